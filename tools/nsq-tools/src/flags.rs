@@ -159,6 +159,16 @@ impl Sources {
     }
 }
 
+/// Returns the value of [`MAX_IN_FLIGHT`].
+///
+/// # Errors
+/// The value is no number of messages. The error is the reason for the user.
+pub fn max_in_flight(options: &Options) -> Result<u32, String> {
+    let value = u32::try_from(options.number(MAX_IN_FLIGHT.name));
+    let value = value.ok().filter(|value| *value > 0);
+    value.ok_or_else(|| "--max-in-flight should be positive".to_owned())
+}
+
 /// Applies the values of [`CONSUMER_OPT`] or [`PRODUCER_OPT`] to `config`, in the order of the
 /// command line.
 ///

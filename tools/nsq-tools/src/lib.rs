@@ -5,6 +5,7 @@
 //!   src/bin/<tool>.rs ──► <tool>: table of flags, checks, work
 //!                            ├──► flags         rows that several tools have
 //!                            ├──► consuming     from those flags to consumers; signals
+//!                            ├──► destinations  a choice among addresses, and how long requests take
 //!                            ├──► host_pool     a choice among destinations, without those that fail
 //!                            ├──► timing_lines  how long the last requests took
 //!                            ├──► doctor        what limits a channel
@@ -15,6 +16,7 @@
 
 pub mod cluster;
 pub mod consuming;
+pub mod destinations;
 pub mod doctor;
 pub mod flags;
 pub mod host_pool;
@@ -24,7 +26,5 @@ pub mod nsq_stat;
 pub mod nsq_tail;
 pub mod nsq_to_file;
 pub mod nsq_to_http;
-pub mod nsq_to_nsq;
 pub mod nsqtop;
 pub mod timing_lines;
-pub mod to_nsq;

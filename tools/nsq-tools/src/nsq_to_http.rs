@@ -1,3 +1,115 @@
 //! `nsq_to_http`: makes an HTTP request for each message.
+//!
+//! ```text
+//!   Consumer ─Message─► Delivery ─► Destinations   which address, how long the last requests took
+//!                          │
+//!                          ├─► Endpoint ─► Hop      the request, and those behind redirects
+//!                          └─► HttpClient           connections, TLS, time limits
+//! ```
 
-pub mod get_template;
+mod accepted;
+mod config;
+mod delivery;
+mod endpoint;
+mod get_template;
+mod headers;
+mod hop;
+mod http_client;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use program::{log, log_info};
+use ringq_client::{AutoTouch, Message};
+use tokio::runtime::Runtime;
+
+use crate::consuming::{Consuming, StopSignals, shut_down};
+use config::Config;
+pub use config::NSQ_TO_HTTP;
+use delivery::Delivery;
+use http_client::HttpClient;
+
+/// The time for which a message is touched while it waits for its request.
+const TOUCH_MARGIN: Duration = Duration::from_secs(60);
+
+/// Runs the tool with these arguments, without the program's name.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let config = match Config::from_args(args) {
+        Ok(config) => config,
+        Err(exit) => return exit.print(),
+    };
+    if let Err(error) = log::init_tool(log::Level::Info, config.log_style.clone()) {
+        let why = format!("cannot start the log's thread - {error}");
+        return NSQ_TO_HTTP.failed(&why).print();
+    }
+    let result = Runtime::new()
+        .map_err(|error| format!("cannot start threads - {error}"))
+        .and_then(|runtime| runtime.block_on(relay(config)));
+    log::flush();
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => NSQ_TO_HTTP.failed(&why).print(),
+    }
+}
+
+/// Sends messages until a signal comes. The error is the reason for the user.
+async fn relay(config: Config) -> Result<(), String> {
+    let mut signals =
+        StopSignals::catch().map_err(|error| format!("cannot receive signals - {error}"))?;
+    let has_tls = config.endpoints.iter().any(|endpoint| endpoint.has_tls());
+    let client = HttpClient::new(
+        config.headers.clone(),
+        config.connect_timeout,
+        config.request_timeout,
+        has_tls,
+    )
+    .map_err(|error| format!("cannot use the certificates of the system - {error}"))?;
+    let delivery = Delivery::new(&config, client, fastrand::u64(..));
+    for warning in delivery.warnings() {
+        log_info!("{warning}");
+    }
+    let consuming = Consuming::new(&config.sources, config.client.clone())?;
+    let connecting = consuming
+        .builder(&config.topic, &config.channel)
+        .retry_first_connection(false)
+        .auto_touch(Some(touches(&config)))
+        .connect();
+    let consumer = tokio::select! {
+        consumer = connecting => consumer.map_err(|error| error.to_string())?,
+        () = signals.wait() => return Ok(()),
+    };
+    let control = consumer.control();
+    let delivery = &delivery;
+    let work = consumer.run(config.concurrency, |message: Message| async move {
+        delivery.deliver(&message).await
+    });
+    tokio::pin!(work);
+    tokio::select! {
+        () = &mut work => return Ok(()),
+        () = signals.wait() => {}
+    }
+    // The work ends with the consumer, unless a request takes longer than the stop may take.
+    tokio::select! {
+        () = work => {}
+        () = shut_down([control]) => {}
+    }
+    Ok(())
+}
+
+/// Returns how long a message is touched: as long as its requests may take, and a minute for the time
+/// that the message waits for its turn.
+fn touches(config: &Config) -> AutoTouch {
+    let requests = match config.mode {
+        Some(_) => 1,
+        None => config.endpoints.len() as u32,
+    };
+    let time = config
+        .request_timeout
+        .map(|time| time.saturating_mul(requests));
+    AutoTouch {
+        limit: time
+            .unwrap_or(Duration::MAX / 2)
+            .saturating_add(TOUCH_MARGIN),
+    }
+}

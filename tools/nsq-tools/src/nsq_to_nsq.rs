@@ -1,4 +1,103 @@
 //! `nsq_to_nsq`: publishes messages of topics to other nsqds.
+//!
+//! ```text
+//!   Consumer ─Message─► Filter ─body─► Destinations ─place─► Producer ─PUB, MPUB─► nsqd
+//!      ▲                                    ▲                   │
+//!      └── FIN or REQ ──────────────────────┴── OK or error ◄───┘
+//! ```
+//!
+//! A source message is finished after a destination has confirmed it. So no message is lost between
+//! them, and a message may be copied twice.
 
-pub mod filter;
-pub mod key;
+mod config;
+mod filter;
+mod forwarding;
+mod key;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+use program::{log, log_info};
+use ringq_client::{Consumer, Message, Producer};
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
+
+use crate::consuming::{Consuming, StopSignals, log_event, shut_down, within_stop_time};
+use config::Config;
+pub use config::NSQ_TO_NSQ;
+use forwarding::Forwarding;
+
+/// Runs the tool with these arguments, without the program's name.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let config = match Config::from_args(args) {
+        Ok(config) => config,
+        Err(exit) => return exit.print(),
+    };
+    if let Err(error) = log::init_tool(log::Level::Info, config.log_style.clone()) {
+        let why = format!("cannot start the log's thread - {error}");
+        return NSQ_TO_NSQ.failed(&why).print();
+    }
+    let result = Runtime::new()
+        .map_err(|error| format!("cannot start threads - {error}"))
+        .and_then(|runtime| runtime.block_on(relay(config)));
+    log::flush();
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => NSQ_TO_NSQ.failed(&why).print(),
+    }
+}
+
+/// Forwards messages until a signal comes. The error is the reason for the user.
+async fn relay(config: Config) -> Result<(), String> {
+    let mut signals =
+        StopSignals::catch().map_err(|error| format!("cannot receive signals - {error}"))?;
+    let producer = Producer::builder()
+        .nodes(config.destinations.iter().cloned())
+        .config(config.producer.clone())
+        .events(|event| log_event(&event))
+        .build()
+        .map_err(|error| error.to_string())?;
+    let forwarding = Arc::new(Forwarding::new(&config, producer.clone(), fastrand::u64(..)));
+    for warning in forwarding.warnings() {
+        log_info!("{warning}");
+    }
+    let consumers = tokio::select! {
+        consumers = connect(&config) => consumers?,
+        () = signals.wait() => return Ok(()),
+    };
+    let controls: Vec<_> = consumers.iter().map(Consumer::control).collect();
+    // Each message in flight has a handler, so the publishes are as many as the messages.
+    let concurrency = config.consumer.max_in_flight as usize;
+    let mut topics = JoinSet::new();
+    for consumer in consumers {
+        let forwarding = Arc::clone(&forwarding);
+        topics.spawn(consumer.run(concurrency, move |message: Message| {
+            let forwarding = Arc::clone(&forwarding);
+            async move { forwarding.forward(&message).await }
+        }));
+    }
+    signals.wait().await;
+    // The topics end with their consumers, unless a publish takes longer than the stop may take.
+    tokio::select! {
+        _ = topics.join_all() => {}
+        () = shut_down(controls) => {}
+    }
+    within_stop_time(producer.close()).await;
+    Ok(())
+}
+
+/// Connects one consumer for each topic. An nsqd that cannot be reached is an error.
+async fn connect(config: &Config) -> Result<Vec<Consumer>, String> {
+    let consuming = Consuming::new(&config.sources, config.consumer.clone())?;
+    let connecting = config.topics.iter().map(|topic| {
+        consuming
+            .builder(topic, &config.channel)
+            .retry_first_connection(false)
+            .connect()
+    });
+    try_join_all(connecting)
+        .await
+        .map_err(|error| error.to_string())
+}

@@ -1,4 +1,101 @@
 //! `to_nsq`: publishes records of standard input.
+//!
+//! ```text
+//!   stdin ─► Input: Records, Rate ─record─► Publishing ─PUB, MPUB─► every nsqd of the command line,
+//!                                               ▲                   or one that an nsqlookupd names
+//!                                               └─OK or error──────┘
+//! ```
+//!
+//! Many records are on their way at the same time, in the order of the input. The tool ends when all
+//! are confirmed, or at the first failure.
 
-pub mod rate;
-pub mod records;
+mod config;
+mod input;
+mod publishing;
+mod rate;
+mod records;
+
+use std::ffi::OsString;
+use std::future::pending;
+use std::io;
+use std::process::ExitCode;
+
+use program::{log, log_info};
+use tokio::runtime::Runtime;
+use tokio::time::{Instant, sleep_until};
+
+use crate::consuming::{STOP_TIME_MAX, StopSignals, within_stop_time};
+use config::Config;
+pub use config::TO_NSQ;
+use input::Input;
+use publishing::Publishing;
+use rate::Rate;
+
+/// Runs the tool with these arguments, without the program's name.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let config = match Config::from_args(args) {
+        Ok(config) => config,
+        Err(exit) => return exit.print(),
+    };
+    if let Err(error) = log::init_tool(log::Level::Info, config.log_style.clone()) {
+        let why = format!("cannot start the log's thread - {error}");
+        return TO_NSQ.failed(&why).print();
+    }
+    let result = Runtime::new()
+        .map_err(|error| format!("cannot start threads - {error}"))
+        .and_then(|runtime| runtime.block_on(publish_input(&config)));
+    log::flush();
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => TO_NSQ.failed(&why).print(),
+    }
+}
+
+/// Publishes the input until its end, or until a signal comes. The error is the reason for the user.
+async fn publish_input(config: &Config) -> Result<(), String> {
+    let mut signals =
+        StopSignals::catch().map_err(|error| format!("cannot receive signals - {error}"))?;
+    let rate = Rate::new(config.rate);
+    if let Some(rate) = &rate {
+        log_info!("{}", rate.announcement());
+    }
+    let mut input = Input::new(io::stdin(), config.delimiter, rate);
+    let mut publishing = Publishing::new(config)?;
+    let mut has_more = true;
+    // Set by a signal: the end of the time for the last confirmations.
+    let mut deadline = None;
+    loop {
+        let is_late = async {
+            match deadline {
+                Some(deadline) => sleep_until(deadline).await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = signals.wait(), if deadline.is_none() => {
+                has_more = false;
+                deadline = Some(Instant::now() + STOP_TIME_MAX);
+            }
+            Some(result) = publishing.next() => result?,
+            record = input.next(), if has_more && publishing.has_room() => {
+                let record = record.map_err(|error| {
+                    publishing.failure(&format!("cannot read standard input - {error}"))
+                })?;
+                match record {
+                    Some(record) => publishing.publish(record),
+                    None => has_more = false,
+                }
+            }
+            () = is_late, if publishing.is_busy() => {
+                return Err(publishing.failure("nsqd did not confirm the last records in time"));
+            }
+            else => break,
+        }
+        if !has_more && !publishing.is_busy() {
+            break;
+        }
+    }
+    within_stop_time(publishing.close()).await;
+    Ok(())
+}

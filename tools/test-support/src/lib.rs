@@ -6,6 +6,7 @@
 pub mod daemon;
 pub mod differential;
 pub mod http;
+pub mod http_server;
 pub mod process;
 
 use std::time::{Duration, Instant};

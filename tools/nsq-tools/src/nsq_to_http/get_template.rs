@@ -2,7 +2,7 @@
 
 /// A URL in which the message takes the place of `%s`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GetTemplate {
+pub(super) struct GetTemplate {
     before: String,
     after: String,
 }
@@ -10,7 +10,7 @@ pub struct GetTemplate {
 impl GetTemplate {
     /// Parses a URL with exactly one `%s`. `%%` stands for a percent sign. Returns `None` for any
     /// other text.
-    pub fn parse(text: &str) -> Option<GetTemplate> {
+    pub(super) fn parse(text: &str) -> Option<GetTemplate> {
         let mut parts = vec![String::new()];
         let mut characters = text.chars();
         while let Some(c) = characters.next() {
@@ -29,7 +29,7 @@ impl GetTemplate {
     }
 
     /// Returns the URL for a message.
-    pub fn url(&self, body: &[u8]) -> String {
+    pub(super) fn url(&self, body: &[u8]) -> String {
         let mut url = String::with_capacity(self.before.len() + 3 * body.len() + self.after.len());
         url.push_str(&self.before);
         push_escaped(&mut url, body);

@@ -15,25 +15,25 @@ pub(super) use rewrite::push_value;
 
 /// The conditions and the selection of the command line.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Filter {
+pub(super) struct Filter {
     /// The field that a message must have.
-    pub require: Option<Requirement>,
+    pub(super) require: Option<Requirement>,
     /// The fields that are forwarded. An empty list forwards the message unchanged.
-    pub whitelist: Vec<String>,
+    pub(super) whitelist: Vec<String>,
 }
 
 /// A field that a message must have.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Requirement {
+pub(super) struct Requirement {
     /// The name of the field.
-    pub field: String,
+    pub(super) field: String,
     /// The value that the field must have: the same string, or the same number.
-    pub value: Option<String>,
+    pub(super) value: Option<String>,
 }
 
 /// The result for one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Filtered {
+pub(super) enum Filtered {
     /// This body is to be published.
     Forward(Bytes),
     /// The message does not meet the requirement.
@@ -46,12 +46,12 @@ pub enum Filtered {
 
 impl Filter {
     /// Returns true if the filter forwards every message unchanged, without a look at its body.
-    pub fn is_off(&self) -> bool {
+    pub(super) fn is_off(&self) -> bool {
         self.require.is_none() && self.whitelist.is_empty()
     }
 
     /// Applies the filter to a body.
-    pub fn apply(&self, body: &Bytes) -> Filtered {
+    pub(super) fn apply(&self, body: &Bytes) -> Filtered {
         if self.is_off() {
             return Filtered::Forward(body.clone());
         }

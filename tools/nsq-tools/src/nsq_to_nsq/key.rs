@@ -7,7 +7,7 @@ use super::filter::object::{self, Object};
 
 /// The place of the key in a JSON message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Key {
+pub(super) struct Key {
     /// The names of the fields, from the outermost inward. In an array, a decimal number is the
     /// place of an element.
     path: Vec<String>,
@@ -15,7 +15,7 @@ pub struct Key {
 
 impl Key {
     /// Parses a JSON pointer (RFC 6901), which begins with a slash, or the name of a field.
-    pub fn parse(text: &str) -> Key {
+    pub(super) fn parse(text: &str) -> Key {
         let path = match text.strip_prefix('/') {
             Some(pointer) => pointer
                 .split('/')
@@ -29,7 +29,7 @@ impl Key {
     /// Returns the key of a body. A string is its characters, and another value its JSON in the form
     /// in which whitelisted fields are written. Returns `None` if the body is not JSON or lacks the
     /// key.
-    pub fn of(&self, body: &[u8]) -> Option<String> {
+    pub(super) fn of(&self, body: &[u8]) -> Option<String> {
         let text = object::go_text(body);
         // The check of the whole text; what follows only looks for the parts.
         let mut value = Object::parse(&text)?.field(&self.path[0])?;
@@ -59,13 +59,13 @@ fn rewritten(value: &str) -> String {
 
 /// The destinations, with the hash of each name.
 #[derive(Clone, Debug)]
-pub struct Ranking {
+pub(super) struct Ranking {
     hashes: Vec<u64>,
 }
 
 impl Ranking {
     /// Returns the ranking for these destinations.
-    pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Ranking {
+    pub(super) fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Ranking {
         let hashes = names.into_iter().map(|name| hash(name.as_bytes()));
         Ranking {
             hashes: hashes.collect(),
@@ -76,7 +76,7 @@ impl Ranking {
     /// the key and on the names only, not on the order of the names or on other destinations. So a
     /// further destination takes its share of the keys from all others, and no key moves between
     /// the others.
-    pub fn of(&self, key: &str) -> Vec<usize> {
+    pub(super) fn of(&self, key: &str) -> Vec<usize> {
         let key = hash(key.as_bytes());
         let mut places: Vec<usize> = (0..self.hashes.len()).collect();
         places.sort_by_key(|place| {

@@ -7,7 +7,7 @@ use std::time::Duration;
 ///
 /// The counter has no clock. Times are durations since the start.
 #[derive(Debug)]
-pub struct Rate {
+pub(super) struct Rate {
     /// Records per second.
     per_second: u64,
     /// The tokens that were taken, minus the tokens that the cap has refused.
@@ -16,7 +16,7 @@ pub struct Rate {
 
 impl Rate {
     /// Returns the limit of `per_second` records, or `None` if that is below 1.
-    pub fn new(per_second: i64) -> Option<Rate> {
+    pub(super) fn new(per_second: i64) -> Option<Rate> {
         let per_second = u64::try_from(per_second).ok().filter(|n| *n >= 1)?;
         Some(Rate {
             per_second,
@@ -25,13 +25,13 @@ impl Rate {
     }
 
     /// Returns the line that says the limit.
-    pub fn announcement(&self) -> String {
+    pub(super) fn announcement(&self) -> String {
         format!("Throttling messages rate to max:{}/second", self.per_second)
     }
 
     /// Takes a token for a record. Returns the time to wait before the record, which is zero if
     /// there was a token.
-    pub fn take(&mut self, now: Duration) -> Duration {
+    pub(super) fn take(&mut self, now: Duration) -> Duration {
         let gained = 1 + self.gained(now);
         // Tokens above the cap are lost.
         self.taken = self.taken.max(gained.saturating_sub(self.per_second));

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 ///
 /// Invariant: the first `searched` bytes have no delimiter.
 #[derive(Debug)]
-pub struct Records {
+pub(super) struct Records {
     delimiter: u8,
     buffer: BytesMut,
     searched: usize,
@@ -14,7 +14,7 @@ pub struct Records {
 
 impl Records {
     /// Returns an empty input.
-    pub fn new(delimiter: u8) -> Records {
+    pub(super) fn new(delimiter: u8) -> Records {
         Records {
             delimiter,
             buffer: BytesMut::new(),
@@ -23,12 +23,12 @@ impl Records {
     }
 
     /// Adds a piece of the input.
-    pub fn add(&mut self, piece: &[u8]) {
+    pub(super) fn add(&mut self, piece: &[u8]) {
         self.buffer.extend_from_slice(piece);
     }
 
     /// Returns the next record that a delimiter ends, without the delimiter. The record may be empty.
-    pub fn next_whole(&mut self) -> Option<Bytes> {
+    pub(super) fn next_whole(&mut self) -> Option<Bytes> {
         let unsearched = &self.buffer[self.searched..];
         match memchr::memchr(self.delimiter, unsearched) {
             Some(place) => {
@@ -45,7 +45,7 @@ impl Records {
     }
 
     /// Returns the rest of the input after its end, which no delimiter ends. The rest may be empty.
-    pub fn rest(self) -> Bytes {
+    pub(super) fn rest(self) -> Bytes {
         self.buffer.freeze()
     }
 }

@@ -1,0 +1,200 @@
+//! The table of flags, and the typed form of their values.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use program::flag::{self, Flag, Kind};
+use program::log::Style;
+use program::{Exit, Options, Program, version};
+use ringq_client::Config as ClientConfig;
+use wire::name::{ChannelName, TopicName};
+
+use super::endpoint::Endpoint;
+use super::headers::{self, Headers};
+use crate::destinations::Mode;
+use crate::flags::{self, Sources};
+
+/// `nsq_to_http`, as its command line shows it.
+pub static NSQ_TO_HTTP: Program = Program {
+    name: "nsq_to_http",
+    version: version::of_tool,
+    flags: FLAGS,
+    own_flags: &[flags::LOG_FORMAT],
+};
+
+/// The content type of a POST without the flag.
+const CONTENT_TYPE: &str = "application/octet-stream";
+
+const FLAGS: &[Flag] = &[
+    flag::VERSION,
+    flags::text("topic", "", "nsq topic"),
+    flags::text("channel", "nsq_to_http", "nsq channel"),
+    flags::list(
+        "post",
+        "HTTP address to make a POST request to.  data will be in the body (may be given multiple times)",
+    ),
+    flags::list(
+        "get",
+        "HTTP address to make a GET request to. '%s' will be printf replaced with data (may be given multiple times)",
+    ),
+    flags::text(
+        "mode",
+        "hostpool",
+        "the upstream request mode options: round-robin, hostpool (default), epsilon-greedy, multicast",
+    ),
+    flags::integer("n", "100", "number of concurrent requests"),
+    flags::MAX_IN_FLIGHT,
+    Flag::new(
+        "sample",
+        Kind::Float,
+        "1",
+        "% of messages to publish (float b/w 0 -> 1)",
+    )
+    .without_key(),
+    flags::text(
+        "content-type",
+        CONTENT_TYPE,
+        "the Content-Type used for POST requests",
+    ),
+    flags::list(
+        "header",
+        "Custom header for HTTP requests: name: value (may be given multiple times)",
+    ),
+    flags::integer(
+        "status-every",
+        "250",
+        "the # of requests between logging status, 0 disables",
+    ),
+    flags::HTTP_CLIENT_CONNECT_TIMEOUT,
+    flags::http_client_request_timeout("20s"),
+    flags::NSQD_TCP_ADDRESS,
+    flags::LOOKUPD_HTTP_ADDRESS,
+    flags::CONSUMER_OPT,
+];
+
+/// The values of the flags.
+#[derive(Clone, Debug)]
+pub(super) struct Config {
+    pub(super) topic: String,
+    pub(super) channel: String,
+    pub(super) endpoints: Vec<Endpoint>,
+    /// The headers of each request, without `Host` and `Content-Length`.
+    pub(super) headers: Headers,
+    /// `None` means multicast: each message goes to all endpoints.
+    pub(super) mode: Option<Mode>,
+    /// The most requests at the same time, at least 1.
+    pub(super) concurrency: usize,
+    /// The share of the messages that are sent, from 0 to 1.
+    pub(super) sample: f64,
+    /// The number of requests between two lines about times. 0 means no lines.
+    pub(super) status_every: usize,
+    /// `None` means no limit.
+    pub(super) connect_timeout: Option<Duration>,
+    /// `None` means no limit.
+    pub(super) request_timeout: Option<Duration>,
+    pub(super) sources: Sources,
+    pub(super) client: ClientConfig,
+    pub(super) log_style: Style,
+}
+
+impl Config {
+    /// Reads the command line, without the program's name.
+    ///
+    /// # Errors
+    /// The program ends: a value or a flag is wrong, or the command line has `--help` or
+    /// `--version`.
+    pub(super) fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Config, Exit> {
+        let options = NSQ_TO_HTTP.options(args, &program::hostname())?;
+        let mut client = ClientConfig::default();
+        flags::apply_client_options(&NSQ_TO_HTTP, &options, &flags::CONSUMER_OPT, &mut client)?;
+        client.user_agent = flags::user_agent(NSQ_TO_HTTP.name);
+        Config::new(&options, client).map_err(|why| NSQ_TO_HTTP.failed(&why))
+    }
+
+    fn new(options: &Options, mut client: ClientConfig) -> Result<Config, String> {
+        let custom = headers::parse(&options.list("header"))?;
+        let (topic, channel) = (options.text("topic"), options.text("channel"));
+        if topic.is_empty() || channel.is_empty() {
+            return Err("--topic and --channel are required".to_owned());
+        }
+        let posts = options.list("post");
+        let content_type = content_type(options, posts.is_empty())?;
+        let sources = Sources::from_options(options).map_err(|error| error.to_string())?;
+        let is_post = !posts.is_empty();
+        let endpoints = endpoints(posts, options.list("get"))?;
+        let sample = options.float("sample");
+        if !(0.0..=1.0).contains(&sample) {
+            return Err("ERROR: --sample must be between 0.0 and 1.0".to_owned());
+        }
+        if TopicName::new(topic.as_bytes()).is_none() {
+            return Err(format!("invalid topic name: {topic:?}"));
+        }
+        if ChannelName::new(channel.as_bytes()).is_none() {
+            return Err(format!("invalid channel name: {channel:?}"));
+        }
+        let mode = mode(&options.text("mode"))?;
+        let concurrency = options.count("n", usize::MAX);
+        if concurrency == 0 {
+            return Err("no handlers: -n must be at least 1".to_owned());
+        }
+        let status_every = usize::try_from(options.number("status-every"))
+            .map_err(|_| "--status-every must not be negative".to_owned())?;
+        client.max_in_flight = flags::max_in_flight(options)?;
+        client.validate().map_err(|error| error.to_string())?;
+        let timeout = |name| Some(options.duration(name)).filter(|time| !time.is_zero());
+        Ok(Config {
+            topic,
+            channel,
+            endpoints,
+            headers: Headers::new(is_post.then_some(content_type), custom),
+            mode,
+            concurrency,
+            sample,
+            status_every,
+            connect_timeout: timeout("http-client-connect-timeout"),
+            request_timeout: timeout("http-client-request-timeout"),
+            sources,
+            client,
+            log_style: options.log_style_of_tool(),
+        })
+    }
+}
+
+fn content_type(options: &Options, is_get: bool) -> Result<http::HeaderValue, String> {
+    let text = options.text("content-type");
+    if text != CONTENT_TYPE {
+        if is_get {
+            return Err("--content-type only used with --post".to_owned());
+        }
+        if text.is_empty() {
+            return Err("--content-type requires a value when used".to_owned());
+        }
+    }
+    text.parse()
+        .map_err(|_| format!("--content-type is no value of a header: {text:?}"))
+}
+
+fn endpoints(posts: Vec<String>, gets: Vec<String>) -> Result<Vec<Endpoint>, String> {
+    match (posts.is_empty(), gets.is_empty()) {
+        (true, true) => Err("--get or --post required".to_owned()),
+        (false, false) => Err("use --get or --post not both".to_owned()),
+        (false, true) => posts.iter().map(|url| Endpoint::post(url)).collect(),
+        (true, false) => gets.iter().map(|url| Endpoint::get(url)).collect(),
+    }
+}
+
+/// Returns the mode, or `None` for multicast.
+fn mode(name: &str) -> Result<Option<Mode>, String> {
+    if name == "multicast" {
+        return Ok(None);
+    }
+    match Mode::parse(name) {
+        Some(mode) => Ok(Some(mode)),
+        None => Err(format!(
+            "--mode must be round-robin, hostpool, epsilon-greedy or multicast, not {name:?}"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! [`Delivery`]: sends one message to one address, or to all addresses.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use fastrand::Rng;
+use http::StatusCode;
+use program::log_info;
+use ringq_client::{Address, Message, MessageId};
+
+use super::accepted::Accepted;
+use super::config::Config;
+use super::endpoint::Endpoint;
+use super::http_client::{HttpClient, RequestError};
+use crate::destinations::{Destinations, Mode};
+use crate::host_pool::Outcome;
+
+/// The most messages of a multicast that are remembered because only some addresses have them. A
+/// message takes about 200 bytes.
+const PARTIAL_MAX: usize = 10_000;
+
+/// The addresses with their state, which all requests share.
+#[derive(Debug)]
+pub(super) struct Delivery {
+    client: HttpClient,
+    endpoints: Vec<Endpoint>,
+    is_multicast: bool,
+    sample: f64,
+    began: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    destinations: Destinations,
+    /// The messages that some addresses have and others refused.
+    accepted: Accepted<MessageName>,
+    random: Rng,
+}
+
+/// The id of a message is unique within its topic on one nsqd.
+type MessageName = (Address, MessageId);
+
+/// The reason why a message does not count as sent. The message comes again.
+#[derive(Debug)]
+pub(super) enum DeliveryError {
+    /// The server's answer means that it does not have the message.
+    Status(StatusCode),
+    /// There was no answer.
+    Request {
+        /// The address, as on the command line.
+        address: String,
+        error: RequestError,
+    },
+}
+
+impl fmt::Display for DeliveryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeliveryError::Status(status) => write!(f, "got status code {}", status.as_u16()),
+            DeliveryError::Request { address, error } => write!(f, "{address}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for DeliveryError {}
+
+impl Delivery {
+    /// Returns a delivery to the addresses of the command line. `seed` decides the sample, and the
+    /// choices of the mode `epsilon-greedy`.
+    pub(super) fn new(config: &Config, client: HttpClient, seed: u64) -> Delivery {
+        let names: Vec<String> = config.endpoints.iter().map(|e| e.name.clone()).collect();
+        let mut random = Rng::with_seed(seed);
+        let mode = config.mode.unwrap_or(Mode::RoundRobin);
+        let destinations = Destinations::new(&names, mode, config.status_every, random.u64(..));
+        Delivery {
+            client,
+            endpoints: config.endpoints.clone(),
+            is_multicast: config.mode.is_none(),
+            sample: config.sample,
+            began: Instant::now(),
+            state: Mutex::new(State {
+                destinations,
+                accepted: Accepted::new(PARTIAL_MAX),
+                random,
+            }),
+        }
+    }
+
+    /// Returns the warnings for the start.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        self.state().destinations.warnings()
+    }
+
+    /// Sends a message, unless the sample leaves it out.
+    ///
+    /// # Errors
+    /// The message is to come again: one address does not have it.
+    pub(super) async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {
+        if self.sample < 1.0 && self.state().random.f64() > self.sample {
+            return Ok(());
+        }
+        let began = Instant::now();
+        match self.is_multicast {
+            true => self.send_to_all(message).await?,
+            false => self.send_to_one(message, began).await?,
+        }
+        let line = self.state().destinations.time_all(began.elapsed());
+        log_line(line);
+        Ok(())
+    }
+
+    async fn send_to_one(&self, message: &Message, began: Instant) -> Result<(), DeliveryError> {
+        let now = self.now();
+        let chosen = self.state().destinations.choose(now);
+        let place = chosen.place();
+        let result = self.send(place, message.body()).await;
+        let now = self.now();
+        let time = began.elapsed();
+        let outcome = match result {
+            Ok(()) => Outcome::Success(time),
+            Err(_) => Outcome::Failure,
+        };
+        let mut state = self.state();
+        state.destinations.report(chosen, outcome, now);
+        let line = match result {
+            Ok(()) => state.destinations.time_one(place, time),
+            Err(_) => None,
+        };
+        drop(state);
+        log_line(line);
+        result
+    }
+
+    /// Sends the message to all addresses in order, except those that have it from an earlier
+    /// delivery. A failure does not keep the message from the addresses behind it.
+    async fn send_to_all(&self, message: &Message) -> Result<(), DeliveryError> {
+        let name = (message.node().clone(), message.id());
+        let mut have = match message.attempts() {
+            1 => Vec::new(),
+            _ => self.state().accepted.take(&name),
+        };
+        let mut result = Ok(());
+        for place in 0..self.endpoints.len() {
+            if have.contains(&place) {
+                continue;
+            }
+            let start = Instant::now();
+            match self.send(place, message.body()).await {
+                Ok(()) => {
+                    have.push(place);
+                    let line = self.state().destinations.time_one(place, start.elapsed());
+                    log_line(line);
+                }
+                // The first failure is the one that is logged.
+                Err(error) => result = result.and(Err(error)),
+            }
+        }
+        if result.is_err() {
+            self.state().accepted.put(name, have);
+        }
+        result
+    }
+
+    async fn send(&self, place: usize, body: &Bytes) -> Result<(), DeliveryError> {
+        let endpoint = &self.endpoints[place];
+        let no_answer = |error| DeliveryError::Request {
+            address: endpoint.name.clone(),
+            error,
+        };
+        let request = endpoint.request(body);
+        let request = request.map_err(|why| no_answer(RequestError::Url(why)))?;
+        let status = self.client.send(request).await.map_err(no_answer)?;
+        match endpoint.accepts(status) {
+            true => Ok(()),
+            false => Err(DeliveryError::Status(status)),
+        }
+    }
+
+    /// Returns the time for the pool, which counts from the start.
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic leaves no half-done change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn log_line(line: Option<String>) {
+    if let Some(line) = line {
+        log_info!("{line}");
+    }
+}

@@ -1,0 +1,152 @@
+//! [`HttpClient`]: sends requests over kept connections, follows redirects, and limits the time.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{self, Client};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::ClientConfig;
+use rustls_platform_verifier::BuilderVerifierExt;
+use tokio::time;
+
+use super::headers::Headers;
+use super::hop::{Hop, RedirectError};
+
+/// A client for HTTP/1.1 and HTTPS. It asks no proxy, and trusts the certificates that the system
+/// trusts.
+#[derive(Debug)]
+pub(super) struct HttpClient {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    headers: Headers,
+    /// `None` means no limit.
+    timeout: Option<Duration>,
+}
+
+/// The reason why a request has no status.
+#[derive(Debug)]
+pub(super) enum RequestError {
+    /// The request could not be sent, or its answer is no HTTP.
+    Exchange(legacy::Error),
+    /// There was no answer in this time.
+    Timeout(Duration),
+    /// The URL with the message is no URL.
+    Url(String),
+    /// A redirect could not be followed.
+    Redirect(RedirectError),
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RequestError::Exchange(error) => {
+                // hyper's own text names the step that failed, and its sources say why.
+                let mut cause: &dyn Error = error.source().unwrap_or(error);
+                write!(f, "{cause}")?;
+                while let Some(source) = cause.source() {
+                    cause = source;
+                    write!(f, ": {cause}")?;
+                }
+                Ok(())
+            }
+            RequestError::Timeout(limit) => write!(f, "no answer within {limit:?}"),
+            RequestError::Url(why) => write!(f, "the URL with the message is invalid: {why}"),
+            RequestError::Redirect(RedirectError::TooMany) => {
+                f.write_str("stopped after 10 redirects")
+            }
+            RequestError::Redirect(RedirectError::Location(text)) => {
+                write!(f, "the server redirects to {text:?}, which is no URL")
+            }
+        }
+    }
+}
+
+impl Error for RequestError {}
+
+impl HttpClient {
+    /// Returns a client without connections. The headers are those of each request. The limits are
+    /// for a TCP connection and for a whole request with its redirects; `None` means no limit.
+    ///
+    /// # Errors
+    /// The system's certificates cannot be read, which matters only if `has_tls`.
+    pub(super) fn new(
+        headers: Headers,
+        connect_timeout: Option<Duration>,
+        timeout: Option<Duration>,
+        has_tls: bool,
+    ) -> Result<HttpClient, rustls::Error> {
+        let mut connector = HttpConnector::new();
+        connector.enforce_http(false);
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(connect_timeout);
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls =
+            ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+        let tls = match has_tls {
+            true => tls.with_platform_verifier()?.with_no_client_auth(),
+            // No certificate is trusted, so a redirect to HTTPS fails.
+            false => match tls.clone().with_platform_verifier() {
+                Ok(tls) => tls.with_no_client_auth(),
+                Err(_) => tls
+                    .with_root_certificates(rustls::RootCertStore::empty())
+                    .with_no_client_auth(),
+            },
+        };
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(connector);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .http1_title_case_headers(true)
+            .build(connector);
+        Ok(HttpClient {
+            client,
+            headers,
+            timeout,
+        })
+    }
+
+    /// Sends a request, and reads the whole answer. Returns the status behind all redirects.
+    ///
+    /// # Errors
+    /// There is no status. After an error, the server may have the message.
+    pub(super) async fn send(&self, hop: Hop) -> Result<StatusCode, RequestError> {
+        let Some(limit) = self.timeout else {
+            return self.exchange(hop).await;
+        };
+        match time::timeout(limit, self.exchange(hop)).await {
+            Ok(result) => result,
+            Err(_) => Err(RequestError::Timeout(limit)),
+        }
+    }
+
+    async fn exchange(&self, mut hop: Hop) -> Result<StatusCode, RequestError> {
+        loop {
+            let request = hop.request(&self.headers);
+            let answer = self.client.request(request).await;
+            let answer = answer.map_err(RequestError::Exchange)?;
+            let status = answer.status();
+            let next = hop.redirect(status, answer.headers());
+            discard(answer.into_body()).await;
+            match next.map_err(RequestError::Redirect)? {
+                Some(next) => hop = next,
+                None => return Ok(status),
+            }
+        }
+    }
+}
+
+/// Reads a body to its end, so that the connection can be used again. The status counts, even if the
+/// body breaks off.
+async fn discard(mut body: Incoming) {
+    while let Some(Ok(_)) = body.frame().await {}
+}

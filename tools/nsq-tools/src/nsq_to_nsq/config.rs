@@ -1,0 +1,197 @@
+//! The table of flags, and the typed form of their values.
+
+use std::ffi::OsString;
+
+use program::flag::{self, Flag};
+use program::log::Style;
+use program::{Exit, Options, Program, version};
+use ringq_client::{Address, Config as ClientConfig};
+use wire::name::{ChannelName, TopicName};
+
+use super::filter::{Filter, Requirement};
+use super::key::Key;
+use crate::destinations::Mode;
+use crate::flags::{self, Sources};
+
+/// `nsq_to_nsq`, as its command line shows it.
+pub static NSQ_TO_NSQ: Program = Program {
+    name: "nsq_to_nsq",
+    version: version::of_tool,
+    flags: FLAGS,
+    own_flags: &[
+        flags::text(
+            "key-json-field",
+            "",
+            "for JSON messages: messages with the same value of this field (a name, or a JSON pointer that begins with /) \
+             go to the same destination",
+        ),
+        flags::LOG_FORMAT,
+    ],
+};
+
+const FLAGS: &[Flag] = &[
+    flag::VERSION,
+    flags::list("topic", "nsq topic (may be given multiple times)"),
+    flags::text("channel", "nsq_to_nsq", "nsq channel"),
+    flags::text(
+        "destination-topic",
+        "",
+        "use this destination topic for all consumed topics (default is consumed topic name)",
+    ),
+    flags::list(
+        "destination-nsqd-tcp-address",
+        "destination nsqd TCP address (may be given multiple times)",
+    ),
+    flags::NSQD_TCP_ADDRESS,
+    flags::LOOKUPD_HTTP_ADDRESS,
+    flags::text(
+        "mode",
+        "hostpool",
+        "the upstream request mode options: round-robin, hostpool (default), epsilon-greedy",
+    ),
+    flags::MAX_IN_FLIGHT,
+    flags::integer(
+        "status-every",
+        "250",
+        "the # of requests between logging status (per destination), 0 disables",
+    ),
+    flags::list(
+        "whitelist-json-field",
+        "for JSON messages: pass this field (may be given multiple times)",
+    ),
+    flags::text(
+        "require-json-field",
+        "",
+        "for JSON messages: only pass messages that contain this field",
+    ),
+    flags::text(
+        "require-json-value",
+        "",
+        "for JSON messages: only pass messages in which the required field has this value",
+    ),
+    flags::CONSUMER_OPT,
+    flags::PRODUCER_OPT,
+];
+
+/// The values of the flags.
+#[derive(Clone, Debug)]
+pub(super) struct Config {
+    /// The source topics, each once.
+    pub(super) topics: Vec<String>,
+    pub(super) channel: String,
+    /// `None` means the topic of the source.
+    pub(super) destination_topic: Option<String>,
+    pub(super) destinations: Vec<Address>,
+    pub(super) mode: Mode,
+    pub(super) key: Option<Key>,
+    pub(super) filter: Filter,
+    /// The number of messages between two lines about times. 0 means no lines.
+    pub(super) status_every: usize,
+    pub(super) sources: Sources,
+    pub(super) consumer: ClientConfig,
+    pub(super) producer: ClientConfig,
+    pub(super) log_style: Style,
+}
+
+impl Config {
+    /// Reads the command line, without the program's name.
+    ///
+    /// # Errors
+    /// The program ends: a value or a flag is wrong, or the command line has `--help` or
+    /// `--version`.
+    pub(super) fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Config, Exit> {
+        let options = NSQ_TO_NSQ.options(args, &program::hostname())?;
+        let client = |flag| {
+            let mut client = ClientConfig::default();
+            flags::apply_client_options(&NSQ_TO_NSQ, &options, flag, &mut client)?;
+            client.user_agent = flags::user_agent(NSQ_TO_NSQ.name);
+            Ok(client)
+        };
+        let consumer = client(&flags::CONSUMER_OPT)?;
+        let producer = client(&flags::PRODUCER_OPT)?;
+        Config::new(&options, consumer, producer).map_err(|why| NSQ_TO_NSQ.failed(&why))
+    }
+
+    fn new(
+        options: &Options,
+        mut consumer: ClientConfig,
+        producer: ClientConfig,
+    ) -> Result<Config, String> {
+        let (mut topics, channel) = (options.list("topic"), options.text("channel"));
+        if topics.is_empty() || channel.is_empty() {
+            return Err("--topic and --channel are required".to_owned());
+        }
+        let is_topic = |name: &String| TopicName::new(name.as_bytes()).is_some();
+        if let Some(topic) = topics.iter().find(|topic| !is_topic(topic)) {
+            return Err(format!("--topic is invalid: {topic:?}"));
+        }
+        topics.sort_unstable();
+        topics.dedup();
+        let destination_topic = Some(options.text("destination-topic"));
+        let destination_topic = destination_topic.filter(|topic| !topic.is_empty());
+        if let Some(topic) = destination_topic.as_ref().filter(|topic| !is_topic(topic)) {
+            return Err(format!("--destination-topic is invalid: {topic:?}"));
+        }
+        if ChannelName::new(channel.as_bytes()).is_none() {
+            return Err(format!("--channel is invalid: {channel:?}"));
+        }
+        let sources = Sources::from_options(options).map_err(|error| error.to_string())?;
+        let destinations = destinations(&options.list("destination-nsqd-tcp-address"))?;
+        let mode = options.text("mode");
+        let mode = Mode::parse(&mode).ok_or_else(|| {
+            format!("--mode must be round-robin, hostpool or epsilon-greedy, not {mode:?}")
+        })?;
+        let status_every = usize::try_from(options.number("status-every"))
+            .map_err(|_| "--status-every must not be negative".to_owned())?;
+        consumer.max_in_flight = flags::max_in_flight(options)?;
+        for client in [&consumer, &producer] {
+            client.validate().map_err(|error| error.to_string())?;
+        }
+        let key = Some(options.text("key-json-field")).filter(|key| !key.is_empty());
+        Ok(Config {
+            topics,
+            channel,
+            destination_topic,
+            destinations,
+            mode,
+            key: key.map(|key| Key::parse(&key)),
+            filter: filter(options),
+            status_every,
+            sources,
+            consumer,
+            producer,
+            log_style: options.log_style_of_tool(),
+        })
+    }
+}
+
+fn destinations(texts: &[String]) -> Result<Vec<Address>, String> {
+    if texts.is_empty() {
+        return Err("--destination-nsqd-tcp-address required".to_owned());
+    }
+    let mut addresses: Vec<Address> = Vec::new();
+    for text in texts {
+        let address = text
+            .parse()
+            .map_err(|error| format!("--destination-nsqd-tcp-address: {error}"))?;
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    Ok(addresses)
+}
+
+fn filter(options: &Options) -> Filter {
+    let field = options.text("require-json-field");
+    let value = options.text("require-json-value");
+    Filter {
+        require: (!field.is_empty()).then_some(Requirement {
+            field,
+            value: (!value.is_empty()).then_some(value),
+        }),
+        whitelist: options.list("whitelist-json-field"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! [`Forwarding`]: filters one message, and publishes it at a destination.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use program::{log_error, log_info};
+use ringq_client::{Address, Message, Producer, PublishError};
+
+use super::config::Config;
+use super::filter::{Filter, Filtered};
+use super::key::{Key, Ranking};
+use crate::destinations::{Chosen, Destinations};
+use crate::host_pool::Outcome;
+
+/// The destinations with their state, which the messages of all topics share.
+#[derive(Debug)]
+pub(super) struct Forwarding {
+    producer: Producer,
+    addresses: Vec<Address>,
+    /// `None` means the topic of the source.
+    topic: Option<String>,
+    filter: Filter,
+    key: Option<(Key, Ranking)>,
+    began: Instant,
+    destinations: Mutex<Destinations>,
+}
+
+/// The reason why a message is to come again.
+#[derive(Debug)]
+pub(super) enum ForwardError {
+    /// The message has no field whose value could be compared.
+    LacksField,
+    /// The destination did not confirm the message.
+    Publish(PublishError),
+}
+
+impl fmt::Display for ForwardError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ForwardError::LacksField => f.write_str("missing field to check required value"),
+            ForwardError::Publish(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for ForwardError {}
+
+impl Forwarding {
+    /// Returns a forwarding to the destinations of the command line, which `producer` has as nodes.
+    /// `seed` decides the choices of the mode `epsilon-greedy`.
+    pub(super) fn new(config: &Config, producer: Producer, seed: u64) -> Forwarding {
+        let names: Vec<String> = config.destinations.iter().map(Address::to_string).collect();
+        let key = config.key.clone().map(|key| {
+            let ranking = Ranking::new(names.iter().map(String::as_str));
+            (key, ranking)
+        });
+        let destinations = Destinations::new(&names, config.mode, config.status_every, seed);
+        Forwarding {
+            producer,
+            addresses: config.destinations.clone(),
+            topic: config.destination_topic.clone(),
+            filter: config.filter.clone(),
+            key,
+            began: Instant::now(),
+            destinations: Mutex::new(destinations),
+        }
+    }
+
+    /// Returns the warnings for the start.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        self.destinations().warnings()
+    }
+
+    /// Publishes a message, unless the filter drops it. `Ok` means that the message is done.
+    ///
+    /// # Errors
+    /// The message is to come again.
+    pub(super) async fn forward(&self, message: &Message) -> Result<(), ForwardError> {
+        let body = match self.filter.apply(message.body()) {
+            Filtered::Forward(body) => body,
+            Filtered::Unwanted => return Ok(()),
+            Filtered::NotAnObject => {
+                let body = String::from_utf8_lossy(message.body());
+                log_error!("ERROR: Unable to decode json: {body}");
+                return Ok(());
+            }
+            Filtered::LacksField => {
+                log_error!("ERROR: missing field to check required value");
+                return Err(ForwardError::LacksField);
+            }
+        };
+        let began = Instant::now();
+        let chosen = self.choose(message.body());
+        let result = self.publish(chosen.place(), message.topic(), body).await;
+        self.report(chosen, result.is_ok(), began.elapsed());
+        result.map_err(ForwardError::Publish)
+    }
+
+    /// Chooses the destination: by the key of the message, or by the mode if there is no key.
+    fn choose(&self, body: &Bytes) -> Chosen {
+        let ranking = self.key.as_ref().and_then(|(key, ranking)| {
+            let key = key.of(body)?;
+            Some(ranking.of(&key))
+        });
+        let now = self.began.elapsed();
+        match ranking {
+            Some(ranking) => self.destinations().choose_ranked(&ranking, now),
+            None => self.destinations().choose(now),
+        }
+    }
+
+    async fn publish(&self, place: usize, topic: &str, body: Bytes) -> Result<(), PublishError> {
+        let topic = self.topic.as_deref().unwrap_or(topic);
+        let published = self.producer.publish_on(&self.addresses[place], topic, body);
+        published.await.map(drop)
+    }
+
+    fn report(&self, chosen: Chosen, is_success: bool, time: Duration) {
+        let now = self.began.elapsed();
+        let outcome = match is_success {
+            true => Outcome::Success(time),
+            false => Outcome::Failure,
+        };
+        let mut destinations = self.destinations();
+        let place = chosen.place();
+        destinations.report(chosen, outcome, now);
+        let lines = [
+            destinations.time_one(place, time),
+            destinations.time_all(time),
+        ];
+        drop(destinations);
+        for line in lines.into_iter().flatten() {
+            log_info!("{line}");
+        }
+    }
+
+    fn destinations(&self) -> MutexGuard<'_, Destinations> {
+        // A panic leaves no half-done change.
+        self.destinations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}

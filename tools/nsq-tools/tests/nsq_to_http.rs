@@ -1,0 +1,519 @@
+//! `nsq_to_http` with a real nsqd and a real HTTP server.
+
+mod tool;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use test_support::TIMEOUT;
+use test_support::daemon::Daemon;
+use test_support::http_server::{Answer, HttpServer, Received};
+use test_support::process::run;
+use tool::Tool;
+
+const CHANNEL: &str = "nsq_to_http";
+
+/// Starts an nsqd with these messages in the topic `t`.
+fn nsqd(bodies: &[&str]) -> Daemon {
+    let nsqd = Daemon::nsqd(&[]);
+    nsqd.create_channel("t", CHANNEL);
+    nsqd.publish("t", bodies);
+    nsqd
+}
+
+fn start(nsqd: &Daemon, args: &[&str]) -> Tool {
+    let address = format!("-nsqd-tcp-address={}", nsqd.tcp);
+    let mut all = vec!["-topic=t", &address];
+    all.extend(args);
+    Tool::start(env!("CARGO_BIN_EXE_nsq_to_http"), &all, &[])
+}
+
+/// Waits until nsqd waits for no answer.
+fn wait_for_answers(nsqd: &Daemon) {
+    nsqd.wait_for_figure("t", CHANNEL, "depth", 0);
+    nsqd.wait_for_figure("t", CHANNEL, "in_flight_count", 0);
+}
+
+fn figure(nsqd: &Daemon, name: &str) -> i64 {
+    let channel = nsqd.channel("t", CHANNEL).expect("the channel exists");
+    channel[name].as_i64().expect("a number")
+}
+
+fn ok() -> HttpServer {
+    HttpServer::start(|_, _| Answer::status(200))
+}
+
+fn bodies(requests: &[Received]) -> Vec<String> {
+    requests.iter().map(Received::text).collect()
+}
+
+/// The requests are those of nsq_to_http 1.3.0, recorded byte for byte.
+#[test]
+fn requests_are_those_of_the_original() {
+    let check = |args: &[&str], body: &str, expected: &str| {
+        let (nsqd, server) = (nsqd(&[body]), ok());
+        let address = server.address.to_string();
+        let args: Vec<String> = args
+            .iter()
+            .map(|arg| arg.replace("SERVER", &address))
+            .collect();
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let mut tool = start(&nsqd, &args);
+        let requests = server.wait_for(1);
+        wait_for_answers(&nsqd);
+        tool.stop();
+        let found = format!("{}\r\n{}", requests[0].head, requests[0].text());
+        let expected = expected.replace("SERVER", &address).replace('\n', "\r\n");
+        assert_eq!(found, expected, "{args:?}");
+    };
+    check(
+        &["-post=http://SERVER/a?b=c"],
+        "one",
+        "POST /a?b=c HTTP/1.1\nHost: SERVER\nUser-Agent: nsq_to_http v1.3.0\nContent-Length: 3\n\
+         Content-Type: application/octet-stream\nAccept-Encoding: gzip\n\none",
+    );
+    check(
+        &[
+            "-post=http://SERVER",
+            "-content-type=text/plain",
+            "-header=x-zeta: 1",
+            "-header=A-b:2",
+            "-header=X-Zeta:3",
+        ],
+        "one",
+        "POST / HTTP/1.1\nHost: SERVER\nUser-Agent: nsq_to_http v1.3.0\nContent-Length: 3\nA-B: 2\n\
+         Content-Type: text/plain\nX-Zeta: 3\nAccept-Encoding: gzip\n\none",
+    );
+    check(
+        &[
+            "-post=http://us%20er:p%40ss@SERVER/x",
+            "-header=User-Agent: me",
+            "-header=accept-encoding: br",
+        ],
+        "one",
+        "POST /x HTTP/1.1\nHost: SERVER\nUser-Agent: me\nContent-Length: 3\nAccept-Encoding: br\n\
+         Authorization: Basic dXMgZXI6cEBzcw==\nContent-Type: application/octet-stream\n\none",
+    );
+    check(
+        &["-get=http://SERVER/?x=%s&p=100%%"],
+        "a b&c=d/é%~*'()!",
+        "GET /?x=a+b%26c%3Dd%2F%C3%A9%25~%2A%27%28%29%21&p=100% HTTP/1.1\nHost: SERVER\n\
+         User-Agent: nsq_to_http v1.3.0\nAccept-Encoding: gzip\n\n",
+    );
+}
+
+#[test]
+fn redirects_are_followed_as_by_the_original() {
+    let nsqd = nsqd(&["one"]);
+    let server = HttpServer::start(|request, _| match request.target() {
+        "/a" => Answer {
+            headers: vec!["Location: /b?c".to_owned()],
+            ..Answer::status(302)
+        },
+        "/b?c" => Answer {
+            headers: vec!["Location: d".to_owned()],
+            ..Answer::status(307)
+        },
+        _ => Answer::status(200),
+    });
+    let post = format!("-post={}", server.url("/a"));
+    let mut tool = start(&nsqd, &[&post, "-header=X-A: 1"]);
+    let requests = server.wait_for(3);
+    wait_for_answers(&nsqd);
+    tool.stop();
+    assert_eq!(figure(&nsqd, "requeue_count"), 0);
+    let second = "GET /b?c HTTP/1.1\nHost: SERVER\nUser-Agent: nsq_to_http v1.3.0\n\
+                  Referer: http://SERVER/a\nX-A: 1\nAccept-Encoding: gzip\n";
+    let expected = second
+        .replace("SERVER", &server.address.to_string())
+        .replace('\n', "\r\n");
+    assert_eq!(requests[1].head, expected);
+    assert!(
+        requests[2].head.starts_with("GET /d HTTP/1.1\r\n"),
+        "{requests:?}"
+    );
+    // All three requests went over one connection.
+    assert_eq!(server.connections(), 1);
+}
+
+#[test]
+fn success_is_200_to_299_for_a_post_and_200_for_a_get() {
+    let check = |flag: &str, path: &str, status: u16, is_success: bool| {
+        let nsqd = nsqd(&["one"]);
+        let server = HttpServer::start(move |_, _| Answer::status(status));
+        let url = format!("{flag}={}", server.url(path));
+        let mut tool = start(&nsqd, &[&url]);
+        server.wait_for(1);
+        if is_success {
+            wait_for_answers(&nsqd);
+        } else {
+            nsqd.wait_for_figure("t", CHANNEL, "requeue_count", 1);
+            tool.wait_for_log(&format!(
+                "Handler returned error (got status code {status}) for msg"
+            ));
+            tool.wait_for_log("backing off");
+        }
+        tool.stop();
+        assert_eq!(figure(&nsqd, "requeue_count"), i64::from(!is_success));
+        assert_eq!(server.requests().len(), 1);
+    };
+    check("-post", "/", 202, true);
+    check("-post", "/", 500, false);
+    check("-get", "/?x=%s", 202, false);
+}
+
+#[test]
+fn a_failed_message_comes_again_until_it_succeeds() {
+    let nsqd = nsqd(&["one"]);
+    let server = HttpServer::start(|_, before| Answer::status([500, 503, 200][before.min(2)]));
+    let post = format!("-post={}", server.url("/"));
+    let mut tool = start(
+        &nsqd,
+        &[
+            &post,
+            "-consumer-opt=default_requeue_delay,10ms",
+            "-consumer-opt=backoff_multiplier,10ms",
+        ],
+    );
+    assert_eq!(bodies(&server.wait_for(3)), ["one"; 3]);
+    wait_for_answers(&nsqd);
+    tool.stop();
+    assert_eq!(figure(&nsqd, "requeue_count"), 2);
+}
+
+#[test]
+fn round_robin_splits_evenly_and_begins_with_the_second() {
+    let nsqd = nsqd(&["0", "1", "2", "3", "4"]);
+    let servers = [ok(), ok()];
+    let posts = servers
+        .each_ref()
+        .map(|server| format!("-post={}", server.url("/")));
+    let mut tool = start(&nsqd, &[&posts[0], &posts[1], "-mode=round-robin", "-n=1"]);
+    assert_eq!(bodies(&servers[0].wait_for(2)), ["1", "3"]);
+    assert_eq!(bodies(&servers[1].wait_for(3)), ["0", "2", "4"]);
+    wait_for_answers(&nsqd);
+    tool.stop();
+}
+
+#[test]
+fn a_pool_leaves_a_dead_address_out() {
+    for mode in ["-mode=hostpool", "-mode=epsilon-greedy"] {
+        let nsqd = nsqd(&["0", "1", "2", "3", "4", "5"]);
+        let dead = HttpServer::start(|_, _| Answer::status(500));
+        let alive = ok();
+        let posts = [&dead, &alive].map(|server| format!("-post={}", server.url("/")));
+        let mut tool = start(
+            &nsqd,
+            &[
+                &posts[0],
+                &posts[1],
+                mode,
+                "-n=1",
+                "-consumer-opt=default_requeue_delay,10ms",
+                "-consumer-opt=backoff_multiplier,10ms",
+            ],
+        );
+        let mut found = bodies(&alive.wait_for(6));
+        wait_for_answers(&nsqd);
+        tool.stop();
+        found.sort();
+        assert_eq!(found, ["0", "1", "2", "3", "4", "5"], "{mode}");
+        assert_eq!(dead.requests().len(), 1, "{mode}");
+    }
+}
+
+#[test]
+fn a_multicast_repeats_only_what_failed() {
+    let nsqd = nsqd(&["one"]);
+    let first = ok();
+    let second = HttpServer::start(|_, before| Answer::status([500, 200][before.min(1)]));
+    let third = ok();
+    let posts = [&first, &second, &third].map(|server| format!("-post={}", server.url("/")));
+    let mut tool = start(
+        &nsqd,
+        &[
+            &posts[0],
+            &posts[1],
+            &posts[2],
+            "-mode=multicast",
+            "-consumer-opt=default_requeue_delay,10ms",
+            "-consumer-opt=backoff_multiplier,10ms",
+        ],
+    );
+    second.wait_for(2);
+    wait_for_answers(&nsqd);
+    tool.stop();
+    let counts = [&first, &second, &third].map(|server| server.requests().len());
+    assert_eq!(counts, [1, 2, 1]);
+}
+
+#[test]
+fn a_sample_sends_a_share() {
+    let nsqd = nsqd(&[]);
+    let bodies: Vec<u8> = b"m\n".repeat(2000);
+    nsqd.post("/mpub?topic=t", &bodies).expect_status(200);
+    let server = ok();
+    let post = format!("-post={}", server.url("/"));
+    let mut tool = start(&nsqd, &[&post, "-sample=0.3", "-status-every=0"]);
+    wait_for_answers(&nsqd);
+    tool.stop();
+    // The mean is 600, and the standard deviation 20.5.
+    let count = server.requests().len();
+    assert!((450..750).contains(&count), "{count} of 2000");
+    assert_eq!(figure(&nsqd, "requeue_count"), 0);
+}
+
+#[test]
+fn connections_are_used_again() {
+    let nsqd = nsqd(&[]);
+    nsqd.post("/mpub?topic=t", &b"m\n".repeat(300))
+        .expect_status(200);
+    let server = ok();
+    let post = format!("-post={}", server.url("/"));
+    let mut tool = start(&nsqd, &[&post, "-n=4"]);
+    server.wait_for(300);
+    wait_for_answers(&nsqd);
+    tool.stop();
+    // A request that comes before the pool has a connection back makes a further one.
+    assert!(server.connections() <= 30, "{}", server.connections());
+}
+
+#[test]
+fn status_lines_have_the_originals_form() {
+    let nsqd = nsqd(&["m"; 14]);
+    let servers = [ok(), ok()];
+    let posts = servers
+        .each_ref()
+        .map(|server| format!("-post={}", server.url("/")));
+    let mut tool = start(
+        &nsqd,
+        &[
+            &posts[0],
+            &posts[1],
+            "-mode=round-robin",
+            "-n=1",
+            "-status-every=3",
+        ],
+    );
+    wait_for_answers(&nsqd);
+    tool.stop();
+    let log = tool.log();
+    let line = regex::Regex::new(
+        r"(?m)^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d \[(\S+)\]: finished 3 - 99th: \d+\.\d\dms - 95th: \d+\.\d\dms - avg: \d+\.\d\dms$",
+    )
+    .expect("a pattern");
+    let mut counts = BTreeMap::new();
+    for found in line.captures_iter(&log) {
+        *counts.entry(found[1].to_owned()).or_insert(0) += 1;
+    }
+    let expected = [
+        (servers[0].url("/"), 2),
+        (servers[1].url("/"), 2),
+        ("aggregate".to_owned(), 4),
+    ];
+    assert_eq!(counts, BTreeMap::from(expected), "{log}");
+    let warning =
+        "Warning: use more than 100 status values for accurate percentiles (configured with 3)";
+    assert_eq!(log.matches(warning).count(), 3, "{log}");
+}
+
+#[test]
+fn a_slow_request_keeps_its_message() {
+    // nsqd would deliver the message again after a second.
+    let nsqd = nsqd(&["one"]);
+    let server = HttpServer::start(|_, _| {
+        std::thread::sleep(Duration::from_millis(3500));
+        Answer::status(200)
+    });
+    let post = format!("-post={}", server.url("/"));
+    let mut tool = start(&nsqd, &[&post, "-consumer-opt=msg_timeout,1s"]);
+    server.wait_for(1);
+    wait_for_answers(&nsqd);
+    tool.stop();
+    assert_eq!(
+        (server.requests().len(), figure(&nsqd, "timeout_count")),
+        (1, 0)
+    );
+}
+
+#[test]
+fn a_request_has_a_time_limit() {
+    let nsqd = nsqd(&["one"]);
+    let server = HttpServer::start(|_, before| {
+        if before == 0 {
+            std::thread::sleep(TIMEOUT);
+        }
+        Answer::status(200)
+    });
+    let post = format!("-post={}", server.url("/"));
+    let mut tool = start(
+        &nsqd,
+        &[
+            &post,
+            "-http-client-request-timeout=200ms",
+            "-consumer-opt=default_requeue_delay,10ms",
+            "-consumer-opt=backoff_multiplier,10ms",
+        ],
+    );
+    server.wait_for(2);
+    wait_for_answers(&nsqd);
+    tool.wait_for_log("no answer within 200ms");
+    tool.stop();
+}
+
+#[test]
+fn a_stop_waits_for_the_messages_that_came() {
+    for signal in ["TERM", "INT"] {
+        let nsqd = nsqd(&["0", "1", "2", "3", "4"]);
+        let server = HttpServer::start(|_, _| {
+            std::thread::sleep(Duration::from_millis(500));
+            Answer::status(200)
+        });
+        let post = format!("-post={}", server.url("/"));
+        let mut tool = start(&nsqd, &[&post, "-n=2", "-max-in-flight=5"]);
+        server.wait_for(1);
+        nsqd.wait_for_figure("t", CHANNEL, "in_flight_count", 5);
+        tool.signal(signal);
+        // A second signal changes nothing.
+        tool.signal(signal);
+        let status = tool.wait();
+        assert_eq!(status.code(), Some(0), "{}", tool.log());
+        wait_for_answers(&nsqd);
+        assert_eq!(server.requests().len(), 5);
+        assert_eq!(figure(&nsqd, "requeue_count"), 0);
+    }
+}
+
+#[test]
+fn an_unreachable_nsqd_ends_the_tool() {
+    let mut nsqd = nsqd(&[]);
+    nsqd.kill();
+    let mut tool = start(&nsqd, &["-post=http://127.0.0.1:1/"]);
+    assert_eq!(tool.wait().code(), Some(1), "{}", tool.log());
+    let line = tool.wait_for_log("Connection refused");
+    assert!(line.contains(&nsqd.tcp.to_string()), "{line}");
+}
+
+#[test]
+fn nsqds_are_found_by_nsqlookupd() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
+    nsqd.create_channel("t", CHANNEL);
+    nsqd.publish("t", &["one"]);
+    let server = ok();
+    let lookupd = format!("-lookupd-http-address={}", lookupd.http);
+    let post = format!("-post={}", server.url("/"));
+    let args = [
+        "-topic=t",
+        &lookupd,
+        &post,
+        "-consumer-opt=lookupd_poll_interval,100ms",
+    ];
+    let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_http"), &args, &[]);
+    assert_eq!(bodies(&server.wait_for(1)), ["one"]);
+    wait_for_answers(&nsqd);
+    tool.stop();
+}
+
+#[test]
+fn https_needs_a_certificate_that_the_system_trusts() {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der())
+        .expect("a key");
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| {
+            builder
+                .with_no_client_auth()
+                .with_single_cert(vec![made.cert.der().clone()], key)
+        });
+    let config = Arc::new(config.expect("a configuration"));
+    let server = HttpServer::start_in(
+        move |stream| {
+            let connection = rustls::ServerConnection::new(Arc::clone(&config));
+            let connection = connection.map_err(std::io::Error::other)?;
+            Ok(Box::new(rustls::StreamOwned::new(connection, stream)))
+        },
+        |_, _| Answer::status(200),
+    );
+    let trusted = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(trusted.path(), made.cert.pem()).expect("the file can be written");
+    let trusted = trusted.path().to_str().expect("UTF-8");
+    let post = format!("-post=https://{}/", server.address);
+
+    let nsqd = nsqd(&["one"]);
+    let address = format!("-nsqd-tcp-address={}", nsqd.tcp);
+    let args = [
+        "-topic=t",
+        &address,
+        &post,
+        "-consumer-opt=default_requeue_delay,10ms",
+    ];
+    let program = env!("CARGO_BIN_EXE_nsq_to_http");
+    let mut tool = Tool::start(program, &args, &[]);
+    tool.wait_for_log("certificate");
+    tool.stop();
+    assert_eq!(server.requests().len(), 0);
+    let mut tool = Tool::start(program, &args, &[("SSL_CERT_FILE", trusted)]);
+    assert_eq!(bodies(&server.wait_for(1)), ["one"]);
+    wait_for_answers(&nsqd);
+    tool.stop();
+}
+
+#[test]
+fn no_proxy_is_taken_from_the_environment() {
+    let (nsqd, server) = (nsqd(&["one"]), ok());
+    let address = format!("-nsqd-tcp-address={}", nsqd.tcp);
+    let post = format!("-post={}", server.url("/"));
+    let proxy = [
+        ("http_proxy", "http://127.0.0.1:1"),
+        ("HTTP_PROXY", "http://127.0.0.1:1"),
+    ];
+    let args = ["-topic=t", &address, &post];
+    let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_http"), &args, &proxy);
+    server.wait_for(1);
+    wait_for_answers(&nsqd);
+    tool.stop();
+}
+
+#[test]
+fn mistakes_end_the_program() {
+    let check = |args: &[&str], code: i32, text: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_nsq_to_http"));
+        let exit = run(command.args(args), TIMEOUT);
+        let shown = format!("{}{}", exit.stdout, exit.stderr);
+        assert!(
+            exit.code() == code && shown.contains(text),
+            "{args:?}: {exit}"
+        );
+    };
+    check(&["-version"], 0, "nsq_to_http v1.3.0\n");
+    check(&["-nope"], 2, "flag provided but not defined: -nope\n");
+    check(
+        &["-topic=t"],
+        1,
+        "--nsqd-tcp-address or --lookupd-http-address required\n",
+    );
+    let lookupd = ["-topic=t", "-post=http://h/", "-lookupd-http-address=h"];
+    check(&lookupd, 1, "missing port");
+}
+
+#[test]
+fn a_server_may_close_its_connections() {
+    let nsqd = nsqd(&[]);
+    nsqd.post("/mpub?topic=t", &b"m\n".repeat(50))
+        .expect_status(200);
+    let server = HttpServer::start(|_, _| Answer {
+        headers: vec!["Connection: close".to_owned()],
+        ..Answer::status(200)
+    });
+    let post = format!("-post={}", server.url("/"));
+    let mut tool = start(&nsqd, &[&post, "-n=4"]);
+    server.wait_for(50);
+    wait_for_answers(&nsqd);
+    tool.stop();
+    assert_eq!((server.requests().len(), server.connections()), (50, 50));
+    assert_eq!(figure(&nsqd, "requeue_count"), 0);
+}

@@ -1,0 +1,98 @@
+//! A tool under test: a process with its log.
+
+// Each test binary uses a part of this file.
+#![allow(dead_code, unreachable_pub)]
+
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use test_support::TIMEOUT;
+use test_support::daemon::{send_signal, wait_for_end};
+use test_support::process::{LOG_LINES_MAX, Log};
+
+/// A running tool. A drop kills the process, and prints the log if the test is failing.
+pub struct Tool {
+    child: Child,
+    log: Arc<Log>,
+    drain: Option<JoinHandle<()>>,
+}
+
+impl Tool {
+    /// Starts a program with these arguments and variables, and an open standard input.
+    pub fn start(program: impl AsRef<Path>, args: &[&str], variables: &[(&str, &str)]) -> Tool {
+        let mut child = Command::new(program.as_ref())
+            .args(args)
+            .envs(variables.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{:?} cannot be run: {error}", program.as_ref()));
+        let stderr = child.stderr.take().expect("stderr is piped");
+        let log = Arc::new(Log::default());
+        let drain = std::thread::spawn({
+            let log = Arc::clone(&log);
+            move || log.drain(stderr)
+        });
+        Tool {
+            child,
+            log,
+            drain: Some(drain),
+        }
+    }
+
+    /// Returns the standard input. A drop closes it.
+    pub fn stdin(&mut self) -> ChildStdin {
+        self.child.stdin.take().expect("it is taken once")
+    }
+
+    /// Returns the process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Returns the log so far.
+    pub fn log(&self) -> String {
+        self.log.text(LOG_LINES_MAX)
+    }
+
+    /// Waits for a log line that contains `text` and returns it.
+    pub fn wait_for_log(&self, text: &str) -> String {
+        let line = self.log.wait_for(text, TIMEOUT);
+        line.unwrap_or_else(|| panic!("no log line with {text:?}:\n{}", self.log()))
+    }
+
+    /// Sends a signal by name, such as `TERM`.
+    pub fn signal(&self, name: &str) {
+        send_signal(self.pid(), name);
+    }
+
+    /// Waits for the end of the process and of its log.
+    pub fn wait(&mut self) -> ExitStatus {
+        let status = wait_for_end(&mut self.child);
+        if let Some(drain) = self.drain.take() {
+            drain.join().expect("the log reader does not panic");
+        }
+        status
+    }
+
+    /// Ends the process by SIGTERM. Panics if the exit code is not 0.
+    pub fn stop(&mut self) {
+        self.signal("TERM");
+        let status = self.wait();
+        assert_eq!(status.code(), Some(0), "{}", self.log());
+    }
+}
+
+impl Drop for Tool {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- log of the tool ---\n{}---", self.log());
+        }
+        // Both calls fail only if the process has been waited for already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
