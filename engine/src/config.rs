@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use engine_core::{Required, UnclaimedRules};
 use program::log::{Level, Style};
-use program::{Exit, Options, version};
+use program::{Exit, Options, Value, version};
 use table::NSQD;
 
 mod checks;
@@ -279,6 +279,14 @@ impl Config {
     /// The reason for the operator.
     pub(crate) fn reread(&self) -> Result<Config, String> {
         Config::new(self.options.reread()?, &self.hostname)
+    }
+
+    /// Returns this configuration, but for some flags other values, which are not checked yet.
+    ///
+    /// # Errors
+    /// The reason for the operator.
+    pub(crate) fn with(&self, values: &[(&'static str, Value)]) -> Result<Config, String> {
+        Config::new(self.options.with(values), &self.hostname)
     }
 
     /// The topics and channels of `--create`.

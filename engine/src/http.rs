@@ -179,6 +179,7 @@ impl<B: Broker> Service for Nsqd<'_, B> {
             Endpoint::Channel(action) => admin::change_channel(broker, action, query, body).await,
             Endpoint::ConfigGet => config::get(broker, &segments[0]),
             Endpoint::ConfigPut => config::put(broker, &segments[0], body).await,
+            Endpoint::ConfigPutMany => config::put_many(broker, body).await,
             Endpoint::PprofIndex => Ok(profiler::index("")),
             Endpoint::PprofCommandLine => Ok(profiler::command_line()),
             Endpoint::PprofSymbol => Ok(profiler::symbols()),
@@ -201,13 +202,18 @@ impl<B: Broker> Service for Nsqd<'_, B> {
         )
     }
 
-    /// `OPTIONS *` is answered by Go's server, and so also where TLS is required.
+    /// `OPTIONS *` is answered by Go's server, and so also where TLS is required. A request to `/config` that sets no keys
+    /// gets nsqd's answer to an unknown path.
     fn refusal(&self, head: &Head) -> Option<Reply> {
         let info = self.0.info();
         let is_server_wide = head.method == Method::OPTIONS && head.target.path() == "*";
         let is_https_only = info.config.tls_required == TlsRequired::Yes;
         let is_refused = is_https_only && !self.0.is_secure() && !is_server_wide;
-        is_refused.then(|| tls_required(info.ports.https))
+        if is_refused {
+            return Some(tls_required(info.ports.https));
+        }
+        let is_unknown = head.target.path() == route::CONFIG && head.method != Method::PUT;
+        is_unknown.then(|| Reply::failure(Failure::NOT_FOUND))
     }
 
     fn old_request<'a>(

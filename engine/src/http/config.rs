@@ -4,15 +4,21 @@
 use http::StatusCode;
 
 use super::{Broker, admin};
+use many::Outcome;
 use program::Value;
 use program::http::{End, Failure, Io, Reply, RequestBody};
 use program::log::{self, Level};
 use wire::go_json::JsonObject;
 
+mod many;
+
 /// The key of the log's level, which can change while nsqd runs.
 pub(crate) const LOG_LEVEL: &str = "log_level";
 /// The key of the nsqlookupds, which can change while nsqd runs.
 pub(crate) const LOOKUPD_ADDRESSES: &str = "nsqlookupd_tcp_addresses";
+
+/// The largest body with several keys.
+const KEYS_BYTES_MAX: u64 = 64 * 1024;
 
 /// The key of the drain, which is no flag.
 const DRAIN: &str = "drain";
@@ -75,12 +81,54 @@ pub(super) async fn put<B: Broker>(
     get(broker, option)
 }
 
+/// `PUT /config`: new values of several keys, until the process ends. If a value is refused, no key changes.
+pub(super) async fn put_many<B: Broker>(
+    broker: &B,
+    body: &mut RequestBody<'_, impl Io>,
+) -> Result<Reply, Failure> {
+    let received = body.receive(KEYS_BYTES_MAX).await;
+    match received.end {
+        End::Complete => {}
+        End::Broken => return Err(Failure::INTERNAL),
+        End::OverLimit => return Err(Failure::too_large("BODY_TOO_BIG")),
+    }
+    let text = std::str::from_utf8(&received.bytes).map_err(|error| error.to_string());
+    let keys = text.and_then(|text| broker.info().config.options.read_keys(text));
+    let keys = match keys {
+        Ok(keys) => keys,
+        Err(why) => return Ok(refused_body("INVALID_BODY", &why)),
+    };
+    let outcomes = many::judge(broker, &keys);
+    let is_refused = outcomes
+        .values()
+        .any(|it| matches!(it, Outcome::Refused(_)));
+    if !is_refused {
+        many::apply(broker, &keys, &outcomes).await?;
+    }
+    let status = match is_refused {
+        true => StatusCode::BAD_REQUEST,
+        false => StatusCode::OK,
+    };
+    let mut answer = String::new();
+    let mut object = JsonObject::new(&mut answer);
+    for (key, outcome) in &outcomes {
+        object.text(key, &outcome.text(is_refused));
+    }
+    object.end();
+    Ok(Reply::json(status, answer))
+}
+
 /// Returns nsqd's answer for an option that cannot be set, with a reason.
 fn needs_restart(option: &str) -> Reply {
+    let reason = format!("a change of {option} needs a restart");
+    refused_body("INVALID_OPTION", &reason)
+}
+
+fn refused_body(code: &str, reason: &str) -> Reply {
     let mut body = String::new();
     let mut object = JsonObject::new(&mut body);
-    object.text("message", "INVALID_OPTION");
-    object.text("reason", &format!("a change of {option} needs a restart"));
+    object.text("message", code);
+    object.text("reason", reason);
     object.end();
     Reply::json(StatusCode::BAD_REQUEST, body)
 }

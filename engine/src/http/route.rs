@@ -17,6 +17,7 @@ pub(super) enum Endpoint {
     Channel(Action),
     ConfigGet,
     ConfigPut,
+    ConfigPutMany,
     PprofIndex,
     PprofCommandLine,
     PprofSymbol,
@@ -24,6 +25,9 @@ pub(super) enum Endpoint {
     SetBlockRate,
     FreeMemory,
 }
+
+/// The path of several keys together. nsqd does not have this path.
+pub(super) const CONFIG: &str = "/config";
 
 /// Every route.
 pub(super) const ROUTES: &[Route<Endpoint>] = &[
@@ -50,6 +54,7 @@ pub(super) const ROUTES: &[Route<Endpoint>] = &[
     ),
     ("GET", "/config/*", Endpoint::ConfigGet),
     ("PUT", "/config/*", Endpoint::ConfigPut),
+    ("PUT", CONFIG, Endpoint::ConfigPutMany),
     ("GET", "/debug/pprof/", Endpoint::PprofIndex),
     ("GET", "/debug/pprof/cmdline", Endpoint::PprofCommandLine),
     ("GET", "/debug/pprof/symbol", Endpoint::PprofSymbol),
@@ -125,7 +130,6 @@ mod tests {
         check("PUT", "/config/a%20b/", redirect("/config/a%20b"));
         for path in [
             "/config/",
-            "/config",
             "/config/a/b",
             "/config/a%2fb",
             "/debug",

@@ -52,7 +52,7 @@ impl File {
     }
 
     /// Parses the text. The error says where the syntax is wrong.
-    fn parse(text: &str) -> Result<File, String> {
+    pub(crate) fn parse(text: &str) -> Result<File, String> {
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
             let before = error.span().and_then(|span| text.get(..span.start));
             let line = before.unwrap_or_default().matches('\n').count() + 1;
@@ -60,6 +60,17 @@ impl File {
             format!("toml: line {line}: {why}")
         })?;
         Ok(File { table })
+    }
+
+    /// Parses a JSON object with the same keys and values. The error says where the syntax is wrong.
+    pub(crate) fn parse_json(text: &str) -> Result<File, String> {
+        let table = serde_json::from_str(text).map_err(|error| format!("json: {error}"))?;
+        Ok(File { table })
+    }
+
+    /// The keys and values.
+    pub(crate) fn table(&self) -> &toml::Table {
+        &self.table
     }
 
     /// Checks the words. Like nsqd, checks the level of the log last.

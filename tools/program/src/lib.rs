@@ -58,6 +58,7 @@
 mod command_line;
 mod config_file;
 pub mod flag;
+mod given_keys;
 pub mod http;
 pub mod http_client;
 pub mod local_time;
@@ -71,6 +72,7 @@ pub mod tls;
 mod value;
 pub mod version;
 
+pub use given_keys::{GivenKey, GivenKeys};
 pub use options::Options;
 pub use program::{Exit, Program, page_with_table};
 pub use value::Value;

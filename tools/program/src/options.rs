@@ -88,6 +88,19 @@ impl Options {
         })
     }
 
+    /// Returns these values, but for some flags other ones. The flags are named without dashes.
+    pub fn with(&self, values: &[(&'static str, Value)]) -> Options {
+        let mut changed = self.clone();
+        changed.values.extend(values.iter().cloned());
+        changed
+    }
+
+    /// Returns the value that a text gives to a flag. The text has the flag's key.
+    pub(crate) fn value_in(&self, file: &File, flag: &Flag) -> Result<Value, FileError> {
+        let value = file.value(self.program, flag, &self.hostname)?;
+        Ok(value.unwrap_or_else(|| self.value(flag.name).clone()))
+    }
+
     /// Returns the path of the configuration file.
     pub fn config_path(&self) -> Option<&str> {
         config_path(&self.given)
