@@ -4,11 +4,13 @@ use std::future::Future;
 use std::io;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::join_all;
 use program::log::Level;
 use program::{log_at, log_warn};
 use ringq_client::{
-    Address, Config, Consumer, ConsumerBuilder, Control, Event, Level as ClientLevel,
+    Acker, Address, Config, Consumer, ConsumerBuilder, Control, Event, Level as ClientLevel,
+    Requeue,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
@@ -17,6 +19,9 @@ use crate::flags::Sources;
 
 /// The longest time that a stopping tool waits for the answers to the messages that it has.
 pub const STOP_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// The longest time that the end after a failure waits for nsqd.
+const GIVE_BACK_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// The part of a consumer's settings that is the same for all topics of a tool.
 #[derive(Clone, Debug)]
@@ -70,6 +75,31 @@ pub fn log_event(event: &Event) {
         ClientLevel::Error => Level::Error,
     };
     log_at!(level, "{event}");
+}
+
+/// Ends a consumer after a failure: these messages, and those that nobody has taken, go back to nsqd,
+/// which can deliver them at once.
+pub async fn give_back(consumer: Consumer, messages: impl IntoIterator<Item = Acker>) {
+    let control = consumer.control();
+    begin_shutdown(&control);
+    for message in messages {
+        // If the connection is lost, nsqd has the message back in any case.
+        drop(message.requeue_without_backoff(Requeue::After(Duration::ZERO)));
+    }
+    // The consumer gives back the messages that nobody has taken.
+    drop(consumer);
+    if timeout(GIVE_BACK_TIME_MAX, control.shutdown())
+        .await
+        .is_err()
+    {
+        log_warn!("nsqd gets some messages back only when they time out");
+    }
+}
+
+/// Sends CLS, so that nsqd does not deliver messages here again that come back from here.
+fn begin_shutdown(control: &Control) {
+    // The first poll begins the end. Its result does not matter here.
+    let _ = control.shutdown().now_or_never();
 }
 
 /// The signals that end a tool: SIGINT and SIGTERM.

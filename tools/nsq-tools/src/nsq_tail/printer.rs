@@ -62,6 +62,11 @@ impl<W: Write, M> Printer<W, M> {
         self.lines.clear();
         Ok(self.unfinished.drain(..))
     }
+
+    /// Returns the messages whose lines were not written.
+    pub(super) fn into_unfinished(self) -> Vec<M> {
+        self.unfinished
+    }
 }
 
 #[cfg(test)]
@@ -113,5 +118,6 @@ mod tests {
         let mut printer = Printer::new(io::Cursor::new([0; 3]), false, None);
         printer.add("a", b"long", 1);
         assert!(printer.write().is_err());
+        assert_eq!(printer.into_unfinished(), [1]);
     }
 }

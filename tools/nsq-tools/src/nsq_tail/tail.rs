@@ -1,16 +1,16 @@
 //! [`run`]: from the consumers to stdout.
 
 use std::io;
-use std::time::Duration;
+use std::pin::pin;
 
 use futures_util::stream::{SelectAll, select_all};
 use futures_util::{FutureExt, StreamExt};
 use program::log_info;
-use ringq_client::{Acker, Consumer, Control, Message, Requeue};
+use ringq_client::{Acker, Consumer, Control, Message};
 
 use super::config::Config;
 use super::printer::Printer;
-use crate::consuming::{Consuming, StopSignals, shut_down};
+use crate::consuming::{Consuming, StopSignals, give_back, shut_down};
 
 /// All consumers, and the lines of their messages.
 struct Tail {
@@ -24,17 +24,21 @@ pub(super) async fn run(config: &Config) -> Result<(), String> {
     let stop = StopSignals::catch();
     let mut stop = stop.map_err(|error| format!("cannot receive signals: {error}"))?;
     let mut tail = Tail::start(config).await?;
-    while !tail.printer.is_done() {
+    let mut result = Ok(());
+    while !tail.printer.is_done() && result.is_ok() {
         tokio::select! {
             biased;
             () = stop.wait() => break,
-            message = tail.messages.next() => match message {
-                Some(message) => tail.take_group(message)?,
-                None => return Ok(()),
-            },
+            Some(message) = tail.messages.next() => result = tail.take_group(message),
         }
     }
-    tail.stop().await
+    if result.is_ok() {
+        result = tail.stop().await;
+    }
+    if result.is_err() {
+        tail.give_back().await;
+    }
+    result
 }
 
 impl Tail {
@@ -44,8 +48,12 @@ impl Tail {
         let mut consumers = Vec::new();
         for topic in &config.topics {
             log_info!("Adding consumer for topic: {topic}");
-            let builder = consuming.builder(topic, &config.channel);
-            let consumer = builder.retry_first_connection(false).connect().await;
+            let builder = consuming
+                .builder(topic, &config.channel)
+                .retry_first_connection(false)
+                // With -n, messages beyond this number must not be printed.
+                .give_back_at_shutdown(config.message_count.is_some());
+            let consumer = builder.connect().await;
             consumers.push(consumer.map_err(|error| error.to_string())?);
         }
         let controls = consumers.iter().map(Consumer::control).collect();
@@ -56,14 +64,10 @@ impl Tail {
         })
     }
 
-    /// Prints a message and those that have come with it. Messages beyond `-n` go back to nsqd.
+    /// Prints a message and those that have come with it, up to `-n`.
     fn take_group(&mut self, first: Message) -> Result<(), String> {
         let mut message = first;
         loop {
-            if self.printer.is_done() {
-                give_back(&message);
-                break;
-            }
             let topic = message.topic().to_owned();
             let (body, acker) = message.split();
             self.printer.add(&topic, &body, acker);
@@ -91,27 +95,23 @@ impl Tail {
         Ok(())
     }
 
-    /// Stops all consumers. The messages that they still have are printed, or go back to nsqd if `-n`
-    /// is reached.
-    async fn stop(mut self) -> Result<(), String> {
-        let stopped = shut_down(std::mem::take(&mut self.controls));
-        let drained = async {
-            while let Some(message) = self.messages.next().await {
-                if self.printer.is_done() {
-                    give_back(&message);
-                } else {
-                    self.take_group(message)?;
-                }
+    /// Stops all consumers. Without `-n`, the messages that they still have are printed.
+    async fn stop(&mut self) -> Result<(), String> {
+        let mut stopped = pin!(shut_down(self.controls.clone()));
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut stopped => return Ok(()),
+                Some(message) = self.messages.next() => self.take_group(message)?,
             }
-            Ok(())
-        };
-        let (drained, ()) = tokio::join!(drained, stopped);
-        drained
+        }
     }
-}
 
-/// Gives a message back to nsqd, which can deliver it again at once.
-fn give_back(message: &Message) {
-    // If the connection is lost, nsqd has the message back in any case.
-    drop(message.requeue_without_backoff(Requeue::After(Duration::ZERO)));
+    /// Gives everything that was not printed back to nsqd.
+    async fn give_back(self) {
+        let mut messages = self.printer.into_unfinished();
+        for consumer in self.messages {
+            give_back(consumer, std::mem::take(&mut messages)).await;
+        }
+    }
 }

@@ -7,20 +7,17 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use jiff::Zoned;
-use program::log_warn;
-use ringq_client::{Acker, Consumer, Message, Requeue};
+use ringq_client::{Acker, Consumer, Message};
 use tokio::sync::watch;
 use tokio::time::{self, MissedTickBehavior, interval_at};
 
 use super::archive::{Archive, Now};
 use super::archiver::{Figures, Orders, Shared};
 use super::disk::{DiskError, OsDisk};
+use crate::consuming::give_back;
 
 /// The most messages that are taken before other events have their turn.
 const GROUP_LEN_MAX: usize = 4096;
-
-/// The longest time that the end after a failure waits for the connections.
-const GIVE_BACK_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// The reason why a topic ended.
 #[derive(Debug)]
@@ -124,25 +121,11 @@ impl Topic<'_> {
         Ok(())
     }
 
-    /// Gives all messages that are not synced back to nsqd, which can deliver them at once.
+    /// Gives all messages that are not synced back to nsqd.
     async fn give_back(mut self) {
         self.finish_synced();
-        for message in self.archive.into_unfinished() {
-            let answer = message
-                .acker
-                .requeue_without_backoff(Requeue::After(Duration::ZERO));
-            // If the connection is lost, nsqd has the message back in any case.
-            drop(answer);
-        }
-        let control = self.consumer.control();
-        // The consumer gives back the messages that nobody has taken.
-        drop(self.consumer);
-        if time::timeout(GIVE_BACK_TIME_MAX, control.shutdown())
-            .await
-            .is_err()
-        {
-            log_warn!("nsqd gets some messages back only when the connection ends");
-        }
+        let unfinished = self.archive.into_unfinished().into_iter();
+        give_back(self.consumer, unfinished.map(|message| message.acker)).await;
     }
 
     /// Takes a message and those that have come with it.

@@ -1,0 +1,188 @@
+//! `nsq_tail` with real daemons.
+
+mod tool;
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use test_support::TIMEOUT;
+use test_support::daemon::{Daemon, wait_for_end};
+use test_support::process::{Exit, run};
+use tool::Tool;
+
+fn command(nsqd: &Daemon, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nsq_tail"));
+    command
+        .arg(format!("-nsqd-tcp-address={}", nsqd.tcp))
+        .args(args);
+    command
+}
+
+fn nsq_tail(nsqd: &Daemon, args: &[&str]) -> Exit {
+    run(&mut command(nsqd, args), TIMEOUT)
+}
+
+/// Returns an nsqd whose channels `t/c` and `u/c` have these messages.
+fn nsqd_with(bodies: &[(&str, &str)]) -> Daemon {
+    let nsqd = Daemon::nsqd(&[]);
+    for topic in ["t", "u"] {
+        nsqd.create_channel(topic, "c");
+    }
+    for (topic, body) in bodies {
+        nsqd.publish(topic, &[body]);
+    }
+    nsqd
+}
+
+#[test]
+fn exactly_the_printed_messages_are_finished() {
+    let nsqd = nsqd_with(&[("t", "1"), ("t", "2"), ("t", "3"), ("t", "4"), ("t", "5")]);
+    let exit = nsq_tail(&nsqd, &["-topic=t", "-channel=c", "-n=3"]);
+    assert_eq!((exit.code(), &*exit.stdout), (0, "1\n2\n3\n"), "{exit}");
+    nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
+    nsqd.wait_for_figure("t", "c", "depth", 2);
+    let exit = nsq_tail(
+        &nsqd,
+        &["-topic=t", "-channel=c", "-n=2", "-max-in-flight=1"],
+    );
+    assert_eq!((exit.code(), &*exit.stdout), (0, "4\n5\n"), "{exit}");
+    nsqd.wait_for_figure("t", "c", "depth", 0);
+    nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
+}
+
+#[test]
+fn the_number_counts_the_messages_of_all_topics() {
+    let bodies = [
+        ("t", "1"),
+        ("t", "2\n2"),
+        ("t", ""),
+        ("u", "3"),
+        ("u", "4"),
+        ("u", "5"),
+    ];
+    // nsqd refuses an empty message.
+    let bodies: Vec<_> = bodies
+        .into_iter()
+        .filter(|(_, body)| !body.is_empty())
+        .collect();
+    let nsqd = nsqd_with(&bodies);
+    let exit = nsq_tail(
+        &nsqd,
+        &["-topic=t", "-topic=u", "-channel=c", "-n=4", "-print-topic"],
+    );
+    assert_eq!(exit.code(), 0, "{exit}");
+    let mut printed = 0;
+    for (topic, body) in &bodies {
+        printed += exit.stdout.matches(&format!("{topic} | {body}\n")).count();
+    }
+    assert_eq!(printed, 4, "{exit}");
+    // One message is left in one of the channels.
+    let depth = |topic| {
+        nsqd.channel(topic, "c")
+            .and_then(|channel| channel["depth"].as_i64())
+    };
+    let left = || depth("t").zip(depth("u")).is_some_and(|(t, u)| t + u == 1);
+    assert!(test_support::wait_until(TIMEOUT, left), "{exit}");
+}
+
+#[test]
+fn a_channel_is_invented_and_disappears() {
+    let nsqd = nsqd_with(&[]);
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let path = directory.path().join("out");
+    let address = format!("-nsqd-tcp-address={}", nsqd.tcp);
+    let program = env!("CARGO_BIN_EXE_nsq_tail");
+    let path_text = path.display().to_string();
+    // The shell sends stdout to a file, and becomes the tool.
+    let args = [
+        "-c",
+        "exec \"$@\" > \"$0\"",
+        &path_text,
+        program,
+        "-topic=t",
+        &address,
+    ];
+    let mut tool = Tool::start("sh", &args, &[]);
+    let line = tool.wait_for_log("connected");
+    let channel = line
+        .split_once("[t/")
+        .and_then(|(_, rest)| rest.split_once(']'));
+    let channel = channel
+        .map(|(channel, _)| channel.to_owned())
+        .expect("the line names it");
+    assert!(
+        channel.starts_with("tail") && channel.ends_with("#ephemeral"),
+        "{line}"
+    );
+    let channel = channel.replace('#', "%23");
+    assert!(nsqd.channel("t", &channel).is_some());
+    nsqd.publish("t", &["a", "b"]);
+    // Lines are flushed at once.
+    let printed = || fs::read_to_string(&path).is_ok_and(|text| text == "a\nb\n");
+    assert!(test_support::wait_until(TIMEOUT, printed), "{}", tool.log());
+    tool.stop();
+    let gone = || nsqd.channel("t", &channel).is_none();
+    assert!(test_support::wait_until(TIMEOUT, gone), "{}", tool.log());
+}
+
+#[test]
+fn messages_that_cannot_be_printed_are_not_finished() {
+    let nsqd = nsqd_with(&[("t", "1"), ("t", "2")]);
+    let mut command = command(&nsqd, &["-topic=t", "-channel=c"]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the tool can be run");
+    drop(child.stdout.take());
+    let mut log = child.stderr.take().expect("stderr is piped");
+    let status = wait_for_end(&mut child);
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut log, &mut text).expect("the log is text");
+    assert_eq!(status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("ERROR: failed to write to os.Stdout - broken pipe\n"),
+        "{text}"
+    );
+    nsqd.wait_for_figure("t", "c", "depth", 2);
+}
+
+#[test]
+fn a_wrong_command_line_ends_the_tool() {
+    let check = |args: &[&str], code, expected: &str| {
+        let exit = run(
+            Command::new(env!("CARGO_BIN_EXE_nsq_tail")).args(args),
+            TIMEOUT,
+        );
+        assert_eq!(exit.code(), code, "{exit}");
+        assert!(
+            exit.stdout.is_empty() && exit.stderr.contains(expected),
+            "{exit}"
+        );
+    };
+    check(
+        &["-topic=t"],
+        1,
+        " --nsqd-tcp-address or --lookupd-http-address required\n",
+    );
+    // The end of each line is the reason, in the words of the client.
+    let nsqd = "-nsqd-tcp-address=127.0.0.1:1";
+    check(&["-topic=a b", nsqd], 1, " invalid topic name \"a b\"");
+    check(
+        &["-topic=t", "-channel=a b", nsqd],
+        1,
+        " invalid channel name \"a b\"",
+    );
+    // Nobody listens on port 1.
+    check(&["-topic=t", nsqd], 1, "Connection refused");
+    check(
+        &["-topic=t", "-lookupd-http-address=127.0.0.1"],
+        1,
+        " missing port\n",
+    );
+    check(
+        &["-topic=t", "-nsqd-tcp-address=127.0.0.1"],
+        1,
+        " address \"127.0.0.1\": missing port\n",
+    );
+}

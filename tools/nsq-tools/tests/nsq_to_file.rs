@@ -1,0 +1,450 @@
+//! `nsq_to_file` with real daemons, real files and real signals.
+
+mod tool;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+use test_support::TIMEOUT;
+use test_support::daemon::Daemon;
+use test_support::process::{Exit, run};
+use tool::Tool;
+
+/// A directory of the tool, and the flags that every run has.
+struct Run<'a> {
+    nsqd: &'a Daemon,
+    directory: TempDir,
+    flags: Vec<String>,
+}
+
+impl<'a> Run<'a> {
+    /// Returns a run for topic `t` and channel `c`, which is there already. Files are `out/t<REV>`.
+    fn new(nsqd: &'a Daemon, flags: &[&str]) -> Run<'a> {
+        nsqd.create_channel("t", "c");
+        let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        let path = directory.path().display();
+        let mut all = vec![
+            "-topic=t".to_owned(),
+            "-channel=c".to_owned(),
+            format!("-nsqd-tcp-address={}", nsqd.tcp),
+            format!("-output-dir={path}/out"),
+            "-filename-format=<TOPIC><REV>".to_owned(),
+        ];
+        // `DIR` in a flag is the directory.
+        let replaced = flags
+            .iter()
+            .map(|flag| flag.replace("DIR", &path.to_string()));
+        all.extend(replaced);
+        Run {
+            nsqd,
+            directory,
+            flags: all,
+        }
+    }
+
+    fn start(&self) -> Tool {
+        let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
+        Tool::start(env!("CARGO_BIN_EXE_nsq_to_file"), &flags, &[])
+    }
+
+    /// Waits until the channel has this many messages in flight, and no others.
+    fn wait_for_in_flight(&self, count: i64) {
+        self.nsqd.wait_for_figure("t", "c", "depth", 0);
+        self.nsqd
+            .wait_for_figure("t", "c", "in_flight_count", count);
+    }
+
+    /// Returns the texts of the files below the directory, by their relative paths.
+    fn files(&self) -> BTreeMap<String, String> {
+        let mut found = BTreeMap::new();
+        collect(self.directory.path(), self.directory.path(), &mut found);
+        found
+    }
+
+    fn expect_files(&self, expected: &[(&str, &str)]) {
+        let files = self.files();
+        let files: Vec<_> = files
+            .iter()
+            .map(|(path, text)| (&**path, &**text))
+            .collect();
+        assert_eq!(files, expected);
+    }
+}
+
+fn collect(root: &Path, directory: &Path, found: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(directory).expect("the directory is there") {
+        let path = entry.expect("readable").path();
+        if path.is_dir() {
+            collect(root, &path, found);
+        } else {
+            let relative = path.strip_prefix(root).expect("it is below");
+            let text = String::from_utf8_lossy(&decode(&path)).into_owned();
+            found.insert(relative.display().to_string(), text);
+        }
+    }
+}
+
+/// Returns the content of a file, decompressed as far as it goes.
+fn decode(path: &Path) -> Vec<u8> {
+    let bytes = fs::read(path).expect("the file is readable");
+    let mut reader: Box<dyn Read> = match path.extension().and_then(|end| end.to_str()) {
+        Some("gz") => Box::new(flate2::bufread::MultiGzDecoder::new(&*bytes)),
+        Some("zst") => Box::new(zstd::Decoder::with_buffer(&*bytes).expect("zstd has memory")),
+        _ => return bytes,
+    };
+    let (mut text, mut piece) = (Vec::new(), [0; 4096]);
+    // A process that was killed leaves a torn end.
+    while let Ok(length @ 1..) = reader.read(&mut piece) {
+        text.extend_from_slice(&piece[..length]);
+    }
+    text
+}
+
+#[test]
+fn messages_are_in_flight_until_they_are_synced() {
+    let nsqd = Daemon::nsqd(&[]);
+    let run = Run::new(&nsqd, &["-sync-interval=1h"]);
+    nsqd.publish("t", &["a", "b\nb", "c"]);
+    let mut tool = run.start();
+    // The first message of a file is synced alone.
+    run.wait_for_in_flight(2);
+    run.expect_files(&[("out/t", "a\nb\nb\nc\n")]);
+    tool.stop();
+    run.wait_for_in_flight(0);
+    // Plain files are continued.
+    let mut tool = run.start();
+    nsqd.publish("t", &["d"]);
+    run.wait_for_in_flight(0);
+    tool.stop();
+    run.expect_files(&[("out/t", "a\nb\nb\nc\nd\n")]);
+}
+
+#[test]
+fn a_batch_is_synced_at_the_interval_and_when_the_consumer_is_starved() {
+    let nsqd = Daemon::nsqd(&[]);
+    let run = Run::new(&nsqd, &["-sync-interval=200ms"]);
+    nsqd.publish("t", &["a", "b", "c"]);
+    let mut tool = run.start();
+    run.wait_for_in_flight(0);
+    tool.stop();
+
+    let run = Run::new(&nsqd, &["-sync-interval=1h", "-max-in-flight=2"]);
+    nsqd.publish("t", &["a", "b", "c", "d", "e"]);
+    let mut tool = run.start();
+    run.wait_for_in_flight(0);
+    tool.stop();
+    run.expect_files(&[("out/t", "a\nb\nc\nd\ne\n")]);
+}
+
+#[test]
+fn messages_are_synced_before_they_time_out() {
+    let nsqd = Daemon::nsqd(&["--msg-timeout=4s"]);
+    let run = Run::new(&nsqd, &["-sync-interval=1h"]);
+    nsqd.publish("t", &["a", "b", "c"]);
+    let mut tool = run.start();
+    run.wait_for_in_flight(0);
+    let channel = nsqd.channel("t", "c").expect("the channel is there");
+    assert_eq!(channel["timeout_count"], 0, "{channel}");
+    tool.stop();
+    run.expect_files(&[("out/t", "a\nb\nc\n")]);
+}
+
+#[test]
+fn compressed_files_have_a_member_for_each_sync_and_are_never_continued() {
+    for (flag, end) in [("-gzip", ".gz"), ("-zstd", ".zst")] {
+        let nsqd = Daemon::nsqd(&[]);
+        let run = Run::new(&nsqd, &[flag, "-sync-interval=100ms"]);
+        let mut tool = run.start();
+        for body in ["a", "b"] {
+            nsqd.publish("t", &[body]);
+            run.wait_for_in_flight(0);
+        }
+        tool.stop();
+        let path = run.directory.path().join(format!("out/t-000000{end}"));
+        let bytes = fs::read(path).expect("the file is there");
+        let magic: &[u8] = if end == ".gz" {
+            b"\x1f\x8b\x08"
+        } else {
+            b"\x28\xb5\x2f\xfd"
+        };
+        let members = bytes.windows(magic.len()).filter(|part| *part == magic);
+        assert_eq!(members.count(), 2, "{flag}");
+        let mut tool = run.start();
+        tool.wait_for_log("connected");
+        nsqd.publish("t", &["c"]);
+        run.wait_for_in_flight(0);
+        tool.stop();
+        let [first, second] = [0, 1].map(|revision| format!("out/t-00000{revision}{end}"));
+        run.expect_files(&[(&first, "a\nb\n"), (&second, "c\n")]);
+    }
+}
+
+#[test]
+fn files_are_rotated_by_size() {
+    let nsqd = Daemon::nsqd(&[]);
+    let run = Run::new(&nsqd, &["-rotate-size=10", "-sync-interval=1h"]);
+    nsqd.publish("t", &["123456789", "1", "1234567", "12"]);
+    let mut tool = run.start();
+    tool.wait_for_log("opening");
+    nsqd.wait_for_figure("t", "c", "depth", 0);
+    tool.stop();
+    let full = [
+        ("out/t-000000", "123456789\n1\n"),
+        ("out/t-000001", "1234567\n12\n"),
+    ];
+    run.expect_files(&full);
+    nsqd.publish("t", &["x"]);
+    let mut tool = run.start();
+    run.wait_for_in_flight(0);
+    tool.stop();
+    run.expect_files(&[full[0], full[1], ("out/t-000002", "x\n")]);
+}
+
+#[test]
+fn idle_topics_have_no_empty_files_if_these_are_skipped() {
+    let nsqd = Daemon::nsqd(&[]);
+    let flags = [
+        "-rotate-interval=200ms",
+        "-sync-interval=100ms",
+        "-work-dir=DIR/work",
+    ];
+    let run = Run::new(&nsqd, &[&flags[..], &["-skip-empty-files"]].concat());
+    let mut tool = run.start();
+    for body in ["a", "b"] {
+        nsqd.publish("t", &[body]);
+        run.wait_for_in_flight(0);
+        // The file is finished while the topic is idle.
+        tool.wait_for_log("moving finished file");
+        std::thread::sleep(std::time::Duration::from_millis(500));
+    }
+    tool.stop();
+    run.expect_files(&[("out/t-000000", "a\n"), ("out/t-000001", "b\n")]);
+
+    let run = Run::new(&nsqd, &flags);
+    let mut tool = run.start();
+    tool.wait_for_log("t-000002");
+    tool.stop();
+    let files = run.files();
+    assert!(
+        files.len() > 2 && files.values().all(String::is_empty),
+        "{files:?}"
+    );
+}
+
+#[test]
+fn sighup_moves_the_finished_file() {
+    let nsqd = Daemon::nsqd(&[]);
+    let run = Run::new(&nsqd, &["-work-dir=DIR/./work/", "-sync-interval=1h"]);
+    let mut tool = run.start();
+    nsqd.publish("t", &["a"]);
+    run.wait_for_in_flight(0);
+    run.expect_files(&[("work/t-000000", "a\n")]);
+    tool.signal("HUP");
+    tool.wait_for_log("moving finished file");
+    nsqd.publish("t", &["b", "c"]);
+    run.wait_for_in_flight(1);
+    tool.stop();
+    run.wait_for_in_flight(0);
+    run.expect_files(&[("out/t-000000", "a\n"), ("out/t-000001", "b\nc\n")]);
+}
+
+#[test]
+fn sighup_makes_a_file_again_that_was_renamed() {
+    let nsqd = Daemon::nsqd(&[]);
+    let run = Run::new(&nsqd, &["-sync-interval=1h"]);
+    let mut tool = run.start();
+    nsqd.publish("t", &["a"]);
+    run.wait_for_in_flight(0);
+    let out = run.directory.path().join("out");
+    fs::rename(out.join("t"), out.join("old")).expect("the file is there");
+    tool.signal("HUP");
+    // The tool has no line for the end of a file that stays where it is.
+    let reopened = test_support::wait_until(TIMEOUT, || {
+        nsqd.publish("t", &["b"]);
+        out.join("t").exists()
+    });
+    assert!(reopened, "{}", tool.log());
+    tool.stop();
+    let files = run.files();
+    assert!(
+        files["out/old"].starts_with("a\n") && files["out/t"].ends_with("b\n"),
+        "{files:?}"
+    );
+}
+
+#[test]
+fn a_file_of_another_program_is_never_replaced() {
+    let nsqd = Daemon::nsqd(&[]);
+    let run = Run::new(&nsqd, &["-work-dir=DIR/work", "-sync-interval=1h"]);
+    let mut tool = run.start();
+    nsqd.publish("t", &["a"]);
+    run.wait_for_in_flight(0);
+    let out = run.directory.path().join("out");
+    fs::write(out.join("t-000000"), "other\n").expect("the directory is there");
+    tool.stop();
+    run.expect_files(&[("out/t-000000", "other\n"), ("out/t-000001", "a\n")]);
+    tool.wait_for_log("destination file already exists");
+}
+
+#[test]
+fn matching_topics_are_found_through_the_nsqlookupds_that_answer() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    for topic in ["logs_a", "other"] {
+        nsqd.create_channel(topic, "c");
+        nsqd.publish(topic, &["a"]);
+    }
+    let flags = [
+        "-topic-pattern=^logs_",
+        "-topic-refresh=200ms",
+        "-channel=c",
+        "-sync-interval=100ms",
+        "-filename-format=<TOPIC>",
+        "-consumer-opt=lookupd_poll_interval,200ms",
+        // Nobody listens on port 1.
+        "-lookupd-http-address=127.0.0.1:1",
+        &format!("-lookupd-http-address={}", lookupd.http),
+        &format!("-output-dir={}", directory.path().display()),
+    ];
+    let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_file"), &flags, &[]);
+    tool.wait_for_log("skipping topic other (doesn't match pattern ^logs_)");
+    tool.wait_for_log("an nsqlookupd did not name its topics, those of the others count: ");
+    nsqd.wait_for_figure("logs_a", "c", "depth", 0);
+    nsqd.wait_for_figure("logs_a", "c", "in_flight_count", 0);
+    // A topic that comes later is found, too.
+    nsqd.create_channel("logs_b", "c");
+    nsqd.publish("logs_b", &["b"]);
+    nsqd.wait_for_figure("logs_b", "c", "depth", 0);
+    nsqd.wait_for_figure("logs_b", "c", "in_flight_count", 0);
+    tool.stop();
+    let mut files = BTreeMap::new();
+    collect(directory.path(), directory.path(), &mut files);
+    let expected = [("logs_a", "a\n"), ("logs_b", "b\n")];
+    let files: Vec<_> = files
+        .iter()
+        .map(|(path, text)| (&**path, &**text))
+        .collect();
+    assert_eq!(files, expected);
+}
+
+#[test]
+fn the_end_of_nsqlookupd_or_nsqd_is_no_error() {
+    let mut lookupd = Daemon::nsqlookupd(&[]);
+    let mut nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
+    nsqd.create_channel("t", "c");
+    nsqd.kill();
+    lookupd.kill();
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let flags = [
+        "-topic=t",
+        "-channel=c",
+        "-sync-interval=100ms",
+        "-consumer-opt=lookupd_poll_interval,200ms",
+        "-filename-format=<TOPIC>",
+        &format!("-output-dir={}", directory.path().display()),
+        &format!("-lookupd-http-address={}", lookupd.http),
+    ];
+    let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_file"), &flags, &[]);
+    tool.wait_for_log("error");
+    for body in ["a", "b"] {
+        lookupd.restart();
+        nsqd.restart();
+        nsqd.publish("t", &[body]);
+        nsqd.wait_for_figure("t", "c", "depth", 0);
+        nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
+        nsqd.kill();
+        lookupd.kill();
+    }
+    tool.stop();
+    let text = fs::read_to_string(directory.path().join("t")).expect("the file is there");
+    assert!(text.starts_with("a\n") && text.ends_with("b\n"), "{text}");
+}
+
+#[test]
+fn a_failure_of_the_disk_ends_the_tool_and_finishes_nothing() {
+    let check = |prepare: &dyn Fn(&Path), expected: &str| {
+        let nsqd = Daemon::nsqd(&[]);
+        let run = Run::new(&nsqd, &[]);
+        prepare(run.directory.path());
+        nsqd.publish("t", &["a", "b"]);
+        let mut tool = run.start();
+        assert_eq!(tool.wait().code(), Some(1), "{}", tool.log());
+        let line = tool.wait_for_log("FATAL: [t/c] ");
+        let expected = expected.replace("DIR", &run.directory.path().display().to_string());
+        assert!(line.ends_with(&expected), "{line}");
+        // The messages can be delivered at once.
+        nsqd.wait_for_figure("t", "c", "depth", 2);
+    };
+    let again = "Messages that were not synced are not finished, and come again";
+    let full = |path: &Path| {
+        fs::create_dir(path.join("out")).expect("the directory is new");
+        symlink("/dev/full", path.join("out/t")).expect("the name is free");
+    };
+    check(
+        &full,
+        &format!(
+            "cannot write to DIR/out/t: no space left on device; free some space, or choose another --output-dir. {again}"
+        ),
+    );
+    let in_the_way = |path: &Path| fs::write(path.join("out"), "").expect("the name is free");
+    check(
+        &in_the_way,
+        &format!(
+            "cannot make the directory DIR/out: not a directory; move the file that is in the way, or choose another --output-dir. {again}"
+        ),
+    );
+}
+
+fn nsq_to_file(args: &[&str]) -> Exit {
+    run(
+        Command::new(env!("CARGO_BIN_EXE_nsq_to_file")).args(args),
+        TIMEOUT,
+    )
+}
+
+#[test]
+fn a_wrong_command_line_ends_the_tool() {
+    let check = |args: &[&str], code, expected: &str| {
+        let exit = nsq_to_file(args);
+        assert_eq!(exit.code(), code, "{exit}");
+        assert!(
+            exit.stdout.is_empty() && exit.stderr.contains(expected),
+            "{exit}"
+        );
+    };
+    check(&["-h"], 0, "Usage of nsq_to_file:\n  -channel string\n");
+    check(
+        &["-xyz"],
+        2,
+        "flag provided but not defined: -xyz\nUsage of nsq_to_file:\n",
+    );
+    check(&["a", "b"], 1, " unknown arguments: [a b]\n");
+    let required = " --nsqd-tcp-address or --lookupd-http-address required.\n";
+    check(&["-topic=t"], 1, required);
+    // These end the tool after its log has started.
+    let nsqd = "-nsqd-tcp-address=127.0.0.1:4150";
+    check(
+        &["-topic=bad name", nsqd],
+        1,
+        " FATAL: couldn't create logger for new topic bad name: invalid topic name",
+    );
+    check(
+        &["-topic=t", "-channel=bad name", nsqd],
+        1,
+        " FATAL: couldn't create logger for new topic t: invalid channel name",
+    );
+    check(
+        &["-topic=t", "-lookupd-http-address=127.0.0.1"],
+        1,
+        "missing port\n",
+    );
+    check(&["-topic=t", "-nsqd-tcp-address=127.0.0.1"], 1, "127.0.0.1");
+    let exit = nsq_to_file(&["-version"]);
+    assert_eq!((exit.code(), &*exit.stdout), (0, "nsq_to_file v1.3.0\n"));
+}
