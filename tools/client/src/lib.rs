@@ -1,7 +1,5 @@
 //! A client of NSQ's daemons: producers and consumers for nsqd, with discovery through nsqlookupd.
 #![forbid(unsafe_code)]
-// The producer and the consumer come next.
-#![allow(dead_code, unused_imports)]
 
 mod address;
 mod backoff;
@@ -16,8 +14,11 @@ mod link;
 mod lookupd;
 mod message;
 mod outbox;
+mod producer;
 mod ready;
 mod reconnect;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use address::{Address, AddressError};
 pub use config::{BackoffStrategy, Config, OptionError, TlsSettings};
@@ -31,4 +32,8 @@ pub use error::{ConnectionError, ConnectionLost, ErrorFrame, Outcome};
 pub use event::{Client, Event, Level};
 pub use lookupd::{Lookup, Lookupd, LookupdError, NodeInfo};
 pub use message::{Acker, Answered, GivenUp, Message, Requeue};
+pub use producer::{
+    Batching, BuildError, Producer, ProducerBuilder, PublishError, Receipt, ReplicationError,
+    Spread,
+};
 pub use wire::id::MessageId;

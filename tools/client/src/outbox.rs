@@ -16,7 +16,7 @@ pub(crate) struct Outbox(Arc<Mutex<State>>);
 
 /// The end of a command in the output of a connection, in bytes since the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Position(u64);
+pub(crate) struct Position(pub(crate) u64);
 
 /// What the application wants of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,8 @@ struct State {
     buffer: Vec<u8>,
     /// The bytes that were appended since the handshake.
     appended: u64,
+    /// The part of `appended` that the connection's task took.
+    taken: u64,
     /// The part of `appended` that the socket took.
     sent: u64,
     request: Request,
@@ -52,6 +54,7 @@ impl Outbox {
         Outbox(Arc::new(Mutex::new(State {
             buffer: Vec::new(),
             appended: 0,
+            taken: 0,
             sent: 0,
             request: Request::Open,
             is_lost: false,
@@ -78,12 +81,22 @@ impl Outbox {
         &self,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Result<Position, ConnectionLost> {
+        self.rewrite(|buffer, _| write(buffer))
+    }
+
+    /// Calls `write` with the buffer and with the position behind it. `write` may also replace commands at the buffer's
+    /// end by longer ones: the task has not taken them yet. Otherwise the same as [`Outbox::append`].
+    #[inline]
+    pub(crate) fn rewrite(
+        &self,
+        write: impl FnOnce(&mut Vec<u8>, Position),
+    ) -> Result<Position, ConnectionLost> {
         let mut state = self.state();
         if state.is_lost || state.request != Request::Open {
             return Err(ConnectionLost);
         }
-        let before = state.buffer.len();
-        write(&mut state.buffer);
+        let (before, end) = (state.buffer.len(), Position(state.appended));
+        write(&mut state.buffer, end);
         state.appended += (state.buffer.len() - before) as u64;
         let position = Position(state.appended);
         let task = match std::mem::take(&mut state.is_idle) {
@@ -128,10 +141,9 @@ impl Outbox {
         }
     }
 
-    /// Returns true when the connection is over or is being closed.
-    pub(crate) fn is_over(&self) -> bool {
-        let state = self.state();
-        state.is_lost || state.request != Request::Open
+    /// Returns the end of the output that the connection's task has taken. nsqd cannot have what lies behind.
+    pub(crate) fn taken(&self) -> Position {
+        Position(self.state().taken)
     }
 
     /// Takes the output, into the empty `into`. If there is none, the task of `cx` is woken up when there is some, or
@@ -146,6 +158,7 @@ impl Outbox {
             state.is_idle = true;
         } else {
             std::mem::swap(&mut state.buffer, into);
+            state.taken = state.appended;
         }
         state.request
     }

@@ -1,0 +1,197 @@
+//! [`ProducerBuilder`]: the settings of a producer.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use super::discovery::Plan;
+use super::node::Node;
+use super::pool::{Pool, Spread};
+use super::{BuildError, Inner, Producer, Shared};
+use crate::connector::{Connector, SystemConnector};
+use crate::core::Settings;
+use crate::event::{Client, Event, Events};
+use crate::{Address, Config, Lookupd};
+
+/// The publishes that may be without an answer, by default.
+const PERMITS: usize = 10_000;
+/// The most permits that a producer can have.
+const PERMITS_MAX: usize = 1 << 29;
+
+/// The limits for publishes that are sent together. While a connection's task is busy, publishes gather in its output.
+/// Consecutive publishes to one topic then become one MPUB. Nothing ever waits for others to come, so this costs no
+/// latency. Each publish keeps its own answer: if nsqd refuses the MPUB, its messages are sent one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batching {
+    /// The most messages in one MPUB. Default 1000.
+    pub messages_max: u32,
+    /// The most bytes of bodies in one MPUB. Longer bodies are sent alone. Default 256 KiB, far below nsqd's default
+    /// `--max-body-size` of 5 MiB.
+    pub bytes_max: usize,
+}
+
+impl Default for Batching {
+    fn default() -> Batching {
+        Batching {
+            messages_max: 1000,
+            bytes_max: 256 * 1024,
+        }
+    }
+}
+
+/// Builds a [`Producer`].
+#[must_use = "a builder does nothing before `build`"]
+pub struct ProducerBuilder {
+    nodes: Vec<Address>,
+    lookupds: Vec<String>,
+    config: Config,
+    permits: usize,
+    batching: Option<Batching>,
+    publish_timeout: Option<Duration>,
+    spread: Spread,
+    connector: Option<Arc<dyn Connector>>,
+    events: Events,
+}
+
+impl ProducerBuilder {
+    pub(crate) fn new() -> ProducerBuilder {
+        ProducerBuilder {
+            nodes: Vec::new(),
+            lookupds: Vec::new(),
+            config: Config::default(),
+            permits: PERMITS,
+            batching: Some(Batching::default()),
+            publish_timeout: None,
+            spread: Spread::default(),
+            connector: None,
+            events: Events::default(),
+        }
+    }
+
+    /// Adds an nsqd.
+    pub fn node(mut self, node: impl Into<Address>) -> ProducerBuilder {
+        self.nodes.push(node.into());
+        self
+    }
+
+    /// Adds nsqds.
+    pub fn nodes(mut self, nodes: impl IntoIterator<Item = Address>) -> ProducerBuilder {
+        self.nodes.extend(nodes);
+        self
+    }
+
+    /// Adds an nsqlookupd: `host:port` of its HTTP server, or a URL. All its nodes become nodes of the producer. The
+    /// first publish asks, and then a task asks at each `lookupd_poll_interval`.
+    pub fn lookupd(mut self, lookupd: impl Into<String>) -> ProducerBuilder {
+        self.lookupds.push(lookupd.into());
+        self
+    }
+
+    /// Sets the configuration.
+    pub fn config(mut self, config: Config) -> ProducerBuilder {
+        self.config = config;
+        self
+    }
+
+    /// Sets how many publishes may be without an answer. Default 10,000, at most 2^29. An MPUB counts once.
+    pub fn permits(mut self, permits: usize) -> ProducerBuilder {
+        self.permits = permits;
+        self
+    }
+
+    /// Sets the limits for publishes that are sent together. `None` sends each publish by its own command.
+    pub fn batching(mut self, batching: Option<Batching>) -> ProducerBuilder {
+        self.batching = batching;
+        self
+    }
+
+    /// Limits the time of a publish: from the call to the answer. Default `None`: an nsqd that is gone is noticed by its
+    /// silence, after `read_timeout`.
+    pub fn publish_timeout(mut self, publish_timeout: Option<Duration>) -> ProducerBuilder {
+        self.publish_timeout = publish_timeout;
+        self
+    }
+
+    /// Sets how publishes are spread over several nodes.
+    pub fn spread(mut self, spread: Spread) -> ProducerBuilder {
+        self.spread = spread;
+        self
+    }
+
+    /// Sets how connections are made. Default: [`SystemConnector`].
+    pub fn connector(mut self, connector: impl Connector) -> ProducerBuilder {
+        self.connector = Some(Arc::new(connector));
+        self
+    }
+
+    /// Sets what is called with each event. The callback must not block.
+    pub fn events(mut self, events: impl Fn(Event) + Send + Sync + 'static) -> ProducerBuilder {
+        self.events = Events::to(events);
+        self
+    }
+
+    /// Builds the producer. Connections are made when publishes need them.
+    ///
+    /// # Errors
+    /// A setting is wrong.
+    pub fn build(self) -> Result<Producer, BuildError> {
+        if self.nodes.is_empty() && self.lookupds.is_empty() {
+            return Err(BuildError::NoNodes);
+        }
+        if !(1..=PERMITS_MAX).contains(&self.permits) {
+            return Err(BuildError::Permits(self.permits));
+        }
+        if let Some(Batching {
+            messages_max,
+            bytes_max,
+        }) = self.batching
+            && (messages_max == 0 || bytes_max == 0)
+        {
+            return Err(BuildError::Batching);
+        }
+        let config = self.config;
+        let settings = Settings::new(&config, None)?;
+        let lookupds = self
+            .lookupds
+            .iter()
+            .map(|address| Lookupd::new(address, &config))
+            .collect::<Result<Vec<_>, _>>()?;
+        let connector = self.connector.unwrap_or_else(|| {
+            Arc::new(match config.local_addr {
+                Some(local) => SystemConnector::with_local_address(local),
+                None => SystemConnector::default(),
+            })
+        });
+        let shared = Arc::new(Shared {
+            client: Client::producer(),
+            events: self.events,
+            settings: Arc::new(settings),
+            connector,
+        });
+        let mut pool = Pool::new(self.spread);
+        for address in &self.nodes {
+            pool.add(address, || {
+                Arc::new(Node::new(address.clone(), Arc::clone(&shared)))
+            });
+        }
+        let plan = (!lookupds.is_empty()).then(|| Plan {
+            lookupds,
+            fixed: self.nodes,
+            interval: config.lookupd_poll_interval,
+            jitter: config.lookupd_poll_jitter,
+        });
+        Ok(Producer(Arc::new(Inner {
+            shared,
+            pool: Mutex::new(pool),
+            permits: Arc::new(Semaphore::new(self.permits)),
+            batching: self.batching,
+            publish_timeout: self.publish_timeout,
+            bytes_max: (config.max_msg_size > 0).then_some(config.max_msg_size as usize),
+            discovery: Mutex::new(None),
+            plan,
+            is_closed: AtomicBool::new(false),
+        })))
+    }
+}

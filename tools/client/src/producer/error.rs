@@ -1,0 +1,272 @@
+//! The errors of a producer.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Receipt;
+use crate::error::{ConnectionError, ErrorFrame, Outcome};
+use crate::{Address, LookupdError, OptionError};
+
+/// The reason why a publish failed. [`PublishError::outcome`] says whether the message may be stored all the same.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// The topic name is invalid: 1 to 64 bytes of `.a-zA-Z0-9_-`, and an optional `#ephemeral` at the end.
+    Topic(String),
+    /// A body is empty, which nsqd refuses.
+    EmptyMessage,
+    /// There is no body to publish.
+    NoMessage,
+    /// A body is longer than `max_msg_size`, or the bodies together are longer than a command can be.
+    TooLarge {
+        /// The length, in bytes.
+        bytes: usize,
+        /// The limit, in bytes.
+        bytes_max: usize,
+    },
+    /// The producer is closed.
+    Stopped,
+    /// The producer has no such node.
+    UnknownNode(Address),
+    /// The producer knows no node: no nsqlookupd named one.
+    NoNode(Option<Arc<LookupdError>>),
+    /// No connection could be made. With several nodes, this is the error of the last one that was tried.
+    Connect {
+        /// The nsqd.
+        node: Address,
+        /// The reason.
+        error: Arc<ConnectionError>,
+    },
+    /// nsqd refused the publish.
+    Refused {
+        /// The nsqd.
+        node: Address,
+        /// nsqd's error.
+        error: ErrorFrame,
+    },
+    /// The connection was lost before the command left this process.
+    NotSent {
+        /// The nsqd.
+        node: Address,
+        /// The reason.
+        error: Arc<ConnectionError>,
+    },
+    /// The connection was lost before nsqd answered. nsqd may have the message.
+    Lost {
+        /// The nsqd.
+        node: Address,
+        /// The reason.
+        error: Arc<ConnectionError>,
+    },
+    /// The publish timeout ended before nsqd answered.
+    Timeout {
+        /// The timeout.
+        limit: Duration,
+        /// The nsqd to which the command was given, and which may have the message. `None` means that the command was
+        /// given to none.
+        node: Option<Address>,
+    },
+}
+
+impl PublishError {
+    /// Returns whether the message may be stored. [`Outcome::Stored`] never comes from here.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            PublishError::Lost { .. } | PublishError::Timeout { node: Some(_), .. } => {
+                Outcome::Unknown
+            }
+            PublishError::Refused { error, .. } if may_be_stored(error) => Outcome::Unknown,
+            _ => Outcome::NotStored,
+        }
+    }
+
+    /// Returns the nsqd at which the publish failed.
+    #[must_use]
+    pub fn node(&self) -> Option<&Address> {
+        match self {
+            PublishError::UnknownNode(node)
+            | PublishError::Connect { node, .. }
+            | PublishError::Refused { node, .. }
+            | PublishError::NotSent { node, .. }
+            | PublishError::Lost { node, .. } => Some(node),
+            PublishError::Timeout { node, .. } => node.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Returns true when another node may take the message, and this one cannot have it.
+    pub(crate) fn permits_retry(&self) -> bool {
+        match self {
+            PublishError::Connect { .. } | PublishError::NotSent { .. } => true,
+            PublishError::Refused { error, .. } => is_exiting(error),
+            _ => false,
+        }
+    }
+}
+
+/// Returns true when the nsqd that sent this error is about to exit, and has not stored the messages.
+fn is_exiting(error: &ErrorFrame) -> bool {
+    is_failure(error) && error.text().ends_with("exiting")
+}
+
+/// Returns true when messages may be stored in spite of this error: a disk failed in the middle.
+fn may_be_stored(error: &ErrorFrame) -> bool {
+    is_failure(error) && !is_exiting(error)
+}
+
+fn is_failure(error: &ErrorFrame) -> bool {
+    matches!(
+        error.code(),
+        "E_PUB_FAILED" | "E_MPUB_FAILED" | "E_DPUB_FAILED"
+    )
+}
+
+impl fmt::Display for PublishError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PublishError::Topic(topic) => write!(
+                f,
+                "invalid topic name {topic:?}: 1 to 64 bytes of .a-zA-Z0-9_- are allowed, and #ephemeral at the end"
+            ),
+            PublishError::EmptyMessage => f.write_str("a message is empty, which nsqd refuses"),
+            PublishError::NoMessage => f.write_str("there is no message to publish"),
+            PublishError::TooLarge { bytes, bytes_max } => {
+                write!(f, "message too big: {bytes} bytes, {bytes_max} are allowed")
+            }
+            PublishError::Stopped => f.write_str("stopped"),
+            PublishError::UnknownNode(node) => write!(f, "the producer has no node {node}"),
+            PublishError::NoNode(None) => f.write_str("no nsqlookupd knows an nsqd"),
+            PublishError::NoNode(Some(error)) => write!(f, "no nsqd is known: {error}"),
+            PublishError::Connect { node, error } => write!(f, "{node}: {error}"),
+            PublishError::Refused { error, .. } => write!(f, "{error}"),
+            PublishError::NotSent { node, error } => {
+                write!(
+                    f,
+                    "not connected: {node}: {error}; the message was not sent"
+                )
+            }
+            PublishError::Lost { node, error } => {
+                write!(
+                    f,
+                    "not connected: {node}: {error}; the message may be stored"
+                )
+            }
+            PublishError::Timeout { limit, node } => match node {
+                Some(node) => write!(
+                    f,
+                    "no answer from {node} within {limit:?}; the message may be stored"
+                ),
+                None => write!(f, "no nsqd took the message within {limit:?}"),
+            },
+        }
+    }
+}
+
+impl std::error::Error for PublishError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            PublishError::Connect { error, .. }
+            | PublishError::NotSent { error, .. }
+            | PublishError::Lost { error, .. } => Some(error),
+            PublishError::NoNode(Some(error)) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// The reason why a message did not reach as many nodes as it should.
+#[derive(Clone, Debug)]
+pub struct ReplicationError {
+    /// The number of nodes that the message should reach.
+    pub wanted: usize,
+    /// The nodes that have the message.
+    pub stored: Vec<Receipt>,
+    /// The failures, one for each node that was tried in vain.
+    pub failures: Vec<PublishError>,
+}
+
+impl ReplicationError {
+    /// Returns `Stored` if a node has the message, else `Unknown` if a node may have it, else `NotStored`.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        let is_unknown = |error: &PublishError| error.outcome() == Outcome::Unknown;
+        match () {
+            () if !self.stored.is_empty() => Outcome::Stored,
+            () if self.failures.iter().any(is_unknown) => Outcome::Unknown,
+            () => Outcome::NotStored,
+        }
+    }
+}
+
+impl fmt::Display for ReplicationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (stored, wanted) = (self.stored.len(), self.wanted);
+        write!(f, "the message reached {stored} of {wanted} nodes")?;
+        match self.failures.last() {
+            Some(failure) => write!(f, "; the last failure: {failure}"),
+            None => f.write_str("; there are no further nodes"),
+        }
+    }
+}
+
+impl std::error::Error for ReplicationError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.failures.last().map(|failure| failure as _)
+    }
+}
+
+/// The reason why a producer cannot be built.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// There is no node and no nsqlookupd.
+    NoNodes,
+    /// The number of permits is 0 or too large.
+    Permits(usize),
+    /// A limit of the batching is 0.
+    Batching,
+    /// An option of the configuration is wrong.
+    Option(OptionError),
+    /// The address of an nsqlookupd is wrong.
+    Lookupd(LookupdError),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BuildError::NoNodes => {
+                f.write_str("a producer needs the address of an nsqd or of an nsqlookupd")
+            }
+            BuildError::Permits(permits) => {
+                write!(f, "{permits} permits: 1 to 2^29 are allowed")
+            }
+            BuildError::Batching => f.write_str("the limits of the batching must be 1 or more"),
+            BuildError::Option(error) => error.fmt(f),
+            BuildError::Lookupd(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            BuildError::Option(error) => Some(error),
+            BuildError::Lookupd(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<OptionError> for BuildError {
+    fn from(error: OptionError) -> BuildError {
+        BuildError::Option(error)
+    }
+}
+
+impl From<LookupdError> for BuildError {
+    fn from(error: LookupdError) -> BuildError {
+        BuildError::Lookupd(error)
+    }
+}

@@ -1,0 +1,332 @@
+//! [`Node`]: one nsqd of a producer, and the connection to it, which is made when a publish needs one.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
+
+use super::command::{Command, Tail};
+use super::pending::{Answer, Pending, Waiter};
+use super::{Batching, Shared};
+use crate::core::Batch;
+use crate::error::{ConnectionError, ErrorFrame};
+use crate::event::Event;
+use crate::link::{Link, Recipient};
+use crate::outbox::Outbox;
+use crate::{Address, Negotiated};
+
+/// One nsqd.
+pub(crate) struct Node {
+    pub(crate) address: Address,
+    shared: Arc<Shared>,
+    state: Mutex<State>,
+}
+
+/// The connection of a node.
+enum State {
+    /// There is none. The next publish makes one.
+    None,
+    /// A task makes one, and sends the result to those who wait, in their order.
+    Connecting(Vec<oneshot::Sender<Connected>>),
+    Open(Arc<Open>),
+    /// The producer is closed, or does not use the node any more.
+    Retired,
+}
+
+/// The result of connecting.
+type Connected = Result<Arc<Open>, Arc<ConnectionError>>;
+
+/// An open connection.
+#[derive(Debug)]
+pub(crate) struct Open {
+    outbox: Outbox,
+    pending: Arc<Mutex<Replies>>,
+    /// Ends when the connection is over.
+    over: watch::Receiver<()>,
+}
+
+/// The state of a connection's publishes. It is locked inside the outbox's lock, so that commands and waiters have the
+/// same order.
+#[derive(Debug, Default)]
+struct Replies {
+    pending: Pending,
+    tail: Tail,
+    /// True when the connection is closed as soon as nothing is pending.
+    is_retiring: bool,
+}
+
+/// The answer to a publish, when it comes.
+pub(crate) type Answering = oneshot::Receiver<(Answer, OwnedSemaphorePermit)>;
+
+impl Node {
+    pub(crate) fn new(address: Address, shared: Arc<Shared>) -> Node {
+        Node {
+            address,
+            shared,
+            state: Mutex::new(State::None),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the open connection, or makes one. Callers at the same time share one attempt, which goes on when a
+    /// caller goes away.
+    pub(crate) async fn connection(self: &Arc<Node>) -> Connected {
+        let (done, connecting) = oneshot::channel();
+        match &mut *self.state() {
+            State::Open(open) => return Ok(Arc::clone(open)),
+            State::Retired => return Err(Arc::new(ConnectionError::Stopped)),
+            State::Connecting(waiting) => waiting.push(done),
+            state @ State::None => {
+                *state = State::Connecting(vec![done]);
+                tokio::spawn(Arc::clone(self).serve());
+            }
+        }
+        // The sender is dropped when the runtime is shut down, or when the node is retired.
+        let stopped = |_| Err(Arc::new(ConnectionError::Stopped));
+        connecting.await.unwrap_or_else(stopped)
+    }
+
+    /// The task of a connection: makes the connection, and runs it to its end.
+    async fn serve(self: Arc<Node>) {
+        let (shared, address) = (&self.shared, &self.address);
+        let (client, node) = (shared.client.clone(), address.clone());
+        shared.events.emit(Event::Connecting { client, node });
+        let settings = Arc::clone(&shared.settings);
+        let opened = Link::open(&*shared.connector, address, settings).await;
+        let link = match opened {
+            Ok(link) => link,
+            Err(error) => {
+                self.fail(error);
+                return;
+            }
+        };
+        let pending = Arc::new(Mutex::new(Replies::default()));
+        let (end, over) = watch::channel(());
+        let outbox = link.outbox();
+        let open = Arc::new(Open {
+            outbox: outbox.clone(),
+            pending: Arc::clone(&pending),
+            over,
+        });
+        self.succeed(&open, link.negotiated());
+        let mut recipient = Confirmations {
+            node: &self,
+            outbox: outbox.clone(),
+            pending: Arc::clone(&pending),
+        };
+        let ended = link.run(&mut recipient).await;
+        self.end(&open, ended);
+        drop(end);
+    }
+
+    fn succeed(&self, open: &Arc<Open>, negotiated: &Negotiated) {
+        self.shared.events.emit(Event::Connected {
+            client: self.shared.client.clone(),
+            node: self.address.clone(),
+            negotiated: Arc::new(negotiated.clone()),
+        });
+        let mut state = self.state();
+        let waiting = match &mut *state {
+            State::Connecting(waiting) => std::mem::take(waiting),
+            // The node was retired while the connection was being made.
+            _ => return open.outbox.close(),
+        };
+        *state = State::Open(Arc::clone(open));
+        drop(state);
+        for waiter in waiting {
+            // Those who went away need no connection.
+            let _ = waiter.send(Ok(Arc::clone(open)));
+        }
+    }
+
+    fn fail(&self, error: ConnectionError) {
+        let error = Arc::new(error);
+        self.shared.events.emit(Event::ConnectFailed {
+            client: self.shared.client.clone(),
+            node: self.address.clone(),
+            error: Arc::clone(&error),
+            retry_in: None,
+        });
+        if let State::Connecting(waiting) = self.forget() {
+            for waiter in waiting {
+                // Those who went away need no error.
+                let _ = waiter.send(Err(Arc::clone(&error)));
+            }
+        }
+    }
+
+    /// Ends the publishes of a connection that is over.
+    fn end(&self, open: &Open, ended: Option<ConnectionError>) {
+        // New publishes make a new connection.
+        self.forget();
+        let error = ended.map(Arc::new);
+        let reason = error
+            .clone()
+            .unwrap_or_else(|| Arc::new(ConnectionError::Stopped));
+        open.replies().pending.lose(&reason, open.outbox.taken());
+        self.shared.events.emit(Event::Disconnected {
+            client: self.shared.client.clone(),
+            node: self.address.clone(),
+            error,
+        });
+    }
+
+    /// Leaves the node without a connection. Returns the state before.
+    fn forget(&self) -> State {
+        let mut state = self.state();
+        let next = match *state {
+            State::Retired => State::Retired,
+            _ => State::None,
+        };
+        std::mem::replace(&mut state, next)
+    }
+
+    /// Closes the connection when nothing is pending, and makes no further one.
+    pub(crate) fn retire(&self) -> Option<Arc<Open>> {
+        let before = std::mem::replace(&mut *self.state(), State::Retired);
+        let State::Open(open) = before else {
+            return None;
+        };
+        let mut replies = open.replies();
+        replies.is_retiring = true;
+        let is_idle = replies.pending.is_empty();
+        drop(replies);
+        if is_idle {
+            open.outbox.close();
+        }
+        Some(open)
+    }
+
+    /// Returns the connection if it is open.
+    pub(crate) fn opened(&self) -> Option<Arc<Open>> {
+        match &*self.state() {
+            State::Open(open) => Some(Arc::clone(open)),
+            _ => None,
+        }
+    }
+}
+
+impl Open {
+    fn replies(&self) -> MutexGuard<'_, Replies> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues `command`. The answer comes through the receiver, together with the permit. Fails when the connection is
+    /// over, and returns the permit.
+    pub(crate) fn publish(
+        &self,
+        command: &Command<'_>,
+        batching: Option<Batching>,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<Answering, OwnedSemaphorePermit> {
+        let (answer, answering) = oneshot::channel();
+        let mut waiter = Some(Waiter { answer, permit });
+        let queued = self.outbox.rewrite(|out, end| {
+            let waiter = waiter.take().expect("the outbox calls once");
+            let mut replies = self.replies();
+            let Replies { pending, tail, .. } = &mut *replies;
+            if let Some(batching) = batching
+                && tail.join(command, batching, out, end.0)
+            {
+                pending.join(tail.end(), waiter);
+                return;
+            }
+            let before = out.len();
+            command.encode(out);
+            let place = end.0..end.0 + (out.len() - before) as u64;
+            tail.set(command, place.clone());
+            pending.push(place, waiter);
+        });
+        match (queued, waiter) {
+            (Ok(_), _) => Ok(answering),
+            (Err(_), Some(waiter)) => Err(waiter.permit),
+            (Err(_), None) => unreachable!("a refused command is not written"),
+        }
+    }
+
+    /// Sends a NOP, and returns when the socket has taken it.
+    pub(crate) async fn ping(&self) -> Result<(), Arc<ConnectionError>> {
+        let sent = match self.outbox.append(wire::encode::nop) {
+            Ok(position) => self.outbox.sent(position).await,
+            Err(lost) => Err(lost),
+        };
+        match sent {
+            Ok(()) => Ok(()),
+            Err(_) => {
+                self.ended().await;
+                Err(self.reason())
+            }
+        }
+    }
+
+    /// Returns when all publishes that were queued so far have been answered.
+    pub(crate) async fn flush(&self) {
+        let flushed = self.replies().pending.flush();
+        if let Some(flushed) = flushed {
+            // The sender is dropped when the flush is over.
+            let _ = flushed.await;
+        }
+    }
+
+    /// Returns the reason why the connection is over.
+    pub(crate) fn reason(&self) -> Arc<ConnectionError> {
+        let lost = self.replies().pending.lost();
+        lost.unwrap_or_else(|| Arc::new(ConnectionError::Stopped))
+    }
+
+    /// Returns when the connection is over.
+    pub(crate) async fn ended(&self) {
+        let mut over = self.over.clone();
+        // The sender sends nothing: it is dropped when the connection is over.
+        let _ = over.changed().await;
+    }
+}
+
+/// The side of a connection that nsqd answers to.
+struct Confirmations<'a> {
+    node: &'a Node,
+    outbox: Outbox,
+    pending: Arc<Mutex<Replies>>,
+}
+
+impl Confirmations<'_> {
+    fn answer(&self, refusal: Option<&ErrorFrame>) -> bool {
+        let mut replies = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_pending = replies.pending.answer(refusal);
+        let is_over = replies.is_retiring && replies.pending.is_empty();
+        drop(replies);
+        if is_over {
+            self.outbox.close();
+        }
+        was_pending
+    }
+}
+
+impl Recipient for Confirmations<'_> {
+    fn messages(&mut self, _batch: Batch) -> Result<(), ConnectionError> {
+        Err(ConnectionError::Unexpected("a message".to_owned()))
+    }
+
+    fn response(&mut self, data: Bytes) -> Result<(), ConnectionError> {
+        if data == "OK" && self.answer(None) {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&data).into_owned();
+        Err(ConnectionError::Unexpected(text))
+    }
+
+    fn error(&mut self, error: ErrorFrame) -> Result<(), ConnectionError> {
+        self.node.shared.events.emit(Event::ErrorFrame {
+            client: self.node.shared.client.clone(),
+            node: self.node.address.clone(),
+            error: error.clone(),
+        });
+        match self.answer(Some(&error)) {
+            true => Ok(()),
+            false => Err(ConnectionError::Unexpected(error.text().to_owned())),
+        }
+    }
+}

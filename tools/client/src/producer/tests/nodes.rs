@@ -1,0 +1,187 @@
+//! Several nodes: fail-over, certain nodes, copies on several nodes, and wrong settings.
+
+use super::*;
+
+fn brokers(network: &MockNetwork, count: usize) -> Vec<MockBroker> {
+    (0..count)
+        .map(|number| network.broker(&format!("nsqd-{number}:4150")))
+        .collect()
+}
+
+fn addresses(brokers: &[MockBroker]) -> Vec<Address> {
+    brokers.iter().map(MockBroker::address).collect()
+}
+
+fn counts(brokers: &[MockBroker]) -> Vec<usize> {
+    brokers
+        .iter()
+        .map(|broker| broker.published("t").len())
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn publishes_go_round_the_nodes() {
+    let network = MockNetwork::new();
+    let brokers = brokers(&network, 3);
+    let producer = producer(&network, addresses(&brokers));
+    for _ in 0..6 {
+        producer.publish("t", "x").await.unwrap();
+    }
+    assert_eq!(counts(&brokers), [2, 2, 2]);
+    producer.ping().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_cannot_be_reached_is_avoided_and_comes_back() {
+    let network = MockNetwork::new();
+    let brokers = brokers(&network, 2);
+    let producer = producer(&network, addresses(&brokers));
+    brokers[0].refuse(true);
+    for _ in 0..10 {
+        let receipt = producer.publish("t", "x").await.unwrap();
+        assert_eq!(*receipt.node(), brokers[1].address());
+    }
+    let error = producer.ping().await.unwrap_err();
+    assert_eq!(error.node(), Some(&brokers[0].address()));
+    brokers[0].refuse(false);
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    for _ in 0..4 {
+        producer.publish("t", "x").await.unwrap();
+    }
+    assert_eq!(counts(&brokers), [2, 12]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn if_no_node_can_be_reached_the_error_says_so_and_the_next_publish_tries_again() {
+    let network = MockNetwork::new();
+    let brokers = brokers(&network, 2);
+    let producer = producer(&network, addresses(&brokers));
+    brokers.iter().for_each(|broker| broker.refuse(true));
+    let error = producer.publish("t", "x").await.unwrap_err();
+    assert!(matches!(error, PublishError::Connect { .. }), "{error}");
+    assert!(error.to_string().contains("failed to connect"), "{error}");
+    assert_eq!(error.outcome(), Outcome::NotStored);
+    brokers[1].refuse(false);
+    producer.publish("t", "x").await.unwrap();
+    assert_eq!(counts(&brokers), [0, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_exits_hands_over() {
+    let network = MockNetwork::new();
+    let brokers = brokers(&network, 2);
+    let producer = builder(&network, addresses(&brokers))
+        .spread(Spread::FirstThatWorks)
+        .build()
+        .unwrap();
+    brokers[0].refuse_publish("E_PUB_FAILED PUB failed exiting");
+    let receipt = producer.publish("t", "x").await.unwrap();
+    assert_eq!(*receipt.node(), brokers[1].address());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_outcome_is_not_tried_elsewhere() {
+    let network = MockNetwork::new();
+    let brokers = brokers(&network, 2);
+    let producer = builder(&network, addresses(&brokers))
+        .spread(Spread::FirstThatWorks)
+        .build()
+        .unwrap();
+    brokers[0].refuse_publish("E_PUB_FAILED PUB failed no space left on device");
+    let error = producer.publish("t", "x").await.unwrap_err();
+    assert_eq!(error.outcome(), Outcome::Unknown);
+    assert_eq!(counts(&brokers), [0, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_was_lost_unnoticed_is_made_again() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let producer = producer(&network, [server.address()]);
+    let publishing = start(&producer, "t", "1").await;
+    let mut nsqd = server.accept().await;
+    nsqd.handshake().await;
+    nsqd.expect("PUB t 1").await;
+    nsqd.respond("OK").await;
+    publishing.await.unwrap().unwrap();
+    nsqd.close();
+    // The connection's task has not seen the end yet.
+    let publishing = tokio::spawn({
+        let producer = producer.clone();
+        async move { producer.publish("t", "2").await }
+    });
+    let mut nsqd = server.accept().await;
+    nsqd.handshake().await;
+    nsqd.expect("PUB t 2").await;
+    nsqd.respond("OK").await;
+    publishing.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_certain_node_gets_the_message_or_nobody() {
+    let network = MockNetwork::new();
+    let brokers = brokers(&network, 2);
+    let producer = producer(&network, addresses(&brokers));
+    let second = brokers[1].address();
+    for _ in 0..3 {
+        producer.publish_on(&second, "t", "x").await.unwrap();
+    }
+    let bodies = ["y", "z"].map(Bytes::from);
+    producer
+        .publish_many_on(&second, "t", bodies)
+        .await
+        .unwrap();
+    assert_eq!(counts(&brokers), [0, 5]);
+    producer.ping_on(&second).await.unwrap();
+    brokers[0].refuse(true);
+    let first = brokers[0].address();
+    let error = producer.publish_on(&first, "t", "x").await.unwrap_err();
+    assert!(matches!(error, PublishError::Connect { .. }), "{error}");
+    let other: Address = "other:1".parse().unwrap();
+    let error = producer.publish_on(&other, "t", "x").await.unwrap_err();
+    assert_eq!(error.to_string(), "the producer has no node other:1");
+    assert!(producer.ping_on(&other).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn copies_go_to_different_nodes() {
+    let network = MockNetwork::new();
+    let brokers = brokers(&network, 3);
+    let producer = producer(&network, addresses(&brokers));
+    let receipts = producer.publish_to(2, "t", "x").await.unwrap();
+    assert_eq!(receipts.len(), 2);
+    assert_ne!(receipts[0], receipts[1]);
+    brokers[2].refuse(true);
+    brokers[0].refuse_publish("E_PUB_FAILED PUB failed exiting");
+    let error = producer.publish_to(2, "t", "y").await.unwrap_err();
+    assert_eq!((error.wanted, error.stored.len()), (2, 1));
+    assert_eq!(error.failures.len(), 2);
+    assert_eq!(error.outcome(), Outcome::Stored);
+    assert!(
+        error
+            .to_string()
+            .starts_with("the message reached 1 of 2 nodes")
+    );
+    let error = producer.publish_to(4, "t", "z").await.unwrap_err();
+    assert_eq!(error.wanted, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn wrong_settings_are_refused() {
+    let refused = |builder: ProducerBuilder| builder.build().unwrap_err().to_string();
+    let network = MockNetwork::new();
+    let with_node = || builder(&network, ["a:1".parse().unwrap()]);
+    assert!(refused(Producer::builder()).contains("needs the address of an nsqd"));
+    assert!(refused(with_node().permits(0)).contains("0 permits"));
+    let batching = Batching {
+        messages_max: 0,
+        ..Batching::default()
+    };
+    assert!(refused(with_node().batching(Some(batching))).contains("must be 1 or more"));
+    let config = crate::Config {
+        heartbeat_interval: Some(Duration::from_secs(61)),
+        ..crate::Config::default()
+    };
+    assert!(refused(with_node().config(config)).contains("HeartbeatInterval 1m1s"));
+    assert_eq!(refused(with_node().lookupd("localhost")), "missing port");
+}

@@ -1,0 +1,312 @@
+//! Exchanges with a scripted nsqd, command by command.
+
+use super::*;
+
+async fn open(server: &mut MockServer) -> MockConnection {
+    let mut nsqd = server.accept().await;
+    nsqd.handshake().await;
+    nsqd
+}
+
+#[tokio::test(start_paused = true)]
+async fn pipelined_publishes_are_answered_in_order() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let producer = builder(&network, [server.address()])
+        .batching(None)
+        .build()
+        .unwrap();
+    let mut publishing = Vec::new();
+    for body in ["1", "2", "3", "4", "5"] {
+        publishing.push(start(&producer, "t", body).await);
+    }
+    let mut nsqd = open(&mut server).await;
+    for body in ["1", "2", "3", "4", "5"] {
+        nsqd.expect(&format!("PUB t {body}")).await;
+    }
+    nsqd.respond("OK").await;
+    nsqd.fail("E_BAD_TOPIC PUB topic name is not valid").await;
+    nsqd.close();
+    let mut results = Vec::new();
+    for publish in publishing {
+        results.push(publish.await.unwrap());
+    }
+    assert_eq!(results[0].as_ref().unwrap().node(), &server.address());
+    let refused = results[1].as_ref().unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "E_BAD_TOPIC PUB topic name is not valid"
+    );
+    assert_eq!(refused.outcome(), Outcome::NotStored);
+    for lost in &results[2..] {
+        let lost = lost.as_ref().unwrap_err();
+        assert!(lost.to_string().starts_with("not connected: "), "{lost}");
+        assert_eq!(lost.outcome(), Outcome::Unknown);
+    }
+    // The next publish connects again.
+    let publishing = start(&producer, "t", "6").await;
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("PUB t 6").await;
+    nsqd.respond("OK").await;
+    publishing.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn heartbeats_are_answered_and_publishing_goes_on() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let producer = producer(&network, [server.address()]);
+    let publishing = start(&producer, "t", "1").await;
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("PUB t 1").await;
+    nsqd.respond("OK").await;
+    publishing.await.unwrap().unwrap();
+    for _ in 0..5 {
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        nsqd.heartbeat().await;
+        nsqd.expect("NOP").await;
+    }
+    let publishing = start(&producer, "t", "2").await;
+    nsqd.heartbeat().await;
+    nsqd.expect("PUB t 2").await;
+    nsqd.expect("NOP").await;
+    nsqd.respond("OK").await;
+    publishing.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_http_server_is_recognised() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let producer = producer(&network, [server.address()]);
+    let publishing = start(&producer, "t", "1").await;
+    let mut nsqd = server.accept().await;
+    nsqd.send(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+        .await;
+    let error = publishing.await.unwrap().unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("a nsqd TCP endpoint is required"), "{text}");
+    assert_eq!(error.outcome(), Outcome::NotStored);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_nsqd_is_noticed() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let producer = producer(&network, [server.address()]);
+    let publishing = start(&producer, "t", "1").await;
+    let nsqd = open(&mut server).await;
+    let start = Instant::now();
+    let error = publishing.await.unwrap().unwrap_err();
+    assert_eq!(start.elapsed().as_secs(), 60);
+    assert!(error.to_string().contains("read timed out"), "{error}");
+    assert_eq!(error.outcome(), Outcome::Unknown);
+    drop(nsqd);
+}
+
+#[tokio::test(start_paused = true)]
+async fn concurrent_publishes_of_a_topic_become_one_command() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let producer = producer(&network, [server.address()]);
+    let bodies = ["1", "2", "3"];
+    let publishing = tokio::spawn({
+        let producer = producer.clone();
+        async move {
+            let publishes = bodies.map(|body| producer.publish("t", body));
+            join_all(publishes).await
+        }
+    });
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("MPUB t 1 2 3").await;
+    nsqd.respond("OK").await;
+    let results = publishing.await.unwrap();
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    // Alone, a publish is a PUB, and goes out at once.
+    let publishing = start(&producer, "t", "4").await;
+    nsqd.expect("PUB t 4").await;
+    nsqd.respond("OK").await;
+    publishing.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_of_a_refused_batch_are_sent_one_by_one() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let producer = producer(&network, [server.address()]);
+    let publishing = tokio::spawn(async move {
+        let publishes = ["1", "2", "3"].map(|body| producer.publish("t", body));
+        join_all(publishes).await
+    });
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("MPUB t 1 2 3").await;
+    nsqd.fail("E_BAD_MESSAGE MPUB message too big 3 > 2").await;
+    nsqd.close();
+    let mut nsqd = open(&mut server).await;
+    for body in ["1", "2", "3"] {
+        nsqd.expect(&format!("PUB t {body}")).await;
+    }
+    nsqd.respond("OK").await;
+    nsqd.respond("OK").await;
+    nsqd.fail("E_BAD_MESSAGE PUB message too big 3 > 2").await;
+    let results = publishing.await.unwrap();
+    assert!(results[0].is_ok() && results[1].is_ok(), "{results:?}");
+    let refused = results[2].as_ref().unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "E_BAD_MESSAGE PUB message too big 3 > 2"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_failed_in_the_middle_has_an_unknown_outcome() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let producer = producer(&network, [server.address()]);
+    let publishing = tokio::spawn(async move {
+        let publishes = ["1", "2"].map(|body| producer.publish("t", body));
+        join_all(publishes).await
+    });
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("MPUB t 1 2").await;
+    nsqd.fail("E_MPUB_FAILED MPUB failed no space left on device")
+        .await;
+    for result in publishing.await.unwrap() {
+        assert_eq!(result.unwrap_err().outcome(), Outcome::Unknown);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn deferred_and_multiple_messages_have_their_commands() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let producer = producer(&network, [server.address()]);
+    let publishing = tokio::spawn(async move {
+        let delay = Duration::from_micros(1_500_999);
+        producer.publish_deferred("t", delay, "1").await?;
+        let bodies = ["2", "3"].map(Bytes::from);
+        producer.publish_many("t", bodies).await
+    });
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("DPUB t 1500 1").await;
+    nsqd.respond("OK").await;
+    nsqd.expect("MPUB t 2 3").await;
+    nsqd.respond("OK").await;
+    publishing.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_nobody_waits_for_ends_the_connection() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let producer = producer(&network, [server.address()]);
+    let publishing = start(&producer, "t", "1").await;
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("PUB t 1").await;
+    nsqd.respond("OK").await;
+    publishing.await.unwrap().unwrap();
+    nsqd.respond("OK").await;
+    assert_eq!(nsqd.command().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_tells_whether_the_message_may_be_stored() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let producer = builder(&network, [server.address()])
+        .publish_timeout(Some(Duration::from_secs(5)))
+        .permits(1)
+        .batching(None)
+        .build()
+        .unwrap();
+    let first = start(&producer, "t", "1").await;
+    let second = start(&producer, "t", "2").await;
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("PUB t 1").await;
+    let first = first.await.unwrap().unwrap_err();
+    assert_eq!(first.outcome(), Outcome::Unknown);
+    assert_eq!(first.node(), Some(&server.address()));
+    // The second one had no permit.
+    let second = second.await.unwrap().unwrap_err();
+    assert_eq!(second.outcome(), Outcome::NotStored);
+    // The late answer belongs to the first publish.
+    nsqd.respond("OK").await;
+    let third = start(&producer, "t", "3").await;
+    nsqd.expect("PUB t 3").await;
+    nsqd.fail("E_BAD_TOPIC").await;
+    assert_eq!(third.await.unwrap().unwrap_err().to_string(), "E_BAD_TOPIC");
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_limit_the_publishes_without_an_answer() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let producer = builder(&network, [server.address()])
+        .permits(2)
+        .batching(None)
+        .build()
+        .unwrap();
+    let mut publishing = Vec::new();
+    for body in ["1", "2", "3"] {
+        publishing.push(start(&producer, "t", body).await);
+    }
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("PUB t 1").await;
+    nsqd.expect("PUB t 2").await;
+    let third = tokio::time::timeout(Duration::from_secs(1), nsqd.command()).await;
+    assert!(third.is_err(), "{third:?}");
+    nsqd.respond("OK").await;
+    nsqd.expect("PUB t 3").await;
+    nsqd.respond("OK").await;
+    nsqd.respond("OK").await;
+    for publish in publishing {
+        publish.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flush_waits_for_answers_and_close_is_final() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let producer = producer(&network, [server.address()]);
+    let publishing = start(&producer, "t", "1").await;
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("PUB t 1").await;
+    let flushing = tokio::spawn({
+        let producer = producer.clone();
+        async move { producer.flush().await }
+    });
+    let closing = tokio::spawn({
+        let producer = producer.clone();
+        async move { producer.close().await }
+    });
+    settle().await;
+    assert!(!flushing.is_finished() && !closing.is_finished());
+    let refused = producer.publish("t", "2").await.unwrap_err();
+    assert_eq!(refused.to_string(), "stopped");
+    nsqd.respond("OK").await;
+    publishing.await.unwrap().unwrap();
+    flushing.await.unwrap();
+    assert_eq!(nsqd.command().await, None, "the client ends the connection");
+    nsqd.close();
+    closing.await.unwrap();
+    producer.close().await;
+    let refused = producer.publish("t", "3").await.unwrap_err();
+    assert_eq!(refused.outcome(), Outcome::NotStored);
+    assert!(matches!(refused, PublishError::Stopped));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_clone_ends_the_connection_after_the_output() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let producer = producer(&network, [server.address()]);
+    let publishing = start(&producer, "t", "1").await;
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("PUB t 1").await;
+    publishing.abort();
+    drop(producer);
+    settle().await;
+    nsqd.respond("OK").await;
+    assert_eq!(nsqd.command().await, None);
+}

@@ -1,0 +1,259 @@
+//! [`MockServer`] and [`MockConnection`]: an nsqd that does what the test says.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::sync::mpsc;
+use wire::decode::{ClientState, Context, Decoded, Decoder, MAGIC_V2};
+use wire::encode;
+use wire::frame::{HEADER_BYTES, write_header};
+use wire::id::MessageId;
+use wire::limits::Limits;
+
+use super::network::MockNetwork;
+use super::received::Received;
+use super::stream::Cut;
+use crate::Address;
+
+/// The answer to IDENTIFY, unless the test chooses another one.
+const ANSWER: &str = r#"{"max_rdy_count":2500,"version":"1.3.0","max_msg_timeout":900000,"msg_timeout":60000,"tls_v1":false,"deflate":false,"snappy":false,"auth_required":false}"#;
+
+/// Far above what a test sends.
+const LIMITS: Limits = Limits {
+    message_bytes_max: i32::MAX,
+    body_bytes_max: i32::MAX,
+    rdy_count_max: i64::MAX,
+    req_timeout_max: Duration::from_secs(3600),
+};
+
+/// A scripted nsqd. The test accepts its connections one by one, reads their commands, and answers.
+#[derive(Debug)]
+pub struct MockServer {
+    network: MockNetwork,
+    address: Address,
+    accepting: mpsc::UnboundedReceiver<MockConnection>,
+}
+
+impl MockServer {
+    pub(super) fn new(
+        network: MockNetwork,
+        address: Address,
+        accepting: mpsc::UnboundedReceiver<MockConnection>,
+    ) -> MockServer {
+        MockServer {
+            network,
+            address,
+            accepting,
+        }
+    }
+
+    /// Returns the address of the server.
+    #[must_use]
+    pub fn address(&self) -> Address {
+        self.address.clone()
+    }
+
+    /// Waits for the next connection.
+    ///
+    /// # Panics
+    /// If another server has taken the address.
+    pub async fn accept(&mut self) -> MockConnection {
+        let accepted = self.accepting.recv().await;
+        accepted.expect("another server has taken the address of this one")
+    }
+
+    /// Refuses further connections, or accepts them again.
+    pub fn refuse(&self, is_refusing: bool) {
+        self.network.refuse(&self.address, is_refusing);
+    }
+
+    /// Breaks the next connection. Each call counts for one connection.
+    pub fn cut_next(&self, cut: Cut) {
+        self.network.cut_next(&self.address, cut);
+    }
+}
+
+/// The server's side of a connection. Dropping it closes the connection.
+#[derive(Debug)]
+pub struct MockConnection {
+    stream: DuplexStream,
+    input: BytesMut,
+    decoder: Decoder,
+    state: ClientState,
+    has_magic: bool,
+}
+
+impl MockConnection {
+    pub(super) fn new(stream: DuplexStream) -> MockConnection {
+        MockConnection {
+            stream,
+            input: BytesMut::new(),
+            decoder: Decoder::default(),
+            state: ClientState::Init,
+            has_magic: false,
+        }
+    }
+
+    /// Reads IDENTIFY and answers it. Returns the client's JSON.
+    ///
+    /// # Panics
+    /// If the client sends anything else.
+    pub async fn handshake(&mut self) -> serde_json::Value {
+        self.handshake_with(ANSWER).await
+    }
+
+    /// Reads IDENTIFY and answers it by `answer`. Returns the client's JSON.
+    ///
+    /// # Panics
+    /// If the client sends anything else.
+    pub async fn handshake_with(&mut self, answer: &str) -> serde_json::Value {
+        match self.command().await {
+            Some(Received::Identify(body)) => {
+                self.respond(answer).await;
+                body
+            }
+            other => panic!("IDENTIFY is expected: {other:?}"),
+        }
+    }
+
+    /// Reads the next command. `None` means that the client has closed the connection, or that the connection broke.
+    ///
+    /// # Panics
+    /// If the client sends what is no command, or no magic first.
+    pub async fn command(&mut self) -> Option<Received> {
+        loop {
+            if let Some(command) = self.buffered() {
+                return Some(command);
+            }
+            match self.stream.read_buf(&mut self.input).await {
+                Ok(0) | Err(_) => return None,
+                Ok(_) => {}
+            }
+        }
+    }
+
+    /// Takes the next command of the bytes that have come.
+    fn buffered(&mut self) -> Option<Received> {
+        if !self.has_magic {
+            let magic = self.input.first_chunk()?;
+            assert_eq!(*magic, MAGIC_V2, "the magic comes first");
+            self.input.advance(MAGIC_V2.len());
+            self.has_magic = true;
+        }
+        let context = Context {
+            state: self.state,
+            heartbeats: true,
+            tls_missing: false,
+            limits: &LIMITS,
+        };
+        let (received, consumed) = match self.decoder.decode(&self.input, &context) {
+            Decoded::NeedMore(_) => return None,
+            Decoded::Command { command, consumed } => (Received::new(&command), consumed),
+            other => panic!("the client sent what is no command: {other:?}"),
+        };
+        self.input.advance(consumed);
+        match received {
+            Received::Sub { .. } => self.state = ClientState::Subscribed,
+            Received::Cls => self.state = ClientState::Closing,
+            _ => {}
+        }
+        Some(received)
+    }
+
+    /// Reads the next command, which must be `text` in the form that [`Received`] displays.
+    ///
+    /// # Panics
+    /// If the client sends anything else.
+    pub async fn expect(&mut self, text: &str) {
+        let command = self.command().await;
+        let command = command.map_or("the end".to_owned(), |command| command.to_string());
+        assert_eq!(command, text);
+    }
+
+    /// Sends a response: `OK`, or JSON.
+    pub async fn respond(&mut self, data: &str) {
+        let mut frame = Vec::new();
+        encode::response(&mut frame, data.as_bytes());
+        self.send(&frame).await;
+    }
+
+    /// Sends an error: `E_BAD_TOPIC ...`. nsqd closes the connection after most errors. Here the test does.
+    ///
+    /// # Panics
+    /// If the text is longer than a frame can be.
+    pub async fn fail(&mut self, text: &str) {
+        let size = u32::try_from(text.len() + 4).expect("an error is short");
+        let mut frame = size.to_be_bytes().to_vec();
+        frame.extend_from_slice(&1_u32.to_be_bytes());
+        frame.extend_from_slice(text.as_bytes());
+        self.send(&frame).await;
+    }
+
+    /// Sends a heartbeat.
+    pub async fn heartbeat(&mut self) {
+        self.send(encode::HEARTBEAT).await;
+    }
+
+    /// Sends a message. Its id is `number` in 16 hexadecimal digits.
+    pub async fn deliver(&mut self, number: u64, attempts: u16, body: &str) {
+        let frame = message(&id(number), attempts, body.as_bytes());
+        self.send(&frame).await;
+    }
+
+    /// Sends bytes as they are. Bytes for a client that has gone away are lost, as on a real network.
+    pub async fn send(&mut self, bytes: &[u8]) {
+        let _: io::Result<()> = self.stream.write_all(bytes).await;
+    }
+
+    /// Closes the connection. The client still receives what was sent.
+    pub fn close(self) {}
+
+    /// Returns the stream, for protocols that this type does not know.
+    #[must_use]
+    pub fn into_stream(self) -> DuplexStream {
+        self.stream
+    }
+
+    /// Reads commands and writes frames at the same time.
+    pub(super) async fn command_or(
+        &mut self,
+        frames: &mut mpsc::UnboundedReceiver<Vec<u8>>,
+    ) -> Option<Turn> {
+        loop {
+            if let Some(command) = self.buffered() {
+                return Some(Turn::Command(command));
+            }
+            tokio::select! {
+                read = self.stream.read_buf(&mut self.input) => match read {
+                    Ok(0) | Err(_) => return None,
+                    Ok(_) => {}
+                },
+                frame = frames.recv() => return frame.map(Turn::Frame),
+            }
+        }
+    }
+}
+
+/// What a broker's connection does next.
+pub(super) enum Turn {
+    Command(Received),
+    Frame(Vec<u8>),
+}
+
+/// Returns the id of a message: 16 hexadecimal digits.
+pub(super) fn id(number: u64) -> MessageId {
+    let digits = format!("{number:016x}");
+    MessageId(digits.as_bytes().try_into().expect("16 digits"))
+}
+
+/// Returns the frame of a message, whose timestamp is 1 s of Unix time.
+pub(super) fn message(id: &MessageId, attempts: u16, body: &[u8]) -> Vec<u8> {
+    let mut header = [0; HEADER_BYTES];
+    let bytes = u32::try_from(body.len()).expect("a body is shorter than 4 GiB");
+    write_header(&mut header, bytes, 1_000_000_000, attempts, id);
+    let mut frame = header.to_vec();
+    frame.extend_from_slice(body);
+    frame
+}
