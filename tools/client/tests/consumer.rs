@@ -1,9 +1,10 @@
 //! The consumer with real nsqds and nsqlookupds.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
-use ringq_client::{Address, Config, Consumer, ConsumerBuilder, Message};
+use ringq_client::{Address, Config, Consumer, ConsumerBuilder, Message, Requeue};
 use test_support::TIMEOUT;
 use test_support::daemon::Daemon;
 use tokio::time::timeout;
@@ -35,7 +36,7 @@ fn text(message: &Message) -> String {
     String::from_utf8_lossy(message.body()).into_owned()
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_are_received_and_finished() {
     let nsqd = Daemon::nsqd(&[]);
     nsqd.create_channel("t", "c");
@@ -65,4 +66,304 @@ async fn messages_are_received_and_finished() {
     assert!(consumer.next().await.is_none());
     nsqd.wait_for_figure("t", "c", "depth", 0);
     nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
+}
+
+/// Publishes the numbers of a range, as one batch.
+fn publish_numbers(daemon: &Daemon, topic: &str, numbers: std::ops::Range<usize>) {
+    let lines: Vec<String> = numbers.map(|number| number.to_string()).collect();
+    let target = format!("/mpub?topic={topic}");
+    daemon
+        .post(&target, lines.join("\n").as_bytes())
+        .expect_status(200);
+}
+
+/// Takes and finishes messages until all numbers of a range have come.
+async fn finish_all(consumer: &mut Consumer, numbers: std::ops::Range<usize>) {
+    let mut missing: BTreeSet<String> = numbers.map(|number| number.to_string()).collect();
+    while !missing.is_empty() {
+        let message = next(consumer).await;
+        missing.remove(&text(&message));
+        message.finish();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_node_is_discovered() {
+    let lookupds = [Daemon::nsqlookupd(&[]), Daemon::nsqlookupd(&[])];
+    let one = Daemon::nsqd_at(&[&lookupds[0]], &[]);
+    one.create_channel("t", "c");
+    publish_numbers(&one, "t", 0..10);
+    let addresses = lookupds.iter().map(|lookupd| lookupd.http.to_string());
+    let mut consumer = builder("t", 10)
+        .lookupds(addresses)
+        .connect()
+        .await
+        .expect("complete");
+    finish_all(&mut consumer, 0..10).await;
+    // Only the other nsqlookupd knows the new node.
+    let two = Daemon::nsqd_at(&[&lookupds[1]], &[]);
+    two.create_channel("t", "c");
+    publish_numbers(&two, "t", 10..20);
+    finish_all(&mut consumer, 10..20).await;
+    let stats = consumer.control().stats();
+    let mut ready: Vec<(Address, u32)> = stats
+        .nodes
+        .iter()
+        .map(|found| (found.node.clone(), found.ready))
+        .collect();
+    let mut expected = vec![(node(&one), 5), (node(&two), 5)];
+    ready.sort();
+    expected.sort();
+    assert_eq!(ready, expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_node_is_found_again() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let mut nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
+    nsqd.create_channel("t", "c");
+    publish_numbers(&nsqd, "t", 0..10);
+    let discovering = builder("t", 5).lookupd(lookupd.http.to_string());
+    let fixed = Consumer::builder("t", "fixed")
+        .config(config(5))
+        .node(node(&nsqd));
+    let mut discovering = discovering.connect().await.expect("complete");
+    let mut fixed = fixed.connect().await.expect("complete");
+    finish_all(&mut discovering, 0..10).await;
+    for _ in 0..2 {
+        nsqd.restart();
+        publish_numbers(&nsqd, "t", 10..20);
+        finish_all(&mut discovering, 10..20).await;
+        finish_all(&mut fixed, 10..20).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_leaves_nothing_in_flight() {
+    let nsqd = Daemon::nsqd(&[]);
+    nsqd.create_channel("t", "c");
+    publish_numbers(&nsqd, "t", 0..200);
+    let mut one = builder("t", 100)
+        .node(node(&nsqd))
+        .connect()
+        .await
+        .expect("complete");
+    let mut held = Vec::new();
+    for _ in 0..10 {
+        held.push(next(&mut one).await);
+    }
+    nsqd.wait_for_figure("t", "c", "in_flight_count", 100);
+    let control = one.control();
+    let stopping = tokio::spawn(async move {
+        // What the application has not taken goes back at once. The shutdown begins before the consumer is asked.
+        let (_, end) = tokio::join!(control.shutdown(), one.next());
+        end.is_none()
+    });
+    let mut two = builder("t", 300)
+        .node(node(&nsqd))
+        .connect()
+        .await
+        .expect("complete");
+    let mut seen = BTreeSet::new();
+    while seen.len() < 190 {
+        let message = next(&mut two).await;
+        seen.insert(text(&message));
+        message.finish();
+    }
+    assert!(!stopping.is_finished(), "ten messages are still in work");
+    for message in held {
+        assert!(!seen.contains(&text(&message)));
+        message
+            .finish()
+            .await
+            .expect("the connection waits for the answer");
+    }
+    let has_ended = timeout(TIMEOUT, stopping)
+        .await
+        .expect("in time")
+        .expect("no panic");
+    assert!(has_ended);
+    two.control().shutdown().await;
+    nsqd.wait_for_figure("t", "c", "depth", 0);
+    nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
+    nsqd.wait_for_figure("t", "c", "deferred_count", 0);
+    nsqd.wait_for_figure("t", "c", "client_count", 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_requeued_message_comes_again_with_one_more_attempt() {
+    let nsqd = Daemon::nsqd(&[]);
+    nsqd.create_channel("t", "c");
+    nsqd.publish("t", &["again"]);
+    let config = Config {
+        backoff_multiplier: Duration::from_millis(1),
+        ..config(1)
+    };
+    let builder = Consumer::builder("t", "c").config(config).node(node(&nsqd));
+    let mut consumer = builder.connect().await.expect("complete");
+    for attempts in 1..=3 {
+        let message = next(&mut consumer).await;
+        assert_eq!(message.attempts(), attempts);
+        match attempts {
+            1 => message.requeue(Requeue::After(Duration::from_millis(10))),
+            2 => message.requeue_without_backoff(Requeue::After(Duration::ZERO)),
+            _ => message.finish(),
+        };
+    }
+    nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
+    nsqd.wait_for_figure("t", "c", "deferred_count", 0);
+    nsqd.wait_for_figure("t", "c", "requeue_count", 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_that_take_longer_than_their_timeout_are_touched() {
+    let nsqd = Daemon::nsqd(&[]);
+    nsqd.create_channel("t", "c");
+    nsqd.publish("t", &["slow"]);
+    let config = Config {
+        msg_timeout: Duration::from_secs(1),
+        ..config(1)
+    };
+    let limit = Duration::from_secs(60);
+    let builder = Consumer::builder("t", "c").config(config).node(node(&nsqd));
+    let builder = builder.auto_touch(Some(ringq_client::AutoTouch { limit }));
+    let mut consumer = builder.connect().await.expect("complete");
+    let message = next(&mut consumer).await;
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    message.finish().await.expect("the connection lives");
+    nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
+    let channel = nsqd.channel("t", "c").expect("the channel");
+    assert_eq!(channel["timeout_count"], 0, "{channel}");
+}
+
+/// Writes a certificate for 127.0.0.1 and its key, and returns nsqd's flags for them.
+fn certificate(directory: &Path) -> Vec<String> {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    let (cert, key) = (directory.join("cert.pem"), directory.join("key.pem"));
+    std::fs::write(&cert, made.cert.pem()).expect("written");
+    std::fs::write(&key, made.signing_key.serialize_pem()).expect("written");
+    vec![
+        format!("--tls-cert={}", cert.display()),
+        format!("--tls-key={}", key.display()),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tls_and_compression_carry_messages() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let flags = certificate(directory.path());
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let nsqd = Daemon::nsqd(&flags);
+    let ca = directory.path().join("cert.pem").display().to_string();
+    for (index, options) in [
+        &[("tls_v1", "true"), ("tls_root_ca_file", &ca)][..],
+        &[("snappy", "true")],
+        &[("deflate", "true")],
+        &[
+            ("tls_v1", "true"),
+            ("tls_insecure_skip_verify", "true"),
+            ("snappy", "1"),
+        ],
+        &[
+            ("tls_v1", "true"),
+            ("tls_root_ca_file", &ca),
+            ("deflate", "t"),
+        ],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let topic = format!("t{index}");
+        nsqd.create_channel(&topic, "c");
+        publish_numbers(&nsqd, &topic, 0..1000);
+        let mut config = config(100);
+        for (name, value) in options {
+            config.set(name, value).expect("an option");
+        }
+        let builder = Consumer::builder(&topic, "c")
+            .config(config)
+            .node(node(&nsqd));
+        let builder = builder.retry_first_connection(false);
+        let mut consumer = builder.connect().await.expect("nsqd has it");
+        finish_all(&mut consumer, 0..1000).await;
+        consumer.control().shutdown().await;
+        nsqd.wait_for_figure(&topic, "c", "depth", 0);
+        nsqd.wait_for_figure(&topic, "c", "in_flight_count", 0);
+    }
+    // An unknown authority is refused, and so is an nsqd without TLS.
+    let mut config = config(1);
+    config.set("tls_v1", "true").expect("an option");
+    let other = tempfile::tempdir().expect("a directory");
+    certificate(other.path());
+    let wrong = other.path().join("cert.pem").display().to_string();
+    config.set("tls_root_ca_file", &wrong).expect("an option");
+    let builder = Consumer::builder("t0", "c")
+        .config(config.clone())
+        .node(node(&nsqd));
+    let error = builder
+        .retry_first_connection(false)
+        .connect()
+        .await
+        .expect_err("refused");
+    assert!(error.to_string().contains("upgrade failed"), "{error}");
+    let plain = Daemon::nsqd(&[]);
+    let builder = Consumer::builder("t0", "c")
+        .config(config)
+        .node(node(&plain));
+    let error = builder
+        .retry_first_connection(false)
+        .connect()
+        .await
+        .expect_err("refused");
+    assert!(error.to_string().contains("TLS was asked for"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_unix_socket_is_an_address() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("nsqd.sock");
+    let nsqd = Daemon::nsqd(&[&format!("--unix-socket={}", path.display())]);
+    nsqd.create_channel("t", "c");
+    publish_numbers(&nsqd, "t", 0..100);
+    let address: Address = format!("unix:{}", path.display())
+        .parse()
+        .expect("an address");
+    let mut consumer = builder("t", 10)
+        .node(address)
+        .connect()
+        .await
+        .expect("complete");
+    finish_all(&mut consumer, 0..100).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handlers_that_block_hold_up_no_heartbeat_with_a_runtime_for_connections() {
+    let nsqd = Daemon::nsqd(&[]);
+    nsqd.create_channel("t", "c");
+    publish_numbers(&nsqd, "t", 0..3);
+    let config = Config {
+        heartbeat_interval: Some(Duration::from_secs(1)),
+        ..config(5)
+    };
+    let connections = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let builder = Consumer::builder("t", "c").config(config).node(node(&nsqd));
+    let builder = builder.runtime(connections.handle().clone());
+    let consumer = builder.connect().await.expect("complete");
+    let control = consumer.control();
+    let running = tokio::spawn(consumer.run(1, async |_message: Message| {
+        // nsqd closes a connection that is silent for two heartbeats.
+        std::thread::sleep(Duration::from_secs(3));
+        Ok::<(), String>(())
+    }));
+    nsqd.wait_for_figure("t", "c", "in_flight_count", 3);
+    nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
+    let stats = control.stats();
+    assert_eq!((stats.received, stats.finished), (3, 3), "{stats:?}");
+    control.shutdown().await;
+    running.await.expect("run ends with the consumer");
+    connections.shutdown_background();
 }

@@ -35,6 +35,7 @@ pub struct ConsumerBuilder {
     auto_touch: Option<AutoTouch>,
     drain_limit: Duration,
     gives_back: bool,
+    runtime: Option<Handle>,
 }
 
 impl fmt::Debug for ConsumerBuilder {
@@ -64,6 +65,7 @@ impl ConsumerBuilder {
             auto_touch: None,
             drain_limit: Duration::from_secs(30),
             gives_back: true,
+            runtime: None,
         }
     }
 
@@ -177,7 +179,20 @@ impl ConsumerBuilder {
         self
     }
 
-    /// Makes the consumer and begins to connect. Must be called within a tokio runtime, which runs the consumer's tasks.
+    /// Sets the tokio runtime that runs the connections and the discovery. The default is the runtime that calls
+    /// [`connect`](ConsumerBuilder::connect).
+    ///
+    /// A thread that is blocked by a handler may be the one that waits for the sockets of its runtime. If handlers block for
+    /// longer than a heartbeat interval, the connections need a runtime of their own, because nsqd ends a connection that
+    /// leaves two heartbeats without an answer.
+    #[must_use]
+    pub fn runtime(mut self, runtime: Handle) -> ConsumerBuilder {
+        self.runtime = Some(runtime);
+        self
+    }
+
+    /// Makes the consumer and begins to connect. Must be called within a tokio runtime, which runs the consumer's tasks,
+    /// unless [`runtime`](ConsumerBuilder::runtime) names another one.
     ///
     /// If the future is dropped before its end, all connections are closed.
     ///
@@ -187,7 +202,7 @@ impl ConsumerBuilder {
     /// subscription.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// Outside of a tokio runtime, if none was set.
     pub async fn connect(self) -> Result<Consumer, ConnectError> {
         if !is_valid_name(self.topic.as_bytes()) {
             return Err(ConnectError::Topic(self.topic));
@@ -228,7 +243,7 @@ impl ConsumerBuilder {
             })
         });
         let hub = Hub::new(self.config, topic, client, self.events, fastrand::u64(..));
-        let runtime = Handle::current();
+        let runtime = self.runtime.unwrap_or_else(Handle::current);
         let nodes = Arc::new(Nodes::new(
             Arc::new(hub),
             Arc::new(settings),

@@ -168,17 +168,23 @@ impl Discovery {
     /// Waits for the next poll: the regular one, or an earlier one because a node is missing.
     async fn wait(&self, regular: Instant, soon: &mut Delay) {
         let nodes = &self.nodes;
-        if !nodes.is_any_missing() {
-            tokio::select! {
-                () = sleep_until(regular) => return,
-                () = nodes.lost.notified() => soon.reset(),
+        loop {
+            if !nodes.is_any_missing() {
+                tokio::select! {
+                    () = sleep_until(regular) => return,
+                    () = nodes.lost.notified() => continue,
+                }
+            }
+            if soon.is_longest() {
+                nodes.forget_missing();
+            }
+            let early = Instant::now() + soon.next();
+            sleep_until(early.min(regular)).await;
+            // The node may have been connected in the meantime.
+            if nodes.is_any_missing() || Instant::now() >= regular {
+                return;
             }
         }
-        if soon.is_longest() {
-            nodes.forget_missing();
-        }
-        let early = Instant::now() + soon.next();
-        sleep_until(early.min(regular)).await;
     }
 
     /// Asks all nsqlookupds, and connects to the nodes that are new. Without a filter, each answer counts as soon as it is

@@ -53,6 +53,8 @@ struct State {
     flow: Flow,
     lines: BTreeMap<ConnectionId, Arc<Line>>,
     next_id: u64,
+    /// True when the consumer takes no new connections.
+    is_stopping: bool,
 }
 
 /// The numbers of a consumer since its creation.
@@ -81,6 +83,7 @@ impl Hub {
                 flow: Flow::new(now(), &config, seed),
                 lines: BTreeMap::new(),
                 next_id: 1,
+                is_stopping: false,
             }),
             config,
             topic,
@@ -119,7 +122,7 @@ impl Hub {
     ) -> Option<Arc<Line>> {
         let now = now();
         let mut state = self.state();
-        if self.phase() != Phase::Running {
+        if state.is_stopping {
             return None;
         }
         let id = ConnectionId(state.next_id);
@@ -146,7 +149,7 @@ impl Hub {
         let mut state = self.state();
         state.lines.remove(&line.id);
         let changes = state.flow.remove(now(), line.id);
-        let is_last = state.lines.is_empty() && self.phase() == Phase::Stopping;
+        let is_last = state.lines.is_empty() && state.is_stopping;
         self.carry_out(state, changes);
         is_last
     }
@@ -242,14 +245,7 @@ impl Hub {
     /// Begins the end: asks every nsqd to send nothing more. Returns false if the end has begun already.
     pub(crate) fn begin_stop(&self) -> bool {
         let mut state = self.state();
-        let begins = self.phase.send_if_modified(|phase| {
-            let begins = *phase == Phase::Running;
-            if begins {
-                *phase = Phase::Stopping;
-            }
-            begins
-        });
-        if !begins {
+        if std::mem::replace(&mut state.is_stopping, true) {
             return false;
         }
         state.flow.stop();
@@ -257,7 +253,18 @@ impl Hub {
             // A connection that is lost needs no farewell.
             let _ = line.send(encode::cls);
         }
+        drop(state);
+        self.raise_phase(Phase::Stopping);
         true
+    }
+
+    /// The waker of an application may run code, so this is called without the lock. A phase never goes back.
+    fn raise_phase(&self, to: Phase) {
+        self.phase.send_if_modified(|phase| {
+            let is_later = *phase < to;
+            *phase = to.max(*phase);
+            is_later
+        });
     }
 
     /// Returns true if there are no connections.
@@ -270,7 +277,7 @@ impl Hub {
         let state = self.state();
         state.lines.values().for_each(|line| line.abort());
         drop(state);
-        self.phase.send_replace(Phase::Stopped);
+        self.raise_phase(Phase::Stopped);
     }
 
     /// Sends the RDY counts, in their order, before the lock is released. Then reports the change of the backoff.

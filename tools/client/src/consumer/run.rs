@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
@@ -15,6 +16,10 @@ use crate::backoff::Verdict;
 use crate::event::Event;
 use crate::message::delivery::Delivery;
 use crate::message::{Message, Requeue};
+
+/// The longest time in which handlers run one after the other before other tasks of the thread get a turn. The connection
+/// may be one of them: its answer to a heartbeat must not wait for the next handler.
+const TURN: Duration = Duration::from_millis(1);
 
 /// The place of a handler's future. A place is used again for the next message, so a handler that is ready at once needs
 /// no allocation.
@@ -36,9 +41,9 @@ impl Consumer {
     /// also answer the message itself: the first answer counts. After
     /// [`disable_auto_response`](Message::disable_auto_response), the result of the handler counts for nothing.
     ///
-    /// All handlers run in the task that calls `run`, so they need not be `Send`. A handler that computes for long holds up
-    /// the other handlers, but not heartbeats if the runtime has another thread. Use `tokio::spawn` or `spawn_blocking`
-    /// inside the handler to compute on several cores.
+    /// All handlers run in the task that calls `run`, so they need not be `Send`. A handler that computes or blocks for long
+    /// holds up the other handlers, and on a runtime with few threads also the connections. `spawn_blocking` inside the
+    /// handler avoids this. [`runtime`](crate::ConsumerBuilder::runtime) at least keeps the connections alive.
     ///
     /// Dropping the future drops the consumer: messages with unfinished handlers are requeued.
     ///
@@ -61,9 +66,15 @@ impl Consumer {
         let mut handling: FuturesUnordered<Handling<F>> = FuturesUnordered::new();
         let mut free: Vec<Place<F>> = Vec::new();
         poll_fn(|cx| {
+            let began_at = Instant::now();
             loop {
-                while let Poll::Ready(Some(place)) = handling.poll_next_unpin(cx) {
+                if began_at.elapsed() > TURN {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                if let Poll::Ready(Some(place)) = handling.poll_next_unpin(cx) {
                     free.push(place);
+                    continue;
                 }
                 if handling.len() >= concurrency {
                     return Poll::Pending;
