@@ -12,7 +12,7 @@ use test_support::http::{Response, http};
 pub use test_support::process::{Exit, run};
 use test_support::process::{LOG_LINES_MAX, Log, address_in};
 
-use super::sandbox::{answer_io_uring_with, confine_like_container, hear_hangups};
+use super::sandbox::{answer_io_uring_with, confine_like_container, hear_hangups, permit_only};
 use super::{TIMEOUT, wait_until};
 
 /// The number of log lines that are printed when a test fails.
@@ -44,6 +44,8 @@ pub enum Confinement {
     NoIoUring(i32),
     /// The filter is like the default of container runtimes.
     LikeContainer,
+    /// The filter permits only these calls.
+    PermitOnly(&'static [i64]),
 }
 
 impl Confinement {
@@ -159,6 +161,7 @@ impl Launch {
             Confinement::None => {}
             Confinement::NoIoUring(errno) => answer_io_uring_with(&mut command, errno),
             Confinement::LikeContainer => confine_like_container(&mut command),
+            Confinement::PermitOnly(calls) => permit_only(&mut command, calls),
         }
         command.args(&self.extra_args);
         command

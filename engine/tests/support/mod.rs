@@ -42,8 +42,8 @@ pub use namespace::with_own_network;
 pub use process::{Rss, cpu_time, descriptors, first_core, open_files, rss};
 pub use random::Random;
 pub use sandbox::{
-    LoopExt4, Tmpfs, answer_io_uring_with, contents, has_io_uring, is_root, kernel,
-    without_privileges,
+    CONTAINERS_DENY, IO_URING, LoopExt4, Tmpfs, answer_io_uring_with, contents, has_io_uring,
+    is_root, kernel, without_privileges,
 };
 pub use server::{Lookupd, Manner, Reply, Request, serve_http, serve_https};
 pub use skip::{kernel_lacks, not_tested};

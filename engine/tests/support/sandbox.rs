@@ -226,7 +226,7 @@ pub fn has_io_uring() -> bool {
 }
 
 /// The three calls of io_uring. They have the same numbers on every architecture.
-const IO_URING: [i64; 3] = [425, 426, 427];
+pub const IO_URING: [i64; 3] = [425, 426, 427];
 
 /// Makes every io_uring call of the command's process fail with `errno`: EPERM as with the seccomp
 /// profiles of container runtimes, or ENOSYS as with a kernel without io_uring.
@@ -234,79 +234,106 @@ pub fn answer_io_uring_with(command: &mut Command, errno: i32) {
     answer_calls(command, IO_URING.map(|call| (call, errno)).to_vec());
 }
 
+/// The best known calls, besides those of io_uring, that a container without further capabilities may not make. Source: the
+/// table "Significant syscalls blocked by the default profile" of Docker's documentation, and `profiles/seccomp/default.json`
+/// of moby.
+pub const CONTAINERS_DENY: [i64; 42] = [
+    libc::SYS_acct,
+    libc::SYS_add_key,
+    libc::SYS_bpf,
+    libc::SYS_clock_adjtime,
+    libc::SYS_clock_settime,
+    libc::SYS_delete_module,
+    libc::SYS_fanotify_init,
+    libc::SYS_finit_module,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fsopen,
+    libc::SYS_fspick,
+    libc::SYS_get_mempolicy,
+    libc::SYS_init_module,
+    libc::SYS_kcmp,
+    libc::SYS_kexec_load,
+    libc::SYS_keyctl,
+    libc::SYS_lookup_dcookie,
+    libc::SYS_mbind,
+    libc::SYS_mount,
+    libc::SYS_move_mount,
+    libc::SYS_move_pages,
+    libc::SYS_nfsservctl,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_open_tree,
+    libc::SYS_perf_event_open,
+    libc::SYS_pivot_root,
+    libc::SYS_quotactl,
+    libc::SYS_reboot,
+    libc::SYS_request_key,
+    libc::SYS_set_mempolicy,
+    libc::SYS_setdomainname,
+    libc::SYS_sethostname,
+    libc::SYS_setns,
+    libc::SYS_settimeofday,
+    libc::SYS_swapoff,
+    libc::SYS_swapon,
+    libc::SYS_syslog,
+    libc::SYS_umount2,
+    libc::SYS_unshare,
+    libc::SYS_userfaultfd,
+    libc::SYS_vhangup,
+];
+
 /// Gives the command's process a seccomp filter like the default profile of Docker, containerd and
 /// Kubernetes (`RuntimeDefault`). Those profiles list the permitted calls, some by their arguments.
-/// This filter denies io_uring and the best known other calls that a container without further
-/// capabilities may not make. Source: the table "Significant syscalls blocked by the default
-/// profile" of Docker's documentation, and `profiles/seccomp/default.json` of moby.
+/// This filter denies io_uring and [`CONTAINERS_DENY`].
 pub fn confine_like_container(command: &mut Command) {
-    let denied = [
-        libc::SYS_acct,
-        libc::SYS_add_key,
-        libc::SYS_bpf,
-        libc::SYS_clock_adjtime,
-        libc::SYS_clock_settime,
-        libc::SYS_delete_module,
-        libc::SYS_fanotify_init,
-        libc::SYS_finit_module,
-        libc::SYS_fsconfig,
-        libc::SYS_fsmount,
-        libc::SYS_fsopen,
-        libc::SYS_fspick,
-        libc::SYS_get_mempolicy,
-        libc::SYS_init_module,
-        libc::SYS_kcmp,
-        libc::SYS_kexec_load,
-        libc::SYS_keyctl,
-        libc::SYS_lookup_dcookie,
-        libc::SYS_mbind,
-        libc::SYS_mount,
-        libc::SYS_move_mount,
-        libc::SYS_move_pages,
-        libc::SYS_nfsservctl,
-        libc::SYS_open_by_handle_at,
-        libc::SYS_open_tree,
-        libc::SYS_perf_event_open,
-        libc::SYS_pivot_root,
-        libc::SYS_quotactl,
-        libc::SYS_reboot,
-        libc::SYS_request_key,
-        libc::SYS_set_mempolicy,
-        libc::SYS_setdomainname,
-        libc::SYS_sethostname,
-        libc::SYS_setns,
-        libc::SYS_settimeofday,
-        libc::SYS_swapoff,
-        libc::SYS_swapon,
-        libc::SYS_syslog,
-        libc::SYS_umount2,
-        libc::SYS_unshare,
-        libc::SYS_userfaultfd,
-        libc::SYS_vhangup,
-    ];
-    let denied = denied.into_iter().chain(IO_URING);
+    let denied = CONTAINERS_DENY.into_iter().chain(IO_URING);
     let denied = denied.map(|call| (call, libc::EPERM));
     // With this error, libc falls back to `clone`, whose flags a filter can read.
     let unknown = (libc::SYS_clone3, libc::ENOSYS);
     answer_calls(command, denied.chain([unknown]).collect());
 }
 
+/// Makes all system calls of the command's process fail with EPERM, except for these. `clone3` fails as if it were unknown.
+pub fn permit_only(command: &mut Command, calls: &[i64]) {
+    let permitted = calls.iter().map(|call| (*call, None));
+    let unknown = (libc::SYS_clone3, Some(libc::ENOSYS));
+    filter_calls(
+        command,
+        permitted.chain([unknown]).collect(),
+        Some(libc::EPERM),
+    );
+}
+
 /// Makes system calls of the command's process fail with an error number.
-#[allow(unsafe_code)]
 fn answer_calls(command: &mut Command, answers: Vec<(i64, i32)>) {
+    let answers = answers.into_iter();
+    let answers = answers.map(|(call, errno)| (call, Some(errno)));
+    filter_calls(command, answers.collect(), None);
+}
+
+/// Makes system calls of the command's process fail with an error number, or permits them if there is none. `other` is the
+/// answer to all other calls.
+#[allow(unsafe_code)]
+fn filter_calls(command: &mut Command, answers: Vec<(i64, Option<i32>)>, other: Option<i32>) {
     const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
     let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let answer = |errno: Option<i32>| match errno {
+        None => libc::SECCOMP_RET_ALLOW,
+        Some(errno) => {
+            let errno = u32::try_from(errno).expect("error numbers are positive");
+            libc::SECCOMP_RET_ERRNO | errno
+        }
+    };
     // The number of the call is the first word of `seccomp_data`.
     let mut filter = vec![step(LOAD_WORD, 0, 0, 0)];
     for (call, errno) in answers {
         let call = u32::try_from(call).expect("call numbers are positive");
-        let errno = u32::try_from(errno).expect("error numbers are positive");
         filter.push(step(JUMP_IF_EQUAL, 0, 1, call));
-        filter.push(step(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | errno));
+        filter.push(step(RETURN, 0, 0, answer(errno)));
     }
-    filter.push(step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW));
+    filter.push(step(RETURN, 0, 0, answer(other)));
     let install = move || {
         let program = libc::sock_fprog {
             len: filter.len() as u16,
