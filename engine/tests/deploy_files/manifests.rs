@@ -9,7 +9,7 @@ use serde_json::Value;
 pub(crate) fn objects(name: &str) -> Vec<Value> {
     let text = crate::text(name);
     let documents = serde_norway::Deserializer::from_str(&text);
-    let read = documents.map(|document| Value::deserialize(document));
+    let read = documents.map(Value::deserialize);
     let read: Result<Vec<Value>, _> = read.collect();
     read.unwrap_or_else(|error| panic!("{name}: {error}"))
 }

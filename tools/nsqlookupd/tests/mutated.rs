@@ -168,3 +168,11 @@ fn any_http_request_means_the_same_however_it_is_cut() {
         exchange::check(&input, cut, step);
     });
 }
+
+/// The client ends its side behind an empty line. If a read ended inside this line, the server took it for a request.
+#[test]
+fn an_empty_line_means_nothing_however_it_is_cut() {
+    let input = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n\r\n\r\n";
+    exchange::check(input, input.len() - 1, 1);
+    exchange::check(input, input.len() - 3, 2);
+}

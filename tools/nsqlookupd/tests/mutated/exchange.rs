@@ -15,11 +15,16 @@ use nsqlookupd::http::Api;
 use program::http::{Awaited, Connection, Io, serve_connection};
 
 /// Checks an input that is cut at `cut`, and every `step` bytes.
-pub fn check(input: &[u8], cut: usize, step: usize) {
+pub(crate) fn check(input: &[u8], cut: usize, step: usize) {
     let whole = run([input]);
+    let shown = input.escape_ascii();
     let (front, back) = input.split_at(cut.min(input.len()));
-    assert_eq!(run([front, back]), whole, "cut at {cut}");
-    assert_eq!(run(input.chunks(step)), whole, "every {step} bytes");
+    assert_eq!(run([front, back]), whole, "cut at {cut}: {shown}");
+    assert_eq!(
+        run(input.chunks(step)),
+        whole,
+        "every {step} bytes: {shown}"
+    );
 }
 
 /// A client that sends its pieces and ends. The output is kept.

@@ -3,7 +3,7 @@
 use fastrand::Rng;
 
 /// Returns a few of `parts` in a row, with up to four mistakes.
-pub fn mutated(random: &mut Rng, parts: &[fn(&mut Rng) -> Vec<u8>]) -> Vec<u8> {
+pub(crate) fn mutated(random: &mut Rng, parts: &[fn(&mut Rng) -> Vec<u8>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..random.usize(1..12) {
         bytes.extend(random.choice(parts).expect("there are parts")(random));

@@ -7,10 +7,10 @@ use nsqlookupd::database::{Database, Lifetimes, Now};
 use nsqlookupd::session::{Effects, Session, identify_answer};
 
 /// An IDENTIFY in front of the input, so that the other commands are reached.
-pub const PREFIX: &[u8] = b"  V1IDENTIFY\n\0\0\0\x42{\"broadcast_address\":\"b\",\"tcp_port\":1,\"http_port\":2,\"version\":\"1\"}";
+const PREFIX: &[u8] = b"  V1IDENTIFY\n\0\0\0\x42{\"broadcast_address\":\"b\",\"tcp_port\":1,\"http_port\":2,\"version\":\"1\"}";
 
 /// Checks one input. The first two bytes choose where to cut the others.
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     let Some((&[cut, step], input)) = data.split_first_chunk() else {
         return;
     };

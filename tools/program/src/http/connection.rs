@@ -250,8 +250,13 @@ impl<S: Io> Connection<S> {
         let mut awaited = Awaited::Request;
         self.stream.begin(awaited);
         loop {
-            if parsed_bytes == 0 {
-                self.start += head::empty_lines(self.unread());
+            // A read can end inside an empty line.
+            let empty_bytes = head::empty_lines(self.unread());
+            if empty_bytes > 0 {
+                self.start += empty_bytes;
+                parsed_bytes = 0;
+                awaited = Awaited::Request;
+                self.stream.begin(awaited);
             }
             // A head that arrives in pieces is parsed again only when it may be complete.
             let is_first_look = parsed_bytes == 0 && !self.unread().is_empty();
