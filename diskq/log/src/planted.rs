@@ -47,6 +47,8 @@ bugs! {
     GraceForgotten: "a channel that is made in the grace of its topic gets no earlier messages",
     GraceForgetsDeferral: "the grace forgets deferrals",
     GraceNotRecorded: "a checkpoint forgets the grace of its topic",
+    BoundsInGrace: "the bounds of unclaimed messages count in a grace, too",
+    BoundsBehindPause: "the bounds of unclaimed messages count behind a pause, although there are channels",
     DeferredNotRecorded: "a checkpoint forgets what is deferred",
     RequeueNotNoted: "a checkpoint forgets what is requeued while it is put together",
     FinOfAnother: "a FIN of another client's message is accepted",

@@ -9,6 +9,7 @@ use super::Topic;
 use super::pieces::{Pieces, let_go_below};
 use crate::now::Now;
 use crate::work::Work;
+use diskq_log::{planted::Bug, planted::is_planted};
 use std::time::Duration;
 
 impl Topic {
@@ -16,7 +17,9 @@ impl Topic {
     /// distribute messages, at the end of a turn and when [`Topic::unclaimed_timeout`] is due.
     pub(super) fn bound_unclaimed(&mut self, now: Now, work: &mut Work) {
         let totals = self.totals();
-        let is_unclaimed = self.started && self.by_name.is_empty() && self.grace.is_none();
+        let has_channels = !self.by_name.is_empty() && !is_planted(Bug::BoundsBehindPause);
+        let is_in_grace = self.grace.is_some() && !is_planted(Bug::BoundsInGrace);
+        let is_unclaimed = self.started && !has_channels && !is_in_grace;
         let Some(unclaimed) = &mut self.unclaimed else {
             return;
         };
