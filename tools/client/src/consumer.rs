@@ -186,3 +186,6 @@ impl Drop for Consumer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! The consumer and a scripted nsqd in memory, on a virtual clock.
+
+mod basics;
+mod cancellation;
+mod discovery;
+mod flow;
+mod messages;
+mod stop;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use super::*;
+use crate::testing::{MockConnection, MockNetwork, MockServer};
+use crate::{Address, Config, Requeue};
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+
+/// A builder for topic `t` and channel `c` in a network.
+fn builder(network: &MockNetwork, max_in_flight: u32) -> ConsumerBuilder {
+    Consumer::builder("t", "c")
+        .config(config(max_in_flight))
+        .connector(network.clone())
+}
+
+/// A network with one server, and a consumer that connects to it.
+async fn one_server(config: Config) -> (MockServer, Consumer) {
+    let network = MockNetwork::new();
+    let server = network.server("n1:4150");
+    let consumer = builder(&network, 1)
+        .config(config)
+        .node(server.address())
+        .connect()
+        .await
+        .expect("the builder is complete");
+    (server, consumer)
+}
+
+/// The scripted nsqd sends no heartbeats by itself.
+fn config(max_in_flight: u32) -> Config {
+    Config {
+        max_in_flight,
+        read_timeout: MS(300_000),
+        ..Config::default()
+    }
+}
+
+/// Accepts a connection up to the answer to SUB.
+async fn accept(server: &mut MockServer) -> MockConnection {
+    let mut nsqd = server.accept().await;
+    nsqd.handshake().await;
+    nsqd.expect("SUB t c").await;
+    nsqd.respond("OK").await;
+    nsqd
+}
+
+/// Expects several commands.
+async fn expect(nsqd: &mut MockConnection, commands: &[&str]) {
+    for command in commands {
+        nsqd.expect(command).await;
+    }
+}
+
+/// Expects that nothing comes for a while.
+async fn expect_silence(nsqd: &mut MockConnection, time: Duration) {
+    if let Ok(command) = timeout(time, nsqd.command()).await {
+        panic!("silence is expected: {command:?}");
+    }
+}
+
+fn fin(number: u64) -> String {
+    format!("FIN {number:016x}")
+}
+
+fn req(number: u64, ms: u64) -> String {
+    format!("REQ {number:016x} {ms}")
+}
+
+/// Takes the next message.
+async fn next(consumer: &mut Consumer) -> Message {
+    consumer.next().await.expect("the consumer runs")
+}
+
+/// Answers CLS, and waits for the end of the connection.
+async fn close(nsqd: &mut MockConnection) {
+    nsqd.expect("CLS").await;
+    nsqd.respond("CLOSE_WAIT").await;
+    assert_eq!(nsqd.command().await, None);
+}
+
+/// Events as text, in order.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    fn callback(&self) -> impl Fn(Event) + Send + Sync + 'static {
+        let log = self.clone();
+        move |event| log.0.lock().expect("no panic").push(event.to_string())
+    }
+
+    fn count(&self, text: &str) -> usize {
+        let lines = self.0.lock().expect("no panic");
+        lines.iter().filter(|line| line.contains(text)).count()
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.0.lock().expect("no panic").clone()
+    }
+}

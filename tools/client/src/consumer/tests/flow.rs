@@ -1,0 +1,250 @@
+//! RDY and backoff: the traces of the specification, exact on the virtual clock.
+
+use super::*;
+
+fn backoff_config(max_in_flight: u32, multiplier: u64) -> Config {
+    Config {
+        max_in_flight,
+        backoff_multiplier: MS(multiplier),
+        max_backoff_duration: MS(1000),
+        default_requeue_delay: MS(10_000),
+        ..Config::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_backoff_goes_up_level_by_level_and_down_again() {
+    let (mut server, mut consumer) = one_server(backoff_config(200, 50)).await;
+    let mut nsqd = accept(&mut server).await;
+    nsqd.expect("RDY 200").await;
+    nsqd.deliver(1, 1, "").await;
+    let mut begin = None;
+    // The times of the RDY 1, in milliseconds since the first message was handled.
+    for (number, expected) in [100, 300, 700, 1500, 2300, 3100, 3500, 3700, 3800]
+        .into_iter()
+        .enumerate()
+    {
+        let number = number as u64 + 1;
+        let message = next(&mut consumer).await;
+        let begin = *begin.get_or_insert(Instant::now());
+        if number <= 6 {
+            message.requeue(Requeue::Automatic);
+            expect(&mut nsqd, &["RDY 0", &req(number, 10_000)]).await;
+        } else {
+            message.finish();
+            expect(&mut nsqd, &["RDY 0", &fin(number)]).await;
+        }
+        nsqd.expect("RDY 1").await;
+        assert_eq!(begin.elapsed().as_millis(), expected, "message {number}");
+        nsqd.deliver(number + 1, 1, "").await;
+    }
+    next(&mut consumer).await.finish();
+    expect(&mut nsqd, &["RDY 200", &fin(10)]).await;
+    nsqd.deliver(11, 1, "").await;
+    next(&mut consumer).await.finish();
+    nsqd.expect(&fin(11)).await;
+    expect_silence(&mut nsqd, MS(10_000)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn handlers_meet_the_backoff_too() {
+    let (mut server, consumer) = one_server(backoff_config(5, 10)).await;
+    let control = consumer.control();
+    let running = tokio::spawn(consumer.run(
+        5,
+        async |message: Message| match &message.body()[..] {
+            b"good" => Ok(()),
+            _ => Err("bad"),
+        },
+    ));
+    let mut nsqd = accept(&mut server).await;
+    nsqd.expect("RDY 5").await;
+    for number in 1..=3 {
+        nsqd.deliver(number, 1, "good").await;
+        nsqd.expect(&fin(number)).await;
+    }
+    nsqd.deliver(4, 1, "bad").await;
+    expect(&mut nsqd, &["RDY 0", &req(4, 10_000), "RDY 1"]).await;
+    nsqd.deliver(5, 1, "bad").await;
+    expect(&mut nsqd, &["RDY 0", &req(5, 10_000), "RDY 1"]).await;
+    assert_eq!(control.stats().backoff_level, 2);
+    nsqd.deliver(6, 1, "good").await;
+    expect(&mut nsqd, &["RDY 0", &fin(6), "RDY 1"]).await;
+    nsqd.deliver(7, 1, "good").await;
+    expect(&mut nsqd, &["RDY 5", &fin(7)]).await;
+    let stats = control.stats();
+    assert_eq!(
+        (stats.finished, stats.requeued, stats.backoff_level),
+        (5, 2, 0)
+    );
+    running.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_requeue_without_backoff_neither_begins_nor_ends_one() {
+    let (mut server, mut consumer) = one_server(backoff_config(1, 10)).await;
+    let mut nsqd = accept(&mut server).await;
+    nsqd.expect("RDY 1").await;
+    nsqd.deliver(1, 1, "").await;
+    next(&mut consumer)
+        .await
+        .requeue_without_backoff(Requeue::After(MS(5)));
+    nsqd.expect(&req(1, 5)).await;
+    nsqd.deliver(2, 1, "").await;
+    next(&mut consumer).await.requeue(Requeue::After(MS(0)));
+    expect(&mut nsqd, &["RDY 0", &req(2, 0), "RDY 1"]).await;
+    nsqd.deliver(3, 1, "").await;
+    next(&mut consumer)
+        .await
+        .requeue_without_backoff(Requeue::Automatic);
+    expect(&mut nsqd, &["RDY 0", &req(3, 10_000), "RDY 1"]).await;
+    nsqd.deliver(4, 1, "").await;
+    next(&mut consumer).await.finish();
+    // The share is 1, which is in force already.
+    nsqd.expect(&fin(4)).await;
+    expect_silence(&mut nsqd, MS(10_000)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_made_during_a_backoff_is_tested() {
+    let (mut server, mut consumer) = one_server(backoff_config(5, 50)).await;
+    let mut nsqd = accept(&mut server).await;
+    nsqd.expect("RDY 5").await;
+    nsqd.deliver(1, 1, "").await;
+    next(&mut consumer).await.requeue(Requeue::Automatic);
+    expect(&mut nsqd, &["RDY 0", &req(1, 10_000)]).await;
+    nsqd.close();
+    let mut nsqd = accept(&mut server).await;
+    nsqd.expect("RDY 1").await;
+    nsqd.deliver(2, 1, "").await;
+    next(&mut consumer).await.finish();
+    expect(&mut nsqd, &["RDY 5", &fin(2)]).await;
+}
+
+/// The RDY of several servers, as they arrive.
+struct Servers {
+    connections: Vec<MockConnection>,
+    ready: Vec<u32>,
+}
+
+impl Servers {
+    async fn accept(servers: &mut [MockServer]) -> Servers {
+        let mut connections = Vec::new();
+        for server in servers {
+            connections.push(accept(server).await);
+        }
+        let ready = vec![0; connections.len()];
+        Servers { connections, ready }
+    }
+
+    /// Takes the commands that come within `time`, each of which must be RDY. The sum never exceeds `max` for longer than
+    /// a command needs.
+    async fn read(&mut self, time: Duration, max: u32) {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            tokio::time::sleep(MS(100)).await;
+            for (nsqd, ready) in self.connections.iter_mut().zip(&mut self.ready) {
+                while let Ok(command) = timeout(MS(0), nsqd.command()).await {
+                    match command {
+                        Some(crate::testing::Received::Rdy(count)) => *ready = count,
+                        Some(other) => panic!("RDY is expected: {other}"),
+                        None => break,
+                    }
+                }
+            }
+            assert!(self.ready.iter().sum::<u32>() <= max, "{:?}", self.ready);
+        }
+    }
+}
+
+fn servers(network: &MockNetwork, count: usize) -> Vec<MockServer> {
+    (1..=count)
+        .map(|index| network.server(&format!("n{index}:4150")))
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn shares_are_fair_and_follow_the_maximum_and_losses() {
+    let network = MockNetwork::new();
+    let mut all = servers(&network, 4);
+    let nodes = all.iter().map(MockServer::address);
+    let consumer = builder(&network, 10)
+        .nodes(nodes)
+        .connect()
+        .await
+        .expect("complete");
+    let mut servers = Servers::accept(&mut all).await;
+    servers.read(MS(1000), 10).await;
+    assert_eq!(servers.ready, [2, 2, 2, 2]);
+    let control = consumer.control();
+    control.set_max_in_flight(4);
+    servers.read(MS(1000), 4).await;
+    assert_eq!(servers.ready, [1, 1, 1, 1]);
+    control.set_max_in_flight(60);
+    servers.read(MS(1000), 60).await;
+    assert_eq!(servers.ready, [15, 15, 15, 15]);
+    // A node that is lost and stays away leaves its part to the others at once.
+    for server in &all[2..] {
+        server.refuse(true);
+    }
+    servers.connections.truncate(2);
+    servers.ready.truncate(2);
+    servers.read(MS(1000), 60).await;
+    assert_eq!(servers.ready, [30, 30]);
+    assert_eq!(
+        control
+            .stats()
+            .nodes
+            .iter()
+            .map(|node| node.ready)
+            .sum::<u32>(),
+        60
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn scarce_rdy_goes_round() {
+    let network = MockNetwork::new();
+    let mut all = servers(&network, 4);
+    let nodes = all.iter().map(MockServer::address);
+    let config = Config {
+        max_in_flight: 2,
+        rdy_redistribute_interval: MS(1000),
+        low_rdy_idle_timeout: MS(2000),
+        ..Config::default()
+    };
+    let builder = builder(&network, 2).config(config).nodes(nodes);
+    let _consumer = builder.connect().await.expect("complete");
+    let mut servers = Servers::accept(&mut all).await;
+    let mut turns = [0; 4];
+    for _ in 0..60 {
+        servers.read(MS(1000), 2).await;
+        for (turn, ready) in turns.iter_mut().zip(&servers.ready) {
+            *turn += ready;
+        }
+    }
+    // Half of the time each.
+    assert!(
+        turns.iter().all(|turn| (20..=40).contains(turn)),
+        "{turns:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_consumer_is_starved_when_a_connection_has_its_fill() {
+    let (mut server, mut consumer) = one_server(config(10)).await;
+    let mut nsqd = accept(&mut server).await;
+    nsqd.expect("RDY 10").await;
+    let control = consumer.control();
+    let mut held = Vec::new();
+    for number in 1..=8 {
+        assert!(!control.is_starved(), "{number}");
+        nsqd.deliver(number, 1, "").await;
+        held.push(next(&mut consumer).await);
+    }
+    // 85 % of 10, rounded down, is 8.
+    assert!(control.is_starved());
+    held.pop().expect("a message").finish();
+    assert!(!control.is_starved());
+    assert_eq!(control.stats().in_flight, 7);
+}

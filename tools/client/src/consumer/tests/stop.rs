@@ -1,0 +1,159 @@
+//! The end of a consumer.
+
+use super::*;
+
+/// A consumer with a connection that has RDY 5.
+async fn ready() -> (MockServer, MockConnection, Consumer) {
+    let (mut server, consumer) = one_server(config(5)).await;
+    let mut nsqd = accept(&mut server).await;
+    nsqd.expect("RDY 5").await;
+    (server, nsqd, consumer)
+}
+
+fn shut_down(consumer: &Consumer) -> tokio::task::JoinHandle<()> {
+    let control = consumer.control();
+    tokio::spawn(async move { control.shutdown().await })
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_in_work_are_answered_and_others_go_back() {
+    let (_server, mut nsqd, mut consumer) = ready().await;
+    for number in 1..=4 {
+        nsqd.deliver(number, 1, "").await;
+    }
+    let message = next(&mut consumer).await;
+    let stopping = shut_down(&consumer);
+    nsqd.expect("CLS").await;
+    let ended = tokio::spawn(async move { consumer.next().await.is_none() });
+    expect(&mut nsqd, &[&req(2, 0), &req(3, 0), &req(4, 0)]).await;
+    // A message that was on its way goes back, too.
+    nsqd.deliver(5, 1, "").await;
+    nsqd.expect(&req(5, 0)).await;
+    nsqd.respond("CLOSE_WAIT").await;
+    expect_silence(&mut nsqd, MS(10_000)).await;
+    assert!(!stopping.is_finished());
+    message.finish().await.expect("the connection lives");
+    nsqd.expect(&fin(1)).await;
+    assert_eq!(nsqd.command().await, None);
+    drop(nsqd);
+    stopping.await.expect("no panic");
+    assert!(ended.await.expect("no panic"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_giving_back_all_received_messages_are_handled() {
+    let network = MockNetwork::new();
+    let mut server = network.server("n1:4150");
+    let builder = builder(&network, 5)
+        .node(server.address())
+        .give_back_at_shutdown(false);
+    let consumer = builder.connect().await.expect("complete");
+    let control = consumer.control();
+    let mut nsqd = accept(&mut server).await;
+    nsqd.expect("RDY 5").await;
+    for number in 1..=4 {
+        nsqd.deliver(number, 1, "").await;
+    }
+    let running = tokio::spawn(consumer.run(2, async |_message: Message| {
+        tokio::time::sleep(MS(2000)).await;
+        Ok::<(), String>(())
+    }));
+    tokio::time::sleep(MS(1000)).await;
+    let stopping = tokio::spawn(async move { control.shutdown().await });
+    expect(&mut nsqd, &["CLS", &fin(1), &fin(2)]).await;
+    nsqd.respond("CLOSE_WAIT").await;
+    expect(&mut nsqd, &[&fin(3), &fin(4)]).await;
+    assert_eq!(nsqd.command().await, None);
+    drop(nsqd);
+    stopping.await.expect("no panic");
+    running.await.expect("run ends with the consumer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limit_ends_a_stop_that_takes_too_long() {
+    let (_server, mut nsqd, mut consumer) = ready().await;
+    nsqd.deliver(1, 1, "").await;
+    let message = next(&mut consumer).await;
+    let begin = Instant::now();
+    let stopping = shut_down(&consumer);
+    nsqd.expect("CLS").await;
+    nsqd.respond("CLOSE_WAIT").await;
+    stopping.await.expect("no panic");
+    assert_eq!(begin.elapsed().as_millis(), 30_000);
+    assert!(consumer.next().await.is_none());
+    assert!(message.finish().await.is_err());
+    assert_eq!(nsqd.command().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_during_a_backoff_does_not_hang() {
+    let (_server, mut nsqd, mut consumer) = ready().await;
+    nsqd.deliver(1, 1, "").await;
+    next(&mut consumer).await.requeue(Requeue::Automatic);
+    expect(&mut nsqd, &["RDY 0", &req(1, 90_000)]).await;
+    let begin = Instant::now();
+    let stopping = shut_down(&consumer);
+    close(&mut nsqd).await;
+    drop(nsqd);
+    stopping.await.expect("no panic");
+    assert!(begin.elapsed() < MS(100), "{:?}", begin.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_without_connections_ends_at_once_and_twice_is_once() {
+    let network = MockNetwork::new();
+    let address: Address = "nowhere:1".parse().expect("an address");
+    let log = Log::default();
+    let builder = builder(&network, 5)
+        .node(address.clone())
+        .events(log.callback());
+    let mut consumer = builder.connect().await.expect("complete");
+    tokio::time::sleep(MS(50)).await;
+    let begin = Instant::now();
+    let control = consumer.control();
+    control.shutdown().await;
+    control.shutdown().await;
+    assert!(consumer.next().await.is_none());
+    assert_eq!(begin.elapsed(), MS(0));
+    assert_eq!(log.count("stopping..."), 1, "{:?}", log.lines());
+    let stopped = control.add_node(address).await.expect_err("it has stopped");
+    assert_eq!(stopped.to_string(), "consumer stopped");
+    drop(consumer);
+    assert_eq!(log.count("stopping..."), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_interrupts_an_open_handshake() {
+    let (mut server, consumer) = one_server(config(5)).await;
+    let mut nsqd = server.accept().await;
+    nsqd.handshake().await;
+    nsqd.expect("SUB t c").await;
+    shut_down(&consumer).await.expect("no panic");
+    assert_eq!(nsqd.command().await, None);
+    assert!(timeout(MS(100_000), server.accept()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_consumer_gives_back_and_closes() {
+    let (_server, mut nsqd, mut consumer) = ready().await;
+    for number in 1..=4 {
+        nsqd.deliver(number, 1, "").await;
+    }
+    let message = next(&mut consumer).await;
+    drop(consumer);
+    expect(&mut nsqd, &["CLS", &req(2, 0), &req(3, 0), &req(4, 0)]).await;
+    nsqd.respond("CLOSE_WAIT").await;
+    // A message that is dropped after that goes back at once.
+    drop(message);
+    nsqd.expect(&req(1, 0)).await;
+    assert_eq!(nsqd.command().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nsqd_may_close_instead_of_answering_cls() {
+    let (_server, mut nsqd, consumer) = ready().await;
+    let stopping = shut_down(&consumer);
+    nsqd.expect("CLS").await;
+    nsqd.close();
+    stopping.await.expect("no panic");
+}
