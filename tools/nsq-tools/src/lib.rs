@@ -26,5 +26,7 @@ pub mod nsq_stat;
 pub mod nsq_tail;
 pub mod nsq_to_file;
 pub mod nsq_to_http;
+pub mod nsq_to_nsq;
 pub mod nsqtop;
 pub mod timing_lines;
+pub mod to_nsq;

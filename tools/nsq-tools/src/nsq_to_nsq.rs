@@ -59,7 +59,11 @@ async fn relay(config: Config) -> Result<(), String> {
         .events(|event| log_event(&event))
         .build()
         .map_err(|error| error.to_string())?;
-    let forwarding = Arc::new(Forwarding::new(&config, producer.clone(), fastrand::u64(..)));
+    let forwarding = Arc::new(Forwarding::new(
+        &config,
+        producer.clone(),
+        fastrand::u64(..),
+    ));
     for warning in forwarding.warnings() {
         log_info!("{warning}");
     }

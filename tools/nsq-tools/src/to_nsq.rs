@@ -61,6 +61,20 @@ async fn publish_input(config: &Config) -> Result<(), String> {
     }
     let mut input = Input::new(io::stdin(), config.delimiter, rate);
     let mut publishing = Publishing::new(config)?;
+    let result = publish_all(&mut signals, &mut input, &mut publishing).await;
+    match result {
+        Ok(()) => within_stop_time(publishing.close()).await,
+        Err(_) => log_info!("{}", publishing.progress()),
+    }
+    result
+}
+
+/// Publishes records until the last one is confirmed.
+async fn publish_all(
+    signals: &mut StopSignals,
+    input: &mut Input,
+    publishing: &mut Publishing,
+) -> Result<(), String> {
     let mut has_more = true;
     // Set by a signal: the end of the time for the last confirmations.
     let mut deadline = None;
@@ -79,16 +93,15 @@ async fn publish_input(config: &Config) -> Result<(), String> {
             }
             Some(result) = publishing.next() => result?,
             record = input.next(), if has_more && publishing.has_room() => {
-                let record = record.map_err(|error| {
-                    publishing.failure(&format!("cannot read standard input - {error}"))
-                })?;
+                let record =
+                    record.map_err(|error| format!("cannot read standard input - {error}"))?;
                 match record {
                     Some(record) => publishing.publish(record),
                     None => has_more = false,
                 }
             }
             () = is_late, if publishing.is_busy() => {
-                return Err(publishing.failure("nsqd did not confirm the last records in time"));
+                return Err("nsqd did not confirm the last records in time".to_owned());
             }
             else => break,
         }
@@ -96,6 +109,5 @@ async fn publish_input(config: &Config) -> Result<(), String> {
             break;
         }
     }
-    within_stop_time(publishing.close()).await;
     Ok(())
 }

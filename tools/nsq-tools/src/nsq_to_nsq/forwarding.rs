@@ -113,7 +113,9 @@ impl Forwarding {
 
     async fn publish(&self, place: usize, topic: &str, body: Bytes) -> Result<(), PublishError> {
         let topic = self.topic.as_deref().unwrap_or(topic);
-        let published = self.producer.publish_on(&self.addresses[place], topic, body);
+        let published = self
+            .producer
+            .publish_on(&self.addresses[place], topic, body);
         published.await.map(drop)
     }
 

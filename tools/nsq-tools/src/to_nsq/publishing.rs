@@ -101,20 +101,15 @@ impl Publishing {
     /// A record was not confirmed. The error is the text for the user.
     pub(super) async fn next(&mut self) -> Option<Result<(), String>> {
         let result = self.unconfirmed.next().await?;
-        Some(match result {
-            Ok(()) => {
-                self.confirmed += 1;
-                Ok(())
-            }
-            Err(error) => Err(self.failure(&error.to_string())),
-        })
+        self.confirmed += u64::from(result.is_ok());
+        Some(result.map_err(|error| error.to_string()))
     }
 
-    /// Returns `why` with the numbers of records that are confirmed and that are not.
-    pub(super) fn failure(&self, why: &str) -> String {
-        let (confirmed, others) = (self.confirmed, self.unconfirmed.len());
+    /// Returns the line that says how far the input came, for the end after a failure.
+    pub(super) fn progress(&self) -> String {
+        let (confirmed, open) = (self.confirmed, self.unconfirmed.len());
         format!(
-            "{why} ({confirmed} records are confirmed; of {others} records behind them, some may be stored)"
+            "{confirmed} records are confirmed, and {open} behind the failed one have no answer"
         )
     }
 

@@ -3,6 +3,8 @@
 // Each test binary uses a part of this file.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod consumed;
+
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Arc;

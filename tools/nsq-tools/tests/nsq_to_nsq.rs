@@ -1,0 +1,428 @@
+//! `nsq_to_nsq` with real nsqds at both ends.
+
+mod tool;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use test_support::daemon::Daemon;
+use test_support::{TIMEOUT, wait_until};
+use tool::Tool;
+use tool::consumed::{bodies, texts};
+
+const CHANNEL: &str = "nsq_to_nsq";
+
+/// Flags for short delays after a failure.
+const QUICK: [&str; 3] = [
+    "-consumer-opt=default_requeue_delay,10ms",
+    "-consumer-opt=backoff_multiplier,10ms",
+    "-consumer-opt=max_attempts,0",
+];
+
+/// Starts an nsqd whose topic `t` has these messages for the tool.
+fn source(messages: &[&[u8]]) -> Daemon {
+    let nsqd = Daemon::nsqd(&[]);
+    nsqd.create_channel("t", CHANNEL);
+    for message in messages {
+        nsqd.post("/pub?topic=t", message).expect_status(200);
+    }
+    nsqd
+}
+
+/// Starts an nsqd whose topic `t` keeps its messages for the test.
+fn destination() -> Daemon {
+    let nsqd = Daemon::nsqd(&[]);
+    nsqd.create_channel("t", "c");
+    nsqd
+}
+
+fn start(source: &Daemon, destinations: &[&Daemon], args: &[&str]) -> Tool {
+    let mut all = vec![
+        "-topic=t".to_owned(),
+        format!("-nsqd-tcp-address={}", source.tcp),
+    ];
+    for destination in destinations {
+        all.push(format!("-destination-nsqd-tcp-address={}", destination.tcp));
+    }
+    all.extend(args.iter().map(|arg| (*arg).to_owned()));
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    Tool::start(env!("CARGO_BIN_EXE_nsq_to_nsq"), &all, &[])
+}
+
+/// Waits until the source waits for no answer.
+fn wait_for_answers(source: &Daemon) {
+    source.wait_for_figure("t", CHANNEL, "depth", 0);
+    source.wait_for_figure("t", CHANNEL, "deferred_count", 0);
+    source.wait_for_figure("t", CHANNEL, "in_flight_count", 0);
+}
+
+fn figure(nsqd: &Daemon, channel: &str, name: &str) -> i64 {
+    let channel = nsqd.channel("t", channel).expect("the channel exists");
+    channel[name].as_i64().expect("a number")
+}
+
+/// Publishes the numbers of `range`, a line each.
+fn publish_numbers(source: &Daemon, range: std::ops::Range<usize>) {
+    let lines: String = range.map(|n| format!("{n}\n")).collect();
+    source
+        .post("/mpub?topic=t", lines.as_bytes())
+        .expect_status(200);
+}
+
+#[test]
+fn messages_are_copied() {
+    let (source, destination) = (source(&[b"one", b"\xff\x00two", b"three"]), destination());
+    let mut tool = start(&source, &[&destination], &[]);
+    wait_for_answers(&source);
+    let mut found = bodies(&destination, "t", 3);
+    found.sort();
+    assert_eq!(found, [&b"one"[..], b"three", b"\xff\x00two"]);
+    tool.stop();
+    assert_eq!(figure(&source, CHANNEL, "requeue_count"), 0);
+}
+
+#[test]
+fn several_topics_go_to_one_destination_topic() {
+    let (source, destination) = (source(&[b"one"]), destination());
+    source.create_channel("u", CHANNEL);
+    source.publish("u", &["two"]);
+    let args = ["-topic=u", "-destination-topic=t"];
+    let mut tool = start(&source, &[&destination], &args);
+    let mut found = texts(&destination, "t", 2);
+    found.sort();
+    assert_eq!(found, ["one", "two"]);
+    tool.stop();
+    // Without a destination topic, each topic keeps its name.
+    source.publish("u", &["three"]);
+    destination.create_channel("u", "c");
+    let mut tool = start(&source, &[&destination], &["-topic=u"]);
+    assert_eq!(texts(&destination, "u", 1), ["three"]);
+    tool.stop();
+}
+
+/// The outputs are those of nsq_to_nsq 1.3.0, recorded byte for byte.
+#[test]
+fn fields_are_selected_as_by_the_original() {
+    let cases: [(&[u8], &str); 13] = [
+        (
+            br#"{"b":1,"a":2.0,"f":1.5,"n":null,"s":"x<y>&\u2028","o":{"z":1,"y":[1,2.50,1e3]},"t":true,"x":0}"#,
+            r#"{"a":2,"b":1,"f":1.5,"n":null,"o":{"y":[1,2.5,1000],"z":1},"s":"x\u003cy\u003e\u0026\u2028","t":true}"#,
+        ),
+        (br#"{"d":1e21,"a":0.1,"b":-0.0,"f":1e-7}"#, r#"{"a":0.1,"b":0,"f":1e-7}"#),
+        (b"null", "{}"),
+        (b" { } ", "{}"),
+        (br#"{"a":"\ud800","b":"\ud83d\ude00\/"}"#, "{\"a\":\"\u{fffd}\",\"b\":\"😀/\"}"),
+        (b"{\"a\":\"\xff\xe2\x82\",\"b\":1}", "{\"a\":\"\u{fffd}\u{fffd}\u{fffd}\",\"b\":1}"),
+        (br#"{"a":1,"a":2}"#, r#"{"a":2}"#),
+        (br#"{"a":{"x":1,"x":2,"b":{"z":[],"a":{}}}}"#, r#"{"a":{"b":{"a":{},"z":[]},"x":2}}"#),
+        (br#"{"\u0061":5}"#, r#"{"a":5}"#),
+        (
+            br#"{"a":-0.0,"b":[-0.0,-0,1.0,1e5,123456789012345680000]}"#,
+            r#"{"a":0,"b":[-0,-0,1,100000,123456789012345680000]}"#,
+        ),
+        (br#"{"\ud800":1,"a":3}"#, r#"{"a":3}"#),
+        (br#"{"a":1e2,"b":1E+2,"f":1.0e-2}"#, r#"{"a":100,"b":100,"f":0.01}"#),
+        ("{\"a\":{\"\\u2028<\":\"\u{2029}&\"}}".as_bytes(), r#"{"a":{"\u2028\u003c":"\u2029\u0026"}}"#),
+    ];
+    let dropped: [&[u8]; 9] = [
+        b"[]",
+        b"not json",
+        br#"{"a":1}x"#,
+        br#""a""#,
+        br#"{"a":1,}"#,
+        br#"{"a":01}"#,
+        "\u{feff}{\"a\":1}".as_bytes(),
+        b"{\"a\":\"x\ny\"}",
+        b"{",
+    ];
+    let inputs: Vec<&[u8]> = cases
+        .iter()
+        .map(|(input, _)| *input)
+        .chain(dropped)
+        .collect();
+    let (source, destination) = (source(&inputs), destination());
+    let fields =
+        ["a", "b", "f", "n", "s", "o", "t"].map(|name| format!("-whitelist-json-field={name}"));
+    let fields = fields.each_ref().map(String::as_str);
+    let mut tool = start(&source, &[&destination], &fields);
+    wait_for_answers(&source);
+    let mut found = texts(&destination, "t", cases.len());
+    tool.stop();
+    let mut expected = cases.map(|(_, output)| output.to_owned());
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+    assert_eq!(
+        figure(&destination, "c", "message_count"),
+        cases.len() as i64
+    );
+    assert_eq!(figure(&source, CHANNEL, "requeue_count"), 0);
+    for body in ["[]", "not json", "{\"a\":1}x"] {
+        tool.wait_for_log(&format!("ERROR: Unable to decode json: {body}"));
+    }
+}
+
+#[test]
+fn a_required_value_passes_drops_or_requeues() {
+    let inputs: [&[u8]; 8] = [
+        br#"{"a":2.0}"#,
+        br#"{"a":"2"}"#,
+        br#"{"a":3}"#,
+        b"{}",
+        b"not json",
+        br#"{"a":true}"#,
+        br#"{"A":2}"#,
+        br#"{"a": 2e0}"#,
+    ];
+    let (source, destination) = (source(&inputs), destination());
+    let args = ["-require-json-field=a", "-require-json-value=2"];
+    let mut tool = start(&source, &[&destination], &args);
+    let mut found = texts(&destination, "t", 3);
+    found.sort();
+    assert_eq!(found, [r#"{"a": 2e0}"#, r#"{"a":"2"}"#, r#"{"a":2.0}"#]);
+    // `{}` and `{"A":2}` wait for their next delivery.
+    source.wait_for_figure("t", CHANNEL, "deferred_count", 2);
+    source.wait_for_figure("t", CHANNEL, "in_flight_count", 0);
+    tool.wait_for_log("ERROR: missing field to check required value");
+    tool.wait_for_log("ERROR: Unable to decode json: not json");
+    tool.wait_for_log("backing off");
+    tool.stop();
+    assert_eq!(figure(&destination, "c", "message_count"), 3);
+}
+
+#[test]
+fn modes_choose_destinations_as_the_original() {
+    let check = |mode: &str, expected: [&[&str]; 2]| {
+        let source = source(&[b"0", b"1", b"2", b"3", b"4"]);
+        let destinations = [destination(), destination()];
+        // With one message in flight, the order is certain.
+        let args = [mode, "-max-in-flight=1"];
+        let mut tool = start(&source, &destinations.each_ref(), &args);
+        wait_for_answers(&source);
+        tool.stop();
+        for (destination, expected) in destinations.iter().zip(expected) {
+            assert_eq!(texts(destination, "t", expected.len()), expected, "{mode}");
+        }
+    };
+    check("-mode=round-robin", [&["1", "3"], &["0", "2", "4"]]);
+    check("-mode=hostpool", [&["0", "2", "4"], &["1", "3"]]);
+}
+
+#[test]
+fn a_dead_destination_costs_one_failure() {
+    for mode in ["-mode=hostpool", "-mode=epsilon-greedy"] {
+        let source = source(&[b"0", b"1", b"2", b"3", b"4"]);
+        let mut destinations = [destination(), destination()];
+        destinations[0].kill();
+        let mut args = vec![mode, "-max-in-flight=1"];
+        args.extend(QUICK);
+        let mut tool = start(&source, &destinations.each_ref(), &args);
+        wait_for_answers(&source);
+        tool.stop();
+        let mut found = texts(&destinations[1], "t", 5);
+        found.sort();
+        assert_eq!(found, ["0", "1", "2", "3", "4"]);
+        assert_eq!(figure(&source, CHANNEL, "requeue_count"), 1, "{mode}");
+    }
+}
+
+/// Kills the destination while messages are on their way, again and again.
+#[test]
+fn no_message_is_lost_when_the_destination_is_killed() {
+    let source = source(&[]);
+    let mut destination = destination();
+    let mut args = vec!["-status-every=0"];
+    args.extend(QUICK);
+    let mut tool = start(&source, &[&destination], &args);
+    for round in 0..3 {
+        publish_numbers(&source, round * 3000..(round + 1) * 3000);
+        // The count begins again with each restart.
+        assert!(wait_until(TIMEOUT, || figure(
+            &destination,
+            "c",
+            "message_count"
+        ) > 0));
+        destination.restart();
+    }
+    wait_for_answers(&source);
+    tool.stop();
+    let depth = figure(&destination, "c", "depth") as usize;
+    let found: BTreeSet<usize> = texts(&destination, "t", depth)
+        .iter()
+        .map(|text| text.parse().expect("a number"))
+        .collect();
+    assert_eq!(found, (0..9000).collect());
+}
+
+#[test]
+fn no_message_is_lost_when_the_tool_is_killed() {
+    let (source, destination) = (Daemon::nsqd(&["--msg-timeout=2s"]), destination());
+    source.create_channel("t", CHANNEL);
+    publish_numbers(&source, 0..30_000);
+    for _ in 0..3 {
+        let mut tool = start(&source, &[&destination], &["-status-every=0"]);
+        tool.wait_for_log("connected");
+        let before = figure(&destination, "c", "message_count");
+        assert!(wait_until(TIMEOUT, || figure(
+            &destination,
+            "c",
+            "message_count"
+        ) > before + 100));
+        tool.signal("KILL");
+        tool.wait();
+    }
+    let mut tool = start(&source, &[&destination], &["-status-every=0"]);
+    wait_for_answers(&source);
+    tool.stop();
+    let depth = figure(&destination, "c", "depth") as usize;
+    let found: BTreeSet<usize> = texts(&destination, "t", depth)
+        .iter()
+        .map(|text| text.parse().expect("a number"))
+        .collect();
+    assert_eq!(found, (0..30_000).collect());
+}
+
+#[test]
+fn a_stop_waits_for_the_confirmations() {
+    for signal in ["TERM", "INT"] {
+        let (source, destination) = (source(&[]), destination());
+        publish_numbers(&source, 0..50_000);
+        let mut tool = start(
+            &source,
+            &[&destination],
+            &["-status-every=0", "-max-in-flight=500"],
+        );
+        assert!(wait_until(TIMEOUT, || figure(
+            &destination,
+            "c",
+            "message_count"
+        ) > 500));
+        tool.signal(signal);
+        assert_eq!(tool.wait().code(), Some(0), "{}", tool.log());
+        // Each message is at one end, and none at both.
+        source.wait_for_figure("t", CHANNEL, "in_flight_count", 0);
+        let left = figure(&source, CHANNEL, "depth") + figure(&source, CHANNEL, "deferred_count");
+        assert_eq!(left + figure(&destination, "c", "message_count"), 50_000);
+        assert_eq!(figure(&source, CHANNEL, "requeue_count"), 0);
+    }
+}
+
+/// Returns the key of each message `{"user":...}` at each destination.
+fn users(destination: &Daemon) -> BTreeSet<u64> {
+    let depth = figure(destination, "c", "depth") as usize;
+    let texts = texts(destination, "t", depth);
+    let user = |text: &String| {
+        let value: serde_json::Value = serde_json::from_str(text).expect("JSON");
+        value["user"]["id"].as_u64().expect("a number")
+    };
+    texts.iter().map(user).collect()
+}
+
+#[test]
+fn messages_with_the_same_key_go_to_the_same_destination() {
+    let source = source(&[]);
+    let mut destinations = [destination(), destination(), destination()];
+    let lines: String = (0..900)
+        .map(|n| format!("{{\"n\":{n},\"user\":{{\"id\":{}}}}}\n", n % 90))
+        .collect();
+    let mut args = vec!["-key-json-field=/user/id", "-whitelist-json-field=user"];
+    args.extend(QUICK);
+    source
+        .post("/mpub?topic=t", lines.as_bytes())
+        .expect_status(200);
+    let mut tool = start(&source, &destinations.each_ref(), &args);
+    wait_for_answers(&source);
+    tool.stop();
+    let before = destinations.each_ref().map(users);
+    let union: BTreeSet<u64> = before.iter().flatten().copied().collect();
+    assert_eq!(union, (0..90).collect());
+    assert_eq!(
+        before.iter().map(BTreeSet::len).sum::<usize>(),
+        90,
+        "{before:?}"
+    );
+    assert!(before.iter().all(|users| users.len() > 10), "{before:?}");
+
+    // The keys of a dead destination go to others, and no other key moves.
+    destinations[0].kill();
+    source
+        .post("/mpub?topic=t", lines.as_bytes())
+        .expect_status(200);
+    let mut tool = start(&source, &destinations.each_ref(), &args);
+    wait_for_answers(&source);
+    tool.stop();
+    for place in [1, 2] {
+        let after = users(&destinations[place]);
+        assert!(after.is_superset(&before[place]), "{after:?}");
+        assert!(
+            after
+                .difference(&before[place])
+                .all(|user| before[0].contains(user))
+        );
+    }
+
+    // The keys come back with their destination.
+    destinations[0].restart();
+    source
+        .post("/mpub?topic=t", lines.as_bytes())
+        .expect_status(200);
+    let mut tool = start(&source, &destinations.each_ref(), &args);
+    wait_for_answers(&source);
+    tool.stop();
+    assert_eq!(destinations.each_ref().map(users), before);
+}
+
+#[test]
+fn status_lines_have_the_originals_form() {
+    let source = source(&[&b"m"[..]; 14]);
+    let destinations = [destination(), destination()];
+    let args = ["-mode=round-robin", "-status-every=3"];
+    let mut tool = start(&source, &destinations.each_ref(), &args);
+    wait_for_answers(&source);
+    tool.stop();
+    let log = tool.log();
+    let line = regex::Regex::new(
+        r"(?m)^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d \[(\S+)\]: finished 3 - 99th: \d+\.\d\dms - 95th: \d+\.\d\dms - avg: \d+\.\d\dms$",
+    )
+    .expect("a pattern");
+    let mut counts = BTreeMap::new();
+    for found in line.captures_iter(&log) {
+        *counts.entry(found[1].to_owned()).or_insert(0) += 1;
+    }
+    let [first, second] = destinations.each_ref().map(|nsqd| nsqd.tcp.to_string());
+    let expected = [(first, 2), (second, 2), ("aggregate".to_owned(), 4)];
+    assert_eq!(counts, BTreeMap::from(expected), "{log}");
+}
+
+#[test]
+fn an_unreachable_source_ends_the_tool() {
+    let (mut source, destination) = (source(&[]), destination());
+    source.kill();
+    let mut tool = start(&source, &[&destination], &[]);
+    assert_eq!(tool.wait().code(), Some(1), "{}", tool.log());
+    let line = tool.log().lines().last().expect("a line").to_owned();
+    assert!(
+        line.contains(&source.tcp.to_string()) && line.contains("refused"),
+        "{line}"
+    );
+}
+
+#[test]
+fn sources_are_found_by_nsqlookupd() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let source = Daemon::nsqd_at(&[&lookupd], &[]);
+    source.create_channel("t", CHANNEL);
+    source.publish("t", &["one"]);
+    let destination = destination();
+    let lookupd = format!("-lookupd-http-address={}", lookupd.http);
+    let to = format!("-destination-nsqd-tcp-address={}", destination.tcp);
+    let args = [
+        "-topic=t",
+        &lookupd,
+        &to,
+        "-consumer-opt=lookupd_poll_interval,100ms",
+    ];
+    let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_nsq"), &args, &[]);
+    assert_eq!(texts(&destination, "t", 1), ["one"]);
+    wait_for_answers(&source);
+    tool.stop();
+}

@@ -1,0 +1,243 @@
+//! `to_nsq` with real nsqds.
+
+mod tool;
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use test_support::daemon::Daemon;
+use test_support::{TIMEOUT, wait_until};
+use tool::Tool;
+use tool::consumed::texts;
+
+/// Starts an nsqd with the topic `t` and a channel that keeps its messages.
+fn nsqd(args: &[&str]) -> Daemon {
+    let nsqd = Daemon::nsqd(args);
+    nsqd.create_channel("t", "c");
+    nsqd
+}
+
+fn start(args: &[&str]) -> Tool {
+    Tool::start(env!("CARGO_BIN_EXE_to_nsq"), args, &[])
+}
+
+/// Runs the tool with this input until its end. Returns its exit code and its log.
+fn publish(args: &[&str], input: &[u8]) -> (i32, String) {
+    let mut tool = start(args);
+    let mut stdin = tool.stdin();
+    // A tool that ends early does not read its input.
+    let _ = stdin.write_all(input);
+    drop(stdin);
+    let status = tool.wait();
+    (status.code().expect("no signal"), tool.log())
+}
+
+fn address(nsqd: &Daemon) -> String {
+    format!("-nsqd-tcp-address={}", nsqd.tcp)
+}
+
+fn depth(nsqd: &Daemon) -> i64 {
+    let channel = nsqd.channel("t", "c").expect("the channel exists");
+    channel["depth"].as_i64().expect("a number")
+}
+
+#[test]
+fn records_end_with_the_delimiter() {
+    let nsqd = nsqd(&[]);
+    let address = address(&nsqd);
+    let check = |flags: &[&str], input: &str, expected: &[&str]| {
+        let mut args = vec!["-topic=t", &address];
+        args.extend(flags);
+        let (code, log) = publish(&args, input.as_bytes());
+        assert_eq!(code, 0, "{log}");
+        assert_eq!(texts(&nsqd, "t", expected.len()), expected, "{input:?}");
+        assert_eq!(depth(&nsqd), 0);
+    };
+    check(&[], "a\n\nb", &["a", "b"]);
+    check(&[], "one\n\ntwo\nthree\n", &["one", "two", "three"]);
+    // The original loses the last byte of `three`.
+    check(&[], "one\ntwo\nthree", &["one", "two", "three"]);
+    check(
+        &["-delimiter=,"],
+        "one,two,three\n",
+        &["one", "two", "three\n"],
+    );
+    check(&["-delimiter", "\t"], "a b\tc\nd\t", &["a b", "c\nd"]);
+    check(&[], "\n\n\n", &[]);
+    check(&[], "", &[]);
+}
+
+#[test]
+fn every_destination_gets_all_records_in_order() {
+    let nsqds = [nsqd(&[]), nsqd(&[])];
+    let addresses = nsqds.each_ref().map(address);
+    let records: Vec<String> = (0..20_000).map(|n| n.to_string()).collect();
+    let input = records.join("\n");
+    let args = ["-topic=t", &addresses[0], &addresses[1], &addresses[0]];
+    let (code, log) = publish(&args, input.as_bytes());
+    assert_eq!(code, 0, "{log}");
+    for nsqd in &nsqds {
+        assert_eq!(depth(nsqd), 20_000);
+        // One consumer of one nsqd gets them in the order of the log.
+        assert!(texts(nsqd, "t", 20_000) == records);
+    }
+}
+
+#[test]
+fn a_rate_limits_the_records() {
+    let nsqd = nsqd(&[]);
+    let began = Instant::now();
+    let args = ["-topic=t", &address(&nsqd), "-rate=10"];
+    let (code, log) = publish(&args, "x\n".repeat(25).as_bytes());
+    let time = began.elapsed();
+    assert_eq!((code, depth(&nsqd)), (0, 25), "{log}");
+    assert!(
+        log.contains("Throttling messages rate to max:10/second"),
+        "{log}"
+    );
+    // 2.4 s, and what a busy machine needs for the start.
+    assert!(time >= Duration::from_millis(2400), "{time:?}");
+    assert!(time < Duration::from_secs(20), "{time:?}");
+}
+
+#[test]
+fn a_signal_ends_the_tool_while_its_input_is_open() {
+    for signal in ["TERM", "INT"] {
+        let nsqd = nsqd(&[]);
+        let mut tool = start(&["-topic=t", &address(&nsqd)]);
+        let mut stdin = tool.stdin();
+        stdin.write_all(b"one\ntwo\nthr").expect("the tool reads");
+        assert!(wait_until(TIMEOUT, || depth(&nsqd) == 2));
+        tool.signal(signal);
+        assert_eq!(tool.wait().code(), Some(0), "{}", tool.log());
+        // The last record had no end yet.
+        assert_eq!(texts(&nsqd, "t", 2), ["one", "two"]);
+        assert_eq!(depth(&nsqd), 0);
+        drop(stdin);
+    }
+}
+
+#[test]
+fn the_first_failure_ends_the_tool() {
+    let nsqd = nsqd(&["--max-msg-size=10"]);
+    let args = ["-topic=t", &address(&nsqd)];
+    let (code, log) = publish(&args, b"one\n12345678901\n");
+    assert_eq!(code, 1, "{log}");
+    let last = log.lines().last().expect("a line");
+    assert!(
+        last.ends_with(" E_BAD_MESSAGE PUB message too big 11 > 10"),
+        "{log}"
+    );
+    assert!(
+        log.contains("1 records are confirmed, and 0 behind the failed one have no answer"),
+        "{log}"
+    );
+    assert_eq!(texts(&nsqd, "t", 1), ["one"]);
+}
+
+#[test]
+fn a_killed_destination_ends_the_tool_without_a_false_confirmation() {
+    let mut nsqd = nsqd(&["--sync-every=1"]);
+    let mut tool = start(&["-topic=t", &address(&nsqd)]);
+    let mut stdin = tool.stdin();
+    let writer = std::thread::spawn(move || {
+        let mut count = 0_u64;
+        // The pipe breaks when the tool ends.
+        while writeln!(stdin, "{count}").is_ok() {
+            count += 1;
+        }
+    });
+    assert!(wait_until(TIMEOUT, || depth(&nsqd) > 5000));
+    nsqd.kill();
+    assert_eq!(tool.wait().code(), Some(1), "{}", tool.log());
+    writer.join().expect("the writer does not panic");
+    let line = tool.wait_for_log(" records are confirmed, and ");
+    let confirmed = line
+        .split(' ')
+        .nth(2)
+        .and_then(|text| text.parse::<usize>().ok());
+    let confirmed = confirmed.expect("a number");
+    assert!(confirmed > 4000, "{line}");
+    nsqd.restart();
+    // All confirmed records are there, in order, and none twice.
+    let found = texts(&nsqd, "t", confirmed);
+    let expected: Vec<String> = (0..confirmed).map(|n| n.to_string()).collect();
+    assert!(found == expected);
+}
+
+#[test]
+fn an_unreachable_destination_is_named() {
+    let mut dead = nsqd(&[]);
+    dead.kill();
+    let args = ["-topic=t", &address(&dead)];
+    // Without a record there is no connection.
+    assert_eq!(publish(&args, b"\n").0, 0);
+    let (code, log) = publish(&args, b"one\n");
+    let last = log.lines().last().expect("a line");
+    assert_eq!(code, 1, "{log}");
+    assert!(
+        last.contains(&dead.tcp.to_string()) && last.contains("refused"),
+        "{log}"
+    );
+}
+
+#[test]
+fn nsqlookupds_name_the_destinations() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let mut nsqds = [
+        Daemon::nsqd_at(&[&lookupd], &[]),
+        Daemon::nsqd_at(&[&lookupd], &[]),
+    ];
+    for nsqd in &nsqds {
+        nsqd.create_channel("t", "c");
+        let port = format!("\"tcp_port\":{}", nsqd.tcp.port());
+        assert!(wait_until(TIMEOUT, || lookupd
+            .get("/nodes")
+            .text()
+            .contains(&port)));
+    }
+    let args = [
+        "-topic=t",
+        &format!("-lookupd-http-address={}", lookupd.http),
+    ];
+    let (code, log) = publish(&args, "x\n".repeat(100).as_bytes());
+    assert_eq!(code, 0, "{log}");
+    // Each record went to one nsqd.
+    assert_eq!(depth(&nsqds[0]) + depth(&nsqds[1]), 100);
+    // A dead nsqd, of which the nsqlookupd still knows, is left out.
+    let alive = depth(&nsqds[1]);
+    nsqds[0].kill();
+    let (code, log) = publish(&args, "x\n".repeat(100).as_bytes());
+    assert_eq!((code, depth(&nsqds[1])), (0, alive + 100), "{log}");
+}
+
+#[test]
+fn mistakes_end_the_program() {
+    let check = |args: &[&str], code: i32, text: &str| {
+        let (found, log) = publish(args, b"one\n");
+        assert!(
+            found == code && log.contains(text),
+            "{args:?}: {found} {log}"
+        );
+    };
+    check(&["-nope"], 2, "flag provided but not defined: -nope\n");
+    check(
+        &["-rate=x"],
+        2,
+        "invalid value \"x\" for flag -rate: parse error\n",
+    );
+    check(&[], 1, "--topic required\n");
+    check(
+        &["-topic=t", "-delimiter=ab"],
+        1,
+        "--delimiter must be a single byte\n",
+    );
+    check(&["-topic=t"], 1, "--nsqd-tcp-address required");
+    check(
+        &["-topic=bad topic", "-nsqd-tcp-address=h:1"],
+        1,
+        "--topic is invalid: \"bad topic\"",
+    );
+    let lookupd = ["-topic=t", "-lookupd-http-address=h"];
+    check(&lookupd, 1, "missing port");
+}

@@ -1,0 +1,41 @@
+//! The messages of a channel, as a consumer gets them.
+
+use ringq_client::{Config, Consumer};
+use test_support::TIMEOUT;
+use test_support::daemon::Daemon;
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+
+/// Consumes `count` messages of the channel `c`, and returns their bodies in the order of arrival.
+/// Panics if fewer come.
+pub fn bodies(nsqd: &Daemon, topic: &str, count: usize) -> Vec<Vec<u8>> {
+    let runtime = Runtime::new().expect("the system has threads");
+    runtime.block_on(async {
+        let consumer = Consumer::builder(topic, "c")
+            .node(nsqd.tcp.into())
+            .config(Config {
+                max_in_flight: 1000,
+                ..Config::default()
+            })
+            .connect();
+        let mut consumer = consumer.await.expect("nsqd can be reached");
+        let mut bodies = Vec::new();
+        while bodies.len() < count {
+            let message = timeout(TIMEOUT, consumer.next()).await;
+            let Ok(Some(message)) = message else {
+                panic!("only {} of {count} messages came", bodies.len());
+            };
+            bodies.push(message.body().to_vec());
+            message.finish();
+        }
+        consumer.control().shutdown().await;
+        bodies
+    })
+}
+
+/// Consumes messages as [`bodies`] does, and returns them as text.
+pub fn texts(nsqd: &Daemon, topic: &str, count: usize) -> Vec<String> {
+    let bodies = bodies(nsqd, topic, count).into_iter();
+    let texts = bodies.map(|body| String::from_utf8(body).expect("the test sends text"));
+    texts.collect()
+}
