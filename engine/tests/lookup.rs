@@ -389,3 +389,35 @@ fn an_absent_nsqlookupd_delays_no_client() {
     broker.wait_for_log("dial tcp 127.0.0.1:1: connect: connection refused");
     broker.wait_for_log("IDENTIFY - read tcp");
 }
+
+/// Each part of a long registration was answered in time, so the other nsqlookupds waited for the whole of it. They heard
+/// nothing of new topics, and after five minutes without PING they would have hidden the node.
+#[test]
+fn a_slow_nsqlookupd_delays_no_other() {
+    const CHANNELS: usize = 1000;
+    let (slow, quick) = (Lookupd::start(&[]), Lookupd::start(&[]));
+    let mut broker = Broker::start(1, &[]);
+    let post = |broker: &Broker, target: &str| broker.post(target, b"").expect_status(200);
+    post(&broker, "/topic/create?topic=t");
+    for n in 0..CHANNELS {
+        post(&broker, &format!("/channel/create?topic=t&channel=c{n}"));
+    }
+    assert!(broker.sigterm_and_wait().success());
+    // 64 commands, which are sent together, take 0.7 s.
+    slow.answers("REGISTER t", Manner::Slowly(Duration::from_millis(10)));
+    broker.restart_with(1, &[&flag(&slow), &flag(&quick)]);
+    slow.wait_for("REGISTER t c0");
+    post(&broker, "/topic/create?topic=late");
+    quick.wait_for("REGISTER late");
+    let told = registrations(&slow).len();
+    assert!(told < CHANNELS / 2, "{told} registrations came first");
+    // The slow one gets everything nevertheless.
+    let is_whole = || registrations(&slow).len() > CHANNELS;
+    assert!(
+        wait_until(TIMEOUT, is_whole),
+        "{}",
+        registrations(&slow).len()
+    );
+    slow.wait_for("REGISTER late");
+    assert_eq!(registrations(&quick).len(), CHANNELS + 1);
+}

@@ -49,9 +49,13 @@ impl Link {
         stream
             .set_nodelay(true)
             .map_err(|error| fail(&cause(&error)))?;
+        let socket = Timed {
+            socket: stream,
+            deadline,
+        };
         let stream = match tls {
-            None => Stream::Plain(stream),
-            Some(config) => Stream::secure(stream, &target.host, config)
+            None => Stream::Plain(socket),
+            Some(config) => Stream::secure(socket, &target.host, config)
                 .map_err(|why| fail(&format!("tls: {why}")))?,
         };
         Ok(Link {
@@ -66,9 +70,9 @@ impl Link {
     /// # Errors
     /// The text for the log.
     pub(super) fn write(&mut self, bytes: &[u8], deadline: Instant) -> Result<(), String> {
-        remaining(deadline)
-            .and_then(|timeout| self.stream.set_timeouts(timeout))
-            .and_then(|()| self.stream.write_all(bytes))
+        self.stream.timed().deadline = deadline;
+        self.stream
+            .write_all(bytes)
             .and_then(|()| self.stream.flush())
             .map_err(|error| self.text("write", &error))
     }
@@ -82,14 +86,15 @@ impl Link {
         bytes_max: usize,
         deadline: Instant,
     ) -> Result<Vec<u8>, String> {
+        self.stream.timed().deadline = deadline;
         loop {
             if let Some(answer) = take_answer(&mut self.input, bytes_max)? {
                 return Ok(answer);
             }
             let mut buffer = [0; 4096];
-            let bytes = remaining(deadline)
-                .and_then(|timeout| self.stream.set_timeouts(timeout))
-                .and_then(|()| self.stream.read(&mut buffer))
+            let bytes = self
+                .stream
+                .read(&mut buffer)
                 .map_err(|error| self.text("read", &error))?;
             if bytes == 0 {
                 return Err("EOF".to_owned());
@@ -110,14 +115,40 @@ impl Link {
     }
 }
 
+/// A socket whose reads and writes end at a deadline. A read or write of TLS can be many of them.
+struct Timed {
+    socket: TcpStream,
+    deadline: Instant,
+}
+
+impl Read for Timed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let timeout = remaining(self.deadline)?;
+        self.socket.set_read_timeout(Some(timeout))?;
+        self.socket.read(buffer)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let timeout = remaining(self.deadline)?;
+        self.socket.set_write_timeout(Some(timeout))?;
+        self.socket.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
+}
+
 /// The stream of a connection. The handshake of TLS is part of the first exchange.
 enum Stream {
-    Plain(TcpStream),
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+    Plain(Timed),
+    Tls(Box<StreamOwned<ClientConnection, Timed>>),
 }
 
 impl Stream {
-    fn secure(socket: TcpStream, host: &str, config: &Arc<ClientConfig>) -> Result<Stream, String> {
+    fn secure(socket: Timed, host: &str, config: &Arc<ClientConfig>) -> Result<Stream, String> {
         let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
         let client =
             ClientConnection::new(config.clone(), name).map_err(|error| error.to_string())?;
@@ -126,22 +157,23 @@ impl Stream {
 
     fn socket(&self) -> &TcpStream {
         match self {
-            Stream::Plain(socket) => socket,
-            Stream::Tls(stream) => &stream.sock,
+            Stream::Plain(timed) => &timed.socket,
+            Stream::Tls(stream) => &stream.sock.socket,
         }
     }
 
-    /// Sets both timeouts: a write of TLS may have to read.
-    fn set_timeouts(&self, timeout: Duration) -> io::Result<()> {
-        self.socket().set_read_timeout(Some(timeout))?;
-        self.socket().set_write_timeout(Some(timeout))
+    fn timed(&mut self) -> &mut Timed {
+        match self {
+            Stream::Plain(timed) => timed,
+            Stream::Tls(stream) => &mut stream.sock,
+        }
     }
 }
 
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Stream::Plain(socket) => socket.read(buffer),
+            Stream::Plain(timed) => timed.read(buffer),
             Stream::Tls(stream) => stream.read(buffer),
         }
     }
@@ -150,14 +182,14 @@ impl Read for Stream {
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Stream::Plain(socket) => socket.write(bytes),
+            Stream::Plain(timed) => timed.write(bytes),
             Stream::Tls(stream) => stream.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Stream::Plain(socket) => socket.flush(),
+            Stream::Plain(timed) => timed.flush(),
             Stream::Tls(stream) => stream.flush(),
         }
     }
@@ -204,6 +236,8 @@ fn cause(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
+    use upgrade::{ClientTls, client_config};
 
     #[test]
     fn answers_are_taken_whole_and_within_bounds() {
@@ -224,5 +258,37 @@ mod tests {
             take(b"\xff\xff\xff\xff"),
             Err("response body size (-1) is negative".to_owned())
         );
+    }
+    /// Each byte came before the timeout of its read, so a peer could keep the thread for hours.
+    #[test]
+    fn a_peer_that_sends_tls_byte_by_byte_is_left_at_the_deadline() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            // The head of a record of TLS that never ends.
+            let head = [0x16, 3, 3, 0x3f, 0xff];
+            for byte in head.into_iter().chain(std::iter::repeat(0)) {
+                if stream.write_all(&[byte]).is_err() {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let config = client_config(&ClientTls {
+            authorities: None,
+            cert_and_key: None,
+        });
+        let target = Target::ip("peer", address);
+        let config = config.expect("no file is named");
+        let mut link = Link::connect(&target, Some(&config)).expect("it listens");
+        let started = Instant::now();
+        let deadline = started + Duration::from_millis(200);
+        let done = link
+            .write(b"PING\n", deadline)
+            .and_then(|()| link.answer(10, deadline));
+        let error = done.expect_err("the handshake does not end");
+        assert!(error.ends_with("i/o timeout"), "{error}");
+        assert!(started.elapsed() < Duration::from_secs(30));
     }
 }

@@ -10,14 +10,18 @@ use crate::config::Config;
 use crate::process::Ports;
 use program::version::NSQ_VERSION;
 use program::{log_error, log_info, log_warn};
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use upgrade::ClientConfig;
 use wire::go_json::{self, JsonObject, integer, string};
 
 /// Commands that are sent before their answers are awaited. A node with many channels is registered at a
 /// peer far away in a few round trips, and neither side's socket buffer can fill up.
 const COMMANDS_TOGETHER: usize = 64;
+
+/// The time after which the other peers have their turn.
+const SLICE: Duration = Duration::from_millis(200);
 
 const MAGIC: &[u8] = b"  V1";
 
@@ -47,6 +51,9 @@ pub(super) struct Peer {
     /// The address for questions over HTTP, also while the peer is away.
     pub(super) source: Source,
     link: Option<Link>,
+    /// The commands that are still to be sent. A node with many channels has many at a new connection, and the other
+    /// peers must not wait for a slow one.
+    backlog: VecDeque<Command>,
 }
 
 /// The command at which an exchange failed, and the cause, as text for the log.
@@ -124,6 +131,7 @@ impl Peer {
             target,
             source: Source::default(),
             link: None,
+            backlog: VecDeque::new(),
         }
     }
 
@@ -145,19 +153,45 @@ impl Peer {
     }
 
     /// Sends commands, one at least, and awaits their answers, connecting first if need be. What fails is logged and
-    /// not tried again: the next connection starts with everything.
+    /// not tried again: the next connection starts with everything. What does not fit into one exchange remains for
+    /// [`Peer::go_on`].
     pub(super) fn tell(&mut self, node: &Node, registry: &Registry, commands: &[Command]) {
-        let mut told = Ok(());
-        if self.link.is_none() {
-            let connected = self.connect(node, registry);
-            told = connected.map_err(|cause| Failure::new(&commands[0], cause));
+        if self.link.is_none()
+            && let Err(cause) = self.connect(node, registry)
+        {
+            self.fail(&Failure::new(&commands[0], cause));
+            return;
         }
-        if let Err(failure) = told.and_then(|()| self.exchange(node, commands)) {
-            self.fail(&failure);
+        for command in commands {
+            match command {
+                // A peer that gets a long registration slowly must still hear that this node is alive.
+                Command::Ping => self.backlog.push_front(Command::Ping),
+                _ => self.backlog.push_back(command.clone()),
+            }
+        }
+        self.go_on(node);
+    }
+
+    /// Returns true if commands are still to be sent.
+    pub(super) fn has_backlog(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+
+    /// Sends further commands, and awaits their answers, for [`SLICE`]. The last exchange can end after that, within a
+    /// second.
+    pub(super) fn go_on(&mut self, node: &Node) {
+        let end = Instant::now() + SLICE;
+        loop {
+            if let Err(failure) = self.exchange(node) {
+                self.fail(&failure);
+            }
+            if self.backlog.is_empty() || Instant::now() >= end {
+                return;
+            }
         }
     }
 
-    /// Connects, identifies this node and registers everything.
+    /// Connects, identifies this node and begins to register everything.
     ///
     /// # Errors
     /// The text for the log, where it is not logged yet.
@@ -168,10 +202,11 @@ impl Peer {
             return Ok(());
         }
         self.link = None;
+        self.backlog.clear();
         Err("lookupPeer connectCallback() failed".to_owned())
     }
 
-    /// Identifies this node and registers everything. Returns false if that failed, which is logged.
+    /// Identifies this node and begins to register everything. Returns false if that failed, which is logged.
     fn introduce(&mut self, node: &Node, registry: &Registry) -> bool {
         let Some(link) = &mut self.link else {
             return false;
@@ -219,7 +254,8 @@ impl Peer {
         for command in &commands {
             log_info!("LOOKUPD({address}): {command}");
         }
-        match self.exchange(node, &commands) {
+        self.backlog = commands.into();
+        match self.exchange(node) {
             Ok(()) => true,
             Err(failure) => {
                 self.fail(&failure);
@@ -228,20 +264,20 @@ impl Peer {
         }
     }
 
-    fn exchange(&mut self, node: &Node, commands: &[Command]) -> Result<(), Failure> {
-        let Some(link) = &mut self.link else {
+    fn exchange(&mut self, node: &Node) -> Result<(), Failure> {
+        let count = self.backlog.len().min(COMMANDS_TOGETHER);
+        let together: Vec<Command> = self.backlog.drain(..count).collect();
+        let (Some(link), Some(first)) = (&mut self.link, together.first()) else {
             return Ok(());
         };
-        for together in commands.chunks(COMMANDS_TOGETHER) {
-            let deadline = Instant::now() + TIMEOUT;
-            let lines: String = together.iter().map(|line| format!("{line}\n")).collect();
-            link.write(lines.as_bytes(), deadline)
-                .map_err(|cause| Failure::new(&together[0], cause))?;
-            for command in together {
-                // The content does not matter: an nsqlookupd that refuses a command closes the connection.
-                link.answer(node.answer_bytes_max, deadline)
-                    .map_err(|cause| Failure::new(command, cause))?;
-            }
+        let deadline = Instant::now() + TIMEOUT;
+        let lines: String = together.iter().map(|line| format!("{line}\n")).collect();
+        link.write(lines.as_bytes(), deadline)
+            .map_err(|cause| Failure::new(first, cause))?;
+        for command in &together {
+            // The content does not matter: an nsqlookupd that refuses a command closes the connection.
+            link.answer(node.answer_bytes_max, deadline)
+                .map_err(|cause| Failure::new(command, cause))?;
         }
         Ok(())
     }
@@ -250,6 +286,7 @@ impl Peer {
         let Failure { command, cause } = failure;
         log_error!("LOOKUPD({}): {command} - {cause}", self.target.label);
         self.link = None;
+        self.backlog.clear();
     }
 }
 

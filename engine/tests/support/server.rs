@@ -6,6 +6,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
@@ -135,6 +136,8 @@ pub enum Manner {
     Closes,
     /// Sends nothing and continues to read.
     Silent,
+    /// Answers correctly after a while.
+    Slowly(Duration),
     /// Announces this many bytes as the answer and sends a few.
     Announces(i32),
     /// Answers every command with this text.
@@ -259,6 +262,10 @@ impl Shared {
                 Manner::Closes => {
                     stream.shutdown(Shutdown::Both)?;
                     return Ok(());
+                }
+                Manner::Slowly(time) => {
+                    thread::sleep(time);
+                    sized(answer.len() as i32, &answer)
                 }
                 Manner::Silent => continue,
                 Manner::Announces(size) => sized(size, "some"),
