@@ -38,6 +38,7 @@ fn decode(bencher: Bencher<'_, '_>, state: ClientState, write: impl Fn(&mut Vec<
         state,
         heartbeats: true,
         tls_missing: false,
+        req_uncounted: false,
         limits: &limits,
     };
     bencher.counter(ItemsCount::new(COMMANDS)).bench(|| {
@@ -145,6 +146,7 @@ fn mpub(bencher: Bencher<'_, '_>) {
         state: ClientState::Init,
         heartbeats: true,
         tls_missing: false,
+        req_uncounted: false,
         limits: &limits,
     };
     bencher.counter(ItemsCount::new(BATCH)).bench(|| {

@@ -73,6 +73,9 @@ pub enum Command<'a> {
         /// The requested delay in nanoseconds after wrap-around, if it was clamped: nsqd logs this
         /// number.
         clamped_from_ns: Option<i64>,
+        /// False if the delivery does not count as an attempt. Only a client that has agreed on
+        /// `req_uncounted` in IDENTIFY can ask for this.
+        is_counted: bool,
     },
     /// `TOUCH`: restarts the message's timeout.
     Touch {

@@ -30,12 +30,15 @@ pub use fin::{FIN_BYTES, fin};
 use line::{find_line_end, number, words};
 use stop::{
     Missing, Stop, bad_name, invalid, not_a_number, reject, short, too_few_parameters,
-    too_few_params, wrong_state,
+    too_few_params, unknown_option, wrong_state,
 };
 
 /// The first bytes of a connection. They precede the first command; this module does not decode
 /// them.
 pub const MAGIC_V2: [u8; 4] = *b"  V2";
+
+/// The third parameter of a REQ that does not count as an attempt.
+pub(crate) const UNCOUNTED: &[u8] = b"uncounted";
 
 /// The part of a connection's life that matters to the protocol. The numbers are those in stats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,6 +61,8 @@ pub struct Context<'a> {
     pub heartbeats: bool,
     /// True when TLS is required and this connection has none: only IDENTIFY is allowed.
     pub tls_missing: bool,
+    /// True when IDENTIFY has agreed on `req_uncounted`: REQ may have a third parameter.
+    pub req_uncounted: bool,
     /// The operator's limits.
     pub limits: &'a Limits,
 }
@@ -224,7 +229,7 @@ impl Decoder {
             b"TOUCH" => Command::Touch {
                 id: message_id("TOUCH", words.next(), context)?,
             },
-            b"REQ" => requeue(words.next(), words.next(), context)?,
+            b"REQ" => requeue([(); 3].map(|()| words.next()), context)?,
             b"RDY" => ready(words.next(), context)?,
             b"PUB" => {
                 let topic = topic("PUB", words.next())?;
@@ -316,11 +321,11 @@ fn message_id<'a>(
         .map_err(|_| invalid("invalid message ID"))
 }
 
-/// Decodes a REQ. The timeout is clamped, whereas DPUB refuses a deferral that is too long.
+/// Decodes a REQ. The timeout is clamped, whereas DPUB refuses a deferral that is too long. Like nsqd, ignores a third
+/// parameter, unless IDENTIFY has agreed on `req_uncounted`.
 #[inline]
 fn requeue<'a>(
-    id: Option<&[u8]>,
-    timeout: Option<&[u8]>,
+    [id, timeout, option]: [Option<&[u8]>; 3],
     context: &Context<'_>,
 ) -> Result<Command<'a>, Stop<'a>> {
     require(context.state != ClientState::Init, "REQ")?;
@@ -330,9 +335,15 @@ fn requeue<'a>(
         number(timeout).ok_or_else(|| not_a_number("REQ could not parse timeout ", timeout))?;
     let asked_ns = milliseconds(ms);
     let clamped_ns = asked_ns.clamp(0, context.limits.req_timeout_max_ns());
+    let is_counted = match option.filter(|_| context.req_uncounted) {
+        None => true,
+        Some(option) if option == UNCOUNTED => false,
+        Some(option) => return Err(unknown_option("REQ", option)),
+    };
     Ok(Command::Req {
         id,
         timeout: Duration::from_nanos(clamped_ns.unsigned_abs()),
+        is_counted,
         clamped_from_ns: (clamped_ns != asked_ns).then_some(asked_ns),
     })
 }

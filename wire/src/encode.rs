@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use crate::decode::UNCOUNTED;
 use crate::error::WireError;
 use crate::frame::{DATA_AT, FrameType, TYPE_AT};
 use crate::id::MessageId;
@@ -130,6 +131,15 @@ pub fn fin(out: &mut Vec<u8>, id: &MessageId) {
 pub fn req(out: &mut Vec<u8>, id: &MessageId, timeout: Duration) {
     let ms = timeout.as_millis().to_string();
     line(out, &[b"REQ", id.as_bytes(), ms.as_bytes()]);
+}
+
+/// Appends a `REQ` that does not count as an attempt. `timeout` is truncated to whole milliseconds.
+///
+/// Only a broker that has answered IDENTIFY with `"req_uncounted":true` knows this form. Any other broker ignores the
+/// third parameter, so the REQ counts.
+pub fn req_uncounted(out: &mut Vec<u8>, id: &MessageId, timeout: Duration) {
+    let ms = timeout.as_millis().to_string();
+    line(out, &[b"REQ", id.as_bytes(), ms.as_bytes(), UNCOUNTED]);
 }
 
 /// Appends `TOUCH`.

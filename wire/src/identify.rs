@@ -66,6 +66,9 @@ pub struct IdentifyRequest {
     pub topology_region: String,
     /// The client's zone.
     pub topology_zone: String,
+    /// True when the client wants to requeue messages without counting an attempt
+    /// ([`crate::encode::req_uncounted`]). nsqd does not know this key.
+    pub req_uncounted: bool,
 }
 
 impl IdentifyRequest {
@@ -179,6 +182,8 @@ pub struct ClientSettings {
     pub sample_rate: u8,
     /// Time from delivery until a message times out.
     pub msg_timeout: Duration,
+    /// True when a REQ of this client may say that it does not count as an attempt.
+    pub req_uncounted: bool,
 }
 
 impl ClientSettings {
@@ -191,6 +196,7 @@ impl ClientSettings {
             output_buffer_size: OUTPUT_BUFFER_BYTES_DEFAULT,
             sample_rate: 0,
             msg_timeout: server.msg_timeout,
+            req_uncounted: false,
         }
     }
 
@@ -282,6 +288,7 @@ pub fn negotiate(
     client: &mut ClientSettings,
 ) -> Result<Response, WireError> {
     client.apply(ask, server)?;
+    client.req_uncounted = ask.feature_negotiation && ask.req_uncounted;
     if !ask.feature_negotiation {
         return Ok(Response::Ok);
     }
@@ -315,6 +322,10 @@ pub fn negotiate(
     object.number("output_buffer_timeout", whole_ms(output_buffer_timeout));
     object.text("topology_region", &server.topology_region);
     object.text("topology_zone", &server.topology_zone);
+    if client.req_uncounted {
+        // Other clients get nsqd's answer, byte for byte.
+        object.boolean("req_uncounted", true);
+    }
     object.end();
     let upgrades = [
         tls.then_some(GrantedUpgrade::Tls),

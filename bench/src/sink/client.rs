@@ -101,6 +101,7 @@ impl Client {
                 state: self.state,
                 heartbeats: true,
                 tls_missing: false,
+                req_uncounted: false,
                 limits: &self.limits,
             };
             match self.decoder.decode(&input[at..], &context) {

@@ -93,6 +93,24 @@ pub(crate) struct Channel {
     requeued_turn: bool,
 }
 
+/// The manner in which a consumer gives a message back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Requeue {
+    /// The delay before the next delivery.
+    pub(crate) timeout: Duration,
+    /// False if the delivery does not count as an attempt.
+    pub(crate) is_counted: bool,
+}
+
+impl Requeue {
+    /// Returns the number of `attempts` that count. Beyond 65,535 the number of attempts is not known, so the highest
+    /// number stays.
+    fn attempts_left(self, attempts: u16) -> u16 {
+        let is_counted = self.is_counted || is_planted(Bug::UncountedCounts);
+        attempts - u16::from(!is_counted && attempts != u16::MAX)
+    }
+}
+
 /// A message that left the window for a place that the scan may have passed.
 #[derive(Debug, Clone, Copy)]
 struct Moved {
@@ -287,27 +305,28 @@ impl Channel {
         }
     }
 
-    /// REQ: back to the queue, at once or deferred by `timeout`.
+    /// REQ: back to the queue, at once or deferred.
     pub(crate) fn requeue(
         &mut self,
         seq: Seq,
         owner: ClientId,
         now: Duration,
-        timeout: Duration,
+        how: Requeue,
     ) -> Result<(), NotYours> {
         let attempts = match is_planted(Bug::RequeueKeepsFlight) {
             true => self.window.owned(seq, owner)?.attempts,
             false => self.window.take(seq, owner)?.attempts,
         };
+        let attempts = how.attempts_left(attempts);
         if let Some(latency) = &mut self.latency {
             latency.forget(seq);
         }
         self.counters.requeue_count += 1;
-        if timeout.is_zero() {
+        if how.timeout.is_zero() {
             self.requeued.push_back(SingleMessage { seq, attempts });
             self.tell_scan(seq, attempts, None);
         } else {
-            let due = now + timeout;
+            let due = now + how.timeout;
             self.deferred.push(DeferredEntry { due, seq, attempts });
             self.tell_scan(seq, attempts, Some(due));
         }

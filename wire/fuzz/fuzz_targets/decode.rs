@@ -32,6 +32,7 @@ fuzz_target!(|data: &[u8]| {
         state,
         heartbeats: flags & 1 == 0,
         tls_missing,
+        req_uncounted: flags & 4 != 0,
         limits: &limits,
     };
 

@@ -115,3 +115,9 @@ pub(super) fn bad_name<'a>(code: ErrorCode, what: &str, name: &[u8]) -> Stop<'a>
 pub(super) fn not_a_number<'a>(what: &str, word: &[u8]) -> Stop<'a> {
     reject(WireError::with_raw(ErrorCode::Invalid, what, word, ""))
 }
+
+#[cold]
+pub(super) fn unknown_option<'a>(verb: &str, option: &[u8]) -> Stop<'a> {
+    let before = format!("{verb} unknown option ");
+    reject(WireError::with_raw(ErrorCode::Invalid, &before, option, ""))
+}

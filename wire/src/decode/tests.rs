@@ -36,6 +36,7 @@ fn check(input: impl AsRef<[u8]>, state: ClientState, expected: Expected<'_>) {
             state,
             heartbeats: true,
             tls_missing: false,
+            req_uncounted: false,
             limits: &limits,
         },
         expected,
@@ -289,6 +290,7 @@ fn without_required_tls_only_identify_passes() {
         state: Init,
         heartbeats: true,
         tls_missing: true,
+        req_uncounted: false,
         limits: &limits,
     };
     let verbs = [
@@ -529,6 +531,7 @@ fn surplus_of_a_declared_mpub_size_is_the_next_command() {
         state: Init,
         heartbeats: true,
         tls_missing: false,
+        req_uncounted: false,
         limits: &limits,
     };
     let mut decoder = Decoder::default();
@@ -659,6 +662,7 @@ fn subscribe() {
         state: Init,
         heartbeats: false,
         tls_missing: false,
+        req_uncounted: false,
         limits: &limits,
     };
     check_in(
@@ -710,6 +714,7 @@ fn ready_count() {
         state: Subscribed,
         heartbeats: true,
         tls_missing: false,
+        req_uncounted: false,
         limits: &limits,
     };
     check_in(
@@ -749,6 +754,7 @@ fn requeue_clamps() {
             id: id(),
             timeout,
             clamped_from_ns,
+            is_counted: true,
         })
     };
     let line = |number: &str| format!("REQ {ID} {number}\n");
@@ -775,6 +781,43 @@ fn requeue_clamps() {
     for number in ["-1", "x"] {
         let text = format!("E_INVALID REQ could not parse timeout {number}");
         check(line(number), Subscribed, No(text.as_bytes()));
+    }
+}
+
+#[test]
+fn requeue_without_an_attempt() {
+    let limits = Limits::default();
+    let agreed = Context {
+        state: Subscribed,
+        heartbeats: true,
+        tls_missing: false,
+        req_uncounted: true,
+        limits: &limits,
+    };
+    let req = |is_counted| {
+        Is(Command::Req {
+            id: id(),
+            timeout: Duration::from_millis(7),
+            clamped_from_ns: None,
+            is_counted,
+        })
+    };
+    let with = |rest: &str| format!("REQ {ID} 7{rest}\n");
+    check_in(with(" uncounted"), &agreed, req(false));
+    check_in(with(" uncounted\r"), &agreed, req(false));
+    // Like nsqd, ignores what follows the last known parameter.
+    check_in(with(" uncounted more"), &agreed, req(false));
+    check_in(with(""), &agreed, req(true));
+    for (rest, text) in [
+        (" Uncounted", "E_INVALID REQ unknown option Uncounted"),
+        (" 0", "E_INVALID REQ unknown option 0"),
+        (" ", "E_INVALID REQ unknown option "),
+    ] {
+        check_in(with(rest), &agreed, No(text.as_bytes()));
+    }
+    // Without the agreement, the third parameter means nothing, as in nsqd.
+    for rest in [" uncounted", " 0", " ", " a b"] {
+        check(with(rest), Subscribed, req(true));
     }
 }
 
@@ -808,6 +851,7 @@ fn identify_and_auth() {
             state: Init,
             heartbeats: true,
             tls_missing: false,
+            req_uncounted: false,
             limits: &limits,
         };
         check_in(
@@ -868,6 +912,7 @@ fn less_input_than_was_asked_for_costs_nothing_and_reset_forgets() {
         state: Init,
         heartbeats: true,
         tls_missing: false,
+        req_uncounted: false,
         limits: &limits,
     };
     let mut decoder = Decoder::default();
@@ -911,7 +956,7 @@ proptest! {
             input[at] = byte;
         }
         let limits = Limits::default();
-        let context = Context { state: Subscribed, heartbeats: true, tls_missing: false, limits: &limits };
+        let context = Context { state: Subscribed, heartbeats: true, tls_missing: false, req_uncounted: false, limits: &limits };
         let decoded = Decoder::default().decode(&input, &context);
         if let Some(found) = fin(input.first_chunk().unwrap()) {
             let Decoded::Command { command: Command::Fin { id }, consumed } = decoded else {

@@ -47,6 +47,8 @@ fn commands_have_their_bytes() {
             state,
             heartbeats: true,
             tls_missing: false,
+            // Old and new spellings of REQ both decode.
+            req_uncounted: true,
             limits: &limits,
         };
         let decoded = Decoder::default().decode(&bytes, &context);
@@ -72,6 +74,9 @@ fn commands_have_their_bytes() {
     check(b"FIN 18a2f03533269000\n", &|out| fin(out, &id));
     check(b"REQ 18a2f03533269000 90000\n", &|out| {
         req(out, &id, Duration::from_secs(90))
+    });
+    check(b"REQ 18a2f03533269000 0 uncounted\n", &|out| {
+        req_uncounted(out, &id, Duration::from_micros(999))
     });
     check(b"TOUCH 18a2f03533269000\n", &|out| touch(out, &id));
     check(b"CLS\n", &cls);

@@ -92,6 +92,7 @@ impl<'r> Target<'r> {
             "sample_rate" => Target::I32(&mut request.sample_rate),
             "topology_region" => Target::Text(&mut request.topology_region),
             "topology_zone" => Target::Text(&mut request.topology_zone),
+            "req_uncounted" => Target::Bool(&mut request.req_uncounted),
             _ => return None,
         })
     }

@@ -25,7 +25,7 @@ fn all_keys() {
     let json = r#"{"client_id":"c","hostname":"h","user_agent":"u","feature_negotiation":true,
         "heartbeat_interval":1,"output_buffer_timeout":2,"output_buffer_size":3,"sample_rate":4,
         "msg_timeout":5,"tls_v1":true,"snappy":true,"deflate":true,"deflate_level":6,
-        "topology_region":"r","topology_zone":"z","short_id":"s","long_id":"l"}"#;
+        "topology_region":"r","topology_zone":"z","req_uncounted":true,"short_id":"s","long_id":"l"}"#;
     check(json, |r| {
         *r = IdentifyRequest {
             client_id: "c".into(),
@@ -43,6 +43,7 @@ fn all_keys() {
             sample_rate: 4,
             topology_region: "r".into(),
             topology_zone: "z".into(),
+            req_uncounted: true,
         }
     });
 }
@@ -325,6 +326,7 @@ fn defaults() {
             output_buffer_size: 16384,
             sample_rate: 0,
             msg_timeout: Duration::from_secs(60),
+            req_uncounted: false,
         }
     );
 }
@@ -418,6 +420,25 @@ fn the_first_value_out_of_range_is_the_error() {
 }
 
 #[test]
+fn only_a_client_that_asks_for_uncounted_requeues_reads_of_them() {
+    let server = ServerSettings::default();
+    let answer = |json: &str| match settle(json, &server) {
+        (client, Ok(Response::Json(answer, _))) => (client.req_uncounted, answer),
+        (client, _) => (client.req_uncounted, String::new()),
+    };
+    let (is_agreed, plain) = answer(r#"{"feature_negotiation":true}"#);
+    assert!(!is_agreed && !plain.contains("uncounted"), "{plain}");
+    let asked = r#"{"feature_negotiation":true,"req_uncounted":false}"#;
+    assert_eq!(answer(asked), (false, plain.clone()));
+    let (is_agreed, agreed) = answer(r#"{"feature_negotiation":true,"req_uncounted":true}"#);
+    let expected = plain.replace('}', r#","req_uncounted":true}"#);
+    assert_eq!((is_agreed, agreed), (true, expected));
+    // Without negotiation there is no answer that could agree.
+    let (is_agreed, _) = answer(r#"{"req_uncounted":true}"#);
+    assert!(!is_agreed);
+}
+
+#[test]
 fn minus_one_switches_off() {
     let server = ServerSettings::default();
     let defaults = ClientSettings::from_server(&server);
@@ -463,6 +484,7 @@ fn settings_are_taken_over_and_zero_keeps_them() {
         output_buffer_size: 100,
         sample_rate: 20,
         msg_timeout: Duration::from_secs(3),
+        req_uncounted: false,
     };
     assert_eq!(client, settled);
     // A second request that asks for nothing keeps all settings except the sample rate, for which 0

@@ -3,7 +3,7 @@
 use super::authorize::Permit;
 use super::output::{Change, Output};
 use super::{Broker, Flow, Found, place};
-use crate::channel::Channel;
+use crate::channel::{Channel, Requeue};
 use crate::client::output::Verb;
 use crate::client::{Blocked, Client};
 use crate::ids::{ChannelId, ClientId, TopicKey};
@@ -11,7 +11,6 @@ use crate::now::Now;
 use crate::topic::Waiter;
 use crate::window::NotYours;
 use diskq_log::{Log, planted::Bug, planted::is_planted};
-use std::time::Duration;
 use wire::decode::{ClientState, FIN_BYTES, fin};
 use wire::error::WireError;
 use wire::id::{MessageId, Seq};
@@ -168,11 +167,11 @@ impl Broker {
         now: Now,
         id: ClientId,
         message: MessageId,
-        timeout: Duration,
+        how: Requeue,
         out: &mut Vec<Output>,
     ) {
         let requeue =
-            |channel: &mut Channel, _: &mut Log, seq| channel.requeue(seq, id, now.mono, timeout);
+            |channel: &mut Channel, _: &mut Log, seq| channel.requeue(seq, id, now.mono, how);
         if self.act_on(id, &message, WireError::req_failed, requeue, out) {
             self.count_answers(now, id, 1, |client| &mut client.consumer.requeue_count);
         }

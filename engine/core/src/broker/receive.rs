@@ -2,6 +2,7 @@
 
 use super::output::{Level, Output};
 use super::{Broker, BrokerOptions, Flow};
+use crate::channel::Requeue;
 use crate::client::output::Verb;
 use crate::client::{ANSWER_BYTES_MAX, Blocked, Client, Ending};
 use crate::ids::ClientId;
@@ -29,6 +30,7 @@ fn context<'a>(client: &Client, options: &'a BrokerOptions) -> Context<'a> {
         state: client.session.state,
         heartbeats: client.session.settings.heartbeat.is_some(),
         tls_missing: options.server.tls_required && client.session.tls.is_none(),
+        req_uncounted: client.session.settings.req_uncounted,
         limits: &options.limits,
     }
 }
@@ -287,11 +289,16 @@ impl Broker {
                 id: message,
                 timeout,
                 clamped_from_ns,
+                is_counted,
             } => {
                 if let Some(asked_ns) = clamped_from_ns {
                     self.log_clamped(id, asked_ns, out);
                 }
-                self.requeue(now, id, message, timeout, out);
+                let how = Requeue {
+                    timeout,
+                    is_counted,
+                };
+                self.requeue(now, id, message, how, out);
             }
             Command::Touch { id: message } => self.touch(now, id, message, out),
             Command::Nop => {}

@@ -108,7 +108,10 @@ impl World {
                     return;
                 };
                 let wait = MINUTE * self.random.below(3) as u32;
-                let requeued = self.channel.requeue(seq, owner(), self.now, wait);
+                let is_counted = self.random.below(4) != 0;
+                let how = Requeue { timeout: wait, is_counted };
+                let attempts = how.attempts_left(attempts);
+                let requeued = self.channel.requeue(seq, owner(), self.now, how);
                 requeued.expect("it is in flight");
                 self.note(seq, attempts, (!wait.is_zero()).then(|| self.now + wait));
             }

@@ -73,6 +73,7 @@ impl Reached {
             "delivered",
             "finished",
             "requeued",
+            "requeued without an attempt",
             "touched",
             "timed out",
             "deferred",

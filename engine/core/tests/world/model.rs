@@ -79,7 +79,10 @@ pub(crate) struct Model {
     finished: BTreeSet<(Place, u64)>,
     /// The times before which requeued messages must not arrive.
     due: BTreeMap<(Place, u64), Duration>,
+    /// The deliveries since the last kill that count as attempts.
     deliveries: BTreeMap<(Place, u64), u16>,
+    /// The messages for which it is not known whether a delivery counts.
+    unsure_attempts: BTreeSet<(Place, u64)>,
     /// Messages below this number existed before the last kill, so their attempts are not known.
     exact_from: u64,
     /// The channels on which a peer may not have read everything that it was sent.
@@ -141,12 +144,19 @@ impl Model {
         peer: usize,
         now: Duration,
         wait: Duration,
+        is_counted: bool,
     ) -> bool {
         let key = (place, number);
         let is_sure = self.holds(key, peer, now);
         if is_sure {
             self.held.remove(&key);
             self.due.insert(key, now + wait);
+        }
+        if !is_counted && is_sure {
+            *self.deliveries.entry(key).or_default() -= 1;
+        } else if !is_counted {
+            // The message may have timed out before, and then its attempt counts.
+            self.unsure_attempts.insert(key);
         }
         is_sure
     }
@@ -204,7 +214,7 @@ impl Model {
                 due - now
             );
         }
-        if number >= self.exact_from {
+        if number >= self.exact_from && !self.unsure_attempts.contains(&key) {
             if self.late.contains(&place) {
                 assert!(attempts >= *sent, "{number}: {attempts} attempts");
             } else {
@@ -307,6 +317,7 @@ impl Model {
         self.finished.clear();
         self.due.clear();
         self.deliveries.clear();
+        self.unsure_attempts.clear();
         self.late.clear();
         self.ledger.clear();
         self.unsure.clear();
@@ -390,7 +401,8 @@ pub(crate) enum Action {
     Publish(Vec<u64>, Duration),
     Ready(u32),
     Finish(MessageId, u64),
-    Requeue(MessageId, u64, Duration),
+    /// A REQ with its delay, and true if it counts as an attempt.
+    Requeue(MessageId, u64, Duration, bool),
     Touch(MessageId, u64),
     CloseWait,
     Other,

@@ -23,6 +23,8 @@ enum Awaited {
     Sub,
     CloseWait,
     Identify,
+    /// The answer to an IDENTIFY that asks for REQs that do not count.
+    Negotiation,
 }
 
 /// A simulated peer.
@@ -54,6 +56,8 @@ pub(crate) struct TestClient {
     /// True when the broker has carried out a CLS.
     has_closed: bool,
     was_refused: bool,
+    /// True if the peer asks for REQs that do not count as attempts.
+    may_not_count: bool,
     /// The messages that the peer has got and not answered.
     pub(crate) holds: Vec<(MessageId, u64)>,
     /// The ids of messages whose answers may fail.
@@ -169,6 +173,13 @@ impl World {
             self.model.sampled.insert(place);
             self.reached.note("sampled");
         }
+        // An IDENTIFY that was sent for the sample rate negotiates nothing.
+        if sample.is_none() && !index.is_multiple_of(3) {
+            let json = br#"{"feature_negotiation":true,"req_uncounted":true}"#;
+            self.send(index, Action::Other, |out| encode::identify(out, json));
+            self.peers[index].awaiting.push_back(Awaited::Negotiation);
+            self.peers[index].may_not_count = true;
+        }
         if self.peers[index].is_slow {
             self.model.allow_late(place);
         }
@@ -208,8 +219,14 @@ impl World {
                 0 => {
                     let ms = [0, 0, 200, 1500][self.random.below(4) as usize];
                     let wait = Duration::from_millis(ms);
-                    let action = Action::Requeue(id, number, wait);
-                    self.send(index, action, |out| encode::req(out, &id, wait));
+                    // Without the agreement the form for uncounted REQs counts.
+                    let is_uncounted = number.is_multiple_of(3);
+                    let is_counted = !(is_uncounted && self.peers[index].may_not_count);
+                    let action = Action::Requeue(id, number, wait, is_counted);
+                    self.send(index, action, |out| match is_uncounted {
+                        true => encode::req_uncounted(out, &id, wait),
+                        false => encode::req(out, &id, wait),
+                    });
                 }
                 1 => self.send(index, Action::Touch(id, number), |out| {
                     encode::touch(out, &id)
@@ -384,9 +401,16 @@ impl World {
                     self.peers[index].unsure.push(id);
                 }
             }
-            Action::Requeue(id, number, wait) => {
-                if self.model.requeue(subscribed(), number, index, now, wait) {
-                    self.reached.note("requeued");
+            Action::Requeue(id, number, wait, is_counted) => {
+                let place = subscribed();
+                if self
+                    .model
+                    .requeue(place, number, index, now, wait, is_counted)
+                {
+                    self.reached.note(match is_counted {
+                        true => "requeued",
+                        false => "requeued without an attempt",
+                    });
                 } else {
                     self.peers[index].unsure.push(id);
                 }
@@ -503,9 +527,14 @@ impl World {
             return;
         }
         let peer = &mut self.peers[index];
+        if let Some(Awaited::Negotiation) = peer.awaiting.front() {
+            assert!(data.ends_with(br#","req_uncounted":true}"#));
+            peer.awaiting.pop_front();
+            return;
+        }
         let wanted: &[u8] = match peer.awaiting.front().expect("an answer has its command") {
             Awaited::CloseWait => b"CLOSE_WAIT",
-            Awaited::Publish(..) | Awaited::Sub | Awaited::Identify => b"OK",
+            Awaited::Publish(..) | Awaited::Sub | Awaited::Identify | Awaited::Negotiation => b"OK",
         };
         assert_eq!(data, wanted);
         match peer
@@ -538,7 +567,7 @@ impl World {
                 }
             }
             Awaited::CloseWait => self.reached.note("close wait"),
-            Awaited::Identify => {}
+            Awaited::Identify | Awaited::Negotiation => {}
         }
     }
 

@@ -49,6 +49,7 @@ impl Connection {
                 state: self.state,
                 heartbeats: true,
                 tls_missing: false,
+                req_uncounted: false,
                 limits: &self.limits,
             };
             match self.decoder.decode(&self.buffer, &context) {
@@ -86,6 +87,7 @@ impl Connection {
                 state: self.state,
                 heartbeats: true,
                 tls_missing: false,
+                req_uncounted: false,
                 limits: &self.limits,
             };
             let told = self.decoder.finish(&self.buffer, &context);
@@ -305,6 +307,7 @@ fn a_batch_that_trickles_in_is_walked_once() {
         state: Init,
         heartbeats: true,
         tls_missing: false,
+        req_uncounted: false,
         limits: &limits,
     };
     let mut decoder = Decoder::default();
@@ -345,6 +348,7 @@ fn a_line_that_trickles_in_is_searched_once() {
         state: Init,
         heartbeats: true,
         tls_missing: false,
+        req_uncounted: false,
         limits: &limits,
     };
     let mut decoder = Decoder::default();
