@@ -618,6 +618,48 @@ fn spilling_world() -> World {
     world
 }
 
+/// The publish time of a message that is not in memory is that of the first message of its segment, also after a start
+/// that has not read the segment.
+#[test]
+fn the_publish_time_is_known_without_a_read() {
+    let mut options = small_options();
+    options.resident_messages = 0;
+    options.resident_bytes_min = 0;
+    options.segment_bytes_max = 8192;
+    let mut world = World::new(options);
+    let mut published = BTreeMap::new();
+    for _ in 0..60 {
+        let seq = world.must_append(500);
+        published.insert(seq, world.wall_ns());
+        world.mono += Duration::from_millis(7);
+        world.log.handle_timeout(world.mono);
+        world.pump(10);
+    }
+    let check = |log: &Log| {
+        let mut cold_count = 0;
+        for segment in log.segments() {
+            let first = published[&segment.head.base];
+            for seq in (segment.head.base.0..segment.end_seq().0).map(Seq) {
+                let exact = published[&seq];
+                let is_cold = !segment.is_in_memory();
+                cold_count += u64::from(is_cold && first != exact);
+                let expected = if is_cold { first } else { exact };
+                assert_eq!(log.published_ns(seq), Some(expected), "{seq:?}");
+            }
+        }
+        assert_eq!(log.published_ns(Seq(1)), None, "no segment has it");
+        cold_count
+    };
+    assert!(check(&world.log) > 20);
+    world.log.sync_now();
+    world.pump(100);
+    world.log.seal();
+    world.write_checkpoint(Durable::Yes);
+    world.pump(100);
+    let recovered = world.crash(Crash::Process);
+    assert!(check(&recovered.log) > 40);
+}
+
 #[test]
 fn a_backlog_goes_through_a_few_files_in_memory() {
     let mut world = spilling_world();

@@ -14,7 +14,7 @@
 use std::iter;
 use std::ops::Range;
 
-use wire::frame::{HEADER_BYTES, write_header};
+use wire::frame::{ATTEMPTS_AT, HEADER_BYTES, TIMESTAMP_AT, write_header};
 use wire::id::{MessageId, Seq};
 
 use crate::crc::crc32c;
@@ -373,6 +373,28 @@ pub(crate) fn is_frame(frame: &[u8], slot: Slot, head: &Head, index: u32) -> boo
     }
     let seq = Seq(head.base.0.wrapping_add(u64::from(index)));
     slot.is_proof_of(head.generation, seq, frame) || is_planted(Bug::CrcLeftOut)
+}
+
+/// Returns the time of the publish of the `index`-th message, in Unix nanoseconds. The message is not checked, so the
+/// time of a message that is not whole may be any number. `None`: it has no frame within the segment.
+pub fn published_ns(bytes: &[u8], index: u32) -> Option<u64> {
+    let slot = slot_at(bytes, index)?;
+    let frame = bytes.get(slot.start as usize..slot.end as usize)?;
+    let timestamp = frame.get(TIMESTAMP_AT..ATTEMPTS_AT)?.first_chunk()?;
+    u64::try_from(i64::from_be_bytes(*timestamp)).ok()
+}
+
+/// The bytes from the start of a segment up to the end of the first message's timestamp.
+pub const FIRST_TIMESTAMP_END: usize = FRAMES_AT as usize + ATTEMPTS_AT;
+
+/// Returns the time of the publish of the first message, in Unix nanoseconds, from the start of a segment. 0: the time
+/// is not known, because `start` is shorter than [`FIRST_TIMESTAMP_END`] or the time is none.
+pub fn first_published_ns(start: &[u8]) -> u64 {
+    let timestamp = start.get(FIRST_TIMESTAMP_END - 8..FIRST_TIMESTAMP_END);
+    let timestamp = timestamp.and_then(|bytes| bytes.first_chunk());
+    timestamp.map_or(0, |bytes| {
+        i64::from_be_bytes(*bytes).try_into().unwrap_or(0)
+    })
 }
 
 /// The timestamp inside a whole frame (`size[4] type[4] timestamp[8] ...`, big endian).

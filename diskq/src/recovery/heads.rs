@@ -20,6 +20,8 @@ pub(super) struct Found {
     pub(super) seal: Option<Seal>,
     /// The file is as long as its head says.
     pub(super) is_long_enough: bool,
+    /// The time in the frame of the first message. The frame was not checked.
+    pub(super) first_ns: u64,
     /// The files with the same head, from which this file was copied when the segment was spilled.
     pub(super) originals: Vec<Found>,
 }
@@ -54,7 +56,7 @@ impl<F: Files> Opening<'_, F> {
             self.report(DamageKind::Foreign, &entry.name, NO_SEQS, detail);
             return Ok(None);
         }
-        let mut start = [0; segment::FRAMES_AT as usize];
+        let mut start = [0; segment::FIRST_TIMESTAMP_END];
         let readable = start.len().min(entry.bytes as usize);
         let read = self
             .directory
@@ -79,6 +81,7 @@ impl<F: Files> Opening<'_, F> {
                     head,
                     seal: seal.filter(|seal| seal.fits(&head)),
                     is_long_enough: entry.bytes >= u64::from(head.bytes),
+                    first_ns: segment::first_published_ns(&start[..readable]),
                     originals: Vec::new(),
                 }));
             }

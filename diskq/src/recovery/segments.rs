@@ -76,6 +76,7 @@ impl<F: Files> Opening<'_, F> {
                 let mut segment = Segment::new(found.number, found.head, Residency::Cold);
                 segment.count = seal.count;
                 segment.end = seal.end;
+                segment.began_ns = found.first_ns;
                 let originals = found.originals.iter();
                 let names = originals.map(|original| segment_file(original.number));
                 self.obsolete.extend(names);
@@ -184,6 +185,9 @@ impl<F: Files> Opening<'_, F> {
             .map_or(0, |last| last.end.since(head.base) as u32);
         segment.count = seal.map_or(whole_end.max(must_end), |seal| seal.count);
         segment.end = seal.map_or(scan.end, |seal| seal.end);
+        let first_whole = scan.whole.first();
+        let first_ns = first_whole.and_then(|whole| segment::published_ns(&bytes, whole.start));
+        segment.began_ns = first_ns.unwrap_or(0);
         segment.is_doubtful = true;
         segment.is_unreadable = !unreadable.is_empty();
         let holes = scan.holes(segment.count);

@@ -221,6 +221,9 @@ impl Log {
             node: self.options.node,
         };
         write_head(memory.as_mut(), &head);
-        self.segments.tail = Some(Segment::new(number, head, Residency::Mapped(memory)));
+        let mut tail = Segment::new(number, head, Residency::Mapped(memory));
+        // The append that begins the segment follows at once.
+        tail.began_ns = wall_ns;
+        self.segments.tail = Some(tail);
     }
 }

@@ -61,6 +61,29 @@ impl Log {
         }
     }
 
+    /// Returns the time of the publish of a message in Unix nanoseconds, without a read of the disk.
+    ///
+    /// The time is exact if the message's segment is in memory. Otherwise it is the time of the first message of the
+    /// segment. That is too early by at most the time in which the segment was filled. `None`: no segment has the
+    /// message, or the time is not known.
+    #[must_use]
+    pub fn published_ns(&self, seq: Seq) -> Option<u64> {
+        let segment = self.segments.find(seq)?;
+        let is_readable = match &segment.residency {
+            // Pages that a sync could not write may change: see `check_run`.
+            Residency::Mapped(_) => !self.has_failed_sync(),
+            Residency::Loading(Some(piece)) => piece.seqs.contains(seq),
+            _ => true,
+        };
+        let memory = segment.memory().filter(|_| is_readable);
+        let is_damaged = segment.damaged.iter().any(|lost| lost.contains(seq));
+        let index = seq.since(segment.head.base) as u32;
+        let exact = memory
+            .filter(|_| !is_damaged)
+            .and_then(|memory| segment::published_ns(memory, index));
+        exact.or((segment.began_ns > 0).then_some(segment.began_ns))
+    }
+
     /// Cuts a run before its first frame that is not whole. Sends go by [`Log::copy_run`], which checks again.
     ///
     /// Behind a failed sync the kernel counts pages as clean that it could not write. Reclaim drops such

@@ -50,6 +50,8 @@ pub struct Segment {
     pub count: u32,
     /// The offset at which the last frame ends.
     pub end: u32,
+    /// The time of the publish of its first message, in Unix nanoseconds. 0: not known.
+    pub began_ns: u64,
     /// The place of its bytes.
     pub residency: Residency,
     /// The sum of the holders of all its messages.
@@ -86,6 +88,7 @@ impl Segment {
             head,
             count: 0,
             end: FRAMES_AT,
+            began_ns: 0,
             residency,
             holders: 0,
             pins: 0,
