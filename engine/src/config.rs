@@ -8,12 +8,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine_core::{Required, UnclaimedRules};
+use engine_core::{DeadLetterRules, Required, UnclaimedRules};
 use program::log::{Level, Style};
 use program::{Exit, Options, Value, version};
 use table::NSQD;
 
 mod checks;
+mod dead_letter;
 mod required;
 mod table;
 mod unclaimed;
@@ -158,6 +159,8 @@ pub struct Config {
     pub create: Vec<String>,
     /// `--new-topic-grace`
     pub new_topic_grace: Duration,
+    /// `--dead-letter`, as given.
+    pub dead_letter: Vec<String>,
     /// `--new-topic-grace-bytes`
     pub new_topic_grace_bytes: u64,
     /// `--unclaimed-messages`: `pattern=policy`.
@@ -264,6 +267,7 @@ impl Config {
             lookupd_tls_root_ca_file: text("lookupd-tls-root-ca-file"),
             old_http_endpoints: boolean("old-http-endpoints"),
             create: list("create"),
+            dead_letter: list("dead-letter"),
             new_topic_grace: duration("new-topic-grace"),
             new_topic_grace_bytes: count("new-topic-grace-bytes"),
             unclaimed_messages: list("unclaimed-messages"),
@@ -303,6 +307,14 @@ impl Config {
     /// Which entry is wrong, for the FATAL line.
     pub fn unclaimed(&self) -> Result<UnclaimedRules, String> {
         unclaimed::unclaimed(&self.unclaimed_messages)
+    }
+
+    /// The rules of `--dead-letter`.
+    ///
+    /// # Errors
+    /// Which rule is wrong, for the FATAL line.
+    pub fn dead_letter_rules(&self) -> Result<DeadLetterRules, String> {
+        dead_letter::rules(&self.dead_letter)
     }
 
     /// The keys of the configuration file that name nothing.

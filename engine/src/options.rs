@@ -67,6 +67,10 @@ pub(crate) fn broker_options(
                 period: config.new_topic_grace,
                 bytes_max: config.new_topic_grace_bytes,
             },
+            dead_letters: config
+                .dead_letter_rules()
+                .expect("the start has checked them")
+                .into(),
             unclaimed: config.unclaimed().expect("the start has checked it").into(),
         },
         resident_bytes: RESIDENT_SHARD_BYTES,

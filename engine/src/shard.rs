@@ -314,7 +314,9 @@ impl Shard {
                 self.with_broker(|broker, now, out| broker.handle_forwards(now, &batch, out));
             }
             Mail::ForwardReplies(replies) => {
-                self.with_broker(|broker, _, out| broker.handle_forward_replies(replies, out));
+                self.with_broker(|broker, now, out| {
+                    broker.handle_forward_replies(now, replies, out);
+                });
             }
             Mail::Connection(moving) => {
                 if !self.is_stopping.get() {

@@ -1,8 +1,11 @@
-//! The attempts of a message: REQs that do not count.
+//! The attempts of a message: REQs that do not count, and dead letters.
 
 mod support;
 
-use support::{Broker, Client, Message, MessageId, TIMEOUT, wait_until};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use support::{Broker, Client, Message, MessageId, TIMEOUT, run_nsqd, wait_until};
 
 /// Connects a consumer of the channel `t/ch`, for one message at a time.
 fn consumer(broker: &Broker, identify: &str) -> Client {
@@ -87,4 +90,127 @@ fn an_unknown_option_of_req_is_refused() {
     client.send(format!("REQ {id} 0 free\n").as_bytes());
     client.expect_error("E_INVALID REQ unknown option free");
     client.expect_close();
+}
+
+// --- dead letters
+
+/// The figures of a channel's dead letters: moved, and waiting.
+fn dead_letters(broker: &Broker, topic: &str) -> (u64, u64) {
+    let stats = broker.channel_stats(topic, "ch").expect("it is there");
+    let number = |key: &str| stats[key].as_u64().expect("the channel has a rule");
+    (
+        number("dead_letter_count"),
+        number("dead_letter_waiting_count"),
+    )
+}
+
+/// Consumes messages of `dead/all` until it has each body of `wanted`, some of them perhaps twice.
+fn consume_dead(broker: &Broker, wanted: &BTreeSet<Vec<u8>>) {
+    let mut client = Client::connect(broker.tcp_addr());
+    client.subscribe("dead", "all");
+    client.ready(100);
+    let mut got = BTreeSet::new();
+    while got != *wanted {
+        let message = client.message();
+        client.finish(&message.id);
+        assert!(wanted.contains(&message.body), "{message:?}");
+        got.insert(message.body);
+    }
+}
+
+/// With three shards, the dead-letter topic is on another shard than some of the topics.
+#[test]
+fn a_message_that_reached_its_attempts_goes_to_the_dead_letter_topic() {
+    for sync in ["--sync-timeout=50ms", "--sync-every=1"] {
+        let rule = "--dead-letter=t*/*,max-attempts=2,topic=dead";
+        let broker = Broker::start(3, &[rule, sync]);
+        let mut bodies = BTreeSet::new();
+        let mut producer = Client::connect(broker.tcp_addr());
+        for number in 0..8 {
+            let topic = format!("t{number}");
+            let body = format!("of {topic}").into_bytes();
+            let mut client = Client::connect(broker.tcp_addr());
+            client.subscribe(&topic, "ch");
+            client.ready(1);
+            producer.publish(&topic, &body);
+            for expected in [1, 2] {
+                let message = client.message();
+                assert_eq!(attempts(&message), (expected, &body[..]));
+                client.requeue(&message.id, 0);
+            }
+            let has_moved = || dead_letters(&broker, &topic) == (1, 0);
+            assert!(wait_until(TIMEOUT, has_moved), "{topic}");
+            client.expect_silence(Duration::from_millis(10));
+            let stats = broker.channel_stats(&topic, "ch").expect("it is there");
+            assert_eq!(stats["depth"], 0);
+            assert_eq!(stats["dead_letter_topic"], "dead");
+            bodies.insert(body);
+        }
+        consume_dead(&broker, &bodies);
+        let stats = broker.channel_stats("dead", "all").expect("it is there");
+        assert!(stats.get("dead_letter_count").is_none(), "no rule: {stats}");
+        broker.wait_for_log(
+            "TOPIC(t0) CHANNEL(ch): 1 messages reached 2 attempts and went to topic dead",
+        );
+    }
+}
+
+#[test]
+fn kill_9_loses_no_dead_letter() {
+    const MESSAGES: usize = 2000;
+    let rule = "--dead-letter=t/ch,max-attempts=1,topic=dead";
+    let mut broker = Broker::start(3, &[rule, "--sync-timeout=100ms"]);
+    let bodies: Vec<String> = (0..MESSAGES)
+        .map(|number| format!("message {number}"))
+        .collect();
+    broker.post("/topic/create?topic=t", b"").expect_status(200);
+    broker
+        .post("/channel/create?topic=t&channel=ch", b"")
+        .expect_status(200);
+    Client::connect(broker.tcp_addr()).publish_many("t", &bodies);
+    for round in 0..4 {
+        let mut client = Client::connect(broker.tcp_addr());
+        client.subscribe("t", "ch");
+        client.ready(100);
+        // The kill comes while some messages move, and others are on their way.
+        let end = Instant::now() + Duration::from_millis(40 + 70 * round);
+        while Instant::now() < end {
+            if let Some(message) = client.message_within(Duration::from_millis(5)) {
+                client.requeue(&message.id, 0);
+            }
+        }
+        broker.kill9();
+        broker.restart();
+    }
+    let mut client = Client::connect(broker.tcp_addr());
+    client.subscribe("t", "ch");
+    client.ready(100);
+    let is_done = || {
+        while let Some(message) = client.message_within(Duration::from_millis(5)) {
+            client.requeue(&message.id, 0);
+        }
+        let stats = broker.channel_stats("t", "ch").expect("it is there");
+        stats["depth"] == 0 && stats["in_flight_count"] == 0
+    };
+    assert!(
+        wait_until(TIMEOUT, is_done),
+        "{:?}",
+        broker.channel_stats("t", "ch")
+    );
+    consume_dead(
+        &broker,
+        &bodies.into_iter().map(String::into_bytes).collect(),
+    );
+}
+
+#[test]
+fn a_wrong_rule_ends_the_start() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let data_path = format!("--data-path={}", directory.path().display());
+    let rule = "--dead-letter=dead/*,max-attempts=3,topic=dead";
+    let exit = run_nsqd(&[&*data_path, rule], TIMEOUT);
+    assert!(!exit.status.success());
+    let why = "--dead-letter: \"dead/*,max-attempts=3,topic=dead\" makes a circle: dead letters would go from dead to dead \
+               and never end";
+    assert!(exit.stderr.contains(why), "{}", exit.stderr);
 }

@@ -176,3 +176,64 @@ fn latencies_are_shown_in_the_order_of_nsqd() {
     let text = broker.get("/stats").text();
     assert!(text.contains("ms, "), "{text}");
 }
+
+#[test]
+fn the_age_of_the_oldest_unfinished_message() {
+    let statsd = Statsd::listen();
+    let flags = [&statsd.flag(), "--statsd-interval=1s", "--statsd-prefix=x."];
+    let mut broker = Broker::start(2, &flags);
+    let start = Instant::now();
+    let mut producer = Client::connect(broker.tcp_addr());
+    producer.publish("orders", b"x");
+    producer.publish("alone", b"x");
+    let mut consumer = Client::connect(broker.tcp_addr());
+    consumer.subscribe("orders", "billing");
+    consumer.ready(1);
+    consumer.message();
+    thread::sleep(Duration::from_millis(1100));
+    let age = |stats: &serde_json::Value| {
+        let age = stats["oldest_unfinished_ms"].as_u64();
+        age.expect("a number")
+    };
+    let ages = |broker: &Broker| {
+        let channel = broker.channel_stats("orders", "billing");
+        let topics = ["orders", "alone"].map(|topic| broker.topic_stats(topic));
+        let topics = topics.map(|stats| age(&stats.expect("it is there")));
+        let ages = (age(&channel.expect("it is there")), topics);
+        // No message is older than this test.
+        let most = start.elapsed().as_millis() as u64;
+        assert!(
+            ages.0 <= most && ages.1[1] <= most,
+            "{ages:?} after {most} ms"
+        );
+        ages
+    };
+    let (in_flight, [none, waiting]) = ages(&broker);
+    assert!(
+        in_flight >= 1100 && waiting >= 1100,
+        "{in_flight} {waiting}"
+    );
+    assert_eq!(none, 0);
+    let key = "x.topic.orders.channel.billing.oldest_unfinished_ms";
+    let is_pushed = || {
+        let pushed = value(&statsd.push(), key).unwrap_or("0|g".to_owned());
+        let age: u64 = pushed.trim_end_matches("|g").parse().expect("a gauge");
+        age >= 1100
+    };
+    assert!(wait_until(TIMEOUT, is_pushed));
+
+    // The publish time is in the log.
+    broker.kill9();
+    broker.restart();
+    let (after, [_, waiting]) = ages(&broker);
+    assert!(
+        after > in_flight && waiting > in_flight,
+        "{after} {waiting}"
+    );
+    let mut consumer = Client::connect(broker.tcp_addr());
+    consumer.subscribe("orders", "billing");
+    consumer.ready(1);
+    let message = consumer.message();
+    consumer.finish(&message.id);
+    assert!(wait_until(TIMEOUT, || ages(&broker).0 == 0));
+}

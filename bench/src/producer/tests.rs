@@ -43,6 +43,7 @@ fn commands(mut output: &[u8]) -> Vec<(String, u64, u64)> {
         state: ClientState::Init,
         heartbeats: true,
         tls_missing: false,
+        req_uncounted: false,
         limits: &limits,
     };
     let mut found = Vec::new();

@@ -58,6 +58,8 @@ bugs! {
     TimerLost: "an earlier timeout of a channel sets no timer",
     EmptyKeepsHolds: "emptying a channel keeps the holds of what is in flight",
     AttemptsNotCounted: "a redelivery does not count as an attempt",
+    DeadLetterBeforeSync: "a message is finished before its dead-letter topic is synced",
+    RefusedLetterForgotten: "a message that the dead-letter topic refuses is forgotten",
     UncountedCounts: "a REQ counts as an attempt that must not count",
     LoadNotChecked: "a segment that is read back is not checked",
 }

@@ -56,6 +56,7 @@ fn options() -> BrokerOptions {
             group_commit: false,
             latency: None,
             grace: GraceOptions::default(),
+            dead_letters: Default::default(),
             unclaimed: Default::default(),
         },
         resident_bytes: 64 << 20,

@@ -3,6 +3,7 @@
 pub(crate) mod admin;
 mod authorize;
 mod consume;
+mod dead_letters;
 mod drain;
 mod forward;
 mod keeper;
@@ -112,6 +113,8 @@ pub struct Broker {
     is_tracing: bool,
     /// Publishes are refused.
     is_draining: bool,
+    /// The dead letters that were stored in their topics since the last call of [`Broker::drain`].
+    letters_moved: u64,
     /// A SUB or publish may be refused: there are auth servers, or this is a drain.
     checks_permits: bool,
 }
@@ -182,6 +185,7 @@ impl Broker {
             set_aside: BTreeMap::new(),
             is_tracing: false,
             is_draining: false,
+            letters_moved: 0,
         }
     }
 

@@ -9,13 +9,18 @@
 //!        └────due────► requeued ◄────REQ 0──────────┘
 //! ```
 //!
+//! If the channel has a rule for dead letters, a message that has reached its attempts goes to another topic instead of
+//! the requeued messages (`channel/dead_letters.rs`).
+//!
 //! A first delivery is a run straight out of the log; a redelivery goes frame by frame, with the
 //! attempts patched in a copy of its header.
 
+pub(crate) mod dead_letters;
 pub(crate) mod delivery;
 pub(crate) mod scan;
 
 use crate::client::{Client, Clients};
+use crate::dead_letters::DeadLetters;
 use crate::deferred::{Deferred, DeferredEntry};
 use crate::dirty_set::{DirtySet, Listed};
 use crate::discarded::Discarded;
@@ -24,6 +29,7 @@ use crate::latency::Latency;
 use crate::long_queue::LongQueue;
 use crate::now::Now;
 use crate::ranges::Ranges;
+use crate::seq_set::SeqSet;
 use crate::single_message::SingleMessage;
 use crate::topology::Locality;
 use crate::window::{NotYours, Window};
@@ -57,8 +63,9 @@ pub(crate) struct ChannelCounters {
 
 /// One channel of a topic.
 ///
-/// Invariants: each seq the channel owes is in exactly one of waiting, requeued, deferred and
-/// window, and is held in the log once for it; a consumer with credit is in `ready` or `refills`.
+/// Invariants: each seq the channel owes is in exactly one of waiting, requeued, deferred, dead letters and
+/// window, and is held in the log once for it; `out_of_order` has the seqs of requeued, deferred and dead letters; a
+/// consumer with credit is in `ready` or `refills`.
 #[derive(Debug, Default)]
 pub(crate) struct Channel {
     pub(crate) name: Box<str>,
@@ -79,6 +86,10 @@ pub(crate) struct Channel {
     waiting: Ranges,
     requeued: LongQueue<SingleMessage>,
     deferred: Deferred,
+    /// `None` if the channel has no rule for dead letters.
+    pub(crate) dead_letters: Option<Box<DeadLetters>>,
+    /// The seqs of the messages whose lists are not in the order of the seqs. So the oldest of them is known.
+    out_of_order: SeqSet,
     window: Window,
     /// The moves that a checkpoint's scan would miss; noted while a scan is under way.
     moved: Option<Vec<Moved>>,
@@ -129,8 +140,15 @@ impl Channel {
         }
     }
 
-    /// Messages waiting for delivery; those in flight and deferred are not among them.
+    /// Messages that wait, also those for the dead-letter topic. Messages in flight and deferred messages are not among
+    /// them.
     pub(crate) fn depth(&self) -> u64 {
+        let dead = self.dead_letters.as_ref();
+        self.deliverable_count() + dead.map_or(0, |dead| dead.count())
+    }
+
+    /// Messages that wait for a consumer.
+    fn deliverable_count(&self) -> u64 {
         self.waiting.count() + self.requeued.len() as u64
     }
 
@@ -155,7 +173,23 @@ impl Channel {
 
     /// True when a pump could deliver something.
     pub(crate) fn wants_pump(&self) -> bool {
-        !self.paused && !self.ready.is_empty() && self.depth() > 0
+        let dead = self.dead_letters.as_ref();
+        let can_deliver = !self.ready.is_empty() && self.deliverable_count() > 0;
+        !self.paused && (can_deliver || dead.is_some_and(|dead| dead.may_send()))
+    }
+
+    /// Makes [`Channel::oldest`] exact, unless hundreds of thousands of messages were finished behind older ones.
+    pub(crate) fn drop_finished(&mut self) {
+        self.window.drop_finished();
+    }
+
+    /// The oldest message that the channel owes: waiting, in flight, requeued, deferred or a dead letter. The cost does
+    /// not depend on the number of messages. Call [`Channel::drop_finished`] before.
+    pub(crate) fn oldest(&self) -> Option<Seq> {
+        let waiting = self.waiting.front().map(|range| range.start);
+        let out_of_order = self.out_of_order.first();
+        let oldest = waiting.into_iter().chain(out_of_order);
+        oldest.chain(self.window.oldest()).min()
     }
 
     /// Takes a range over from the topic. An ephemeral channel keeps `depth_max` messages and lets
@@ -192,6 +226,7 @@ impl Channel {
     /// Takes a deferred message over from the topic.
     pub(crate) fn defer(&mut self, seq: Seq, due: Duration) {
         self.counters.message_count += 1;
+        self.out_of_order.insert(seq);
         self.deferred.push(DeferredEntry {
             due,
             seq,
@@ -209,12 +244,17 @@ impl Channel {
         }
         for seq in range.start.0..range.end.0 {
             let seq = Seq(seq);
-            self.requeued.push_back(SingleMessage { seq, attempts });
+            self.out_of_order.insert(seq);
+            let message = SingleMessage { seq, attempts };
+            DeadLetters::sort(&mut self.dead_letters, &mut self.requeued, message);
         }
     }
 
     /// Restores messages that the checkpoint names with a due time.
     pub(crate) fn restore_deferred(&mut self, entries: Vec<DeferredEntry>) {
+        for entry in &entries {
+            self.out_of_order.insert(entry.seq);
+        }
         self.deferred.extend(entries);
     }
 
@@ -322,8 +362,10 @@ impl Channel {
             latency.forget(seq);
         }
         self.counters.requeue_count += 1;
+        self.out_of_order.insert(seq);
         if how.timeout.is_zero() {
-            self.requeued.push_back(SingleMessage { seq, attempts });
+            let message = SingleMessage { seq, attempts };
+            DeadLetters::sort(&mut self.dead_letters, &mut self.requeued, message);
             self.tell_scan(seq, attempts, None);
         } else {
             let due = now + how.timeout;
@@ -357,7 +399,8 @@ impl Channel {
         let mut moved = false;
         let mut owners = Vec::new();
         let (requeued, counters) = (&mut self.requeued, &mut self.counters);
-        let noted = &mut self.moved;
+        let (noted, out_of_order) = (&mut self.moved, &mut self.out_of_order);
+        let dead_letters = &mut self.dead_letters;
         self.window.expire(now, work, |seq, entry| {
             moved = true;
             if let Some(latency) = &mut self.latency {
@@ -368,7 +411,8 @@ impl Channel {
                 return;
             }
             let attempts = entry.attempts;
-            requeued.push_back(SingleMessage { seq, attempts });
+            out_of_order.insert(seq);
+            DeadLetters::sort(dead_letters, requeued, SingleMessage { seq, attempts });
             if let Some(noted) = noted {
                 let due = None;
                 noted.push(Moved { seq, attempts, due });
@@ -398,20 +442,22 @@ impl Channel {
         {
             moved = true;
             work.spend(1);
-            self.requeued.push_back(SingleMessage {
-                seq: entry.seq,
-                attempts: entry.attempts,
-            });
+            let DeferredEntry { seq, attempts, .. } = entry;
+            let message = SingleMessage { seq, attempts };
+            DeadLetters::sort(&mut self.dead_letters, &mut self.requeued, message);
         }
-        moved
+        let dead = self.dead_letters.as_mut();
+        moved | dead.is_some_and(|dead| dead.end_delay(now))
     }
 
     /// Returns when [`Channel::handle_timeout`] has something to do; may be early.
     pub(crate) fn next_timeout(&self) -> Option<Duration> {
+        let dead = self.dead_letters.as_ref();
         let timeouts = [
             self.window.next_timeout(),
             self.deferred.next_due(),
             self.refill_at,
+            dead.and_then(|dead| dead.next_timeout()),
         ];
         timeouts.into_iter().flatten().min()
     }
@@ -423,6 +469,11 @@ impl Channel {
             waiting: std::mem::take(&mut self.waiting),
             requeued: std::mem::take(&mut self.requeued),
             deferred: std::mem::take(&mut self.deferred),
+            dead_letters: self
+                .dead_letters
+                .as_mut()
+                .map_or_else(LongQueue::default, |dead| dead.take_all()),
+            out_of_order: std::mem::take(&mut self.out_of_order),
             window: std::mem::take(&mut self.window),
             ..Discarded::default()
         };
@@ -448,6 +499,7 @@ impl Channel {
         ranges
             .chain(self.requeued.iter().map(|r| r.seq))
             .chain(self.deferred.iter_behind(None).map(|entry| entry.seq))
+            .chain(self.dead_letters.iter().flat_map(|dead| dead.seqs()))
             .chain(self.window.iter().map(|(seq, _)| seq))
             .collect()
     }
@@ -457,6 +509,12 @@ impl Channel {
         self.waiting.check();
         self.requeued.check();
         self.window.check();
+        self.out_of_order.check();
+        if let Some(dead) = &self.dead_letters {
+            dead.check();
+        }
+        let ordered = self.waiting.count() + self.window.count();
+        assert_eq!(self.out_of_order.count(), self.owed_count() - ordered);
         assert!(self.refills.is_empty() || self.refill_at.is_some());
         if let Some(latency) = &self.latency {
             assert_eq!(latency.in_flight_count(), self.window.count());
@@ -466,6 +524,11 @@ impl Channel {
         let before = owed.len();
         owed.dedup();
         assert_eq!(before, owed.len(), "a message is in one place");
+        assert_eq!(self.oldest().is_some(), !owed.is_empty());
+        assert!(
+            self.oldest() <= owed.first().copied(),
+            "the oldest is missed"
+        );
         for id in &self.consumers {
             let client = clients.get(*id).expect("a consumer is connected");
             self.ready.check(*id, &client.consumer.in_ready);

@@ -3,6 +3,7 @@
 use crate::deferred::Deferred;
 use crate::long_queue::LongQueue;
 use crate::ranges::Ranges;
+use crate::seq_set::SeqSet;
 use crate::single_message::SingleMessage;
 use crate::window::Window;
 use crate::work::Work;
@@ -16,6 +17,9 @@ pub(crate) struct Discarded {
     pub(crate) requeued: LongQueue<SingleMessage>,
     pub(crate) deferred: Deferred,
     pub(crate) window: Window,
+    pub(crate) dead_letters: LongQueue<SingleMessage>,
+    /// Seqs of these messages.
+    pub(crate) out_of_order: SeqSet,
     /// The deferred messages of a topic. They are among the waiting messages, too.
     pub(crate) undistributed_deferred: LongQueue<(Seq, u32)>,
     /// The lists of an unfinished checkpoint of the channel, which are dropped as well.
@@ -26,7 +30,8 @@ impl Discarded {
     /// The messages that are still held.
     pub(crate) fn count(&self) -> u64 {
         let queued = self.waiting.count() + self.requeued.len() as u64;
-        queued + self.deferred.count() + self.window.count()
+        let dead = self.dead_letters.len() as u64;
+        queued + self.deferred.count() + self.window.count() + dead
     }
 
     /// Drops a slice of the messages, and releases them in `log`. `log` is `None` if the topic is deleted. Returns
@@ -37,6 +42,7 @@ impl Discarded {
             let gone = self.waiting.pop();
             let gone = gone.or_else(|| Some(self.requeued.pop_front()?.range()));
             let gone = gone.or_else(|| Some(self.deferred.pop()?.range()));
+            let gone = gone.or_else(|| Some(self.dead_letters.pop_front()?.range()));
             let gone = gone.or_else(|| self.window.drop_part());
             if let Some(range) = gone {
                 if let Some(log) = &mut log
@@ -44,7 +50,9 @@ impl Discarded {
                 {
                     log.release_range(range);
                 }
-            } else if self.undistributed_deferred.pop_front().is_some() {
+            } else if self.undistributed_deferred.pop_front().is_some()
+                || self.out_of_order.drop_part()
+            {
                 continue;
             } else if let Some(runs) = self.runs.last_mut() {
                 if runs.drop_piece() {

@@ -1,22 +1,39 @@
-//! Publishes to topics of other shards: one batch per destination and turn, answered by the owner.
+//! Publishes to topics of other shards, and dead letters to any topic: one batch per destination and turn, answered by
+//! the owner.
 //!
 //! ```text
 //!   bytes:  [topic][i32 size][body] [topic][i32 size][body][i32 size][body] ...
 //!   entries: one per command, with the lengths
 //! ```
 
-use crate::client::output::{Token, Verb};
-use crate::ids::{ClientId, ShardId};
+use crate::client::output::Token;
+use crate::ids::{ChannelId, ClientId, ShardId, TopicKey};
 use crate::publication::Publication;
 use crate::refusal::Refusal;
+use wire::id::Seq;
 use wire::name::TopicName;
 
-/// One publish command on its way to the shard of its topic, or the creation of a topic (`verb` is `None`).
+/// The origin of a message that is on its way to the shard of its topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sender {
+    /// A publish of a client, and the answer that the client was promised.
+    Client(ClientId, Token),
+    /// A message of a channel that has reached its attempts. In the answer, `stored` is the message's seq in the
+    /// dead-letter topic.
+    Channel {
+        topic: TopicKey,
+        channel: ChannelId,
+        seq: Seq,
+        stored: Seq,
+    },
+}
+
+/// One publish on its way to the shard of its topic, or the creation of a topic (`sender` is `None`).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ForwardEntry {
-    client: ClientId,
-    token: Token,
-    pub(crate) verb: Option<Verb>,
+    pub(crate) sender: Option<Sender>,
+    /// True if the answer should not wait for --sync-timeout. Counts for dead letters only.
+    pub(crate) wants_sync: bool,
     pub(crate) topic_bytes: u8,
     pub(crate) count: u32,
     pub(crate) body_bytes: u64,
@@ -42,28 +59,27 @@ pub struct ForwardReply {
 /// A forwarded publish that waits at its topic, for room or for the topic's start.
 #[derive(Debug)]
 pub(crate) struct WaitingPublish {
-    pub(crate) from: ShardId,
+    pub(crate) id: ForwardId,
     pub(crate) entry: ForwardEntry,
     pub(crate) packed: Vec<u8>,
 }
 
-/// Identifies a forwarded publish: the shard it came from, its client, and the answer that the client was promised.
+/// Identifies a forwarded publish: the shard it came from, and its sender there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForwardId {
     pub(crate) from: ShardId,
-    pub(crate) client: ClientId,
-    pub(crate) token: Token,
+    pub(crate) sender: Sender,
     pub(crate) bytes: usize,
 }
 
 impl ForwardEntry {
-    pub(crate) fn forward_id(&self, from: ShardId) -> ForwardId {
-        ForwardId {
+    /// `None`: the creation of a topic has no answer.
+    pub(crate) fn forward_id(&self, from: ShardId) -> Option<ForwardId> {
+        Some(ForwardId {
             from,
-            client: self.client,
-            token: self.token,
+            sender: self.sender?,
             bytes: self.packed_bytes,
-        }
+        })
     }
 }
 
@@ -84,9 +100,7 @@ impl ForwardBatch {
     /// Adds one command; returns the bytes it takes.
     pub(crate) fn push<'b>(
         &mut self,
-        client: ClientId,
-        token: Token,
-        verb: Verb,
+        sender: Sender,
         topic: TopicName<'_>,
         publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
     ) -> usize {
@@ -100,9 +114,8 @@ impl ForwardBatch {
         }
         let packed_bytes = self.bytes.len() - before;
         self.entries.push(ForwardEntry {
-            client,
-            token,
-            verb: Some(verb),
+            sender: Some(sender),
+            wants_sync: false,
             topic_bytes: name.len() as u8,
             count: publication.count,
             body_bytes: publication.body_bytes,
@@ -112,15 +125,28 @@ impl ForwardBatch {
         packed_bytes
     }
 
+    /// Adds a message for a dead-letter topic.
+    pub(crate) fn push_dead_letter(
+        &mut self,
+        sender: Sender,
+        topic: TopicName<'_>,
+        body: &[u8],
+        wants_sync: bool,
+    ) {
+        self.push(sender, topic, &Publication::one(body, 0));
+        if let Some(entry) = self.entries.last_mut() {
+            entry.wants_sync = wants_sync;
+        }
+    }
+
     /// Adds a topic that is to be created though nothing was published: MPUB with a bad body does
     /// that.
     pub(crate) fn push_creation(&mut self, topic: TopicName<'_>) {
         let name = topic.as_bytes();
         self.bytes.extend_from_slice(name);
         self.entries.push(ForwardEntry {
-            client: ClientId::default(),
-            token: Token::NONE,
-            verb: None,
+            sender: None,
+            wants_sync: false,
             topic_bytes: name.len() as u8,
             count: 0,
             body_bytes: 0,

@@ -83,6 +83,8 @@ pub struct TopicStats {
     pub message_count: u64,
     /// Body bytes of the accepted messages.
     pub message_bytes: u64,
+    /// The age of the oldest message of `depth`, in milliseconds since its publish. 0 without messages.
+    pub oldest_unfinished_ms: u64,
     /// Messages that were dropped because no channel owned them. Left out of the JSON when 0.
     pub unclaimed_dropped_count: u64,
     /// True if the flow from topic to channels is stopped.
@@ -116,6 +118,11 @@ pub struct ChannelStats {
     pub requeue_count: u64,
     /// Messages put back because their time in flight ran out.
     pub timeout_count: u64,
+    /// The age of the oldest message that is not finished, in milliseconds since its publish: waiting, in flight,
+    /// requeued or deferred. 0 without messages.
+    pub oldest_unfinished_ms: u64,
+    /// The dead letters. `None` if the channel has no rule for them.
+    pub dead_letters: Option<DeadLetterStats>,
     /// Subscribed clients; right also when `clients` is not asked for.
     pub client_count: u64,
     /// The subscribed clients; empty when not asked for.
@@ -124,6 +131,17 @@ pub struct ChannelStats {
     pub paused: bool,
     /// The latency from publish to FIN.
     pub e2e_processing_latency: LatencyStats,
+}
+
+/// The messages of a channel that have reached their attempts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeadLetterStats {
+    /// The dead-letter topic.
+    pub topic: String,
+    /// Messages that went to the dead-letter topic.
+    pub count: u64,
+    /// Messages that are to go there, also those that are on their way. They are part of the depth.
+    pub waiting_count: u64,
 }
 
 /// One connection, as a consumer of a channel or as a producer.

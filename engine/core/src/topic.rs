@@ -25,6 +25,8 @@ mod waiters;
 use crate::channel::Channel;
 use crate::channel::delivery::Delivery;
 use crate::client::Clients;
+use crate::dead_letter_rules::DeadLetterRules;
+use crate::dead_letters::{DeadLetter, MovedLetters};
 use crate::dirty_set::{DirtySet, Listed};
 use crate::discarded::Discarded;
 use crate::forward::WaitingPublish;
@@ -50,7 +52,7 @@ use unclaimed::Unclaimed;
 use unfinished_checkpoint::UnfinishedCheckpoint;
 pub(crate) use waiters::Waiter;
 use waiters::Waiters;
-use wire::id::Seq;
+use wire::id::{MessageId, Seq};
 use wire::name::{ChannelName, TopicName};
 
 /// A connection or task whose command is tried again once the topic has started (only the topic's creator waits for
@@ -93,6 +95,8 @@ pub struct TopicOptions {
     pub latency: Option<LatencyOptions>,
     /// The grace of new topics.
     pub grace: GraceOptions,
+    /// The rules for messages that have reached their attempts.
+    pub dead_letters: Arc<DeadLetterRules>,
     /// The bounds of the messages of topics without channels. Ephemeral topics have no such bounds.
     pub unclaimed: Arc<UnclaimedRules>,
 }
@@ -152,6 +156,8 @@ pub(crate) struct Topic {
     unclaimed: Option<Box<Unclaimed>>,
     /// WARNING lines for the log.
     pub(crate) news: Vec<String>,
+    /// Messages on their way to dead-letter topics, to be taken by the broker.
+    pub(crate) dead_letters: Vec<(ChannelId, DeadLetter)>,
     channels: SlotMap<ChannelId, Channel>,
     by_name: BTreeMap<Box<str>, ChannelId>,
     channels_to_pump: DirtySet<ChannelId>,
@@ -171,7 +177,9 @@ impl Topic {
 
     fn with_log(name: TopicName<'_>, options: TopicOptions, log: Log) -> Topic {
         let bounds = options.unclaimed.bounds(name.as_str());
-        let bounds = bounds.filter(|_| !name.is_ephemeral());
+        // A dead letter must not be lost, not even before somebody makes a channel for it.
+        let is_exempt = options.dead_letters.is_dead_letter_topic(name.as_str());
+        let bounds = bounds.filter(|_| !name.is_ephemeral() && !is_exempt);
         Topic {
             name: name.as_str().into(),
             ephemeral: name.is_ephemeral(),
@@ -202,6 +210,7 @@ impl Topic {
             grace: None,
             unclaimed: bounds.map(Unclaimed::new).map(Box::new),
             news: Vec::new(),
+            dead_letters: Vec::new(),
             channels: SlotMap::default(),
             by_name: BTreeMap::new(),
             channels_to_pump: DirtySet::default(),
@@ -279,6 +288,7 @@ impl Topic {
         self.distribute(now, delivery.clients, work);
         work.begin_long_share();
         self.continue_checkpoint(now, work);
+        let mut again = Vec::new();
         loop {
             let channels = &mut self.channels;
             let id = self
@@ -289,8 +299,17 @@ impl Topic {
             };
             let channel = &mut self.channels[id];
             channel.deliver(&mut self.log, delivery);
+            let letters = &mut self.dead_letters;
+            if self.stopping == Stopping::No
+                && channel.take_dead_letters(&mut self.log, |letter| letters.push((id, letter)))
+            {
+                again.push(id);
+            }
             let at = channel.next_timeout();
             self.lower_deadline(at.filter(|_| !is_planted(Bug::TimerLost)));
+        }
+        for id in again {
+            self.pump_channel_later(id);
         }
         while let Some(discarded) = self.discarded.last_mut()
             && discarded.let_go(Some(&mut self.log), work)
@@ -354,6 +373,14 @@ impl Topic {
         (&mut self.channels[id], &mut self.log)
     }
 
+    /// The channel and the log, if the channel is still there.
+    pub(crate) fn find_channel_and_log(
+        &mut self,
+        id: ChannelId,
+    ) -> Option<(&mut Channel, &mut Log)> {
+        Some((self.channels.get_mut(id)?, &mut self.log))
+    }
+
     /// Channels in the order of their names.
     pub(crate) fn channels(&self) -> impl Iterator<Item = (ChannelId, &Channel)> {
         self.by_name.values().map(|id| (*id, self.channel(*id)))
@@ -367,6 +394,8 @@ impl Topic {
         }
         let latency = self.options.latency.as_ref().map(Latency::new);
         let mut channel = Channel::new(name.as_str(), name.is_ephemeral(), latency);
+        let rules = &self.options.dead_letters;
+        channel.set_dead_letters(rules.of(&self.name, name.as_str()));
         self.fill_from_grace(&mut channel);
         self.recount_unclaimed();
         self.lower_deadline(channel.next_timeout());
@@ -439,6 +468,27 @@ impl Topic {
         self.undistributed.count()
     }
 
+    // --- the age of messages
+
+    /// The oldest message that no channel has been given yet.
+    pub(crate) fn oldest(&self) -> Option<Seq> {
+        self.undistributed.front().map(|range| range.start)
+    }
+
+    /// The age of a message in milliseconds since its publish, without a read of the disk. 0 if the clock says that the
+    /// message is of the future. If the message is not in memory, the age may be too high by the time in which its
+    /// segment was filled.
+    pub(crate) fn age_ms(&self, now: Now, seq: Option<Seq>) -> u64 {
+        let published_ns = seq.and_then(|seq| self.log.published_ns(seq));
+        let age_ns = published_ns.map_or(0, |at| now.wall_ns.saturating_sub(at));
+        age_ns / 1_000_000
+    }
+
+    /// Lets every channel forget finished messages that are older than its oldest message.
+    pub(crate) fn drop_finished(&mut self) {
+        self.channels.values_mut().for_each(Channel::drop_finished);
+    }
+
     // --- the keeper's answers
 
     /// Replaces the runs of the log that are queued for consumers by copies: after a failed sync, the log's bytes may
@@ -459,6 +509,11 @@ impl Topic {
         let mut has_changed = false;
         for (id, channel) in &mut self.channels {
             work.begin_share();
+            let dead = channel.dead_letters.as_mut();
+            if let Some(moved) = dead.and_then(|dead| dead.take_moved(now.mono)) {
+                let line = dead_letter_line(&self.name, channel, &moved, self.options.log.node);
+                self.news.push(line);
+            }
             if channel.next_timeout().is_some_and(|at| at <= now.mono)
                 && channel.handle_timeout(now.mono, clients, work)
             {
@@ -525,6 +580,21 @@ impl Topic {
         let mut to_pump = self.channels_to_pump.iter();
         assert!(to_pump.all(|id| self.channels.contains_key(id)));
     }
+}
+
+/// The log line about messages that went to a dead-letter topic.
+fn dead_letter_line(topic: &str, channel: &Channel, moved: &MovedLetters, node: u16) -> String {
+    let to = channel.dead_letters.as_ref().map(|dead| dead.to().clone());
+    let (from, stored) = moved.last;
+    format!(
+        "TOPIC({topic}) CHANNEL({}): {} messages reached {} attempts and went to topic {}; the last one was {} and is {}",
+        channel.name,
+        moved.count,
+        moved.attempts_max,
+        to.as_deref().unwrap_or_default(),
+        MessageId::new(from, node),
+        MessageId::new(stored, node),
+    )
 }
 
 #[cfg(test)]

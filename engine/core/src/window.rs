@@ -44,6 +44,9 @@ const GAP_MAX: u64 = 16_384;
 /// At most this many places at the front leave the ring in one call of [`Window::make_room`].
 const MOVES_MAX: usize = 1024;
 
+/// One call of [`Window::drop_finished`] goes through this many pieces of the ring at most.
+const PIECES_DROPPED_MAX: usize = 16;
+
 /// One call of [`Window::forget_finished_batches`] checks this many batches.
 const SWEPT_BATCHES: usize = 16;
 
@@ -296,6 +299,23 @@ impl Window {
             || list.is_some_and(|list| list.pop_front().is_some())
             || self.lists.pop().is_some();
         is_left.then(|| SeqRange::new(seq, seq))
+    }
+
+    /// Drops free places at the ring's front, up to the end of a few pieces.
+    pub(crate) fn drop_finished(&mut self) {
+        for _ in 0..PIECES_DROPPED_MAX {
+            if let Some(None) = self.ring.front() {
+                self.drop_free_front();
+            }
+        }
+    }
+
+    /// The oldest message in flight. After more than [`Window::drop_finished`] could drop, an older message that is
+    /// finished.
+    pub(crate) fn oldest(&self) -> Option<Seq> {
+        let straggler = self.stragglers.first_key_value().map(|(seq, _)| *seq);
+        let dense = (self.ring_count > 0).then_some(self.base);
+        straggler.into_iter().chain(dense).min()
     }
 
     /// The places of the ring from `seq` on, in order, free ones included. Messages leave the ring for the

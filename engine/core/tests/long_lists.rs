@@ -461,3 +461,34 @@ fn a_flood_of_deferred_messages_passes_to_the_channel_as_it_comes() {
         assert_eq!(world.counts(), (0, 0, turn * PER_TURN));
     }
 }
+
+/// More dead letters than may be on their way at a time: the others follow as soon as these are synced.
+#[test]
+fn a_flood_of_dead_letters_moves_part_by_part() {
+    const MESSAGES: usize = 3000;
+    let mut world = World::with_dead_letters();
+    let consumer = world.subscribe(2500);
+    let producer = world.connect();
+    let bodies = vec![b"x"; MESSAGES];
+    let mut input = Vec::new();
+    encode::mpub(&mut input, topic(), &bodies);
+    world.send(producer, &input);
+    let mut requeued = 0;
+    while requeued < MESSAGES {
+        world.rest();
+        let mut input = Vec::new();
+        for (id, _, attempts) in world.received(consumer) {
+            assert_eq!(attempts, 1, "the next delivery would be the second");
+            encode::req(&mut input, &id, Duration::ZERO);
+            requeued += 1;
+        }
+        assert!(!input.is_empty(), "{requeued} of {MESSAGES} came");
+        world.send(consumer, &input);
+    }
+    world.rest();
+    let (left, in_flight, _) = world.counts();
+    assert!(in_flight == 0 && left < 1024, "{left} wait for the sync");
+    world.mono += PAUSE;
+    world.rest();
+    assert_eq!(world.counts(), (0, 0, 0));
+}

@@ -106,7 +106,11 @@ impl Out<'_> {
         self.counters(&of, now, before, &counters);
         self.gauges(
             &of,
-            &[("depth", now.depth), ("backend_depth", now.backend_depth)],
+            &[
+                ("depth", now.depth),
+                ("backend_depth", now.backend_depth),
+                ("oldest_unfinished_ms", now.oldest_unfinished_ms),
+            ],
         );
         if !now.channels.is_empty() {
             self.latency(&of, &now.e2e_processing_latency);
@@ -128,6 +132,7 @@ impl Out<'_> {
                 ("backend_depth", now.backend_depth),
                 ("in_flight_count", now.in_flight_count),
                 ("deferred_count", now.deferred_count),
+                ("oldest_unfinished_ms", now.oldest_unfinished_ms),
             ],
         );
         let counters: [Counter<ChannelStats>; 2] = [
@@ -199,10 +204,12 @@ nsq.h.topic.a.b-c_d.message_count:4|c
 nsq.h.topic.a.b-c_d.message_bytes:24|c
 nsq.h.topic.a.b-c_d.depth:7|g
 nsq.h.topic.a.b-c_d.backend_depth:0|g
+nsq.h.topic.a.b-c_d.oldest_unfinished_ms:0|g
 nsq.h.topic.orders.message_count:4|c
 nsq.h.topic.orders.message_bytes:24|c
 nsq.h.topic.orders.depth:7|g
 nsq.h.topic.orders.backend_depth:0|g
+nsq.h.topic.orders.oldest_unfinished_ms:0|g
 nsq.h.topic.orders.e2e_processing_latency_100:250284077|g
 nsq.h.topic.orders.e2e_processing_latency_100:250284077|g
 nsq.h.topic.orders.e2e_processing_latency_95:250284077|g
@@ -213,6 +220,7 @@ nsq.h.topic.orders.channel.billing.depth:0|g
 nsq.h.topic.orders.channel.billing.backend_depth:0|g
 nsq.h.topic.orders.channel.billing.in_flight_count:0|g
 nsq.h.topic.orders.channel.billing.deferred_count:1|g
+nsq.h.topic.orders.channel.billing.oldest_unfinished_ms:0|g
 nsq.h.topic.orders.channel.billing.requeue_count:1|c
 nsq.h.topic.orders.channel.billing.timeout_count:0|c
 nsq.h.topic.orders.channel.billing.clients:2|g

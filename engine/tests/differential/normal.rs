@@ -40,6 +40,7 @@ pub(crate) fn normal(text: &str) -> String {
         let in_text = format!("{key:<25}\\t");
         text = replace_behind(&text, &in_text, "{count}", |c| c.is_ascii_digit());
     }
+    text = without_added_keys(&text);
     text = replace_behind(&text, "(built w/", "{toolchain}", |c| c != ')');
     text = hide_ports_of_clients(&text);
     // Only `/info` contains the broker's own address. In other answers the names are those of
@@ -69,4 +70,15 @@ fn hide_ports_of_clients(text: &str) -> String {
         }
     }
     hidden
+}
+
+/// Removes the keys of `/stats` that nsqd does not have. docs/compatibility.md lists them.
+fn without_added_keys(text: &str) -> String {
+    let marker = ",\"oldest_unfinished_ms\":";
+    let mut parts = text.split(marker);
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        kept.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit()));
+    }
+    kept
 }

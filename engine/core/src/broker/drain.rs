@@ -33,6 +33,8 @@ impl Broker {
     /// time to time in a drain.
     pub fn drain(&mut self, now: Now, out: &mut Vec<Output>) -> Owed {
         let mut owed = Owed::default();
+        // The shard that has these messages now may have been asked before it got them.
+        owed.waiting += std::mem::take(&mut self.letters_moved);
         for key in self.by_name.values() {
             let topic = &mut self.topics[*key];
             let before = owed.total();
@@ -50,7 +52,7 @@ impl Broker {
     }
 
     /// Announces a topic that was withdrawn.
-    fn announce_again(&mut self, key: TopicKey, out: &mut Vec<Output>) {
+    pub(super) fn announce_again(&mut self, key: TopicKey, out: &mut Vec<Output>) {
         let topic = &mut self.topics[key];
         if std::mem::take(&mut topic.is_withdrawn) {
             out.push(Output::Changed(Change::topic(&topic.name, true)));

@@ -3,7 +3,7 @@
 use super::output::Output;
 use super::{Broker, Found};
 use crate::client::Blocked;
-use crate::forward::{ForwardBatch, ForwardEntry, ForwardId, ForwardReply, WaitingPublish};
+use crate::forward::{ForwardBatch, ForwardEntry, ForwardId, ForwardReply, Sender, WaitingPublish};
 use crate::ids::{ShardId, TopicKey};
 use crate::now::Now;
 use crate::publication::Publication;
@@ -11,6 +11,7 @@ use crate::refusal::Refusal;
 use crate::topic::{Published, Waiter};
 use diskq_log::AppendError;
 use wire::command::Batch;
+use wire::id::Seq;
 use wire::name::TopicName;
 
 impl Broker {
@@ -35,9 +36,11 @@ impl Broker {
             at += name.len();
             let packed = &batch.bytes[at..at + entry.packed_bytes];
             at += packed.len();
-            if self.is_draining {
-                if entry.verb.is_some() {
-                    self.reply_forward(entry.forward_id(batch.from), Err(Refusal::Draining));
+            // A dead letter is no new message: it only changes its topic.
+            let is_dead_letter = matches!(entry.sender, Some(Sender::Channel { .. }));
+            if self.is_draining && !is_dead_letter {
+                if let Some(id) = entry.forward_id(batch.from) {
+                    self.reply_forward(id, Err(Refusal::Draining));
                 }
                 continue;
             }
@@ -45,42 +48,61 @@ impl Broker {
             let found = match self.topic_key(topic, out) {
                 Ok(found) => found,
                 Err(cause) => {
-                    if entry.verb.is_some() {
-                        self.reply_forward(
-                            entry.forward_id(batch.from),
-                            Err(Refusal::SetAside(cause)),
-                        );
+                    if let Some(id) = entry.forward_id(batch.from) {
+                        self.reply_forward(id, Err(Refusal::SetAside(cause)));
                     }
                     continue;
                 }
             };
             let key = found.key();
-            if entry.verb.is_none() {
+            let Some(id) = entry.forward_id(batch.from) else {
                 continue;
-            }
+            };
             let queue_is_free = self.topics[key].waiting_publishes.is_empty();
             let may_publish = queue_is_free && found == Found::Ready(key);
             // Behind a publish that waits, others wait too: a producer's order stays.
-            if !may_publish || !self.publish_forwarded(now, key, batch.from, entry, packed) {
+            if !may_publish || !self.publish_forwarded(now, key, id, entry, packed) {
                 let waiting = WaitingPublish {
-                    from: batch.from,
+                    id,
                     entry: *entry,
                     packed: packed.to_vec(),
                 };
                 self.topics[key].waiting_publishes.push_back(waiting);
+            }
+            if is_dead_letter {
+                // In a drain, the topic may have been withdrawn, because it owed nothing.
+                self.announce_again(key, out);
             }
             self.pump_later(key);
         }
     }
 
     /// Takes the answers to publishes that this shard forwarded.
-    pub fn handle_forward_replies(&mut self, replies: Vec<ForwardReply>, out: &mut Vec<Output>) {
-        for reply in replies {
-            let id = reply.id;
-            self.resolve(id.client, id.token, reply.result.as_ref().copied(), out);
-            if let Some(client) = self.clients.get_mut(id.client) {
-                client.producer.forwarded_bytes -= id.bytes;
-                self.resume(id.client, Blocked::Forwards, out);
+    pub fn handle_forward_replies(
+        &mut self,
+        now: Now,
+        replies: Vec<ForwardReply>,
+        out: &mut Vec<Output>,
+    ) {
+        for ForwardReply { id, result } in replies {
+            let result = result.as_ref().copied();
+            match id.sender {
+                Sender::Client(client, token) => {
+                    self.resolve(client, token, result, out);
+                    if let Some(sender) = self.clients.get_mut(client) {
+                        sender.producer.forwarded_bytes -= id.bytes;
+                        self.resume(client, Blocked::Forwards, out);
+                    }
+                }
+                Sender::Channel {
+                    topic,
+                    channel,
+                    seq,
+                    stored,
+                } => {
+                    let letter = (topic, channel, seq);
+                    self.dead_letter_answered(now, letter, result.map(|()| stored), out);
+                }
             }
         }
     }
@@ -91,7 +113,7 @@ impl Broker {
             return;
         }
         while let Some(waiting) = self.topics[key].waiting_publishes.pop_front() {
-            if !self.publish_forwarded(now, key, waiting.from, &waiting.entry, &waiting.packed) {
+            if !self.publish_forwarded(now, key, waiting.id, &waiting.entry, &waiting.packed) {
                 self.topics[key].waiting_publishes.push_front(waiting);
                 return;
             }
@@ -101,8 +123,7 @@ impl Broker {
     /// Refuses the forwarded publishes that wait at a topic.
     pub(super) fn refuse_forwarded(&mut self, key: TopicKey, refusal: &Refusal) {
         for waiting in std::mem::take(&mut self.topics[key].waiting_publishes) {
-            let id = waiting.entry.forward_id(waiting.from);
-            self.reply_forward(id, Err(refusal.clone()));
+            self.reply_forward(waiting.id, Err(refusal.clone()));
         }
     }
 
@@ -115,7 +136,7 @@ impl Broker {
         &mut self,
         now: Now,
         key: TopicKey,
-        from: ShardId,
+        mut id: ForwardId,
         entry: &ForwardEntry,
         packed: &[u8],
     ) -> bool {
@@ -127,8 +148,14 @@ impl Broker {
             body_bytes: entry.body_bytes,
             defer_ms: entry.defer_ms,
         };
-        let id = entry.forward_id(from);
-        let result = match topic.publish(now, &publication) {
+        let published = topic.publish(now, &publication);
+        if let (Ok(_), Sender::Channel { stored, .. }) = (&published, &mut id.sender) {
+            let upto = topic.log.next_seq();
+            *stored = Seq(upto.0 - 1);
+            self.answer_dead_letter(key, id, upto, entry.wants_sync);
+            return true;
+        }
+        let result = match published {
             Ok(Published::Done) => Ok(()),
             Ok(Published::AfterSync(upto)) => {
                 topic.waiters.add_for_sync(upto, Waiter::Forward(id));

@@ -12,7 +12,7 @@ use crate::topic::Waiter;
 
 /// Makes an ERROR line about an action that is tried again. `why` ends with the system's error text. The cause leaves
 /// out the text before it, because that has file names, which differ between topics.
-fn repeated_error(what: &str, why: &str, line: String) -> Output {
+pub(super) fn repeated_error(what: &str, why: &str, line: String) -> Output {
     let answer = why.rsplit(": ").next().unwrap_or(why);
     let cause = format!("{what}: {answer}");
     Output::RepeatedError { cause, line }

@@ -6,6 +6,7 @@ use super::output::Output;
 use super::{Broker, Flow, Found, place};
 use crate::client::Blocked;
 use crate::client::output::Verb;
+use crate::forward::Sender;
 use crate::ids::{ClientId, ShardId, TaskId};
 use crate::now::Now;
 use crate::publication::Publication;
@@ -115,7 +116,7 @@ impl Broker {
             .count_published(name, u64::from(publication.count));
         let token = client.reply_later(verb);
         let batch = &mut self.forwards[shard.0 as usize];
-        client.producer.forwarded_bytes += batch.push(id, token, verb, name, publication);
+        client.producer.forwarded_bytes += batch.push(Sender::Client(id, token), name, publication);
         Flow::Next
     }
 

@@ -7,8 +7,10 @@ use crate::client::Client;
 use crate::latency;
 use crate::now::Now;
 use crate::stats::{
-    ChannelStats, ClientStats, LatencyStats, PubCount, StatsFilter, StatsSnapshot, TopicStats,
+    ChannelStats, ClientStats, DeadLetterStats, LatencyStats, PubCount, StatsFilter, StatsSnapshot,
+    TopicStats,
 };
+use crate::topic::Topic;
 use crate::topology::Locality;
 use diskq_log::{ChannelFacts, TopicFacts};
 use std::sync::Arc;
@@ -26,6 +28,7 @@ impl Broker {
                 continue;
             }
             topic.distribute(now, &self.clients, &mut self.work);
+            topic.drop_finished();
             let topic = &self.topics[key];
             let all = || topic.channels().map(|(_, channel)| channel);
             let latency = self.latency_stats(now, all());
@@ -38,12 +41,13 @@ impl Broker {
             snapshot.topics.push(TopicStats {
                 topic_name: topic.name.to_string(),
                 channels: channels
-                    .map(|c| self.channel_stats(now, c, filter, &backend))
+                    .map(|c| self.channel_stats(now, (topic, c), filter, &backend))
                     .collect(),
                 depth: topic.depth(),
                 backend_depth: backend(topic.depth(), topic.ephemeral),
                 message_count: topic.message_count,
                 message_bytes: topic.message_bytes,
+                oldest_unfinished_ms: topic.age_ms(now, topic.oldest()),
                 unclaimed_dropped_count: topic.unclaimed_dropped_count(),
                 paused: topic.paused,
                 e2e_processing_latency: latency,
@@ -71,7 +75,7 @@ impl Broker {
     fn channel_stats(
         &self,
         now: Now,
-        channel: &Channel,
+        (topic, channel): (&Topic, &Channel),
         filter: &StatsFilter,
         backend: &impl Fn(u64, bool) -> u64,
     ) -> ChannelStats {
@@ -92,6 +96,12 @@ impl Broker {
             global_msg_count: channel.counters.deliveries[Locality::Global as usize],
             requeue_count: channel.counters.requeue_count,
             timeout_count: channel.counters.timeout_count,
+            oldest_unfinished_ms: topic.age_ms(now, channel.oldest()),
+            dead_letters: channel.dead_letters.as_ref().map(|dead| DeadLetterStats {
+                topic: dead.to().to_string(),
+                count: dead.moved_count(),
+                waiting_count: dead.count(),
+            }),
             client_count: channel.consumers.len() as u64,
             clients: clients.collect(),
             paused: channel.paused,

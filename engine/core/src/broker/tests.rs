@@ -1,5 +1,7 @@
 //! The rules of the protocol as transcripts: each test is the text of a session.
 
+mod age;
+mod dead_letters;
 mod drain;
 mod pressure;
 mod script;

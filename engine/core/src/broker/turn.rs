@@ -28,6 +28,7 @@ impl Broker {
     pub fn end_turn(&mut self, now: Now, out: &mut Vec<Output>) {
         let resident_bytes = self.options.resident_bytes / self.by_name.len().max(1) as u64;
         let mut unfinished = Vec::new();
+        self.deliver_own_forwards(now, out);
         for _ in 0..self.topics_to_pump.len() {
             let topics = &mut self.topics;
             let key = self
@@ -48,6 +49,7 @@ impl Broker {
                 to_flush: &mut self.clients_to_flush,
             };
             topic.pump(now, &mut self.work, &mut delivery);
+            let letters = std::mem::take(&mut topic.dead_letters);
             if topic.has_work_left() {
                 unfinished.push(key);
             }
@@ -62,7 +64,11 @@ impl Broker {
             if is_awaited {
                 self.wake_retriers(key, out);
             }
+            if !letters.is_empty() {
+                self.send_dead_letters(key, letters);
+            }
         }
+        self.deliver_own_forwards(now, out);
         for key in unfinished {
             self.pump_later(key);
         }

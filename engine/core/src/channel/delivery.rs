@@ -48,7 +48,7 @@ enum Delivered {
 impl Channel {
     /// Delivers messages to the ready consumers in turn, until there are no messages or no ready consumers.
     pub(crate) fn deliver(&mut self, log: &mut Log, delivery: &mut Delivery<'_>) {
-        while !self.paused && self.depth() > 0 {
+        while !self.paused && self.deliverable_count() > 0 {
             let Some(id) = self.next_ready(delivery) else {
                 return;
             };
@@ -168,10 +168,12 @@ impl Channel {
                     };
                 }
                 Taken::Damaged(_) => {
+                    self.out_of_order.remove(seq);
                     to.log.release(seq);
                     continue;
                 }
             };
+            self.out_of_order.remove(seq);
             if is_sampled && to.is_sampled_out() {
                 to.log.release(seq);
                 continue;

@@ -9,8 +9,11 @@
 //!   noted when it happens:          deferred, requeued ◄────REQ, timeout┘
 //! ```
 //!
+//! Dead letters are scanned behind the requeued messages: first those that wait, then those that are on their way.
+//!
 //! A message that moves in the direction of the scan is seen at its new place if the scan missed it at its old
-//! place. Only a message that leaves the window and stays owed moves against the scan: each such move is noted.
+//! place. Only a message that leaves the window and stays owed moves against the scan, and a dead letter that is
+//! refused. Each such move is noted.
 //! So a message that is owed during the whole scan is named at least once. If the scan names it several times,
 //! the last state is the newest one, or an older one that the message had during the scan. Deliveries and FINs
 //! are most frequent, and need no note.
@@ -22,6 +25,7 @@
 
 use super::{Channel, Moved};
 use crate::deferred::DeferredKey;
+use crate::long_queue::LongQueue;
 use crate::work::Work;
 use diskq_log::{CheckpointRun, SeqRange, planted::Bug, planted::is_planted};
 use std::ops::Range;
@@ -42,6 +46,10 @@ pub(crate) enum Scan {
     },
     /// These places are still to be seen.
     Requeued(Range<u64>),
+    /// These places of the waiting dead letters are still to be seen.
+    DeadLetters(Range<u64>),
+    /// The dead letters on their way are still to be seen, from this seq on.
+    SentLetters(Seq),
     /// These seqs of the window's ring are still to be seen.
     Ring(SeqRange),
     /// These seqs of the window's stragglers are still to be seen.
@@ -111,6 +119,33 @@ impl Channel {
                         out(entry.range(), entry.attempts, None);
                     }
                     places.start += seen as u64;
+                    (seen < slice).then(|| match &self.dead_letters {
+                        Some(dead) => Scan::DeadLetters(dead.waiting().places()),
+                        None => Scan::Ring(self.window.span()),
+                    })
+                }
+                Scan::DeadLetters(places) => {
+                    let dead = self.dead_letters.as_ref();
+                    let waiting = dead.map(|dead| dead.waiting());
+                    let first = waiting.map_or(0, LongQueue::first_place);
+                    places.start = places.start.max(first);
+                    let entries = waiting.map(|waiting| waiting.iter_from(places.start));
+                    let entries = entries.into_iter().flatten();
+                    for entry in entries.take(slice.min(left_of(places))) {
+                        seen += 1;
+                        out(entry.range(), entry.attempts, None);
+                    }
+                    places.start += seen as u64;
+                    (seen < slice).then_some(Scan::SentLetters(Seq(0)))
+                }
+                Scan::SentLetters(next) => {
+                    let dead = self.dead_letters.as_ref();
+                    let sent = dead.map(|dead| dead.sent_from(*next));
+                    for (seq, sent) in sent.into_iter().flatten().take(slice) {
+                        seen += 1;
+                        out(SeqRange::one(seq), sent.attempts, None);
+                        *next = seq.offset(1);
+                    }
                     (seen < slice).then(|| Scan::Ring(self.window.span()))
                 }
                 Scan::Ring(seqs) => {

@@ -1,8 +1,8 @@
 use super::scan::Scan;
 use super::*;
-use crate::Random;
 use crate::ids::client_id;
 use crate::window::Entry;
+use crate::{DeadLetterRules, Random};
 use std::collections::{BTreeMap, BTreeSet};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -45,6 +45,11 @@ impl World {
     fn new(seed: u64) -> World {
         let mut random = Random::new(seed);
         let mut channel = channel();
+        if seed.is_multiple_of(2) {
+            let mut rules = DeadLetterRules::default();
+            rules.add("t", "channel", 2, "dead").expect("a rule");
+            channel.set_dead_letters(rules.of("t", "channel"));
+        }
         let mut next = 0;
         for _ in 0..random.below(60) {
             next += random.below(3);
@@ -74,7 +79,7 @@ impl World {
     }
 
     fn move_something(&mut self) {
-        match self.random.below(6) {
+        match self.random.below(8) {
             0 | 1 => {
                 let Some(front) = self.channel.waiting.front() else {
                     return;
@@ -109,7 +114,10 @@ impl World {
                 };
                 let wait = MINUTE * self.random.below(3) as u32;
                 let is_counted = self.random.below(4) != 0;
-                let how = Requeue { timeout: wait, is_counted };
+                let how = Requeue {
+                    timeout: wait,
+                    is_counted,
+                };
                 let attempts = how.attempts_left(attempts);
                 let requeued = self.channel.requeue(seq, owner(), self.now, how);
                 requeued.expect("it is in flight");
@@ -122,6 +130,30 @@ impl World {
                 let taken = self.channel.window.take(seq, owner());
                 taken.expect("it is in flight");
                 self.finished.insert(seq);
+            }
+            5 => {
+                let Some(dead) = &mut self.channel.dead_letters else {
+                    return;
+                };
+                // A message leaves for the dead-letter topic.
+                if let Some(message) = dead.pop() {
+                    dead.send(message, b"body".to_vec());
+                }
+            }
+            6 => {
+                let Some(dead) = &mut self.channel.dead_letters else {
+                    return;
+                };
+                let Some((seq, _)) = dead.sent_from(Seq(0)).next() else {
+                    return;
+                };
+                if self.random.below(2) == 0 {
+                    let mut log = Log::new(diskq_log::LogOptions::default());
+                    self.channel.return_dead_letter(self.now, seq, &mut log);
+                } else {
+                    assert!(dead.finish(self.now, seq, seq));
+                    self.finished.insert(seq);
+                }
             }
             _ => {
                 self.now += MINUTE / 4;
@@ -169,6 +201,18 @@ fn a_scan_misses_no_message_that_moves() {
         }
         for (seq, entry) in world.channel.window.iter().collect::<Vec<_>>() {
             world.note(seq, entry.attempts, None);
+        }
+        if let Some(dead) = &world.channel.dead_letters {
+            let waiting = dead
+                .waiting()
+                .iter()
+                .map(|entry| (entry.seq, entry.attempts));
+            let sent = dead
+                .sent_from(Seq(0))
+                .map(|(seq, sent)| (seq, sent.attempts));
+            for (seq, attempts) in waiting.chain(sent).collect::<Vec<_>>() {
+                world.note(seq, attempts, None);
+            }
         }
         let mut scan = Scan::Begin;
         let mut found = BTreeMap::new();

@@ -55,11 +55,6 @@ impl Verb {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Token(u64);
 
-impl Token {
-    /// Names no answer.
-    pub(crate) const NONE: Token = Token(u64::MAX);
-}
-
 /// An answer in the order of its commands.
 #[derive(Debug)]
 enum Reply {

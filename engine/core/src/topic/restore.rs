@@ -88,6 +88,8 @@ impl Topic {
         }
         topic.distribute(now, &Clients::default(), &mut Work::unbounded());
         topic.deadline = topic.channels_deadline();
+        // Dead letters need no consumer.
+        topic.pump_channels_later();
         topic.log.release_unheld();
         topic
     }

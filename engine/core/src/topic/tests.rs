@@ -12,6 +12,7 @@ fn a_timeout_in_one_channel_pumps_no_other_channel() {
         group_commit: false,
         latency: None,
         grace: GraceOptions::default(),
+        dead_letters: Default::default(),
         unclaimed: Default::default(),
     };
     let mut topic = Topic::new(TopicName::new(b"orders").expect("a name"), options);

@@ -3,7 +3,8 @@
 use diskq::{ChannelFacts, Crash, Keeper, LogOptions, SimFiles, TopicFacts, open_log};
 use engine_core::stats::StatsFilter;
 use engine_core::{
-    Broker, BrokerOptions, ClientId, GraceOptions, Now, Output, Sent, ShardId, TopicOptions, Wakeup,
+    Broker, BrokerOptions, ClientId, DeadLetterRules, GraceOptions, Now, Output, Sent, ShardId,
+    TopicOptions, Wakeup,
 };
 use std::io::IoSlice;
 use std::path::Path;
@@ -41,6 +42,7 @@ fn options() -> BrokerOptions {
             mem_queue_size: 10_000,
             group_commit: false,
             latency: None,
+            dead_letters: Default::default(),
             grace: GraceOptions {
                 period: Duration::from_secs(60),
                 bytes_max: 1 << 20,
@@ -84,6 +86,18 @@ impl World {
             checkpoints: 0,
             runs: 0,
             may_retry: false,
+        }
+    }
+
+    /// A world with a rule: after one attempt, messages go to a topic that comes behind [`TOPIC`].
+    pub(crate) fn with_dead_letters() -> World {
+        let mut rules = DeadLetterRules::default();
+        rules.add(TOPIC, CHANNEL, 1, "rejected").unwrap();
+        let mut options = options();
+        options.topic.dead_letters = rules.into();
+        World {
+            broker: Broker::new(options),
+            ..World::new()
         }
     }
 

@@ -59,6 +59,7 @@ impl<C: Counter> Shell<C> {
                 group_commit: false,
                 latency: None,
                 grace: GraceOptions::default(),
+                dead_letters: Default::default(),
                 unclaimed: Default::default(),
             },
             resident_bytes: 1 << 20,

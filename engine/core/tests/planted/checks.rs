@@ -11,7 +11,7 @@ use std::time::Duration;
 use wire::encode;
 use wire::name::ChannelName;
 
-pub(super) const ALL: [(&str, fn()); 10] = [
+pub(super) const ALL: [(&str, fn()); 11] = [
     (
         "a wrong bit costs one message",
         a_wrong_bit_costs_one_message,
@@ -51,6 +51,10 @@ pub(super) const ALL: [(&str, fn()); 10] = [
     (
         "a channel that is made in grace gets a deferred message when it is due",
         a_grace_keeps_deferrals,
+    ),
+    (
+        "a dead letter is finished after the sync of its topic",
+        a_dead_letter_waits_for_its_sync,
     ),
 ];
 
@@ -326,4 +330,25 @@ fn a_grace_keeps_deferrals() {
     assert_eq!(make(&mut world, "late"), (0, 0, 1));
     world.restart();
     assert_eq!(make(&mut world, "later"), (0, 0, 1));
+}
+
+fn a_dead_letter_waits_for_its_sync() {
+    let mut world = lists::World::with_dead_letters();
+    let consumer = world.subscribe(1);
+    let producer = world.connect();
+    let mut input = Vec::new();
+    encode::publish(&mut input, lists::topic(), b"x");
+    world.send(producer, &input);
+    world.rest();
+    let [(id, _, 1)] = world.received(consumer)[..] else {
+        panic!("one message");
+    };
+    let mut input = Vec::new();
+    encode::req(&mut input, &id, Duration::ZERO);
+    world.send(consumer, &input);
+    world.rest();
+    assert_eq!(world.counts(), (1, 0, 0), "the message is still owed");
+    world.mono += lists::PAUSE;
+    world.rest();
+    assert_eq!(world.counts(), (0, 0, 0));
 }

@@ -3,10 +3,11 @@
 //! `mod.rs` starts and stops the world, takes the steps and checks the results. `peer.rs` has the
 //! connections, `faults.rs` the faults of disk, kernel and clock. `model.rs` knows the owed
 //! messages, `at_risk.rs` the messages that a power failure may destroy, `promises.rs` the
-//! answers that operators got, `grace.rs` the topics in grace, and `unclaimed.rs` the bounds of
-//! topics without channels.
+//! answers that operators got, `grace.rs` the topics in grace, `unclaimed.rs` the bounds of
+//! topics without channels, and `dead_letters.rs` the messages that have reached their attempts.
 
 mod at_risk;
+mod dead_letters;
 mod faults;
 mod grace;
 mod model;
@@ -16,15 +17,16 @@ mod shared_sync;
 mod unclaimed;
 
 use at_risk::{AtRisk, Pass, Risk};
+use dead_letters::DEAD;
 use diskq::{
     Call, Crash, DataPath, Keeper, LOG_SUFFIX, LogOptions, Logs, Reply, Request, SharedSync,
     SimFiles, Tombstone, TopicFacts,
 };
 use engine_core::stats::StatsFilter;
 use engine_core::{
-    AdminError, Broker, BrokerOptions, Client, DeletedLog, ForwardBatch, ForwardReply,
-    GraceOptions, LatencyOptions, Now, Outcome, Output, Random, Refusal, Required, ShardId, TaskId,
-    TopicKey, TopicOptions, UnclaimedBounds, Wakeup, place,
+    AdminError, Broker, BrokerOptions, Client, DeadLetterRules, DeletedLog, ForwardBatch,
+    ForwardReply, GraceOptions, LatencyOptions, Now, Outcome, Output, Random, Refusal, Required,
+    ShardId, TaskId, TopicKey, TopicOptions, UnclaimedBounds, Wakeup, place,
 };
 use model::{Model, Place};
 use peer::TestClient;
@@ -41,7 +43,8 @@ use wire::limits::Limits;
 use wire::name::{ChannelName, TopicName};
 
 const DATA_PATH: &str = "/data";
-const TOPICS: [&str; 4] = ["orders", "b", "clicks", "tmp#ephemeral"];
+/// The topics that clients publish to, then the dead-letter topic.
+const TOPICS: [&str; 5] = ["orders", "b", "clicks", "tmp#ephemeral", "dead"];
 const CHANNELS: [&str; 3] = ["bill", "ship", "x#ephemeral"];
 const STEPS: u64 = 600;
 const SHARDS_MAX: u64 = 3;
@@ -115,6 +118,10 @@ impl Reached {
             "urgent before earlier jobs",
             "done before earlier urgent jobs",
             "started with channels",
+            "dead letter",
+            "dead letter delivered",
+            "dead letter refused",
+            "age agreed",
             "grace",
             "channel made in grace",
             "unclaimed messages dropped",
@@ -243,6 +250,8 @@ pub(crate) struct World {
     /// True if a new topic starts with channels that other brokers know.
     asks_for_channels: bool,
     grace: GraceOptions,
+    /// Two fifths of the histories have a rule for dead letters.
+    dead_letters: Arc<DeadLetterRules>,
     /// In some histories, topics without channels have bounds.
     unclaimed: UnclaimedBounds,
     /// In some histories, the first topic and its first channel always exist.
@@ -343,6 +352,7 @@ impl World {
             }),
             asks_for_channels,
             grace,
+            dead_letters: dead_letters::rules(seed),
             unclaimed: unclaimed::bounds(seed),
             required: required(seed),
             shares_syncs,
@@ -363,6 +373,7 @@ impl World {
             reached: Reached::default(),
             digest: 0,
         };
+        world.model.dead_letters.attempts_max = dead_letters::attempts_max(seed);
         world.start(shards as usize);
         world
     }
@@ -401,6 +412,7 @@ impl World {
                 group_commit: self.group_commit,
                 latency: self.latency.clone(),
                 grace: self.grace,
+                dead_letters: self.dead_letters.clone(),
                 unclaimed: unclaimed::rules(self.unclaimed),
             },
             resident_bytes: 1 << 20,
@@ -643,8 +655,9 @@ impl World {
             // The topic's log, or a tombstone of the topic.
             let is_of = |topic: &str| name.starts_with(&format!("{topic}{LOG_SUFFIX}"));
             let topic = TOPICS.iter().position(|topic| is_of(topic));
-            self.model
-                .empty_topic(topic.expect("a log has the name of a topic"));
+            let topic = topic.expect("a log has the name of a topic");
+            self.model.empty_topic(topic);
+            self.lose_dead_letters(topic);
             self.reached.note("a lost name was believed");
         }
     }
@@ -787,7 +800,7 @@ impl World {
     }
 
     fn administer(&mut self) {
-        let topic = self.random.below(TOPICS.len() as u64) as usize;
+        let topic = self.random.below(DEAD as u64) as usize;
         let channel = self.random.below(CHANNELS.len() as u64) as usize;
         let (topic_text, name) = (TOPICS[topic], CHANNELS[channel]);
         let shard = place(topic_text, self.shards.len() as u32).0 as usize;
@@ -1070,6 +1083,13 @@ impl World {
             assert!(may_be_damaged, "nothing is damaged here: {line}");
             self.reached.note("damage reported");
             self.model.allow_damage(topic_of(line));
+            self.lose_dead_letters(topic_of(line));
+        }
+        if line.contains("no dead letter can be stored") {
+            self.reached.note("dead letter refused");
+        }
+        if line.contains("attempts and went to topic dead") {
+            self.reached.note("dead letter");
         }
         if line.contains("a backlog stays in memory") {
             self.reached.note("spill failed");
@@ -1277,7 +1297,7 @@ impl World {
                 return self.answer_task(shard, task, Wakeup::Done(result));
             }
             Mail::Forwards(batch) => broker.handle_forwards(now, &batch, &mut out),
-            Mail::Replies(replies) => broker.handle_forward_replies(replies, &mut out),
+            Mail::Replies(replies) => broker.handle_forward_replies(now, replies, &mut out),
             Mail::Connection(index, client) => {
                 if self.peers[index].closed {
                     return;
@@ -1341,6 +1361,13 @@ impl World {
                     self.reached.note("ledger agreed");
                 }
             }
+            // After a step of the wall clock, ages mean nothing.
+            if self.set_back.is_zero() {
+                let has_rule = !self.dead_letters.is_empty();
+                if self.model.check_ages(&stats, now.wall_ns, has_rule) {
+                    self.reached.note("age agreed");
+                }
+            }
         }
     }
 
@@ -1371,7 +1398,8 @@ impl World {
         for (topic, channel) in self.model.channels.clone() {
             self.drain_channel(topic, channel);
         }
-        self.model.check_drained();
+        let left = self.drain_dead_letters();
+        self.model.check_drained(left);
         self.check();
     }
 
@@ -1430,7 +1458,8 @@ fn is_done(outcome: &Result<Outcome, AdminError>) -> bool {
     matches!(outcome, Ok(Outcome::Done | Outcome::Wait))
 }
 
-/// Returns for each channel the number of messages that it owes and the number that it received.
+/// Returns for each channel the number of messages that it owes and the number that it received and that did not go to
+/// the dead-letter topic.
 fn ledgers(stats: &engine_core::stats::StatsSnapshot) -> Vec<(Place, u64, u64)> {
     let mut all = Vec::new();
     for topic in &stats.topics {
@@ -1443,10 +1472,12 @@ fn ledgers(stats: &engine_core::stats::StatsSnapshot) -> Vec<(Place, u64, u64)> 
                 .iter()
                 .position(|name| *name == channel.channel_name);
             let owes = channel.depth + channel.in_flight_count + channel.deferred_count;
+            // A message that went to the dead-letter topic is as if the channel had never received it.
+            let dead = channel.dead_letters.as_ref().map_or(0, |dead| dead.count);
             all.push((
                 (index, at.expect("a channel of ours")),
                 owes,
-                channel.message_count,
+                channel.message_count.wrapping_sub(dead),
             ));
         }
     }

@@ -1,6 +1,7 @@
 //! The model of the broker, as simple as possible: sets and maps by message number.
 
 use super::CHANNELS;
+use super::dead_letters::{DeadLetters, RULE};
 use super::grace::Graces;
 use engine_core::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +23,8 @@ pub(crate) struct Tracked {
     pub(crate) acknowledged: bool,
     /// The durable channels that must get the message once it is acknowledged.
     pub(crate) owed: BTreeSet<usize>,
+    /// The Unix time of the acknowledgement in nanoseconds. 0 before it.
+    pub(crate) acknowledged_ns: u64,
     /// The time before which no channel gets the message, from DPUB.
     pub(crate) due: Duration,
     /// The task whose deletion of the topic includes this message.
@@ -74,19 +77,20 @@ pub(crate) struct Model {
     /// failure.
     pub(crate) poisoned: BTreeMap<usize, u64>,
     pub(crate) graces: Graces,
+    pub(crate) dead_letters: DeadLetters,
     held: BTreeMap<(Place, u64), InFlight>,
     /// The messages that were certainly finished since the last kill.
     finished: BTreeSet<(Place, u64)>,
     /// The times before which requeued messages must not arrive.
     due: BTreeMap<(Place, u64), Duration>,
     /// The deliveries since the last kill that count as attempts.
-    deliveries: BTreeMap<(Place, u64), u16>,
+    pub(super) deliveries: BTreeMap<(Place, u64), u16>,
     /// The messages for which it is not known whether a delivery counts.
-    unsure_attempts: BTreeSet<(Place, u64)>,
+    pub(super) unsure_attempts: BTreeSet<(Place, u64)>,
     /// Messages below this number existed before the last kill, so their attempts are not known.
-    exact_from: u64,
+    pub(super) exact_from: u64,
     /// The channels on which a peer may not have read everything that it was sent.
-    late: BTreeSet<Place>,
+    pub(super) late: BTreeSet<Place>,
     /// For each channel, the number of finished messages and the number that it owed before the
     /// count began.
     ledger: BTreeMap<Place, (u64, i64)>,
@@ -188,6 +192,7 @@ impl Model {
         assert_eq!(tracked.topic, place.0, "a message stays in its topic");
         assert_eq!(tracked.body, delivered.body, "byte for byte");
         assert!(attempts >= 1);
+        self.dead_letters.check_attempts(place, attempts);
         assert!(
             !tracked.is_gone || delivered.is_late,
             "{number} was deleted with its topic"
@@ -378,20 +383,34 @@ impl Model {
         true
     }
 
-    /// Checks that every acknowledged message has reached every channel that it is owed to.
-    pub(crate) fn check_drained(&self) {
+    /// Checks that every acknowledged message has reached every channel that it is owed to, or the dead-letter topic.
+    /// `left_count` messages wait for a dead-letter topic that refuses them.
+    pub(crate) fn check_drained(&self, left_count: u64) {
+        let mut left = Vec::new();
         for (number, message) in self.messages.iter().enumerate() {
-            let missing: Vec<&usize> = message
+            let mut missing: Vec<&usize> = message
                 .owed
                 .iter()
                 .filter(|channel| !self.sampled.contains(&(message.topic, **channel)))
                 .collect();
+            if message.topic == RULE.0 && self.dead_letters.attempts_max.is_some() {
+                let is_missing = missing.len();
+                missing.retain(|channel| **channel != RULE.1);
+                let is_dead = self.dead_letters.seen.contains(&(number as u64));
+                if message.acknowledged && missing.len() < is_missing && !is_dead {
+                    left.push(number);
+                }
+            }
             assert!(
                 !message.acknowledged || missing.is_empty(),
                 "message {number} of topic {} was acknowledged and is missing on {missing:?}",
                 message.topic
             );
         }
+        assert!(
+            left.len() as u64 <= left_count,
+            "{left:?} are neither finished nor dead letters, and {left_count} may wait"
+        );
     }
 }
 

@@ -1,8 +1,9 @@
 //! The peers: the commands they send, the broker's answers, and the effect of both on the model.
 
 use super::at_risk::Risk;
+use super::dead_letters::{DEAD, DURABLE_CHANNELS};
 use super::model::{Action, Delivered, Place};
-use super::{CHANNELS, TOPICS, World, channel_name, is_durable, topic_name};
+use super::{CHANNELS, World, channel_name, is_durable, topic_name};
 use engine_core::{ClientId, Output, Sent};
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -103,7 +104,7 @@ impl World {
         let Some(index) = self.pick_peer(|peer| !peer.input_ended) else {
             return self.connect();
         };
-        let topic = self.random.below(TOPICS.len() as u64) as usize;
+        let topic = self.random.below(DEAD as u64) as usize;
         let kind = self.random.below(10);
         let count = if kind < 4 {
             1
@@ -149,10 +150,15 @@ impl World {
         else {
             return self.connect();
         };
-        let topic = self.random.below(TOPICS.len() as u64) as usize;
-        let channel = self.random.below(CHANNELS.len() as u64) as usize;
+        let topics = DEAD + usize::from(!self.dead_letters.is_empty());
+        let topic = self.random.below(topics as u64) as usize;
+        let mut channel = self.random.below(CHANNELS.len() as u64) as usize;
         let ready = 1 + self.random.below(40) as u32;
-        let sample = (self.random.below(12) == 0).then_some(50);
+        let mut sample = (self.random.below(12) == 0).then_some(50);
+        if topic == DEAD {
+            // Nothing may drop a dead letter.
+            (channel, sample) = (channel % DURABLE_CHANNELS, None);
+        }
         self.subscribe_to(index, (topic, channel), ready, sample);
         self.offer(index);
     }
@@ -554,7 +560,9 @@ impl World {
                     self.reached.note("synced before OK");
                 }
                 for number in numbers {
-                    self.model.messages[number as usize].acknowledged = true;
+                    let message = &mut self.model.messages[number as usize];
+                    message.acknowledged = true;
+                    message.acknowledged_ns = self.wall_ns;
                     self.put_at_risk(Risk::Message(number), topic);
                 }
             }
@@ -607,6 +615,14 @@ impl World {
             ready: peer.ready,
             is_late: peer.is_slow,
         };
+        if delivered.place.0 == DEAD {
+            self.reached.note("dead letter delivered");
+            self.model.deliver_dead_letter(&delivered);
+            let peer = &mut self.peers[index];
+            peer.holds.retain(|(_, held)| *held != number);
+            peer.holds.push((message.id, number));
+            return;
+        }
         self.reached.note("delivered");
         if message.attempts > 1 {
             self.reached.note("redelivered");

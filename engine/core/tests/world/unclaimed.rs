@@ -1,6 +1,7 @@
 //! The bounds of topics without channels. The model owes a message only to channels that exist, so it tells if the broker
 //! drops more than the messages that no channel owns.
 
+use super::dead_letters::DEAD;
 use super::grace::Graces;
 use super::{Reached, place_of};
 use engine_core::stats::StatsSnapshot;
@@ -51,9 +52,11 @@ pub(crate) fn check(
         if topic.unclaimed_dropped_count > 0 {
             reached.note("unclaimed messages dropped");
         }
+        // A dead-letter topic keeps all messages.
+        let is_exempt = place_of(&topic.topic_name) == DEAD;
         let is_ephemeral = topic.topic_name.ends_with("#ephemeral");
         let is_starting = graces.is_starting(place_of(&topic.topic_name));
-        if has_graces || is_ephemeral || is_starting || !topic.channels.is_empty() {
+        if has_graces || is_exempt || is_ephemeral || is_starting || !topic.channels.is_empty() {
             continue;
         }
         assert!(

@@ -53,6 +53,8 @@ impl View<'_> {
             object.key("e2e_processing_latency"),
             &topic.e2e_processing_latency,
         );
+        // The keys below are not nsqd's, and come last.
+        object.number("oldest_unfinished_ms", topic.oldest_unfinished_ms);
         object.end();
     }
 
@@ -81,6 +83,13 @@ impl View<'_> {
             object.key("e2e_processing_latency"),
             &channel.e2e_processing_latency,
         );
+        // The keys below are not nsqd's, and come last.
+        object.number("oldest_unfinished_ms", channel.oldest_unfinished_ms);
+        if let Some(dead) = &channel.dead_letters {
+            object.text("dead_letter_topic", &dead.topic);
+            object.number("dead_letter_count", dead.count);
+            object.number("dead_letter_waiting_count", dead.waiting_count);
+        }
         object.end();
     }
 

@@ -15,6 +15,8 @@
 //! a closed            the broker closed it
 //! +500ms              time passes, timers fire one by one
 //! pause t, unpause t/ch, empty t/ch, delete t, create t/ch, stats t, where t/ch, health, restart,
+//! oldest t, oldest t/ch  the age of the oldest message that is not finished
+//! dead t/ch           the dead letters of a channel
 //! power lost 3        ... and of what was not synced, what seed 3 says is there; no nsqd.dat
 //! drain on, drain off publishes are refused, or taken again
 //! owed                what a drain waits for, and the topics and channels that come (+) or go (-) at the nsqlookupds
@@ -67,6 +69,7 @@ pub(super) fn options() -> BrokerOptions {
             group_commit: false,
             latency: None,
             grace: GraceOptions::default(),
+            dead_letters: Default::default(),
             unclaimed: Default::default(),
         },
         resident_bytes: 1 << 20,
@@ -219,6 +222,8 @@ impl Session {
         match words[..] {
             ["raw", bytes] => self.send("raw", b"", bytes.as_bytes()),
             ["stats", what] => self.show_stats(what),
+            ["oldest", what] => self.show_oldest(what),
+            ["dead", what] => self.show_dead_letters(what),
             ["where", what] => self.show_localities(what),
             ["health"] => self.show_health(),
             ["drain", state] => self.drain(state == "on"),
@@ -664,6 +669,48 @@ impl Session {
                     c.client_count
                 ),
             },
+        };
+        writeln!(self.transcript, "= {text}").expect("a String takes all");
+        self.run_until_idle(Vec::new());
+    }
+
+    fn show_oldest(&mut self, what: &str) {
+        let (topic, channel) = match what.split_once('/') {
+            Some((topic, channel)) => (topic, Some(channel)),
+            None => (what, None),
+        };
+        let stats = self
+            .broker
+            .distribute_and_snapshot(self.now, &StatsFilter::default());
+        let topic = stats.topics.iter().find(|t| t.topic_name == topic);
+        let topic = topic.expect("it is there");
+        let age = match channel {
+            None => topic.oldest_unfinished_ms,
+            Some(name) => {
+                let mut channels = topic.channels.iter();
+                let channel = channels.find(|c| c.channel_name == name);
+                channel.expect("it is there").oldest_unfinished_ms
+            }
+        };
+        writeln!(self.transcript, "= {age} ms").expect("a String takes all");
+        self.run_until_idle(Vec::new());
+    }
+
+    fn show_dead_letters(&mut self, what: &str) {
+        let (topic, channel) = what.split_once('/').expect("a channel");
+        let stats = self
+            .broker
+            .distribute_and_snapshot(self.now, &StatsFilter::default());
+        let topics = stats.topics.iter().filter(|t| t.topic_name == topic);
+        let mut channels = topics.flat_map(|t| &t.channels);
+        let found = channels.find(|c| c.channel_name == channel);
+        let dead = found.and_then(|channel| channel.dead_letters.as_ref());
+        let text = match dead {
+            None => "no rule".to_owned(),
+            Some(dead) => format!(
+                "{} went to {}, {} wait",
+                dead.count, dead.topic, dead.waiting_count
+            ),
         };
         writeln!(self.transcript, "= {text}").expect("a String takes all");
         self.run_until_idle(Vec::new());

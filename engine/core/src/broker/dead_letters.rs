@@ -1,0 +1,110 @@
+//! The way of dead letters from their channels to the dead-letter topics, on whatever shard these are.
+//!
+//! ```text
+//!   Channel::take_dead_letters ──► forwards[owner] ──► Topic::publish, and a waiter for the sync
+//!   Channel::finish_dead_letter ◄── reply: stored ◄─────────┘
+//!   Channel::return_dead_letter ◄── reply: refused
+//! ```
+
+use super::keeper::repeated_error;
+use super::output::Output;
+use super::{Broker, place};
+use crate::dead_letters::DeadLetter;
+use crate::forward::{ForwardId, Sender};
+use crate::ids::{ChannelId, TopicKey};
+use crate::now::Now;
+use crate::refusal::Refusal;
+use crate::topic::Waiter;
+use diskq_log::{planted::Bug, planted::is_planted};
+use wire::id::Seq;
+use wire::name::TopicName;
+
+impl Broker {
+    /// Sends dead letters of a topic to the shards of the dead-letter topics.
+    pub(super) fn send_dead_letters(
+        &mut self,
+        topic: TopicKey,
+        letters: Vec<(ChannelId, DeadLetter)>,
+    ) {
+        for (channel, letter) in letters {
+            let to = TopicName::new(letter.to.as_bytes()).expect("a rule has a valid name");
+            let owner = place(to.as_bytes(), self.options.shards);
+            let seq = letter.seq;
+            let sender = Sender::Channel {
+                topic,
+                channel,
+                seq,
+                stored: Seq(0),
+            };
+            let batch = &mut self.forwards[owner.0 as usize];
+            batch.push_dead_letter(sender, to, &letter.body, letter.wants_sync);
+        }
+    }
+
+    /// Does the work of the mail for what this shard forwards to itself: dead letters, and the answers to them.
+    pub(super) fn deliver_own_forwards(&mut self, now: Now, out: &mut Vec<Output>) {
+        let own = self.options.shard;
+        if let Some(batch) = self.take_forwards(own) {
+            self.handle_forwards(now, &batch, out);
+        }
+        if let Some(replies) = self.take_forward_replies(own) {
+            self.handle_forward_replies(now, replies, out);
+        }
+    }
+
+    /// Has a dead letter answered that was published just now, when it is on the disk. An acknowledged publish may be
+    /// lost in a power failure until its sync, but this message may have been synced in its old topic long ago.
+    pub(super) fn answer_dead_letter(
+        &mut self,
+        key: TopicKey,
+        id: ForwardId,
+        upto: Seq,
+        wants_sync: bool,
+    ) {
+        if is_planted(Bug::DeadLetterBeforeSync) {
+            return self.reply_forward(id, Ok(()));
+        }
+        let topic = &mut self.topics[key];
+        topic.waiters.add_for_sync(upto, Waiter::Forward(id));
+        if wants_sync {
+            topic.log.want_sync();
+        }
+    }
+
+    /// Takes the answer to a dead letter: its seq in the dead-letter topic, or the refusal. Does nothing if the topic
+    /// or channel was deleted meanwhile.
+    pub(super) fn dead_letter_answered(
+        &mut self,
+        now: Now,
+        (key, channel_id, seq): (TopicKey, ChannelId, Seq),
+        result: Result<Seq, &Refusal>,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(topic) = self.topics.get_mut(key) else {
+            return;
+        };
+        let name = topic.name.clone();
+        let Some((channel, log)) = topic.find_channel_and_log(channel_id) else {
+            return;
+        };
+        match result {
+            Ok(stored) => {
+                channel.finish_dead_letter(now.mono, seq, stored, log);
+                self.letters_moved += u64::from(self.is_draining);
+            }
+            Err(refusal) => {
+                channel.return_dead_letter(now.mono, seq, log);
+                let (what, cause) = ("no dead letter can be stored", refusal.to_string());
+                let to = channel.dead_letters.as_ref().map(|dead| dead.to().clone());
+                let line = format!(
+                    "TOPIC({name}) CHANNEL({}) ERROR: {what} in topic {}, they stay in the channel - {cause}",
+                    channel.name,
+                    to.as_deref().unwrap_or_default(),
+                );
+                out.push(repeated_error(what, &cause, line));
+            }
+        }
+        topic.after_answer(channel_id);
+        self.pump_later(key);
+    }
+}

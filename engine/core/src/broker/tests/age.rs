@@ -1,0 +1,90 @@
+//! The age of the oldest message that is not finished.
+
+use super::script::check;
+
+#[test]
+fn the_oldest_message_counts_wherever_it_is() {
+    check(
+        "
+p: PUB t | w
+p< OK
++1s
+oldest t
+= 1000 ms
+create t/ch
+oldest t
+= 0 ms
+oldest t/ch
+= 1000 ms
+p: PUB t | x
+p< OK
++1s
+p: PUB t | y
+p< OK
+oldest t/ch
+= 2000 ms
+a: SUB t ch
+a< OK
+a: RDY 3
+a< w (1)
+a< x (1)
+a< y (1)
++1s
+oldest t/ch
+= 3000 ms
+a: FIN #w
+oldest t/ch
+= 2000 ms
+a: RDY 0; REQ #x 0; FIN #y
++1s
+oldest t/ch
+= 3000 ms
+a: RDY 1
+a< x (2)
+a: REQ #x 500000
++2s
+oldest t/ch
+= 5000 ms
+empty t/ch
+oldest t/ch
+= 0 ms
+p: DPUB t 60000 | later
+p< OK
++1s
+oldest t/ch
+= 1000 ms
+oldest t
+= 0 ms
+",
+    );
+}
+
+/// The publish time is on the disk. So the age goes on after a restart, also if no message was read.
+#[test]
+fn the_age_survives_a_restart() {
+    check(
+        "
+a: SUB t ch
+a< OK
+p: MPUB t | x,y
+p< OK
++4s
+oldest t/ch
+= 4000 ms
+restart
+oldest t/ch
+= 4010 ms
+b: SUB t ch
+b< OK
+b: RDY 1
+b< x (1)
+oldest t/ch
+= 4010 ms
+b: FIN #x
+b< y (1)
+b: FIN #y
+oldest t/ch
+= 0 ms
+",
+    );
+}

@@ -1,0 +1,287 @@
+//! Messages that have reached their attempts go to the dead-letter topic.
+
+use super::script::{check_with, options};
+use crate::{BrokerOptions, DeadLetterRules, UnclaimedBounds, UnclaimedRules};
+
+/// Options with `t/ch` to `d` after two attempts, and `d/retry` to `e` after one.
+fn with_rules() -> BrokerOptions {
+    let mut rules = DeadLetterRules::default();
+    rules.add("t", "c*", 2, "d").expect("right");
+    rules.add("d", "retry", 1, "e").expect("right");
+    let mut options = options();
+    options.topic.dead_letters = rules.into();
+    // Topics without channels drop their messages, but dead letters stay.
+    let mut unclaimed = UnclaimedRules::default();
+    unclaimed.add("*", UnclaimedBounds::DROP);
+    options.topic.unclaimed = unclaimed.into();
+    options
+}
+
+/// The beginning of each script: `x` has reached its attempts.
+const REACHED: &str = "
+a: SUB t ch
+a< OK
+a: RDY 1
+p: PUB t | x
+p< OK
+a< x (1)
+a: REQ #x 0
+a< x (2)
+";
+
+fn check(script: &str) {
+    check_with(with_rules(), &format!("{REACHED}{}", script.trim_start()));
+}
+
+#[test]
+fn a_message_moves_and_is_finished_after_the_sync() {
+    check(
+        "
+a: REQ #x 0
+dead t/ch
+= 0 went to d, 1 wait
+stats t/ch
+= depth 1, in flight 0, deferred 0, messages 1, requeued 2, timed out 0, clients 1
++1s
+oldest t/ch
+= 1000 ms
+p: PUB t | y
+p< OK
+a< y (1)
+a: FIN #y
++2s
+dead t/ch
+= 1 went to d, 0 wait
+stats t/ch
+= depth 0, in flight 0, deferred 0, messages 2, requeued 2, timed out 0, clients 1
+oldest t/ch
+= 0 ms
+b: SUB d other
+b< OK
+b: RDY 1
+b< x (1)
+dead d/other
+= no rule
+b: REQ #x 0
+b< x (2)
+b: REQ #x 0
+b< x (3)
+",
+    );
+}
+
+#[test]
+fn a_deferred_message_moves_when_it_is_due() {
+    check(
+        "
+a: REQ #x 5000
++4s
+dead t/ch
+= 0 went to d, 0 wait
++1s
+dead t/ch
+= 0 went to d, 1 wait
++2s
+dead t/ch
+= 1 went to d, 0 wait
+",
+    );
+}
+
+#[test]
+fn a_message_that_times_out_needs_no_consumer_to_move() {
+    check(
+        "
+a gone
+p gone
++61s
++2s
+dead t/ch
+= 1 went to d, 0 wait
+",
+    );
+}
+
+#[test]
+fn a_paused_channel_keeps_its_dead_letters() {
+    check(
+        "
+pause t/ch
+a: REQ #x 0
++5s
+dead t/ch
+= 0 went to d, 1 wait
+unpause t/ch
++2s
+dead t/ch
+= 1 went to d, 0 wait
+",
+    );
+}
+
+#[test]
+fn a_refused_message_stays_and_is_tried_again() {
+    check(
+        "
+disk full
+a: REQ #x 0
++20s
+dead t/ch
+= 0 went to d, 1 wait
+disk free
++8s
+dead t/ch
+= 1 went to d, 0 wait
+",
+    );
+}
+
+#[test]
+fn an_emptied_channel_forgets_its_dead_letters() {
+    check(
+        "
+a: REQ #x 0
+empty t/ch
+dead t/ch
+= 0 went to d, 0 wait
++3s
+dead t/ch
+= 0 went to d, 0 wait
+delete t/ch
+a closed
+stats d
+= depth 1, messages 1, bytes 1
+",
+    );
+}
+
+#[test]
+fn a_channel_may_be_deleted_before_the_answer() {
+    check(
+        "
+a: REQ #x 0
+delete t/ch
+a closed
++3s
+delete t
+stats d
+= depth 1, messages 1, bytes 1
+",
+    );
+}
+
+#[test]
+fn a_deleted_dead_letter_topic_is_made_again() {
+    check(
+        "
+a: REQ #x 0
+delete d
+dead t/ch
+= 0 went to d, 1 wait
++3s
+dead t/ch
+= 1 went to d, 0 wait
+stats d
+= depth 1, messages 1, bytes 1
+",
+    );
+}
+
+#[test]
+fn dead_letters_of_dead_letters() {
+    check(
+        "
+a: REQ #x 0
+b: SUB d retry
+b< OK
+b: RDY 1
+b< x (1)
+b: REQ #x 0
++5s
+dead t/ch
+= 1 went to d, 0 wait
+dead d/retry
+= 1 went to e, 0 wait
+",
+    );
+}
+
+#[test]
+fn a_restart_knows_the_attempts() {
+    check(
+        "
++3s
+restart
+dead t/ch
+= 0 went to d, 1 wait
++3s
+dead t/ch
+= 1 went to d, 0 wait
+stats d
+= depth 1, messages 1, bytes 1
+",
+    );
+}
+
+/// The message is not finished before the dead-letter topic is synced, so a power failure may double it.
+#[test]
+fn a_power_failure_before_the_sync_loses_nothing() {
+    for seed in 0..20 {
+        check(&format!(
+            "
++3s
+a: REQ #x 0
+power lost {seed}
++5s
+dead t/ch
+= 1 went to d, 0 wait
+"
+        ));
+    }
+}
+
+#[test]
+fn a_power_failure_after_the_sync_loses_nothing() {
+    for seed in 0..20 {
+        check(&format!(
+            "
+a: REQ #x 0
++2s
+dead t/ch
+= 1 went to d, 0 wait
+power lost {seed}
+b: SUB d all
+b< OK
+b: RDY 1
+b< x (1)
+"
+        ));
+    }
+}
+
+/// A message that comes back unhandled is not nearer to its last attempt.
+#[test]
+fn an_uncounted_requeue_makes_no_dead_letter() {
+    check_with(
+        with_rules(),
+        "
+a: IDENTIFY | {\"feature_negotiation\":true,\"req_uncounted\":true}
+a< {\"max_rdy_count\":2500,\"version\":\"1.3.0\",\"max_msg_timeout\":900000,\"msg_timeout\":60000,\"tls_v1\":false,\"deflate\":false,\"deflate_level\":6,\"max_deflate_level\":6,\"snappy\":false,\"sample_rate\":0,\"auth_required\":false,\"output_buffer_size\":16384,\"output_buffer_timeout\":250,\"topology_region\":\"\",\"topology_zone\":\"\",\"req_uncounted\":true}
+a: SUB t ch
+a< OK
+a: RDY 1
+p: PUB t | x
+p< OK
+a< x (1)
+a: REQ #x 0 uncounted
+a< x (1)
+a: REQ #x 0
+a< x (2)
+a: REQ #x 0 uncounted
+a< x (2)
+a: REQ #x 0 free
+a< E_INVALID REQ unknown option free
+a closed
+",
+    );
+}

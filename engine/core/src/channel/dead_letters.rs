@@ -1,0 +1,97 @@
+//! The way of a channel's dead letters out of the channel.
+
+use super::Channel;
+use crate::dead_letter_rules::DeadLetterRule;
+use crate::dead_letters::{DeadLetter, DeadLetters};
+use diskq_log::{Log, Run, SeqRange, Taken, planted::Bug, planted::is_planted};
+use std::sync::Arc;
+use std::time::Duration;
+use wire::frame::HEADER_BYTES;
+use wire::id::Seq;
+
+/// The most messages, and about the most bytes, that a channel sends in one turn.
+const TURN_MESSAGES: usize = 64;
+const TURN_BYTES: usize = 256 * 1024;
+
+impl Channel {
+    /// Gives the channel a rule for its dead letters, before it has messages.
+    pub(crate) fn set_dead_letters(&mut self, rule: Option<Arc<DeadLetterRule>>) {
+        self.dead_letters = rule.map(|rule| Box::new(DeadLetters::new(rule)));
+    }
+
+    /// Takes messages that can leave for the dead-letter topic, as many as one turn allows. They are still owed, until
+    /// [`Channel::finish_dead_letter`]. Returns true if the next turn can take more.
+    pub(crate) fn take_dead_letters(
+        &mut self,
+        log: &mut Log,
+        mut out: impl FnMut(DeadLetter),
+    ) -> bool {
+        let Some(dead) = self.dead_letters.as_mut().filter(|_| !self.paused) else {
+            return false;
+        };
+        let (mut count, mut bytes) = (0, 0);
+        while dead.may_send()
+            && let Some(message) = dead.pop()
+        {
+            if count >= TURN_MESSAGES || bytes >= TURN_BYTES {
+                dead.put_back(message);
+                return true;
+            }
+            let run = match log.take_run(message.range(), 1, u32::MAX) {
+                Taken::Run(run) => run,
+                Taken::Loading => {
+                    // The channel is pumped when the message is there.
+                    dead.put_back(message);
+                    return false;
+                }
+                Taken::Damaged(_) => {
+                    // Counted and reported when it was found.
+                    log.release(message.seq);
+                    self.out_of_order.remove(message.seq);
+                    continue;
+                }
+            };
+            let mut body = Vec::new();
+            let without_header = Run {
+                start: run.start + HEADER_BYTES as u32,
+                ..run
+            };
+            if !log.copy_run(&without_header, &mut body) {
+                // The next look at the message finds the damage.
+                dead.put_back(message);
+                continue;
+            }
+            count += 1;
+            bytes += body.len();
+            out(dead.send(message, body));
+        }
+        false
+    }
+
+    /// Finishes a message that the dead-letter topic has on disk, as `stored`. Does nothing if the channel was emptied
+    /// in the meantime.
+    pub(crate) fn finish_dead_letter(
+        &mut self,
+        now: Duration,
+        seq: Seq,
+        stored: Seq,
+        log: &mut Log,
+    ) {
+        let dead = self.dead_letters.as_mut();
+        if dead.is_some_and(|dead| dead.finish(now, seq, stored)) {
+            self.out_of_order.remove(seq);
+            log.release_range(SeqRange::one(seq));
+        }
+    }
+
+    /// Takes a message back that the dead-letter topic has refused. The channel sends no message for a while.
+    pub(crate) fn return_dead_letter(&mut self, now: Duration, seq: Seq, log: &mut Log) {
+        if is_planted(Bug::RefusedLetterForgotten) {
+            return self.finish_dead_letter(now, seq, seq, log);
+        }
+        let dead = self.dead_letters.as_mut();
+        if let Some(attempts) = dead.and_then(|dead| dead.give_back(now, seq)) {
+            self.tell_scan(seq, attempts, None);
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! [`DeadLetterRules`]: which messages go to another topic when they have reached their attempts.
+
+use crate::glob;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use wire::name::{ChannelName, TopicName};
+
+/// One rule: the channels for which it holds, the number of attempts, and the dead-letter topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLetterRule {
+    topic: Pattern,
+    channel: Pattern,
+    attempts_max: u16,
+    to: Arc<str>,
+}
+
+/// The rules, the first of which that fits a channel counts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeadLetterRules {
+    rules: Vec<Arc<DeadLetterRule>>,
+}
+
+/// The reason why a rule cannot be added. Its text completes a sentence that begins with the rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeadLetterError {
+    /// The text is no name, and no name with `*` in it.
+    BadPattern(String),
+    /// The rule gives no delivery at all.
+    NoAttempts,
+    /// The dead-letter topic is not a valid name.
+    BadTopic(String),
+    /// The dead-letter topic is ephemeral, so it ends with its last consumer, and messages with it.
+    Ephemeral(String),
+    /// Another rule has the same patterns.
+    Twice,
+    /// The dead letters of these topics would go round in a circle.
+    Cycle(Vec<String>),
+}
+
+impl std::fmt::Display for DeadLetterError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            DeadLetterError::BadPattern(text) => {
+                write!(f, "has {text:?}, which is no name, and no name with * in it")
+            }
+            DeadLetterError::NoAttempts => f.write_str("must allow 1 to 65535 attempts"),
+            DeadLetterError::BadTopic(text) => {
+                write!(f, "has the topic {text:?}, which is not a valid name")
+            }
+            DeadLetterError::Ephemeral(text) => write!(
+                f,
+                "would lose messages: {text} is ephemeral, so it ends with its last consumer"
+            ),
+            DeadLetterError::Twice => f.write_str(
+                "never counts, because an earlier rule has the same topic and channel; leave one of them out",
+            ),
+            DeadLetterError::Cycle(topics) => write!(
+                f,
+                "makes a circle: dead letters would go from {} and never end",
+                topics.join(" to ")
+            ),
+        }
+    }
+}
+
+impl DeadLetterRule {
+    /// Deliveries that a message gets. After them, the message goes to the dead-letter topic.
+    pub(crate) fn attempts_max(&self) -> u16 {
+        self.attempts_max
+    }
+
+    /// The name of the dead-letter topic.
+    pub(crate) fn to(&self) -> &Arc<str> {
+        &self.to
+    }
+}
+
+impl DeadLetterRules {
+    /// Adds a rule for the channels that fit the patterns. In a pattern, `*` stands for any number of characters.
+    /// `attempts_max` is the number of deliveries that a message gets, and `to` is the dead-letter topic.
+    ///
+    /// # Errors
+    /// The rule is wrong, or makes a circle with the earlier ones.
+    pub fn add(
+        &mut self,
+        topic: &str,
+        channel: &str,
+        attempts_max: u16,
+        to: &str,
+    ) -> Result<(), DeadLetterError> {
+        let bad = |text: &str| DeadLetterError::BadPattern(text.to_owned());
+        let (topic, channel) = (
+            Pattern::of_topic(topic).ok_or_else(|| bad(topic))?,
+            Pattern::of_channel(channel).ok_or_else(|| bad(channel))?,
+        );
+        if attempts_max == 0 {
+            return Err(DeadLetterError::NoAttempts);
+        }
+        let name = TopicName::new(to.as_bytes())
+            .ok_or_else(|| DeadLetterError::BadTopic(to.to_owned()))?;
+        if name.is_ephemeral() {
+            return Err(DeadLetterError::Ephemeral(to.to_owned()));
+        }
+        let mut rules = self.rules.iter();
+        if rules.any(|rule| (&rule.topic, &rule.channel) == (&topic, &channel)) {
+            return Err(DeadLetterError::Twice);
+        }
+        let to = to.into();
+        self.rules.push(Arc::new(DeadLetterRule {
+            topic,
+            channel,
+            attempts_max,
+            to,
+        }));
+        let cycle = self.cycle();
+        if cycle.is_some() {
+            self.rules.pop();
+        }
+        cycle.map_or(Ok(()), |topics| Err(DeadLetterError::Cycle(topics)))
+    }
+
+    /// True if there are no rules.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// The rule of a channel.
+    pub(crate) fn of(&self, topic: &str, channel: &str) -> Option<Arc<DeadLetterRule>> {
+        let mut rules = self.rules.iter();
+        let fits = |rule: &&Arc<DeadLetterRule>| {
+            self.fits_topic(rule, topic) && rule.channel.fits(channel)
+        };
+        rules.find(fits).cloned()
+    }
+
+    /// A pattern with `*` does not stand for dead-letter topics. Otherwise `*` could not be used at all: it would
+    /// also stand for the dead-letter topic of its own rule.
+    fn fits_topic(&self, rule: &DeadLetterRule, topic: &str) -> bool {
+        match rule.topic.is_exact() {
+            true => rule.topic.0.as_ref() == topic,
+            false => rule.topic.fits(topic) && !self.is_dead_letter_topic(topic),
+        }
+    }
+
+    /// True if a rule sends messages to the topic.
+    pub(crate) fn is_dead_letter_topic(&self, topic: &str) -> bool {
+        self.rules.iter().any(|rule| &*rule.to == topic)
+    }
+
+    /// A circle of dead-letter topics that the newest rule closes: only rules with an exact topic can.
+    fn cycle(&self) -> Option<Vec<String>> {
+        let newest = self.rules.last().filter(|rule| rule.topic.is_exact())?;
+        let start = newest.topic.0.to_string();
+        let mut seen = BTreeSet::new();
+        let mut paths = vec![vec![start.clone(), newest.to.to_string()]];
+        while let Some(path) = paths.pop() {
+            let last = path.last().expect("a path has a topic");
+            if *last == start {
+                return Some(path);
+            }
+            if !seen.insert(last.clone()) {
+                continue;
+            }
+            let next = self.rules.iter().filter(|rule| *rule.topic.0 == **last);
+            paths.extend(next.map(|rule| {
+                let mut path = path.clone();
+                path.push(rule.to.to_string());
+                path
+            }));
+        }
+        None
+    }
+}
+
+/// A name in which `*` stands for any number of characters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Pattern(Box<str>);
+
+impl Pattern {
+    fn of_topic(text: &str) -> Option<Pattern> {
+        let example = text.replace('*', "x");
+        TopicName::new(example.as_bytes()).map(|_| Pattern(text.into()))
+    }
+
+    fn of_channel(text: &str) -> Option<Pattern> {
+        let example = text.replace('*', "x");
+        ChannelName::new(example.as_bytes()).map(|_| Pattern(text.into()))
+    }
+
+    fn is_exact(&self) -> bool {
+        !self.0.contains('*')
+    }
+
+    fn fits(&self, name: &str) -> bool {
+        glob::matches(&self.0, name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(all: &[(&str, &str, &str)]) -> Result<DeadLetterRules, DeadLetterError> {
+        let mut rules = DeadLetterRules::default();
+        for (topic, channel, to) in all {
+            rules.add(topic, channel, 5, to)?;
+        }
+        Ok(rules)
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_counts() {
+        let rules = rules(&[
+            ("orders", "audit", "a.dead"),
+            ("orders*", "*", "b.dead"),
+            ("b.dead", "*", "c.dead"),
+        ]);
+        let rules = rules.expect("they are right");
+        let to = |topic: &str, channel: &str| {
+            let rule = rules.of(topic, channel);
+            rule.map(|rule| rule.to().to_string())
+        };
+        assert_eq!(to("orders", "audit").as_deref(), Some("a.dead"));
+        assert_eq!(to("orders", "billing").as_deref(), Some("b.dead"));
+        assert_eq!(to("orders.eu", "audit").as_deref(), Some("b.dead"));
+        assert_eq!(to("clicks", "audit"), None);
+        assert_eq!(to("b.dead", "retry").as_deref(), Some("c.dead"));
+    }
+
+    #[test]
+    fn a_star_does_not_stand_for_dead_letter_topics() {
+        let rules = rules(&[("*", "*", "dead"), ("orders", "*", "orders.dead")]);
+        let rules = rules.expect("no circle");
+        assert!(rules.of("orders", "a").is_some());
+        assert_eq!(rules.of("dead", "a"), None);
+        assert_eq!(rules.of("orders.dead", "a"), None);
+    }
+
+    #[test]
+    fn wrong_rules() {
+        let refused = |all: &[(&str, &str, &str)]| rules(all).expect_err("wrong").to_string();
+        for (topic, channel, to, why) in [
+            (
+                "a b",
+                "c",
+                "d",
+                "has \"a b\", which is no name, and no name with * in it",
+            ),
+            (
+                "a",
+                "",
+                "d",
+                "has \"\", which is no name, and no name with * in it",
+            ),
+            (
+                "a",
+                "c",
+                "d/e",
+                "has the topic \"d/e\", which is not a valid name",
+            ),
+            (
+                "a",
+                "c",
+                "*",
+                "has the topic \"*\", which is not a valid name",
+            ),
+            (
+                "a",
+                "c",
+                "d#ephemeral",
+                "would lose messages: d#ephemeral is ephemeral, so it ends with its last consumer",
+            ),
+            (
+                "a",
+                "c",
+                "a",
+                "makes a circle: dead letters would go from a to a and never end",
+            ),
+        ] {
+            assert_eq!(refused(&[(topic, channel, to)]), why);
+        }
+        assert_eq!(
+            refused(&[("b", "*", "c"), ("a", "x", "b"), ("c", "*", "a")]),
+            "makes a circle: dead letters would go from c to a to b to c and never end"
+        );
+        assert_eq!(
+            refused(&[("*", "c", "d"), ("*", "c", "e")]),
+            "never counts, because an earlier rule has the same topic and channel; leave one of them out"
+        );
+        let mut rules = DeadLetterRules::default();
+        let added = rules.add("a", "b", 0, "c");
+        assert_eq!(added, Err(DeadLetterError::NoAttempts));
+        assert!(rules.is_empty());
+    }
+}
