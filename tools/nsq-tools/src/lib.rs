@@ -22,6 +22,7 @@ pub mod flags;
 pub mod host_pool;
 pub mod listening;
 pub mod nsq_forget;
+pub mod nsq_pubsub;
 pub mod nsq_stat;
 pub mod nsq_tail;
 pub mod nsq_to_file;

@@ -14,6 +14,7 @@ mod clients;
 mod config;
 mod nodes;
 mod plain;
+mod row;
 mod sample;
 pub mod screen;
 mod state;
@@ -31,10 +32,11 @@ use std::thread;
 
 use config::Config;
 pub use config::NSQTOP;
+pub use row::{Cell, Column, Pair, Row};
 use sample::Sampler;
 pub use sample::{NodeFigures, Sample};
 pub use state::{Next, State};
-pub use table::{Cell, Column, Pair, Row, Table, View};
+pub use table::{Sort, Table, View};
 
 /// Runs the tool with these arguments, without the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -55,7 +57,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// Prints one table, for the time between two samples. The error is the reason for the user.
 fn print_once(config: &Config) -> Result<(), String> {
-    let mut sampler = Sampler::new(config);
+    let mut sampler = Sampler::new(&config.question);
     let before = sampler.sample();
     if before.nodes.is_empty() {
         return Err(before.problems().join("\n"));

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use super::row::{Cell, Column, Pair, Row, number, oldest, text, worst_latency};
 use super::sample::Sample;
-use super::table::{Cell, Column, Pair, Row, number, oldest, text, worst_latency};
 use crate::doctor::{ChannelSample, Flow, NodeSample, diagnose, duration, short};
 
 pub(super) const COLUMNS: &[Column] = &[

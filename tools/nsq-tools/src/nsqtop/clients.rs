@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::row::{Cell, Column, Pair, Row, number, text};
 use super::sample::{NodeFigures, Sample};
-use super::table::{Cell, Column, Pair, Row, number, text};
 use crate::cluster::ClientStats;
 use crate::doctor::{duration, grown};
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use program::flag::{self, Flag, Kind};
 use program::{Exit, Options, Program, version};
 
+use super::sample::Question;
 use super::state::Start;
 use super::table::View;
 use crate::cluster::{NSQD_HTTP_ADDRESS, QueryTimeouts, Sources};
@@ -60,13 +61,10 @@ const FLAGS: &[Flag] = &[
 /// The values of the flags.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
-    pub(super) sources: Sources,
-    pub(super) topic: String,
-    pub(super) channel: String,
+    pub(super) question: Question,
     pub(super) interval: Duration,
     pub(super) once: bool,
     pub(super) start: Start,
-    pub(super) timeouts: QueryTimeouts,
 }
 
 impl Config {
@@ -97,19 +95,21 @@ impl Config {
             text => view.sort_by_name(text)?,
         };
         Ok(Config {
-            sources,
-            topic: options.text("topic"),
-            channel: options.text("channel"),
+            question: Question {
+                sources,
+                topic: options.text("topic"),
+                channel: options.text("channel"),
+                timeouts: QueryTimeouts {
+                    connect: options.duration("http-client-connect-timeout"),
+                    request: options.duration("http-client-request-timeout"),
+                },
+            },
             interval: options.duration("interval"),
             once: options.boolean("once"),
             start: Start {
                 view,
                 sort,
                 filter: options.text("filter"),
-            },
-            timeouts: QueryTimeouts {
-                connect: options.duration("http-client-connect-timeout"),
-                request: options.duration("http-client-request-timeout"),
             },
         })
     }

@@ -1,7 +1,7 @@
 //! The rows of nodes.
 
+use super::row::{Cell, Column, Pair, Row, number, text};
 use super::sample::NodeFigures;
-use super::table::{Cell, Column, Pair, Row, number, text};
 use crate::cluster::{ChannelStats, NodeAddress};
 use crate::doctor::{duration, grown};
 

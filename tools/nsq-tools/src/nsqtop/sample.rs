@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::config::Config;
-use crate::cluster::{Cluster, Failure, NodeAddress, NodeStats, QueryError, Sources};
+use crate::cluster::{
+    Cluster, Failure, NodeAddress, NodeStats, QueryError, QueryTimeouts, Sources,
+};
 
 /// The figures of all nodes at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,25 +43,32 @@ impl Sample {
     }
 }
 
+/// Which nodes are asked, and for what.
+#[derive(Clone, Debug)]
+pub(super) struct Question {
+    pub(super) sources: Sources,
+    /// The only topic. All topics if it is empty.
+    pub(super) topic: String,
+    /// The only channel of each topic. All channels if it is empty.
+    pub(super) channel: String,
+    pub(super) timeouts: QueryTimeouts,
+}
+
 /// Asks the nodes for their figures.
 #[derive(Debug)]
 pub(super) struct Sampler {
     cluster: Cluster,
-    sources: Sources,
-    topic: String,
-    channel: String,
+    question: Question,
     began: Instant,
     /// The value of `--shards` of each node, and the start of the process that said it.
     shards: BTreeMap<NodeAddress, (i64, Option<u64>)>,
 }
 
 impl Sampler {
-    pub(super) fn new(config: &Config) -> Sampler {
+    pub(super) fn new(question: &Question) -> Sampler {
         Sampler {
-            cluster: Cluster::new(config.timeouts),
-            sources: config.sources.clone(),
-            topic: config.topic.clone(),
-            channel: config.channel.clone(),
+            cluster: Cluster::new(question.timeouts),
+            question: question.clone(),
             began: Instant::now(),
             shards: BTreeMap::new(),
         }
@@ -71,7 +79,7 @@ impl Sampler {
         let (addresses, mut failures) = self.nodes();
         let mut nodes = BTreeMap::new();
         if !addresses.is_empty() {
-            let (topic, channel) = (&self.topic, &self.channel);
+            let Question { topic, channel, .. } = &self.question;
             match self.cluster.stats(&addresses, topic, channel, true) {
                 Ok(answer) => {
                     failures.extend(answer.failures);
@@ -96,14 +104,14 @@ impl Sampler {
     /// Returns the addresses of the nodes. Nodes that the user named have the address that the user
     /// named, which may not be the one that they broadcast.
     fn nodes(&self) -> (Vec<NodeAddress>, Vec<Failure>) {
-        match &self.sources {
+        match &self.question.sources {
             Sources::Nsqds(addresses) => {
                 let addresses = addresses
                     .iter()
                     .map(|address| NodeAddress::from(&**address));
                 (addresses.collect(), Vec::new())
             }
-            Sources::Lookupds(_) => match self.cluster.nodes(&self.sources) {
+            Sources::Lookupds(_) => match self.cluster.nodes(&self.question.sources) {
                 Ok(answer) => {
                     let nodes = answer.data.iter().map(|node| node.http_address());
                     (nodes.collect(), answer.failures)

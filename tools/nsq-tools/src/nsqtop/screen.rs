@@ -16,8 +16,9 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{self, Block, Clear, Paragraph, TableState, Wrap};
 
+use super::row::{Column, Row};
 use super::state::State;
-use super::table::{Column, Row, Table, VIEWS};
+use super::table::{Table, VIEWS};
 use crate::doctor::short;
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);

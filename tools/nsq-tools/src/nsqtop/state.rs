@@ -2,8 +2,9 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use super::row::{Pair, Row};
 use super::sample::Sample;
-use super::table::{Pair, Sort, Table, VIEWS, View};
+use super::table::{Sort, Table, VIEWS, View};
 
 /// The rows that a page key moves by.
 const PAGE_ROWS: usize = 10;
@@ -179,7 +180,7 @@ impl State {
 
     /// Returns the index of the selected row, or of the first row.
     pub fn selected_row(&self, table: &Table) -> usize {
-        let is_selected = |row: &super::Row| Some(&row.key) == self.selected.as_ref();
+        let is_selected = |row: &Row| Some(&row.key) == self.selected.as_ref();
         table.rows.iter().position(is_selected).unwrap_or(0)
     }
 

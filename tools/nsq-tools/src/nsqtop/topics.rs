@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::table::{Cell, Column, Pair, Row, number, oldest, text, worst_latency};
+use super::row::{Cell, Column, Pair, Row, number, oldest, text, worst_latency};
 use crate::cluster::{NodeAddress, TopicStats};
 use crate::doctor::grown;
 

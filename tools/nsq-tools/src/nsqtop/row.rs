@@ -1,0 +1,161 @@
+//! The parts of a table: [`Column`], [`Cell`], [`Row`]; and [`Pair`], the samples that a row is made
+//! of.
+
+use std::cmp::Ordering;
+use std::time::Duration;
+
+use super::sample::{NodeFigures, Sample};
+use crate::cluster::{LatencyStats, NodeAddress};
+use crate::doctor::{duration, short};
+
+/// A column of a view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// The heading.
+    pub title: &'static str,
+    /// The width in characters, or the smallest width of a text that may be cut off.
+    pub width: u16,
+    /// True for a text, which stands on the left and takes what is left of the width.
+    pub is_text: bool,
+}
+
+/// A value in a table.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// A text. It has no control characters.
+    Text(String),
+    /// A number, or `None` where it is not known.
+    Number(Option<f64>),
+    /// A time in seconds, or `None` where it is not known.
+    Seconds(Option<f64>),
+}
+
+/// A row of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The name that is different for each row, and the same in each sample.
+    pub key: String,
+    /// The values, one for each column.
+    pub cells: Vec<Cell>,
+    /// A sentence about the row, for which a cell may be too narrow.
+    pub detail: String,
+    /// True if somebody should do something.
+    pub is_problem: bool,
+}
+
+/// Two samples of the cluster. The first sample of all has none before it.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair<'a> {
+    /// The sample before.
+    pub before: Option<&'a Sample>,
+    /// The newest sample.
+    pub after: &'a Sample,
+}
+
+impl<'a> Pair<'a> {
+    /// Returns the time between the samples.
+    pub fn elapsed(&self) -> Duration {
+        self.before.map_or(Duration::ZERO, |before| {
+            self.after.at.saturating_sub(before.at)
+        })
+    }
+
+    /// Returns a count per second. `None` if there is only one sample.
+    pub(super) fn rate(&self, count: i64) -> Option<f64> {
+        let seconds = self.elapsed().as_secs_f64();
+        (seconds > 0.0).then(|| count as f64 / seconds)
+    }
+
+    /// Returns the figures of a node in the sample before.
+    pub(super) fn node_before(&self, address: &NodeAddress) -> Option<&'a NodeFigures> {
+        self.before?.nodes.get(address)
+    }
+}
+
+impl Row {
+    pub(super) fn contains(&self, lowercase: &str) -> bool {
+        let is_in = |cell: &Cell| match cell {
+            Cell::Text(text) => text.to_lowercase().contains(lowercase),
+            Cell::Number(_) | Cell::Seconds(_) => false,
+        };
+        lowercase.is_empty()
+            || self.cells.iter().any(is_in)
+            || self.key.to_lowercase().contains(lowercase)
+            || self.detail.to_lowercase().contains(lowercase)
+    }
+}
+
+impl Cell {
+    /// Returns a text without its control characters: names come from clients, and must not control
+    /// the terminal.
+    pub(super) fn text(text: &str) -> Cell {
+        Cell::Text(text.replace(char::is_control, "?"))
+    }
+
+    /// Returns a count.
+    pub(super) fn count(count: i64) -> Cell {
+        Cell::Number(Some(count as f64))
+    }
+
+    /// Returns the text that is shown. A number has at most five characters.
+    pub fn shown(&self) -> String {
+        match self {
+            Cell::Text(text) => text.clone(),
+            Cell::Number(Some(number)) => short(*number),
+            Cell::Seconds(Some(seconds)) => duration(*seconds),
+            Cell::Number(None) | Cell::Seconds(None) => "-".to_owned(),
+        }
+    }
+
+    /// Orders cells of one column: texts by the alphabet, the largest number first, unknown numbers
+    /// last.
+    pub(super) fn order(&self, other: &Cell) -> Ordering {
+        match (self, other) {
+            (Cell::Text(a), Cell::Text(b)) => a.cmp(b),
+            (Cell::Number(a) | Cell::Seconds(a), Cell::Number(b) | Cell::Seconds(b)) => {
+                let value = |number: &Option<f64>| number.unwrap_or(f64::NEG_INFINITY);
+                value(b).total_cmp(&value(a))
+            }
+            // One column has cells of one kind.
+            _ => Ordering::Equal,
+        }
+    }
+}
+
+/// Returns a column of numbers, which have at most five characters.
+pub(super) const fn number(title: &'static str) -> Column {
+    let width = if title.len() > 5 { title.len() } else { 5 };
+    Column {
+        title,
+        width: width as u16,
+        is_text: false,
+    }
+}
+
+/// Returns a column of texts.
+pub(super) const fn text(title: &'static str, width: u16) -> Column {
+    Column {
+        title,
+        width,
+        is_text: true,
+    }
+}
+
+/// Returns the largest value of the highest percentile of some latencies, in seconds. Percentiles of
+/// several nodes have no common percentile, so the worst node is shown.
+pub(super) fn worst_latency<'a>(latencies: impl Iterator<Item = &'a LatencyStats>) -> Option<f64> {
+    // Without a message in the window, nsqd says 0.
+    let measured = latencies.filter(|latency| latency.count > 0);
+    let highest = |latency: &LatencyStats| {
+        let percentiles = latency.percentiles.iter();
+        let highest = percentiles.max_by(|a, b| a.quantile.total_cmp(&b.quantile))?;
+        Some(highest.value)
+    };
+    let nanos = measured.filter_map(highest).max_by(f64::total_cmp)?;
+    Some(nanos / 1e9)
+}
+
+/// Returns the largest age, in seconds, among those that are known.
+pub(super) fn oldest(ages_ms: impl Iterator<Item = Option<u64>>) -> Option<f64> {
+    Some(ages_ms.flatten().max()? as f64 / 1e3)
+}

@@ -1,0 +1,486 @@
+//! `nsq_pubsub` with real daemons: streams, their ends, pages, signals.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use test_support::daemon::{Daemon, send_signal, wait_for_end};
+use test_support::http::{Response, http};
+use test_support::process::{LOG_LINES_MAX, Log, address_in, run};
+use test_support::{TIMEOUT, wait_until};
+
+const HEAD: &str =
+    "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n";
+
+/// A running nsq_pubsub. A drop kills it.
+struct Pubsub {
+    child: Child,
+    http: SocketAddr,
+    log: Arc<Log>,
+    drain: Option<JoinHandle<()>>,
+}
+
+impl Pubsub {
+    fn start(args: &[&str]) -> Pubsub {
+        let mut child = command(args).stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = child.stderr.take().unwrap();
+        let log = Arc::new(Log::default());
+        let drain = std::thread::spawn({
+            let log = Arc::clone(&log);
+            move || log.drain(stderr)
+        });
+        let line = log.wait_for("listening on ", TIMEOUT);
+        let line = line.unwrap_or_else(|| panic!("no start: {}", log.text(LOG_LINES_MAX)));
+        Pubsub {
+            child,
+            http: address_in(&line).unwrap(),
+            log,
+            drain: Some(drain),
+        }
+    }
+
+    fn of(nsqd: &Daemon, args: &[&str]) -> Pubsub {
+        let flag = format!("--nsqd-tcp-address={}", nsqd.tcp);
+        Pubsub::start(&[&[&*flag], args].concat())
+    }
+
+    fn get(&self, target: &str) -> Response {
+        http(self.http, "GET", target, b"")
+    }
+
+    fn end(mut self, signal: &str) -> (Option<i32>, String) {
+        send_signal(self.child.id(), signal);
+        let status = wait_for_end(&mut self.child);
+        self.drain.take().unwrap().join().unwrap();
+        (status.code(), self.log.text(LOG_LINES_MAX))
+    }
+
+    /// Waits until `/stats` has this number of messages.
+    fn wait_for_total(&self, total: usize) {
+        let line = format!("Total Messages: {total}\n");
+        let reached = wait_until(TIMEOUT, || self.get("/stats").text().starts_with(&line));
+        assert!(reached, "no {line} in {}", self.get("/stats").text());
+    }
+}
+
+impl Drop for Pubsub {
+    fn drop(&mut self) {
+        // Both calls fail only if the process has been waited for already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- log of nsq_pubsub ---\n{}---", self.log.text(200));
+        }
+    }
+}
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nsq_pubsub"));
+    command.arg("--http-address=127.0.0.1:0").args(args);
+    command
+}
+
+/// A client of a stream.
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    /// Asks for a stream, and reads the head of the answer.
+    fn open(pubsub: &Pubsub, query: &str) -> Client {
+        let mut client = Client::ask(pubsub, query);
+        let mut head = vec![0; HEAD.len()];
+        client.0.read_exact(&mut head).unwrap();
+        assert_eq!(String::from_utf8_lossy(&head), HEAD);
+        client
+    }
+
+    fn ask(pubsub: &Pubsub, query: &str) -> Client {
+        let mut stream = TcpStream::connect(pubsub.http).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        let request = format!("GET /sub?{query} HTTP/1.1\r\nHost: x\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        Client(BufReader::new(stream))
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn lines(&mut self, count: usize) -> Vec<String> {
+        (0..count).map(|_| self.line()).collect()
+    }
+
+    /// Expects that the stream has ended.
+    fn expect_end(&mut self) {
+        let mut rest = Vec::new();
+        self.0.read_to_end(&mut rest).unwrap();
+        assert_eq!(String::from_utf8_lossy(&rest), "");
+    }
+}
+
+fn nsqd() -> Daemon {
+    let nsqd = Daemon::nsqd(&[]);
+    nsqd.create_channel("t", "c");
+    nsqd
+}
+
+#[test]
+fn messages_are_lines_and_finished_when_written() {
+    let nsqd = nsqd();
+    let pubsub = Pubsub::of(&nsqd, &[]);
+    let mut client = Client::open(&pubsub, "topic=t&channel=c");
+    nsqd.publish("t", &["one", "{\"two\":2}", "three"]);
+    assert_eq!(client.lines(3), ["one", "{\"two\":2}", "three"]);
+    nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
+    nsqd.wait_for_figure("t", "c", "depth", 0);
+    let report = pubsub.get("/stats");
+    let text = report.text();
+    let begin = "Total Messages: 3\n\n[127.0.0.1:";
+    assert!(
+        text.starts_with(begin) && text.contains("] [t : c] connected: "),
+        "{text}"
+    );
+    assert_eq!(
+        report.header("content-type"),
+        Some("text/plain; charset=utf-8")
+    );
+    // The client leaves, and so does its consumer.
+    drop(client);
+    nsqd.wait_for_figure("t", "c", "client_count", 0);
+    let is_empty = || pubsub.get("/stats").text() == "Total Messages: 3\n\n";
+    assert!(
+        wait_until(TIMEOUT, is_empty),
+        "{}",
+        pubsub.get("/stats").text()
+    );
+}
+
+#[test]
+fn clients_of_one_channel_share_and_others_get_everything() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
+    nsqd.create_channel("t", "shared");
+    let known = || lookupd.get("/lookup?topic=t").text().contains("127.0.0.1");
+    assert!(wait_until(TIMEOUT, known));
+    let flag = format!("--lookupd-http-address={}", lookupd.http);
+    let pubsub = Pubsub::start(&[&flag, "--ephemeral-channel"]);
+    let mut own = [
+        Client::open(&pubsub, "topic=t"),
+        Client::open(&pubsub, "topic=t&channel="),
+    ];
+    let mut shared =
+        [(); 2].map(|()| Client::open(&pubsub, "topic=t&channel=shared&max_in_flight=1"));
+    nsqd.wait_for_figure("t", "shared", "client_count", 2);
+    let bodies: Vec<String> = (0..20).map(|number| format!("m{number}")).collect();
+    nsqd.publish("t", &bodies.iter().map(String::as_str).collect::<Vec<_>>());
+    for client in &mut own {
+        let lines: BTreeSet<String> = client.lines(20).into_iter().collect();
+        assert_eq!(lines, bodies.iter().cloned().collect());
+    }
+    pubsub.wait_for_total(60);
+    for client in &mut shared {
+        client
+            .0
+            .get_ref()
+            .set_read_timeout(Some(Duration::from_millis(500)))
+            .unwrap();
+    }
+    let mut together = Vec::new();
+    for client in &mut shared {
+        let mut line = String::new();
+        while client.0.read_line(&mut line).is_ok_and(|count| count > 0) {
+            together.push(line.trim_end().to_owned());
+            line.clear();
+        }
+    }
+    together.sort();
+    let mut expected = bodies;
+    expected.sort();
+    assert_eq!(together, expected);
+    let report = pubsub.get("/stats").text();
+    assert_eq!(report.matches("[t : pubsub").count(), 2, "{report}");
+    assert_eq!(
+        report.matches("#ephemeral] connected").count(),
+        2,
+        "{report}"
+    );
+}
+
+#[test]
+fn an_idle_stream_has_heartbeats() {
+    let nsqd = nsqd();
+    let pubsub = Pubsub::of(&nsqd, &["--heartbeat-interval=100ms"]);
+    let mut client = Client::open(&pubsub, "topic=t&channel=c");
+    for _ in 0..3 {
+        let line = client.line();
+        let seconds = line
+            .strip_prefix("{\"_heartbeat_\":")
+            .and_then(|rest| rest.strip_suffix('}'));
+        let seconds: u64 = seconds.unwrap_or_else(|| panic!("{line}")).parse().unwrap();
+        assert!(seconds > 1_700_000_000, "{line}");
+    }
+    // Heartbeats are no messages.
+    assert!(
+        pubsub
+            .get("/stats")
+            .text()
+            .starts_with("Total Messages: 0\n")
+    );
+    // Any byte of the client ends the stream.
+    client.0.get_mut().write_all(b"x").unwrap();
+    let ended = pubsub
+        .log
+        .wait_for("stream of t/c ends: the client has ended it", TIMEOUT);
+    assert!(ended.is_some());
+    nsqd.wait_for_figure("t", "c", "client_count", 0);
+}
+
+#[test]
+fn messages_are_published_over_http() {
+    let nsqd = nsqd();
+    let pubsub = Pubsub::of(&nsqd, &["--max-body-size=100"]);
+    let mut client = Client::open(&pubsub, "topic=t&channel=c");
+    let publish = |target: &str, body: &str| {
+        let answer = http(pubsub.http, "POST", target, body.as_bytes());
+        (answer.status, answer.text())
+    };
+    let ok = (200, "OK".to_owned());
+    assert_eq!(publish("/pub?topic=t", "one body"), ok);
+    assert_eq!(client.line(), "one body");
+    assert_eq!(publish("/mpub?topic=t", "two\n\nthree\nfour"), ok);
+    assert_eq!(client.lines(3), ["two", "three", "four"]);
+    for (target, body, status, text) in [
+        ("/pub", "x", 400, "MISSING_ARG_TOPIC\n"),
+        ("/pub?topic=a%20b", "x", 400, "INVALID_ARG_TOPIC\n"),
+        ("/pub?topic=%zz", "x", 400, "INVALID_URI\n"),
+        ("/pub?topic=t", "", 400, "MSG_EMPTY\n"),
+        ("/mpub?topic=t", "\n\n", 400, "MSG_EMPTY\n"),
+        ("/mpub", "x", 400, "MISSING_ARG_TOPIC\n"),
+        ("/pub?topic=t", &"x".repeat(101), 413, "MSG_TOO_BIG\n"),
+    ] {
+        assert_eq!(publish(target, body), (status, text.to_owned()), "{target}");
+    }
+    assert_eq!(pubsub.get("/pub?topic=t").status, 405);
+    let depth = nsqd.channel("t", "c").unwrap()["message_count"].clone();
+    assert_eq!(depth, 4);
+    drop(nsqd);
+    // The producer may learn of the end only from a publish, whose outcome is then unknown.
+    let mut last = (0, String::new());
+    let is_refused = || {
+        last = publish("/pub?topic=t", "x");
+        last.0 == 503
+    };
+    assert!(wait_until(TIMEOUT, is_refused), "{last:?}");
+    assert!(last.1.starts_with("NOT_PUBLISHED: "), "{last:?}");
+}
+
+#[test]
+fn an_nsqlookupd_names_the_nsqds_to_publish_to() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
+    let known = || lookupd.get("/nodes").text().contains("127.0.0.1");
+    assert!(wait_until(TIMEOUT, known));
+    let flag = format!("--lookupd-http-address={}", lookupd.http);
+    let pubsub = Pubsub::start(&[&flag]);
+    let answer = http(pubsub.http, "POST", "/pub?topic=new", b"x");
+    assert_eq!((answer.status, answer.text().as_str()), (200, "OK"));
+    assert!(
+        nsqd.get("/stats?format=json&topic=new")
+            .text()
+            .contains("\"message_count\":1")
+    );
+}
+
+/// The messages that the socket of the first client has not taken go to the second client.
+#[test]
+fn a_client_that_leaves_loses_no_message() {
+    const MESSAGES: usize = 300;
+    let nsqd = nsqd();
+    let padding = "x".repeat(100_000);
+    let bodies: Vec<String> = (0..MESSAGES)
+        .map(|number| format!("{number} {padding}"))
+        .collect();
+    nsqd.publish("t", &bodies.iter().map(String::as_str).collect::<Vec<_>>());
+    let pubsub = Pubsub::of(&nsqd, &["--max-in-flight=20"]);
+    let mut first = Client::open(&pubsub, "topic=t&channel=c");
+    let number = |line: &str| -> usize { line.split(' ').next().unwrap().parse().unwrap() };
+    first.lines(5);
+    // The client reads no more, so its socket fills up: 30 MB do not fit into it.
+    let mut last = String::new();
+    let is_stuck = || {
+        std::thread::sleep(Duration::from_millis(300));
+        let now = pubsub.get("/stats").text();
+        std::mem::replace(&mut last, now.clone()) == now
+    };
+    assert!(wait_until(TIMEOUT, is_stuck));
+    // Slow clients bound the memory: no more than 20 messages are on their way.
+    let channel = nsqd.channel("t", "c").unwrap();
+    assert_eq!(channel["in_flight_count"], 20, "{channel}");
+    drop(first);
+    nsqd.wait_for_figure("t", "c", "client_count", 0);
+    nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
+    let written = total(&pubsub);
+    assert!((5..MESSAGES).contains(&written), "{written}");
+    let mut second = Client::open(&pubsub, "topic=t&channel=c");
+    let rest: BTreeSet<usize> = second
+        .lines(MESSAGES - written)
+        .iter()
+        .map(|line| number(line))
+        .collect();
+    assert_eq!(rest.len(), MESSAGES - written);
+    pubsub.wait_for_total(MESSAGES);
+    nsqd.wait_for_figure("t", "c", "depth", 0);
+    nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
+}
+
+fn total(pubsub: &Pubsub) -> usize {
+    let report = pubsub.get("/stats").text();
+    let number = report
+        .strip_prefix("Total Messages: ")
+        .and_then(|rest| rest.lines().next());
+    number
+        .unwrap_or_else(|| panic!("{report}"))
+        .parse()
+        .unwrap()
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_cut_off() {
+    let nsqd = nsqd();
+    let pubsub = Pubsub::of(&nsqd, &["--client-timeout=300ms"]);
+    let _client = Client::open(&pubsub, "topic=t&channel=c&max_in_flight=3");
+    let large = "x".repeat(1_000_000);
+    nsqd.publish("t", &[&*large; 30]);
+    let text = "stream of t/c ends: the client has taken no bytes for too long";
+    assert!(pubsub.log.wait_for(text, TIMEOUT).is_some());
+    nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
+    let depth = nsqd.channel("t", "c").unwrap()["depth"].as_u64().unwrap();
+    assert_eq!(depth as usize + total(&pubsub), 30);
+}
+
+#[test]
+fn wrong_requests_say_what_is_wrong() {
+    let nsqd = nsqd();
+    let pubsub = Pubsub::of(&nsqd, &[]);
+    for (target, status, text) in [
+        ("/sub", 400, "MISSING_ARG_TOPIC\n"),
+        ("/sub?topic=a%20b", 400, "INVALID_ARG_TOPIC\n"),
+        ("/sub?topic=t", 400, "MISSING_ARG_CHANNEL\n"),
+        ("/sub?topic=t&channel=%2f", 400, "INVALID_ARG_CHANNEL\n"),
+        (
+            "/sub?topic=t&channel=c&max_in_flight=-1",
+            400,
+            "INVALID_ARG_MAX_IN_FLIGHT\n",
+        ),
+        ("/nope", 404, ""),
+        ("/", 404, ""),
+        ("/ping", 200, "OK"),
+    ] {
+        let answer = pubsub.get(target);
+        assert_eq!(
+            (answer.status, answer.text().as_str()),
+            (status, text),
+            "{target}"
+        );
+    }
+    assert_eq!(
+        http(pubsub.http, "POST", "/stats", b"x").text(),
+        "Total Messages: 0\n\n"
+    );
+    let mut odd = TcpStream::connect(pubsub.http).unwrap();
+    odd.set_read_timeout(Some(TIMEOUT)).unwrap();
+    odd.write_all(b"odd\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    odd.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+}
+
+#[test]
+fn without_an_nsqd_there_is_no_stream() {
+    let mut nsqd = nsqd();
+    let pubsub = Pubsub::of(&nsqd, &["--consumer-opt=lookupd_poll_jitter,0"]);
+    nsqd.kill();
+    let answer = pubsub.get("/sub?topic=t&channel=c");
+    assert_eq!((answer.status, answer.text().as_str()), (503, "NO_NSQD\n"));
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let flag = format!("--lookupd-http-address={}", lookupd.http);
+    let discovering = Pubsub::start(&[&flag]);
+    let answer = discovering.get("/sub?topic=t&channel=c");
+    assert_eq!((answer.status, answer.text().as_str()), (503, "NO_NSQD\n"));
+    // A stream that has begun outlives its nsqd.
+    nsqd.restart();
+    let mut client = Client::open(&pubsub, "topic=t&channel=c");
+    nsqd.publish("t", &["before"]);
+    assert_eq!(client.line(), "before");
+    nsqd.restart();
+    nsqd.publish("t", &["after"]);
+    // The FIN may have been lost with the nsqd.
+    let line = client.line();
+    let line = if line == "before" {
+        client.line()
+    } else {
+        line
+    };
+    assert_eq!(line, "after");
+}
+
+#[test]
+fn a_signal_ends_all_streams_and_returns_their_messages() {
+    for signal in ["TERM", "INT"] {
+        let nsqd = nsqd();
+        let pubsub = Pubsub::of(&nsqd, &[]);
+        let mut idle = Client::open(&pubsub, "topic=t&channel=idle");
+        let stuck = Client::open(&pubsub, "topic=t&channel=c");
+        let large = "x".repeat(1_000_000);
+        nsqd.publish("t", &["first"]);
+        assert_eq!(idle.line(), "first");
+        nsqd.post("/channel/pause?topic=t&channel=idle", b"")
+            .expect_status(200);
+        nsqd.publish("t", &[&*large; 30]);
+        let is_stuck = || nsqd.channel("t", "c").unwrap()["in_flight_count"].as_u64() > Some(5);
+        assert!(wait_until(TIMEOUT, is_stuck));
+        let (code, log) = pubsub.end(signal);
+        assert_eq!(code, Some(0), "{log}");
+        idle.expect_end();
+        assert!(
+            log.contains("stream of t/c ends: nsq_pubsub stops"),
+            "{log}"
+        );
+        let written = {
+            let channel = nsqd.channel("t", "c").unwrap();
+            assert_eq!(channel["in_flight_count"], 0, "{channel}");
+            31 - channel["depth"].as_u64().unwrap()
+        };
+        assert!(written < 31, "{written}");
+        drop(stuck);
+    }
+}
+
+#[test]
+fn a_start_that_fails_says_why() {
+    let nsqd = nsqd();
+    let taken = format!("--http-address={}", nsqd.http);
+    let flag = format!("--nsqd-tcp-address={}", nsqd.tcp);
+    let exit = run(&mut command(&[&taken, &flag]), TIMEOUT);
+    let text = format!(
+        "FATAL: listen ({}) failed - listen tcp {0}: bind: address already in use",
+        nsqd.http
+    );
+    assert!(exit.code() == 1 && exit.stderr.contains(&text), "{exit}");
+    let exit = run(&mut command(&["--version"]), TIMEOUT);
+    assert_eq!(
+        (exit.code(), exit.stdout.as_str()),
+        (0, "nsq_pubsub v1.3.0\n")
+    );
+    let exit = run(&mut command(&[]), TIMEOUT);
+    assert!(
+        exit.stderr
+            .ends_with("--nsqd-tcp-address or --lookupd-http-address required.\n"),
+        "{exit}"
+    );
+}
