@@ -146,6 +146,7 @@ impl MockConnection {
             state: self.state,
             heartbeats: true,
             tls_missing: false,
+            req_uncounted: false,
             limits: &LIMITS,
         };
         let (received, consumed) = match self.decoder.decode(&self.input, &context) {
