@@ -155,7 +155,8 @@ pub(super) fn worst_latency<'a>(latencies: impl Iterator<Item = &'a LatencyStats
     Some(nanos / 1e9)
 }
 
-/// Returns the largest age, in seconds, among those that are known.
+/// Returns the largest age, in seconds, among those that are known. An age of 0 belongs to no message.
 pub(super) fn oldest(ages_ms: impl Iterator<Item = Option<u64>>) -> Option<f64> {
-    Some(ages_ms.flatten().max()? as f64 / 1e3)
+    let oldest = ages_ms.flatten().filter(|age| *age > 0).max()?;
+    Some(oldest as f64 / 1e3)
 }
