@@ -101,6 +101,15 @@ mod tests {
     }
 
     #[test]
+    fn a_message_can_be_too_long_for_a_url() {
+        let get = Endpoint::get("http://h/?x=%s").expect("a template");
+        assert!(get.request(&Bytes::from(vec![b'a'; 65_000])).is_ok());
+        // Each of these bytes takes three characters.
+        let why = get.request(&Bytes::from(vec![b'&'; 22_000]));
+        assert_eq!(why.expect_err("it is too long"), "uri too long");
+    }
+
+    #[test]
     fn wrong_addresses_are_refused() {
         let post = |url: &str| Endpoint::post(url).expect_err("it is refused");
         assert!(post("h:80/a").starts_with("invalid POST address \"h:80/a\" - "));

@@ -1,11 +1,15 @@
 //! [`Publishing`]: the records that are on their way, in the order of the input.
 
+use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use futures_util::future::try_join_all;
+use futures_util::future::{FutureExt, ready, try_join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use ringq_client::{Address, Producer, PublishError};
+use ringq_client::{Address, Event, Producer, PublishError};
+use tokio::task::unconstrained;
 
 use super::config::{Config, Targets};
 use crate::consuming::log_event;
@@ -18,17 +22,28 @@ type Publish = Pin<Box<dyn Future<Output = Result<(), PublishError>> + Send>>;
 
 /// The records that are not confirmed yet, and the producer that sends them.
 ///
-/// Records leave in the order of the calls of [`Publishing::publish`]: a publish takes its place in
-/// the output of a connection when it is polled first, and [`Publishing::next`] polls new publishes
-/// in their order. The first record goes alone, because its publish makes the connections.
+/// Records leave in the order of the calls of [`Publishing::publish`]. A publish takes its place in
+/// the output of a connection when it is polled first, if the connection is open. Three rules keep
+/// this true:
+///
+/// * The call itself polls the publish first.
+/// * While no record is on its way, the next one goes alone, because its publish may have to connect.
+/// * A connection that ends while several records are on their way is a failure. The producer would
+///   send again those that have not left, in any order.
 pub(super) struct Publishing {
     producer: Producer,
     topic: String,
     /// Empty if the producer chooses one of the nodes that nsqlookupds name.
     addresses: Vec<Address>,
     unconfirmed: FuturesUnordered<Publish>,
+    /// True if the only record on its way has no confirmation before it, as a proof of the connection.
+    is_alone: bool,
     confirmed: u64,
+    lost: Lost,
 }
+
+/// The reason why the last connection that ended has ended.
+type Lost = Arc<Mutex<Option<String>>>;
 
 impl Publishing {
     /// Returns a publishing to the nsqds of the command line. Connections are made by the first
@@ -37,10 +52,17 @@ impl Publishing {
     /// # Errors
     /// An address is wrong. The error is the reason for the user.
     pub(super) fn new(config: &Config) -> Result<Publishing, String> {
+        let lost = Lost::default();
+        let of_events = Arc::clone(&lost);
+        // Each record has its own PUB: nsqd refuses a whole MPUB because of one record in it.
         let mut builder = Producer::builder()
             .config(config.client.clone())
             .permits(UNCONFIRMED_MAX * config.targets.count())
-            .events(|event| log_event(&event));
+            .batching(None)
+            .events(move |event| {
+                log_event(&event);
+                record_loss(&of_events, &event);
+            });
         let mut addresses = Vec::new();
         match &config.targets {
             Targets::All(nsqds) => {
@@ -58,17 +80,15 @@ impl Publishing {
             topic: config.topic.clone(),
             addresses,
             unconfirmed: FuturesUnordered::new(),
+            is_alone: false,
             confirmed: 0,
+            lost,
         })
     }
 
     /// Returns true if a further record may be published now.
     pub(super) fn has_room(&self) -> bool {
-        let max = match self.confirmed {
-            0 => 1,
-            _ => UNCONFIRMED_MAX,
-        };
-        self.unconfirmed.len() < max
+        self.unconfirmed.len() < if self.is_alone { 1 } else { UNCONFIRMED_MAX }
     }
 
     /// Returns true if a record is not confirmed yet.
@@ -76,14 +96,23 @@ impl Publishing {
         !self.unconfirmed.is_empty()
     }
 
-    /// Adds a record. It is on its way after the next call of [`Publishing::next`].
-    pub(super) fn publish(&self, record: Bytes) {
+    /// Sends a record behind all earlier ones.
+    pub(super) fn publish(&mut self, record: Bytes) {
+        if self.unconfirmed.is_empty() {
+            self.is_alone = true;
+            self.take_loss();
+        }
         let (producer, topic) = (self.producer.clone(), self.topic.clone());
         let addresses = self.addresses.clone();
-        self.unconfirmed.push(Box::pin(async move {
+        // Without a limit to its work, the first poll takes the place in the output. The runtime's
+        // limit would let a publish yield in front of it.
+        let mut publish: Publish = Box::pin(unconstrained(async move {
             match addresses.as_slice() {
                 [] => producer.publish(&topic, record).await.map(drop),
-                [address] => producer.publish_on(address, &topic, record).await.map(drop),
+                [address] => {
+                    let published = producer.publish_on(address, &topic, record);
+                    published.await.map(drop)
+                }
                 addresses => {
                     let publishes = addresses
                         .iter()
@@ -92,6 +121,13 @@ impl Publishing {
                 }
             }
         }));
+        // The set polls the publish again, with a waker of its own.
+        let mut context = Context::from_waker(Waker::noop());
+        self.unconfirmed
+            .push(match publish.poll_unpin(&mut context) {
+                Poll::Ready(result) => Box::pin(ready(result)),
+                Poll::Pending => publish,
+            });
     }
 
     /// Waits for the next confirmation. Returns `None` if there is no record without one. Dropping
@@ -100,9 +136,30 @@ impl Publishing {
     /// # Errors
     /// A record was not confirmed. The error is the text for the user.
     pub(super) async fn next(&mut self) -> Option<Result<(), String>> {
-        let result = self.unconfirmed.next().await?;
-        self.confirmed += u64::from(result.is_ok());
-        Some(result.map_err(|error| error.to_string()))
+        let result = poll_fn(|cx| match self.unconfirmed.poll_next_unpin(cx) {
+            Poll::Ready(result) => {
+                Poll::Ready(result.map(|result| result.map_err(|e| e.to_string())))
+            }
+            Poll::Pending if self.unconfirmed.len() == 1 => Poll::Pending,
+            Poll::Pending => match self.take_loss() {
+                Some(why) => Poll::Ready(Some(Err(format!("not connected: {why}")))),
+                None => Poll::Pending,
+            },
+        })
+        .await?;
+        if result.is_ok() {
+            self.confirmed += 1;
+            self.is_alone = false;
+        }
+        Some(result)
+    }
+
+    /// Returns the reason why a connection has ended since the last call.
+    fn take_loss(&self) -> Option<String> {
+        self.lost
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 
     /// Returns the line that says how far the input came, for the end after a failure.
@@ -116,5 +173,18 @@ impl Publishing {
     /// Closes the connections. Records without a confirmation are waited for.
     pub(super) async fn close(self) {
         self.producer.close().await;
+    }
+}
+
+/// Keeps the reason of a connection that has ended.
+fn record_loss(lost: &Mutex<Option<String>>, event: &Event) {
+    if let Event::Disconnected {
+        node,
+        error: Some(error),
+        ..
+    } = event
+    {
+        let mut lost = lost.lock().unwrap_or_else(PoisonError::into_inner);
+        *lost = Some(format!("{node}: {error}"));
     }
 }

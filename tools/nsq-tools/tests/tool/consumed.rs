@@ -28,7 +28,6 @@ pub fn bodies(nsqd: &Daemon, topic: &str, count: usize) -> Vec<Vec<u8>> {
             bodies.push(message.body().to_vec());
             message.finish();
         }
-        consumer.control().shutdown().await;
         bodies
     })
 }
