@@ -1,6 +1,7 @@
 //! A producer over memory, with a virtual clock.
 
 mod cancellation;
+mod cuts;
 mod nodes;
 mod script;
 
