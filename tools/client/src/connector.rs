@@ -19,7 +19,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
 /// The future of [`Connector::connect`].
 pub type Connecting<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn Transport>>> + Send + 'a>>;
 
-/// Makes connections to nsqds. Tests use the connector of [`testing`](crate::testing), which needs no sockets.
+/// Makes connections to nsqds. Tests use the one of the module `testing`, which needs no sockets.
 ///
 /// A proxy is another use:
 ///

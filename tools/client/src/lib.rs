@@ -1,4 +1,76 @@
-//! A client of NSQ's daemons: producers and consumers for nsqd, with discovery through nsqlookupd.
+//! A client of NSQ's daemons on tokio: producers and consumers for nsqd, with discovery through nsqlookupd.
+//!
+//! # Publishing
+//! A [`Producer`] has one nsqd or several. A publish returns when nsqd has stored the message.
+//!
+//! ```
+//! # use ringq_client::testing::MockNetwork;
+//! use ringq_client::{Outcome, Producer};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let network = MockNetwork::new();
+//! # let nodes = ["10.0.0.1:4150", "10.0.0.2:4150"].map(|node| network.broker(node).address());
+//! let producer = Producer::builder()
+//!     .nodes(nodes) // ["10.0.0.1:4150".parse()?, "10.0.0.2:4150".parse()?]
+//! #    .connector(network)
+//!     .build()?;
+//! let receipt = producer.publish("orders", "one").await?;
+//! println!("stored at {}", receipt.node());
+//!
+//! // Copies on two nodes.
+//! producer.publish_to(2, "orders", "two").await?;
+//!
+//! // Many messages by one command.
+//! let bodies = ["three", "four"].map(bytes::Bytes::from);
+//! if let Err(error) = producer.publish_many("orders", bodies).await {
+//!     // With `NotStored`, another try makes no duplicates. With `Unknown`, it may.
+//!     assert_eq!(error.outcome(), Outcome::NotStored);
+//! }
+//! producer.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Consuming
+//! A [`Consumer`] is a stream of messages. [`Consumer::run`] calls a handler for each message instead.
+//!
+//! ```
+//! # use ringq_client::testing::MockNetwork;
+//! use ringq_client::{Config, Consumer};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let network = MockNetwork::new();
+//! # let nsqd = network.broker("10.0.0.1:4150");
+//! # nsqd.publish("orders", "one");
+//! # let node = nsqd.address();
+//! let config = Config { max_in_flight: 100, ..Config::default() };
+//! let mut consumer = Consumer::builder("orders", "billing")
+//!     .config(config)
+//!     .node(node) // or .lookupd("10.0.0.9:4161")
+//! #    .connector(network)
+//!     .connect()
+//!     .await?;
+//! while let Some(message) = consumer.next().await {
+//!     println!("{} bytes", message.body().len());
+//!     message.finish().await?;
+//! #    break;
+//! }
+//! consumer.control().shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Settings, events and tests
+//! [`Config`] has the options of NSQ's Go client by name. Events ([`Event`]) tell what happens to connections: their
+//! display is the Go client's log line. The feature `tracing` sends them to `tracing` too, and the feature `metrics`
+//! counts them. The module `testing` (feature `testing`) has an nsqd in memory.
+//!
+//! # How the crate is made
+//! One connection is a state machine without sockets (`core`): bytes in, events and bytes out, the time as an argument.
+//! A `Link` drives it over a stream. An `Outbox` gathers the commands of all threads into one write. The producer
+//! matches answers with publishes, and the consumer distributes RDY over its connections.
 #![forbid(unsafe_code)]
 
 mod address;

@@ -97,6 +97,9 @@ pub(crate) struct Inner {
     /// The discovery, once a publish has started it.
     discovery: Mutex<Option<Discovery>>,
     plan: Option<Plan>,
+    /// Held by a message of a refused command while it is sent alone. So no other such message lies behind it when nsqd
+    /// refuses it and closes the connection.
+    sent_alone: tokio::sync::Mutex<()>,
     is_closed: AtomicBool,
 }
 
@@ -284,7 +287,7 @@ impl Producer {
     pub async fn flush(&self) {
         let nodes = self.0.pool().all();
         for node in nodes {
-            if let Some(open) = node.opened() {
+            for open in node.connections() {
                 open.flush().await;
             }
         }
@@ -304,9 +307,11 @@ impl Producer {
             discovery.stop();
         }
         let nodes = inner.pool().all();
-        let retired: Vec<_> = nodes.iter().filter_map(|node| node.retire()).collect();
-        for open in retired {
-            open.ended().await;
+        nodes.iter().for_each(|node| node.retire());
+        for node in nodes {
+            for open in node.connections() {
+                open.ended().await;
+            }
         }
     }
 
@@ -366,6 +371,7 @@ impl Producer {
         // A node is tried twice if its connection was lost: perhaps it was lost long ago, unnoticed.
         let (mut tried, mut lost) = (Vec::new(), Vec::new());
         let mut failure = None;
+        let mut _turn = None;
         loop {
             let picked = match on {
                 Some(address) if tried.is_empty() => inner.pool().get(address),
@@ -387,7 +393,10 @@ impl Producer {
                         node: node.address.clone(),
                     });
                 }
-                Attempt::Alone => attempts.batching = None,
+                Attempt::Alone => {
+                    attempts.batching = None;
+                    _turn = Some(inner.sent_alone.lock().await);
+                }
                 Attempt::Failed(_) if inner.is_closed() => return Err(PublishError::Stopped),
                 Attempt::Failed(error) if error.permits_retry() => {
                     let is_first_loss = matches!(error, PublishError::NotSent { .. })

@@ -191,6 +191,7 @@ impl ProducerBuilder {
             bytes_max: (config.max_msg_size > 0).then_some(config.max_msg_size as usize),
             discovery: Mutex::new(None),
             plan,
+            sent_alone: tokio::sync::Mutex::default(),
             is_closed: AtomicBool::new(false),
         })))
     }

@@ -1,6 +1,6 @@
 //! [`Node`]: one nsqd of a producer, and the connection to it, which is made when a publish needs one.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
@@ -20,6 +20,8 @@ pub(crate) struct Node {
     pub(crate) address: Address,
     shared: Arc<Shared>,
     state: Mutex<State>,
+    /// Connections that get no further publish, and may still have publishes without an answer.
+    left: Mutex<Vec<Weak<Open>>>,
 }
 
 /// The connection of a node.
@@ -40,7 +42,7 @@ type Connected = Result<Arc<Open>, Arc<ConnectionError>>;
 #[derive(Debug)]
 pub(crate) struct Open {
     outbox: Outbox,
-    pending: Arc<Mutex<Replies>>,
+    replies: Mutex<Replies>,
     /// Ends when the connection is over.
     over: watch::Receiver<()>,
 }
@@ -64,6 +66,7 @@ impl Node {
             address,
             shared,
             state: Mutex::new(State::None),
+            left: Mutex::default(),
         }
     }
 
@@ -103,19 +106,16 @@ impl Node {
                 return;
             }
         };
-        let pending = Arc::new(Mutex::new(Replies::default()));
         let (end, over) = watch::channel(());
-        let outbox = link.outbox();
         let open = Arc::new(Open {
-            outbox: outbox.clone(),
-            pending: Arc::clone(&pending),
+            outbox: link.outbox(),
+            replies: Mutex::new(Replies::default()),
             over,
         });
         self.succeed(&open, link.negotiated());
         let mut recipient = Confirmations {
             node: &self,
-            outbox: outbox.clone(),
-            pending: Arc::clone(&pending),
+            open: &open,
         };
         let ended = link.run(&mut recipient).await;
         self.end(&open, ended);
@@ -159,9 +159,8 @@ impl Node {
     }
 
     /// Ends the publishes of a connection that is over.
-    fn end(&self, open: &Open, ended: Option<ConnectionError>) {
-        // New publishes make a new connection.
-        self.forget();
+    fn end(&self, open: &Arc<Open>, ended: Option<ConnectionError>) {
+        self.leave(open);
         let error = ended.map(Arc::new);
         let reason = error
             .clone()
@@ -172,6 +171,18 @@ impl Node {
             node: self.address.clone(),
             error,
         });
+    }
+
+    /// Uses `open` no more: the next publish makes a new connection.
+    fn leave(&self, open: &Arc<Open>) {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        left.retain(|open| open.strong_count() > 0);
+        left.push(Arc::downgrade(open));
+        drop(left);
+        let mut state = self.state();
+        if matches!(&*state, State::Open(present) if Arc::ptr_eq(present, open)) {
+            *state = State::None;
+        }
     }
 
     /// Leaves the node without a connection. Returns the state before.
@@ -185,33 +196,29 @@ impl Node {
     }
 
     /// Closes the connection when nothing is pending, and makes no further one.
-    pub(crate) fn retire(&self) -> Option<Arc<Open>> {
+    pub(crate) fn retire(&self) {
         let before = std::mem::replace(&mut *self.state(), State::Retired);
-        let State::Open(open) = before else {
-            return None;
-        };
-        let mut replies = open.replies();
-        replies.is_retiring = true;
-        let is_idle = replies.pending.is_empty();
-        drop(replies);
-        if is_idle {
-            open.outbox.close();
+        if let State::Open(open) = before {
+            self.leave(&open);
+            open.retire();
         }
-        Some(open)
     }
 
-    /// Returns the connection if it is open.
-    pub(crate) fn opened(&self) -> Option<Arc<Open>> {
-        match &*self.state() {
-            State::Open(open) => Some(Arc::clone(open)),
-            _ => None,
+    /// Returns the connections that may have publishes without an answer.
+    pub(crate) fn connections(&self) -> Vec<Arc<Open>> {
+        let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connections: Vec<_> = left.iter().filter_map(Weak::upgrade).collect();
+        drop(left);
+        if let State::Open(open) = &*self.state() {
+            connections.push(Arc::clone(open));
         }
+        connections
     }
 }
 
 impl Open {
     fn replies(&self) -> MutexGuard<'_, Replies> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.replies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Queues `command`. The answer comes through the receiver, together with the permit. Fails when the connection is
@@ -262,6 +269,29 @@ impl Open {
         }
     }
 
+    /// Ends the connection when nothing is pending.
+    fn retire(&self) {
+        let mut replies = self.replies();
+        replies.is_retiring = true;
+        let is_idle = replies.pending.is_empty();
+        drop(replies);
+        if is_idle {
+            self.outbox.close();
+        }
+    }
+
+    /// Gives the oldest command its answer. Returns false when no command waits.
+    fn answer(&self, refusal: Option<&ErrorFrame>) -> bool {
+        let mut replies = self.replies();
+        let was_pending = replies.pending.answer(refusal);
+        let is_over = replies.is_retiring && replies.pending.is_empty();
+        drop(replies);
+        if is_over {
+            self.outbox.close();
+        }
+        was_pending
+    }
+
     /// Returns when all publishes that were queued so far have been answered.
     pub(crate) async fn flush(&self) {
         let flushed = self.replies().pending.flush();
@@ -288,21 +318,7 @@ impl Open {
 /// The side of a connection that nsqd answers to.
 struct Confirmations<'a> {
     node: &'a Node,
-    outbox: Outbox,
-    pending: Arc<Mutex<Replies>>,
-}
-
-impl Confirmations<'_> {
-    fn answer(&self, refusal: Option<&ErrorFrame>) -> bool {
-        let mut replies = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        let was_pending = replies.pending.answer(refusal);
-        let is_over = replies.is_retiring && replies.pending.is_empty();
-        drop(replies);
-        if is_over {
-            self.outbox.close();
-        }
-        was_pending
-    }
+    open: &'a Arc<Open>,
 }
 
 impl Recipient for Confirmations<'_> {
@@ -311,7 +327,7 @@ impl Recipient for Confirmations<'_> {
     }
 
     fn response(&mut self, data: Bytes) -> Result<(), ConnectionError> {
-        if data == "OK" && self.answer(None) {
+        if data == "OK" && self.open.answer(None) {
             return Ok(());
         }
         let text = String::from_utf8_lossy(&data).into_owned();
@@ -324,7 +340,12 @@ impl Recipient for Confirmations<'_> {
             node: self.node.address.clone(),
             error: error.clone(),
         });
-        match self.answer(Some(&error)) {
+        if error.is_fatal() {
+            // nsqd closes the connection. A publish that were sent now would have an unknown outcome.
+            self.node.leave(self.open);
+            self.open.retire();
+        }
+        match self.open.answer(Some(&error)) {
             true => Ok(()),
             false => Err(ConnectionError::Unexpected(error.text().to_owned())),
         }
