@@ -19,6 +19,7 @@ use program::{log, log_fatal};
 use tokio::runtime::Runtime;
 
 use self::config::Config;
+pub use self::config::NSQ_TAIL;
 
 /// Runs the program with this command line, without the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {

@@ -6,6 +6,8 @@ use std::process::Command;
 use nsq_tools::nsq_forget::NSQ_FORGET;
 use nsq_tools::nsq_pubsub::NSQ_PUBSUB;
 use nsq_tools::nsq_stat::NSQ_STAT;
+use nsq_tools::nsq_tail::NSQ_TAIL;
+use nsq_tools::nsq_to_file::NSQ_TO_FILE;
 use nsq_tools::nsqtop::NSQTOP;
 use program::{Program, page_with_table};
 use test_support::TIMEOUT;
@@ -14,7 +16,9 @@ use test_support::process::run;
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tools.md");
 
 /// The programs whose flags the page lists, with their binaries.
-const PROGRAMS: [(&Program, &str); 4] = [
+const PROGRAMS: [(&Program, &str); 6] = [
+    (&NSQ_TO_FILE, env!("CARGO_BIN_EXE_nsq_to_file")),
+    (&NSQ_TAIL, env!("CARGO_BIN_EXE_nsq_tail")),
     (&NSQ_STAT, env!("CARGO_BIN_EXE_nsq_stat")),
     (&NSQTOP, env!("CARGO_BIN_EXE_nsqtop")),
     (&NSQ_PUBSUB, env!("CARGO_BIN_EXE_nsq_pubsub")),

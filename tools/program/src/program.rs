@@ -195,10 +195,13 @@ pub fn page_with_table(page: &str, name: &str, flags: &[Flag]) -> String {
     format!("{before}{begin}{rows}{end}{after}")
 }
 
-/// Returns a table of flags in Markdown.
+/// Returns a table of flags in Markdown. Without any key, the table has no column for keys.
 fn markdown_table(flags: &[Flag]) -> String {
-    let mut rows =
-        String::from("| flag | type | default | config key | meaning |\n|---|---|---|---|---|\n");
+    let has_keys = flags.iter().any(|flag| flag.key().is_some());
+    let mut rows = String::from(match has_keys {
+        true => "| flag | type | default | config key | meaning |\n|---|---|---|---|---|\n",
+        false => "| flag | type | default | meaning |\n|---|---|---|---|\n",
+    });
     for flag in flags {
         let kind = match flag.kind {
             Kind::Boolean => "boolean",
@@ -213,12 +216,13 @@ fn markdown_table(flags: &[Flag]) -> String {
             DefaultValue::Fixed("") => String::new(),
             DefaultValue::Fixed(default) => format!("`{default}`"),
         };
-        let key = flag.key().map_or(String::new(), |key| format!("`{key}`"));
+        let key = match (has_keys, flag.key()) {
+            (true, Some(key)) => format!("`{key}` | "),
+            (true, None) => " | ".to_string(),
+            (false, _) => String::new(),
+        };
         let help = flag.help.replace('<', "&lt;").replace('|', "\\|");
-        rows += &format!(
-            "| `--{}` | {kind} | {default} | {key} | {help} |\n",
-            flag.name
-        );
+        rows += &format!("| `--{}` | {kind} | {default} | {key}{help} |\n", flag.name);
     }
     rows
 }

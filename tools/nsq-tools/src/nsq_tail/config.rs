@@ -10,7 +10,7 @@ use ringq_client::Config as ClientConfig;
 use crate::flags::{self, CONSUMER_OPT, Sources, boolean, integer, list, text};
 
 /// nsq_tail, as its command line shows it.
-pub(super) static NSQ_TAIL: Program = Program {
+pub static NSQ_TAIL: Program = Program {
     name: "nsq_tail",
     version: version::of_tool,
     flags: FLAGS,

@@ -17,7 +17,7 @@ use crate::flags::{
 };
 
 /// nsq_to_file, as its command line shows it.
-pub(super) static NSQ_TO_FILE: Program = Program {
+pub static NSQ_TO_FILE: Program = Program {
     name: "nsq_to_file",
     version: version::of_tool,
     flags: FLAGS,

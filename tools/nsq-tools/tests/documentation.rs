@@ -1,0 +1,132 @@
+//! Runs the examples of docs/tools.md. Each block marked `sh` is a script for bash, and must succeed.
+//! If a block marked `text` follows, this is the output of the script.
+//!
+//! All scripts share one directory, an nsqd, a second nsqd, an nsqlookupd and an HTTP server. The
+//! addresses of the page stand for the real ones.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+use test_support::TIMEOUT;
+use test_support::daemon::Daemon;
+use test_support::process::run;
+
+/// An example of the page.
+#[derive(Debug)]
+struct Example {
+    /// The number of the line on which the script begins.
+    line: usize,
+    script: String,
+    output: Option<String>,
+}
+
+/// Returns the examples of a page.
+fn examples(page: &str) -> Vec<Example> {
+    let mut examples: Vec<Example> = Vec::new();
+    let mut lines = page.lines().enumerate();
+    let mut is_after_script = false;
+    while let Some((number, line)) = lines.next() {
+        let Some(mark) = line.strip_prefix("```") else {
+            is_after_script &= line.is_empty();
+            continue;
+        };
+        let block = lines.by_ref().map(|(_, line)| line);
+        let text: String = block
+            .take_while(|line| *line != "```")
+            .flat_map(|line| [line, "\n"])
+            .collect();
+        match (mark, examples.last_mut()) {
+            ("text", Some(example)) if is_after_script => example.output = Some(text),
+            ("sh", _) => examples.push(Example {
+                line: number + 2,
+                script: text,
+                output: None,
+            }),
+            _ => {}
+        }
+        is_after_script = mark == "sh";
+    }
+    examples
+}
+
+/// Answers each HTTP request with 200, on a free port.
+fn serve_http() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("the system has a port");
+    let address = listener.local_addr().expect("it is bound");
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            thread::spawn(move || {
+                let mut request = [0; 16 * 1024];
+                while stream.read(&mut request).is_ok_and(|length| length > 0) {
+                    // The examples have small requests, each of which comes at once.
+                    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+                    if stream.write_all(answer).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn the_examples_of_the_page_work() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tools.md");
+    let page = std::fs::read_to_string(path).expect("the page exists");
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
+    let second = Daemon::nsqd_at(&[&lookupd], &[]);
+    let addresses = [
+        ("127.0.0.1:4150", nsqd.tcp),
+        ("127.0.0.1:4151", nsqd.http),
+        ("127.0.0.1:4250", second.tcp),
+        ("127.0.0.1:4251", second.http),
+        ("127.0.0.1:4160", lookupd.tcp),
+        ("127.0.0.1:4161", lookupd.http),
+        ("127.0.0.1:8080", serve_http()),
+    ];
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let tools = Path::new(env!("CARGO_BIN_EXE_nsq_tail")).parent();
+    let tools = tools.expect("a program is in a directory").display();
+    let search = format!("{tools}:{}", std::env::var("PATH").unwrap_or_default());
+    let examples = examples(&page);
+    assert!(examples.len() > 2, "{examples:?}");
+    for Example {
+        line,
+        script,
+        output,
+    } in examples
+    {
+        let mut script = script;
+        for (on_page, real) in &addresses {
+            script = script.replace(on_page, &real.to_string());
+        }
+        // Monitor mode numbers the jobs of a script. Their messages go to stderr.
+        let script = format!("set -euo pipefail\nset -m\n{script}");
+        let mut command = Command::new("bash");
+        command
+            .args(["-c", &script])
+            .env("PATH", &search)
+            .current_dir(directory.path());
+        let exit = run(&mut command, TIMEOUT);
+        assert!(exit.status.success(), "docs/tools.md, line {line}: {exit}");
+        if let Some(output) = output {
+            assert_eq!(exit.stdout, output, "docs/tools.md, line {line}: {exit}");
+        }
+    }
+}
+
+#[test]
+fn examples_are_found_with_their_output() {
+    let page = "```sh\na\nb\n```\n\n```text\nc\n```\ntext\n```text\nd\n```\n```sh\ne\n```\nmore\n```text\nf\n```\n";
+    let found = examples(page);
+    let found: Vec<_> = found
+        .iter()
+        .map(|example| (example.line, &*example.script, example.output.as_deref()))
+        .collect();
+    assert_eq!(found, [(2, "a\nb\n", Some("c\n")), (14, "e\n", None)]);
+}
