@@ -412,3 +412,6 @@ impl fmt::Debug for Events {
 
 #[cfg(any(feature = "tracing", feature = "metrics"))]
 mod observe;
+
+#[cfg(test)]
+mod tests;

@@ -327,3 +327,6 @@ impl Drop for Link {
         self.outbox.lose();
     }
 }
+
+#[cfg(test)]
+mod tests;

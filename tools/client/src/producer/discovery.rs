@@ -122,3 +122,6 @@ fn apply(
         node.retire();
     }
 }
+
+#[cfg(test)]
+mod tests;

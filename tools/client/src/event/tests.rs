@@ -1,0 +1,180 @@
+use std::sync::Mutex;
+
+use super::*;
+
+fn events() -> Vec<Event> {
+    let client = Client {
+        number: 1,
+        subscription: Some("tailt/tc".into()),
+    };
+    let producer = Client {
+        number: 12,
+        subscription: None,
+    };
+    let node: Address = "127.0.0.1:44150".parse().unwrap();
+    vec![
+        Event::Connecting {
+            client: client.clone(),
+            node: node.clone(),
+        },
+        Event::Stopping {
+            client: client.clone(),
+        },
+        Event::Stopping {
+            client: producer.clone(),
+        },
+        Event::Disconnected {
+            client: producer,
+            node: node.clone(),
+            error: Some(Arc::new(ConnectionError::Closed)),
+        },
+        Event::ErrorFrame {
+            client,
+            node,
+            error: ErrorFrame::new(b"E_FIN_FAILED FIN 1 failed"),
+        },
+    ]
+}
+
+#[test]
+fn events_are_displayed_as_lines_of_the_go_client() {
+    let lines: Vec<String> = events().iter().map(Event::to_string).collect();
+    assert_eq!(
+        lines,
+        [
+            "INF    1 [tailt/tc] (127.0.0.1:44150) connecting to nsqd",
+            "INF    1 [tailt/tc] stopping...",
+            "INF   12 stopping",
+            "ERR   12 (127.0.0.1:44150) disconnected - nsqd closed the connection",
+            "ERR    1 [tailt/tc] (127.0.0.1:44150) protocol error - E_FIN_FAILED FIN 1 failed",
+        ]
+    );
+}
+
+#[test]
+fn clients_are_numbered_together() {
+    let (first, second) = (Client::producer(), Client::consumer("t", "c"));
+    assert!(second.number() > first.number());
+    assert_eq!(second.subscription(), Some("t/c"));
+}
+
+#[test]
+fn the_callback_gets_each_event() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let keep = Arc::clone(&seen);
+    let sink = Events::to(move |event| keep.lock().unwrap().push(event.name()));
+    events().into_iter().for_each(|event| sink.emit(event));
+    let names = [
+        "connecting",
+        "stopping",
+        "stopping",
+        "disconnected",
+        "error_frame",
+    ];
+    assert_eq!(*seen.lock().unwrap(), names);
+}
+
+#[cfg(feature = "tracing")]
+#[test]
+fn tracing_gets_each_event_with_its_fields() {
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+
+    #[derive(Default)]
+    struct Lines(Mutex<Vec<String>>);
+
+    struct Line<'a>(&'a mut String);
+
+    impl Visit for Line<'_> {
+        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+            self.0.push_str(&format!(" {}={value:?}", field.name()));
+        }
+    }
+
+    impl tracing::Subscriber for Lines {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, event: &tracing::Event<'_>) {
+            let mut line = event.metadata().level().to_string();
+            event.record(&mut Line(&mut line));
+            self.0.lock().unwrap().push(line);
+        }
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    let lines = Arc::new(Lines::default());
+    tracing::subscriber::with_default(Arc::clone(&lines), || {
+        let sink = Events::default();
+        events().into_iter().for_each(|event| sink.emit(event));
+    });
+    let lines = lines.0.lock().unwrap();
+    assert_eq!(lines.len(), 5);
+    for part in [
+        "INFO",
+        "connecting to nsqd",
+        "client=1",
+        "127.0.0.1:44150",
+        "tailt/tc",
+    ] {
+        assert!(lines[0].contains(part), "{}", lines[0]);
+    }
+    assert!(lines[3].starts_with("ERROR"), "{}", lines[3]);
+}
+
+#[cfg(feature = "metrics")]
+#[test]
+fn metrics_count_each_event() {
+    use metrics::{
+        Counter, CounterFn, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    };
+
+    #[derive(Default)]
+    struct Counts(Mutex<std::collections::BTreeMap<String, Arc<Count>>>);
+
+    #[derive(Default)]
+    struct Count(std::sync::atomic::AtomicU64);
+
+    impl CounterFn for Count {
+        fn increment(&self, value: u64) {
+            self.0.fetch_add(value, Ordering::Relaxed);
+        }
+        fn absolute(&self, value: u64) {
+            self.0.store(value, Ordering::Relaxed);
+        }
+    }
+
+    impl Recorder for Counts {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+            let label = key.labels().next().map_or("", |label| label.value());
+            let mut counts = self.0.lock().unwrap();
+            let count = counts.entry(format!("{} {label}", key.name())).or_default();
+            Counter::from_arc(Arc::clone(count))
+        }
+        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+            Gauge::noop()
+        }
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::noop()
+        }
+    }
+
+    let counts = Counts::default();
+    metrics::with_local_recorder(&counts, || {
+        let sink = Events::default();
+        events().into_iter().for_each(|event| sink.emit(event));
+    });
+    let counts = counts.0.lock().unwrap();
+    let stopping = &counts["nsq_client_events_total stopping"];
+    assert_eq!(stopping.0.load(Ordering::Relaxed), 2);
+    assert_eq!(counts.len(), 4);
+}

@@ -1,0 +1,56 @@
+use super::*;
+use crate::testing::MockNetwork;
+use crate::{Config, Producer};
+
+fn addresses(names: &[&str]) -> BTreeSet<Address> {
+    names.iter().map(|name| name.parse().unwrap()).collect()
+}
+
+fn failure() -> Vec<Arc<LookupdError>> {
+    let error = Lookupd::new("no-port", &Config::default()).unwrap_err();
+    vec![Arc::new(error)]
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_come_and_go_with_the_answers() {
+    let network = MockNetwork::new();
+    let broker = network.broker("b:1");
+    let producer = Producer::builder()
+        .node("fixed:1".parse::<Address>().unwrap())
+        .lookupd("127.0.0.1:1")
+        .connector(network)
+        .build()
+        .unwrap();
+    let fixed = addresses(&["fixed:1"]).into_iter().collect::<Vec<_>>();
+    let nodes = || producer.nodes().into_iter().collect::<BTreeSet<_>>();
+    apply(&producer.0, &fixed, addresses(&["a:1", "b:1"]), vec![]);
+    assert_eq!(nodes(), addresses(&["a:1", "b:1", "fixed:1"]));
+    // An nsqlookupd did not answer: it may know the nodes that are missing.
+    apply(&producer.0, &fixed, addresses(&["b:1"]), failure());
+    assert_eq!(nodes(), addresses(&["a:1", "b:1", "fixed:1"]));
+    apply(&producer.0, &fixed, addresses(&["b:1"]), vec![]);
+    assert_eq!(nodes(), addresses(&["b:1", "fixed:1"]));
+    // A node that goes gets its publishes to the end. Then its connection ends.
+    let b = broker.address();
+    producer.publish_on(&b, "t", "x").await.unwrap();
+    let node = producer.0.pool().get(&b).unwrap();
+    let open = node.connections().pop().unwrap();
+    apply(&producer.0, &fixed, BTreeSet::new(), vec![]);
+    open.ended().await;
+    assert!(producer.publish_on(&b, "t", "y").await.is_err());
+    assert_eq!(broker.published("t"), ["x"]);
+}
+
+#[tokio::test]
+async fn without_any_node_the_error_names_the_nsqlookupd() {
+    // Nothing listens on port 1.
+    let producer = Producer::builder().lookupd("127.0.0.1:1").build().unwrap();
+    let error = producer.publish("t", "x").await.unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.starts_with("no nsqd is known: nsqlookupd 127.0.0.1:1: "),
+        "{text}"
+    );
+    assert_eq!(error.outcome(), crate::Outcome::NotStored);
+    producer.close().await;
+}
