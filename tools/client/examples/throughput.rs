@@ -3,7 +3,7 @@
 //!     throughput 127.0.0.1:4150 [MESSAGES] [BYTES] [BATCH]
 //!
 //! The default is 4,000,000 messages of 100 bytes in batches of 200, with 8 batches without an answer. Everything runs
-//! on one thread. The topic is ephemeral.
+//! on one thread. The topic stays.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -12,7 +12,8 @@ use bytes::Bytes;
 use ringq_client::{Address, Config, Consumer, Producer};
 use rustix::time::{ClockId, clock_gettime};
 
-const TOPIC: &str = "throughput#ephemeral";
+// An ephemeral topic would drop the messages above nsqd's --mem-queue-size.
+const TOPIC: &str = "throughput";
 /// The batches without an answer.
 const WINDOW: usize = 8;
 /// nsqd's default `--max-rdy-count`.
@@ -61,7 +62,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         max_in_flight: MAX_IN_FLIGHT,
         ..Config::default()
     };
-    let mut consumer = Consumer::builder(TOPIC, "c#ephemeral")
+    let mut consumer = Consumer::builder(TOPIC, "c")
         .node(node)
         .config(config)
         .connect()

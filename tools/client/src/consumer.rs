@@ -11,9 +11,7 @@ mod builder;
 mod control;
 mod discovery;
 mod error;
-pub(crate) mod hub;
 mod inbox;
-pub(crate) mod line;
 mod nodes;
 mod receiver;
 mod run;
@@ -34,9 +32,10 @@ pub use error::{ConnectError, NodeError};
 pub use touching::AutoTouch;
 
 use crate::event::Event;
+use crate::hub::Phase;
 use crate::message::{GivenUp, Message};
 use discovery::Discovery;
-use hub::Phase;
+
 use nodes::Nodes;
 
 /// The callback for messages that are given up.
@@ -65,6 +64,38 @@ type GiveUp = dyn Fn(GivenUp) + Send + Sync;
 ///         Err(_) => message.requeue(Requeue::Automatic),
 ///     };
 /// }
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A test needs no nsqd, with the feature `testing`:
+///
+/// ```
+/// use ringq_client::testing::MockNetwork;
+/// use ringq_client::{Consumer, Requeue};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let network = MockNetwork::new();
+/// let nsqd = network.broker("nsqd-1:4150");
+/// nsqd.publish("orders", "one");
+/// let mut consumer = Consumer::builder("orders", "billing")
+///     .node(nsqd.address())
+///     .connector(network)
+///     .connect()
+///     .await?;
+///
+/// let message = consumer.next().await.ok_or("the consumer has stopped")?;
+/// assert_eq!((&message.body()[..], message.attempts()), (&b"one"[..], 1));
+/// message.requeue_without_backoff(Requeue::After(std::time::Duration::ZERO));
+///
+/// let message = consumer.next().await.ok_or("the consumer has stopped")?;
+/// assert_eq!(message.attempts(), 2);
+/// message.finish().await?;
+///
+/// consumer.control().shutdown().await;
+/// assert!(consumer.next().await.is_none());
+/// assert_eq!(nsqd.depth("orders", "billing"), (0, 0));
 /// # Ok(())
 /// # }
 /// ```

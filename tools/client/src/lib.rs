@@ -82,6 +82,8 @@ mod core;
 mod error;
 mod event;
 mod flow;
+mod hub;
+mod line;
 mod link;
 mod lookupd;
 mod message;

@@ -167,6 +167,9 @@ async fn a_shutdown_leaves_nothing_in_flight() {
     let mut seen = BTreeSet::new();
     while seen.len() < 190 {
         let message = next(&mut two).await;
+        // The original counts a return as an attempt.
+        let attempts_max = 1 + u16::from(std::env::var_os("NSQD_BIN").is_some());
+        assert!(message.attempts() <= attempts_max, "{}", message.attempts());
         seen.insert(text(&message));
         message.finish();
     }

@@ -10,12 +10,12 @@ use wire::name::is_valid_name;
 
 use super::discovery::{Directory, Discovery, Filter};
 use super::error::{ConnectError, NodeError};
-use super::hub::Hub;
 use super::nodes::{Kind, Nodes, keep_time};
 use super::touching::AutoTouch;
 use super::{Consumer, GiveUp};
 use crate::core::{Settings, Subscription};
 use crate::event::{Client, Event, Events};
+use crate::hub::Hub;
 use crate::lookupd::Lookupd;
 use crate::message::GivenUp;
 use crate::{Address, Config, Connector, SystemConnector};
@@ -171,8 +171,8 @@ impl ConsumerBuilder {
     }
 
     /// Sets whether messages that the application has not taken go back to nsqd when the consumer stops, so that other
-    /// consumers get them at once. This is the default, and each return counts as an attempt. With `false`, the application
-    /// still gets these messages.
+    /// consumers get them at once. This is the default. With ringq's nsqd, a return does not count as an attempt; with the
+    /// original, it does. With `false`, the application still gets these messages.
     #[must_use]
     pub fn give_back_at_shutdown(mut self, give_back: bool) -> ConsumerBuilder {
         self.gives_back = give_back;

@@ -9,9 +9,9 @@ use tokio::sync::oneshot;
 use super::builder::first_result;
 use super::discovery::Discovery;
 use super::error::NodeError;
-use super::hub::Phase;
 use super::nodes::{Kind, Nodes};
 use crate::Address;
+use crate::hub::Phase;
 use crate::lookupd::{Lookupd, LookupdError};
 
 /// A handle on a running [`Consumer`](crate::Consumer). Clones are cheap and belong to the same consumer. A control does

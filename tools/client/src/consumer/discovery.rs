@@ -19,10 +19,10 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::error::NodeError;
-use super::hub::Phase;
 use super::nodes::{Kind, Nodes};
 use crate::Address;
 use crate::event::Event;
+use crate::hub::Phase;
 use crate::lookupd::{Lookupd, LookupdError};
 use crate::reconnect::Delay;
 

@@ -16,14 +16,14 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{sleep, sleep_until};
 
 use super::error::NodeError;
-use super::hub::{Hub, Phase, now};
 use super::inbox::Inbox;
-use super::line::Line;
 use super::receiver::Receiver;
 use super::touching::{AutoTouch, Touching};
 use crate::core::Settings;
 use crate::error::ConnectionError;
 use crate::event::Event;
+use crate::hub::{Hub, Phase, now};
+use crate::line::Line;
 use crate::link::Link;
 use crate::message::delivery::Source;
 use crate::reconnect::Delay;

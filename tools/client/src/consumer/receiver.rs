@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::hub::now;
 use super::inbox::Inbox;
 use super::touching::Touching;
 use crate::core::Batch;
 use crate::error::{ConnectionError, ErrorFrame};
 use crate::event::Event;
+use crate::hub::now;
 use crate::link::Recipient;
 use crate::message::Message;
 use crate::message::delivery::{Delivery, Source};

@@ -48,12 +48,31 @@ impl Consumer {
     /// Dropping the future drops the consumer: messages with unfinished handlers are requeued.
     ///
     /// ```
-    /// # use ringq_client::{Consumer, Message};
+    /// use ringq_client::testing::MockNetwork;
+    /// use ringq_client::{Consumer, Message};
+    ///
     /// # async fn save(body: &[u8]) -> std::io::Result<()> { Ok(()) }
-    /// # async fn example(consumer: Consumer) {
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let network = MockNetwork::new();
+    /// let nsqd = network.broker("nsqd-1:4150");
+    /// nsqd.publish("orders", "one");
+    /// let consumer = Consumer::builder("orders", "billing")
+    ///     .node(nsqd.address())
+    ///     .connector(network)
+    ///     .connect()
+    ///     .await?;
     /// let control = consumer.control();
-    /// // Somewhere else, for instance on SIGTERM: control.shutdown().await
-    /// consumer.run(10, async |message: Message| save(message.body()).await).await;
+    /// let handler = async |message: Message| {
+    ///     save(message.body()).await?;
+    ///     // A program calls this elsewhere, for instance on SIGTERM.
+    ///     let control = control.clone();
+    ///     tokio::spawn(async move { control.shutdown().await });
+    ///     Ok::<(), std::io::Error>(())
+    /// };
+    /// consumer.run(10, handler).await;
+    /// assert_eq!(nsqd.depth("orders", "billing"), (0, 0));
+    /// # Ok(())
     /// # }
     /// ```
     pub async fn run<H, F, E>(mut self, concurrency: usize, handler: H)

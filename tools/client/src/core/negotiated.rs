@@ -46,6 +46,8 @@ pub struct Negotiated {
     pub topology_region: String,
     /// nsqd's zone.
     pub topology_zone: String,
+    /// True when a REQ may say that it does not count as an attempt. Only ringq's nsqd has this.
+    pub req_uncounted: bool,
     /// The answer to AUTH, if nsqd wanted it.
     #[serde(skip)]
     pub authorization: Option<Authorization>,
@@ -69,6 +71,7 @@ impl Default for Negotiated {
             output_buffer_timeout: Duration::ZERO,
             topology_region: String::new(),
             topology_zone: String::new(),
+            req_uncounted: false,
             authorization: None,
         }
     }

@@ -56,6 +56,9 @@ struct Identify<'a> {
     msg_timeout: i64,
     output_buffer_size: i64,
     output_buffer_timeout: i64,
+    /// True when the client wants to give messages back without counting an attempt. Other nsqds ignore the key.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    req_uncounted: bool,
     sample_rate: u8,
     /// The same as `client_id`, for old servers.
     short_id: &'a str,
@@ -84,6 +87,7 @@ impl Settings {
             msg_timeout: milliseconds(Some(config.msg_timeout)),
             output_buffer_size: config.output_buffer_size.map_or(-1, i64::from),
             output_buffer_timeout: milliseconds(config.output_buffer_timeout),
+            req_uncounted: subscription.is_some(),
             sample_rate: config.sample_rate,
             short_id: &config.client_id,
             snappy: config.snappy,

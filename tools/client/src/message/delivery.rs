@@ -9,9 +9,9 @@ use wire::id::MessageId;
 
 use super::{Answered, Requeue};
 use crate::backoff::Verdict;
-use crate::consumer::hub::{Hub, Phase, now};
-use crate::consumer::line::Line;
 use crate::core::RawMessage;
+use crate::hub::{Hub, Phase, now};
+use crate::line::Line;
 
 /// Where a message came from. One allocation serves all messages of a connection.
 #[derive(Debug)]
@@ -95,9 +95,15 @@ impl Delivery {
         self.answer(verdict, false, |out| encode::req(out, &self.id, delay))
     }
 
-    /// Gives the message back to nsqd at once, for other consumers.
+    /// Gives a message that no application has seen back to nsqd at once, for other consumers. If nsqd has agreed, this
+    /// delivery does not count as an attempt.
     pub(crate) fn give_back(&self) -> Answered {
-        self.requeue(Requeue::After(Duration::ZERO), Verdict::Neutral)
+        self.answer(Verdict::Neutral, false, |out| {
+            match self.source.line.has_uncounted {
+                true => encode::req_uncounted(out, &self.id, Duration::ZERO),
+                false => encode::req(out, &self.id, Duration::ZERO),
+            }
+        })
     }
 
     /// Counts the message as answered without a command: its connection is over.
@@ -149,7 +155,9 @@ impl Drop for Delivery {
         // The answer is on its way without being awaited.
         match self.source.hub.phase() {
             Phase::Running => self.requeue(Requeue::Automatic, Verdict::Failure),
-            Phase::Stopping | Phase::Stopped => self.give_back(),
+            Phase::Stopping | Phase::Stopped => {
+                self.requeue(Requeue::After(Duration::ZERO), Verdict::Neutral)
+            }
         };
     }
 }

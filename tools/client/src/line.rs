@@ -24,6 +24,8 @@ pub(crate) struct Line {
     pub(crate) msg_timeout: Duration,
     /// The longest time that nsqd gives to a message that is touched.
     pub(crate) msg_timeout_max: Duration,
+    /// True when a message can be given back without counting an attempt.
+    pub(crate) has_uncounted: bool,
     outbox: Outbox,
     created_at: Instant,
     received: AtomicU64,
@@ -53,6 +55,7 @@ impl Line {
             ready_max: u32::try_from(negotiated.max_rdy_count.max(0)).unwrap_or(u32::MAX),
             msg_timeout: or(negotiated.msg_timeout, MSG_TIMEOUT_DEFAULT),
             msg_timeout_max: or(negotiated.max_msg_timeout, MSG_TIMEOUT_MAX_DEFAULT),
+            has_uncounted: negotiated.req_uncounted,
             outbox,
             created_at: now,
             received: AtomicU64::new(0),

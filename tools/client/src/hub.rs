@@ -11,11 +11,11 @@ use std::time::Instant;
 use tokio::sync::{Notify, watch};
 use wire::encode;
 
-use super::line::Line;
 use crate::backoff::Verdict;
 use crate::error::ConnectionLost;
 use crate::event::{Client, Event, Events};
 use crate::flow::{BackoffChange, Changes, Flow};
+use crate::line::Line;
 use crate::outbox::{Outbox, Position};
 use crate::ready::ConnectionId;
 use crate::{Address, Config, Negotiated};
