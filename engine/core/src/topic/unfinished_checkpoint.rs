@@ -32,15 +32,16 @@ pub(super) struct UnfinishedCheckpoint {
 /// The progress of the scan of a list of ranges, some of whose messages are deferred.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Progress {
-    /// The place of the next range, and how many of its seqs were seen.
+    /// The place of the next range.
     place: u64,
-    seen: u64,
+    /// One past the last seq that was seen.
+    seen: Seq,
     /// The place of the next deferred message.
     deferred_place: u64,
 }
 
 impl Progress {
-    /// Continues the scan. Returns whether all messages were seen. Meanwhile none of them is removed, unless all are.
+    /// Continues the scan. Returns whether all messages were seen. Meanwhile messages are removed only from the front.
     pub(super) fn scan<T: Copy>(
         &mut self,
         ranges: &Ranges,
@@ -56,7 +57,7 @@ impl Progress {
                 return false;
             }
             work.spend(1);
-            let start = range.start.offset(self.seen);
+            let start = range.start.max(self.seen);
             let next = deferred.iter_from(self.deferred_place).next();
             match next.copied() {
                 Some((seq, _)) if seq < start => {
@@ -65,13 +66,12 @@ impl Progress {
                 Some((seq, due)) if seq < range.end => {
                     out(owed_run(SeqRange::new(start, seq), 0));
                     out(owed_run(SeqRange::one(seq), due_ns(due)));
-                    self.seen = seq.offset(1).since(range.start);
+                    self.seen = seq.offset(1);
                     self.deferred_place = next_place(self.deferred_place);
                 }
                 _ => {
                     out(owed_run(SeqRange::new(start, range.end), 0));
                     self.place += 1;
-                    self.seen = 0;
                 }
             }
         }
