@@ -57,7 +57,8 @@ impl Topic {
 
     /// The time at which the oldest message that no channel owns is too old.
     pub(super) fn unclaimed_timeout(&self) -> Option<Duration> {
-        let unclaimed = self.unclaimed.as_ref()?;
+        let unclaimed = self.unclaimed.as_ref();
+        let unclaimed = unclaimed.filter(|_| !self.undistributed.is_empty())?;
         let since = unclaimed.pieces.as_ref()?.since()?;
         since.checked_add(unclaimed.bounds.age)
     }

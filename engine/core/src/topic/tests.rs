@@ -1,3 +1,4 @@
+use super::pieces::{Bounds, Pieces, Totals};
 use super::unfinished_checkpoint::Progress;
 use super::*;
 use crate::client::Client;
@@ -73,4 +74,34 @@ fn a_scan_misses_no_message_when_the_oldest_ones_go() {
     let missing: Vec<u64> = kept.filter(|seq| !named.contains(seq)).collect();
     assert_eq!(missing, [0; 0], "of {named:?}");
     assert!(named.is_sorted_by(|a, b| a < b), "{named:?}");
+}
+
+/// Regression: the sizes of a log also count its damaged messages. If these were the last ones of a topic without
+/// channels, they were left when all messages were dropped, and a timer for them fired without end.
+#[test]
+fn no_timer_is_left_when_all_unclaimed_messages_are_gone() {
+    let mut topic = topic();
+    let second = Duration::from_secs(1);
+    let now = Now {
+        mono: second,
+        wall_ns: 0,
+    };
+    let bounds = Bounds {
+        bytes: 1000,
+        age: second,
+    };
+    let mut pieces = Pieces::of_log(&topic.log, Seq(0), Totals::default(), now);
+    let taken = Totals {
+        messages: 2,
+        body_bytes: 2,
+    };
+    pieces.add(Seq(2), taken, now, bounds);
+    topic.unclaimed = Some(Box::new(Unclaimed {
+        bounds,
+        pieces: Some(pieces),
+        dropped_count: 0,
+    }));
+    assert_eq!(topic.next_timeout(), None);
+    topic.undistributed.push(SeqRange::one(Seq(1)));
+    assert_eq!(topic.next_timeout(), Some(2 * second));
 }
