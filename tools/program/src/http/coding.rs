@@ -113,7 +113,10 @@ impl Decoder {
                 output.truncate(start + step.as_ref().map_or(0, |step| step.bytes_written));
                 let step = step?;
                 *input = &input[step.bytes_read..];
-                *is_complete = step.remaining == 0;
+                // A step without input begins the next frame, which need not come.
+                if step.bytes_read > 0 || step.bytes_written > 0 {
+                    *is_complete = step.remaining == 0;
+                }
                 Ok(input.is_empty() && step.bytes_written < STEP_BYTES)
             }
         }
@@ -203,6 +206,14 @@ mod tests {
                 for piece_bytes in [1, 7, 8192, usize::MAX] {
                     let decoded = decode(coding, &encoded, piece_bytes).unwrap();
                     assert!(decoded == body, "{coding:?} {piece_bytes}");
+                }
+            }
+            for steps in 1..=5 {
+                let body = vec![b'x'; steps * STEP_BYTES];
+                let encoded = encode(coding, &body);
+                for piece_bytes in [7, usize::MAX] {
+                    let decoded = decode(coding, &encoded, piece_bytes).unwrap();
+                    assert!(decoded == body, "{coding:?} {steps} {piece_bytes}");
                 }
             }
             let twice = [encode(coding, b"one "), encode(coding, b"two")].concat();
