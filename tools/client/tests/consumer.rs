@@ -122,6 +122,7 @@ async fn a_killed_node_is_found_again() {
     let lookupd = Daemon::nsqlookupd(&[]);
     let mut nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
     nsqd.create_channel("t", "c");
+    nsqd.create_channel("t", "fixed");
     publish_numbers(&nsqd, "t", 0..10);
     let discovering = builder("t", 5).lookupd(lookupd.http.to_string());
     let fixed = Consumer::builder("t", "fixed")
