@@ -85,6 +85,8 @@ pub struct TopicStats {
     pub message_bytes: u64,
     /// The age of the oldest message of `depth`, in milliseconds since its publish. 0 without messages.
     pub oldest_unfinished_ms: u64,
+    /// The number of the shard that the topic belongs to.
+    pub shard: u32,
     /// Messages that were dropped because no channel owned them. Left out of the JSON when 0.
     pub unclaimed_dropped_count: u64,
     /// True if the flow from topic to channels is stopped.

@@ -74,11 +74,14 @@ fn hide_ports_of_clients(text: &str) -> String {
 
 /// Removes the keys of `/stats` that nsqd does not have. docs/compatibility.md lists them.
 fn without_added_keys(text: &str) -> String {
-    let marker = ",\"oldest_unfinished_ms\":";
-    let mut parts = text.split(marker);
-    let mut kept = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        kept.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit()));
+    let mut text = text.to_owned();
+    for marker in [",\"oldest_unfinished_ms\":", ",\"shard\":"] {
+        let mut parts = text.split(marker);
+        let mut kept = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            kept.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit()));
+        }
+        text = kept;
     }
-    kept
+    text
 }

@@ -17,6 +17,7 @@ mod plain;
 mod row;
 mod sample;
 pub mod screen;
+mod shards;
 mod state;
 mod table;
 pub mod terminal;

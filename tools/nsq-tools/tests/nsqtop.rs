@@ -102,6 +102,9 @@ fn the_plain_table_names_what_limits_each_channel() {
         .map(|line| line.split(' ').nth(2).unwrap())
         .collect();
     assert_eq!(shards, ["SHARDS", "1", "2"], "{nodes_table:#?}");
+    let shards = table(&["--view=shards"]);
+    assert_eq!(shards.len(), 2, "{shards:#?}");
+    assert!(shards[1].contains(" 1 0 0 35 5 0 1"), "{shards:#?}");
     let filtered = table(&["--filter=AUDIT", "--topic=orders"]);
     assert_eq!(filtered.len(), 2, "{filtered:#?}");
     assert_eq!(table(&["--topic=nothing"]).len(), 1);

@@ -48,6 +48,7 @@ impl Broker {
                 message_count: topic.message_count,
                 message_bytes: topic.message_bytes,
                 oldest_unfinished_ms: topic.age_ms(now, topic.oldest()),
+                shard: self.options.shard.0,
                 unclaimed_dropped_count: topic.unclaimed_dropped_count(),
                 paused: topic.paused,
                 e2e_processing_latency: latency,

@@ -55,6 +55,7 @@ impl View<'_> {
         );
         // The keys below are not nsqd's, and come last.
         object.number("oldest_unfinished_ms", topic.oldest_unfinished_ms);
+        object.number("shard", topic.shard);
         object.end();
     }
 

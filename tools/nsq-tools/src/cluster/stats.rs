@@ -45,6 +45,8 @@ pub struct TopicStats {
     pub message_bytes: i64,
     /// The age of the oldest message of `depth`, in milliseconds. NSQ's own nsqd does not say it.
     pub oldest_unfinished_ms: Option<u64>,
+    /// The number of the shard that has the topic. NSQ's own nsqd has no shards.
+    pub shard: Option<u64>,
     /// True if the topic gives no messages to its channels.
     pub paused: bool,
     /// The latency from publish to FIN, over all channels.

@@ -38,9 +38,9 @@ const FLAGS: &[Flag] = &[
     flags::duration("interval", "2s", "time between samples"),
     Flag::new(
         "view",
-        Kind::Choice(&["channels", "topics", "clients", "nodes"]),
+        Kind::Choice(&["channels", "topics", "clients", "nodes", "shards"]),
         "channels",
-        "what to show first: channels, topics, clients or nodes",
+        "what to show first: channels, topics, clients, nodes or shards",
     )
     .without_key(),
     flags::text(

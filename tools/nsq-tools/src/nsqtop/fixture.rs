@@ -38,7 +38,7 @@ fn sample(second: i64) -> Sample {
     let a = json!({
         "version": "1.3.0", "health": "OK", "start_time": UNIX_SECONDS - 7200,
         "topics": [{
-            "topic_name": "orders", "depth": 0, "message_count": 1000 + 100 * second,
+            "topic_name": "orders", "depth": 0, "message_count": 1000 + 100 * second, "shard": 3,
             "message_bytes": 100_000 + 10_000 * second,
             "channels": [
                 {
@@ -54,7 +54,7 @@ fn sample(second: i64) -> Sample {
                     "message_count": 1000 + 100 * second, "oldest_unfinished_ms": 60_000,
                 },
             ],
-        }],
+        }, {"topic_name": "other", "message_count": 5 * second, "depth": 2, "shard": 3}],
         "producers": [{
             "client_id": "shop", "remote_address": "10.0.0.9:5000", "connect_ts": UNIX_SECONDS - 60,
             "pub_counts": [{"topic": "orders", "count": 1000 + 100 * second}],

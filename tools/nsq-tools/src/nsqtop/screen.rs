@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   nsqtop  2 nodes  in 1.2k/s  depth 35k  in flight 200                      PAUSED
-//!   1 channels  2 topics  3 clients  4 nodes                           filter: orders
+//!   1 channels  2 topics  3 clients  4 nodes  5 shards                 filter: orders
 //!   CHANNEL           IN/S OUT/S DEPTH v ...  DOCTOR
 //!   rows
 //!   the selected row's sentence, in two lines
@@ -31,7 +31,7 @@ const KEYS: &str =
     "q quit  tab view  < > sort  r reverse  / filter  space pause  enter open  ? help";
 
 const HELP: &[&str] = &[
-    "1 2 3 4, tab      channels, topics, clients, nodes",
+    "1 2 3 4 5, tab    channels, topics, clients, nodes, shards",
     "up down, j k      select a row; page up, page down, home, end",
     "enter             a topic's channels, a channel's clients",
     "< >, left right   sort by the column on the left or right",

@@ -125,7 +125,7 @@ impl State {
             KeyCode::Char('r') => self.sort_mut().is_reversed ^= true,
             KeyCode::Char('<' | ',') | KeyCode::Left => self.sort_by_neighbour(-1),
             KeyCode::Char('>' | '.') | KeyCode::Right => self.sort_by_neighbour(1),
-            KeyCode::Char(digit @ '1'..='4') => {
+            KeyCode::Char(digit @ '1'..='5') => {
                 self.view = VIEWS[(u32::from(digit) - u32::from('1')) as usize];
             }
             KeyCode::Tab => self.view_neighbour(1),
@@ -234,7 +234,7 @@ impl State {
         let (view, filter) = match self.view {
             View::Topics => (View::Channels, format!("{}/", row.key)),
             View::Channels => (View::Clients, row.key.clone()),
-            View::Clients | View::Nodes => return,
+            View::Clients | View::Nodes | View::Shards => return,
         };
         self.view = view;
         *self.filter_mut() = filter;

@@ -1,7 +1,7 @@
 //! [`Table`]: what a view shows, as a pure function of two samples.
 
 use super::row::{Column, Pair, Row};
-use super::{channels, clients, nodes, topics};
+use super::{channels, clients, nodes, shards, topics};
 
 /// The kind of things that are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,10 +14,18 @@ pub enum View {
     Clients,
     /// A row for each nsqd.
     Nodes,
+    /// A row for each shard that has a topic.
+    Shards,
 }
 
 /// All views, in the order of their keys.
-pub(super) const VIEWS: [View; 4] = [View::Channels, View::Topics, View::Clients, View::Nodes];
+pub(super) const VIEWS: [View; 5] = [
+    View::Channels,
+    View::Topics,
+    View::Clients,
+    View::Nodes,
+    View::Shards,
+];
 
 /// A view of two samples.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +59,7 @@ impl View {
             View::Topics => "topics",
             View::Clients => "clients",
             View::Nodes => "nodes",
+            View::Shards => "shards",
         }
     }
 
@@ -61,6 +70,7 @@ impl View {
             View::Topics => topics::COLUMNS,
             View::Clients => clients::COLUMNS,
             View::Nodes => nodes::COLUMNS,
+            View::Shards => shards::COLUMNS,
         }
     }
 
@@ -71,6 +81,7 @@ impl View {
             View::Topics => "IN/S",
             View::Clients => "INFLT",
             View::Nodes => "NODE",
+            View::Shards => "IN/S",
         };
         let column = self
             .columns()
@@ -119,6 +130,7 @@ impl View {
             View::Topics => topics::rows(pair),
             View::Clients => clients::rows(pair),
             View::Nodes => nodes::rows(pair),
+            View::Shards => shards::rows(pair),
         }
     }
 }

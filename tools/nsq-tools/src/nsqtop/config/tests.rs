@@ -102,9 +102,10 @@ fn mistakes_say_what_is_wrong() {
             "--http-client-request-timeout should be positive",
         ),
         (
-            &["--view=shards", nsqd],
+            &["--view=racks", nsqd],
             2,
-            "invalid value \"shards\" for flag -view: must be channels or topics or clients or nodes",
+            "invalid value \"racks\" for flag -view: must be channels or topics or clients or nodes or \
+             shards",
         ),
         (
             &["--once=x", nsqd],

@@ -33,7 +33,7 @@ fn channels_fit_80_columns_and_24_rows() {
     let shown = lines(&state(View::Channels).with_samples(before, after), 80, 24);
     let expected = [
         "nsqtop  2 nodes  depth 1.9k  in flight 1",
-        " 1 channels  2 topics  3 clients  4 nodes",
+        " 1 channels  2 topics  3 clients  4 nodes  5 shards",
         "CHANNEL              IN/S OUT/S DEPTH INFLT DEFER   E2E   AGE CONNS DOCTOR",
         "orders/audit          100     0  1.2k     0     0     -   60s     0 No consumer…",
         "orders/billing        100    10   680     1     3 250ms  4.5s     2 Handlers to…",
@@ -93,7 +93,7 @@ fn what_the_user_has_chosen_is_shown() {
     assert!(shown[0].ends_with("PAUSED"), "{shown:#?}");
     assert!(shown[1].ends_with("filter: au"), "{shown:#?}");
     assert!(
-        shown[3].contains("channels, topics, clients, nodes"),
+        shown[3].contains("channels, topics, clients, nodes, shards"),
         "{shown:#?}"
     );
     assert!(

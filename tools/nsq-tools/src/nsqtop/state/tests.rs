@@ -48,8 +48,10 @@ fn views_come_by_number_and_in_turn() {
         (Char('2'), View::Topics),
         (Tab, View::Clients),
         (Tab, View::Nodes),
+        (Tab, View::Shards),
         (Tab, View::Channels),
-        (BackTab, View::Nodes),
+        (BackTab, View::Shards),
+        (Char('4'), View::Nodes),
         (Char('3'), View::Clients),
         (Char('9'), View::Clients),
     ] {

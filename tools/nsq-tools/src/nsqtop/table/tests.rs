@@ -44,6 +44,7 @@ fn topics_are_summed_over_the_nodes() {
         &[
             "TOPIC IN/S B/S DEPTH MSGS CHANS NODES CONNS E2E AGE STATE",
             "orders 100 10k 0 1.2k 2 2 2 - 60s",
+            "other 5 0 2 10 0 1 0 - - no channel",
             "quiet 0 0 0 7 1 1 0 - -",
         ],
     );
@@ -68,8 +69,20 @@ fn nodes_have_shards_if_they_are_ours() {
         View::Nodes,
         &[
             "NODE VERSION SHARDS IN/S B/S DEPTH INFLT CONNS TOPICS UP HEALTH",
-            "a:4151 1.3.0 4 100 10k 1.9k 1 2 1 2.0h OK",
+            "a:4151 1.3.0 4 105 10k 1.9k 1 2 2 2.0h OK",
             "b:4151 1.2.1 - 0 0 7 0 1 2 12d NOK - disk full",
+        ],
+    );
+}
+
+/// An nsqd without shards has no rows.
+#[test]
+fn shards_name_their_busiest_topic() {
+    check(
+        View::Shards,
+        &[
+            "NODE SHARD TOPICS IN/S B/S DEPTH INFLT DEFER CONNS BUSIEST TOPIC",
+            "a:4151 3 2 105 10k 1.9k 1 3 1 orders",
         ],
     );
 }
