@@ -9,7 +9,7 @@ use std::pin::Pin;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpSocket, TcpStream, UnixStream, lookup_host};
 
-use crate::Address;
+use crate::address::Address;
 
 /// A stream of bytes to an nsqd and back.
 pub trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}

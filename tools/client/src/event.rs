@@ -9,9 +9,10 @@ use std::time::Duration;
 use wire::go_value::duration_text;
 use wire::id::MessageId;
 
+use crate::address::Address;
+use crate::core::Negotiated;
 use crate::error::{ConnectionError, ErrorFrame};
 use crate::lookupd::LookupdError;
-use crate::{Address, Negotiated};
 
 /// The number of the next producer or consumer of this process.
 static NEXT_NUMBER: AtomicU32 = AtomicU32::new(1);

@@ -20,10 +20,11 @@ use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
+use crate::address::Address;
+use crate::connector::{Connector, Transport};
 use crate::core::{Batch, Connection, Event, Negotiated, Settings};
 use crate::error::{ConnectionError, ErrorFrame};
 use crate::outbox::{Outbox, Request};
-use crate::{Address, Connector, Transport};
 
 /// The longest wait for nsqd's end of a connection that the client has ended. Until then the client reads on: a socket
 /// that is closed with unread input destroys output that nsqd has not read yet.

@@ -24,7 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use crate::Address;
+use crate::address::Address;
 use crate::connector::Connector;
 use crate::core::Settings;
 use crate::event::{Client, Event, Events};
@@ -199,7 +199,7 @@ impl Producer {
     /// So the message may be stored once more than asked for, if the outcome at the failed node is unknown.
     ///
     /// # Errors
-    /// The error says which nodes have the message.
+    /// The error says which nodes have the message. With fewer than `count` nodes, nothing is sent.
     pub async fn publish_to(
         &self,
         count: usize,
@@ -212,6 +212,13 @@ impl Producer {
         let (mut stored, mut failures) = (Vec::new(), Vec::new());
         if let Err(error) = self.nodes_are_known().await {
             failures.push(error);
+        }
+        if self.0.pool().len() < count {
+            return Err(ReplicationError {
+                wanted: count,
+                stored,
+                failures,
+            });
         }
         loop {
             while stored.len() + running.len() < count {
@@ -508,7 +515,7 @@ impl Attempts<'_> {
                 let error = PublishError::Refused { node, error };
                 // E_MPUB_FAILED may come in the middle of the messages. All other errors come before the first one.
                 if !is_alone
-                    && error.outcome() == crate::Outcome::NotStored
+                    && error.outcome() == crate::error::Outcome::NotStored
                     && !error.permits_retry()
                 {
                     Attempt::Alone

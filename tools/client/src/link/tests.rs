@@ -7,8 +7,10 @@ use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::config::Config;
+use crate::connector::Connecting;
+use crate::error::ConnectionError;
 use crate::testing::{Cut, MockConnection, MockNetwork, MockServer};
-use crate::{Config, Connecting, ConnectionError};
 
 /// Keeps what nsqd sends, as text.
 #[derive(Debug, Default)]

@@ -10,10 +10,12 @@ use super::discovery::Plan;
 use super::node::Node;
 use super::pool::{Pool, Spread};
 use super::{BuildError, Inner, Producer, Shared};
+use crate::address::Address;
+use crate::config::Config;
 use crate::connector::{Connector, SystemConnector};
 use crate::core::Settings;
 use crate::event::{Client, Event, Events};
-use crate::{Address, Config, Lookupd};
+use crate::lookupd::Lookupd;
 
 /// The publishes that may be without an answer, by default.
 const PERMITS: usize = 10_000;

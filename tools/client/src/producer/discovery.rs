@@ -9,8 +9,9 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
 
 use super::Inner;
+use crate::address::Address;
 use crate::event::Event;
-use crate::{Address, Lookupd, LookupdError};
+use crate::lookupd::{Lookupd, LookupdError};
 
 /// Asks all nsqlookupds for their nodes, again and again. The task ends with the producer.
 #[derive(Debug)]

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Receipt;
+use crate::address::Address;
+use crate::config::OptionError;
 use crate::error::{ConnectionError, ErrorFrame, Outcome};
-use crate::{Address, LookupdError, OptionError};
+use crate::lookupd::LookupdError;
 
 /// The reason why a publish failed. [`PublishError::outcome`] says whether the message may be stored all the same.
 #[derive(Clone, Debug)]

@@ -8,12 +8,13 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use super::command::{Command, Tail};
 use super::pending::{Answer, Pending, Waiter};
 use super::{Batching, Shared};
+use crate::address::Address;
 use crate::core::Batch;
+use crate::core::Negotiated;
 use crate::error::{ConnectionError, ErrorFrame};
 use crate::event::Event;
 use crate::link::{Link, Recipient};
 use crate::outbox::Outbox;
-use crate::{Address, Negotiated};
 
 /// One nsqd.
 pub(crate) struct Node {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::Address;
+use crate::address::Address;
 
 /// The first time for which a node that failed is avoided.
 const AVOID_MIN: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@ mod script;
 use futures_util::future::join_all;
 
 use super::*;
-use crate::Outcome;
+use crate::error::Outcome;
 use crate::testing::{MockBroker, MockConnection, MockNetwork, MockServer};
 
 /// Builds a producer of the nodes.

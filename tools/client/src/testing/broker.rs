@@ -14,7 +14,7 @@ use super::network::MockNetwork;
 use super::received::Received;
 use super::server::{MockConnection, Turn, id, message};
 use super::stream::Cut;
-use crate::Address;
+use crate::address::Address;
 
 /// A small nsqd. It stores messages in memory, delivers them to consumers as far as their RDY allows, requeues them, and
 /// delivers what a lost consumer had. Messages never time out, and there are no heartbeats.

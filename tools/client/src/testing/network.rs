@@ -10,7 +10,8 @@ use tokio::sync::mpsc;
 use super::broker::MockBroker;
 use super::server::{MockConnection, MockServer};
 use super::stream::{Cut, CutStream};
-use crate::{Address, Connecting, Connector, Transport};
+use crate::address::Address;
+use crate::connector::{Connecting, Connector, Transport};
 
 /// The bytes that are on their way in each direction, at most.
 const BUFFER_BYTES: usize = 64 * 1024;

@@ -15,7 +15,7 @@ use wire::limits::Limits;
 use super::network::MockNetwork;
 use super::received::Received;
 use super::stream::Cut;
-use crate::Address;
+use crate::address::Address;
 
 /// The answer to IDENTIFY, unless the test chooses another one.
 const ANSWER: &str = r#"{"max_rdy_count":2500,"version":"1.3.0","max_msg_timeout":900000,"msg_timeout":60000,"tls_v1":false,"deflate":false,"snappy":false,"auth_required":false}"#;

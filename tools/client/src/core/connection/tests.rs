@@ -4,7 +4,7 @@ use upgrade::{ClientTls, ClientTrust, ServerTls, client_config, server_config};
 
 use super::super::settings::Subscription;
 use super::*;
-use crate::Config;
+use crate::config::Config;
 
 /// A connection, and the part of an nsqd that the test plays.
 struct Pair {

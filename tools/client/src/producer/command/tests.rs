@@ -103,5 +103,5 @@ fn names_and_sizes_are_checked() {
     let many = Bodies::Many(Arc::new(["a".into(), Bytes::new()]));
     let error = refused("t", many, None);
     assert!(matches!(error, PublishError::EmptyMessage));
-    assert_eq!(error.outcome(), crate::Outcome::NotStored);
+    assert_eq!(error.outcome(), crate::error::Outcome::NotStored);
 }

@@ -1,6 +1,7 @@
 use super::*;
+use crate::config::Config;
+use crate::producer::Producer;
 use crate::testing::MockNetwork;
-use crate::{Config, Producer};
 
 fn addresses(names: &[&str]) -> BTreeSet<Address> {
     names.iter().map(|name| name.parse().unwrap()).collect()
@@ -51,6 +52,6 @@ async fn without_any_node_the_error_names_the_nsqlookupd() {
         text.starts_with("no nsqd is known: nsqlookupd 127.0.0.1:1: "),
         "{text}"
     );
-    assert_eq!(error.outcome(), crate::Outcome::NotStored);
+    assert_eq!(error.outcome(), crate::error::Outcome::NotStored);
     producer.close().await;
 }

@@ -163,7 +163,9 @@ async fn copies_go_to_different_nodes() {
             .starts_with("the message reached 1 of 2 nodes")
     );
     let error = producer.publish_to(4, "t", "z").await.unwrap_err();
-    assert_eq!(error.wanted, 4);
+    assert_eq!((error.wanted, error.stored.len()), (4, 0));
+    assert_eq!(error.outcome(), Outcome::NotStored);
+    assert!(!brokers[1].published("t").contains(&Bytes::from("z")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,9 +180,9 @@ async fn wrong_settings_are_refused() {
         ..Batching::default()
     };
     assert!(refused(with_node().batching(Some(batching))).contains("must be 1 or more"));
-    let config = crate::Config {
+    let config = crate::config::Config {
         heartbeat_interval: Some(Duration::from_secs(61)),
-        ..crate::Config::default()
+        ..crate::config::Config::default()
     };
     assert!(refused(with_node().config(config)).contains("HeartbeatInterval 1m1s"));
     assert_eq!(refused(with_node().lookupd("localhost")), "missing port");
