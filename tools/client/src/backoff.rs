@@ -12,7 +12,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{BackoffStrategy, Config};
+use crate::config::{BackoffStrategy, Config};
 
 /// The highest level. `Exponential` reaches none above it: 2^62 units of a nanosecond are 146 years.
 const LEVEL_MAX: u32 = 62;

@@ -10,8 +10,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::Config;
 use crate::backoff::{Backoff, Step, Verdict};
+use crate::config::Config;
 use crate::ready::{ConnectionId, Ready, SetReady};
 
 /// The time until the next test of a backoff if no connection could be tested.

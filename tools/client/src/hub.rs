@@ -11,14 +11,16 @@ use std::time::Instant;
 use tokio::sync::{Notify, watch};
 use wire::encode;
 
+use crate::address::Address;
 use crate::backoff::Verdict;
+use crate::config::Config;
+use crate::core::Negotiated;
 use crate::error::ConnectionLost;
 use crate::event::{Client, Event, Events};
 use crate::flow::{BackoffChange, Changes, Flow};
 use crate::line::Line;
 use crate::outbox::{Outbox, Position};
 use crate::ready::ConnectionId;
-use crate::{Address, Config, Negotiated};
 
 /// How far the end of a consumer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::address::Address;
+use crate::core::Negotiated;
 use crate::error::ConnectionLost;
 use crate::outbox::{Outbox, Position};
 use crate::ready::ConnectionId;
-use crate::{Address, Negotiated};
 
 /// nsqd's message timeout if nsqd did not say: its default.
 const MSG_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);

@@ -12,7 +12,7 @@ use reqwest::{Client, StatusCode, redirect};
 use serde::de::DeserializeOwned;
 use url::Url;
 
-use crate::{Config, OptionError};
+use crate::config::{Config, OptionError};
 
 pub use answer::{Lookup, NodeInfo};
 use answer::{Nodes, Topics};

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use wire::id::MessageId;
 
-use crate::Address;
+use crate::address::Address;
 use crate::backoff::Verdict;
 use crate::error::ConnectionLost;
 use crate::outbox::{Outbox, Position, Sent};

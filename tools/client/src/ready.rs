@@ -11,7 +11,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::Config;
+use crate::config::Config;
 
 /// The time after which a connection without RDY asks again. A change of another connection gives it room at once, so
 /// this is only a second line of defence.

@@ -13,12 +13,14 @@ use super::error::{ConnectError, NodeError};
 use super::nodes::{Kind, Nodes, keep_time};
 use super::touching::AutoTouch;
 use super::{Consumer, GiveUp};
+use crate::address::Address;
+use crate::config::Config;
+use crate::connector::{Connector, SystemConnector};
 use crate::core::{Settings, Subscription};
 use crate::event::{Client, Event, Events};
 use crate::hub::Hub;
 use crate::lookupd::Lookupd;
 use crate::message::GivenUp;
-use crate::{Address, Config, Connector, SystemConnector};
 
 /// The settings of a [`Consumer`] that is to be made. See [`Consumer::builder`].
 pub struct ConsumerBuilder {
@@ -288,7 +290,7 @@ impl ConsumerBuilder {
 /// Waits for the result of a node's first connection.
 pub(super) async fn first_result(
     node: Address,
-    result: oneshot::Receiver<Result<(), Arc<crate::ConnectionError>>>,
+    result: oneshot::Receiver<Result<(), Arc<crate::error::ConnectionError>>>,
 ) -> Result<(), NodeError> {
     match result.await {
         Ok(Ok(())) => Ok(()),

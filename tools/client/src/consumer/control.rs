@@ -10,7 +10,7 @@ use super::builder::first_result;
 use super::discovery::Discovery;
 use super::error::NodeError;
 use super::nodes::{Kind, Nodes};
-use crate::Address;
+use crate::address::Address;
 use crate::hub::Phase;
 use crate::lookupd::{Lookupd, LookupdError};
 

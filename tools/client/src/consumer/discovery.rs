@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::error::NodeError;
 use super::nodes::{Kind, Nodes};
-use crate::Address;
+use crate::address::Address;
 use crate::event::Event;
 use crate::hub::Phase;
 use crate::lookupd::{Lookupd, LookupdError};

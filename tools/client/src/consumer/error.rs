@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::address::Address;
+use crate::config::OptionError;
 use crate::error::ConnectionError;
 use crate::lookupd::LookupdError;
-use crate::{Address, OptionError};
 
 /// The reason why a consumer could not be made.
 #[derive(Debug)]

@@ -19,6 +19,8 @@ use super::error::NodeError;
 use super::inbox::Inbox;
 use super::receiver::Receiver;
 use super::touching::{AutoTouch, Touching};
+use crate::address::Address;
+use crate::connector::Connector;
 use crate::core::Settings;
 use crate::error::ConnectionError;
 use crate::event::Event;
@@ -27,7 +29,6 @@ use crate::line::Line;
 use crate::link::Link;
 use crate::message::delivery::Source;
 use crate::reconnect::Delay;
-use crate::{Address, Connector};
 
 /// The nsqds of one consumer, and what their tasks need.
 pub(crate) struct Nodes {
@@ -284,7 +285,7 @@ impl Task {
         }
     }
 
-    fn emit(&self, event: impl FnOnce(crate::Client, Address) -> Event) {
+    fn emit(&self, event: impl FnOnce(crate::event::Client, Address) -> Event) {
         let hub = &self.nodes.hub;
         hub.events
             .emit(event(hub.client.clone(), self.node.clone()));

@@ -13,8 +13,10 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::*;
+use crate::address::Address;
+use crate::config::Config;
+use crate::message::Requeue;
 use crate::testing::{MockConnection, MockNetwork, MockServer};
-use crate::{Address, Config, Requeue};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 

@@ -4,7 +4,7 @@ use reqwest::header::HeaderValue;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer};
 
-use crate::Address;
+use crate::address::Address;
 
 /// The answer to a lookup: the channels of a topic, and the nodes that have it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -5,7 +5,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::Address;
+use crate::address::Address;
 
 /// Answers one request per connection with `answers` in turn. The task returns the heads of the requests.
 async fn serve(answers: Vec<String>) -> (String, JoinHandle<Vec<String>>) {

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use super::*;
-use crate::LookupdError;
 use crate::consumer::discovery::{Directory, Listing};
+use crate::lookupd::LookupdError;
 
 /// A directory with prepared answers. The last one is repeated.
 struct Script {
@@ -42,7 +42,7 @@ impl Script {
 
 /// Makes the error of a nsqlookupd that refuses.
 async fn refusal() -> LookupdError {
-    crate::Lookupd::new("localhost", &Config::default()).expect_err("the port is missing")
+    crate::lookupd::Lookupd::new("localhost", &Config::default()).expect_err("the port is missing")
 }
 
 impl Directory for Script {

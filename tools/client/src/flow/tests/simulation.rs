@@ -26,8 +26,8 @@ impl World {
     fn new(seed: u64) -> World {
         let mut random = fastrand::Rng::with_seed(seed);
         let strategies = [
-            crate::BackoffStrategy::Exponential,
-            crate::BackoffStrategy::FullJitter,
+            crate::config::BackoffStrategy::Exponential,
+            crate::config::BackoffStrategy::FullJitter,
         ];
         let config = Config {
             max_in_flight: random.u32(0..12),
