@@ -178,7 +178,11 @@ fn parent(path: &Path) -> &Path {
 }
 
 fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
+    match rustix::fs::fsync(File::open(path)?) {
+        // Some file systems cannot sync a directory. No program can do more for the name there.
+        Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
+        synced => Ok(synced?),
+    }
 }
 
 /// The failure of an operation on a file. The text says what to do.

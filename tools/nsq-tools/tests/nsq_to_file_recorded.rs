@@ -1,0 +1,176 @@
+//! Replays what was recorded with the original nsq_to_file 1.3.0: the same messages, signals and
+//! files of other programs must lead to the same files, the same log lines and the same exit codes.
+//!
+//! The lines `syncing N records to disk` are not recorded, because the original groups messages in
+//! another way (docs/compatibility.md).
+
+#[path = "nsqtop/pty.rs"]
+#[allow(dead_code)]
+mod pty;
+mod tool;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::Command;
+
+use pty::Pty;
+use serde::Deserialize;
+use test_support::daemon::{Daemon, send_signal};
+use test_support::{TIMEOUT, wait_until};
+use tool::Tool;
+
+const RECORDED: &str = include_str!("nsq_to_file/recorded.json");
+
+#[derive(Deserialize)]
+struct Recorded {
+    name: String,
+    flags: Vec<String>,
+    steps: Vec<Step>,
+    files: BTreeMap<String, String>,
+    log: Vec<String>,
+    codes: Vec<i32>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Step {
+    /// Publishes these messages.
+    Publish(Vec<String>),
+    /// Starts the tool.
+    Start,
+    /// Waits until this many messages are in flight and none waits.
+    InFlight(i64),
+    /// Writes a file: path and text.
+    Write(String, String),
+    Rename(String, String),
+    /// Sends SIGHUP, and waits until no file is open.
+    Hangup,
+    /// Sends SIGTERM, and waits for the end.
+    Stop,
+}
+
+/// Adds the texts of the files below `root`, by their relative paths.
+fn collect(root: &Path, directory: &Path, found: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(directory).expect("the directory is there") {
+        let path = entry.expect("readable").path();
+        if path.is_dir() {
+            collect(root, &path, found);
+            continue;
+        }
+        let bytes = fs::read(&path).expect("the file is readable");
+        let mut text = String::new();
+        let is_gzip = path.extension().is_some_and(|end| end == "gz");
+        let read = match is_gzip {
+            true => flate2::bufread::MultiGzDecoder::new(&*bytes).read_to_string(&mut text),
+            false => (&*bytes).read_to_string(&mut text),
+        };
+        read.expect("the file is whole");
+        let relative = path.strip_prefix(root).expect("it is below");
+        found.insert(relative.display().to_string(), text);
+    }
+}
+
+/// Returns true if the process has a file below `directory` open.
+fn has_open_file(pid: u32, directory: &Path) -> bool {
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).expect("the process runs");
+    let mut targets = open
+        .flatten()
+        .filter_map(|entry| fs::read_link(entry.path()).ok());
+    targets.any(|target| target.starts_with(directory))
+}
+
+/// Returns the tool's own lines, without prefix and time, and without those about syncs and the client.
+fn own_lines(log: &str) -> Vec<String> {
+    let lines = log
+        .lines()
+        .filter_map(|line| line.strip_prefix("[nsq_to_file] "));
+    // The time has 27 characters: `2026/11/21 09:12:50.018344 `.
+    let lines = lines.filter_map(|line| line.get(27..));
+    let is_own = |line: &&str| line.contains(": [t/c] ") && !line.contains("] syncing ");
+    lines.filter(is_own).map(str::to_owned).collect()
+}
+
+fn replay(recorded: &Recorded) {
+    let name = &recorded.name;
+    let nsqd = Daemon::nsqd(&[]);
+    nsqd.create_channel("t", "c");
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let directory = directory
+        .path()
+        .canonicalize()
+        .expect("the directory is there");
+    let path = |relative: &str| directory.join(relative);
+    let address = format!("-nsqd-tcp-address={}", nsqd.tcp);
+    let place = directory.display().to_string();
+    // The tool runs in the directory, because the recorded paths are relative.
+    let mut args = vec!["-c", "cd \"$0\" && exec \"$@\"", &place];
+    args.push(env!("CARGO_BIN_EXE_nsq_to_file"));
+    args.extend(["-topic=t", "-channel=c", &address]);
+    args.extend(recorded.flags.iter().map(String::as_str));
+    let (mut tool, mut log, mut codes) = (None, Vec::new(), Vec::new());
+    for step in &recorded.steps {
+        let running = || tool.as_ref().expect("the tool runs");
+        match step {
+            Step::Publish(bodies) => {
+                nsqd.publish("t", &bodies.iter().map(String::as_str).collect::<Vec<_>>());
+            }
+            Step::Start => tool = Some(Tool::start("sh", &args, &[("TZ", "UTC")])),
+            Step::InFlight(count) => {
+                nsqd.wait_for_figure("t", "c", "depth", 0);
+                nsqd.wait_for_figure("t", "c", "in_flight_count", *count);
+            }
+            Step::Write(file, text) => fs::write(path(file), text).expect("it can be written"),
+            Step::Rename(from, to) => fs::rename(path(from), path(to)).expect("it is there"),
+            Step::Hangup => {
+                running().signal("HUP");
+                let pid = running().pid();
+                let is_closed = || !has_open_file(pid, &directory);
+                assert!(
+                    wait_until(TIMEOUT, is_closed),
+                    "{name}: {}",
+                    running().log()
+                );
+            }
+            Step::Stop => {
+                let mut tool: Tool = tool.take().expect("the tool runs");
+                tool.signal("TERM");
+                codes.push(tool.wait().code().unwrap_or(-1));
+                log.extend(own_lines(&tool.log()));
+            }
+        }
+    }
+    let mut files = BTreeMap::new();
+    collect(&directory, &directory, &mut files);
+    assert_eq!(files, recorded.files, "{name}: {log:#?}");
+    assert_eq!(log, recorded.log, "{name}");
+    assert_eq!(codes, recorded.codes, "{name}");
+}
+
+#[test]
+fn the_same_events_lead_to_the_same_files_as_in_the_original() {
+    let recorded: Vec<Recorded> = serde_json::from_str(RECORDED).expect("the file is JSON");
+    assert!(recorded.len() > 10);
+    for recorded in &recorded {
+        replay(recorded);
+    }
+}
+
+#[test]
+fn a_terminal_shows_the_figures_below_the_log() {
+    let nsqd = Daemon::nsqd(&[]);
+    nsqd.create_channel("t", "c");
+    nsqd.publish("t", &["a", "b", "c"]);
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nsq_to_file"));
+    command.args(["-topic=t", "-channel=c", "-sync-interval=100ms"]);
+    command.arg(format!("-nsqd-tcp-address={}", nsqd.tcp));
+    command.arg(format!("-output-dir={}", directory.path().display()));
+    let terminal = Pty::start(&mut command);
+    terminal.wait_for(&["INFO: [t/c] opening ", "3 messages synced ("]);
+    send_signal(terminal.child.id(), "TERM");
+    let (status, text) = terminal.wait();
+    assert_eq!(status.code(), Some(0), "{text}");
+    assert!(!text.contains("messages synced ("), "{text}");
+}
