@@ -113,6 +113,8 @@ pub struct Broker {
     is_tracing: bool,
     /// Publishes are refused.
     is_draining: bool,
+    /// Topics that a drain may have withdrawn, and that are to be announced again.
+    to_announce: Vec<TopicKey>,
     /// The dead letters that were stored in their topics since the last call of [`Broker::drain`].
     letters_moved: u64,
     /// A SUB or publish may be refused: there are auth servers, or this is a drain.
@@ -185,6 +187,7 @@ impl Broker {
             set_aside: BTreeMap::new(),
             is_tracing: false,
             is_draining: false,
+            to_announce: Vec::new(),
             letters_moved: 0,
         }
     }

@@ -10,6 +10,9 @@ use crate::now::Now;
 use crate::owed::Owed;
 use crate::refusal::Refusal;
 
+/// The most topics that are withdrawn at a look, or announced again in a turn: 2 ms.
+const TOPICS_MAX: usize = 1000;
+
 impl Broker {
     /// Begins a drain, or takes it back. Publishes that wait for room are refused, too.
     pub fn set_draining(&mut self, is_draining: bool, out: &mut Vec<Output>) {
@@ -19,28 +22,47 @@ impl Broker {
         self.is_draining = is_draining;
         self.checks_permits = is_draining || self.options.server.auth_required;
         let keys = self.by_name.values().copied().collect::<Vec<_>>();
+        if !is_draining {
+            self.to_announce = keys;
+            return self.announce_some(out);
+        }
+        // A drain that was taken back just now: its topics may have messages again, and consumers must find them.
+        while !self.to_announce.is_empty() {
+            self.announce_some(out);
+        }
         for key in keys {
-            if is_draining {
-                self.wake_blocked(key, out);
-                self.refuse_forwarded(key, &Refusal::Draining);
-            } else {
+            self.wake_blocked(key, out);
+            self.refuse_forwarded(key, &Refusal::Draining);
+        }
+    }
+
+    /// Announces some of the topics again that were withdrawn. The next turns go on.
+    pub(super) fn announce_some(&mut self, out: &mut Vec<Output>) {
+        for _ in 0..TOPICS_MAX {
+            let Some(key) = self.to_announce.pop() else {
+                return;
+            };
+            if self.topics.contains_key(key) {
                 self.announce_again(key, out);
             }
         }
     }
 
-    /// Returns what this shard still owes. Withdraws the topics that owe nothing from the nsqlookupds. Call this from
-    /// time to time in a drain.
+    /// Returns what this shard still owes. Withdraws topics that owe nothing from the nsqlookupds, a part at each call.
+    /// Call this from time to time in a drain.
     pub fn drain(&mut self, now: Now, out: &mut Vec<Output>) -> Owed {
         let mut owed = Owed::default();
         // The shard that has these messages now may have been asked before it got them.
         owed.waiting += std::mem::take(&mut self.letters_moved);
+        let mut withdrawn_count = 0;
         for key in self.by_name.values() {
             let topic = &mut self.topics[*key];
             let before = owed.total();
             topic.add_owed(now, &mut owed);
-            if self.is_draining && owed.total() == before && !topic.is_withdrawn {
+            let may_withdraw = self.is_draining && withdrawn_count < TOPICS_MAX;
+            if may_withdraw && owed.total() == before && !topic.is_withdrawn {
                 topic.is_withdrawn = true;
+                withdrawn_count += 1;
                 for (_, channel) in topic.channels() {
                     let change = Change::channel(&topic.name, &channel.name, false);
                     out.push(Output::Changed(change));

@@ -28,6 +28,7 @@ impl Broker {
     pub fn end_turn(&mut self, now: Now, out: &mut Vec<Output>) {
         let resident_bytes = self.options.resident_bytes / self.by_name.len().max(1) as u64;
         let mut unfinished = Vec::new();
+        self.announce_some(out);
         self.deliver_own_forwards(now, out);
         for _ in 0..self.topics_to_pump.len() {
             let topics = &mut self.topics;
@@ -84,7 +85,9 @@ impl Broker {
 
     /// True while something is left for [`Broker::end_turn`].
     pub fn is_turn_open(&self) -> bool {
-        !self.topics_to_pump.is_empty() || !self.discarded.is_empty()
+        !self.topics_to_pump.is_empty()
+            || !self.discarded.is_empty()
+            || !self.to_announce.is_empty()
     }
 
     /// Returns how many entries of long lists the last turn went through: see
