@@ -1,9 +1,13 @@
 //! [`DeadLetterRules`]: which messages go to another topic when they have reached their attempts.
 
 use crate::glob;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use wire::name::{ChannelName, TopicName};
+
+/// The most rules. Each new rule is compared with the earlier ones, and each new channel with all.
+const RULES_MAX: usize = 256;
 
 /// One rule: the channels for which it holds, the number of attempts, and the dead-letter topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +35,8 @@ pub enum DeadLetterError {
     BadTopic(String),
     /// The dead-letter topic is ephemeral, so it ends with its last consumer, and messages with it.
     Ephemeral(String),
+    /// There are too many rules.
+    TooMany,
     /// Another rule has the same patterns.
     Twice,
     /// The dead letters of these topics would go round in a circle.
@@ -50,6 +56,10 @@ impl std::fmt::Display for DeadLetterError {
             DeadLetterError::Ephemeral(text) => write!(
                 f,
                 "would lose messages: {text} is ephemeral, so it ends with its last consumer"
+            ),
+            DeadLetterError::TooMany => write!(
+                f,
+                "is one rule too many: there may be {RULES_MAX}; a * in a name can stand for several topics or channels"
             ),
             DeadLetterError::Twice => f.write_str(
                 "never counts, because an earlier rule has the same topic and channel; leave one of them out",
@@ -80,7 +90,7 @@ impl DeadLetterRules {
     /// `attempts_max` is the number of deliveries that a message gets, and `to` is the dead-letter topic.
     ///
     /// # Errors
-    /// The rule is wrong, or makes a circle with the earlier ones.
+    /// The rule is wrong or one too many, or makes a circle with the earlier ones.
     pub fn add(
         &mut self,
         topic: &str,
@@ -100,6 +110,9 @@ impl DeadLetterRules {
             .ok_or_else(|| DeadLetterError::BadTopic(to.to_owned()))?;
         if name.is_ephemeral() {
             return Err(DeadLetterError::Ephemeral(to.to_owned()));
+        }
+        if self.rules.len() == RULES_MAX {
+            return Err(DeadLetterError::TooMany);
         }
         let mut rules = self.rules.iter();
         if rules.any(|rule| (&rule.topic, &rule.channel) == (&topic, &channel)) {
@@ -150,23 +163,25 @@ impl DeadLetterRules {
     /// A circle of dead-letter topics that the newest rule closes: only rules with an exact topic can.
     fn cycle(&self) -> Option<Vec<String>> {
         let newest = self.rules.last().filter(|rule| rule.topic.is_exact())?;
-        let start = newest.topic.0.to_string();
-        let mut seen = BTreeSet::new();
-        let mut paths = vec![vec![start.clone(), newest.to.to_string()]];
-        while let Some(path) = paths.pop() {
-            let last = path.last().expect("a path has a topic");
-            if *last == start {
+        let start = &*newest.topic.0;
+        // Each topic that was reached, with the topic before it.
+        let mut reached: BTreeMap<&str, &str> = BTreeMap::new();
+        let mut next = vec![(&*newest.to, start)];
+        while let Some((topic, mut before)) = next.pop() {
+            if topic == start {
+                let mut path = vec![topic.to_owned(), before.to_owned()];
+                while before != start {
+                    before = reached[before];
+                    path.push(before.to_owned());
+                }
+                path.reverse();
                 return Some(path);
             }
-            if !seen.insert(last.clone()) {
-                continue;
+            if let Entry::Vacant(place) = reached.entry(topic) {
+                place.insert(before);
+                let rules = self.rules.iter().filter(|rule| &*rule.topic.0 == topic);
+                next.extend(rules.map(|rule| (&*rule.to, topic)));
             }
-            let next = self.rules.iter().filter(|rule| *rule.topic.0 == **last);
-            paths.extend(next.map(|rule| {
-                let mut path = path.clone();
-                path.push(rule.to.to_string());
-                path
-            }));
         }
         None
     }
@@ -291,5 +306,17 @@ mod tests {
         let added = rules.add("a", "b", 0, "c");
         assert_eq!(added, Err(DeadLetterError::NoAttempts));
         assert!(rules.is_empty());
+    }
+
+    /// Regression: a chain of two thousand rules in a PUT /config took its shard a minute.
+    #[test]
+    fn there_may_be_no_more_rules_than_can_be_checked_quickly() {
+        let mut rules = DeadLetterRules::default();
+        for number in 0..RULES_MAX {
+            let (topic, to) = (format!("t{}", number + 1), format!("t{number}"));
+            assert_eq!(rules.add(&topic, "*", 1, &to), Ok(()));
+        }
+        let why = rules.add("one-more", "*", 1, "t0");
+        assert_eq!(why, Err(DeadLetterError::TooMany));
     }
 }
