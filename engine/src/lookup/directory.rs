@@ -3,6 +3,10 @@
 
 use super::address::{Address, Resolution, Target};
 
+/// The most nsqlookupds that one address can stand for. One thread talks to all of them, and one that does not answer
+/// takes a second. So more of them could keep this node from telling the others in time that it is alive.
+pub(super) const TARGETS_MAX: usize = 32;
+
 /// The configured addresses with their nsqlookupds.
 #[derive(Debug, Default)]
 pub(super) struct Directory {
@@ -75,15 +79,27 @@ impl Directory {
             return Vec::new();
         };
         entry.is_asked = false;
-        let Resolution { hosts, failures } = resolution;
+        let Resolution {
+            hosts,
+            mut failures,
+        } = resolution;
         let mut targets: Vec<Target> = hosts.iter().flat_map(Target::of_host).collect();
+        let known = std::mem::take(&mut entry.targets);
+        if targets.len() > TARGETS_MAX {
+            // Name servers rotate their answers. Without this order, each answer would lead to other nsqlookupds.
+            targets.sort_by_key(|target| !known.iter().any(|known| known.overlaps(target)));
+            failures.push(format!(
+                "the name stands for more than {TARGETS_MAX} nsqlookupds, and nsqd takes {TARGETS_MAX} of them"
+            ));
+        }
         if !failures.is_empty() {
-            let known = entry.targets.drain(..);
             let mut lost: Vec<Target> = known
+                .into_iter()
                 .filter(|known| !targets.iter().any(|target| target.overlaps(known)))
                 .collect();
             targets.append(&mut lost);
         }
+        targets.truncate(TARGETS_MAX);
         entry.targets = targets;
         let before = std::mem::replace(&mut entry.failures, failures);
         let new = entry.failures.iter().filter(|why| !before.contains(why));
@@ -229,6 +245,32 @@ mod tests {
         directory.note("_s._tcp.c", found(&[e]));
         assert_eq!(labels(&directory), ["e:1"]);
         assert_eq!(directory.note("_s._tcp.c", failed("timeout")), ["timeout"]);
+    }
+
+    /// Regression: a name with thousands of addresses made as many connections, each of which could take a second. The
+    /// other nsqlookupds heard nothing from this node meanwhile.
+    #[test]
+    fn a_name_with_very_many_addresses_stands_for_some_of_them_only() {
+        let mut directory = directory(&["a:1"]);
+        let texts: Vec<String> = (0..=255).map(|last| format!("10.0.0.{last}:1")).collect();
+        let mut addresses: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let why = "the name stands for more than 32 nsqlookupds, and nsqd takes 32 of them";
+        assert_eq!(
+            directory.note("a:1", found(&[host("a:1", &addresses)])),
+            [why]
+        );
+        let first = labels(&directory);
+        assert_eq!((first.len(), directory.is_resolved()), (32, false));
+        addresses.rotate_left(100);
+        assert_eq!(
+            directory.note("a:1", found(&[host("a:1", &addresses)])),
+            [""; 0]
+        );
+        assert_eq!(labels(&directory), first);
+        // The known ones are lost one after another, and the bound still counts.
+        addresses.truncate(60);
+        directory.note("a:1", found(&[host("a:1", &addresses)]));
+        assert_eq!(labels(&directory).len(), 32);
     }
 
     #[test]

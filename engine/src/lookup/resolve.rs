@@ -2,6 +2,7 @@
 //! on a thread of their own.
 
 use super::address::{Address, Host, Resolution};
+use super::directory::TARGETS_MAX;
 use domain::base::iana::{Rcode, Rtype};
 use domain::base::{Message, Name, ParsedName};
 use domain::rdata::Srv;
@@ -22,7 +23,7 @@ pub(super) fn resolve(text: &str, address: &Address) -> Resolution {
             Vec::new()
         }),
     };
-    for name in names {
+    for name in names_taken(names, &mut resolution.failures) {
         if split_host_port(&name).is_none() {
             let why = format!("address {name}: missing port in address");
             resolution.failures.push(why);
@@ -40,6 +41,20 @@ pub(super) fn resolve(text: &str, address: &Address) -> Resolution {
         }
     }
     resolution
+}
+
+/// Returns the names to resolve. Each can take seconds, so there are as many as nsqd has use for.
+fn names_taken(mut names: Vec<String>, failures: &mut Vec<String>) -> Vec<String> {
+    let count = names.len();
+    if count > TARGETS_MAX {
+        failures.push(format!(
+            "there are {count} SRV records, and nsqd takes {TARGETS_MAX} of them"
+        ));
+        // Name servers rotate their answers.
+        names.sort_unstable();
+        names.truncate(TARGETS_MAX);
+    }
+    names
 }
 
 /// Returns `<name>:<port>` of each SRV record of a service. Every record counts, whatever its priority and weight are. A
@@ -136,6 +151,20 @@ mod tests {
         assert_eq!(tried("_x._tcp.c.", conf), "_x._tcp.c");
         assert_eq!(tried("_x._tcp", ""), "_x._tcp");
         assert!(candidates(&"_".repeat(64), &ResolvConf::new()).is_err());
+    }
+
+    #[test]
+    fn very_many_srv_records_are_not_all_resolved() {
+        let mut names: Vec<String> = (10..99).map(|number| format!("h{number}:1")).collect();
+        let mut failures = Vec::new();
+        let taken = names_taken(names.clone(), &mut failures);
+        assert_eq!((taken.len(), failures.len()), (TARGETS_MAX, 1));
+        names.rotate_left(50);
+        assert_eq!(names_taken(names.clone(), &mut failures), taken);
+        names.truncate(TARGETS_MAX);
+        failures.clear();
+        assert_eq!(names_taken(names.clone(), &mut failures), names);
+        assert_eq!(failures, [""; 0]);
     }
 
     #[test]
