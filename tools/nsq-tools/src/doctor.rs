@@ -11,18 +11,20 @@
 //!   /stats ─► ChannelSample ─┴─► Flow (rates, S, R) ─► Limit ─► one sentence
 //! ```
 
+mod diagnosis;
 mod flow;
+mod sample;
 mod sentence;
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
+pub use diagnosis::{Change, Diagnosis, Limit, Saturation, Setting};
 pub use flow::Flow;
 pub(crate) use flow::grown;
+pub use sample::{ChannelSample, NodeSample};
 pub use sentence::{duration, short};
 
-use crate::cluster::{ChannelStats, NodeAddress};
+use crate::cluster::NodeAddress;
 
 /// The part by which a proposed number exceeds what the present arrivals need.
 const HEADROOM: f64 = 1.25;
@@ -46,157 +48,6 @@ const GROWTH: f64 = 0.05;
 /// The part of the deliveries that may time out, or be requeued, before the doctor speaks of it.
 const TIMEOUTS: f64 = 0.05;
 const REQUEUES: f64 = 0.1;
-
-/// One channel at one moment, on every node that has it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ChannelSample<'a> {
-    /// The nodes, each with its figures.
-    pub nodes: BTreeMap<NodeAddress, NodeSample<'a>>,
-}
-
-/// One channel at one moment on one node.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct NodeSample<'a> {
-    /// The messages that wait in the topic, for all channels.
-    pub topic_depth: i64,
-    /// True if the topic gives no messages to its channels.
-    pub is_topic_paused: bool,
-    /// The channel, with its clients.
-    pub channel: Cow<'a, ChannelStats>,
-}
-
-/// What the doctor says about a channel.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Diagnosis {
-    /// What limits the channel. The text of the diagnosis is made of it.
-    pub limit: Limit,
-    /// The number to change, if the samples say which.
-    pub change: Option<Change>,
-    /// The only node that has a backlog, if the channel is on several nodes.
-    pub only_node: Option<NodeAddress>,
-}
-
-/// A proposal: a number and its new value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// The number.
-    pub what: Setting,
-    /// The present value.
-    pub from: u64,
-    /// The proposed value, for the present arrivals and a quarter more.
-    pub to: u64,
-}
-
-/// A number that a user can change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Setting {
-    /// The most messages that one consumer may have in flight, over all nodes: the sum of its RDYs.
-    MaxInFlight,
-    /// The number of consumers.
-    Consumers,
-}
-
-/// What limits a channel. Rates are per second.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Limit {
-    /// Nothing: no messages come and none wait.
-    Idle {
-        /// True if a consumer is subscribed.
-        has_consumers: bool,
-    },
-    /// Nothing: consumers take what arrives.
-    KeepsUp {
-        /// The rate of arrivals.
-        arrivals: f64,
-        /// The rate that RDY and the time in flight allow, if messages were in flight.
-        capacity: Option<f64>,
-    },
-    /// Nothing: the backlog becomes shorter.
-    CatchesUp {
-        /// The backlog.
-        depth: i64,
-        /// The seconds until the backlog is empty.
-        seconds: f64,
-    },
-    /// The channel is paused.
-    Paused {
-        /// The messages that wait.
-        waiting: i64,
-    },
-    /// The topic is paused.
-    TopicPaused {
-        /// The messages that wait in the topic.
-        waiting: i64,
-    },
-    /// No consumer is subscribed.
-    NoConsumers {
-        /// The backlog.
-        depth: i64,
-        /// The rate of arrivals.
-        arrivals: f64,
-    },
-    /// Consumers are subscribed at some nodes, but not at all nodes with messages.
-    UnreachedNodes {
-        /// The nodes without consumers.
-        nodes: Vec<NodeAddress>,
-        /// The backlog of these nodes.
-        depth: i64,
-    },
-    /// Consumers have set RDY to 0, which is what they do in back-off.
-    BackOff {
-        /// The connections with RDY 0.
-        without_ready: usize,
-        /// All connections.
-        connections: usize,
-    },
-    /// Each consumer may have fewer messages in flight than there are nodes, so some of its
-    /// connections have RDY 0.
-    FewerInFlightThanNodes {
-        /// The nodes with consumers.
-        nodes: usize,
-    },
-    /// Messages time out before they are finished.
-    TimesOut {
-        /// The rate of timeouts.
-        timeouts: f64,
-    },
-    /// Consumers give messages back.
-    Fails {
-        /// The rate of requeues.
-        requeues: f64,
-        /// The rate of finished messages.
-        finishes: f64,
-    },
-    /// Consumers have as many messages as they may, and finish none.
-    Stuck {
-        /// The messages in flight.
-        in_flight: i64,
-    },
-    /// The round trip limits the consumers, because RDY is low.
-    ReadyTooLow(Saturation),
-    /// The time of the handlers limits the consumers.
-    HandlerTooSlow(Saturation),
-    /// RDY would allow more messages in flight, and messages wait.
-    ReadsSlowly {
-        /// The messages in flight.
-        in_flight: i64,
-        /// The sum of all RDYs.
-        ready: i64,
-    },
-}
-
-/// The figures of consumers that have as many messages in flight as they may.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Saturation {
-    /// The rate of arrivals.
-    pub arrivals: f64,
-    /// The rate of finished messages, which is all that these consumers can do.
-    pub finishes: f64,
-    /// The time that a message is in flight, in seconds.
-    pub seconds_in_flight: f64,
-    /// The consumers.
-    pub consumers: u64,
-}
 
 /// Says what limits a channel. `before` and `after` are samples that were taken `elapsed` apart.
 pub fn diagnose(
@@ -423,28 +274,6 @@ fn only_node_behind(after: &ChannelSample<'_>) -> Option<NodeAddress> {
     match (behind.next(), behind.next()) {
         (Some(node), None) if after.nodes.len() > 1 => Some(node.clone()),
         _ => None,
-    }
-}
-
-impl<'a> ChannelSample<'a> {
-    fn clients(&self) -> impl Iterator<Item = &crate::cluster::ClientStats> {
-        self.nodes.values().flat_map(|node| &node.channel.clients)
-    }
-
-    fn has_backlog_at(&self, node: &NodeAddress) -> bool {
-        self.nodes
-            .get(node)
-            .is_some_and(|node| node.channel.depth > 0)
-    }
-
-    /// Returns the sample with some of the nodes.
-    fn only(&self, wanted: impl Fn(&NodeAddress) -> bool) -> ChannelSample<'a> {
-        let nodes = self.nodes.iter().filter(|(name, _)| wanted(name));
-        ChannelSample {
-            nodes: nodes
-                .map(|(name, node)| (name.clone(), node.clone()))
-                .collect(),
-        }
     }
 }
 

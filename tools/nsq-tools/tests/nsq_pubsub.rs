@@ -311,16 +311,17 @@ fn a_client_that_leaves_loses_no_message() {
     let number = |line: &str| -> usize { line.split(' ').next().unwrap().parse().unwrap() };
     first.lines(5);
     // The client reads no more, so its socket fills up: 30 MB do not fit into it.
-    let mut last = String::new();
+    let mut last = 0;
     let is_stuck = || {
-        std::thread::sleep(Duration::from_millis(300));
-        let now = pubsub.get("/stats").text();
-        std::mem::replace(&mut last, now.clone()) == now
+        std::thread::sleep(Duration::from_millis(500));
+        let now = total(&pubsub);
+        std::mem::replace(&mut last, now) == now
     };
     assert!(wait_until(TIMEOUT, is_stuck));
     // Slow clients bound the memory: no more than 20 messages are on their way.
     let channel = nsqd.channel("t", "c").unwrap();
-    assert_eq!(channel["in_flight_count"], 20, "{channel}");
+    let in_flight = channel["in_flight_count"].as_u64().unwrap();
+    assert!((1..=20).contains(&in_flight), "{channel}");
     drop(first);
     nsqd.wait_for_figure("t", "c", "client_count", 0);
     nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
@@ -451,12 +452,9 @@ fn a_signal_ends_all_streams_and_returns_their_messages() {
             log.contains("stream of t/c ends: nsq_pubsub stops"),
             "{log}"
         );
-        let written = {
-            let channel = nsqd.channel("t", "c").unwrap();
-            assert_eq!(channel["in_flight_count"], 0, "{channel}");
-            31 - channel["depth"].as_u64().unwrap()
-        };
-        assert!(written < 31, "{written}");
+        nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
+        let depth = nsqd.channel("t", "c").unwrap()["depth"].as_u64().unwrap();
+        assert!((1..31).contains(&depth), "{depth}");
         drop(stuck);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{ChannelSample, NodeSample};
+use super::sample::{ChannelSample, NodeSample};
 
 /// The rates and levels of a channel. Rates are per second. A node that is in one sample only counts
 /// for the levels and not for the rates.

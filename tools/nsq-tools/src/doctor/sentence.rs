@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Change, Diagnosis, Limit, Saturation, Setting};
+use super::diagnosis::{Change, Diagnosis, Limit, Saturation, Setting};
 use crate::cluster::NodeAddress;
 
 impl Diagnosis {

@@ -1,5 +1,7 @@
+use std::borrow::Cow;
+
 use super::*;
-use crate::cluster::ClientStats;
+use crate::cluster::{ChannelStats, ClientStats};
 
 /// The figures of one node: depth, in flight, arrived, requeued, timed out, and RDY of each client.
 #[derive(Clone, Copy)]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use program::{log_error, log_info, log_warn};
+use program::{log_error, log_info, log_repeated, log_warn};
 use ringq_client::Message;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
@@ -109,7 +109,12 @@ fn count(config: &Config, api: &Api, message: &Message) {
         }
         Err(why) => {
             api.table().skip();
-            log_warn!("WARNING: message {} is not counted - {why}", message.id());
+            let id = message.id();
+            // A topic may have many such messages.
+            log_repeated!(
+                "not JSON".to_owned(),
+                "WARNING: message {id} is not counted - {why}"
+            );
         }
     }
     // If the connection is lost, the message comes again and is counted twice.

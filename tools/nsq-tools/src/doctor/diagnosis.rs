@@ -1,0 +1,136 @@
+//! [`Diagnosis`]: what the doctor says.
+
+use crate::cluster::NodeAddress;
+
+/// What the doctor says about a channel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Diagnosis {
+    /// What limits the channel. The text of the diagnosis is made of it.
+    pub limit: Limit,
+    /// The number to change, if the samples say which.
+    pub change: Option<Change>,
+    /// The only node that has a backlog, if the channel is on several nodes.
+    pub only_node: Option<NodeAddress>,
+}
+
+/// A proposal: a number and its new value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The number.
+    pub what: Setting,
+    /// The present value.
+    pub from: u64,
+    /// The proposed value, for the present arrivals and a quarter more.
+    pub to: u64,
+}
+
+/// A number that a user can change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// The most messages that one consumer may have in flight, over all nodes: the sum of its RDYs.
+    MaxInFlight,
+    /// The number of consumers.
+    Consumers,
+}
+
+/// What limits a channel. Rates are per second.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Limit {
+    /// Nothing: no messages come and none wait.
+    Idle {
+        /// True if a consumer is subscribed.
+        has_consumers: bool,
+    },
+    /// Nothing: consumers take what arrives.
+    KeepsUp {
+        /// The rate of arrivals.
+        arrivals: f64,
+        /// The rate that RDY and the time in flight allow, if messages were in flight.
+        capacity: Option<f64>,
+    },
+    /// Nothing: the backlog becomes shorter.
+    CatchesUp {
+        /// The backlog.
+        depth: i64,
+        /// The seconds until the backlog is empty.
+        seconds: f64,
+    },
+    /// The channel is paused.
+    Paused {
+        /// The messages that wait.
+        waiting: i64,
+    },
+    /// The topic is paused.
+    TopicPaused {
+        /// The messages that wait in the topic.
+        waiting: i64,
+    },
+    /// No consumer is subscribed.
+    NoConsumers {
+        /// The backlog.
+        depth: i64,
+        /// The rate of arrivals.
+        arrivals: f64,
+    },
+    /// Consumers are subscribed at some nodes, but not at all nodes with messages.
+    UnreachedNodes {
+        /// The nodes without consumers.
+        nodes: Vec<NodeAddress>,
+        /// The backlog of these nodes.
+        depth: i64,
+    },
+    /// Consumers have set RDY to 0, which is what they do in back-off.
+    BackOff {
+        /// The connections with RDY 0.
+        without_ready: usize,
+        /// All connections.
+        connections: usize,
+    },
+    /// Each consumer may have fewer messages in flight than there are nodes, so some of its
+    /// connections have RDY 0.
+    FewerInFlightThanNodes {
+        /// The nodes with consumers.
+        nodes: usize,
+    },
+    /// Messages time out before they are finished.
+    TimesOut {
+        /// The rate of timeouts.
+        timeouts: f64,
+    },
+    /// Consumers give messages back.
+    Fails {
+        /// The rate of requeues.
+        requeues: f64,
+        /// The rate of finished messages.
+        finishes: f64,
+    },
+    /// Consumers have as many messages as they may, and finish none.
+    Stuck {
+        /// The messages in flight.
+        in_flight: i64,
+    },
+    /// The round trip limits the consumers, because RDY is low.
+    ReadyTooLow(Saturation),
+    /// The time of the handlers limits the consumers.
+    HandlerTooSlow(Saturation),
+    /// RDY would allow more messages in flight, and messages wait.
+    ReadsSlowly {
+        /// The messages in flight.
+        in_flight: i64,
+        /// The sum of all RDYs.
+        ready: i64,
+    },
+}
+
+/// The figures of consumers that have as many messages in flight as they may.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Saturation {
+    /// The rate of arrivals.
+    pub arrivals: f64,
+    /// The rate of finished messages, which is all that these consumers can do.
+    pub finishes: f64,
+    /// The time that a message is in flight, in seconds.
+    pub seconds_in_flight: f64,
+    /// The consumers.
+    pub consumers: u64,
+}
