@@ -285,7 +285,7 @@ impl Config {
         Config::new(self.options.reread()?, &self.hostname)
     }
 
-    /// Returns this configuration, but for some flags other values, which are not checked yet.
+    /// Returns this configuration with other values for some flags. These values are not checked yet.
     ///
     /// # Errors
     /// The reason for the operator.

@@ -1,4 +1,5 @@
-//! The drain of the process: one thread begins it, looks at it, takes it back, and ends the process when it is over.
+//! The drain of the process. One thread begins the drain, asks all shards what is still owed, and ends the process when
+//! nothing is. The thread also takes the drain back, if an operator wants that.
 //!
 //! ```text
 //!   SIGTERM, PUT /config/drain ──► DrainSwitch ──► thread "drain" ──► all shards: refuse publishes, or take them again
@@ -7,7 +8,7 @@
 //!                                                     └──► the end of the process
 //! ```
 //!
-//! The thread does one thing after the other. So all shards are in the same state when a switch is answered.
+//! The thread follows one order after the other. So all shards are in the same state when an order is answered.
 
 use engine_core::{Drain, DrainStep, Level, Owed};
 use futures_channel::oneshot;
@@ -30,7 +31,7 @@ pub(crate) trait DrainedShards: Send + 'static {
     fn owed(&self) -> Option<Owed>;
 }
 
-/// Switches the drain on and off. Copies switch the same drain.
+/// Switches the drain on and off. Clones switch the same drain.
 #[derive(Clone)]
 pub(crate) struct DrainSwitch {
     orders: Sender<Order>,
@@ -43,7 +44,7 @@ pub(crate) struct DrainOrders {
     is_draining: Arc<AtomicBool>,
 }
 
-/// The wish of an operator.
+/// An order to begin the drain, or to take it back.
 struct Order {
     is_draining: bool,
     /// The text that says where the order comes from.
@@ -55,7 +56,7 @@ struct Order {
 #[derive(Debug)]
 pub(crate) struct Ending;
 
-/// A switch and its thread's end.
+/// Returns a switch, and the end of the switch that the thread reads.
 pub(crate) fn switch() -> (DrainSwitch, DrainOrders) {
     let (sender, orders) = channel();
     let is_draining = Arc::<AtomicBool>::default();
@@ -138,7 +139,7 @@ impl DrainOrders {
                         // The answer to the order leaves before the end of a process that owes nothing.
                         look_at = Instant::now() + LOOK_EVERY;
                     }
-                    // The operator may be gone.
+                    // The operator may have closed the connection.
                     let _ = order.done.send(());
                 }
                 Err(RecvTimeoutError::Disconnected) => return false,

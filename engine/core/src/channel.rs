@@ -88,7 +88,8 @@ pub(crate) struct Channel {
     deferred: Deferred,
     /// `None` if the channel has no rule for dead letters.
     pub(crate) dead_letters: Option<Box<DeadLetters>>,
-    /// The seqs of the messages whose lists are not in the order of the seqs. So the oldest of them is known.
+    /// The seqs of requeued and deferred messages and of dead letters. The lists of these messages are not in the order
+    /// of the seqs, so this set tells the oldest one.
     out_of_order: SeqSet,
     window: Window,
     /// The moves that a checkpoint's scan would miss; noted while a scan is under way.
@@ -140,8 +141,8 @@ impl Channel {
         }
     }
 
-    /// Messages that wait, also those for the dead-letter topic. Messages in flight and deferred messages are not among
-    /// them.
+    /// Returns the number of messages that wait, including dead letters. Messages in flight and deferred messages do
+    /// not count.
     pub(crate) fn depth(&self) -> u64 {
         let dead = self.dead_letters.as_ref();
         self.deliverable_count() + dead.map_or(0, |dead| dead.count())

@@ -18,7 +18,7 @@ pub struct DeadLetterRule {
     to: Arc<str>,
 }
 
-/// The rules, the first of which that fits a channel counts.
+/// The rules for dead letters. The first rule that fits a channel counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeadLetterRules {
     rules: Vec<Arc<DeadLetterRule>>,
@@ -33,7 +33,7 @@ pub enum DeadLetterError {
     NoAttempts,
     /// The dead-letter topic is not a valid name.
     BadTopic(String),
-    /// The dead-letter topic is ephemeral, so it ends with its last consumer, and messages with it.
+    /// The dead-letter topic is ephemeral. Such a topic ends with its last consumer, and its messages end with it.
     Ephemeral(String),
     /// There are too many rules.
     TooMany,
@@ -132,12 +132,12 @@ impl DeadLetterRules {
         cycle.map_or(Ok(()), |topics| Err(DeadLetterError::Cycle(topics)))
     }
 
-    /// True if there are no rules.
+    /// Returns true if there are no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// The rule of a channel.
+    /// Returns the rule of a channel.
     pub(crate) fn of(&self, topic: &str, channel: &str) -> Option<Arc<DeadLetterRule>> {
         let mut rules = self.rules.iter();
         let fits = |rule: &&Arc<DeadLetterRule>| {
@@ -146,8 +146,8 @@ impl DeadLetterRules {
         rules.find(fits).cloned()
     }
 
-    /// A pattern with `*` does not stand for dead-letter topics. Otherwise `*` could not be used at all: it would
-    /// also stand for the dead-letter topic of its own rule.
+    /// Returns whether a pattern fits a topic. A pattern with `*` fits no dead-letter topic. Otherwise `*` could not be
+    /// used at all, because it would fit the dead-letter topic of its own rule.
     fn fits_topic(&self, rule: &DeadLetterRule, topic: &str) -> bool {
         match rule.topic.is_exact() {
             true => rule.topic.0.as_ref() == topic,
@@ -155,12 +155,13 @@ impl DeadLetterRules {
         }
     }
 
-    /// True if a rule sends messages to the topic.
+    /// Returns true if a rule sends messages to the topic.
     pub(crate) fn is_dead_letter_topic(&self, topic: &str) -> bool {
         self.rules.iter().any(|rule| &*rule.to == topic)
     }
 
-    /// A circle of dead-letter topics that the newest rule closes: only rules with an exact topic can.
+    /// Returns the circle of dead-letter topics that the newest rule closes. Only a rule whose topic has no `*` can
+    /// close a circle.
     fn cycle(&self) -> Option<Vec<String>> {
         let newest = self.rules.last().filter(|rule| rule.topic.is_exact())?;
         let start = &*newest.topic.0;

@@ -6,8 +6,8 @@
 //!                            └─── refused ────┘   and a delay before the next one is sent
 //! ```
 //!
-//! A message is finished only after the dead-letter topic has it on disk. So no crash loses the message, and a crash
-//! between both may double it.
+//! A message is finished only after the dead-letter topic has stored and synced it. So no crash loses the message.
+//! After a crash between these two steps, the message is in both topics.
 
 use crate::dead_letter_rules::DeadLetterRule;
 use crate::long_queue::LongQueue;
@@ -27,13 +27,13 @@ const SENT_BYTES_MAX: usize = 1024 * 1024;
 const RETRY_FIRST: Duration = Duration::from_millis(250);
 const RETRY_LONGEST: Duration = Duration::from_secs(8);
 
-/// A channel has one log line about its dead letters in this time.
+/// The time between two log lines about the dead letters of a channel.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// The state of a channel's dead letters.
 ///
-/// Invariants: a message is in `waiting` or `sent`, or in neither, and is held in the log for the channel if it is in
-/// one of them; `sent_bytes` is the sum of the bodies of `sent`.
+/// Invariants: no message is both in `waiting` and in `sent`; the log holds each message of these two lists for the
+/// channel; `sent_bytes` is the number of bytes of the bodies of `sent`.
 #[derive(Debug)]
 pub(crate) struct DeadLetters {
     rule: Arc<DeadLetterRule>,
@@ -59,7 +59,7 @@ pub(crate) struct Sent {
 /// The state of the log lines.
 #[derive(Debug, Default)]
 struct Told {
-    /// Messages that were moved and not told of yet.
+    /// The number of moved messages that no log line has counted yet.
     untold: u64,
     /// The last of these messages: its seqs here and in the dead-letter topic.
     last: (Seq, Seq),
@@ -113,7 +113,7 @@ impl DeadLetters {
         self.moved_count
     }
 
-    /// Messages that are to go there, also those that are on their way.
+    /// The number of messages that are to go to the dead-letter topic, including those that are on their way.
     pub(crate) fn count(&self) -> u64 {
         self.waiting.len() as u64 + self.sent.len() as u64
     }

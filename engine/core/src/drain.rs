@@ -1,4 +1,4 @@
-//! [`Drain`]: the course of a drain, from its beginning to its end.
+//! [`Drain`]: decides when a drain is over, and what the log says about it.
 //!
 //! ```text
 //!   begin ──► look, look, look ... ──┬─► nothing is owed: the process ends

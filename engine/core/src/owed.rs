@@ -28,7 +28,7 @@ pub struct Owed {
 }
 
 impl Owed {
-    /// The number of messages of all kinds together. The drain is over at 0.
+    /// Returns the number of messages of all kinds together. The drain is over at 0.
     pub fn total(&self) -> u64 {
         self.waiting + self.in_flight + self.deferred + self.undistributed + self.in_grace
     }
@@ -57,7 +57,7 @@ impl Owed {
     }
 }
 
-/// The text in log lines.
+/// Writes the text of log lines.
 impl fmt::Display for Owed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kinds = [
@@ -88,7 +88,7 @@ impl fmt::Display for Owed {
     }
 }
 
-/// Whole seconds, rounded up.
+/// Returns whole seconds, rounded up.
 fn seconds(time: Duration) -> u128 {
     time.as_millis().div_ceil(1000)
 }

@@ -1,4 +1,4 @@
-//! [`SeqSet`]: a set of seqs whose smallest is known at once.
+//! [`SeqSet`]: a set of seqs that finds its smallest seq without a search.
 
 use std::collections::BTreeMap;
 use wire::id::Seq;
@@ -46,7 +46,7 @@ impl SeqSet {
         }
     }
 
-    /// The smallest seq.
+    /// Returns the smallest seq.
     pub(crate) fn first(&self) -> Option<Seq> {
         let (number, block) = self.blocks.first_key_value()?;
         Some(Seq(number * BLOCK + u64::from(block.trailing_zeros())))

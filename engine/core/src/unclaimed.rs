@@ -1,9 +1,11 @@
-//! [`UnclaimedRules`]: how long messages are kept that no channel owns, by the names of their topics.
+//! [`UnclaimedRules`]: which messages a topic keeps while it has no channel. Patterns for names of topics choose the
+//! rule.
 
 use crate::glob;
 use std::time::Duration;
 
-/// The bounds of the messages that a topic without channels keeps. The oldest messages beyond them go.
+/// The bounds of the messages that a topic without channels keeps. The topic drops its oldest messages until the others
+/// are within the bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnclaimedBounds {
     /// Bytes of messages. Header and slot of a message count as 50 bytes. `u64::MAX`: no bound.
@@ -38,7 +40,7 @@ impl UnclaimedRules {
         self.rules.push((pattern.into(), bounds));
     }
 
-    /// The bounds of a topic. `None`: the topic keeps all messages.
+    /// Returns the bounds of a topic. `None`: the topic keeps all messages.
     pub(crate) fn bounds(&self, topic: &str) -> Option<UnclaimedBounds> {
         let mut rules = self.rules.iter();
         let rule = rules.find(|(pattern, _)| glob::matches(pattern, topic));

@@ -248,7 +248,7 @@ pub enum OptionError {
         option: &'static str,
         /// The value as it was given.
         value: String,
-        /// What is wrong, in the words of Go's library.
+        /// The reason, in the words of Go's library.
         reason: String,
     },
     /// The value is below the lower bound.

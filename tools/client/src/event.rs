@@ -98,7 +98,7 @@ pub enum Event {
         client: Client,
         /// The nsqd.
         node: Address,
-        /// What nsqd agreed to.
+        /// The settings to which nsqd agreed.
         negotiated: Arc<Negotiated>,
     },
     /// A connection could not be made.
@@ -377,7 +377,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// Where the events of one client go.
+/// The destination of the events of one client.
 #[derive(Clone, Default)]
 pub(crate) struct Events {
     callback: Option<Arc<dyn Fn(Event) + Send + Sync>>,

@@ -22,7 +22,7 @@ use crate::line::Line;
 use crate::outbox::{Outbox, Position};
 use crate::ready::ConnectionId;
 
-/// How far the end of a consumer is.
+/// The phase in the life of a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     Running,
@@ -32,7 +32,7 @@ pub(crate) enum Phase {
     Stopped,
 }
 
-/// What the tasks of one consumer share.
+/// The state that the tasks of one consumer share.
 #[derive(Debug)]
 pub(crate) struct Hub {
     pub(crate) config: Config,
@@ -105,7 +105,7 @@ impl Hub {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns how far the end of the consumer is.
+    /// Returns the phase of the consumer.
     pub(crate) fn phase(&self) -> Phase {
         *self.phase.borrow()
     }
@@ -252,7 +252,7 @@ impl Hub {
         }
         state.flow.stop();
         for line in state.lines.values() {
-            // A connection that is lost needs no farewell.
+            // A lost connection needs no CLS.
             let _ = line.send(encode::cls);
         }
         drop(state);

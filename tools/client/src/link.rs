@@ -32,8 +32,8 @@ const LINGER: Duration = Duration::from_secs(1);
 /// The most reads before other tasks of the thread get a turn.
 const ROUNDS_MAX: u32 = 32;
 
-/// What the owner of a connection does with what nsqd sends. The calls come from the connection's task, so they must
-/// not wait. An error ends the connection.
+/// The owner of a connection, which takes everything that nsqd sends. The calls come from the connection's task, so
+/// they must not wait. An error ends the connection.
 pub(crate) trait Recipient: Send {
     /// Takes consecutive messages.
     fn messages(&mut self, batch: Batch) -> Result<(), ConnectionError>;

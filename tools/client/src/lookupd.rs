@@ -227,7 +227,7 @@ impl LookupdError {
         &self.address
     }
 
-    /// Returns true if the address itself is wrong, so that a later question has no better chance.
+    /// Returns true if the address itself is wrong, so that later questions fail, too.
     #[must_use]
     pub fn is_address_wrong(&self) -> bool {
         matches!(

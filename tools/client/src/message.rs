@@ -28,8 +28,8 @@ use delivery::Delivery;
 ///
 /// nsqd delivers each message *at least once*. The client adds neither loss nor order:
 ///
-/// * A message that was not finished is never lost by the client. nsqd delivers it again after its requeue delay, after
-///   the message timeout, or at once when the connection ends.
+/// * A message that was not finished is never lost by the client. nsqd delivers the message again after its requeue
+///   delay, or after the message timeout. nsqd also waits for this timeout if the connection has ended.
 /// * A message whose [`finish`](Message::finish) resolved with `Ok` comes again only if nsqd did not get the FIN from the
 ///   socket (the connection broke, or a process or machine died), if the message had timed out before, or if nsqd itself
 ///   delivers it again after a crash. nsqd does not confirm a FIN.
@@ -225,11 +225,11 @@ pub enum Requeue {
     After(Duration),
 }
 
-/// The way of an answer to the socket: a future.
+/// A future that says whether an answer has left for the socket.
 ///
-/// It resolves with `Ok` when the command has left for the socket. nsqd does not confirm it. The command is on its way in
-/// any case: the future may be dropped, and need not be awaited. The future of a second answer resolves at once, because
-/// nothing is sent.
+/// The future resolves with `Ok` when the command has left for the socket. nsqd does not confirm the command. The
+/// future may be dropped and need not be awaited, because the command is queued already. The future of a second answer
+/// resolves at once, because nothing is sent.
 #[derive(Debug)]
 pub struct Answered(Way);
 

@@ -18,7 +18,7 @@ pub(crate) struct Outbox(Arc<Mutex<State>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position(pub(crate) u64);
 
-/// What the application wants of the connection.
+/// The request of the application to the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// The connection goes on.

@@ -451,7 +451,7 @@ impl Producer {
     }
 }
 
-/// What became of one attempt to publish.
+/// The result of one attempt to publish.
 enum Attempt {
     Stored,
     /// nsqd refused a command that had messages of other publishes too. Nothing is stored, and this publish has to be

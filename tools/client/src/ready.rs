@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use crate::config::Config;
 
-/// The time after which a connection without RDY asks again. A change of another connection gives it room at once, so
-/// this is only a second line of defence.
+/// The time after which a connection without RDY asks again. A change of another connection gives it RDY at once, so
+/// this time is a fallback only.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// One connection of a consumer. Numbers are not used again.
@@ -184,7 +184,7 @@ impl Ready {
         self.share_out(now, out);
     }
 
-    /// Returns true while there are more connections than counts, so that the turns have to go round.
+    /// Returns true while there are more connections than counts, so that the connections have to take turns.
     pub(crate) fn is_scarce(&self) -> bool {
         let limit = self.limit() as usize;
         limit > 0 && self.connections.len() > limit

@@ -8,7 +8,7 @@ use std::io;
 pub struct SizeError {
     /// The name of the option.
     pub option: &'static str,
-    /// What the value must be.
+    /// The condition that the value must meet.
     pub must: &'static str,
     /// The value.
     pub value: f64,

@@ -25,7 +25,7 @@ pub struct InverseBloom {
     slots: Vec<u128>,
 }
 
-/// What stands in the table for the fingerprint 0, because 0 is an empty slot.
+/// The value in the table for the fingerprint 0, because 0 marks an empty slot.
 const INSTEAD_OF_ZERO: u128 = 1;
 
 impl InverseBloom {

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::key::{Fingerprint, KeyHasher};
 
-/// What stands in memcached for a message that was handled. A token of a lease never has this value.
+/// The value in memcached for a message that was handled. A token of a lease never has this value.
 const DONE: &str = "done";
 
 /// The longest time to live that memcached takes as a duration: 30 days. It takes longer ones as dates.
@@ -23,8 +23,8 @@ const LIFE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 pub struct MemcachedOptions {
     /// The address: `host:port` or `unix:///path`.
     pub address: String,
-    /// What the keys begin with, so that several topics and channels can share one memcached. At most 200 bytes, without
-    /// spaces and control characters.
+    /// The beginning of all keys, so that several topics and channels can share one memcached. At most 200 bytes,
+    /// without spaces and control characters.
     pub prefix: String,
     /// The time after which another consumer may handle a message whose consumer has not answered: the message timeout
     /// of nsqd. Whole seconds, at least 1 s.

@@ -13,7 +13,7 @@ pub type UnixTime = Duration;
 /// A memory has two answers, and decides alone what it forgets. [`Deduplicator`](crate::Deduplicator) adds the third
 /// answer, *in progress*, and is what consumers use.
 pub trait Memory {
-    /// What the memory compares.
+    /// The value that the memory compares.
     type Key: Copy + Debug + Eq + Hash;
 
     /// Returns whether the message with this key was done, as far as the memory knows.

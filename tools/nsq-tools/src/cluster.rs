@@ -39,7 +39,7 @@ pub struct QueryTimeouts {
     pub request: Duration,
 }
 
-/// What the addresses that answered have said, and why the others did not answer.
+/// The data of the addresses that answered, and the reasons why the others did not answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer<T> {
     /// The data of the addresses that answered.

@@ -16,7 +16,7 @@ pub enum GivenKey {
     Flag(&'static str, Value),
     /// The key of a flag, with a value that the flag does not take, for this reason.
     Refused(String),
-    /// The key of no flag. The value, if it is a boolean.
+    /// A key that belongs to no flag. `Some` if its value is a boolean.
     Other(Option<bool>),
 }
 

@@ -88,7 +88,7 @@ impl Options {
         })
     }
 
-    /// Returns these values, but for some flags other ones. The flags are named without dashes.
+    /// Returns these values, with other values for some flags. The flags are named without dashes.
     pub fn with(&self, values: &[(&'static str, Value)]) -> Options {
         let mut changed = self.clone();
         changed.values.extend(values.iter().cloned());

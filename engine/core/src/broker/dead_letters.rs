@@ -1,4 +1,4 @@
-//! The way of dead letters from their channels to the dead-letter topics, on whatever shard these are.
+//! Moves dead letters from their channels to the dead-letter topics, which may belong to any shard.
 //!
 //! ```text
 //!   Channel::take_dead_letters ──► forwards[owner] ──► Topic::publish, and a waiter for the sync
@@ -41,7 +41,8 @@ impl Broker {
         }
     }
 
-    /// Does the work of the mail for what this shard forwards to itself: dead letters, and the answers to them.
+    /// Delivers what this shard forwards to itself: dead letters, and the answers to them. Mail goes to other shards
+    /// only.
     pub(super) fn deliver_own_forwards(&mut self, now: Now, out: &mut Vec<Output>) {
         let own = self.options.shard;
         if let Some(batch) = self.take_forwards(own) {
@@ -52,8 +53,9 @@ impl Broker {
         }
     }
 
-    /// Has a dead letter answered that was published just now, when it is on the disk. An acknowledged publish may be
-    /// lost in a power failure until its sync, but this message may have been synced in its old topic long ago.
+    /// Requests the answer to a dead letter that was published just now. The answer comes after the sync, with any
+    /// `--sync-every`. A power failure may take an acknowledged publish before its sync. It must not take a dead
+    /// letter, which may have been synced in its old topic long ago.
     pub(super) fn answer_dead_letter(
         &mut self,
         key: TopicKey,

@@ -1,4 +1,4 @@
-//! The drain of this shard: publishes are refused, and consumers are served until nothing is owed.
+//! The drain of this shard. The shard refuses publishes, and serves consumers until no message is owed.
 //!
 //! A topic that owes nothing is withdrawn from the nsqlookupds. A topic that still has messages stays there, so that
 //! its consumers find this node.

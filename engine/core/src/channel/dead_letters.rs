@@ -1,4 +1,4 @@
-//! The way of a channel's dead letters out of the channel.
+//! Takes dead letters out of their channel.
 
 use super::Channel;
 use crate::dead_letter_rules::DeadLetterRule;
@@ -45,7 +45,7 @@ impl Channel {
                     return false;
                 }
                 Taken::Damaged(_) => {
-                    // Counted and reported when it was found.
+                    // The damage was counted and reported when it was found.
                     log.release(message.seq);
                     self.out_of_order.remove(message.seq);
                     continue;

@@ -55,7 +55,7 @@ impl Topic {
         self.make_checkpoint_due();
     }
 
-    /// The time at which the oldest message that no channel owns is too old.
+    /// Returns the time at which the oldest message that no channel owns is too old.
     pub(super) fn unclaimed_timeout(&self) -> Option<Duration> {
         let unclaimed = self.unclaimed.as_ref();
         let unclaimed = unclaimed.filter(|_| !self.undistributed.is_empty())?;
@@ -63,14 +63,14 @@ impl Topic {
         since.checked_add(unclaimed.bounds.age)
     }
 
-    /// Has the messages that no channel owns counted again, because the topic was emptied or gets a channel.
+    /// Discards the count of the messages that no channel owns. Call this when the topic was emptied or gets a channel.
     pub(super) fn recount_unclaimed(&mut self) {
         if let Some(unclaimed) = &mut self.unclaimed {
             unclaimed.pieces = None;
         }
     }
 
-    /// The messages that were dropped since the process started, because no channel owned them.
+    /// Returns the number of messages that were dropped since the process started, because no channel owned them.
     pub(crate) fn unclaimed_dropped_count(&self) -> u64 {
         let unclaimed = self.unclaimed.as_ref();
         unclaimed.map_or(0, |unclaimed| unclaimed.dropped_count)

@@ -105,7 +105,7 @@ fn outcome<B: Broker>(broker: &B, key: &str, given: &GivenKey) -> Outcome {
     }
 }
 
-/// Makes the values count that take effect.
+/// Puts the values into use that take effect without a restart.
 ///
 /// # Errors
 /// The process ends, so a drain does not begin. No other value counts then.

@@ -179,7 +179,7 @@ impl Nodes {
         !self.state().missing.is_empty()
     }
 
-    /// Gives up the hope that missing nodes come back soon.
+    /// Forgets which discovered nodes are missing, so the next regular poll looks for them.
     pub(crate) fn forget_missing(&self) {
         self.state().missing.clear();
     }

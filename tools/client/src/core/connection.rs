@@ -24,7 +24,7 @@ const SEALED_BYTES: usize = 32 * 1024;
 /// The most output whose memory is kept after a write, in bytes.
 const KEPT_BYTES: usize = 256 * 1024;
 
-/// What a connection tells its owner.
+/// An event of a connection, for its owner.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// The handshake is over.

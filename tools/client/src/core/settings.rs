@@ -8,7 +8,7 @@ use upgrade::ClientConfig;
 
 use crate::config::{Config, OptionError};
 
-/// What a connection asks for, and its limits.
+/// The settings that a connection asks nsqd for, and the limits of the connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// The body of IDENTIFY: JSON.
@@ -21,7 +21,7 @@ pub(crate) struct Settings {
     pub(crate) snappy: bool,
     /// The secret for AUTH. Empty means none.
     pub(crate) auth_secret: String,
-    /// What a consumer's connection subscribes to. A producer has none.
+    /// The subscription of a consumer's connection. A producer has none.
     pub(crate) subscription: Option<Subscription>,
     /// The largest size that a frame may announce, in bytes.
     pub(crate) frame_bytes_max: usize,

@@ -13,7 +13,7 @@ use crate::core::RawMessage;
 use crate::hub::{Hub, Phase, now};
 use crate::line::Line;
 
-/// Where a message came from. One allocation serves all messages of a connection.
+/// The origin of a message. One allocation serves all messages of a connection.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) hub: Arc<Hub>,

@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use crate::error::{ConnectionError, ErrorFrame};
 use crate::outbox::Position;
 
-/// What became of one publish.
+/// The result of one publish.
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// nsqd has the messages.

@@ -21,7 +21,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 #[derive(Clone, Debug, Default)]
 pub struct MockNetwork(Arc<Mutex<HashMap<Address, Listener>>>);
 
-/// What happens to connections to an address.
+/// The treatment of connections to an address.
 #[derive(Debug)]
 struct Listener {
     accepts: Accepts,

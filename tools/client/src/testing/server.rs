@@ -237,7 +237,7 @@ impl MockConnection {
     }
 }
 
-/// What a broker's connection does next.
+/// The next step of a broker's connection.
 pub(super) enum Turn {
     Command(Received),
     Frame(Vec<u8>),

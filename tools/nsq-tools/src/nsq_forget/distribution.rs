@@ -27,7 +27,7 @@ struct Bin {
     at: Seconds,
 }
 
-/// What a distribution looks like at one moment.
+/// A distribution at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Reading {
     /// The sum of all counts.

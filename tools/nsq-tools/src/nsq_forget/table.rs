@@ -41,7 +41,7 @@ struct Entry {
     distribution: ForgetDistribution,
 }
 
-/// What is stored of a table.
+/// The stored form of a table.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct State {
     distributions: HashMap<Box<str>, Entry>,

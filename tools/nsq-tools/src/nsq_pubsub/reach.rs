@@ -28,7 +28,7 @@ pub(super) enum News {
     LookupFailed,
 }
 
-/// What an event decides.
+/// The decision that an event brings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     /// An nsqd is reached.

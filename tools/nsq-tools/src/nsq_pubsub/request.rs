@@ -11,7 +11,7 @@ pub(super) const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Most headers of a request.
 const HEADERS_MAX: usize = 64;
 
-/// What the bytes of a connection are so far.
+/// The meaning of the bytes that a connection has sent so far.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Head {
     /// More bytes are needed.
@@ -27,7 +27,7 @@ pub(super) enum Head {
     Other,
 }
 
-/// What a stream is to have.
+/// The parameters of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Subscription {
     pub(super) topic: String,

@@ -54,7 +54,7 @@ pub(super) struct Poller {
     memory: Memory,
 }
 
-/// What the last poll has found.
+/// The result of the last poll.
 #[derive(Debug, Default)]
 struct Memory {
     /// The nodes, each with its last figures. A node without the channel has none.

@@ -17,12 +17,12 @@ pub struct Start {
     pub(super) filter: String,
 }
 
-/// What the terminal does after a key.
+/// The action of the terminal after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// It draws the state again.
+    /// The terminal draws the state again.
     Draw,
-    /// It ends.
+    /// The tool ends.
     Quit,
 }
 
