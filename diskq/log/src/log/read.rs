@@ -109,6 +109,15 @@ impl Log {
         Taken::Run(Run { count, end, ..run })
     }
 
+    /// Counts a message as damaged, because [`Log::copy_run`] has found that its copy is not whole. The next
+    /// [`Log::take_run`] returns [`Taken::Damaged`] for the message.
+    #[cold]
+    pub fn give_up(&mut self, seq: Seq) {
+        if let Some(place) = self.segments.place(seq) {
+            self.lose(place, SeqRange::one(seq));
+        }
+    }
+
     /// Steps over messages in memory that was whole when it was written or loaded, and no longer is.
     #[cold]
     fn lose(&mut self, place: Place, seqs: SeqRange) -> Taken {

@@ -57,7 +57,8 @@ impl Channel {
                 ..run
             };
             if !log.copy_run(&without_header, &mut body) {
-                // The next look at the message finds the damage.
+                // Without a failed sync, only the copy is checked.
+                log.give_up(message.seq);
                 dead.put_back(message);
                 continue;
             }
@@ -95,3 +96,6 @@ impl Channel {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
