@@ -288,7 +288,7 @@ impl Topic {
         self.distribute(now, delivery.clients, work);
         work.begin_long_share();
         self.continue_checkpoint(now, work);
-        let mut again = Vec::new();
+        let (mut again, mut unserved) = (Vec::new(), Vec::new());
         loop {
             let channels = &mut self.channels;
             let id = self
@@ -299,16 +299,20 @@ impl Topic {
             };
             let channel = &mut self.channels[id];
             channel.deliver(&mut self.log, delivery);
-            let letters = &mut self.dead_letters;
+            let (letters, budget) = (&mut self.dead_letters, &mut *delivery.letters);
+            let is_served = budget.is_left();
+            let take = |letter| letters.push((id, letter));
             if self.stopping == Stopping::No
-                && channel.take_dead_letters(&mut self.log, |letter| letters.push((id, letter)))
+                && channel.take_dead_letters(&mut self.log, budget, take)
             {
-                again.push(id);
+                let next = if is_served { &mut again } else { &mut unserved };
+                next.push(id);
             }
             let at = channel.next_timeout();
             self.lower_deadline(at.filter(|_| !is_planted(Bug::TimerLost)));
         }
-        for id in again {
+        // The last one is the first of the next turn.
+        for id in again.into_iter().chain(unserved.into_iter().rev()) {
             self.pump_channel_later(id);
         }
         while let Some(discarded) = self.discarded.last_mut()

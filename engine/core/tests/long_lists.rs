@@ -3,6 +3,7 @@
 
 mod lists;
 
+use engine_core::stats::StatsFilter;
 use engine_core::{AdminError, Broker, ClientId, Now, Outcome, Output, TaskId};
 use lists::{CHANNEL, PAUSE, TOPIC, TURN_ENTRIES, World, topic};
 use std::time::Duration;
@@ -39,6 +40,15 @@ impl World {
             }
         }
         panic!("the operator waits forever");
+    }
+
+    /// Returns how many messages were published to a topic. 0 if there is no such topic.
+    fn published(&mut self, name: &str) -> usize {
+        let now = self.now();
+        let filter = StatsFilter::default();
+        let stats = self.broker.distribute_and_snapshot(now, &filter);
+        let topic = stats.topics.iter().find(|topic| topic.topic_name == name);
+        topic.map_or(0, |topic| topic.message_count as usize)
     }
 
     fn pause(&mut self, paused: bool) -> usize {
@@ -491,4 +501,48 @@ fn a_flood_of_dead_letters_moves_part_by_part() {
     world.mono += PAUSE;
     world.rest();
     assert_eq!(world.counts(), (0, 0, 0));
+}
+
+/// Regression: each channel sent up to 64 dead letters in a turn, however many channels there were. So the letters of
+/// thousands of channels were copied in one turn, and no client of the shard was served meanwhile.
+#[test]
+fn the_dead_letters_of_many_channels_take_many_turns() {
+    const CHANNELS: usize = 40;
+    const MESSAGES: usize = 70;
+    let mut world = World::with_dead_letters();
+    let names: Vec<String> = (0..CHANNELS).map(|n| format!("ch{n}")).collect();
+    let names = names.iter().map(|name| ChannelName::new(name.as_bytes()));
+    let consumers: Vec<ClientId> = names
+        .map(|name| world.subscribe_to(name.unwrap(), 2500))
+        .collect();
+    let producer = world.connect();
+    let mut input = Vec::new();
+    encode::mpub(&mut input, topic(), vec![b"x"; MESSAGES]);
+    world.send(producer, &input);
+    world.rest();
+    for consumer in &consumers {
+        let mut input = Vec::new();
+        for (id, ..) in world.received(*consumer) {
+            encode::req(&mut input, &id, Duration::ZERO);
+        }
+        let (now, mut out) = (world.now(), Vec::new());
+        let taken = world.broker.receive(now, *consumer, &input, &mut out);
+        assert_eq!(taken, input.len());
+        world.perform(out);
+    }
+    let (mut turns, mut moved) = (0, 0);
+    while moved < CHANNELS * MESSAGES {
+        turns += 1;
+        assert!(turns < 1000, "{moved} moved");
+        world.turn();
+        let before = moved;
+        moved = world.published("rejected");
+        // The letters of two turns: the first ones wait until the dead-letter topic has room.
+        assert!(moved - before <= 512, "{} in one turn", moved - before);
+    }
+    world.mono += PAUSE;
+    world.rest();
+    for n in 0..CHANNELS {
+        assert_eq!(world.counts_of(&format!("ch{n}")), (0, 0, 0));
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::Broker;
 use super::output::Output;
+use crate::channel::dead_letters::LetterBudget;
 use crate::channel::delivery::Delivery;
 use crate::client::{ANSWER_BYTES_MAX, Blocked, Ending};
 use crate::ids::ClientId;
@@ -27,7 +28,8 @@ impl Broker {
     /// after a batch of input; call again while [`Broker::is_turn_open`].
     pub fn end_turn(&mut self, now: Now, out: &mut Vec<Output>) {
         let resident_bytes = self.options.resident_bytes / self.by_name.len().max(1) as u64;
-        let mut unfinished = Vec::new();
+        let (mut unfinished, mut unserved) = (Vec::new(), Vec::new());
+        let mut letter_budget = LetterBudget::new();
         self.announce_some(out);
         self.deliver_own_forwards(now, out);
         for _ in 0..self.topics_to_pump.len() {
@@ -47,12 +49,19 @@ impl Broker {
                 random: &mut self.random,
                 topology: self.options.topology.as_ref(),
                 now: now.mono,
+                letters: &mut letter_budget,
                 to_flush: &mut self.clients_to_flush,
             };
+            let is_served = delivery.letters.is_left();
             topic.pump(now, &mut self.work, &mut delivery);
             let letters = std::mem::take(&mut topic.dead_letters);
             if topic.has_work_left() {
-                unfinished.push(key);
+                let next = if is_served {
+                    &mut unfinished
+                } else {
+                    &mut unserved
+                };
+                next.push(key);
             }
             out.extend(topic.news.drain(..).map(Output::warning));
             let is_awaited = topic.started && topic.is_caught_up() && !topic.retriers.is_empty();
@@ -70,7 +79,8 @@ impl Broker {
             }
         }
         self.deliver_own_forwards(now, out);
-        for key in unfinished {
+        // The last one is the first of the next turn. So no topic waits for the dead letters of all others.
+        for key in unfinished.into_iter().chain(unserved.into_iter().rev()) {
             self.pump_later(key);
         }
         self.work.begin_share();

@@ -13,17 +13,50 @@ use wire::id::Seq;
 const TURN_MESSAGES: usize = 64;
 const TURN_BYTES: usize = 256 * 1024;
 
+/// The most messages, and about the most bytes, that all channels of a shard send in one turn. Each letter is copied and
+/// appended, so without this bound a turn of thousands of channels would hold up all clients.
+const SHARD_TURN_MESSAGES: usize = 256;
+const SHARD_TURN_BYTES: usize = 1024 * 1024;
+
+/// The dead letters that the channels of a shard may still send in this turn.
+#[derive(Debug)]
+pub(crate) struct LetterBudget {
+    messages: usize,
+    bytes: usize,
+}
+
+impl LetterBudget {
+    /// The budget of one turn.
+    pub(crate) fn new() -> LetterBudget {
+        LetterBudget {
+            messages: SHARD_TURN_MESSAGES,
+            bytes: SHARD_TURN_BYTES,
+        }
+    }
+
+    /// True if another message may be sent.
+    pub(crate) fn is_left(&self) -> bool {
+        self.messages > 0 && self.bytes > 0
+    }
+
+    fn spend(&mut self, bytes: usize) {
+        self.messages -= 1;
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+}
+
 impl Channel {
     /// Gives the channel a rule for its dead letters, before it has messages.
     pub(crate) fn set_dead_letters(&mut self, rule: Option<Arc<DeadLetterRule>>) {
         self.dead_letters = rule.map(|rule| Box::new(DeadLetters::new(rule)));
     }
 
-    /// Takes messages that can leave for the dead-letter topic, as many as one turn allows. They are still owed, until
-    /// [`Channel::finish_dead_letter`]. Returns true if the next turn can take more.
+    /// Takes messages that can leave for the dead-letter topic, as many as one turn and the shard's budget allow. They
+    /// are still owed, until [`Channel::finish_dead_letter`]. Returns true if the next turn can take more.
     pub(crate) fn take_dead_letters(
         &mut self,
         log: &mut Log,
+        budget: &mut LetterBudget,
         mut out: impl FnMut(DeadLetter),
     ) -> bool {
         let Some(dead) = self.dead_letters.as_mut().filter(|_| !self.paused) else {
@@ -33,7 +66,7 @@ impl Channel {
         while dead.may_send()
             && let Some(message) = dead.pop()
         {
-            if count >= TURN_MESSAGES || bytes >= TURN_BYTES {
+            if count >= TURN_MESSAGES || bytes >= TURN_BYTES || !budget.is_left() {
                 dead.put_back(message);
                 return true;
             }
@@ -64,6 +97,7 @@ impl Channel {
             }
             count += 1;
             bytes += body.len();
+            budget.spend(body.len());
             out(dead.send(message, body));
         }
         false

@@ -1,5 +1,6 @@
 //! The delivery of a channel's messages to its consumers.
 
+use super::dead_letters::LetterBudget;
 use super::{Channel, TURN_MESSAGES};
 use crate::client::{Client, Clients};
 use crate::dirty_set::DirtySet;
@@ -21,6 +22,8 @@ pub(crate) struct Delivery<'a> {
     /// The order of near and far consumers; `None` if all are alike.
     pub(crate) topology: Option<&'a Topology>,
     pub(crate) now: Duration,
+    /// The dead letters that may still leave in this turn.
+    pub(crate) letters: &'a mut LetterBudget,
     /// Clients that have something to send.
     pub(crate) to_flush: &'a mut DirtySet<ClientId>,
 }

@@ -89,10 +89,10 @@ impl World {
         }
     }
 
-    /// A world with a rule: after one attempt, messages go to a topic that comes behind [`TOPIC`].
+    /// A world with a rule: after one attempt, messages of all channels go to a topic that comes behind [`TOPIC`].
     pub(crate) fn with_dead_letters() -> World {
         let mut rules = DeadLetterRules::default();
-        rules.add(TOPIC, CHANNEL, 1, "rejected").unwrap();
+        rules.add(TOPIC, "*", 1, "rejected").unwrap();
         let mut options = options();
         options.topic.dead_letters = rules.into();
         World {

@@ -67,7 +67,8 @@ fn a_message_that_cannot_be_copied_is_skipped() {
     let mut log = log(&bodies, 1);
     let mut channel = channel(SeqRange::new(BASE, BASE.offset(3)), &mut log);
     let mut sent = Vec::new();
-    let has_more = channel.take_dead_letters(&mut log, |letter| sent.push(letter.body));
+    let budget = &mut LetterBudget::new();
+    let has_more = channel.take_dead_letters(&mut log, budget, |letter| sent.push(letter.body));
     assert_eq!(
         (sent, has_more),
         (vec![b"first".to_vec(), b"last".to_vec()], false)
