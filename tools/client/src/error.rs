@@ -214,7 +214,7 @@ impl fmt::Display for ErrorFrame {
     }
 }
 
-/// What a producer knows about the message of a publish that failed.
+/// The knowledge of a producer about the message of a publish that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// No nsqd has the message. To publish it again makes no duplicate.

@@ -2,10 +2,10 @@
 
 use crate::cluster::NodeAddress;
 
-/// What the doctor says about a channel.
+/// The diagnosis of a channel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnosis {
-    /// What limits the channel. The text of the diagnosis is made of it.
+    /// The limit of the channel. The text of the diagnosis is made from this limit.
     pub limit: Limit,
     /// The number to change, if the samples say which.
     pub change: Option<Change>,
@@ -33,7 +33,7 @@ pub enum Setting {
     Consumers,
 }
 
-/// What limits a channel. Rates are per second.
+/// The limit of a channel. Rates are per second.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Limit {
     /// Nothing: no messages come and none wait.

@@ -6,7 +6,7 @@ use ringq_client::Event;
 
 use crate::flags::Sources;
 
-/// What is known about the first connections of a consumer.
+/// The state of the first connections of a consumer.
 #[derive(Debug)]
 pub(super) struct Reach {
     /// The nsqds that may still be reached. Those that nsqlookupds name are added.

@@ -9,7 +9,7 @@ use super::table::{Sort, Table, VIEWS, View};
 /// The rows that a page key moves by.
 const PAGE_ROWS: usize = 10;
 
-/// What is shown first.
+/// The view, the order and the filter at the start.
 #[derive(Clone, Debug)]
 pub struct Start {
     pub(super) view: View,
