@@ -140,23 +140,34 @@ impl Disk for OsDisk {
 
 /// Copies a file to another file system, under a temporary name first, and removes it.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    let name = to.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = parent(to).join(format!(".{name}.{}.tmp", std::process::id()));
-    let done = copy_contents(from, &temporary)
+    let (temporary, target) = temporary_file(to)?;
+    let done = copy_contents(from, target)
         .and_then(|()| OsDisk.move_file(&temporary, to))
         .and_then(|()| std::fs::remove_file(from));
     if done.is_err() {
-        // The copy may not exist, or may have its name already.
+        // The copy may have its name already.
         let _ = std::fs::remove_file(&temporary);
     }
     done
 }
 
-fn copy_contents(from: &Path, to: &Path) -> io::Result<()> {
-    let mut source = File::open(from)?;
+/// Makes a file beside `to`. No other copy has this file, and no link leads to it.
+fn temporary_file(to: &Path) -> io::Result<(PathBuf, File)> {
+    let name = to.file_name().unwrap_or_default().to_string_lossy();
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    let mut target = options.mode(FILE_MODE).open(to)?;
+    options.write(true).create_new(true).mode(FILE_MODE);
+    loop {
+        let path = parent(to).join(format!(".{name}.{:016x}.tmp", fastrand::u64(..)));
+        match options.open(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn copy_contents(from: &Path, mut target: File) -> io::Result<()> {
+    let mut source = File::open(from)?;
     io::copy(&mut source, &mut target)?;
     target.sync_all()
 }

@@ -64,6 +64,43 @@ fn a_file_moves_to_another_file_system() {
     assert_eq!(fs::read_dir(other.path()).unwrap().count(), 1);
 }
 
+/// A copy used a temporary name that a second copy, or a link of somebody else, could have: the copy wrote through the
+/// link, and two copies mixed their bytes.
+#[test]
+fn a_copy_writes_only_to_a_file_of_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let [from, to, other] = ["from", "to", "other"].map(|name| directory.path().join(name));
+    fs::write(&from, "new").unwrap();
+    fs::write(&other, "other").unwrap();
+    let known = format!(".to.{}.tmp", std::process::id());
+    std::os::unix::fs::symlink(&other, directory.path().join(known)).unwrap();
+    copy(&from, &to).unwrap();
+    assert_eq!((text(&to), text(&other)), ("new".into(), "other".into()));
+    assert!(fs::symlink_metadata(&to).unwrap().is_file());
+    assert!(!from.exists());
+}
+
+#[test]
+fn of_two_copies_to_the_same_name_one_arrives_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    for round in 0..20 {
+        let to = path(&format!("to{round}"));
+        let results = ["a", "b"].map(|name| {
+            let (from, to) = (path(name), to.clone());
+            fs::write(&from, name.repeat(300_000)).unwrap();
+            std::thread::spawn(move || copy(&from, &to))
+        });
+        let results = results.map(|result| result.join().unwrap());
+        let [is_a, is_b] = results.each_ref().map(Result::is_ok);
+        assert!(is_a != is_b, "{results:?}");
+        let (moved, kept) = if is_a { ("a", "b") } else { ("b", "a") };
+        assert!(text(&to) == moved.repeat(300_000), "round {round}");
+        assert!(text(&path(kept)) == kept.repeat(300_000), "round {round}");
+        assert!(!path(moved).exists());
+    }
+}
+
 #[test]
 fn an_error_says_what_to_do() {
     let check = |errno: Errno, expected: &str| {
