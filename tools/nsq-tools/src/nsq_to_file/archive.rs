@@ -230,12 +230,20 @@ impl<D: Disk, M> Archive<D, M> {
                 }
                 opened => opened.map_err(|source| error("open", &path, source))?,
             };
-            log_info!("{} opening {}", self.label, path.display());
             let Opened {
                 file,
                 size,
                 has_torn_line,
+                is_shared,
             } = opened;
+            if is_shared && self.settings.moves_files() {
+                // The other writer moves the file, perhaps in the middle of these messages.
+                let path = path.display();
+                log_warn!("{} working file has another writer: {path}", self.label);
+                self.revision += 1;
+                continue;
+            }
+            log_info!("{} opening {}", self.label, path.display());
             let file = OpenFile {
                 file,
                 name: name.clone(),

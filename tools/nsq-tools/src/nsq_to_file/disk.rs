@@ -1,8 +1,8 @@
 //! [`Disk`]: the operations on files that an archive needs. [`OsDisk`] is the real file system.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -54,6 +54,8 @@ pub(super) struct Opened<F> {
     pub(super) size: u64,
     /// True if the last of these bytes is not a line feed: a write was cut off.
     pub(super) has_torn_line: bool,
+    /// True if somebody else writes the file now.
+    pub(super) is_shared: bool,
 }
 
 /// The real file system.
@@ -89,28 +91,33 @@ impl Disk for OsDisk {
     fn open(&mut self, path: &Path, must_be_new: bool) -> io::Result<Opened<File>> {
         let mut options = OpenOptions::new();
         options.read(true).append(true).mode(FILE_MODE);
-        let made = options.clone().create_new(true).open(path);
-        match made {
-            Ok(file) => {
-                sync_directory(parent(path))?;
-                let has_torn_line = false;
-                Ok(Opened {
-                    file,
-                    size: 0,
-                    has_torn_line,
-                })
+        loop {
+            let made = options.clone().create_new(true).open(path);
+            let mut file = match made {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !must_be_new => {
+                    options.clone().create(true).open(path)?
+                }
+                made => made?,
+            };
+            let is_shared = match file.try_lock() {
+                // A file system without locks has nothing to say about other processes.
+                Ok(()) | Err(TryLockError::Error(_)) => false,
+                Err(TryLockError::WouldBlock) => true,
+            };
+            if !has_name(&file, path)? {
+                // Another process has moved the file in the meantime.
+                continue;
             }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !must_be_new => {
-                let mut file = options.create(true).open(path)?;
-                let size = file.metadata()?.len();
-                let has_torn_line = size > 0 && last_byte(&mut file)? != b'\n';
-                Ok(Opened {
-                    file,
-                    size,
-                    has_torn_line,
-                })
-            }
-            Err(error) => Err(error),
+            // A process that made the file may have been killed before it synced the name.
+            sync_directory(parent(path))?;
+            let size = file.metadata()?.len();
+            let has_torn_line = size > 0 && last_byte(&mut file)? != b'\n';
+            return Ok(Opened {
+                file,
+                size,
+                has_torn_line,
+                is_shared,
+            });
         }
     }
 
@@ -170,6 +177,16 @@ fn copy_contents(from: &Path, mut target: File) -> io::Result<()> {
     let mut source = File::open(from)?;
     io::copy(&mut source, &mut target)?;
     target.sync_all()
+}
+
+/// Returns true if `path` still leads to `file`.
+fn has_name(file: &File, path: &Path) -> io::Result<bool> {
+    let own = file.metadata()?;
+    match std::fs::metadata(path) {
+        Ok(named) => Ok((named.dev(), named.ino()) == (own.dev(), own.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 fn last_byte(file: &mut File) -> io::Result<u8> {

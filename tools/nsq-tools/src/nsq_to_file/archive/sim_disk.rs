@@ -136,6 +136,7 @@ impl Disk for SimDisk {
             file: SimFile(path.to_path_buf()),
             size: content.bytes.len() as u64,
             has_torn_line: content.bytes.last().is_some_and(|byte| *byte != b'\n'),
+            is_shared: false,
         })
     }
 

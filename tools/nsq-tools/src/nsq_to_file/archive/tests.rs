@@ -8,6 +8,7 @@ use program::log::capture;
 use super::sim_disk::SimDisk;
 use super::*;
 use crate::nsq_to_file::compression::Compression;
+use crate::nsq_to_file::disk::OsDisk;
 use crate::nsq_to_file::file_name::NameFormat;
 
 fn settings(change: impl FnOnce(&mut Settings)) -> Settings {
@@ -456,4 +457,42 @@ fn no_finished_message_is_lost() {
         play(seed);
     }
     capture::stop();
+}
+
+/// The first of two processes moved the file that both wrote. The second one then synced messages into the finished
+/// file, which its reader may have deleted, and could not move the file.
+#[test]
+fn two_processes_never_share_a_file_that_moves() {
+    let directory = tempfile::tempdir().unwrap();
+    let (work, out) = (directory.path().join("work"), directory.path().join("out"));
+    let settings = Arc::new(settings(|settings| {
+        settings.work_dir = work.clone();
+        settings.output_dir = out.clone();
+    }));
+    let now = World::new((*settings).clone()).now;
+    let open = || Archive::new(OsDisk, Arc::clone(&settings), "t", "c").unwrap();
+    let (mut first, mut second) = (open(), open());
+    let text = |revision: u32| {
+        let path = out.join(format!("t-{revision:06}.0920.log"));
+        std::fs::read_to_string(path).unwrap_or_default()
+    };
+    first.take(&now, b"one", 1).unwrap();
+    second.take(&now, b"two", 2).unwrap();
+    first.close().unwrap();
+    second.take(&now, b"three", 3).unwrap();
+    second.sync().unwrap();
+    assert_eq!(text(0), "one\n");
+    second.close().unwrap();
+    assert_eq!([text(0), text(1)], ["one\n", "two\nthree\n"]);
+    assert_eq!(second.take_finished().collect::<Vec<_>>(), [2, 3]);
+    // A file that a killed process left is continued: its lock is gone.
+    let mut killed = open();
+    killed.take(&now, b"four", 4).unwrap();
+    drop(killed);
+    let mut next = open();
+    next.revision = 1;
+    next.name = Some(next.names.at(&now.wall).to_owned());
+    next.take(&now, b"five", 5).unwrap();
+    next.close().unwrap();
+    assert_eq!(text(2), "four\nfive\n");
 }
