@@ -8,11 +8,13 @@ use std::thread;
 use std::time::Duration;
 
 use program::{log, log_error, log_warn};
+use regex::Regex;
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task;
 use tokio::time::{MissedTickBehavior, interval};
+use wire::name::is_valid_name;
 
 use super::config::{Config, Topics};
 use super::topic_thread::{self, TopicError};
@@ -202,13 +204,23 @@ async fn watch_topics(shared: Arc<Shared>, found: mpsc::Sender<String>) {
             }
         }
         for topic in answers.topics {
-            if !pattern.is_match(&topic) {
-                log_warn!("skipping topic {topic} (doesn't match pattern {pattern})");
+            if let Some(why) = why_skipped(&topic, pattern) {
+                log_warn!("skipping topic {} ({why})", topic.escape_debug());
             } else if found.send(topic).await.is_err() {
                 return;
             }
         }
     }
+}
+
+/// Returns the reason why a topic that an nsqlookupd named is not archived, if there is one. The answer is input from
+/// outside: a thread cannot even have each text as its name.
+fn why_skipped(topic: &str, pattern: &Regex) -> Option<String> {
+    if !is_valid_name(topic.as_bytes()) {
+        return Some("no topic can have this name".to_owned());
+    }
+    let matches = pattern.is_match(topic);
+    (!matches).then(|| format!("doesn't match pattern {pattern}"))
 }
 
 /// Shows the figures below the lines of the terminal.
@@ -222,5 +234,29 @@ async fn show_status(shared: Arc<Shared>) {
         let rate = count - last;
         last = count;
         log::show_status(format!("{count} messages synced ({rate}/s), {mib} MiB"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A topic with a zero byte ended the program: a thread cannot have this name.
+    #[test]
+    fn topics_with_impossible_names_are_skipped() {
+        let pattern = Regex::new("a").unwrap();
+        let check = |topic: &str, expected: Option<&str>| {
+            assert_eq!(
+                why_skipped(topic, &pattern).as_deref(),
+                expected,
+                "{topic:?}"
+            );
+        };
+        let impossible = Some("no topic can have this name");
+        check("a#ephemeral", None);
+        check("b", Some("doesn't match pattern a"));
+        for topic in ["a\0", "", "a b", "../a", "a/b", &"a".repeat(65)] {
+            check(topic, impossible);
+        }
     }
 }
