@@ -20,6 +20,9 @@ use tokio::time;
 use super::headers::Headers;
 use super::hop::{Hop, RedirectError};
 
+/// The most bytes of a body that are read, in bytes. A longer body costs more than a new connection.
+const BODY_BYTES_MAX: usize = 1 << 20;
+
 /// A client for HTTP/1.1 and HTTPS. It asks no proxy, and trusts the certificates that the system
 /// trusts.
 #[derive(Debug)]
@@ -115,28 +118,23 @@ impl HttpClient {
         })
     }
 
-    /// Sends a request, and reads the whole answer. Returns the status behind all redirects.
+    /// Sends a request, and reads the whole answer. Returns the status behind all redirects. A body that takes too long
+    /// does not take the status back.
     ///
     /// # Errors
     /// There is no status. After an error, the server may have the message.
-    pub(super) async fn send(&self, hop: Hop) -> Result<StatusCode, RequestError> {
-        let Some(limit) = self.timeout else {
-            return self.exchange(hop).await;
-        };
-        match time::timeout(limit, self.exchange(hop)).await {
-            Ok(result) => result,
-            Err(_) => Err(RequestError::Timeout(limit)),
-        }
-    }
-
-    async fn exchange(&self, mut hop: Hop) -> Result<StatusCode, RequestError> {
+    pub(super) async fn send(&self, mut hop: Hop) -> Result<StatusCode, RequestError> {
+        let limit = self.timeout.unwrap_or(Duration::MAX);
+        let ends_at = time::Instant::now().checked_add(limit);
         loop {
             let request = hop.request(&self.headers);
-            let answer = self.client.request(request).await;
+            let answer = within(ends_at, self.client.request(request)).await;
+            let answer = answer.ok_or(RequestError::Timeout(limit))?;
             let answer = answer.map_err(RequestError::Exchange)?;
             let status = answer.status();
             let next = hop.redirect(status, answer.headers());
-            discard(answer.into_body()).await;
+            // Without its end, the connection closes. The server has the message all the same.
+            let _ = within(ends_at, discard(answer.into_body())).await;
             match next.map_err(RequestError::Redirect)? {
                 Some(next) => hop = next,
                 None => return Ok(status),
@@ -145,8 +143,25 @@ impl HttpClient {
     }
 }
 
-/// Reads a body to its end, so that the connection can be used again. The status counts, even if the
-/// body breaks off.
-async fn discard(mut body: Incoming) {
-    while let Some(Ok(_)) = body.frame().await {}
+/// Returns the result of `work`, or `None` if `ends_at` comes first.
+async fn within<F: Future>(ends_at: Option<time::Instant>, work: F) -> Option<F::Output> {
+    match ends_at {
+        None => Some(work.await),
+        Some(ends_at) => time::timeout_at(ends_at, work).await.ok(),
+    }
 }
+
+/// Reads a body to its end, so that the connection can be used again, unless the body is longer than
+/// [`BODY_BYTES_MAX`]. The status counts, even if the body breaks off.
+async fn discard(mut body: Incoming) {
+    let mut left = BODY_BYTES_MAX;
+    while left > 0
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        let bytes = frame.data_ref().map_or(0, Bytes::len);
+        left = left.saturating_sub(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests;

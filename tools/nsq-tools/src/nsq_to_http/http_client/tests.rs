@@ -1,0 +1,59 @@
+use http::Method;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+use crate::nsq_to_http::hop::Target;
+
+/// Sends one request to a server that reads the request's head and then calls `answer`.
+async fn send<F>(answer: impl FnOnce(TcpStream) -> F) -> Result<StatusCode, RequestError>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let hop = Hop::new(Method::GET, Target::parse(&url).unwrap(), Bytes::new());
+    let limit = Some(Duration::from_secs(2));
+    let client = HttpClient::new(Headers::new(None, Vec::new()), limit, limit, false).unwrap();
+    let sent = tokio::spawn(async move { client.send(hop).await });
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut head = [0; 4096];
+    assert!(stream.read(&mut head).await.unwrap() > 0);
+    let server = tokio::spawn(answer(stream));
+    let result = sent.await.unwrap();
+    server.abort();
+    result
+}
+
+const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n";
+
+/// The server had the message, and the message was sent again and again.
+#[tokio::test]
+async fn a_body_without_end_does_not_take_the_status_back() {
+    let stalls = async |mut stream: TcpStream| {
+        stream.write_all(HEAD).await.unwrap();
+        std::future::pending().await
+    };
+    assert_eq!(send(stalls).await.unwrap(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_body_that_goes_on_and_on_is_not_read() {
+    let began = time::Instant::now();
+    let floods = async |mut stream: TcpStream| {
+        stream.write_all(HEAD).await.unwrap();
+        let chunk = [b"10000\r\n".as_slice(), &[b'x'; 0x10000], b"\r\n"].concat();
+        // The client closes the connection.
+        while stream.write_all(&chunk).await.is_ok() {}
+    };
+    assert_eq!(send(floods).await.unwrap(), StatusCode::OK);
+    assert!(began.elapsed() < Duration::from_secs(2));
+}
+
+#[tokio::test]
+async fn a_server_without_an_answer_is_given_up() {
+    let error = send(async |_stream| std::future::pending().await)
+        .await
+        .unwrap_err();
+    assert_eq!(error.to_string(), "no answer within 2s");
+}
