@@ -79,48 +79,30 @@ impl Node {
     /// caller goes away.
     pub(crate) async fn connection(self: &Arc<Node>) -> Connected {
         let (done, connecting) = oneshot::channel();
-        match &mut *self.state() {
+        let is_first = match &mut *self.state() {
             State::Open(open) => return Ok(Arc::clone(open)),
             State::Retired => return Err(Arc::new(ConnectionError::Stopped)),
-            State::Connecting(waiting) => waiting.push(done),
+            State::Connecting(waiting) => {
+                waiting.push(done);
+                false
+            }
             state @ State::None => {
                 *state = State::Connecting(vec![done]);
-                tokio::spawn(Arc::clone(self).serve());
+                true
             }
+        };
+        if is_first {
+            // Without the lock: a runtime that is being shut down drops the task here.
+            let serving = Serving {
+                node: Arc::clone(self),
+                is_connecting: true,
+                open: None,
+            };
+            tokio::spawn(serving.run());
         }
         // The sender is dropped when the runtime is shut down, or when the node is retired.
         let stopped = |_| Err(Arc::new(ConnectionError::Stopped));
         connecting.await.unwrap_or_else(stopped)
-    }
-
-    /// The task of a connection: makes the connection, and runs it to its end.
-    async fn serve(self: Arc<Node>) {
-        let (shared, address) = (&self.shared, &self.address);
-        let (client, node) = (shared.client.clone(), address.clone());
-        shared.events.emit(Event::Connecting { client, node });
-        let settings = Arc::clone(&shared.settings);
-        let opened = Link::open(&*shared.connector, address, settings).await;
-        let link = match opened {
-            Ok(link) => link,
-            Err(error) => {
-                self.fail(error);
-                return;
-            }
-        };
-        let (end, over) = watch::channel(());
-        let open = Arc::new(Open {
-            outbox: link.outbox(),
-            replies: Mutex::new(Replies::default()),
-            over,
-        });
-        self.succeed(&open, link.negotiated());
-        let mut recipient = Confirmations {
-            node: &self,
-            open: &open,
-        };
-        let ended = link.run(&mut recipient).await;
-        self.end(&open, ended);
-        drop(end);
     }
 
     fn succeed(&self, open: &Arc<Open>, negotiated: &Negotiated) {
@@ -159,14 +141,8 @@ impl Node {
         }
     }
 
-    /// Ends the publishes of a connection that is over.
-    fn end(&self, open: &Arc<Open>, ended: Option<ConnectionError>) {
-        self.leave(open);
-        let error = ended.map(Arc::new);
-        let reason = error
-            .clone()
-            .unwrap_or_else(|| Arc::new(ConnectionError::Stopped));
-        open.replies().pending.lose(&reason, open.outbox.taken());
+    /// Reports the end of a connection.
+    fn end(&self, error: Option<Arc<ConnectionError>>) {
         self.shared.events.emit(Event::Disconnected {
             client: self.shared.client.clone(),
             node: self.address.clone(),
@@ -214,6 +190,73 @@ impl Node {
             connections.push(Arc::clone(open));
         }
         connections
+    }
+}
+
+/// The task of a connection. Its end gives every publish that waits an answer, also when the runtime drops the task: the
+/// publishes may wait in another runtime.
+struct Serving {
+    node: Arc<Node>,
+    /// True while publishes may wait for this connection.
+    is_connecting: bool,
+    /// The connection, once it is open and until its publishes have their answers.
+    open: Option<Arc<Open>>,
+}
+
+impl Serving {
+    /// Makes the connection, and runs it to its end.
+    async fn run(mut self) {
+        let node = Arc::clone(&self.node);
+        let (shared, address) = (&node.shared, &node.address);
+        shared.events.emit(Event::Connecting {
+            client: shared.client.clone(),
+            node: address.clone(),
+        });
+        let settings = Arc::clone(&shared.settings);
+        let opened = Link::open(&*shared.connector, address, settings).await;
+        let link = match opened {
+            Ok(link) => link,
+            Err(error) => {
+                node.fail(error);
+                self.is_connecting = false;
+                return;
+            }
+        };
+        let (end, over) = watch::channel(());
+        let open = Arc::new(Open {
+            outbox: link.outbox(),
+            replies: Mutex::new(Replies::default()),
+            over,
+        });
+        self.open = Some(Arc::clone(&open));
+        node.succeed(&open, link.negotiated());
+        self.is_connecting = false;
+        let mut recipient = Confirmations {
+            node: &node,
+            open: &open,
+        };
+        let error = link.run(&mut recipient).await.map(Arc::new);
+        self.finish(error.clone());
+        node.end(error);
+        drop(end);
+    }
+
+    /// Ends the publishes of a connection that is over. A second call does nothing.
+    fn finish(&mut self, error: Option<Arc<ConnectionError>>) {
+        let Some(open) = self.open.take() else { return };
+        self.node.leave(&open);
+        let reason = error.unwrap_or_else(|| Arc::new(ConnectionError::Stopped));
+        open.replies().pending.lose(&reason, open.outbox.taken());
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if self.is_connecting {
+            // Those who wait get to know that there is no connection. The next publish makes one.
+            drop(self.node.forget());
+        }
+        self.finish(None);
     }
 }
 

@@ -3,6 +3,7 @@
 mod cancellation;
 mod cuts;
 mod nodes;
+mod runtimes;
 mod script;
 
 use futures_util::future::join_all;
