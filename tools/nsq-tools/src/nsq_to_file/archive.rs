@@ -152,10 +152,7 @@ impl<D: Disk, M> Archive<D, M> {
         );
         self.write()?;
         self.end_member()?;
-        if let Some(file) = &mut self.file {
-            let synced = self.disk.sync(&mut file.file);
-            synced.map_err(|source| file.error("sync", source))?;
-        }
+        self.sync_file()?;
         self.finished.append(&mut self.batch);
         Ok(())
     }
@@ -166,6 +163,7 @@ impl<D: Disk, M> Archive<D, M> {
         self.sync()?;
         // The end of a torn line may still wait for the message that did not come.
         self.write()?;
+        self.end_empty_file()?;
         match self.file.take() {
             Some(file) => self.hand_over(&file),
             None => Ok(()),
@@ -361,6 +359,27 @@ impl<D: Disk, M> Archive<D, M> {
         let ended = self.encoder.end(&mut self.encoded);
         ended.map_err(|source| self.encoding_error(source))?;
         self.write_encoded()
+    }
+
+    /// Gives a compressed file without messages an empty member or frame: `zcat` and `zstdcat` refuse
+    /// a file of 0 bytes.
+    fn end_empty_file(&mut self) -> Result<(), DiskError> {
+        let is_empty = self.file.as_ref().is_some_and(|file| file.size == 0);
+        if !is_empty || matches!(self.encoder, Encoder::Plain) {
+            return Ok(());
+        }
+        let begun = self.encoder.encode(&[], &mut self.encoded);
+        begun.map_err(|source| self.encoding_error(source))?;
+        self.end_member()?;
+        self.sync_file()
+    }
+
+    fn sync_file(&mut self) -> Result<(), DiskError> {
+        if let Some(file) = &mut self.file {
+            let synced = self.disk.sync(&mut file.file);
+            synced.map_err(|source| file.error("sync", source))?;
+        }
+        Ok(())
     }
 
     fn write_encoded(&mut self) -> Result<(), DiskError> {

@@ -246,6 +246,22 @@ fn an_idle_topic_has_empty_files_unless_they_are_skipped() {
 }
 
 #[test]
+fn a_compressed_file_without_messages_can_be_read() {
+    for compression in [Compression::Gzip(6), Compression::Zstd(3)] {
+        let mut world = World::new(settings(|settings| settings.compression = compression));
+        world.tick();
+        world.close();
+        let files = world.disk.files();
+        assert_eq!(files.len(), 1);
+        for (path, bytes) in files {
+            // Readers of compressed files refuse a file of 0 bytes.
+            assert_ne!(bytes.len(), 0, "{path}");
+            assert_eq!(decode(&path, &bytes), b"", "{path}");
+        }
+    }
+}
+
+#[test]
 fn a_closed_file_is_forgotten() {
     // The original wrote to a closed file after SIGHUP with a separate work directory.
     let mut world = World::new(settings(|settings| {
