@@ -79,6 +79,7 @@ pub fn diagnose(
         let is_idle = flow.arrivals == 0.0 && flow.finishes == 0.0 && flow.in_flight == 0.0;
         return plain(match is_idle && flow.depth == 0 {
             true => Limit::Idle {
+                deferred: flow.deferred,
                 has_consumers: true,
             },
             false => Limit::KeepsUp {
@@ -111,13 +112,15 @@ fn stopped(after: &ChannelSample<'_>, flow: &Flow) -> Option<Limit> {
         return Some(Limit::TopicPaused { waiting });
     }
     if flow.connections == 0 {
-        let is_idle = flow.depth == 0 && flow.arrivals == 0.0;
+        let is_idle = flow.depth == 0 && flow.deferred == 0 && flow.arrivals == 0.0;
         return Some(match is_idle {
             true => Limit::Idle {
+                deferred: 0,
                 has_consumers: false,
             },
             false => Limit::NoConsumers {
                 depth: flow.depth,
+                deferred: flow.deferred,
                 arrivals: flow.arrivals,
             },
         });

@@ -36,8 +36,10 @@ pub enum Setting {
 /// The limit of a channel. Rates are per second.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Limit {
-    /// Nothing: no messages come and none wait.
+    /// Nothing: no messages come and none wait for a consumer.
     Idle {
+        /// The messages that are deferred. With some of them, a consumer is subscribed.
+        deferred: i64,
         /// True if a consumer is subscribed.
         has_consumers: bool,
     },
@@ -69,6 +71,8 @@ pub enum Limit {
     NoConsumers {
         /// The backlog.
         depth: i64,
+        /// The messages that are deferred.
+        deferred: i64,
         /// The rate of arrivals.
         arrivals: f64,
     },

@@ -21,6 +21,8 @@ pub struct Flow {
     pub growth: f64,
     /// Messages that wait for a consumer, in the second sample.
     pub depth: i64,
+    /// Messages that are deferred, in the second sample.
+    pub deferred: i64,
     /// Messages in flight, the mean of both samples.
     pub in_flight: f64,
     /// The sum of all RDYs, in the second sample.
@@ -44,6 +46,7 @@ impl Flow {
         for (name, node) in &after.nodes {
             let channel = &node.channel;
             flow.depth += channel.depth;
+            flow.deferred += channel.deferred_count;
             flow.ready += channel.clients.iter().map(|c| c.ready_count).sum::<i64>();
             flow.connections += channel.clients.len();
             flow.consumers = flow.consumers.max(channel.clients.len() as u64);

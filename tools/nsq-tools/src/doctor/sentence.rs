@@ -30,11 +30,11 @@ impl Diagnosis {
     fn write_limit(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.limit {
             Limit::Idle {
-                has_consumers: true,
-            } => write!(f, "Idle: no messages"),
-            Limit::Idle {
                 has_consumers: false,
+                ..
             } => write!(f, "Idle: no messages and no consumers"),
+            Limit::Idle { deferred: 0, .. } => write!(f, "Idle: no messages"),
+            Limit::Idle { deferred, .. } => write!(f, "Idle: {}", are_deferred(*deferred)),
             Limit::KeepsUp { arrivals, capacity } => keeps_up(f, *arrivals, *capacity),
             Limit::CatchesUp { depth, seconds } => {
                 let (depth, time) = (short(*depth as f64), duration(*seconds));
@@ -57,11 +57,20 @@ impl Diagnosis {
                     "Topic paused with {waiting} waiting messages: unpause it"
                 )
             }
-            Limit::NoConsumers { depth, arrivals } => {
-                let (depth, rate) = (short(*depth as f64), short(*arrivals));
+            Limit::NoConsumers {
+                depth,
+                deferred,
+                arrivals,
+            } => {
+                let deferred = match deferred {
+                    0 => String::new(),
+                    _ => format!(", {}", are_deferred(*deferred)),
+                };
                 write!(
                     f,
-                    "No consumers: {depth} messages wait and {rate}/s arrive; start a consumer"
+                    "No consumers: {}{deferred} and {}/s arrive; start a consumer",
+                    messages_wait(*depth),
+                    short(*arrivals)
                 )
             }
             Limit::UnreachedNodes { nodes, depth } => unreached(f, nodes, *depth),
@@ -158,9 +167,23 @@ fn unreached(f: &mut fmt::Formatter<'_>, nodes: &[NodeAddress], depth: i64) -> f
     };
     write!(
         f,
-        "No consumer at {names}{more}, where {} messages wait: connect the consumers to every node",
-        short(depth as f64)
+        "No consumer at {names}{more}, where {}: connect the consumers to every node",
+        messages_wait(depth)
     )
+}
+
+fn messages_wait(count: i64) -> String {
+    match count {
+        1 => "1 message waits".to_owned(),
+        _ => format!("{} messages wait", short(count as f64)),
+    }
+}
+
+fn are_deferred(count: i64) -> String {
+    match count {
+        1 => "1 message is deferred".to_owned(),
+        _ => format!("{} messages are deferred", short(count as f64)),
+    }
 }
 
 fn write_saturation(f: &mut fmt::Formatter<'_>, saturation: &Saturation) -> fmt::Result {

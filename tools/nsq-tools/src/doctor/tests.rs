@@ -3,11 +3,12 @@ use std::borrow::Cow;
 use super::*;
 use crate::cluster::{ChannelStats, ClientStats};
 
-/// The figures of one node: depth, in flight, arrived, requeued, timed out, and RDY of each client.
+/// The figures of one node: depth, in flight, deferred, arrived, requeued, timed out, and RDY of each client.
 #[derive(Clone, Copy)]
 struct At {
     depth: i64,
     in_flight: i64,
+    deferred: i64,
     arrived: i64,
     requeued: i64,
     timed_out: i64,
@@ -18,6 +19,7 @@ const fn at(depth: i64, in_flight: i64, arrived: i64, ready: &'static [i64]) -> 
     At {
         depth,
         in_flight,
+        deferred: 0,
         arrived,
         requeued: 0,
         timed_out: 0,
@@ -34,6 +36,7 @@ fn sample(nodes: &[At]) -> ChannelSample<'static> {
         let channel = ChannelStats {
             depth: at.depth,
             in_flight_count: at.in_flight,
+            deferred_count: at.deferred,
             message_count: at.arrived,
             requeue_count: at.requeued,
             timeout_count: at.timed_out,
@@ -285,4 +288,33 @@ fn numbers_are_short() {
     ] {
         assert_eq!(duration(seconds), expected, "{seconds}");
     }
+}
+
+#[test]
+fn deferred_messages_need_a_consumer_too() {
+    let deferred = |ready, deferred| At {
+        deferred,
+        ..at(0, 0, 7, ready)
+    };
+    let alone = check(
+        &[deferred(&[], 2)],
+        &[deferred(&[], 2)],
+        "No consumers: 0 messages wait, 2 messages are deferred and 0/s arrive; start a consumer",
+    );
+    assert!(alone.is_problem());
+    let idle = check(
+        &[deferred(&[1], 1)],
+        &[deferred(&[1], 1)],
+        "Idle: 1 message is deferred",
+    );
+    assert!(!idle.is_problem());
+}
+
+#[test]
+fn one_message_waits() {
+    check(
+        &[at(1, 0, 7, &[])],
+        &[at(1, 0, 7, &[])],
+        "No consumers: 1 message waits and 0/s arrive; start a consumer",
+    );
 }

@@ -73,10 +73,14 @@ fn row(
     let name = format!("{topic}/{channel}");
     let sum = |figure: fn(&crate::cluster::ChannelStats) -> i64| stats().map(figure).sum::<i64>();
     let connections = sum(|channel| channel.client_count);
+    // Without a finished message, there is no such time.
+    let time = flow
+        .seconds_in_flight()
+        .map(|time| format!(", {} a message", duration(time)))
+        .unwrap_or_default();
     let detail = format!(
-        "{sentence}. RDY {}, {} a message, {} requeued/s, {} timed out/s",
+        "{sentence}. RDY {}{time}, {} requeued/s, {} timed out/s",
         short(flow.ready as f64),
-        flow.seconds_in_flight().map_or("-".to_owned(), duration),
         short(flow.requeues),
         short(flow.timeouts),
     );

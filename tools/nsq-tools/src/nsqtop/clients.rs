@@ -86,11 +86,16 @@ fn row(key: &str, before: Option<&Connection<'_>>, now: &Connection<'_>, pair: P
     };
     let node = key.rsplit(' ').next().unwrap_or_default();
     let encryption = if client.tls { ", TLS" } else { "" };
+    // A client need not say what it is called, and where it runs.
+    let named = |before: &str, name: &str| match name {
+        "" => String::new(),
+        name => format!("{before}{name}"),
+    };
     let detail = format!(
-        "{} on {} at {node}: {}{encryption}, connected for {}",
+        "{}{} at {node}{}{encryption}, connected for {}",
         client.client_id,
-        client.hostname,
-        client.user_agent,
+        named(" on ", &client.hostname),
+        named(", ", &client.user_agent),
         duration(connected)
     );
     Row {

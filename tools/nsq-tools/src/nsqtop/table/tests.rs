@@ -133,6 +133,21 @@ fn one_sample_has_no_rates() {
 }
 
 #[test]
+fn a_client_without_names_leaves_no_gap() {
+    let [before, after] = samples();
+    let pair = Pair {
+        before: Some(&before),
+        after: &after,
+    };
+    let table = Table::new(View::Clients, pair, "", View::Clients.usual_sort());
+    let details: Vec<_> = table.rows.iter().map(|row| row.detail.as_str()).collect();
+    assert!(
+        details.contains(&"shop at a:4151, connected for 62s"),
+        "{details:#?}"
+    );
+}
+
+#[test]
 fn no_text_controls_the_terminal() {
     let [before, mut after] = samples();
     for node in after.nodes.values_mut() {
