@@ -57,7 +57,7 @@ pub struct Failure {
     pub why: String,
 }
 
-/// No address has answered, or there was none to ask.
+/// No address has answered, or no node has the topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryError {
     asked: Asked,
@@ -78,6 +78,9 @@ impl std::fmt::Display for QueryError {
             Asked::Nsqd => "nsqd",
         };
         write!(f, "failed to query any {program}: ")?;
+        if self.failures.is_empty() {
+            return f.write_str("no node has the topic");
+        }
         for (index, failure) in self.failures.iter().enumerate() {
             let separator = if index == 0 { "" } else { "\n" };
             write!(f, "{separator}{}", failure.why)?;

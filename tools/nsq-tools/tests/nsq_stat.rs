@@ -126,7 +126,7 @@ fn errors_end_the_tool_with_the_originals_texts() {
     );
     check(
         &["-topic=nope", "-channel=c", &nsqd_flag],
-        "ERROR: failed to get nsqd stats - failed to query any nsqd: ",
+        "ERROR: failed to get nsqd stats - failed to query any nsqd: no node has the topic",
     );
     check(
         &["-topic=nope", "-channel=c", &lookupd_flag],

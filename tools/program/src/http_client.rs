@@ -259,6 +259,10 @@ fn failure(verb: &str, url: &str, error: ureq::Error) -> String {
         ureq::Error::Io(error) => system_text(&error),
         // The library's text would repeat the address with its query.
         ureq::Error::BadUri(_) => "not a URL".to_owned(),
+        ureq::Error::Protocol(error) => format!(
+            "the answer is not HTTP ({error}); choose the server's HTTP port (nsqd: 4151 by default, \
+             nsqlookupd: 4161)"
+        ),
         other => other.to_string(),
     };
     format!("{verb} {}: {cause}", shown(url))

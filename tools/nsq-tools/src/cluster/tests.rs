@@ -105,7 +105,8 @@ fn no_answer_is_an_error_with_all_reasons() {
         format!("failed to query any nsqlookupd: {not_found}\n{not_found}")
     );
     let error = cluster().stats(&[], "t", "c", false).unwrap_err();
-    assert_eq!(error.to_string(), "failed to query any nsqd: ");
+    let nobody = "failed to query any nsqd: no node has the topic";
+    assert_eq!(error.to_string(), nobody);
     let odd = server(&[("/topics", "odd")]);
     let error = cluster().topics(std::slice::from_ref(&odd)).unwrap_err();
     let begin = format!(
@@ -113,6 +114,25 @@ fn no_answer_is_an_error_with_all_reasons() {
          expected: "
     );
     assert!(error.to_string().starts_with(&begin), "{error}");
+}
+
+#[test]
+fn a_tcp_port_in_place_of_the_http_port_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_exact(&mut [0; 4]).unwrap();
+        // nsqd's answer to a magic that it does not know.
+        let frame = b"\0\0\0\x12\0\0\0\x01E_BAD_PROTOCOL";
+        stream.write_all(frame).unwrap();
+    });
+    let error = cluster()
+        .topics(std::slice::from_ref(&address))
+        .unwrap_err();
+    let text = error.to_string();
+    let advice = "choose the server's HTTP port (nsqd: 4151 by default, nsqlookupd: 4161)";
+    assert!(text.ends_with(advice), "{text}");
 }
 
 #[test]
