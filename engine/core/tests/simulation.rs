@@ -33,7 +33,7 @@ const COUNT_TO_REACH_ALL: u64 = 2_000;
 const BASE_WITHOUT_COMMIT: u64 = 1;
 
 /// Seeds that failed once, each with the bug that it showed. No entry is ever removed.
-const FAILED_ONCE: [(&str, u64); 2] = [
+const FAILED_ONCE: [(&str, u64); 3] = [
     (
         "a full disk poisoned a log without a directory in a shared sync",
         1_009_607,
@@ -41,6 +41,10 @@ const FAILED_ONCE: [(&str, u64); 2] = [
     (
         "the model believed the name of a log that was lost before a restart",
         5_082_098_593_747_125_928,
+    ),
+    (
+        "the model wanted a new dead-letter topic in a directory whose sync had failed",
+        14_505_313_867_232_644_434,
     ),
 ];
 

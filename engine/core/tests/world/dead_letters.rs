@@ -131,7 +131,8 @@ impl World {
             {
                 return u64::MAX;
             }
-        } else if channels.is_empty() {
+        } else if channels.is_empty() && topic.is_some() {
+            // Without the topic, nothing was stored there, and a broken directory refuses a new topic.
             channels.push(0);
         }
         for channel in channels {
