@@ -102,20 +102,24 @@ impl PublishError {
     pub(crate) fn permits_retry(&self) -> bool {
         match self {
             PublishError::Connect { .. } | PublishError::NotSent { .. } => true,
-            PublishError::Refused { error, .. } => is_exiting(error),
+            PublishError::Refused { error, .. } => is_leaving(error),
             _ => false,
         }
     }
 }
 
-/// Returns true when the nsqd that sent this error is about to exit, and has not stored the messages.
-fn is_exiting(error: &ErrorFrame) -> bool {
-    is_failure(error) && error.text().ends_with("exiting")
+/// The end of the error with which ringq's nsqd refuses a publish in a drain.
+const DRAINING: &str = "draining, publish to another nsqd";
+
+/// Returns true when the nsqd that sent this error exits or is drained, and has not stored the messages.
+fn is_leaving(error: &ErrorFrame) -> bool {
+    let text = error.text();
+    is_failure(error) && (text.ends_with("exiting") || text.ends_with(DRAINING))
 }
 
 /// Returns true when messages may be stored in spite of this error: a disk failed in the middle.
 fn may_be_stored(error: &ErrorFrame) -> bool {
-    is_failure(error) && !is_exiting(error)
+    is_failure(error) && !is_leaving(error)
 }
 
 fn is_failure(error: &ErrorFrame) -> bool {

@@ -67,16 +67,18 @@ async fn if_no_node_can_be_reached_the_error_says_so_and_the_next_publish_tries_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_exits_hands_over() {
-    let network = MockNetwork::new();
-    let brokers = brokers(&network, 2);
-    let producer = builder(&network, addresses(&brokers))
-        .spread(Spread::FirstThatWorks)
-        .build()
-        .unwrap();
-    brokers[0].refuse_publish("E_PUB_FAILED PUB failed exiting");
-    let receipt = producer.publish("t", "x").await.unwrap();
-    assert_eq!(*receipt.node(), brokers[1].address());
+async fn a_node_that_exits_or_is_drained_hands_over() {
+    for why in ["exiting", "draining, publish to another nsqd"] {
+        let network = MockNetwork::new();
+        let brokers = brokers(&network, 2);
+        let producer = builder(&network, addresses(&brokers))
+            .spread(Spread::FirstThatWorks)
+            .build()
+            .unwrap();
+        brokers[0].refuse_publish(&format!("E_PUB_FAILED PUB failed {why}"));
+        let receipt = producer.publish("t", "x").await.unwrap();
+        assert_eq!(*receipt.node(), brokers[1].address());
+    }
 }
 
 #[tokio::test(start_paused = true)]
