@@ -30,7 +30,7 @@ pub use config::NSQ_TO_HTTP;
 use delivery::Delivery;
 use http_client::HttpClient;
 
-/// The time for which a message is touched while it waits for its request.
+/// The time for which a message is touched beyond the limits of its requests, on a busy machine.
 const TOUCH_MARGIN: Duration = Duration::from_secs(60);
 
 /// Runs the tool with these arguments, without the program's name.
@@ -97,16 +97,19 @@ async fn relay(config: Config) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns how long a message is touched: as long as its requests may take, and a minute for the time
-/// that the message waits for its turn.
+/// Returns how long a message is touched: as long as the messages before it and its own requests may
+/// take.
 fn touches(config: &Config) -> AutoTouch {
     let requests = match config.mode {
         Some(_) => 1,
-        None => config.endpoints.len() as u32,
+        None => config.endpoints.len(),
     };
+    // The messages in flight are sent in so many rounds.
+    let rounds = (config.client.max_in_flight as usize).div_ceil(config.concurrency);
+    let count = u32::try_from(requests.saturating_mul(rounds)).unwrap_or(u32::MAX);
     let time = config
         .request_timeout
-        .map(|time| time.saturating_mul(requests));
+        .map(|time| time.saturating_mul(count));
     AutoTouch {
         limit: time
             .unwrap_or(Duration::MAX / 2)

@@ -5,15 +5,21 @@ use nsq_tools::nsq_pubsub::NSQ_PUBSUB;
 use nsq_tools::nsq_stat::NSQ_STAT;
 use nsq_tools::nsq_tail::NSQ_TAIL;
 use nsq_tools::nsq_to_file::NSQ_TO_FILE;
+use nsq_tools::nsq_to_http::NSQ_TO_HTTP;
+use nsq_tools::nsq_to_nsq::NSQ_TO_NSQ;
 use nsq_tools::nsqtop::NSQTOP;
+use nsq_tools::to_nsq::TO_NSQ;
 use program::{Program, page_with_table};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tools.md");
 
 /// The programs whose flags the page lists.
-const PROGRAMS: [&Program; 6] = [
+const PROGRAMS: [&Program; 9] = [
     &NSQ_TO_FILE,
     &NSQ_TAIL,
+    &NSQ_TO_HTTP,
+    &NSQ_TO_NSQ,
+    &TO_NSQ,
     &NSQ_STAT,
     &NSQTOP,
     &NSQ_PUBSUB,

@@ -214,7 +214,8 @@ fn markdown_table(flags: &[Flag]) -> String {
         let default = match flag.default {
             DefaultValue::OfHost(_) => "from the host name".to_string(),
             DefaultValue::Fixed("") => String::new(),
-            DefaultValue::Fixed(default) => format!("`{default}`"),
+            // A row of the table is one line.
+            DefaultValue::Fixed(default) => format!("`{}`", default.replace('\n', "\\n")),
         };
         let key = match (has_keys, flag.key()) {
             (true, Some(key)) => format!("`{key}` | "),
