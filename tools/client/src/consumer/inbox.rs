@@ -6,8 +6,11 @@ use std::task::{Context, Poll, Waker};
 
 use crate::message::Message;
 
-/// The messages that wait for the application, oldest first. Connections add to it, and one task takes from it. It holds
-/// at most `max_in_flight` messages, because nsqd sends no more.
+/// The messages that wait for the application, oldest first. Connections add to it, and one task takes from it.
+///
+/// RDY bounds it to `max_in_flight` messages while the application takes them. If the application takes none for longer
+/// than the message timeout, nsqd sends messages that have timed out again, and the inbox grows by up to `max_in_flight`
+/// messages per timeout. The inbox has no bound of its own against an nsqd that ignores RDY.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox(Mutex<State>);
 
