@@ -22,7 +22,7 @@ use futures_util::future::try_join_all;
 use program::{log, log_info};
 use ringq_client::{Consumer, Message, Producer};
 use tokio::runtime::Runtime;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, unconstrained};
 
 use crate::consuming::{Consuming, StopSignals, log_event, shut_down, within_stop_time};
 use config::Config;
@@ -79,7 +79,9 @@ async fn relay(config: Config) -> Result<(), String> {
         let forwarding = Arc::clone(&forwarding);
         topics.spawn(consumer.run(concurrency, move |message: Message| {
             let forwarding = Arc::clone(&forwarding);
-            async move { forwarding.forward(&message).await }
+            // The runtime's limit for the work of a task is meant for one future, and this task has one
+            // for each message. Futures beyond the limit would be polled again and again.
+            unconstrained(async move { forwarding.forward(&message).await })
         }));
     }
     signals.wait().await;
