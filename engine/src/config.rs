@@ -296,7 +296,7 @@ impl Config {
     /// The topics and channels of `--create`.
     ///
     /// # Errors
-    /// Which entry is wrong, for the FATAL line.
+    /// Names the entry that is wrong, for the FATAL line.
     pub fn required(&self) -> Result<Required, String> {
         required::required(&self.create)
     }
@@ -304,7 +304,7 @@ impl Config {
     /// The rules of `--unclaimed-messages`.
     ///
     /// # Errors
-    /// Which entry is wrong, for the FATAL line.
+    /// Names the entry that is wrong, for the FATAL line.
     pub fn unclaimed(&self) -> Result<UnclaimedRules, String> {
         unclaimed::unclaimed(&self.unclaimed_messages)
     }
@@ -312,7 +312,7 @@ impl Config {
     /// The rules of `--dead-letter`.
     ///
     /// # Errors
-    /// Which rule is wrong, for the FATAL line.
+    /// Names the rule that is wrong, for the FATAL line.
     pub fn dead_letter_rules(&self) -> Result<DeadLetterRules, String> {
         dead_letter::rules(&self.dead_letter)
     }

@@ -8,7 +8,7 @@ const FORM: &str = "<topic>/<channel>,max-attempts=<n>,topic=<dead-letter topic>
 /// Reads rules of the form [`FORM`]. The parts behind the channel have names, so their order does not matter.
 ///
 /// # Errors
-/// Which rule is wrong, for the FATAL line.
+/// Names the rule that is wrong, for the FATAL line.
 pub(super) fn rules(entries: &[String]) -> Result<DeadLetterRules, String> {
     let mut rules = DeadLetterRules::default();
     for entry in entries {

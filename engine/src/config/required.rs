@@ -6,7 +6,7 @@ use wire::name::{ChannelName, TopicName};
 /// Reads entries of the form `topic` or `topic/channel`.
 ///
 /// # Errors
-/// Which entry is wrong, for the FATAL line.
+/// Names the entry that is wrong, for the FATAL line.
 pub(super) fn required(entries: &[String]) -> Result<Required, String> {
     let mut required = Required::default();
     for entry in entries {

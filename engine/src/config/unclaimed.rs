@@ -11,7 +11,7 @@ const FORMS: &str =
 /// Reads entries such as `logs.*=bytes:1000000`.
 ///
 /// # Errors
-/// Which entry is wrong, for the FATAL line.
+/// Names the entry that is wrong, for the FATAL line.
 pub(super) fn unclaimed(entries: &[String]) -> Result<UnclaimedRules, String> {
     let mut rules = UnclaimedRules::default();
     for entry in entries {

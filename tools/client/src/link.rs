@@ -66,7 +66,7 @@ pub(crate) struct Link {
     ending: Ending,
 }
 
-/// How far the end of a connection is that the application closed.
+/// The progress of the end of a connection that the application closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     /// The connection goes on.

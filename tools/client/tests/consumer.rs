@@ -156,7 +156,7 @@ async fn a_shutdown_leaves_nothing_in_flight() {
     nsqd.wait_for_figure("t", "c", "in_flight_count", 100);
     let control = one.control();
     let stopping = tokio::spawn(async move {
-        // What the application has not taken goes back at once. The shutdown begins before the consumer is asked.
+        // The messages that the application has not taken go back at once. The shutdown begins before the consumer is asked.
         let (_, end) = tokio::join!(control.shutdown(), one.next());
         end.is_none()
     });

@@ -96,7 +96,7 @@ fn measured_forgetting(slots: u64, further: u64) -> f64 {
     lost as f64 / KEYS as f64
 }
 
-/// What three filters with equal memory do at one load.
+/// The figures of three filters with equal memory at one load.
 struct Load {
     /// The load, as a multiple of the rate for which the filters are made.
     factor: f64,

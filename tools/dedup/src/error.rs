@@ -1,4 +1,4 @@
-//! What can go wrong: sizes that make no filter, and saved states that cannot be used.
+//! The errors: sizes that make no filter, and saved states that cannot be used.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! What a filter compares: 128-bit hashes of keys, or numbers of messages.
+//! The keys of filters: 128-bit hashes of keys, or numbers of messages.
 
 use std::hash::Hasher as _;
 

@@ -171,7 +171,7 @@ where
             Ok(Poll::Ready(result)) => conclude(&self.delivery, result, false),
             Err(panic) => conclude(&self.delivery, Err(panic_text(&*panic)), true),
         }
-        // What the future still holds may panic too. Then the place is not used again.
+        // A value that the future still holds may panic in its drop, too. Then the place is not used again.
         match catch_unwind(AssertUnwindSafe(|| place.set(None))) {
             Ok(()) => Poll::Ready(place),
             Err(_) => Poll::Ready(Box::pin(None)),

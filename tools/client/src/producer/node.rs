@@ -120,7 +120,7 @@ impl Node {
         *state = State::Open(Arc::clone(open));
         drop(state);
         for waiter in waiting {
-            // Those who went away need no connection.
+            // Callers that went away need no connection.
             let _ = waiter.send(Ok(Arc::clone(open)));
         }
     }
@@ -135,7 +135,7 @@ impl Node {
         });
         if let State::Connecting(waiting) = self.forget() {
             for waiter in waiting {
-                // Those who went away need no error.
+                // Callers that went away need no error.
                 let _ = waiter.send(Err(Arc::clone(&error)));
             }
         }
@@ -253,7 +253,7 @@ impl Serving {
 impl Drop for Serving {
     fn drop(&mut self) {
         if self.is_connecting {
-            // Those who wait get to know that there is no connection. The next publish makes one.
+            // The callers that wait are told that there is no connection. The next publish makes one.
             drop(self.node.forget());
         }
         self.finish(None);

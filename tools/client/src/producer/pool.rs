@@ -9,7 +9,7 @@ const AVOID_MIN: Duration = Duration::from_secs(1);
 /// The longest time for which a node that failed is avoided.
 const AVOID_MAX: Duration = Duration::from_secs(60);
 
-/// How publishes are spread over several nodes.
+/// The order in which publishes go to several nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spread {
     /// Each publish goes to the next node that works.

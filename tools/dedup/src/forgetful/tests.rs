@@ -103,7 +103,7 @@ fn a_load_that_is_too_high_shortens_the_window() {
         (Duration::from_secs(2)..Duration::from_secs(6)).contains(&shortest),
         "{shortest:?}"
     );
-    // What is within this window is remembered.
+    // The keys within this window are remembered.
     let now = then + Duration::from_secs(40);
     let within = (1000.0 * shortest.as_secs_f64()) as u64;
     assert!((50_000 - within..50_000).all(|number| filter.remembers(key(number), now)));

@@ -1,4 +1,4 @@
-//! How a count is forgotten.
+//! The decay of counts.
 //!
 //! The formula is that of bitly's *Forget Table* (M. Dewar and M. Gorelick, "Forget Table", bitly
 //! engineering blog, January 2013; `pyforget` in github.com/bitly/forgettable): a bin with count `c`

@@ -43,7 +43,7 @@ impl Sample {
     }
 }
 
-/// Which nodes are asked, and for what.
+/// The nodes that are asked, and the subject of the question.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     pub(super) sources: Sources,

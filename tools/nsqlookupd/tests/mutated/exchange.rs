@@ -1,4 +1,4 @@
-//! What must hold of any bytes of an HTTP client: cut anywhere, they get the answers that they get in one piece; nothing
+//! The rule for any bytes of an HTTP client: cut anywhere, they get the answers that they get in one piece; nothing
 //! panics, and the database stays sound.
 
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! What must hold of any bytes of a client: cut anywhere, they have the effect that they have in one piece; nothing
+//! The rule for any bytes of a client: cut anywhere, they have the effect that they have in one piece; nothing
 //! panics, and the database stays sound. The fuzz target and the seeded test call [`check`].
 
 use std::time::Duration;
