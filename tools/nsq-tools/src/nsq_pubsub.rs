@@ -22,10 +22,7 @@ mod streams;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use program::log::Level;
-use program::{log, log_fatal};
-use tokio::runtime::Runtime;
-
+use crate::process;
 use config::Config;
 pub use config::NSQ_PUBSUB;
 
@@ -36,25 +33,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(config) => config,
         Err(exit) => return exit.print(),
     };
-    if let Err(error) = log::init_tool(Level::Info, config.log_style.clone()) {
-        log_fatal!("cannot start the log's thread: {error}");
-        return ExitCode::from(1);
-    }
-    let runtime = match Runtime::new() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            log_fatal!("cannot start threads: {error}");
-            return ExitCode::from(1);
-        }
-    };
-    let end = runtime.block_on(server::run(&config));
-    runtime.shutdown_background();
-    log::flush();
-    match end {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            log_fatal!("FATAL: {why}");
-            ExitCode::from(1)
-        }
-    }
+    process::run(config.log_style.clone(), async {
+        let end = server::run(&config).await;
+        end.map_err(|why| format!("FATAL: {why}"))
+    })
 }
