@@ -20,9 +20,9 @@ use view::PageData;
 const STYLE: &str = include_str!("report/style.css");
 const CHARTS: &str = include_str!("report/charts.js");
 const PAGE: &str = include_str!("report/page.js");
-const UPLOT_STYLE: &str = include_str!("report/uplot/uPlot.min.css");
-const UPLOT_SCRIPT: &str = include_str!("report/uplot/uPlot.iife.min.js");
-const UPLOT_LICENSE: &str = include_str!("report/uplot/LICENSE");
+const UPLOT_STYLE: &str = include_str!("../../tools/nsqadmin/page/vendor/uplot/uPlot.min.css");
+const UPLOT_SCRIPT: &str = include_str!("../../tools/nsqadmin/page/vendor/uplot/uPlot.iife.min.js");
+const UPLOT_LICENSE: &str = include_str!("../../tools/nsqadmin/page/vendor/uplot/LICENSE");
 
 /// The flags of `report`.
 #[derive(Debug, Clone, clap::Args)]

@@ -21,7 +21,7 @@ use serde_json::Value;
 const PROBE_HEAD: &str = include_str!("report/probe_head.js");
 const PROBE: &str = include_str!("report/probe.js");
 /// The library that draws the charts, as each page contains it.
-const UPLOT: &str = include_str!("../src/report/uplot/uPlot.iife.min.js");
+const UPLOT: &str = include_str!("../../tools/nsqadmin/page/vendor/uplot/uPlot.iife.min.js");
 
 fn directory() -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report");

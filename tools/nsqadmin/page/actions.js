@@ -1,0 +1,152 @@
+// The actions of admins: what they ask, what they destroy, and their requests.
+
+import { html, useState } from "./html.js";
+import { api, ask } from "./api.js";
+import { ActionBar } from "./bars.js";
+import { Confirm } from "./confirm.js";
+import { plus } from "./exact.js";
+import { count, many } from "./format.js";
+import { facts, useStore } from "./store.js";
+
+// Asks for actions and shows their outcome. Returns `canAct`, `start(action)`, and `shown`, which belongs above the content.
+// `after(action)` runs when an action has succeeded.
+export function useActions(after) {
+  const isAdmin = useStore(facts)?.is_admin === true;
+  const [action, setAction] = useState(null);
+  const [outcome, setOutcome] = useState(null);
+  const done = (answer) => {
+    setAction(null);
+    setOutcome({ what: action.what, message: answer.message });
+    after(action);
+  };
+  const shown = html`
+    <${ActionBar} outcome=${outcome} onClose=${() => setOutcome(null)} />
+    ${action && html`<${Confirm} action=${action} onDone=${done} onClose=${() => setAction(null)} />`}`;
+  return { canAct: isAdmin, start: setAction, shown };
+}
+
+const post = (path, body) => ask(path, { method: "POST", body });
+const remove = (path, body) => ask(path, { method: "DELETE", body });
+
+// The figures of a topic or channel that an action would destroy.
+function contents(depth, { inFlight, deferred, consumers, channels, nodes }) {
+  const rows = [["Messages waiting (depth)", count(depth)], ["In flight", count(inFlight)], ["Deferred", count(deferred)],
+    ["Channels", channels?.length ? `${channels.length}: ${channels.slice(0, 5).join(", ")}${channels.length > 5 ? " …" : ""}` : channels && "0"],
+    ["Consumers connected", count(consumers)], ["Nodes", nodes && (nodes.join(", ") || "none")]];
+  return rows.filter(([, value]) => value !== undefined && value !== "–").map(([label, value]) => ({ label, value }));
+}
+
+function sum(parts, name) {
+  return parts.reduce((total, part) => plus(total, part[name]), 0);
+}
+
+function ofTopic(topic) {
+  const channels = topic.channels ?? [];
+  return {
+    inFlight: sum(channels, "in_flight_count"),
+    deferred: sum(channels, "deferred_count"),
+    consumers: sum(channels, "client_count"),
+    channels: channels.map((channel) => channel.channel_name),
+    nodes: topic.nodes?.map((node) => node.node),
+  };
+}
+
+function ofChannel(channel) {
+  return {
+    inFlight: channel.in_flight_count,
+    deferred: channel.deferred_count,
+    consumers: channel.client_count,
+    nodes: channel.nodes?.map((node) => node.node),
+  };
+}
+
+export function emptyTopic(topic) {
+  const name = topic.topic_name;
+  return {
+    what: `Empty the topic ${name}`, title: `Empty the topic ${name}?`, button: "Empty", isDangerous: true, name,
+    effect: "The messages that wait in the topic itself are lost. Those that its channels have already are kept: empty the channels one by one.",
+    destroys: [{ label: "Messages waiting in the topic", value: count(topic.depth) }],
+    run: () => post(api("topics", name), { action: "empty" }),
+  };
+}
+
+export function deleteTopic(topic) {
+  const name = topic.topic_name;
+  const parts = ofTopic(topic);
+  return {
+    kind: "delete", what: `Delete the topic ${name}`, title: `Delete the topic ${name}?`, button: "Delete", isDangerous: true, name,
+    effect: "The topic, its channels and all their messages are deleted on every node. Consumers lose their connections. A producer that still publishes creates the topic again.",
+    destroys: contents(plus(topic.depth, sum(topic.channels ?? [], "depth")), parts),
+    run: () => remove(api("topics", name)),
+  };
+}
+
+export function pauseTopic(topic) {
+  const [name, verb] = [topic.topic_name, topic.paused ? "unpause" : "pause"];
+  return {
+    what: `${capital(verb)} the topic ${name}`, title: `${capital(verb)} the topic ${name}?`, button: capital(verb),
+    effect: topic.paused
+      ? `The topic passes its messages on to its channels again. ${many(topic.depth, "message")} wait in the topic.`
+      : "Messages stay in the topic, and its channels get none of them, until the topic is unpaused. Nothing is lost.",
+    run: () => post(api("topics", name), { action: verb }),
+  };
+}
+
+export function emptyChannel(channel) {
+  const { topic_name: topic, channel_name: name } = channel;
+  return {
+    what: `Empty the channel ${topic}/${name}`, title: `Empty the channel ${name} of the topic ${topic}?`, button: "Empty", isDangerous: true, name,
+    effect: "All messages of this channel are lost: waiting, in flight and deferred. The other channels of the topic keep theirs.",
+    destroys: contents(channel.depth, { ...ofChannel(channel), consumers: undefined }),
+    run: () => post(api("topics", topic, name), { action: "empty" }),
+  };
+}
+
+export function deleteChannel(channel) {
+  const { topic_name: topic, channel_name: name } = channel;
+  return {
+    kind: "delete", what: `Delete the channel ${topic}/${name}`, title: `Delete the channel ${name} of the topic ${topic}?`, button: "Delete",
+    isDangerous: true, name,
+    effect: "The channel and all its messages are deleted on every node. Its consumers lose their connections. A consumer that comes back creates the channel again, without these messages.",
+    destroys: contents(channel.depth, ofChannel(channel)),
+    run: () => remove(api("topics", topic, name)),
+  };
+}
+
+export function pauseChannel(channel) {
+  const { topic_name: topic, channel_name: name } = channel;
+  const verb = channel.paused ? "unpause" : "pause";
+  return {
+    what: `${capital(verb)} the channel ${topic}/${name}`, title: `${capital(verb)} the channel ${name} of the topic ${topic}?`, button: capital(verb),
+    effect: channel.paused
+      ? `Consumers get messages again. ${many(channel.depth, "message waits", "messages wait")}.`
+      : `${many(channel.client_count, "consumer gets", "consumers get")} no more messages until the channel is unpaused. Nothing is lost.`,
+    run: () => post(api("topics", topic, name), { action: verb }),
+  };
+}
+
+// `topic` is the topic's object of this node.
+export function tombstone(node, topic) {
+  const name = topic.topic_name;
+  return {
+    what: `Tombstone ${name} on ${node}`, title: `Remove the topic ${name} from the node ${node}?`, button: "Tombstone", isDangerous: true, name,
+    effect: "nsqlookupd hides this node from consumers of the topic for a while (a tombstone), and the node deletes the topic with all its messages. Stop the producers that publish the topic to this node first, or the topic comes back.",
+    destroys: contents(plus(topic.depth, sum(topic.channels ?? [], "depth")), { ...ofTopic(topic), nodes: [node] }),
+    run: () => remove(api("nodes", node), { topic: name }),
+  };
+}
+
+// A topic or channel that no nsqd has.
+export function forget(topic, channel) {
+  const name = channel ?? topic;
+  const what = channel ? `the channel ${channel} of the topic ${topic}` : `the topic ${topic}`;
+  return {
+    what: `Delete ${what}`, title: `Delete ${what}?`, button: "Delete", isDangerous: true, name,
+    effect: "No nsqd has this topic, so no messages are lost. nsqlookupd forgets the name.",
+    run: () => remove(channel ? api("topics", topic, channel) : api("topics", topic)),
+  };
+}
+
+function capital(text) {
+  return text[0].toUpperCase() + text.slice(1);
+}

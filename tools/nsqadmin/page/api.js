@@ -1,0 +1,83 @@
+// Requests to the server, and its messages in plain words.
+
+import { parse } from "./exact.js";
+import { facts, lastAnswer } from "./store.js";
+
+// The longest wait for an answer, in milliseconds.
+const TIMEOUT = 20_000;
+
+// A request that failed. `status` is that of the answer, or 0 without an answer. `raw` is the server's own message.
+export class Failure extends Error {
+  constructor(text, status, raw = "") {
+    super(text);
+    this.status = status;
+    this.raw = raw;
+  }
+}
+
+// The address of an endpoint of the API, such as api("topics", "orders").
+export function api(...segments) {
+  return `api/${segments.map(encodeURIComponent).join("/")}`;
+}
+
+// Asks the server, and returns the JSON of its answer. `path` is below the base path. Throws a Failure.
+export async function ask(path, { method = "GET", body, signal } = {}) {
+  const limit = new AbortController();
+  const timer = setTimeout(() => limit.abort(), TIMEOUT);
+  const stop = () => limit.abort();
+  signal?.addEventListener("abort", stop);
+  try {
+    const headers = { "X-UserAgent": `nsqadmin/v${facts.get()?.version ?? ""}` };
+    if (body !== undefined) headers["Content-Type"] = "application/json";
+    const request = { method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal: limit.signal };
+    const answer = await fetch(new URL(path, document.baseURI), request);
+    return read(answer.status, await answer.text());
+  } catch (error) {
+    if (error instanceof Failure || signal?.aborted) throw error;
+    if (limit.signal.aborted) throw new Failure(`nsqadmin has not answered within ${TIMEOUT / 1000} s.`, 0);
+    throw new Failure("nsqadmin cannot be reached. Has it stopped, or is the network down?", 0, String(error.message));
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", stop);
+  }
+}
+
+function read(status, text) {
+  let data;
+  try {
+    data = parse(text);
+  } catch (error) {
+    throw new Failure(`The answer of nsqadmin is not JSON (status ${status}).`, status, String(error.message));
+  }
+  lastAnswer.set(new Date());
+  if (status >= 400) throw new Failure(plain(data?.message ?? "", status), status, data?.message ?? "");
+  return data;
+}
+
+// Messages of the server, and what they mean.
+const MEANINGS = {
+  FORBIDDEN: "You may not do this: only admins may act, and the server does not count you as one.",
+  INVALID_TOPIC: "This is no valid topic name. Use 1 to 64 of the characters A-Z a-z 0-9 . _ - and, if wanted, #ephemeral at the end.",
+  INVALID_CHANNEL: "This is no valid channel name. Use 1 to 64 of the characters A-Z a-z 0-9 . _ - and, if wanted, #ephemeral at the end.",
+  TOPIC_NOT_FOUND: "There is no topic with this name.",
+  CHANNEL_NOT_FOUND: "There is no channel with this name.",
+  NODE_NOT_FOUND: "No nsqd with this address is known. It may have stopped.",
+  NOT_FOUND: "There is nothing at this address.",
+};
+
+function plain(message, status) {
+  if (MEANINGS[message]) return MEANINGS[message];
+  if (message.startsWith("UPSTREAM_ERROR")) {
+    const who = message.includes("nsqlookupd") ? "nsqlookupd" : "nsqd";
+    return `No ${who} gave an answer.`;
+  }
+  return message ? `The server refused: ${message}` : `The server answered with status ${status}.`;
+}
+
+// The parts of a "WARNING: ..." message: the addresses that it names, and its text. Returns null without a warning.
+export function warning(message) {
+  if (!message) return null;
+  const text = message.replace(/^WARNING: /, "");
+  const named = [...text.matchAll(/https?:\/\/([^/"\s?]+)/g)].map((match) => match[1]);
+  return { nodes: [...new Set(named)].sort(), text };
+}

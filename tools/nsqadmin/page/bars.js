@@ -1,0 +1,71 @@
+// Bars above the content: failures, partial failures, nodes that are gone.
+
+import { html, useRef } from "./html.js";
+import { warning } from "./api.js";
+import { clock } from "./format.js";
+
+// What keeps the page from showing the present state. `poll` is the result of usePoll.
+export function PollBars({ poll, what }) {
+  const { data, error, failedSince, at } = poll;
+  return html`
+    ${error && html`<${Bar} kind="bad" title=${data
+      ? `No new figures since ${clock(failedSince)}.`
+      : `${what} cannot be shown.`} raw=${error.raw}>
+      ${error.message} ${data && at && `The figures below are those of ${clock(new Date(at))}.`}<//>`}
+    <${WarningBar} message=${data?.message} />`;
+}
+
+// The message of a partial failure. It names the servers that did not answer.
+export function WarningBar({ message }) {
+  const found = warning(message);
+  if (!found) return null;
+  const title = found.nodes.length > 0
+    ? `Not all servers did what they were asked: ${found.nodes.join(", ")}`
+    : "Not all servers did what they were asked.";
+  return html`<${Bar} kind="warn" title=${title} raw=${found.text}>What follows leaves them out.<//>`;
+}
+
+// A failure that the user has caused by an action.
+export function ActionBar({ outcome, onClose }) {
+  if (!outcome) return null;
+  const close = html`<button type="button" class="close" aria-label="Close this message" onClick=${onClose}>✕</button>`;
+  if (outcome.error) {
+    return html`<${Bar} kind="bad" title=${`${outcome.what} failed.`} raw=${outcome.error.raw} more=${close}>${outcome.error.message}<//>`;
+  }
+  const found = warning(outcome.message);
+  if (found) {
+    const where = found.nodes.length > 0 ? ` at ${found.nodes.join(", ")}` : "";
+    return html`<${Bar} kind="warn" title=${`${outcome.what}: done only in part.`} raw=${found.text} more=${close}>
+      It failed${where}. Look at the figures below, and try again.<//>`;
+  }
+  return html`<${Bar} kind="good" title=${`${outcome.what}: done.`} more=${close} />`;
+}
+
+function Bar({ kind, title, raw, more, children }) {
+  return html`<div class=${`bar ${kind}`} role=${kind === "good" ? "status" : "alert"}>
+    <div><b>${title}</b> ${children}
+      ${raw && html`<details><summary>What the server said</summary><pre>${raw}</pre></details>`}</div>
+    ${more}
+  </div>`;
+}
+
+// Nodes that were here and are no longer. nsqlookupd forgets a node that dies at once, so figures would become smaller without
+// a word.
+export function GoneNodes({ name, nodes }) {
+  const known = useRef({ name: null, seen: new Map(), gone: new Map() });
+  if (known.current.name !== name) known.current = { name, seen: new Set(), gone: new Map() };
+  const { seen, gone } = known.current;
+  if (nodes) {
+    const present = new Set(nodes);
+    for (const node of seen) if (!present.has(node) && !gone.has(node)) gone.set(node, new Date());
+    for (const node of present) {
+      gone.delete(node);
+      seen.add(node);
+    }
+  }
+  if (gone.size === 0) return null;
+  const list = [...gone].map(([node, since]) => `${node} (since ${clock(since)})`).join(", ");
+  return html`<${Bar} kind="warn" title=${`Gone: ${list}`}>
+    The figures below no longer include ${gone.size === 1 ? "this node" : "these nodes"}. Messages on a node's disk wait there until it
+    is back.<//>`;
+}

@@ -1,0 +1,125 @@
+// Charts over time, drawn by uPlot. Colours are the variables of style.css.
+
+import { html, useEffect, useRef } from "./html.js";
+import { theme } from "./store.js";
+
+// Charts of one view share their pointer, so that all show the same moment.
+const SYNC = "time";
+
+// The time that a chart shows at least, in seconds.
+const SPAN_MIN = 60;
+
+// A probe that computes the colours of the present theme, which a canvas cannot.
+const probe = document.createElement("span");
+
+function colour(name) {
+  if (!probe.isConnected) {
+    probe.hidden = true;
+    document.body.append(probe);
+  }
+  probe.style.color = `var(--${name})`;
+  return getComputedStyle(probe).color;
+}
+
+// Properties: `title`; `series`, a Series of series.js; `lines`: {figure, name, colour}; `show(value)`, a figure as text.
+export function Chart({ title, series, version, lines, show }) {
+  const place = useRef();
+  const plot = useRef();
+  const known = lines.filter((line) => series.figures[line.figure]);
+  const names = known.map((line) => line.figure).join();
+  useEffect(() => {
+    if (known.length === 0) return undefined;
+    const drawn = new uPlot(options(known, show, place.current.clientWidth), data(series, known), place.current);
+    plot.current = drawn;
+    const observer = new ResizeObserver(() => drawn.setSize(size(place.current.clientWidth)));
+    observer.observe(place.current);
+    const unlisten = theme.listen(() => drawn.redraw(false));
+    const system = matchMedia("(prefers-color-scheme: dark)");
+    const redraw = () => drawn.redraw(false);
+    system.addEventListener("change", redraw);
+    return () => {
+      observer.disconnect();
+      unlisten();
+      system.removeEventListener("change", redraw);
+      drawn.destroy();
+    };
+  }, [series, names]);
+  useEffect(() => plot.current?.setData(data(series, known)), [series, version, names]);
+  if (known.length === 0) return null;
+  const last = known.map((line) => ({ ...line, value: series.figures[line.figure].at(-1) }));
+  const spoken = last.map((line) => `${line.name} ${show(line.value)}`).join(", ");
+  return html`<figure class="chart">
+    <figcaption><b>${title}</b>${last.map((line) => html`<span key=${line.figure} class=${`key ${line.colour}`}>${line.name}
+      <b>${show(line.value)}</b></span>`)}</figcaption>
+    <div class="plot" ref=${place} role="img" aria-label=${`${title} over time. Now: ${spoken}`}></div>
+  </figure>`;
+}
+
+function data(series, lines) {
+  return [series.times, ...lines.map((line) => series.figures[line.figure])];
+}
+
+function size(width) {
+  return { width: Math.max(width, 120), height: 150 };
+}
+
+function options(lines, show, width) {
+  const axis = (rest) => ({
+    stroke: () => colour("muted"),
+    grid: { stroke: () => colour("grid"), width: 1 },
+    ticks: { stroke: () => colour("grid"), width: 1, size: 4 },
+    font: "12px system-ui, sans-serif",
+    ...rest,
+  });
+  return {
+    ...size(width),
+    cursor: { sync: { key: SYNC }, drag: { x: false, y: false }, points: { size: 6 } },
+    legend: { show: false },
+    padding: [8, 26, 0, 0],
+    scales: {
+      x: { range: (plot, from, until) => [Math.min(from, until - SPAN_MIN), Math.max(until, from)] },
+      y: { range: (plot, least, most) => [Math.min(0, least ?? 0), most > 0 ? most * 1.08 : 1] },
+    },
+    axes: [
+      axis({ size: 26, space: 70, values: (plot, times) => times.map(clock) }),
+      axis({ size: 58, space: 32, values: (plot, values) => values.map((value) => short(value, show)) }),
+    ],
+    series: [{}, ...lines.map((line) => ({
+      label: line.name,
+      stroke: () => colour(line.colour),
+      fill: lines.length === 1 ? () => colour(`${line.colour}-area`) : undefined,
+      width: 2,
+      points: { show: false },
+      spanGaps: false,
+    }))],
+    hooks: { setCursor: [tip(lines, show)] },
+  };
+}
+
+function clock(seconds) {
+  return new Date(seconds * 1000).toTimeString().slice(0, seconds % 60 ? 8 : 5);
+}
+
+// A figure at an axis: "1.2k" for counts, else as elsewhere.
+function short(value, show) {
+  if (Math.abs(value) < 1000 || show.isTime) return show(value);
+  return new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 }).format(value);
+}
+
+// Shows the figures under the pointer.
+function tip(lines, show) {
+  let box;
+  return (plot) => {
+    if (!box) {
+      box = document.createElement("div");
+      box.className = "tip";
+      plot.over.append(box);
+    }
+    const { idx, left } = plot.cursor;
+    box.hidden = idx === null || idx === undefined || left < 0;
+    if (box.hidden) return;
+    const figures = lines.map((line, index) => `${line.name} ${show(plot.data[index + 1][idx])}`);
+    box.textContent = [clock(Math.round(plot.data[0][idx])), ...figures].join("  ·  ");
+    box.classList.toggle("left", left > plot.over.clientWidth / 2);
+  };
+}

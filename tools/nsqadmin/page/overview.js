@@ -1,0 +1,121 @@
+// The figures of all topics: the server's own sum, or the sum over all nodes if the server has none.
+
+import { Failure, api, ask } from "./api.js";
+import { plus } from "./exact.js";
+import { Samples, change, getsOlder, perSecond } from "./rates.js";
+
+// True once the server has said that it has no endpoint for all topics.
+let isMissing = false;
+
+// Returns {topics, message}, with topics as in README.md.
+export async function loadTopics(signal) {
+  if (!isMissing) {
+    try {
+      return await ask("api/live/topics", { signal });
+    } catch (error) {
+      // "NOT_FOUND" is the answer for an unknown endpoint; the API's own errors have other words.
+      if (!(error instanceof Failure) || error.status !== 404) throw error;
+      isMissing = true;
+    }
+  }
+  return sumOfNodes(signal);
+}
+
+async function sumOfNodes(signal) {
+  const [names, { nodes, message }] = await Promise.all([ask("api/topics", { signal }), ask("api/nodes", { signal })]);
+  const addresses = (nodes ?? []).map((node) => `${node.broadcast_address}:${node.http_port}`);
+  const asked = await Promise.allSettled(addresses.map((address) => ask(api("nodes", address), { signal })));
+  const answers = asked.filter((one) => one.status === "fulfilled").map((one) => one.value);
+  const failed = addresses.filter((_, index) => asked[index].status === "rejected");
+  const messages = [names.message, message, ...answers.map((one) => one.message), ...failed.map((one) => `http://${one}/stats`)];
+  return {
+    topics: sumOfTopics(names.topics ?? [], answers),
+    message: [...new Set(messages.filter(Boolean))].join("\n"),
+  };
+}
+
+function sumOfTopics(names, answers) {
+  const empty = { depth: 0, backend_depth: 0, message_count: 0, paused: false, node_count: 0 };
+  const topics = new Map(names.map((name) => [name, { topic_name: name, ...empty, channels: new Map() }]));
+  for (const topic of answers.flatMap((answer) => answer.topics ?? [])) {
+    const total = topics.get(topic.topic_name) ?? { topic_name: topic.topic_name, ...empty, channels: new Map() };
+    topics.set(topic.topic_name, total);
+    total.node_count += 1;
+    add(total, topic, ["depth", "backend_depth", "message_count"]);
+    for (const channel of topic.channels ?? []) {
+      const part = total.channels.get(channel.channel_name) ?? { channel_name: channel.channel_name, paused: false };
+      total.channels.set(channel.channel_name, part);
+      add(part, channel, ["depth", "backend_depth", "in_flight_count", "deferred_count", "requeue_count", "timeout_count",
+        "message_count", "client_count"]);
+    }
+  }
+  const sorted = [...topics.values()].sort((a, b) => a.topic_name < b.topic_name ? -1 : 1);
+  return sorted.map((topic) => ({ ...topic, channels: [...topic.channels.values()] }));
+}
+
+function add(total, part, counts) {
+  for (const name of counts) total[name] = plus(total[name], part[name]);
+  total.paused ||= part.paused;
+  if (part.oldest_unfinished_ms !== undefined) {
+    total.oldest_unfinished_ms = Math.max(total.oldest_unfinished_ms ?? 0, part.oldest_unfinished_ms);
+  }
+}
+
+// Makes rows of the answers, one per topic, with rates since the answer before.
+export class TopicRows {
+  #samples = new Samples();
+
+  rows({ topics }, at) {
+    const rows = topics.map((topic) => this.#row(topic, at));
+    this.#samples.keep(new Set(rows.flatMap((row) => [row.name, ...row.channels.map((channel) => channel.key)])));
+    return rows;
+  }
+
+  #row(topic, at) {
+    const channels = (topic.channels ?? []).map((channel) => this.#channel(topic, channel, at));
+    const ages = [topic, ...channels].map((part) => part.oldest_unfinished_ms).filter((age) => age !== undefined);
+    const oldest = ages.length ? Math.max(...ages) : undefined;
+    const sum = (name) => channels.reduce((total, channel) => plus(total, channel[name]), 0);
+    const backlog = plus(topic.depth, sum("depth"));
+    const figures = { message_count: topic.message_count, backlog, oldest };
+    const before = this.#samples.take(topic.topic_name, at, figures);
+    return {
+      name: topic.topic_name,
+      lowercase: topic.topic_name.toLowerCase(),
+      ...figures,
+      arrivals: perSecond(before, "message_count", topic.message_count),
+      growth: change(before, "backlog", backlog),
+      getsOlder: getsOlder(before, oldest) || channels.some((channel) => channel.getsOlder),
+      inFlight: sum("in_flight_count"),
+      deferred: sum("deferred_count"),
+      consumers: sum("client_count"),
+      nodeCount: topic.node_count,
+      isPaused: topic.paused,
+      pausedChannels: channels.filter((channel) => channel.paused).length,
+      channels,
+      problems: channels.filter((channel) => channel.problem),
+    };
+  }
+
+  #channel(topic, channel, at) {
+    const key = `${topic.topic_name}/${channel.channel_name}`;
+    const oldest = channel.oldest_unfinished_ms;
+    const before = this.#samples.take(key, at, { oldest });
+    const older = getsOlder(before, oldest);
+    const problem = problemOf(channel, topic.paused, older);
+    return { ...channel, key, topicName: topic.topic_name, getsOlder: older, problem };
+  }
+}
+
+// The sentence about a channel that needs somebody, or null. The server's doctor knows most. Without it, the page says what
+// the figures alone tell.
+export function problemOf(channel, isTopicPaused, isOlder) {
+  if (channel.doctor) {
+    if (channel.doctor.is_problem) return channel.doctor.sentence;
+    return isOlder ? `The oldest message gets older. ${channel.doctor.sentence}` : null;
+  }
+  if (channel.paused && channel.depth > 0) return "Paused, and messages wait.";
+  if (isTopicPaused && channel.depth > 0) return "The topic is paused, and messages wait.";
+  if (!(channel.client_count > 0) && channel.depth > 0) return "No consumers, and messages wait.";
+  return isOlder ? "The oldest message gets older: nobody finishes it." : null;
+}

@@ -1,0 +1,85 @@
+// Small pieces that several views show.
+
+import { html } from "./html.js";
+import { age, count, duration, percentile, rate } from "./format.js";
+import { difference } from "./exact.js";
+import { link } from "./route.js";
+
+// The way from the top to this view: [text, href] of each level.
+export function Trail({ levels }) {
+  return html`<nav class="trail" aria-label="Where you are">${levels.map(([text, href], index) => html`
+    ${index > 0 && html`<span aria-hidden="true"> / </span>`}<a href=${href}>${text}</a>`)}</nav>`;
+}
+
+export function Tiles({ tiles }) {
+  return html`<dl class="tiles">${tiles.filter(Boolean).map(({ label, value, note, kind }) => html`
+    <div class=${`tile ${kind ?? ""}`} key=${label}><dt>${label}</dt><dd>${value}${note && html`<small>${note}</small>`}</dd></div>`)}</dl>`;
+}
+
+export function Badge({ kind, children, title }) {
+  return html`<span class=${`badge ${kind}`} title=${title}>${children}</span>`;
+}
+
+export function Paused({ is }) {
+  return is ? html` <${Badge} kind="info">paused<//>` : null;
+}
+
+// The age of the oldest unfinished message, with an arrow if it grows.
+export function Age({ ms, isOlder }) {
+  if (!isOlder) return age(ms);
+  return html`<span class="older" title="The oldest message gets older: nobody finishes it">${age(ms)}<span class="hidden">, getting older</span
+    ><span aria-hidden="true"> ▲</span></span>`;
+}
+
+export function memoryAndDisk(part) {
+  const memory = part.memory_depth ?? difference(part.depth ?? 0, part.backend_depth ?? 0);
+  return `${count(memory)} + ${count(part.backend_depth)}`;
+}
+
+// Leaves a column out if no row has a figure for it: nsqd 1.3.0 does not tell ages, for example.
+export function ifKnown(rows, column) {
+  return rows.some((row) => column.value(row) !== undefined) ? [column] : [];
+}
+
+export function Loading({ what }) {
+  return html`<p class="empty" role="status">Loading ${what} …</p>`;
+}
+
+// The link to a node. `host` is its host name, if known.
+export function NodeLink({ node, host }) {
+  const isSame = !host || node.toLowerCase().startsWith(`${host.toLowerCase()}:`);
+  return html`<a href=${link("nodes", node)}>${node}</a>${!isSame && html` <span class="note">${host}</span>`}`;
+}
+
+// Columns for the latency percentiles that these parts have.
+export function latencyColumns(parts) {
+  const quantiles = new Set();
+  for (const part of parts) for (const one of part.e2e_processing_latency?.percentiles ?? []) quantiles.add(one.quantile);
+  return [...quantiles].map((quantile) => {
+    const find = (row) => (row.e2e_processing_latency?.percentiles ?? []).find((one) => one.quantile === quantile);
+    const value = (row) => find(row)?.average ?? find(row)?.value;
+    return {
+      key: `p${percentile(quantile)}`,
+      title: `Latency ${percentile(quantile)}`,
+      help: `End-to-end latency, from publish to finish: ${percentile(quantile)} percentile, averaged over nodes by their messages`,
+      value,
+      cell: (row) => html`<span title=${spread(find(row))}>${duration(value(row))}</span>`,
+    };
+  });
+}
+
+function spread(found) {
+  if (!found || found.min === undefined) return undefined;
+  return `min ${duration(found.min)}, max ${duration(found.max)}`;
+}
+
+// A column of counts.
+export function counted(key, title, name, help) {
+  return { key, title, help, value: (row) => row[name], cell: (row) => count(row[name]) };
+}
+
+// A column of rates, of figures that the page computed itself.
+export function rated(key, title, name, help) {
+  return { key, title, help, value: (row) => row[name], cell: (row) => rate(row[name]) };
+}
+

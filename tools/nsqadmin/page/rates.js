@@ -1,0 +1,55 @@
+// Rates: what the page computes from two samples of counters.
+
+import { difference } from "./exact.js";
+
+// Two samples closer than this give no rate, in milliseconds: the server may have answered both from one sample.
+const CLOSEST = 500;
+
+// Ages that grow by this share of the time, or faster, belong to messages that nobody finishes.
+const STUCK_SHARE = 0.5;
+
+// The age in milliseconds from which a message counts as old.
+const OLD = 10_000;
+
+// The last two samples of many things, by name.
+export class Samples {
+  #last = new Map();
+
+  // Takes a new sample of `name` with these figures. Returns the earlier figures and the seconds since, or null. What
+  // comes too soon after the last sample is compared with the one before.
+  take(name, at, figures) {
+    const known = this.#last.get(name);
+    if (known && at - known.at < CLOSEST) return known.before && compare(known.before, at);
+    this.#last.set(name, { at, figures, before: known && { at: known.at, figures: known.figures } });
+    return known ? compare(known, at) : null;
+  }
+
+  // Forgets the things that are not in `names`.
+  keep(names) {
+    for (const name of this.#last.keys()) if (!names.has(name)) this.#last.delete(name);
+  }
+}
+
+function compare(sample, at) {
+  return { figures: sample.figures, seconds: (at - sample.at) / 1000 };
+}
+
+// The growth of a counter per second, or null: without an earlier figure, and after a restart, which sets counters back.
+export function perSecond(before, name, now) {
+  if (!before || now === undefined || before.figures[name] === undefined) return null;
+  const grown = difference(now, before.figures[name]);
+  return grown < 0 ? null : grown / before.seconds;
+}
+
+// The change of a gauge per second, or null.
+export function change(before, name, now) {
+  if (!before || now === undefined || before.figures[name] === undefined) return null;
+  return difference(now, before.figures[name]) / before.seconds;
+}
+
+// True if the oldest message is old and grows older, which means that nobody finishes it.
+export function getsOlder(before, oldestMs) {
+  if (!(oldestMs >= OLD)) return false;
+  const grown = change(before, "oldest", oldestMs);
+  return grown !== null && grown >= 1000 * STUCK_SHARE;
+}

@@ -1,0 +1,70 @@
+// The address of the page: its view and its query. Links inside the page load no new document.
+
+import { useEffect, useState } from "./html.js";
+
+const BASE = new URL(document.baseURI).pathname;
+const listeners = new Set();
+
+// The address of a view, such as link("topics", "orders"). Without arguments, the list of topics.
+export function link(...segments) {
+  return BASE + segments.map(encodeURIComponent).join("/");
+}
+
+// The present view and query. `segments` are the decoded parts of the path below the base path.
+function present() {
+  const path = location.pathname;
+  const below = path.startsWith(BASE) ? path.slice(BASE.length) : "";
+  return { segments: below.split("/").filter(Boolean).map(decode), query: new URLSearchParams(location.search) };
+}
+
+function decode(segment) {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return segment;
+  }
+}
+
+// Goes to another view.
+export function go(href) {
+  history.pushState(null, "", href);
+  window.scrollTo(0, 0);
+  changed();
+}
+
+// Sets parameters of the query without a new entry in the browser's history. An empty value removes its parameter.
+export function setQuery(changes) {
+  const url = new URL(location.href);
+  for (const [name, value] of Object.entries(changes)) {
+    if (value) url.searchParams.set(name, value);
+    else url.searchParams.delete(name);
+  }
+  history.replaceState(null, "", url);
+  changed();
+}
+
+function changed() {
+  for (const listener of [...listeners]) listener();
+}
+
+// Draws the component again when the address changes.
+export function useRoute() {
+  const [route, setRoute] = useState(present);
+  useEffect(() => {
+    const listener = () => setRoute(present());
+    listeners.add(listener);
+    return () => listeners.delete(listener);
+  }, []);
+  return route;
+}
+
+addEventListener("popstate", changed);
+
+document.addEventListener("click", (event) => {
+  const anchor = event.target.closest?.("a[href]");
+  const isPlain = event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey;
+  if (!anchor || !isPlain || event.defaultPrevented || anchor.target || anchor.origin !== location.origin) return;
+  if (!anchor.pathname.startsWith(BASE)) return;
+  event.preventDefault();
+  go(anchor.href);
+});

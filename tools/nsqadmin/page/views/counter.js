@@ -1,0 +1,64 @@
+// One large number: the messages that all channels have got.
+
+import { html, useEffect, useRef, useState } from "../html.js";
+import { ask } from "../api.js";
+import { PollBars } from "../bars.js";
+import { difference, plus } from "../exact.js";
+import { count, rate } from "../format.js";
+import { usePoll } from "../poll.js";
+import { held, useStore } from "../store.js";
+
+export function Counter() {
+  // `total` never goes down: a node that is gone, or restarted, takes nothing away.
+  const [state, setState] = useState({ total: null, parts: null, at: null, perSecond: null });
+  const poll = usePoll("counter", (signal) => ask("api/counter", { signal }), ({ stats }, at) =>
+    setState((state) => next(state, stats ?? {}, at)));
+  const shown = useRunning(state);
+  return html`
+    <h1 class="hidden">Counter</h1>
+    <${PollBars} poll=${poll} what="The counter" />
+    <div class="counter"><p class="digits" aria-hidden="true">${count(shown)}</p>
+      <p class="hidden" role="status">${count(state.total)} messages processed</p>
+      <p>Messages processed${state.perSecond !== null && html`, <b>${rate(state.perSecond)}</b> per second`}</p>
+      <p class="note">The messages of all channels since their nodes were started.</p></div>`;
+}
+
+// Adds what each part has grown by. A part that became smaller has started again from zero.
+function next({ total, parts, at: before }, stats, at) {
+  const now = new Map(Object.entries(stats).map(([key, part]) => [key, part.message_count]));
+  if (parts === null) {
+    const sum = [...now.values()].reduce((sum, value) => plus(sum, value), 0);
+    return { total: sum, parts: now, at, perSecond: null };
+  }
+  let grown = 0;
+  for (const [key, value] of now) {
+    const more = parts.has(key) ? difference(value, parts.get(key)) : value;
+    grown = plus(grown, more < 0 ? value : more);
+  }
+  return { total: plus(total, grown), parts: new Map([...parts, ...now]), at, perSecond: Number(grown) / ((at - before) / 1000) };
+}
+
+// The number between two polls: it runs at the last rate, never beyond the last total, and never back.
+function useRunning({ total, perSecond }) {
+  const [shown, setShown] = useState(total);
+  const last = useRef(total);
+  const isHeld = useStore(held);
+  useEffect(() => {
+    const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    if (total === null || last.current === null || isStill || isHeld || !(perSecond > 0)) {
+      last.current = total;
+      setShown(total);
+      return undefined;
+    }
+    const [begun, from] = [performance.now(), last.current];
+    let frame = requestAnimationFrame(function step() {
+      const run = Math.round((perSecond * (performance.now() - begun)) / 1000);
+      const value = difference(total, from) <= run ? total : plus(from, run);
+      last.current = value;
+      setShown(value);
+      if (value !== total) frame = requestAnimationFrame(step);
+    });
+    return () => cancelAnimationFrame(frame);
+  }, [total, isHeld]);
+  return shown;
+}

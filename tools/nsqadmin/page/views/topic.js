@@ -1,0 +1,141 @@
+// One topic: its channels, and its part on each node.
+
+import { html, useEffect, useRef, useState } from "../html.js";
+import { deleteTopic, emptyTopic, pauseTopic, tombstone, useActions } from "../actions.js";
+import { api, ask } from "../api.js";
+import { GoneNodes, PollBars } from "../bars.js";
+import { Chart } from "../chart.js";
+import { age, count, rate } from "../format.js";
+import { problemOf } from "../overview.js";
+import { Age, Loading, NodeLink, Paused, Tiles, Trail, counted, ifKnown, latencyColumns, memoryAndDisk, rated } from "../parts.js";
+import { usePoll } from "../poll.js";
+import { Samples, getsOlder, perSecond } from "../rates.js";
+import { go, link } from "../route.js";
+import { loadHistory, series } from "../series.js";
+import { Table } from "../table.js";
+
+export function Topic({ name }) {
+  const samples = useRef(new Samples());
+  const past = series(`topic ${name}`);
+  const [shown, setShown] = useState(null);
+  const poll = usePoll(`topic ${name}`, (signal) => ask(api("topics", name), { signal }), (topic, at) => {
+    const made = withRates(topic, samples.current, at);
+    past.add(at, { depth: made.depth, arrivals: made.arrivals, ...(made.oldest !== undefined && { oldest: made.oldest / 1000 }) });
+    setShown(made);
+  });
+  const actions = useActions((action) => action.kind === "delete" ? go(link()) : poll.reload());
+  const [, redraw] = useState(0);
+  useEffect(() => {
+    loadHistory(past, name).then((some) => some && redraw((count) => count + 1));
+  }, [past]);
+  const topic = shown?.topic_name === name ? shown : null;
+  const hasNodes = topic?.nodes?.length > 0;
+  return html`
+    <${Trail} levels=${[["Topics", link()], [name, link("topics", name)]]} />
+    <div class="head"><h1><span class="kind">Topic</span> ${name}<${Paused} is=${topic?.paused} /></h1>
+      ${actions.canAct && topic && html`<div class="buttons">
+        <button type="button" onClick=${() => actions.start(pauseTopic(topic))}>${topic.paused ? "Unpause" : "Pause"} topic</button>
+        <button type="button" class="danger" onClick=${() => actions.start(emptyTopic(topic))}>Empty topic</button>
+        <button type="button" class="danger" onClick=${() => actions.start(deleteTopic(topic))}>Delete topic</button></div>`}</div>
+    ${actions.shown}
+    <${PollBars} poll=${poll} what="The topic" />
+    <${GoneNodes} name=${name} nodes=${topic?.nodes?.map((node) => node.node)} />
+    ${!topic && !poll.error && html`<${Loading} what="the topic" />`}
+    ${topic && !hasNodes && html`<p class="empty">No producers exist for this topic: nsqlookupd knows its name, but no nsqd has it.
+      The page <a href=${link("lookup")}>Lookup</a> lists such topics.</p>`}
+    ${hasNodes && html`<${Content} topic=${topic} past=${past} actions=${actions} />`}`;
+}
+
+// Adds rates and problems to the answer.
+function withRates(topic, samples, at) {
+  const channels = (topic.channels ?? []).map((channel) => {
+    const oldest = channel.oldest_unfinished_ms;
+    const figures = { message_count: channel.message_count, oldest };
+    const before = samples.take(`channel ${channel.channel_name}`, at, figures);
+    const older = getsOlder(before, oldest);
+    return { ...channel, oldest, getsOlder: older, arrivals: perSecond(before, "message_count", channel.message_count),
+      problem: problemOf(channel, topic.paused, older) };
+  });
+  const ages = [topic.oldest_unfinished_ms, ...channels.map((channel) => channel.oldest)].filter((age) => age !== undefined);
+  const oldest = ages.length ? Math.max(...ages) : undefined;
+  const before = samples.take("topic", at, { message_count: topic.message_count, oldest });
+  const nodes = (topic.nodes ?? []).map((node) => {
+    const before = samples.take(`node ${node.node}`, at, { message_count: node.message_count });
+    return { ...node, arrivals: perSecond(before, "message_count", node.message_count) };
+  });
+  return { ...topic, channels, nodes, oldest, getsOlder: getsOlder(before, oldest), arrivals: perSecond(before, "message_count", topic.message_count) };
+}
+
+function Content({ topic, past, actions }) {
+  return html`
+    <${Tiles} tiles=${[
+      topic.oldest !== undefined && { label: "Oldest unfinished", value: html`<${Age} ms=${topic.oldest} isOlder=${topic.getsOlder} />`, kind: topic.getsOlder ? "bad" : "" },
+      { label: "Waiting in the topic", value: count(topic.depth), note: `${memoryAndDisk(topic)} on disk` },
+      { label: "Messages/s", value: rate(topic.arrivals), note: `${count(topic.message_count)} in all` },
+      { label: "Channels", value: count(topic.channels.length) },
+      { label: "Nodes", value: count(topic.nodes.length) },
+    ]} />
+    <div class="charts">
+      <${Chart} title="Messages per second" series=${past} version=${past.version} show=${rate}
+        lines=${[{ figure: "arrivals", name: "published", colour: "c3" }]} />
+      <${Chart} title="Waiting in the topic" series=${past} version=${past.version} show=${count}
+        lines=${[{ figure: "depth", name: "waiting", colour: "c1" }]} />
+      <${Chart} title="Age of the oldest message" series=${past} version=${past.version} show=${seconds}
+        lines=${[{ figure: "oldest", name: "oldest", colour: "c2" }]} />
+    </div>
+    <h2>Channels</h2>
+    <${Table} caption="Channels of the topic" rows=${topic.channels} rowKey=${channelKey} text=${channelText} search="Search channels"
+      columns=${channelColumns(topic)} first=${topic.oldest === undefined ? "-depth" : "-oldest"} rowClass=${problemClass}
+      empty="No channels exist for this topic. Messages wait in the topic until a channel is created." />
+    <h2>Nodes</h2>
+    <${Table} name="node-" caption="The topic on each node" rows=${topic.nodes} rowKey=${nodeKey} text=${nodeText} first="-depth"
+      columns=${nodeColumns(topic, actions)} total=${topic.nodes.length > 1 && { ...topic, isTotal: true }} />`;
+}
+
+// An age in seconds, for charts.
+export function seconds(value) {
+  return age(value === null || value === undefined ? value : value * 1000);
+}
+seconds.isTime = true;
+
+const channelKey = (row) => row.channel_name;
+const channelText = (row) => row.channel_name.toLowerCase();
+export const problemClass = (row) => row.problem ? "problem" : "";
+export const nodeKey = (row) => row.node;
+export const nodeText = (row) => `${row.node} ${row.hostname}`.toLowerCase();
+
+function channelColumns(topic) {
+  return [
+    { key: "channel", title: "Channel", isText: true, value: channelKey,
+      cell: (row) => html`<a href=${link("topics", topic.topic_name, row.channel_name)}>${row.channel_name}</a><${Paused} is=${row.paused} />` },
+    ...ifKnown(topic.channels, { key: "oldest", title: "Oldest", help: "Age of the oldest message that is not finished", value: (row) => row.oldest,
+      cell: (row) => html`<${Age} ms=${row.oldest} isOlder=${row.getsOlder} />` }),
+    counted("depth", "Depth", "depth", "Messages that wait"),
+    { key: "disk", title: "Memory + disk", value: (row) => row.backend_depth, cell: memoryAndDisk },
+    counted("flight", "In flight", "in_flight_count"),
+    counted("deferred", "Deferred", "deferred_count"),
+    counted("requeued", "Requeued", "requeue_count"),
+    counted("timeouts", "Timed out", "timeout_count"),
+    rated("rate", "Messages/s", "arrivals"),
+    counted("messages", "Messages", "message_count"),
+    counted("consumers", "Consumers", "client_count", "Connections of consumers"),
+    ...latencyColumns(topic.channels),
+    ...ifKnown(topic.channels, { key: "doctor", title: "What limits it", isText: true, value: (row) => row.problem ?? row.doctor?.sentence,
+      cell: (row) => html`<span class="sentence">${row.problem ?? row.doctor?.sentence ?? "–"}</span>` }),
+  ];
+}
+
+function nodeColumns(topic, actions) {
+  return [
+    { key: "node", title: "Node", isText: true, value: nodeKey,
+      cell: (row) => row.isTotal ? "Total" : html`<${NodeLink} node=${row.node} host=${row.hostname} /><${Paused} is=${row.paused} />` },
+    counted("depth", "Depth", "depth", "Messages that wait in the topic itself"),
+    { key: "disk", title: "Memory + disk", value: (row) => row.backend_depth, cell: memoryAndDisk },
+    rated("rate", "Messages/s", "arrivals"),
+    counted("messages", "Messages", "message_count"),
+    { key: "channels", title: "Channels", value: (row) => row.channels?.length ?? 0, cell: (row) => count(row.channels?.length ?? 0) },
+    ...latencyColumns(topic.nodes),
+    ...(actions.canAct ? [{ key: "act", title: "Action", value: nodeKey, cell: (row) => !row.isTotal && html`<button type="button" class="danger small"
+      onClick=${() => actions.start(tombstone(row.node, row))}>Tombstone</button>` }] : []),
+  ];
+}

@@ -1,0 +1,151 @@
+// The list of topics, with what needs somebody above it.
+
+import { html, useEffect, useMemo, useRef, useState } from "../html.js";
+import { ask } from "../api.js";
+import { PollBars } from "../bars.js";
+import { Chart } from "../chart.js";
+import { plus } from "../exact.js";
+import { count, growth, many, rate } from "../format.js";
+import { TopicRows, loadTopics } from "../overview.js";
+import { Age, Badge, Loading, Paused, Tiles, counted, rated } from "../parts.js";
+import { usePoll } from "../poll.js";
+import { link, setQuery, useRoute } from "../route.js";
+import { series } from "../series.js";
+import { Table } from "../table.js";
+
+// The most channels in the list of those that need somebody.
+const PROBLEMS_SHOWN = 5;
+
+// What the list can be narrowed to.
+const SHOWN = {
+  all: ["All topics", () => true],
+  problem: ["Need somebody", (row) => row.problems.length > 0],
+  backlog: ["With a backlog", (row) => row.backlog > 0],
+  lonely: ["Without consumers", (row) => row.consumers === 0],
+  paused: ["Paused", (row) => row.isPaused || row.pausedChannels > 0],
+};
+
+export function Topics() {
+  const { query } = useRoute();
+  const maker = useRef(new TopicRows());
+  const total = series("all topics");
+  const [rows, setRows] = useState(null);
+  const poll = usePoll("topics", loadTopics, (data, at) => {
+    const rows = maker.current.rows(data, at);
+    const rates = rows.map((row) => row.arrivals).filter((rate) => rate !== null);
+    total.add(at, {
+      depth: rows.reduce((sum, row) => plus(sum, row.backlog), 0),
+      inFlight: rows.reduce((sum, row) => plus(sum, row.inFlight), 0),
+      arrivals: rates.length ? rates.reduce((sum, rate) => sum + rate, 0) : null,
+    });
+    setRows(rows);
+  });
+  const names = useNames();
+  const all = rows ?? names;
+  const kept = SHOWN[query.get("show")] ? query.get("show") : "all";
+  const columns = rows && !rows.some((row) => row.oldest !== undefined) ? COLUMNS_WITHOUT_AGE : COLUMNS;
+  const narrowed = useMemo(() => all?.filter(SHOWN[kept][1]), [all, kept]);
+  return html`
+    <h1>Topics</h1>
+    <${PollBars} poll=${poll} what="The list of topics" />
+    ${rows && html`<${Problems} rows=${rows} />`}
+    ${!all && !poll.error && html`<${Loading} what="topics" />`}
+    ${narrowed && html`<${Table} caption="Topics" rows=${narrowed} rowKey=${keyOf} text=${textOf} columns=${columns} first=${firstOrder(rows)}
+      search="Search topics" rowClass=${classOf} tools=${html`<${Narrow} kept=${kept} />`}
+      empty=${all.length ? "No topic is like this." : "There are no topics yet. A topic is made when a producer publishes to it, or on the page Lookup."} />`}
+    ${rows && html`<${Totals} rows=${rows} total=${total} />`}`;
+}
+
+// The names alone, which come sooner than the figures.
+function useNames() {
+  const [rows, setRows] = useState(null);
+  useEffect(() => {
+    const cancel = new AbortController();
+    // The poll shows the failure, which both requests share.
+    ask("api/topics", { signal: cancel.signal }).then(({ topics }) => setRows((topics ?? []).map(nameRow)), () => {});
+    return () => cancel.abort();
+  }, []);
+  return rows;
+}
+
+function nameRow(name) {
+  return { name, lowercase: name.toLowerCase(), channels: [], problems: [], pausedChannels: 0 };
+}
+
+const keyOf = (row) => row.name;
+const textOf = (row) => row.lowercase;
+const classOf = (row) => row.problems.length > 0 ? "problem" : "";
+
+// What gets older comes first. nsqd 1.3.0 does not tell ages: then the longest backlog comes first.
+function firstOrder(rows) {
+  return !rows || rows.some((row) => row.oldest !== undefined) ? "-oldest" : "-depth";
+}
+
+const COLUMNS = [
+  {
+    key: "topic", title: "Topic", isText: true, value: (row) => row.name,
+    cell: (row) => html`<a href=${link("topics", row.name)} title=${row.name}>${row.name}</a><${Paused} is=${row.isPaused} />
+      ${row.pausedChannels > 0 && html` <${Badge} kind="info">${many(row.pausedChannels, "channel")} paused<//>`}
+      ${row.nodeCount === 0 && html` <${Badge} kind="plain" title="nsqlookupd knows the topic, but no nsqd has it">inactive<//>`}`,
+  },
+  {
+    // Topics of the same age are ordered by their backlog.
+    key: "oldest", title: "Oldest", help: "Age of the oldest message that is not finished",
+    value: (row) => row.oldest === undefined ? undefined : row.oldest + Math.min(Number(row.backlog) / 1e12, 0.9),
+    cell: (row) => html`<${Age} ms=${row.oldest} isOlder=${row.getsOlder} />`,
+  },
+  counted("depth", "Depth", "backlog", "Messages that wait, in the topic and in all its channels"),
+  { key: "growth", title: "Change/s", help: "Growth of the depth per second", value: (row) => row.growth, cell: (row) => growth(row.growth) },
+  rated("rate", "Messages/s", "arrivals", "Messages that are published per second"),
+  counted("flight", "In flight", "inFlight", "Messages that consumers have and have not finished"),
+  counted("deferred", "Deferred", "deferred", "Messages that wait for their time"),
+  { key: "channels", title: "Channels", value: (row) => row.channels.length, cell: (row) => row.nodeCount === undefined ? "–" : count(row.channels.length) },
+  counted("consumers", "Consumers", "consumers", "Connections of consumers, over all channels and nodes"),
+  counted("messages", "Messages", "message_count", "Messages since the nodes were started"),
+];
+
+// nsqd 1.3.0 tells no ages.
+const COLUMNS_WITHOUT_AGE = COLUMNS.filter((column) => column.key !== "oldest");
+
+function Narrow({ kept }) {
+  return html`<select aria-label="Show" value=${kept} onChange=${(event) => setQuery({ show: event.target.value === "all" ? "" : event.target.value })}>
+    ${Object.entries(SHOWN).map(([key, [title]]) => html`<option key=${key} value=${key}>${title}</option>`)}</select>`;
+}
+
+// The channels that need somebody, the oldest first.
+function Problems({ rows }) {
+  const found = rows.flatMap((row) => row.problems);
+  if (found.length === 0) {
+    return html`<p class="bar good" role="status"><b>No channel needs anybody.</b> Consumers keep up, or nothing waits.</p>`;
+  }
+  found.sort((a, b) => (b.oldest_unfinished_ms ?? -1) - (a.oldest_unfinished_ms ?? -1) || Number(b.depth) - Number(a.depth));
+  const rest = found.length - PROBLEMS_SHOWN;
+  return html`<section class="problems" aria-labelledby="problems">
+    <h2 id="problems">${many(found.length, "channel needs", "channels need")} somebody</h2>
+    <ul>${found.slice(0, PROBLEMS_SHOWN).map((channel) => html`<li key=${channel.key}>
+      <a href=${link("topics", channel.topicName, channel.channel_name)}>${channel.topicName} / ${channel.channel_name}</a>
+      <span class="facts">${count(channel.depth)} waiting${channel.oldest_unfinished_ms > 0 && html`, oldest <${Age} ms=${channel.oldest_unfinished_ms}
+        isOlder=${channel.getsOlder} />`}</span>
+      <span class="sentence">${channel.problem}</span></li>`)}</ul>
+    ${rest > 0 && html`<p><a href="?show=problem" onClick=${(event) => { event.preventDefault(); setQuery({ show: "problem" }); }}>and ${rest} more</a></p>`}
+  </section>`;
+}
+
+function Totals({ rows, total }) {
+  const sum = (name) => rows.reduce((sum, row) => plus(sum, row[name] ?? 0), 0);
+  const arrivals = total.figures.arrivals?.at(-1);
+  return html`<h2>All topics together</h2>
+    <${Tiles} tiles=${[
+      { label: "Topics", value: count(rows.length) },
+      { label: "Waiting", value: count(sum("backlog")) },
+      { label: "In flight", value: count(sum("inFlight")) },
+      { label: "Messages/s", value: rate(arrivals) },
+      { label: "Consumers", value: count(sum("consumers")) },
+    ]} />
+    <div class="charts">
+      <${Chart} title="Depth" series=${total} version=${total.version} show=${count} lines=${[
+        { figure: "depth", name: "waiting", colour: "c1" }, { figure: "inFlight", name: "in flight", colour: "c2" }]} />
+      <${Chart} title="Messages per second" series=${total} version=${total.version} show=${rate} lines=${[
+        { figure: "arrivals", name: "published", colour: "c3" }]} />
+    </div>`;
+}
