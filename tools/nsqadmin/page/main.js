@@ -62,7 +62,7 @@ function useFacts() {
   const [failure, setFailure] = useState(null);
   useEffect(() => {
     let timer;
-    const load = () => ask("api/page").then(
+    const load = () => ask("api/settings").then(
       (answer) => {
         setFailure(null);
         facts.set(answer);

@@ -58,7 +58,7 @@ function start(latest, interval, update) {
       const data = await latest().load(cancel.signal);
       // An automatic answer that comes after the user has held all updates changes nothing.
       if (stopped || (held.get() && !isAsked)) return;
-      const at = Date.now();
+      const at = Number(data.sampled_at ?? Date.now());
       latest().onData?.(data, at);
       update(() => ({ data, at, error: null, failedSince: null }));
     } catch (error) {

@@ -27,7 +27,7 @@ class Store {
   }
 }
 
-// The answer of api/page, or null until the server has given it.
+// The answer of api/settings, or null until the server has given it.
 export const facts = new Store(null);
 
 // True while the user holds all live updates.

@@ -17,9 +17,9 @@ export function Lookup() {
   const known = useStore(facts);
   return html`
     <h1>Lookup</h1>
-    ${known && (known.lookupd_addresses.length > 0
-      ? html`<${Lookupds} addresses=${known.lookupd_addresses} /><${Inactive} />`
-      : html`<p class="empty">nsqadmin is not configured with nsqlookupd hosts. It asks these nsqds: ${known.nsqd_addresses.join(", ")}.</p>`)}
+    ${known && (known.is_lookup_mode
+      ? html`<${Lookupds} addresses=${known.nsqlookupd} /><${Inactive} />`
+      : html`<p class="empty">nsqadmin is not configured with nsqlookupd hosts. It asks the nsqds that it was started with.</p>`)}
     ${known?.is_admin && html`<${Create} />`}`;
 }
 

@@ -14,7 +14,7 @@ import { Table } from "../table.js";
 const TOPICS_SHOWN = 6;
 
 export function Nodes() {
-  const lookupds = useStore(facts)?.lookupd_addresses ?? [];
+  const lookupds = useStore(facts)?.nsqlookupd ?? [];
   const [nodes, setNodes] = useState(null);
   const poll = usePoll("nodes", (signal) => ask("api/nodes", { signal }), (data) => setNodes((data.nodes ?? []).map(row)));
   const old = nodes?.filter((node) => node.out_of_date).length;
