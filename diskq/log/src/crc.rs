@@ -8,7 +8,8 @@
 
 /// The CRC-32C of `bytes`, continued from `start`: the CRC of what came before, or 0.
 #[inline]
-pub(crate) fn crc32c(start: u32, bytes: &[u8]) -> u32 {
+#[must_use]
+pub fn crc32c(start: u32, bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if bytes.len() <= SHORT_BYTES_MAX && is_x86_feature_detected!("sse4.2") {
         // SAFETY: the processor has the instructions; nothing else is asked of the caller.

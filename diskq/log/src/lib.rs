@@ -39,11 +39,13 @@ mod recovered;
 mod request;
 pub mod segment;
 pub mod slot;
+mod topic_file;
 
 pub use checkpoint::{
     ChannelCheckpoint, ChannelDraft, Checkpoint, CheckpointDraft, CheckpointRun, GraceCheckpoint,
     GraceDraft, Runs,
 };
+pub use crc::crc32c;
 pub use error::{AppendError, Damage, DamageKind};
 pub use facts::{ChannelFacts, TopicFacts};
 pub use file_name::{
@@ -61,4 +63,5 @@ pub use request::{
     CheckpointJob, CheckpointNumber, Failure, Piece, Reply, Request, SyncFailure, SyncJob,
 };
 pub use segment::SPILLED_BYTES;
+pub use topic_file::{TOPIC_FILE, TopicFile};
 pub use wire::id::Seq;

@@ -29,6 +29,11 @@ mod client;
 mod coalescing;
 mod dead_letter_rules;
 mod dead_letters;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the topics do not use all of it yet")
+)]
+mod dedup;
 mod deferred;
 mod dirty_set;
 mod discarded;
@@ -64,6 +69,11 @@ pub use broker::turn::Sent;
 pub use broker::{Broker, BrokerOptions, place};
 pub use client::Client;
 pub use dead_letter_rules::{DeadLetterError, DeadLetterRule, DeadLetterRules};
+pub use dedup::generations::KeyWindow;
+pub use dedup::json_pointer::{JsonPointer, JsonPointerError};
+pub use dedup::key::ContentKey;
+pub use dedup::meter::{MeterReport, SampleRate};
+pub use dedup::saved::{SavedKeys, SavedKeysError};
 pub use drain::{Drain, DrainStep};
 pub use forward::{ForwardBatch, ForwardId, ForwardReply};
 pub use ids::{ClientId, ShardId, TaskId, TopicKey};

@@ -1,0 +1,353 @@
+//! [`Generations`]: the keys of the last messages of a topic.
+//!
+//! ```text
+//!   newest            older, at most seven
+//!   [ keys ... room ] [ keys ] [ keys ] ... [ keys ]  ──► forgotten as a whole, and its table is used again
+//! ```
+//!
+//! The window has a length in messages or in time. Seven generations cover the window, so the topic remembers the window
+//! and at most an eighth more. A generation that is full ends early: then the memory bounds the window.
+
+use crate::dedup::fingerprint::{Fingerprint, KeyHasher};
+use crate::dedup::generation::{Generation, Place, SLOT_BYTES, keys_max, slots_for};
+use diskq_log::Seq;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Generations of a topic.
+pub(crate) const GENERATIONS: usize = 8;
+
+/// The least memory of a topic's keys. Each generation then has 64 slots.
+pub(crate) const MEMORY_MIN: u64 = (GENERATIONS * SLOT_BYTES * 64) as u64;
+/// The most memory of a topic's keys, 64 GiB.
+pub(crate) const MEMORY_MAX: u64 = 1 << 36;
+/// The memory of a topic's keys, if the window has no length in messages: 16 MiB, for 734,000 to 838,000 keys.
+pub(crate) const MEMORY_DEFAULT: u64 = 16 << 20;
+
+/// Zero of the clock of keys lies so far before the start of the process: 139 years. A key of an earlier process has a
+/// time between.
+const CLOCK_OFFSET_MS: u64 = 1 << 42;
+
+/// How far back a topic remembers keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyWindow {
+    /// This number of stored messages.
+    Count(u64),
+    /// This time since a message was stored.
+    Time(Duration),
+}
+
+/// The sizes that follow from a window and its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// Slots of a generation's table.
+    slots: usize,
+    /// Keys of a generation.
+    keys: usize,
+    /// The time after which a generation ends, and the time after which its keys are forgotten, in milliseconds. `None`:
+    /// time does not count.
+    time_ms: Option<(u64, u64)>,
+}
+
+impl Plan {
+    /// Plans a window. `memory` is the number of bytes of all tables: `None` chooses them by the window.
+    ///
+    /// # Errors
+    /// The memory is too small for the window's count, or outside of [`MEMORY_MIN`] to [`MEMORY_MAX`]. The error is the
+    /// number of bytes that would do.
+    pub(crate) fn new(window: KeyWindow, memory: Option<u64>) -> Result<Plan, u64> {
+        let covering = GENERATIONS as u64 - 1;
+        if let Some(memory) = memory
+            && !(MEMORY_MIN..=MEMORY_MAX).contains(&memory)
+        {
+            return Err(memory.clamp(MEMORY_MIN, MEMORY_MAX));
+        }
+        let slots_of = |memory: u64| memory as usize / GENERATIONS / SLOT_BYTES;
+        match window {
+            KeyWindow::Count(count) => {
+                let keys = usize::try_from(count.div_ceil(covering))
+                    .unwrap_or(usize::MAX)
+                    .max(1);
+                let slots = slots_for(keys);
+                let needed = (slots as u64).saturating_mul((GENERATIONS * SLOT_BYTES) as u64);
+                if needed > memory.unwrap_or(MEMORY_MAX) {
+                    return Err(needed);
+                }
+                let time_ms = None;
+                Ok(Plan {
+                    slots,
+                    keys,
+                    time_ms,
+                })
+            }
+            KeyWindow::Time(time) => {
+                let slots = slots_of(memory.unwrap_or(MEMORY_DEFAULT));
+                let ms = (time.as_millis() as u64).max(1);
+                Ok(Plan {
+                    slots,
+                    keys: keys_max(slots),
+                    time_ms: Some((ms.div_ceil(covering), ms)),
+                })
+            }
+        }
+    }
+
+    /// Bytes of all tables.
+    pub(crate) fn memory(&self) -> u64 {
+        (self.slots * SLOT_BYTES * GENERATIONS) as u64
+    }
+
+    /// The most keys that are remembered.
+    pub(crate) fn keys(&self) -> u64 {
+        (self.keys * GENERATIONS) as u64
+    }
+}
+
+/// Returns the time of the clock of keys, in milliseconds, for a monotonic time of the process.
+pub(crate) fn clock_ms(mono: Duration) -> u64 {
+    CLOCK_OFFSET_MS + mono.as_millis() as u64
+}
+
+/// The keys of the last messages of a topic.
+///
+/// Invariants: the seqs of a generation lie before those of each newer one. Keys that were inserted and not confirmed are
+/// the last ones of their generations.
+#[derive(Debug)]
+pub(crate) struct Generations {
+    plan: Plan,
+    pub(crate) hasher: KeyHasher,
+    newest: Generation,
+    /// The newest of them is in front.
+    older: VecDeque<Arc<Generation>>,
+    /// A table to be used again.
+    spare: Option<Generation>,
+    /// What the publish that is under way has done, and what can still be taken back.
+    unconfirmed: Vec<Step>,
+}
+
+/// A step of a publish that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The publish has inserted a key into the newest generation.
+    Insert(Place),
+    /// The publish has filled the newest generation, and begun another one.
+    Begin,
+}
+
+impl Generations {
+    /// Remembers no key yet.
+    pub(crate) fn new(plan: Plan, hasher: KeyHasher, now_ms: u64) -> Generations {
+        Generations {
+            plan,
+            hasher,
+            newest: Generation::new(plan.slots, Seq(0), now_ms),
+            older: VecDeque::with_capacity(GENERATIONS),
+            spare: None,
+            unconfirmed: Vec::new(),
+        }
+    }
+
+    /// Makes ready for keys of messages from `next` on: forgets keys that are too old, and begins a new generation if the
+    /// newest one is full or has lasted long enough. Does nothing when called again.
+    #[inline]
+    pub(crate) fn begin(&mut self, now_ms: u64, next: Seq) {
+        debug_assert!(self.unconfirmed.is_empty(), "a publish is under way");
+        let lasts = |(lasts, _)| now_ms < self.newest.began_ms + lasts;
+        let lasts = self.plan.time_ms.is_none_or(lasts);
+        if !lasts || self.is_full() || !self.newest.can_take(next) {
+            self.begin_generation(now_ms, next);
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.newest.count() >= self.plan.keys
+    }
+
+    #[cold]
+    fn begin_generation(&mut self, now_ms: u64, next: Seq) {
+        self.forget_expired(now_ms);
+        if self.newest.count() == 0 {
+            self.newest.begin_anew(next, now_ms);
+            return;
+        }
+        if self.older.len() == GENERATIONS - 1 {
+            self.forget_oldest();
+        }
+        let new = match self.spare.take() {
+            Some(mut spare) => {
+                spare.begin_anew(next, now_ms);
+                spare
+            }
+            None => Generation::new(self.plan.slots, next, now_ms),
+        };
+        let ended = std::mem::replace(&mut self.newest, new);
+        self.older.push_front(Arc::new(ended));
+    }
+
+    fn forget_expired(&mut self, now_ms: u64) {
+        let Some((_, time_ms)) = self.plan.time_ms else {
+            return;
+        };
+        while self
+            .older
+            .back()
+            .is_some_and(|oldest| oldest.ended_ms + time_ms <= now_ms)
+        {
+            self.forget_oldest();
+        }
+        if self.newest.ended_ms + time_ms <= now_ms {
+            self.newest.begin_anew(self.newest.end(), now_ms);
+        }
+    }
+
+    /// Forgets the oldest generation. Its table is used again, unless the keeper is still writing the table to a file.
+    fn forget_oldest(&mut self) {
+        let oldest = self.older.pop_back();
+        let table = oldest.and_then(|oldest| Arc::try_unwrap(oldest).ok());
+        self.spare = table.or(self.spare.take());
+    }
+
+    /// Returns the seq of the message with this key, if a generation has the key.
+    #[inline]
+    pub(crate) fn find(&self, fingerprint: Fingerprint) -> Option<Seq> {
+        let older = || self.older.iter().find_map(|it| it.find(fingerprint));
+        self.newest.find(fingerprint).or_else(older)
+    }
+
+    /// Adds the key of message `seq`, which [`Generations::find`] does not find. Confirm the key, or take it back. False:
+    /// the key is not remembered, because the publish has filled all generations.
+    #[inline]
+    pub(crate) fn insert(&mut self, now_ms: u64, fingerprint: Fingerprint, seq: Seq) -> bool {
+        if self.is_full() && !self.begin_in_publish(now_ms, seq) {
+            return false;
+        }
+        let place = self.newest.insert(fingerprint, seq);
+        self.newest.ended_ms = now_ms;
+        self.unconfirmed.extend(place.map(Step::Insert));
+        place.is_some()
+    }
+
+    /// Begins a generation in the middle of a publish. False: a generation with keys of this publish would be forgotten.
+    #[cold]
+    fn begin_in_publish(&mut self, now_ms: u64, next: Seq) -> bool {
+        let steps = self.unconfirmed.iter();
+        let begun = steps.filter(|step| **step == Step::Begin).count();
+        if begun + 1 == GENERATIONS {
+            return false;
+        }
+        self.begin_generation(now_ms, next);
+        self.unconfirmed.push(Step::Begin);
+        true
+    }
+
+    /// Confirms the inserted keys: their messages are stored.
+    #[inline]
+    pub(crate) fn confirm(&mut self) {
+        self.unconfirmed.clear();
+    }
+
+    /// Takes the inserted keys back: their messages are not stored. A generation that was forgotten for them stays
+    /// forgotten. The window needs no such generation, because another try would forget it, too.
+    pub(crate) fn take_back(&mut self) {
+        while let Some(step) = self.unconfirmed.pop() {
+            match step {
+                Step::Insert(place) => self.newest.take_back(place),
+                Step::Begin => self.end_newest(),
+            }
+        }
+    }
+
+    /// Goes back to the generation before the newest one, which is empty.
+    fn end_newest(&mut self) {
+        let before = self.older.pop_front().map(Arc::try_unwrap);
+        let Some(Ok(before)) = before else {
+            unreachable!("the keeper gets no generation during a publish")
+        };
+        self.spare = Some(std::mem::replace(&mut self.newest, before));
+    }
+
+    /// The number of keys.
+    pub(crate) fn count(&self) -> u64 {
+        let older = self.older.iter().map(|it| it.count() as u64);
+        self.newest.count() as u64 + older.sum::<u64>()
+    }
+
+    /// Bytes of the tables that exist.
+    pub(crate) fn bytes(&self) -> u64 {
+        let older = self.older.iter().map(|it| it.bytes() as u64);
+        let others = self.spare.iter().chain([&self.newest]);
+        older.sum::<u64>() + others.map(|it| it.bytes() as u64).sum::<u64>()
+    }
+
+    /// How far back keys are remembered, in milliseconds.
+    pub(crate) fn reach_ms(&self, now_ms: u64) -> u64 {
+        let oldest = self.older.back().map_or(&self.newest, |it| it);
+        now_ms.saturating_sub(oldest.began_ms)
+    }
+
+    /// The newest generation.
+    pub(crate) fn newest(&self) -> &Generation {
+        &self.newest
+    }
+
+    /// The older generations. The newest of them comes first.
+    pub(crate) fn older(&self) -> impl DoubleEndedIterator<Item = &Arc<Generation>> {
+        self.older.iter()
+    }
+
+    /// Adds a generation of a saved state, which has `count` keys in any order. Restore the generations in their order.
+    pub(crate) fn restore_generation(
+        &mut self,
+        (base, began_ms, ended_ms): (Seq, u64, u64),
+        count: usize,
+        keys: impl Iterator<Item = (Fingerprint, Seq)>,
+    ) {
+        self.begin_generation(began_ms, base);
+        if count <= self.plan.keys {
+            keys.for_each(|(fingerprint, seq)| self.restore_one(began_ms, fingerprint, seq));
+        } else {
+            // The memory was larger. The keys go into several generations, which need them in order.
+            let mut keys: Vec<(Fingerprint, Seq)> = keys.collect();
+            keys.sort_unstable_by_key(|(_, seq)| *seq);
+            for (fingerprint, seq) in keys {
+                self.restore_one(began_ms, fingerprint, seq);
+            }
+        }
+        self.newest.ended_ms = ended_ms;
+    }
+
+    fn restore_one(&mut self, at_ms: u64, fingerprint: Fingerprint, seq: Seq) {
+        if self.find(fingerprint).is_none() {
+            if self.is_full() {
+                self.begin_generation(at_ms, seq);
+            }
+            self.insert(at_ms, fingerprint, seq);
+            self.confirm();
+        }
+    }
+
+    /// Adds the key of a stored message of an earlier process. Add the messages in their order, behind those of the saved
+    /// state. A key that is there already keeps its first seq.
+    pub(crate) fn restore_key(&mut self, at_ms: u64, fingerprint: Fingerprint, seq: Seq) {
+        self.begin(at_ms, seq);
+        self.restore_one(at_ms, fingerprint, seq);
+    }
+
+    /// Asserts the invariants.
+    pub(crate) fn check(&self) {
+        assert!(self.older.len() < GENERATIONS);
+        assert!(self.unconfirmed.is_empty(), "a publish is under way");
+        let mut from = self.newest.base();
+        self.newest.check();
+        for generation in &self.older {
+            assert!(generation.end() <= from, "generations overlap");
+            from = generation.base();
+        }
+        assert!(self.bytes() <= self.plan.memory() + self.newest.bytes() as u64);
+        assert!(self.count() <= self.plan.keys());
+    }
+}
+
+#[cfg(test)]
+mod tests;
