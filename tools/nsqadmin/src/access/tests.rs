@@ -1,0 +1,116 @@
+use super::*;
+
+fn access(admins: &[&str], proxies: &[&str]) -> Access {
+    Access {
+        header: HeaderName::from_static("x-forwarded-user"),
+        admin_users: admins.iter().map(ToString::to_string).collect(),
+        trusted_proxies: proxies
+            .iter()
+            .map(|text| Cidr::parse(text).unwrap())
+            .collect(),
+        allowed_origins: vec!["https://nsq.example.com".to_owned()],
+    }
+}
+
+fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in pairs {
+        headers.append(*name, value.parse().unwrap());
+    }
+    headers
+}
+
+#[test]
+fn only_listed_users_are_admins() {
+    let rules = access(&["carol", "dave"], &[]);
+    assert!(rules.is_admin("dave"));
+    for user in ["", "Carol", "carol ", "eve"] {
+        assert!(!rules.is_admin(user), "{user:?}");
+    }
+    assert!(
+        access(&[], &[]).is_admin(""),
+        "without a list, everybody is"
+    );
+}
+
+#[test]
+fn the_header_counts_from_trusted_proxies_only() {
+    let carol = headers(&[("x-forwarded-user", "carol")]);
+    let user = |proxies: &[&str], headers: &HeaderMap, peer: &str| {
+        access(&["carol"], proxies).user(headers, peer.parse().unwrap())
+    };
+    assert_eq!(user(&[], &carol, "192.0.2.1"), "carol");
+    let proxies = ["10.0.0.0/8", "::1/128"];
+    assert_eq!(user(&proxies, &carol, "10.1.2.3"), "carol");
+    assert_eq!(user(&proxies, &carol, "::1"), "carol");
+    assert_eq!(user(&proxies, &carol, "192.0.2.1"), "");
+    assert_eq!(user(&[], &headers(&[]), "192.0.2.1"), "");
+    let twice = headers(&[("x-forwarded-user", "carol"), ("x-forwarded-user", "eve")]);
+    assert_eq!(
+        user(&proxies, &twice, "10.1.2.3"),
+        "",
+        "a client may have sent one"
+    );
+}
+
+#[test]
+fn pages_of_other_sites_are_recognised() {
+    let rules = access(&[], &[]);
+    let check = |pairs: &[(&'static str, &str)], expected: bool| {
+        assert_eq!(rules.is_own_page(&headers(pairs)), expected, "{pairs:?}");
+    };
+    check(&[("host", "h:4171")], true);
+    check(&[("host", "h:4171"), ("origin", "http://h:4171")], true);
+    check(&[("host", "h"), ("origin", "https://h")], true);
+    check(&[("host", "h:443"), ("origin", "https://h")], true);
+    check(&[("host", "h"), ("origin", "https://h:8443")], false);
+    check(&[("host", "h:4171"), ("origin", "http://evil:4171")], false);
+    check(&[("host", "h"), ("origin", "null")], false);
+    check(&[("host", "h"), ("origin", "")], false);
+    check(&[("origin", "http://h")], false);
+    check(
+        &[
+            ("host", "127.0.0.1:4171"),
+            ("x-forwarded-host", "h"),
+            ("origin", "https://h"),
+        ],
+        true,
+    );
+    check(
+        &[
+            ("host", "127.0.0.1:4171"),
+            ("origin", "https://nsq.example.com"),
+        ],
+        true,
+    );
+    // A proxy may change Host, and the browser's own judgement counts then.
+    let from = |site: &'static str| {
+        [
+            ("host", "inner"),
+            ("origin", "https://outer"),
+            ("sec-fetch-site", site),
+        ]
+    };
+    check(&from("same-origin"), true);
+    check(&from("none"), true);
+    check(&from("same-site"), false);
+    check(&from("cross-site"), false);
+    check(
+        &[
+            ("host", "h"),
+            ("origin", "https://h"),
+            ("sec-fetch-site", "cross-site"),
+        ],
+        false,
+    );
+}
+
+#[test]
+fn the_user_of_basic_authentication_is_read() {
+    let user = |value: &str| basic_user(&headers(&[("authorization", value)]));
+    assert_eq!(user("Basic Y2Fyb2w6c2VjcmV0"), "carol");
+    assert_eq!(user("basic Y2Fyb2w6"), "carol");
+    for value in ["Bearer Y2Fyb2w6", "Basic ???", "Basic", "Basic Y2Fyb2w="] {
+        assert_eq!(user(value), "", "{value}");
+    }
+}

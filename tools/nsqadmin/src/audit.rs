@@ -1,0 +1,162 @@
+//! The audit log: a line for every act, and for every act that was refused.
+//!
+//! Each line goes to the log. With `--audit-log-file`, it is also appended to that file as JSON:
+//!
+//! ```text
+//! {"time":"2026-11-24T09:12:50Z","user":"carol","remote_address":"10.0.0.7:50142",
+//!  "action":"pause_channel","topic":"clicks","channel":"archive","result":"done","message":""}
+//! ```
+//!
+//! The file is opened for each line, so that it can be moved away at any time.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::Timestamp;
+use program::{log_error, log_info, log_warn};
+use wire::go_error::system_text;
+use wire::go_json::JsonObject;
+
+/// The result of an act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All servers have carried it out.
+    Done,
+    /// Some servers have not carried it out, or had nothing to do.
+    Partly,
+    /// The act failed.
+    Failed,
+    /// The user may not act, or the request came from another page.
+    Refused,
+}
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Seconds since 1970.
+    pub unix_seconds: i64,
+    /// The user of the proxy's header or of basic authentication, or an empty text.
+    pub user: String,
+    /// The client's address with its port.
+    pub remote_address: String,
+    /// The action: `create_topic`, `pause_channel`, ...
+    pub action: String,
+    /// The topic.
+    pub topic: String,
+    /// The channel, or an empty text.
+    pub channel: String,
+    /// The node, or an empty text.
+    pub node: String,
+    /// The result.
+    pub outcome: Outcome,
+    /// The message of the answer.
+    pub message: String,
+}
+
+impl Outcome {
+    fn word(self) -> &'static str {
+        match self {
+            Outcome::Done => "done",
+            Outcome::Partly => "partly",
+            Outcome::Failed => "failed",
+            Outcome::Refused => "refused",
+        }
+    }
+}
+
+impl Entry {
+    /// Returns the line of the file, without its end.
+    pub fn json(&self) -> String {
+        let time = Timestamp::from_second(self.unix_seconds).unwrap_or(Timestamp::UNIX_EPOCH);
+        let mut json = String::new();
+        let mut object = JsonObject::new(&mut json);
+        object.text("time", &time.to_string());
+        object.text("user", &self.user);
+        object.text("remote_address", &self.remote_address);
+        object.text("action", &self.action);
+        object.text_unless_empty("topic", &self.topic);
+        object.text_unless_empty("channel", &self.channel);
+        object.text_unless_empty("node", &self.node);
+        object.text("result", self.outcome.word());
+        object.text("message", &self.message);
+        object.end();
+        json
+    }
+
+    /// Returns the text of the log line.
+    fn text(&self) -> String {
+        let mut subject = self.topic.clone();
+        if !self.channel.is_empty() {
+            subject = format!("{subject}/{}", self.channel);
+        }
+        if !self.node.is_empty() {
+            subject = format!("{subject} on {}", self.node);
+        }
+        let (user, address) = (&self.user, &self.remote_address);
+        let (action, result) = (&self.action, self.outcome.word());
+        let message = match self.message.as_str() {
+            "" => String::new(),
+            message => format!(" - {message}"),
+        };
+        format!("AUDIT: {action} {subject} by user {user:?} ({address}): {result}{message}")
+    }
+}
+
+/// The audit log.
+#[derive(Clone, Debug, Default)]
+pub struct Audit {
+    file: Option<Arc<Mutex<PathBuf>>>,
+}
+
+impl Audit {
+    /// Returns the audit log with this file. An empty path means no file.
+    ///
+    /// # Errors
+    /// The file cannot be opened for writing.
+    pub fn open(path: &str) -> Result<Audit, String> {
+        if path.is_empty() {
+            return Ok(Audit::default());
+        }
+        let path = PathBuf::from(path);
+        open(&path).map_err(|error| {
+            let why = system_text(&error);
+            format!(
+                "failed to open --audit-log-file ({}) - {why}",
+                path.display()
+            )
+        })?;
+        Ok(Audit {
+            file: Some(Arc::new(Mutex::new(path))),
+        })
+    }
+
+    /// Writes a line. A failure is logged, and the act counts nevertheless.
+    pub async fn write(&self, entry: Entry) {
+        match entry.outcome {
+            Outcome::Done | Outcome::Partly => log_info!("{}", entry.text()),
+            Outcome::Failed | Outcome::Refused => log_warn!("{}", entry.text()),
+        }
+        let Some(file) = self.file.clone() else {
+            return;
+        };
+        let written = tokio::task::spawn_blocking(move || {
+            let path = file.lock().unwrap_or_else(PoisonError::into_inner);
+            open(&path)?.write_all((entry.json() + "\n").as_bytes())
+        });
+        let why = match written.await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => system_text(&error),
+            Err(error) => error.to_string(),
+        };
+        log_error!("failed to write the audit log - {why}");
+    }
+}
+
+fn open(path: &PathBuf) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+#[cfg(test)]
+mod tests;

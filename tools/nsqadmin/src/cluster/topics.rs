@@ -1,0 +1,204 @@
+//! The topics of a cluster, and the nsqds that have them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::FutureExt;
+
+use super::nodes::identity_of;
+use super::{Asked, Cluster, Stats, Target, gather, query};
+use crate::answer;
+use crate::node::Node;
+use crate::outcome::{Refusal, Warnings};
+use crate::upstream::{FailureKind, Server};
+
+/// The place of a topic in the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The nsqds that have the topic. In direct mode, all nsqds.
+    pub targets: Vec<Target>,
+    /// The channels that the nsqlookupds know.
+    pub channels: BTreeSet<String>,
+}
+
+impl Cluster {
+    /// Returns the names of all topics, sorted.
+    ///
+    /// # Errors
+    /// No server answered.
+    pub async fn topics(&self, warnings: &mut Warnings) -> Result<BTreeSet<String>, Refusal> {
+        let lookupds = self.lookupds();
+        if lookupds.is_empty() {
+            let targets = self.targets_given();
+            if targets.is_empty() {
+                return Err(Refusal::upstream("failed to query any nsqd: "));
+            }
+            let stats = self.stats(targets, Stats::default(), warnings).await?;
+            let topics = stats.into_iter().flat_map(|stats| stats.topics);
+            return Ok(topics.map(|topic| topic.topic_name).collect());
+        }
+        let requests = lookupds.into_iter().map(|lookupd| -> Asked<_> {
+            let upstream = self.upstream.clone();
+            async move {
+                let url = format!("http://{lookupd}/topics");
+                let answer: answer::Topics = upstream.get(Server::Nsqlookupd, &url).await?;
+                Ok(answer.topics)
+            }
+            .boxed()
+        });
+        let answers = gather(requests.collect()).await;
+        let answers = answers.or_refuse(Server::Nsqlookupd, warnings)?;
+        Ok(answers.into_iter().flatten().collect())
+    }
+
+    /// Returns the nsqds of direct mode as targets, without their identities.
+    fn targets_given(&self) -> Vec<Target> {
+        let targets = self.nsqds.iter().map(|address| Target {
+            identity: crate::figures::NodeIdentity {
+                address: address.clone(),
+                ..Default::default()
+            },
+            url: format!("http://{address}"),
+            is_given: true,
+        });
+        targets.collect()
+    }
+
+    /// Returns the topics that no nsqd has, each with the channels that the nsqlookupds know. In
+    /// direct mode there are none.
+    ///
+    /// # Errors
+    /// No nsqlookupd answered.
+    pub async fn inactive_topics(
+        &self,
+        warnings: &mut Warnings,
+    ) -> Result<BTreeMap<String, BTreeSet<String>>, Refusal> {
+        if !self.is_lookup_mode() {
+            return Ok(BTreeMap::new());
+        }
+        let lookupds = self.lookupds();
+        let requests = lookupds.iter().map(|lookupd| -> Asked<_> {
+            let upstream = self.upstream.clone();
+            let topics = format!("http://{lookupd}/topics");
+            let nodes = format!("http://{lookupd}/nodes");
+            async move {
+                let topics: answer::Topics = upstream.get(Server::Nsqlookupd, &topics).await?;
+                let nodes: answer::Nodes = upstream.get(Server::Nsqlookupd, &nodes).await?;
+                Ok((topics.topics, nodes.producers))
+            }
+            .boxed()
+        });
+        let answers = gather(requests.collect()).await;
+        let answers = answers.or_refuse(Server::Nsqlookupd, warnings)?;
+        let mut topics = BTreeSet::new();
+        let mut active = BTreeSet::new();
+        for (known, producers) in answers {
+            topics.extend(known);
+            let nodes = producers.iter().map(Node::of_producer);
+            let flags = nodes.flat_map(|node| node.topics);
+            active.extend(
+                flags
+                    .filter(|(_, is_tombstoned)| !is_tombstoned)
+                    .map(|(topic, _)| topic),
+            );
+        }
+        topics.retain(|topic| !active.contains(topic));
+        let mut requests: Vec<Asked<_>> = Vec::new();
+        for topic in &topics {
+            for lookupd in &lookupds {
+                let (upstream, topic) = (self.upstream.clone(), topic.clone());
+                let url = format!("http://{lookupd}/channels{}", query(&[("topic", &topic)]));
+                let asked = async move {
+                    let answer: answer::Channels = upstream.get(Server::Nsqlookupd, &url).await?;
+                    Ok((topic, answer.channels))
+                };
+                requests.push(asked.boxed());
+            }
+        }
+        // An nsqlookupd that does not answer has a warning already.
+        let answers = gather(requests).await.data;
+        let mut inactive: BTreeMap<String, BTreeSet<String>> = topics
+            .iter()
+            .map(|topic| (topic.clone(), BTreeSet::new()))
+            .collect();
+        for (topic, channels) in answers {
+            inactive.entry(topic).or_default().extend(channels);
+        }
+        Ok(inactive)
+    }
+
+    /// Finds the nsqds of a topic.
+    ///
+    /// # Errors
+    /// No nsqlookupd knows the topic (404), or no server answered.
+    pub async fn place(&self, topic: &str, warnings: &mut Warnings) -> Result<Place, Refusal> {
+        let lookupds = self.lookupds();
+        if lookupds.is_empty() {
+            return Ok(Place {
+                targets: self.targets(warnings).await?,
+                channels: BTreeSet::new(),
+            });
+        }
+        let requests = lookupds
+            .into_iter()
+            .map(|lookupd| -> Asked<answer::Lookup> {
+                let upstream = self.upstream.clone();
+                let url = format!("http://{lookupd}/lookup{}", query(&[("topic", topic)]));
+                async move { upstream.get(Server::Nsqlookupd, &url).await }.boxed()
+            });
+        let answers = gather(requests.collect()).await;
+        let is_unknown = answers.data.is_empty()
+            && !answers.failures.is_empty()
+            && answers
+                .failures
+                .iter()
+                .all(|failed| failed.kind == FailureKind::NotFound);
+        if is_unknown {
+            return Err(Refusal::not_found("TOPIC_NOT_FOUND"));
+        }
+        let answers = answers.or_refuse(Server::Nsqlookupd, warnings)?;
+        let mut targets: Vec<Target> = Vec::new();
+        let mut known = BTreeSet::new();
+        for producer in answers.iter().flat_map(|answer| &answer.producers) {
+            let identity = identity_of(producer);
+            if known.insert(identity.address.clone()) {
+                targets.push(self.target(identity));
+            }
+        }
+        let channels = answers.into_iter().flat_map(|answer| answer.channels);
+        Ok(Place {
+            targets,
+            channels: channels.collect(),
+        })
+    }
+
+    /// Finds the nsqds that have a topic now. In direct mode, all nsqds are asked.
+    ///
+    /// # Errors
+    /// No server knows the topic (404), or no server answered.
+    pub async fn producers(
+        &self,
+        topic: &str,
+        warnings: &mut Warnings,
+    ) -> Result<Vec<Target>, Refusal> {
+        let place = self.place(topic, warnings).await?;
+        if self.is_lookup_mode() {
+            return Ok(place.targets);
+        }
+        let wanted = Stats {
+            topic,
+            ..Stats::default()
+        };
+        let stats = self.stats(place.targets.clone(), wanted, warnings).await?;
+        let has_topic = |target: &Target| {
+            stats.iter().any(|stats| {
+                stats.node == target.identity
+                    && stats.topics.iter().any(|given| given.topic_name == topic)
+            })
+        };
+        let targets: Vec<Target> = place.targets.into_iter().filter(has_topic).collect();
+        match targets.is_empty() && warnings.is_empty() {
+            true => Err(Refusal::not_found("TOPIC_NOT_FOUND")),
+            false => Ok(targets),
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The checks of the values at the start, in the original's order, and the values that they lead to.
+
+use std::net::{IpAddr, ToSocketAddrs};
+use std::path::Path;
+
+use program::log_warn;
+use program::tcp_address::split_host_port;
+use program::tls::error_text;
+use rustls::{ClientConfig, RootCertStore};
+use upgrade::{ClientTls, ConfigError, authorities, client_config};
+use url::Url;
+
+use crate::cidr::Cidr;
+use crate::url_map::UrlMap;
+
+use super::{ClientFlags, Config};
+
+/// The values that the checks of a [`Config`] lead to.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// The TLS of requests to nsqds, nsqlookupds, graphite and the endpoint of notifications.
+    pub client_tls: ClientConfig,
+    /// Clients of `/config`. `None` allows everybody.
+    pub config_clients: Option<Cidr>,
+    /// Proxies whose header counts. An empty list allows everybody.
+    pub trusted_proxies: Vec<Cidr>,
+    /// Where to reach nsqds whose broadcast address cannot be reached.
+    pub url_map: UrlMap,
+}
+
+impl Config {
+    /// Checks the values, and reads the files that they name.
+    ///
+    /// # Errors
+    /// The reason why nsqadmin cannot start, for the FATAL line.
+    pub fn check(&self) -> Result<Checked, String> {
+        self.check_addresses_are_given()?;
+        let client_tls = client_tls(&self.client)?;
+        for address in &self.lookupd_http_addresses {
+            resolve("lookupd-http-address", address)?;
+        }
+        for address in &self.nsqd_http_addresses {
+            resolve("nsqd-http-address", address)?;
+        }
+        if self.graphite.is_proxied {
+            check_graphite_url(&self.graphite.url)?;
+        }
+        let config_clients = match self.allow_config_from_cidr.as_str() {
+            "" => None,
+            text => Some(range("allow-config-from-cidr", text)?),
+        };
+        let proxies = self.trusted_proxy_cidrs.iter();
+        let trusted_proxies = proxies.map(|text| range("trusted-proxy-cidr", text));
+        for origin in &self.allowed_origins {
+            check_origin(origin)?;
+        }
+        for name in [
+            "max-nodes",
+            "max-answer-size",
+            "http-read-timeout",
+            "http-write-timeout",
+        ] {
+            self.options.check_bounds(name)?;
+        }
+        Ok(Checked {
+            client_tls,
+            config_clients,
+            trusted_proxies: trusted_proxies.collect::<Result<_, _>>()?,
+            url_map: UrlMap::parse(&self.nsqd_url_map)?,
+        })
+    }
+
+    fn check_addresses_are_given(&self) -> Result<(), String> {
+        match (
+            self.lookupd_http_addresses.is_empty(),
+            self.nsqd_http_addresses.is_empty(),
+        ) {
+            (true, true) => {
+                Err("--nsqd-http-address or --lookupd-http-address required".to_string())
+            }
+            (false, false) => {
+                Err("use --nsqd-http-address or --lookupd-http-address not both".to_string())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Returns the base path with a slash in front and none behind, except for the root.
+pub(super) fn base_path(given: &str) -> String {
+    let mut segments: Vec<&str> = Vec::new();
+    for segment in given.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => {
+                segments.pop();
+            }
+            segment => segments.push(segment),
+        }
+    }
+    format!("/{}", segments.join("/"))
+}
+
+/// Returns the TLS of the requests that nsqadmin makes.
+fn client_tls(flags: &ClientFlags) -> Result<ClientConfig, String> {
+    let cert_and_key = match (flags.cert.as_str(), flags.key.as_str()) {
+        ("", "") => None,
+        ("", _) => {
+            return Err(
+                "--http-client-tls-key must be specified with --http-client-tls-cert".into(),
+            );
+        }
+        (_, "") => {
+            return Err(
+                "--http-client-tls-cert must be specified with --http-client-tls-key".into(),
+            );
+        }
+        (cert, key) => Some((Path::new(cert), Path::new(key))),
+    };
+    let of_pair = |error: &ConfigError| {
+        let (cert, key) = (&flags.cert, &flags.key);
+        format!(
+            "failed to LoadX509KeyPair {cert}, {key} - {}",
+            error_text(error)
+        )
+    };
+    let any = ClientTls {
+        authorities: None,
+        cert_and_key,
+    };
+    let unverified = client_config(&any).map_err(|error| of_pair(&error))?;
+    let roots = match flags.root_ca_file.as_str() {
+        "" => system_authorities(),
+        path => authorities(Path::new(path)).map_err(|error| match &error {
+            ConfigError::Open(..) => {
+                format!(
+                    "failed to read TLS root CA file {path} - {}",
+                    error_text(&error)
+                )
+            }
+            _ => format!("failed to AppendCertsFromPEM {path}"),
+        })?,
+    };
+    let verified = ClientTls {
+        authorities: Some(roots),
+        cert_and_key,
+    };
+    let config = match flags.skips_verification {
+        true => unverified,
+        false => match client_config(&verified) {
+            // A system without authorities can still ask over plain HTTP.
+            Err(ConfigError::NoAuthorities) => without_authorities()?,
+            other => other.map_err(|error| of_pair(&error))?.into(),
+        },
+    };
+    Ok((*config).clone())
+}
+
+/// Returns the system's authorities.
+fn system_authorities() -> RootCertStore {
+    let found = rustls_native_certs::load_native_certs();
+    for error in &found.errors {
+        log_warn!("cannot read a certificate authority of the system: {error}");
+    }
+    let mut roots = RootCertStore::empty();
+    // Certificates that cannot be parsed are skipped, as in Go.
+    roots.add_parsable_certificates(found.certs);
+    roots
+}
+
+/// Returns a configuration that accepts no server's certificate.
+fn without_authorities() -> Result<std::sync::Arc<ClientConfig>, String> {
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| format!("failed to build TLS config - {error}"))?
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth();
+    Ok(std::sync::Arc::new(config))
+}
+
+/// Checks that an address has a host that resolves and a port.
+fn resolve(flag: &str, address: &str) -> Result<(), String> {
+    let failed = |why: String| format!("failed to resolve --{flag} ({address}) - {why}");
+    let Some((host, port)) = split_host_port(address) else {
+        let colons = address.matches(':').count();
+        let why = match colons {
+            0 => "missing port in address",
+            _ if address.ends_with(']') => "missing port in address",
+            _ => "too many colons in address",
+        };
+        return Err(failed(format!("address {address}: {why}")));
+    };
+    let port: u16 = match port.parse::<u64>().map(u16::try_from) {
+        Ok(Ok(port)) => port,
+        Ok(Err(_)) => return Err(failed(format!("address {port}: invalid port"))),
+        Err(_) => return Err(failed(format!("lookup tcp/{port}: unknown port"))),
+    };
+    if host.is_empty() || host.parse::<IpAddr>().is_ok() {
+        return Ok(());
+    }
+    match (host, port).to_socket_addrs() {
+        Ok(found) if found.len() > 0 => Ok(()),
+        Ok(_) => Err(failed(format!("lookup {host}: no such host"))),
+        Err(error) => {
+            let why = error.to_string();
+            let why = why.rsplit(": ").next().unwrap_or_default();
+            Err(failed(format!("lookup {host}: {why}")))
+        }
+    }
+}
+
+fn check_graphite_url(text: &str) -> Result<(), String> {
+    let failed =
+        |why: &str| format!("failed to parse --graphite-url ({text}) - parse {text:?}: {why}");
+    let url = match Url::parse(text) {
+        Ok(url) => url,
+        Err(url::ParseError::InvalidIpv6Address) => {
+            return Err(failed("missing ']' in host"));
+        }
+        Err(error) => return Err(failed(&error.to_string())),
+    };
+    match matches!(url.scheme(), "http" | "https") {
+        true => Ok(()),
+        false => Err(failed(
+            "--proxy-graphite needs a URL that begins with http:// or https://",
+        )),
+    }
+}
+
+fn check_origin(origin: &str) -> Result<(), String> {
+    let parsed = Url::parse(origin).ok().map(|url| url.origin());
+    match parsed.is_some_and(|parsed| parsed.ascii_serialization() == origin) {
+        true => Ok(()),
+        false => Err(format!(
+            "failed to parse --allowed-origin ({origin}) - an origin is scheme://host or \
+             scheme://host:port, in lower case, without a path and without the scheme's own port"
+        )),
+    }
+}
+
+fn range(flag: &str, text: &str) -> Result<Cidr, String> {
+    Cidr::parse(text).map_err(|why| format!("failed to parse --{flag} ({text}) - {why}"))
+}

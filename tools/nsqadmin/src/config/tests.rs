@@ -1,0 +1,169 @@
+use std::time::Duration;
+
+use super::*;
+
+fn config(args: &[&str]) -> Result<Config, Exit> {
+    Config::from_args(args.iter().map(OsString::from))
+}
+
+#[test]
+fn the_defaults_are_nsqadmins() {
+    let config = config(&[]).unwrap();
+    assert_eq!(config.log_level, Level::Info);
+    assert_eq!(config.log_style.prefix, "[nsqadmin] ");
+    assert_eq!(config.http_address, "0.0.0.0:4171");
+    assert_eq!(config.base_path, "/");
+    assert_eq!(config.acl_http_header, "X-Forwarded-User");
+    assert_eq!(config.allow_config_from_cidr, "127.0.0.1/8");
+    assert_eq!(config.client.connect_timeout, Duration::from_secs(2));
+    assert_eq!(config.client.request_timeout, Duration::from_secs(5));
+    assert_eq!(config.graphite.prefix, "nsq.%s");
+    assert_eq!(config.graphite.counter_format, "stats.counters.%s.count");
+    assert_eq!(config.graphite.gauge_format, "stats.gauges.%s");
+    assert_eq!(config.graphite.interval, Duration::from_secs(60));
+    assert!(!config.graphite.is_proxied && !config.client.skips_verification);
+    assert!(config.admin_users.is_empty() && config.unknown_keys.is_empty());
+}
+
+#[test]
+fn flags_come_before_the_file_and_lists_replace_lists() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("nsqadmin.cfg");
+    let text = "log_level = \"debug\"\nnsqlookupd_http_addresses = [\"a:1\", \"b:2\"]\n\
+                admin_users = \"carol,dave\"\nstatsd_interval = 30000\nbase_path = \"x\"\n\
+                proxy_graphite = true\nnothing = 1\n";
+    std::fs::write(&path, text).unwrap();
+    let file = format!("--config={}", path.display());
+    let config = config(&[
+        &file,
+        "-lookupd-http-address",
+        "c:3",
+        "--base-path=admin/nsq/",
+    ])
+    .unwrap();
+    assert_eq!(config.log_level, Level::Debug);
+    assert_eq!(config.lookupd_http_addresses, ["c:3"]);
+    assert_eq!(config.admin_users, ["carol", "dave"]);
+    assert_eq!(config.graphite.interval, Duration::from_secs(30));
+    assert_eq!(config.base_path, "/admin/nsq");
+    assert!(config.graphite.is_proxied);
+    assert_eq!(config.unknown_keys, ["nothing"]);
+}
+
+#[test]
+fn a_base_path_begins_with_a_slash_and_ends_in_none() {
+    for (given, expected) in [
+        ("", "/"),
+        ("/", "/"),
+        ("x", "/x"),
+        ("/x/", "/x"),
+        ("//x/./y/../z", "/x/z"),
+        ("..", "/"),
+    ] {
+        assert_eq!(checks::base_path(given), expected, "{given}");
+    }
+}
+
+/// Each text is that of the original, if the original makes the check.
+#[test]
+fn the_checks_say_what_is_wrong() {
+    let directory = tempfile::tempdir().unwrap();
+    let not_pem = directory.path().join("not.pem");
+    std::fs::write(&not_pem, "text").unwrap();
+    let not_pem = format!("--http-client-tls-root-ca-file={}", not_pem.display());
+    let check = |args: &[&str], why: &str| {
+        let error = config(args)
+            .unwrap()
+            .check()
+            .expect_err("the values are wrong");
+        assert!(error.starts_with(why), "{args:?}: {error}");
+    };
+    check(
+        &[],
+        "--nsqd-http-address or --lookupd-http-address required",
+    );
+    let lookupd = "--lookupd-http-address=127.0.0.1:4161";
+    check(
+        &[lookupd, "--nsqd-http-address=127.0.0.1:4151"],
+        "use --nsqd-http-address or --lookupd-http-address not both",
+    );
+    for (flag, why) in [
+        (
+            "--http-client-tls-key=a",
+            "--http-client-tls-key must be specified with --http-client-tls-cert",
+        ),
+        (
+            "--http-client-tls-cert=a",
+            "--http-client-tls-cert must be specified with --http-client-tls-key",
+        ),
+        (
+            "--http-client-tls-root-ca-file=/nonexist",
+            "failed to read TLS root CA file /nonexist - open /nonexist: no such file or directory",
+        ),
+        (&not_pem, "failed to AppendCertsFromPEM "),
+        (
+            "--allow-config-from-cidr=1.2.3.4",
+            "failed to parse --allow-config-from-cidr (1.2.3.4) - invalid CIDR address: 1.2.3.4",
+        ),
+        (
+            "--trusted-proxy-cidr=x",
+            "failed to parse --trusted-proxy-cidr (x) - invalid CIDR address: x",
+        ),
+        (
+            "--allowed-origin=https://a/",
+            "failed to parse --allowed-origin (https://a/) - an origin is ",
+        ),
+        (
+            "--nsqd-url-map=x",
+            "failed to parse --nsqd-url-map (x) - there is no =",
+        ),
+        ("--max-nodes=0", "--max-nodes must be [1,100000]"),
+    ] {
+        check(&[lookupd, flag], why);
+    }
+    check(
+        &[
+            lookupd,
+            "--http-client-tls-cert=b",
+            "--http-client-tls-key=a",
+        ],
+        "failed to LoadX509KeyPair b, a - open b: no such file or directory",
+    );
+    for (address, why) in [
+        ("foo", "address foo: missing port in address"),
+        (
+            "http://127.0.0.1:1",
+            "address http://127.0.0.1:1: too many colons in address",
+        ),
+        ("h:x", "lookup tcp/x: unknown port"),
+    ] {
+        let flag = format!("--lookupd-http-address={address}");
+        check(
+            &[&flag],
+            &format!("failed to resolve --lookupd-http-address ({address}) - {why}"),
+        );
+    }
+    check(
+        &[lookupd, "--graphite-url=http://[::1", "--proxy-graphite"],
+        "failed to parse --graphite-url (http://[::1) - parse \"http://[::1\": missing ']' in host",
+    );
+    let unproxied = config(&[lookupd, "--graphite-url=http://[::1"]).unwrap();
+    assert!(unproxied.check().is_ok());
+}
+
+/// docs/configuration.md holds a table of all flags, and it is this one. To write it anew, run this
+/// test with UPDATE_DOCS=1.
+#[test]
+fn the_documentation_has_every_flag() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let page = std::fs::read_to_string(path).expect("the page exists");
+    let updated = program::page_with_table(&page, "nsqadmin's flags", FLAGS);
+    let updated = program::page_with_table(&updated, "our flags of nsqadmin", OWN_FLAGS);
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, &updated).expect("the page can be written");
+    }
+    assert!(
+        page == updated,
+        "out of date: run with UPDATE_DOCS=1 and look at the difference"
+    );
+}

@@ -1,0 +1,148 @@
+//! [`LatencyFigures`]: the percentiles of a latency, of one nsqd or of several.
+
+use wire::go_json::{JsonObject, push_array, push_float};
+
+use crate::answer;
+
+/// The latency from publish to finish.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LatencyFigures {
+    /// The number of messages.
+    pub count: i64,
+    /// The percentiles, in the order of the nsqd. `None` if no nsqd has any configured.
+    pub percentiles: Option<Vec<PercentileFigures>>,
+    /// The topic of a total. Empty in a part.
+    pub topic: String,
+    /// The channel of a channel's total. Empty elsewhere.
+    pub channel: String,
+    /// `*` in a total. Empty in a part.
+    pub host: &'static str,
+}
+
+/// One percentile. All values are nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PercentileFigures {
+    /// The quantile, between 0 and 1.
+    pub quantile: f64,
+    /// The value of the one nsqd. `None` in a total.
+    pub value: Option<f64>,
+    /// The lowest value of an nsqd with messages.
+    pub min: f64,
+    /// The highest value of an nsqd.
+    pub max: f64,
+    /// The mean, weighted with the numbers of messages.
+    pub average: f64,
+    /// The number of messages.
+    pub count: i64,
+}
+
+impl LatencyFigures {
+    /// Returns the latency of one nsqd.
+    pub fn of_node(latency: &answer::Latency) -> LatencyFigures {
+        let count = latency.count;
+        let percentiles = latency.percentiles.as_ref().map(|percentiles| {
+            let figures = percentiles.iter().map(|given| PercentileFigures {
+                quantile: given.quantile,
+                value: Some(given.value),
+                min: given.value,
+                max: given.value,
+                average: given.value,
+                count,
+            });
+            figures.collect()
+        });
+        LatencyFigures {
+            count,
+            percentiles,
+            ..LatencyFigures::default()
+        }
+    }
+
+    /// Returns an empty total.
+    pub fn total(topic: &str, channel: &str) -> LatencyFigures {
+        LatencyFigures {
+            topic: topic.to_owned(),
+            channel: channel.to_owned(),
+            host: super::ALL_NODES,
+            ..LatencyFigures::default()
+        }
+    }
+
+    /// Adds the latency of another nsqd to a total.
+    pub fn add(&mut self, other: &LatencyFigures) {
+        super::add(&mut self.count, other.count);
+        let Some(others) = &other.percentiles else {
+            return;
+        };
+        let own = self.percentiles.get_or_insert_default();
+        for other in others {
+            // Exact values: both come from the same text in a configuration.
+            let is_same =
+                |own: &&mut PercentileFigures| own.quantile.to_bits() == other.quantile.to_bits();
+            match own.iter_mut().find(is_same) {
+                Some(own) => own.add(other),
+                None => {
+                    let mut first = PercentileFigures {
+                        quantile: other.quantile,
+                        ..PercentileFigures::default()
+                    };
+                    first.add(other);
+                    own.push(first);
+                }
+            }
+        }
+    }
+
+    /// Appends the latency as JSON.
+    pub fn push_json(&self, out: &mut String) {
+        let mut object = JsonObject::new(out);
+        object.number("count", self.count);
+        match &self.percentiles {
+            None => object.key("percentiles").push_str("null"),
+            Some(percentiles) => {
+                push_array(object.key("percentiles"), percentiles, |out, figures| {
+                    figures.push_json(out);
+                })
+            }
+        }
+        object.text("topic", &self.topic);
+        object.text("channel", &self.channel);
+        object.text("host", self.host);
+        object.end();
+    }
+}
+
+impl PercentileFigures {
+    fn add(&mut self, other: &PercentileFigures) {
+        self.max = self.max.max(other.max);
+        // An nsqd without messages has no latency, and reports 0.
+        if other.count > 0 {
+            self.min = match self.count {
+                0 => other.min,
+                _ => self.min.min(other.min),
+            };
+        }
+        super::add(&mut self.count, other.count);
+        if self.count == 0 {
+            self.average = 0.0;
+            return;
+        }
+        #[allow(clippy::cast_precision_loss)] // Counts below 2^53 are exact.
+        let (part, all) = (other.count as f64, self.count as f64);
+        // The order of the operations is the original's, because it decides about the last digit.
+        self.average += (other.average - self.average) * part / all;
+    }
+
+    fn push_json(&self, out: &mut String) {
+        let mut object = JsonObject::new(out);
+        push_float(object.key("average"), self.average);
+        object.number("count", self.count);
+        push_float(object.key("max"), self.max);
+        push_float(object.key("min"), self.min);
+        push_float(object.key("quantile"), self.quantile);
+        if let Some(value) = self.value {
+            push_float(object.key("value"), value);
+        }
+        object.end();
+    }
+}

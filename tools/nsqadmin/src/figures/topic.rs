@@ -1,0 +1,151 @@
+//! [`TopicFigures`]: a topic on one nsqd, or on all.
+
+use std::collections::BTreeMap;
+
+use wire::go_json::{JsonObject, push_array};
+
+use super::{ALL_NODES, ChannelFigures, LatencyFigures, NodeIdentity, NodeStats, add, sort_parts};
+use crate::answer;
+
+/// The figures of a topic. The counts are sums in a total.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TopicFigures {
+    /// `host:port` of the nsqd, or `*` in a total.
+    pub node: String,
+    /// The name of the nsqd's machine. Empty in a total.
+    pub hostname: String,
+    /// The topic.
+    pub topic_name: String,
+    /// Messages that no channel has yet.
+    pub depth: i64,
+    /// The part of the depth that is on disk.
+    pub backend_depth: i64,
+    /// Messages since the start.
+    pub message_count: i64,
+    /// Bytes of messages since the start.
+    pub message_bytes: i64,
+    /// The parts of a total. `None` in a part.
+    pub nodes: Option<Vec<TopicFigures>>,
+    /// The channels: totals in a total, parts in a part.
+    pub channels: Vec<ChannelFigures>,
+    /// True if the topic is paused on any nsqd.
+    pub is_paused: bool,
+    /// The latency of all channels.
+    pub latency: LatencyFigures,
+    /// The age of the oldest message that is owed, in milliseconds: the highest of all nsqds.
+    pub oldest_unfinished_ms: i64,
+}
+
+/// Returns the total of a topic. A topic that no nsqd has is a total without parts.
+pub fn topic_total(stats: &[NodeStats], topic: &str) -> TopicFigures {
+    let mut parts = Vec::new();
+    for NodeStats { node, topics } in stats {
+        // nsqds before 1.0 do not filter.
+        let of_topic = topics.iter().filter(|given| given.topic_name == topic);
+        parts.extend(of_topic.map(|given| TopicFigures::of_node(node, given, None)));
+    }
+    TopicFigures::total(topic, parts)
+}
+
+/// Returns the topics of one nsqd, with the clients of their channels. `unix_seconds` is the present
+/// time.
+pub fn topics_of_node(stats: &NodeStats, unix_seconds: i64) -> Vec<TopicFigures> {
+    let topics = stats.topics.iter();
+    topics
+        .map(|given| TopicFigures::of_node(&stats.node, given, Some(unix_seconds)))
+        .collect()
+}
+
+impl TopicFigures {
+    /// Returns the figures of one nsqd. `unix_seconds` is the present time, and `None` leaves the
+    /// clients out.
+    pub fn of_node(
+        node: &NodeIdentity,
+        given: &answer::Topic,
+        unix_seconds: Option<i64>,
+    ) -> TopicFigures {
+        let topic = &given.topic_name;
+        let channels = given.channels.iter();
+        TopicFigures {
+            node: node.address.clone(),
+            hostname: node.hostname.clone(),
+            topic_name: topic.clone(),
+            depth: given.depth,
+            backend_depth: given.backend_depth,
+            message_count: given.message_count,
+            message_bytes: given.message_bytes,
+            nodes: None,
+            channels: channels
+                .map(|channel| ChannelFigures::of_node(node, topic, channel, unix_seconds))
+                .collect(),
+            is_paused: given.paused,
+            latency: LatencyFigures::of_node(&given.e2e_processing_latency),
+            oldest_unfinished_ms: given.oldest_unfinished_ms,
+        }
+    }
+
+    /// Returns the total of the parts, which it keeps.
+    pub fn total(topic: &str, mut parts: Vec<TopicFigures>) -> TopicFigures {
+        sort_parts(&mut parts, |part| (&part.hostname, &part.node));
+        let mut total = TopicFigures {
+            node: ALL_NODES.to_owned(),
+            topic_name: topic.to_owned(),
+            latency: LatencyFigures::total(topic, ""),
+            ..TopicFigures::default()
+        };
+        let mut channels: BTreeMap<&str, Vec<ChannelFigures>> = BTreeMap::new();
+        for part in &parts {
+            add(&mut total.depth, part.depth);
+            add(&mut total.backend_depth, part.backend_depth);
+            add(&mut total.message_count, part.message_count);
+            add(&mut total.message_bytes, part.message_bytes);
+            total.is_paused |= part.is_paused;
+            total.oldest_unfinished_ms = total.oldest_unfinished_ms.max(part.oldest_unfinished_ms);
+            total.latency.add(&part.latency);
+            for channel in &part.channels {
+                let parts = channels.entry(&channel.channel_name).or_default();
+                parts.push(channel.clone());
+            }
+        }
+        let channels = channels.into_iter();
+        total.channels = channels
+            .map(|(channel, parts)| ChannelFigures::total(topic, channel, parts))
+            .collect();
+        total.nodes = Some(parts);
+        total
+    }
+
+    /// Returns the part of the depth that is in memory.
+    pub fn memory_depth(&self) -> i64 {
+        self.depth.saturating_sub(self.backend_depth)
+    }
+
+    /// Adds the fields to a JSON object.
+    pub fn push_fields(&self, object: &mut JsonObject<'_>) {
+        object.text("node", &self.node);
+        object.text("hostname", &self.hostname);
+        object.text("topic_name", &self.topic_name);
+        object.number("depth", self.depth);
+        object.number("memory_depth", self.memory_depth());
+        object.number("backend_depth", self.backend_depth);
+        object.number("message_count", self.message_count);
+        // nsqd counts deliveries for channels only.
+        object.number("delivery_msg_count", 0);
+        match &self.nodes {
+            None => object.key("nodes").push_str("null"),
+            Some(parts) => push_array(object.key("nodes"), parts, |out, part| part.push_json(out)),
+        }
+        push_array(object.key("channels"), &self.channels, |out, channel| {
+            channel.push_json(out);
+        });
+        object.boolean("paused", self.is_paused);
+        self.latency.push_json(object.key("e2e_processing_latency"));
+    }
+
+    /// Appends the topic as JSON.
+    pub fn push_json(&self, out: &mut String) {
+        let mut object = JsonObject::new(out);
+        self.push_fields(&mut object);
+        object.end();
+    }
+}

@@ -1,0 +1,235 @@
+//! Graphite: the rate of one series, and the proxy for graphs.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::header::{
+    AUTHORIZATION, CONNECTION, COOKIE, HOST, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING,
+    UPGRADE,
+};
+use http::{HeaderMap, HeaderName};
+use program::http_client::push_query_value;
+use serde::Deserialize;
+use url::Url;
+
+/// Headers that are not forwarded: those of one connection, and the browser's secrets for nsqadmin
+/// or for the proxy in front. Graphite gets the user of its own URL.
+const NOT_FORWARDED: [HeaderName; 9] = [
+    AUTHORIZATION,
+    CONNECTION,
+    COOKIE,
+    HOST,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// A series in an answer of graphite.
+#[derive(Deserialize)]
+struct Series {
+    #[serde(default)]
+    datapoints: Vec<(Option<f64>, f64)>,
+}
+
+/// Returns the URL that has the last values of a series. `base` is `--graphite-url`.
+pub fn rate_url(base: &str, target: &str, interval: Duration) -> String {
+    let seconds = interval.as_secs();
+    let mut url = format!(
+        "{base}/render?format=json&from=-{}sec&target=",
+        seconds.saturating_mul(2)
+    );
+    push_query_value(&mut url, target.as_bytes());
+    url.push_str(&format!("&until=-{seconds}sec"));
+    url
+}
+
+/// Returns the rate per second from graphite's answer, with two decimals. A missing or negative value
+/// is `N/A`.
+///
+/// # Errors
+/// The answer is not understood.
+pub fn rate(body: &[u8], interval: Duration) -> Result<String, String> {
+    let series: Vec<Series> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let first = series.first().and_then(|series| series.datapoints.first());
+    let value = first.and_then(|(value, _)| *value);
+    #[allow(clippy::cast_precision_loss)] // An interval is some seconds.
+    let seconds = interval.as_secs() as f64;
+    Ok(match value {
+        Some(value) if value >= 0.0 && seconds > 0.0 => format!("{:.2}", value / seconds),
+        _ => "N/A".to_owned(),
+    })
+}
+
+/// The place that `/render` is forwarded to.
+#[derive(Clone, Debug)]
+pub struct Forward {
+    /// Scheme, host and port, without a slash at the end.
+    origin: String,
+    /// The value of `Authorization`, if the URL has a user.
+    authorization: Option<String>,
+}
+
+impl Forward {
+    /// Returns the place in `--graphite-url`. Its path does not matter.
+    ///
+    /// # Errors
+    /// The text is not a URL.
+    pub fn new(graphite_url: &str) -> Result<Forward, String> {
+        let url = Url::parse(graphite_url).map_err(|error| error.to_string())?;
+        let user = (!url.username().is_empty()).then(|| {
+            let decode = |text| percent_decoded(text);
+            let password = url.password().map(decode).unwrap_or_default();
+            let pair = format!("{}:{password}", percent_decoded(url.username()));
+            format!("Basic {}", STANDARD.encode(pair))
+        });
+        Ok(Forward {
+            origin: url.origin().ascii_serialization(),
+            authorization: user,
+        })
+    }
+
+    /// Returns the URL for a query.
+    pub fn url(&self, query: &str) -> String {
+        let separator = if query.is_empty() { "" } else { "?" };
+        format!("{}/render{separator}{query}", self.origin)
+    }
+
+    /// Returns the headers for graphite. `peer` is the client's IP address.
+    pub fn headers(&self, given: &HeaderMap, peer: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        let named = given.get_all(CONNECTION).iter();
+        let named: Vec<String> = named
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .map(|name| name.trim().to_ascii_lowercase())
+            .collect();
+        for (name, value) in given {
+            let is_kept =
+                !NOT_FORWARDED.contains(name) && !named.iter().any(|of| of == name.as_str());
+            if is_kept && name.as_str() != "accept-encoding" && name.as_str() != "keep-alive" {
+                headers.append(name, value.clone());
+            }
+        }
+        let before = given
+            .get("x-forwarded-for")
+            .and_then(|value| value.to_str().ok());
+        let chain = match before {
+            Some(before) => format!("{before}, {peer}"),
+            None => peer.to_owned(),
+        };
+        for (name, value) in [
+            ("x-forwarded-for", Some(&chain)),
+            ("authorization", self.authorization.as_ref()),
+        ] {
+            if let Some(value) = value.and_then(|value| value.parse().ok()) {
+                headers.insert(name, value);
+            }
+        }
+        headers
+    }
+}
+
+/// Returns a text without its percent escapes.
+fn percent_decoded(text: &str) -> String {
+    let query = format!("x={}", text.replace('+', "%2B"));
+    let parsed = url::form_urlencoded::parse(query.as_bytes()).next();
+    parsed
+        .map(|(_, value)| value.into_owned())
+        .unwrap_or_default()
+}
+
+/// Returns a URL without user and password, for pages that everybody can read.
+pub fn without_user(url: &str) -> String {
+    match Url::parse(url) {
+        Ok(mut parsed) if !parsed.username().is_empty() || parsed.password().is_some() => {
+            // Both fail only for URLs without a host, which have no user.
+            let _ = parsed.set_username("");
+            let _ = parsed.set_password(None);
+            parsed.to_string()
+        }
+        _ => url.to_owned(),
+    }
+}
+
+/// Returns a URL whose password is not shown.
+pub fn masked(url: &str) -> String {
+    match Url::parse(url) {
+        Ok(mut parsed) if parsed.password().is_some() => {
+            // Fails only for URLs without a host, which have no password.
+            let _ = parsed.set_password(Some("xxxxx"));
+            parsed.to_string()
+        }
+        _ => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn the_rate_is_the_first_value_per_second() {
+        let url = rate_url("http://g/x", "sumSeries(a.*.b)", MINUTE);
+        let expected =
+            "http://g/x/render?format=json&from=-120sec&target=sumSeries%28a.%2A.b%29&until=-60sec";
+        assert_eq!(url, expected);
+        let check = |body: &str, expected: &str| {
+            assert_eq!(
+                rate(body.as_bytes(), MINUTE).as_deref(),
+                Ok(expected),
+                "{body}"
+            );
+        };
+        check(r#"[{"target":"x","datapoints":[[240.0,1],[1,2]]}]"#, "4.00");
+        check(r#"[{"datapoints":[[-1,1]]}]"#, "N/A");
+        check(r#"[{"datapoints":[[null,1]]}]"#, "N/A");
+        check(r#"[{"datapoints":[]}]"#, "N/A");
+        check(r#"[{}]"#, "N/A");
+        check("[]", "N/A");
+        assert!(rate(b"<html>", MINUTE).is_err());
+        assert_eq!(
+            rate(br#"[{"datapoints":[[1,1]]}]"#, Duration::ZERO).unwrap(),
+            "N/A"
+        );
+    }
+
+    #[test]
+    fn the_proxy_forwards_to_the_host_and_drops_secrets() {
+        let forward = Forward::new("http://us%40er:p%20w@graphite:8080/ignored").unwrap();
+        assert_eq!(
+            forward.url("target=a&x"),
+            "http://graphite:8080/render?target=a&x"
+        );
+        assert_eq!(forward.url(""), "http://graphite:8080/render");
+        let mut given = HeaderMap::new();
+        for (name, value) in [
+            ("cookie", "s=1"),
+            ("authorization", "Bearer x"),
+            ("connection", "close, x-hop"),
+            ("x-hop", "1"),
+            ("accept", "image/png"),
+            ("x-forwarded-for", "10.0.0.1"),
+        ] {
+            given.insert(name, value.parse().unwrap());
+        }
+        let headers = forward.headers(&given, "10.0.0.2");
+        assert_eq!(headers["accept"], "image/png");
+        assert_eq!(headers["x-forwarded-for"], "10.0.0.1, 10.0.0.2");
+        assert_eq!(headers["authorization"], "Basic dXNAZXI6cCB3");
+        assert_eq!(headers.len(), 3, "{headers:?}");
+    }
+
+    #[test]
+    fn a_password_is_masked() {
+        assert_eq!(masked("http://u:secret@h/x"), "http://u:xxxxx@h/x");
+        assert_eq!(masked("http://h/x"), "http://h/x");
+        assert_eq!(masked("secret@h"), "secret@h");
+        assert_eq!(without_user("http://u:secret@h/x"), "http://h/x");
+        assert_eq!(without_user("http://h/x"), "http://h/x");
+    }
+}

@@ -1,0 +1,156 @@
+//! The HTTP interface: a request in, a response out, without sockets.
+//!
+//! ```text
+//!   Request ──► base path ──► route ──► user, page ──► endpoint ──► Cluster
+//!                                                         │
+//!   Response ◄── gzip, headers ◄── Reply ◄────────────────┘
+//! ```
+//!
+//! The routes and their redirects are those of `program::http`. The server below is hyper, because
+//! nsqadmin needs the headers of requests and streams of events.
+
+mod acting;
+mod endpoint;
+mod options;
+mod reading;
+mod reply;
+mod request;
+mod site;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use ::http::StatusCode;
+use program::go_value::duration_text;
+use program::http::{Routed, route};
+use program::log_info;
+use reqwest::Client;
+
+use crate::access::Access;
+use crate::assets::Assets;
+use crate::audit::Audit;
+use crate::cidr::Cidr;
+use crate::cluster::Cluster;
+use crate::config::{Config, GraphiteFlags};
+use crate::graphite::Forward;
+use crate::notification::Notifier;
+use crate::outcome::Refusal;
+
+use endpoint::{Endpoint, ROUTES};
+
+pub use reply::{Body, Reply};
+pub use request::{Request, RequestBody};
+
+/// Everything that answers need.
+#[derive(Clone)]
+pub struct App {
+    /// The servers of the cluster.
+    pub cluster: Cluster,
+    /// Who may act.
+    pub access: Access,
+    /// The log of acts.
+    pub audit: Audit,
+    /// The queue of notifications.
+    pub notifier: Notifier,
+    /// The page's files.
+    pub assets: Assets,
+    /// `--base-path`: `/` or a path without a slash at its end.
+    pub base_path: String,
+    /// `--graphite-url` and `--statsd-*`
+    pub graphite: GraphiteFlags,
+    /// The place that `/render` is forwarded to, with `--proxy-graphite`.
+    pub forward: Option<Forward>,
+    /// The client for graphite.
+    pub graphite_client: Client,
+    /// Most bytes of an answer of graphite.
+    pub answer_bytes_max: usize,
+    /// Clients of `/config`; `None` allows everybody.
+    pub config_clients: Option<Cidr>,
+    /// The values of the flags, for `/config`.
+    pub config: Arc<Config>,
+    /// The name of this machine.
+    pub hostname: String,
+    /// The longest time for a request's body.
+    pub read_timeout: Option<Duration>,
+}
+
+impl App {
+    /// Answers a request.
+    pub async fn answer(&self, mut request: Request) -> ::http::Response<Body> {
+        let started = Instant::now();
+        let path = request.path().to_owned();
+        let (reply, is_logged) = match self.below_base(&path) {
+            Some(path) => self.answer_below(path, &mut request).await,
+            None => (Reply::refusal(&Refusal::not_found("NOT_FOUND")), true),
+        };
+        if is_logged {
+            log_info!(
+                "{} {} {} ({}) {}",
+                reply.status().as_u16(),
+                request.method(),
+                request.target(),
+                request.peer(),
+                duration_text(started.elapsed())
+            );
+        }
+        reply.into_response(request.accepts_gzip())
+    }
+
+    /// Returns the part of a path below the base path, or `None` if the path is not below it.
+    fn below_base<'a>(&self, path: &'a str) -> Option<&'a str> {
+        if self.base_path == "/" {
+            return Some(path);
+        }
+        match path.strip_prefix(&self.base_path)? {
+            "" => Some("/"),
+            below => below.starts_with('/').then_some(below),
+        }
+    }
+
+    async fn answer_below(&self, path: &str, request: &mut Request) -> (Reply, bool) {
+        let method = request.method().clone();
+        match route(ROUTES, method.as_str(), path) {
+            Routed::Found(endpoint, segments) => {
+                (self.answer_at(endpoint, &segments, request).await, true)
+            }
+            Routed::Redirect(path) => {
+                let base = self.base_path.trim_end_matches('/');
+                let query = request.query();
+                let separator = if query.is_empty() { "" } else { "?" };
+                let location = format!("{base}{path}{separator}{query}");
+                let is_get = method == ::http::Method::GET;
+                (Reply::redirect(is_get, &location), false)
+            }
+            Routed::Options(allow) => (Reply::options(allow), false),
+            Routed::WrongMethod(allow) => (Reply::wrong_method(&allow), true),
+            Routed::NotFound => (Reply::refusal(&Refusal::not_found("NOT_FOUND")), true),
+        }
+    }
+
+    async fn answer_at(
+        &self,
+        endpoint: Endpoint,
+        segments: &[String],
+        request: &mut Request,
+    ) -> Reply {
+        let answered = match endpoint {
+            Endpoint::Page => Ok(self.page()),
+            Endpoint::Ping => Ok(Reply::plain(StatusCode::OK, "OK")),
+            Endpoint::Asset => Ok(self.asset(&segments[0], request)),
+            Endpoint::Settings => Ok(self.settings(request)),
+            Endpoint::Render => self.render(request).await,
+            Endpoint::Rate => self.rate(request).await,
+            Endpoint::Read(read) => self.read(read, segments, request).await,
+            Endpoint::Change(change) => self.change(change, segments, request).await,
+            Endpoint::GetOption => self.get_option(&segments[0], request),
+            Endpoint::PutOption => self.put_option(&segments[0], request).await,
+        };
+        answered.unwrap_or_else(|refusal| Reply::refusal(&refusal))
+    }
+}
+
+/// Returns the present time in seconds since 1970.
+fn unix_seconds() -> i64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    i64::try_from(since_1970.unwrap_or_default().as_secs()).unwrap_or(i64::MAX)
+}

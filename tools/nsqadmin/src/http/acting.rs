@@ -1,0 +1,253 @@
+//! The endpoints that act: user and page are checked before the body is read, and each act is
+//! written to the audit log and told to the endpoint of notifications.
+
+use ::http::StatusCode;
+use wire::name::is_valid_name;
+
+use super::endpoint::Change;
+use super::{App, Reply, Request, unix_seconds};
+use crate::access::basic_user;
+use crate::audit::{Entry, Outcome};
+use crate::cluster::{Act, Acted, NodeAct};
+use crate::notification::Notification;
+use crate::outcome::Refusal;
+
+/// The subject of an act.
+#[derive(Clone, Debug, Default)]
+struct Subject {
+    topic: String,
+    /// Empty for an act on a topic.
+    channel: String,
+    /// Empty, except for a tombstone.
+    node: String,
+}
+
+impl Subject {
+    fn of_path(change: Change, segments: &[String]) -> Subject {
+        let segment = |index: usize| segments.get(index).cloned().unwrap_or_default();
+        match change {
+            Change::Create => Subject::default(),
+            Change::Act | Change::Delete => Subject {
+                topic: segment(0),
+                channel: segment(1),
+                node: String::new(),
+            },
+            Change::Tombstone => Subject {
+                node: segment(0),
+                ..Subject::default()
+            },
+        }
+    }
+
+    /// Returns the name of an action: `pause_topic`, `pause_channel`, ...
+    fn action(&self, verb: Act) -> &'static str {
+        match (verb, self.channel.is_empty()) {
+            (Act::Create, true) => "create_topic",
+            (Act::Create, false) => "create_channel",
+            (Act::Delete, true) => "delete_topic",
+            (Act::Delete, false) => "delete_channel",
+            (Act::Pause, true) => "pause_topic",
+            (Act::Pause, false) => "pause_channel",
+            (Act::Unpause, true) => "unpause_topic",
+            (Act::Unpause, false) => "unpause_channel",
+            (Act::Empty, true) => "empty_topic",
+            (Act::Empty, false) => "empty_channel",
+        }
+    }
+}
+
+const TOMBSTONE: &str = "tombstone_topic_producer";
+
+impl App {
+    /// Answers an endpoint that acts.
+    pub(super) async fn change(
+        &self,
+        change: Change,
+        segments: &[String],
+        request: &mut Request,
+    ) -> Result<Reply, Refusal> {
+        let mut subject = Subject::of_path(change, segments);
+        if let Err(refusal) = self.check_right_to_act(request) {
+            let action = format!("{change:?}").to_lowercase();
+            let entry = self.entry(request, &action, &subject, &Err(refusal.clone()));
+            self.audit.write(entry).await;
+            return Err(refusal);
+        }
+        let (action, acted) = match change {
+            Change::Create => {
+                [subject.topic, subject.channel] = request
+                    .read_texts(self.read_timeout, ["topic", "channel"])
+                    .await?;
+                check_name(&subject.topic, "INVALID_TOPIC")?;
+                if !subject.channel.is_empty() {
+                    check_name(&subject.channel, "INVALID_CHANNEL")?;
+                }
+                let act = self
+                    .cluster
+                    .act(Act::Create, &subject.topic, &subject.channel);
+                let acted = act.await;
+                if !subject.channel.is_empty() {
+                    // The topic that a channel needs is an act of its own.
+                    let topic = Subject {
+                        channel: String::new(),
+                        ..subject.clone()
+                    };
+                    self.report(request, "create_topic", topic, &acted).await;
+                }
+                (subject.action(Act::Create), acted)
+            }
+            Change::Delete => {
+                let acted = self
+                    .cluster
+                    .act(Act::Delete, &subject.topic, &subject.channel);
+                (subject.action(Act::Delete), acted.await)
+            }
+            Change::Act => {
+                let [action] = request.read_texts(self.read_timeout, ["action"]).await?;
+                let act = match action.as_str() {
+                    "pause" => Act::Pause,
+                    "unpause" => Act::Unpause,
+                    "empty" => Act::Empty,
+                    _ => return Err(Refusal::bad("INVALID_ACTION")),
+                };
+                let acted = self.cluster.act(act, &subject.topic, &subject.channel);
+                (subject.action(act), acted.await)
+            }
+            Change::Tombstone => {
+                subject.topic = self.topic_to_tombstone(request).await?;
+                if !is_host_and_port(&subject.node) {
+                    return Err(Refusal::not_found("NODE_NOT_FOUND"));
+                }
+                let act = NodeAct {
+                    node: subject.node.clone(),
+                    topic: subject.topic.clone(),
+                };
+                (TOMBSTONE, self.cluster.tombstone(&act).await)
+            }
+        };
+        self.report(request, action, subject, &acted).await;
+        let warnings = acted?;
+        Ok(Reply::object(&warnings, |_| {}))
+    }
+
+    /// Checks that the request comes from nsqadmin's own page and from an admin.
+    fn check_right_to_act(&self, request: &Request) -> Result<(), Refusal> {
+        let user = self.access.user(request.headers(), request.peer().ip());
+        let is_own_page = self.access.is_own_page(request.headers());
+        match (is_own_page, self.access.is_admin(&user)) {
+            (true, true) => Ok(()),
+            (false, _) => Err(Refusal::new(StatusCode::FORBIDDEN, "FORBIDDEN_ORIGIN")),
+            (true, false) => Err(Refusal::new(StatusCode::FORBIDDEN, "FORBIDDEN")),
+        }
+    }
+
+    async fn topic_to_tombstone(&self, request: &mut Request) -> Result<String, Refusal> {
+        let read = request.read_texts(self.read_timeout, ["topic"]).await;
+        let [topic] = read.map_err(|refusal| match refusal.status {
+            StatusCode::BAD_REQUEST => Refusal::bad("INVALID_BODY"),
+            _ => refusal,
+        })?;
+        check_name(&topic, "INVALID_TOPIC")?;
+        Ok(topic)
+    }
+
+    /// Writes an act to the audit log, and sends the notification of an act that has not failed.
+    async fn report(
+        &self,
+        request: &Request,
+        action: &'static str,
+        subject: Subject,
+        acted: &Acted,
+    ) {
+        let entry = self.entry(request, action, &subject, acted);
+        self.audit.write(entry).await;
+        if acted.is_ok() {
+            let notification = self.notification(request, action, subject);
+            self.notifier.notify(notification);
+        }
+    }
+
+    fn entry(&self, request: &Request, action: &str, subject: &Subject, acted: &Acted) -> Entry {
+        let (outcome, message) = match acted {
+            Ok(warnings) if warnings.is_empty() => (Outcome::Done, String::new()),
+            Ok(warnings) => (Outcome::Partly, warnings.message()),
+            Err(refusal) if refusal.status == StatusCode::FORBIDDEN => {
+                (Outcome::Refused, refusal.message.clone())
+            }
+            Err(refusal) => (Outcome::Failed, refusal.message.clone()),
+        };
+        Entry {
+            unix_seconds: unix_seconds(),
+            user: self.acting_user(request),
+            remote_address: request.peer().to_string(),
+            action: action.to_owned(),
+            topic: subject.topic.clone(),
+            channel: subject.channel.clone(),
+            node: subject.node.clone(),
+            outcome,
+            message,
+        }
+    }
+
+    fn notification(
+        &self,
+        request: &Request,
+        action: &'static str,
+        subject: Subject,
+    ) -> Notification {
+        Notification {
+            action,
+            topic: subject.topic,
+            channel: subject.channel,
+            node: subject.node,
+            unix_seconds: unix_seconds(),
+            user: self.acting_user(request),
+            remote_ip: request.peer().to_string(),
+            user_agent: request.user_agent().to_owned(),
+            url: request.url(),
+            via: self.hostname.clone(),
+        }
+    }
+
+    /// Returns the name of the user for logs: that of basic authentication as in the original, and
+    /// the proxy's user otherwise.
+    fn acting_user(&self, request: &Request) -> String {
+        match basic_user(request.headers()) {
+            user if user.is_empty() => self.access.user(request.headers(), request.peer().ip()),
+            user => user,
+        }
+    }
+}
+
+fn check_name(name: &str, invalid: &'static str) -> Result<(), Refusal> {
+    match is_valid_name(name.as_bytes()) {
+        true => Ok(()),
+        false => Err(Refusal::bad(invalid)),
+    }
+}
+
+/// Returns true for `host:port`, in which the host has no characters of another part of a URL.
+fn is_host_and_port(node: &str) -> bool {
+    let Some((host, port)) = program::tcp_address::split_host_port(node) else {
+        return false;
+    };
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:%".contains(&byte);
+    !host.is_empty() && host.bytes().all(is_plain) && port.parse::<u16>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_host_and_port;
+
+    #[test]
+    fn a_node_is_a_host_and_a_port() {
+        for node in ["127.0.0.1:4151", "node-1.example_x:1", "[::1]:4151"] {
+            assert!(is_host_and_port(node), "{node}");
+        }
+        for node in [
+            "h", "h:", ":1", "h:65536", "h/x:1", "u@h:1", "h?x:1", "h#:1", "::1:4151",
+        ] {
+            assert!(!is_host_and_port(node), "{node}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The table of routes.
+
+use program::http::Route;
+
+/// The endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Endpoint {
+    /// The page, at each of its addresses.
+    Page,
+    /// `/ping`
+    Ping,
+    /// A file of the page.
+    Asset,
+    /// `/api/settings`: what the page needs to know.
+    Settings,
+    /// `/render`
+    Render,
+    /// `/api/graphite`
+    Rate,
+    /// An endpoint that reads figures.
+    Read(Read),
+    /// An endpoint that acts.
+    Change(Change),
+    /// `GET /config/*`
+    GetOption,
+    /// `PUT /config/*`
+    PutOption,
+}
+
+/// The endpoints that read figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Read {
+    /// `/api/topics`
+    Topics,
+    /// `/api/topics/*`
+    Topic,
+    /// `/api/topics/*/*`
+    Channel,
+    /// `/api/nodes`
+    Nodes,
+    /// `/api/nodes/*`
+    Node,
+    /// `/api/counter`
+    Counter,
+}
+
+/// The endpoints that act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// `POST /api/topics`
+    Create,
+    /// `DELETE /api/topics/*` and `DELETE /api/topics/*/*`
+    Delete,
+    /// `POST /api/topics/*` and `POST /api/topics/*/*`
+    Act,
+    /// `DELETE /api/nodes/*`
+    Tombstone,
+}
+
+/// All routes.
+#[rustfmt::skip]
+pub(super) const ROUTES: &[Route<Endpoint>] = &[
+    ("GET", "/ping", Endpoint::Ping),
+    ("GET", "/", Endpoint::Page),
+    ("GET", "/topics", Endpoint::Page),
+    ("GET", "/topics/*", Endpoint::Page),
+    ("GET", "/topics/*/*", Endpoint::Page),
+    ("GET", "/nodes", Endpoint::Page),
+    ("GET", "/nodes/*", Endpoint::Page),
+    ("GET", "/counter", Endpoint::Page),
+    ("GET", "/lookup", Endpoint::Page),
+    ("GET", "/static/*", Endpoint::Asset),
+    ("GET", "/fonts/*", Endpoint::Asset),
+    ("GET", "/render", Endpoint::Render),
+    ("GET", "/api/settings", Endpoint::Settings),
+    ("GET", "/api/topics", Endpoint::Read(Read::Topics)),
+    ("GET", "/api/topics/*", Endpoint::Read(Read::Topic)),
+    ("GET", "/api/topics/*/*", Endpoint::Read(Read::Channel)),
+    ("GET", "/api/nodes", Endpoint::Read(Read::Nodes)),
+    ("GET", "/api/nodes/*", Endpoint::Read(Read::Node)),
+    ("GET", "/api/counter", Endpoint::Read(Read::Counter)),
+    ("GET", "/api/graphite", Endpoint::Rate),
+    ("POST", "/api/topics", Endpoint::Change(Change::Create)),
+    ("POST", "/api/topics/*", Endpoint::Change(Change::Act)),
+    ("POST", "/api/topics/*/*", Endpoint::Change(Change::Act)),
+    ("DELETE", "/api/topics/*", Endpoint::Change(Change::Delete)),
+    ("DELETE", "/api/topics/*/*", Endpoint::Change(Change::Delete)),
+    ("DELETE", "/api/nodes/*", Endpoint::Change(Change::Tombstone)),
+    ("GET", "/config/*", Endpoint::GetOption),
+    ("PUT", "/config/*", Endpoint::PutOption),
+];

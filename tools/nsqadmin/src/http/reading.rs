@@ -1,0 +1,188 @@
+//! The endpoints that read figures.
+
+use ::http::StatusCode;
+use wire::go_json::{JsonObject, push_array, push_string};
+
+use super::endpoint::Read;
+use super::{App, Reply, Request, unix_seconds};
+use crate::cluster::Stats;
+use crate::figures::{ChannelFigures, channel_total, topic_total, topics_of_node};
+use crate::graphite;
+use crate::outcome::{Refusal, Warnings};
+use crate::upstream;
+
+impl App {
+    /// Answers an endpoint that reads figures.
+    pub(super) async fn read(
+        &self,
+        read: Read,
+        segments: &[String],
+        request: &Request,
+    ) -> Result<Reply, Refusal> {
+        match read {
+            Read::Topics => self.read_topics(request).await,
+            Read::Topic => self.read_topic(&segments[0]).await,
+            Read::Channel => self.read_channel(&segments[0], &segments[1]).await,
+            Read::Nodes => self.read_nodes().await,
+            Read::Node => self.read_node(&segments[0]).await,
+            Read::Counter => self.read_counter().await,
+        }
+    }
+
+    async fn read_topics(&self, request: &Request) -> Result<Reply, Refusal> {
+        let mut warnings = Warnings::default();
+        if request.parsed_query()?.get("inactive") == Some("true") {
+            let topics = self.cluster.inactive_topics(&mut warnings).await?;
+            return Ok(Reply::object(&warnings, |object| {
+                let mut inactive = JsonObject::new(object.key("topics"));
+                for (topic, channels) in &topics {
+                    push_array(inactive.key(topic), channels, |out, name| {
+                        push_string(out, name)
+                    });
+                }
+                inactive.end();
+            }));
+        }
+        let topics = self.cluster.topics(&mut warnings).await?;
+        Ok(Reply::object(&warnings, |object| {
+            push_array(object.key("topics"), &topics, |out, name| {
+                push_string(out, name)
+            });
+        }))
+    }
+
+    async fn read_topic(&self, topic: &str) -> Result<Reply, Refusal> {
+        let mut warnings = Warnings::default();
+        let place = self.cluster.place(topic, &mut warnings).await?;
+        let wanted = Stats {
+            topic,
+            ..Stats::default()
+        };
+        let stats = self
+            .cluster
+            .stats(place.targets, wanted, &mut warnings)
+            .await?;
+        let total = topic_total(&stats, topic);
+        let is_held = total.nodes.as_ref().is_some_and(|nodes| !nodes.is_empty());
+        if !is_held && !self.cluster.is_lookup_mode() && warnings.is_empty() {
+            return Err(Refusal::not_found("TOPIC_NOT_FOUND"));
+        }
+        Ok(Reply::object(&warnings, |object| total.push_fields(object)))
+    }
+
+    async fn read_channel(&self, topic: &str, channel: &str) -> Result<Reply, Refusal> {
+        let mut warnings = Warnings::default();
+        let place = self.cluster.place(topic, &mut warnings).await?;
+        let is_known = place.channels.contains(channel);
+        let wanted = Stats {
+            topic,
+            channel,
+            has_clients: true,
+        };
+        let stats = self
+            .cluster
+            .stats(place.targets, wanted, &mut warnings)
+            .await?;
+        let total = match channel_total(&stats, topic, channel, unix_seconds()) {
+            Some(total) => total,
+            None if is_known || !warnings.is_empty() => {
+                ChannelFigures::total(topic, channel, Vec::new())
+            }
+            None => return Err(Refusal::not_found("CHANNEL_NOT_FOUND")),
+        };
+        Ok(Reply::object(&warnings, |object| total.push_fields(object)))
+    }
+
+    async fn read_nodes(&self) -> Result<Reply, Refusal> {
+        let mut warnings = Warnings::default();
+        let nodes = self.cluster.nodes(true, &mut warnings).await?;
+        Ok(Reply::object(&warnings, |object| {
+            push_array(object.key("nodes"), &nodes, |out, node| node.push_json(out));
+        }))
+    }
+
+    async fn read_node(&self, address: &str) -> Result<Reply, Refusal> {
+        let mut warnings = Warnings::default();
+        let stats = self.cluster.node_stats(address, &mut warnings).await?;
+        let stats = stats.ok_or_else(|| Refusal::not_found("NODE_NOT_FOUND"))?;
+        let topics = topics_of_node(&stats, unix_seconds());
+        let messages = topics.iter().map(|topic| topic.message_count);
+        let messages = messages.fold(0_i64, i64::saturating_add);
+        let channels = topics.iter().flat_map(|topic| &topic.channels);
+        let clients: usize = channels
+            .map(|channel| channel.clients.as_ref().map_or(0, Vec::len))
+            .sum();
+        Ok(Reply::object(&warnings, |object| {
+            object.text("node", address);
+            push_array(object.key("topics"), &topics, |out, topic| {
+                topic.push_json(out)
+            });
+            object.number("total_messages", messages);
+            object.number("total_clients", i64::try_from(clients).unwrap_or(i64::MAX));
+        }))
+    }
+
+    async fn read_counter(&self) -> Result<Reply, Refusal> {
+        let mut warnings = Warnings::default();
+        let targets = self.cluster.targets(&mut warnings).await?;
+        let stats = self
+            .cluster
+            .stats(targets, Stats::default(), &mut warnings)
+            .await?;
+        let mut counts = std::collections::BTreeMap::new();
+        for stats in &stats {
+            for topic in &stats.topics {
+                for channel in &topic.channels {
+                    let (topic, node) = (&topic.topic_name, &stats.node.address);
+                    let key = format!("{topic}:{}:{node}", channel.channel_name);
+                    counts.insert(key, (node, topic, channel));
+                }
+            }
+        }
+        Ok(Reply::object(&warnings, |object| {
+            let mut by_key = JsonObject::new(object.key("stats"));
+            for (key, (node, topic, channel)) in &counts {
+                let mut object = JsonObject::new(by_key.key(key));
+                object.text("node", node);
+                object.text("topic_name", topic);
+                object.text("channel_name", &channel.channel_name);
+                object.number("message_count", channel.message_count);
+                object.end();
+            }
+            by_key.end();
+        }))
+    }
+
+    /// Answers `/api/graphite`.
+    pub(super) async fn rate(&self, request: &Request) -> Result<Reply, Refusal> {
+        let query = request.parsed_query();
+        let query = query.map_err(|_| Refusal::bad("INVALID_REQUEST"))?;
+        if query.get("metric") != Some("rate") {
+            return Err(Refusal::bad("INVALID_ARG_METRIC"));
+        }
+        let target = query
+            .get("target")
+            .ok_or_else(|| Refusal::bad("INVALID_ARG_TARGET"))?;
+        let failed = |why: String| {
+            program::log_error!("graphite request failed - {why}");
+            Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR")
+        };
+        if self.graphite.url.is_empty() {
+            return Err(failed("--graphite-url is not set".to_owned()));
+        }
+        let url = graphite::rate_url(&self.graphite.url, target, self.graphite.interval);
+        let response = self.graphite_client.get(&url).send().await;
+        let response = response.map_err(|error| failed(upstream::reason(&url, &error)))?;
+        if response.status() != StatusCode::OK {
+            return Err(failed(format!("got response {}", response.status())));
+        }
+        let body = super::site::read_up_to(response, self.answer_bytes_max).await;
+        let rate = graphite::rate(&body.map_err(failed)?, self.graphite.interval);
+        let rate = rate.map_err(failed)?;
+        let mut json = String::new();
+        let mut object = JsonObject::new(&mut json);
+        object.text("rate", &rate);
+        object.end();
+        Ok(Reply::json(json))
+    }
+}

@@ -1,0 +1,234 @@
+//! [`Reply`]: an answer, and its conversion to a response.
+
+use std::convert::Infallible;
+use std::io::Write as _;
+
+use ::http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName,
+    HeaderValue, LOCATION, VARY,
+};
+use ::http::{Response, StatusCode};
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use wire::go_json::JsonObject;
+
+use crate::outcome::{Refusal, Warnings};
+
+const JSON: &str = "application/json; charset=utf-8";
+const TEXT: &str = "text/plain; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+
+/// Shortest body that is compressed, in bytes. A shorter one fits into one packet anyway.
+const COMPRESSED_BYTES_MIN: usize = 1024;
+
+/// The body of a response.
+pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// An answer.
+#[derive(Debug)]
+pub struct Reply {
+    status: StatusCode,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    body: Content,
+    can_be_compressed: bool,
+}
+
+/// The content of an answer.
+#[derive(Debug)]
+enum Content {
+    Bytes(Bytes),
+    Stream(Body),
+}
+
+impl Reply {
+    fn new(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Reply {
+        let content_type = HeaderValue::from_static(content_type);
+        Reply {
+            status,
+            headers: vec![(CONTENT_TYPE, content_type)],
+            body: Content::Bytes(body.into()),
+            can_be_compressed: true,
+        }
+    }
+
+    /// Returns a text without NSQ's marker: the answer to `/ping`, and errors of files.
+    pub fn plain(status: StatusCode, body: impl Into<Bytes>) -> Reply {
+        Reply::new(status, TEXT, body)
+    }
+
+    /// Returns a text of the API.
+    pub fn text(body: impl Into<Bytes>) -> Reply {
+        Reply::new(StatusCode::OK, TEXT, body).marked()
+    }
+
+    /// Returns a JSON document of the API.
+    pub fn json(body: impl Into<Bytes>) -> Reply {
+        Reply::new(StatusCode::OK, JSON, body).marked()
+    }
+
+    /// Returns a JSON object of the API. `push` adds the fields, and `message` comes last.
+    pub fn object(warnings: &Warnings, push: impl FnOnce(&mut JsonObject<'_>)) -> Reply {
+        let mut json = String::new();
+        let mut object = JsonObject::new(&mut json);
+        push(&mut object);
+        object.text("message", &warnings.message());
+        object.end();
+        Reply::json(json)
+    }
+
+    /// Returns an error of the API.
+    pub fn refusal(refusal: &Refusal) -> Reply {
+        let mut json = String::new();
+        let mut object = JsonObject::new(&mut json);
+        object.text("message", &refusal.message);
+        object.end();
+        let mut reply = Reply::json(json);
+        reply.status = refusal.status;
+        reply
+    }
+
+    /// Returns a page with its rules for browsers.
+    pub fn html(body: impl Into<Bytes>, policy: &str) -> Reply {
+        let name = HeaderName::from_static("content-security-policy");
+        Reply::new(StatusCode::OK, HTML, body)
+            .with(name, policy)
+            .with(CACHE_CONTROL, "no-cache")
+    }
+
+    /// Returns a file of the page.
+    pub fn file(content_type: &'static str, content: Bytes) -> Reply {
+        let mut reply = Reply::new(StatusCode::OK, content_type, content);
+        // These files are compressed already.
+        reply.can_be_compressed =
+            !content_type.starts_with("image/p") && !content_type.starts_with("font/woff");
+        reply
+    }
+
+    /// Returns the answer to a client that has the file already.
+    pub fn not_modified() -> Reply {
+        Reply {
+            status: StatusCode::NOT_MODIFIED,
+            headers: Vec::new(),
+            body: Content::Bytes(Bytes::new()),
+            can_be_compressed: false,
+        }
+    }
+
+    /// Returns another server's answer.
+    pub fn forwarded(status: StatusCode, content_type: Option<&HeaderValue>, body: Bytes) -> Reply {
+        let content_type = content_type.map(|value| (CONTENT_TYPE, value.clone()));
+        Reply {
+            status,
+            headers: content_type.into_iter().collect(),
+            body: Content::Bytes(body),
+            can_be_compressed: false,
+        }
+    }
+
+    /// Returns a stream of events.
+    pub fn events(body: Body) -> Reply {
+        let mut reply = Reply::new(StatusCode::OK, "text/event-stream", "");
+        reply.body = Content::Stream(body);
+        reply.can_be_compressed = false;
+        // A proxy such as nginx would hold the events back otherwise.
+        reply
+            .with(CACHE_CONTROL, "no-store")
+            .with(HeaderName::from_static("x-accel-buffering"), "no")
+    }
+
+    /// Returns a redirect. A method other than GET is repeated at the new location.
+    pub fn redirect(is_get: bool, location: &str) -> Reply {
+        let status = match is_get {
+            true => StatusCode::MOVED_PERMANENTLY,
+            false => StatusCode::TEMPORARY_REDIRECT,
+        };
+        Reply::plain(status, "").with(LOCATION, location)
+    }
+
+    /// Returns the answer to OPTIONS.
+    pub fn options(allow: Option<String>) -> Reply {
+        let reply = Reply::plain(StatusCode::OK, "");
+        match allow {
+            Some(allow) => reply.with(ALLOW, &allow),
+            None => reply,
+        }
+    }
+
+    /// Returns the answer to a method that the path does not have.
+    pub fn wrong_method(allow: &str) -> Reply {
+        let status = StatusCode::METHOD_NOT_ALLOWED;
+        Reply::refusal(&Refusal::new(status, "METHOD_NOT_ALLOWED")).with(ALLOW, allow)
+    }
+
+    fn marked(self) -> Reply {
+        self.with(
+            HeaderName::from_static("x-nsq-content-type"),
+            "nsq; version=1.0",
+        )
+        .with(CACHE_CONTROL, "no-store")
+    }
+
+    /// Adds a header. A value that no header can have is left out.
+    #[must_use]
+    pub fn with(mut self, name: HeaderName, value: &str) -> Reply {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            self.headers.push((name, value));
+        }
+        self
+    }
+
+    /// Adds the headers by which a browser recognises that it has the file already.
+    #[must_use]
+    pub fn with_etag(self, etag: &str) -> Reply {
+        self.with(ETAG, etag).with(CACHE_CONTROL, "no-cache")
+    }
+
+    /// Returns the status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Returns the response.
+    pub fn into_response(self, accepts_gzip: bool) -> Response<Body> {
+        let mut response = Response::new(Body::default());
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.extend(self.headers);
+        for (name, value) in [
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "same-origin"),
+        ] {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        if self.can_be_compressed {
+            headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+        }
+        let body = match self.body {
+            Content::Stream(body) => body,
+            Content::Bytes(bytes) => {
+                let is_long = bytes.len() >= COMPRESSED_BYTES_MIN;
+                let compressed = (accepts_gzip && is_long && self.can_be_compressed)
+                    .then(|| gzip(&bytes))
+                    .flatten();
+                if compressed.is_some() {
+                    headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+                }
+                let bytes = compressed.unwrap_or(bytes);
+                headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+                Full::new(bytes).boxed_unsync()
+            }
+        };
+        *response.body_mut() = body;
+        response
+    }
+}
+
+/// Compresses a body. Memory does not fail, but the library's signature says that it may.
+fn gzip(bytes: &[u8]) -> Option<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::new(4));
+    encoder.write_all(bytes).ok()?;
+    encoder.finish().ok().map(Bytes::from)
+}

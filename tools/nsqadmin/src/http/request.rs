@@ -1,0 +1,225 @@
+//! [`Request`]: a request as the endpoints see it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ::http::header::{ACCEPT_ENCODING, HOST, USER_AGENT};
+use ::http::request::Parts;
+use ::http::{HeaderMap, Method, StatusCode};
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Limited};
+use program::http::Query;
+use serde_json::Value;
+
+use crate::outcome::Refusal;
+
+/// Longest body that is read, in bytes.
+const BODY_BYTES_MAX: usize = 1024 * 1024;
+
+/// The body of a request, which has not been read yet.
+pub type RequestBody = BoxBody<Bytes, BodyError>;
+
+/// The reason why there is no more of a body.
+type BodyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A request.
+#[derive(Debug)]
+pub struct Request {
+    parts: Parts,
+    body: Option<RequestBody>,
+    peer: SocketAddr,
+    is_tls: bool,
+}
+
+impl Request {
+    /// Returns a request from this client.
+    pub fn new(request: ::http::Request<RequestBody>, peer: SocketAddr, is_tls: bool) -> Request {
+        let (parts, body) = request.into_parts();
+        Request {
+            parts,
+            body: Some(body),
+            peer,
+            is_tls,
+        }
+    }
+
+    /// Returns the method.
+    pub fn method(&self) -> &Method {
+        &self.parts.method
+    }
+
+    /// Returns the path, with its percent escapes.
+    pub fn path(&self) -> &str {
+        self.parts.uri.path()
+    }
+
+    /// Returns path and query.
+    pub fn target(&self) -> &str {
+        let target = self.parts.uri.path_and_query();
+        target.map_or(self.path(), |target| target.as_str())
+    }
+
+    /// Returns the query, which may be empty.
+    pub fn query(&self) -> &str {
+        self.parts.uri.query().unwrap_or_default()
+    }
+
+    /// Returns the headers.
+    pub fn headers(&self) -> &HeaderMap {
+        &self.parts.headers
+    }
+
+    /// Returns a header as text, or an empty text.
+    pub fn header(&self, name: &str) -> &str {
+        let value = self.parts.headers.get(name);
+        value
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+    }
+
+    /// Returns the client's address.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Returns the client's name for itself.
+    pub fn user_agent(&self) -> &str {
+        self.header(USER_AGENT.as_str())
+    }
+
+    /// Returns the URL of the request, as the client knows it.
+    pub fn url(&self) -> String {
+        let is_secure = self.is_tls || self.header("x-scheme") == "https";
+        let scheme = if is_secure { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.header(HOST.as_str()), self.target())
+    }
+
+    /// Returns true if the answer may be compressed with gzip.
+    pub fn accepts_gzip(&self) -> bool {
+        let values = self.parts.headers.get_all(ACCEPT_ENCODING).iter();
+        values
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .any(|coding| {
+                let (name, weight) = coding.split_once(';').unwrap_or((coding, "q=1"));
+                let weight = weight.trim().strip_prefix("q=").map(str::parse::<f32>);
+                name.trim().eq_ignore_ascii_case("gzip") && !matches!(weight, Some(Ok(0.0)))
+            })
+    }
+
+    /// Parses the query.
+    ///
+    /// # Errors
+    /// 400 with Go's text, such as `invalid URL escape "%zz"`.
+    pub fn parsed_query(&self) -> Result<Query<'_>, Refusal> {
+        Query::parse(self.query()).map_err(|error| Refusal::bad(error.to_string()))
+    }
+
+    /// Reads the body.
+    ///
+    /// # Errors
+    /// The body has more than 1 MiB (413), does not come in time (408), or ends too early (400).
+    pub async fn read_body(&mut self, limit: Option<Duration>) -> Result<Bytes, Refusal> {
+        let Some(body) = self.body.take() else {
+            return Ok(Bytes::new());
+        };
+        let read = collected(body);
+        let read = match limit {
+            None => read.await,
+            Some(limit) => match tokio::time::timeout(limit, read).await {
+                Ok(read) => read,
+                Err(_) => {
+                    let status = StatusCode::REQUEST_TIMEOUT;
+                    return Err(Refusal::new(status, "BODY_TIMEOUT"));
+                }
+            },
+        };
+        match read {
+            Ok(body) => Ok(body),
+            Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+                Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "INVALID_VALUE"))
+            }
+            Err(_) => Err(Refusal::bad("INVALID_BODY")),
+        }
+    }
+
+    /// Reads the first JSON value of the body, whatever the content type says. Returns texts by
+    /// their keys; a missing key is an empty text.
+    ///
+    /// # Errors
+    /// The errors are those of [`Request::read_body`], and 400 with the reason for a body that is
+    /// not a JSON object with these texts.
+    pub async fn read_texts<const N: usize>(
+        &mut self,
+        limit: Option<Duration>,
+        keys: [&str; N],
+    ) -> Result<[String; N], Refusal> {
+        let body = self.read_body(limit).await?;
+        texts(&body, keys).map_err(Refusal::bad)
+    }
+}
+
+/// Reads a body of at most [`BODY_BYTES_MAX`] bytes.
+fn collected(body: RequestBody) -> BoxFuture<'static, Result<Bytes, BodyError>> {
+    let body = Limited::new(body, BODY_BYTES_MAX).collect();
+    body.map(|body| Ok(body?.to_bytes())).boxed()
+}
+
+/// Returns the texts at some keys of the first JSON value.
+fn texts<const N: usize>(body: &[u8], keys: [&str; N]) -> Result<[String; N], String> {
+    let text = String::from_utf8_lossy(body);
+    if text.trim().is_empty() {
+        return Err("EOF".to_owned());
+    }
+    let mut values = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
+    let value = match values.next() {
+        Some(Ok(value)) => value,
+        Some(Err(error)) if error.is_eof() => return Err("unexpected EOF".to_owned()),
+        Some(Err(error)) => return Err(format!("invalid JSON: {error}")),
+        None => return Err("EOF".to_owned()),
+    };
+    let fields = wire::go_json::object(&value, "the body")?;
+    let mut texts = [const { String::new() }; N];
+    if let Some(fields) = fields {
+        for (text, key) in texts.iter_mut().zip(keys) {
+            *text = wire::go_json::string(fields, key)?;
+        }
+    }
+    Ok(texts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_are_read_as_leniently_as_in_go() {
+        let check = |body: &str, expected: Result<[&str; 2], &str>| {
+            let found = texts(body.as_bytes(), ["topic", "channel"]);
+            let expected = expected.map(|texts| texts.map(str::to_owned));
+            assert_eq!(found, expected.map_err(str::to_owned), "{body}");
+        };
+        check(r#"{"topic":"t","channel":"c"}"#, Ok(["t", "c"]));
+        check(
+            r#" {"TOPIC":"t","channel":null,"x":[1]} trailing"#,
+            Ok(["t", ""]),
+        );
+        check("null", Ok(["", ""]));
+        check("", Err("EOF"));
+        check(" \n", Err("EOF"));
+        check(r#"{"topic":"t""#, Err("unexpected EOF"));
+        check(
+            r#"{"topic":5}"#,
+            Err("json: cannot unmarshal number into topic of type string"),
+        );
+        check(
+            "[1]",
+            Err("json: cannot unmarshal array into the body of type object"),
+        );
+        let error = texts(b"nope", ["topic"]).unwrap_err();
+        assert!(error.starts_with("invalid JSON: "), "{error}");
+    }
+}

@@ -1,0 +1,153 @@
+//! The page, its files, the settings that it needs, and the proxy for its graphs.
+
+use ::http::StatusCode;
+use ::http::header::{CONTENT_TYPE, IF_NONE_MATCH};
+use bytes::Bytes;
+use program::log_error;
+use program::version::NSQ_VERSION;
+use url::Url;
+use wire::go_json::{JsonObject, push_array, push_string};
+
+use super::{App, Reply, Request};
+use crate::outcome::Refusal;
+use crate::upstream;
+
+/// The place in the page that stands for the base path, which ends in a slash.
+const BASE_MARK: &str = "{{base}}";
+
+impl App {
+    /// Returns the page. All its addresses have the same one.
+    pub(super) fn page(&self) -> Reply {
+        let Some(page) = self.assets.get("index.html") else {
+            return not_found();
+        };
+        let base = match self.base_path.as_str() {
+            "/" => "/".to_owned(),
+            base => format!("{base}/"),
+        };
+        let page = String::from_utf8_lossy(&page.content);
+        Reply::html(page.replace(BASE_MARK, &escape_html(&base)), &self.policy())
+    }
+
+    /// Returns the rules for browsers: the page may load and ask nothing from elsewhere, except for
+    /// the graphs of graphite, and no other site may show it in a frame.
+    fn policy(&self) -> String {
+        let graphite = match (&self.forward, Url::parse(&self.graphite.url)) {
+            (None, Ok(url)) => format!(" {}", url.origin().ascii_serialization()),
+            _ => String::new(),
+        };
+        format!(
+            "default-src 'self'; img-src 'self' data:{graphite}; style-src 'self' 'unsafe-inline'; \
+             frame-ancestors 'self'; base-uri 'self'; form-action 'self'; object-src 'none'"
+        )
+    }
+
+    /// Returns a file of the page.
+    pub(super) fn asset(&self, name: &str, request: &Request) -> Reply {
+        let Some(asset) = self.assets.get(name) else {
+            return not_found();
+        };
+        let content = match asset.content {
+            std::borrow::Cow::Borrowed(bytes) => Bytes::from_static(bytes),
+            std::borrow::Cow::Owned(bytes) => Bytes::from(bytes),
+        };
+        let file = Reply::file(asset.content_type, content);
+        match asset.etag {
+            Some(etag) if request.header(IF_NONE_MATCH.as_str()).contains(&etag) => {
+                Reply::not_modified().with_etag(&etag)
+            }
+            Some(etag) => file.with_etag(&etag),
+            None => file,
+        }
+    }
+
+    /// Returns what the page needs to know. The user and the right to act are those of this request.
+    pub(super) fn settings(&self, request: &Request) -> Reply {
+        let user = self.access.user(request.headers(), request.peer().ip());
+        let graphite = &self.graphite;
+        let graphite_url = match &self.forward {
+            Some(_) => String::new(),
+            None => crate::graphite::without_user(&graphite.url),
+        };
+        let mut json = String::new();
+        let mut object = JsonObject::new(&mut json);
+        object.text("version", NSQ_VERSION);
+        object.text("base_path", &self.base_path);
+        object.text("user", &user);
+        object.boolean("is_admin", self.access.is_admin(&user));
+        object.boolean("is_lookup_mode", self.cluster.is_lookup_mode());
+        let lookupds = self.cluster.lookupds();
+        push_array(object.key("nsqlookupd"), &lookupds, |out, text| {
+            push_string(out, text)
+        });
+        object.boolean("graph_enabled", !graphite.url.is_empty());
+        object.boolean("graphite_proxied", self.forward.is_some());
+        object.text("graphite_url", &graphite_url);
+        let seconds = i64::try_from(graphite.interval.as_secs()).unwrap_or(i64::MAX);
+        object.number("statsd_interval", seconds);
+        object.text("statsd_counter_format", &graphite.counter_format);
+        object.text("statsd_gauge_format", &graphite.gauge_format);
+        object.text("statsd_prefix", &graphite.prefix);
+        object.end();
+        Reply::json(json)
+    }
+
+    /// Answers `/render`: asks graphite in the browser's place.
+    pub(super) async fn render(&self, request: &Request) -> Result<Reply, Refusal> {
+        let forward = self.forward.as_ref();
+        let forward = forward.ok_or_else(|| Refusal::not_found("NOT_FOUND"))?;
+        let url = forward.url(request.query());
+        let peer = request.peer().ip().to_string();
+        let headers = forward.headers(request.headers(), &peer);
+        let failed = |why: String| {
+            log_error!("failed to proxy to graphite - {why}");
+            Refusal::upstream(format!("graphite: {why}"))
+        };
+        let sent = self.graphite_client.get(&url).headers(headers).send().await;
+        let response = sent.map_err(|error| failed(upstream::reason(&url, &error)))?;
+        let status = response.status();
+        let content_type = response.headers().get(CONTENT_TYPE).cloned();
+        let body = read_up_to(response, self.answer_bytes_max).await;
+        Ok(Reply::forwarded(
+            status,
+            content_type.as_ref(),
+            body.map_err(failed)?,
+        ))
+    }
+}
+
+fn not_found() -> Reply {
+    Reply::plain(StatusCode::NOT_FOUND, "NOT_FOUND")
+}
+
+/// Reads the body of an answer.
+///
+/// # Errors
+/// The body breaks off, or has more than `bytes_max` bytes.
+pub(super) async fn read_up_to(
+    mut response: reqwest::Response,
+    bytes_max: usize,
+) -> Result<Bytes, String> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| error.to_string())? {
+        if body.len() + chunk.len() > bytes_max {
+            return Err(format!(
+                "the answer has more than {bytes_max} bytes (--max-answer-size)"
+            ));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(Bytes::from(body))
+}
+
+fn escape_html(text: &str) -> String {
+    let escape = |c| match c {
+        '&' => "&amp;".to_owned(),
+        '<' => "&lt;".to_owned(),
+        '>' => "&gt;".to_owned(),
+        '"' => "&#34;".to_owned(),
+        '\'' => "&#39;".to_owned(),
+        c => String::from(c),
+    };
+    text.chars().map(escape).collect()
+}

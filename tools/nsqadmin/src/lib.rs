@@ -1,0 +1,33 @@
+//! nsqadmin: the console of a cluster. It asks nsqlookupds and nsqds at each request, and shows sums with their parts.
+//!
+//! ```text
+//!   browser ──► http ──► Cluster ──HTTP──► nsqlookupd: which nsqds are there?
+//!                 │         └──────HTTP──► each nsqd: /stats
+//!                 │         answers ──► figures ──► JSON
+//!                 ├─► audit log
+//!                 └─► notifications
+//! ```
+//!
+//! The figures, the list of nodes, the rules about users and pages, and the texts for graphite are
+//! functions without sockets and clocks. The contract is nsqadmin 1.3.0, except for the defects that
+//! docs/compatibility.md lists.
+
+#![forbid(unsafe_code)]
+
+pub mod access;
+pub mod answer;
+pub mod assets;
+pub mod audit;
+pub mod cidr;
+pub mod cluster;
+pub mod config;
+pub mod figures;
+pub mod graphite;
+pub mod http;
+pub mod node;
+pub mod notification;
+pub mod outcome;
+pub mod server;
+mod stream;
+pub mod upstream;
+pub mod url_map;

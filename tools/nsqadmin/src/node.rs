@@ -1,0 +1,215 @@
+//! [`Node`]: an nsqd in the list of nodes, merged from the answers of several nsqlookupds.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use wire::go_json::{JsonObject, push_array, push_string};
+
+use crate::answer::Producer;
+use crate::figures::NodeIdentity;
+
+/// An nsqd in the list of nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// For each nsqlookupd that knows the node: the nsqlookupd, and the address from which the node
+    /// has connected. `None` without nsqlookupds.
+    pub remote_addresses: Option<Vec<String>>,
+    /// The address from which the node has connected to the first of these nsqlookupds.
+    pub remote_address: String,
+    /// The name of the machine.
+    pub hostname: String,
+    /// The address that the nsqd tells to its clients.
+    pub broadcast_address: String,
+    /// The port of the protocol.
+    pub tcp_port: u16,
+    /// The port of HTTP.
+    pub http_port: u16,
+    /// The version of nsqd.
+    pub version: String,
+    /// The zone, or an empty text.
+    pub zone: String,
+    /// The region, or an empty text.
+    pub region: String,
+    /// The topics by name. True means that the topic is tombstoned there.
+    pub topics: BTreeMap<String, bool>,
+    /// True if another node has a higher version.
+    pub is_out_of_date: bool,
+}
+
+/// Joins a host and a port. An IPv6 address gets brackets.
+pub fn host_port(host: &str, port: u16) -> String {
+    match host.contains(':') && !host.starts_with('[') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    }
+}
+
+impl Node {
+    /// Returns a node that one server describes.
+    pub fn of_producer(producer: &Producer) -> Node {
+        let flags = producer.tombstones.iter().copied();
+        // A server may send fewer flags than topics.
+        let flags = flags.chain(std::iter::repeat(false));
+        Node {
+            remote_addresses: None,
+            remote_address: producer.remote_address.clone(),
+            hostname: producer.hostname.clone(),
+            broadcast_address: producer.broadcast_address.clone(),
+            tcp_port: producer.tcp_port,
+            http_port: producer.http_port,
+            version: producer.version.clone(),
+            zone: producer.topology_zone.clone(),
+            region: producer.topology_region.clone(),
+            topics: producer.topics.iter().cloned().zip(flags).collect(),
+            is_out_of_date: false,
+        }
+    }
+
+    /// Returns `host:port` of the HTTP interface.
+    pub fn http_address(&self) -> String {
+        host_port(&self.broadcast_address, self.http_port)
+    }
+
+    /// Returns the node as the figures know it.
+    pub fn identity(&self) -> NodeIdentity {
+        NodeIdentity {
+            address: self.http_address(),
+            hostname: self.hostname.clone(),
+            region: self.region.clone(),
+            zone: self.zone.clone(),
+        }
+    }
+
+    /// Appends the node as JSON.
+    pub fn push_json(&self, out: &mut String) {
+        let mut object = JsonObject::new(out);
+        match &self.remote_addresses {
+            None => object.key("remote_addresses").push_str("null"),
+            Some(addresses) => {
+                push_array(object.key("remote_addresses"), addresses, |out, address| {
+                    push_string(out, address);
+                })
+            }
+        }
+        object.text("remote_address", &self.remote_address);
+        object.text("hostname", &self.hostname);
+        object.text("broadcast_address", &self.broadcast_address);
+        object.number("tcp_port", self.tcp_port);
+        object.number("http_port", self.http_port);
+        object.text("version", &self.version);
+        object.text_unless_empty("topology_zone", &self.zone);
+        object.text_unless_empty("topology_region", &self.region);
+        push_array(
+            object.key("topics"),
+            &self.topics,
+            |out, (topic, is_tombstoned)| {
+                let mut object = JsonObject::new(out);
+                object.text("topic", topic);
+                object.boolean("tombstoned", *is_tombstoned);
+                object.end();
+            },
+        );
+        object.boolean("out_of_date", self.is_out_of_date);
+        object.end();
+    }
+}
+
+/// Merges the answers of nsqlookupds, each with its address. The first nsqlookupd that knows a node
+/// supplies the fields.
+pub fn merge(answers: &[(String, Vec<Producer>)]) -> Vec<Node> {
+    let mut nodes: BTreeMap<String, Node> = BTreeMap::new();
+    for (lookupd, producers) in answers {
+        for producer in producers {
+            let key = host_port(&producer.broadcast_address, producer.tcp_port);
+            let node = nodes
+                .entry(key)
+                .or_insert_with(|| Node::of_producer(producer));
+            let remote = match producer.remote_address.as_str() {
+                "" => "N/A",
+                remote => remote,
+            };
+            let known_by = node.remote_addresses.get_or_insert_default();
+            known_by.push(format!("{lookupd}/{remote}"));
+        }
+    }
+    let mut nodes: Vec<Node> = nodes.into_values().collect();
+    set_out_of_date(&mut nodes);
+    sort(&mut nodes);
+    nodes
+}
+
+/// Sorts nodes by hostname. Nodes of one machine are sorted by address.
+pub fn sort(nodes: &mut [Node]) {
+    let key = |node: &Node| {
+        (
+            node.hostname.clone(),
+            node.broadcast_address.clone(),
+            node.http_port,
+            node.tcp_port,
+        )
+    };
+    nodes.sort_by_cached_key(key);
+}
+
+/// Marks the nodes whose version is below the highest one.
+fn set_out_of_date(nodes: &mut [Node]) {
+    let versions: Vec<Version> = nodes
+        .iter()
+        .map(|node| Version::parse(&node.version))
+        .collect();
+    let Some(highest) = versions.iter().max().cloned() else {
+        return;
+    };
+    for (node, version) in nodes.iter_mut().zip(versions) {
+        node.is_out_of_date = version < highest;
+    }
+}
+
+/// A semantic version. A text that is none counts as 0.0.0.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Version {
+    numbers: [u64; 3],
+    pre_release: Option<String>,
+}
+
+impl Version {
+    fn parse(text: &str) -> Version {
+        let without_build = text.split('+').next().unwrap_or_default();
+        let (numbers, pre_release) = match without_build.split_once('-') {
+            Some((numbers, pre_release)) => (numbers, Some(pre_release.to_owned())),
+            None => (without_build, None),
+        };
+        let numbers: Vec<u64> = numbers
+            .split('.')
+            .map_while(|part| part.parse().ok())
+            .collect();
+        match <[u64; 3]>::try_from(numbers) {
+            Ok(numbers) => Version {
+                numbers,
+                pre_release,
+            },
+            Err(_) => Version::default(),
+        }
+    }
+}
+
+impl Ord for Version {
+    fn cmp(&self, other: &Version) -> Ordering {
+        let numbers = self.numbers.cmp(&other.numbers);
+        numbers.then_with(|| match (&self.pre_release, &other.pre_release) {
+            (None, None) => Ordering::Equal,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(_), None) => Ordering::Less,
+            (Some(own), Some(other)) => own.cmp(other),
+        })
+    }
+}
+
+impl PartialOrd for Version {
+    fn partial_cmp(&self, other: &Version) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[cfg(test)]
+mod tests;

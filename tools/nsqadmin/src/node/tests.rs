@@ -1,0 +1,86 @@
+use super::*;
+
+fn producer(address: &str, hostname: &str, version: &str) -> Producer {
+    let (host, port) = address.rsplit_once(':').expect("an address has a port");
+    Producer {
+        remote_address: format!("from-{address}"),
+        hostname: hostname.to_owned(),
+        broadcast_address: host.to_owned(),
+        tcp_port: port.parse().expect("a port is a number"),
+        http_port: 4151,
+        version: version.to_owned(),
+        topics: vec!["b".to_owned(), "a".to_owned()],
+        tombstones: vec![true],
+        ..Producer::default()
+    }
+}
+
+#[test]
+fn a_node_of_two_nsqlookupds_is_one_node() {
+    let mut silent = producer("n1:4150", "other", "1.3.0");
+    silent.remote_address.clear();
+    let nodes = merge(&[
+        (
+            "l1:1".to_owned(),
+            vec![
+                producer("n2:4150", "h", "1.2.9"),
+                producer("n1:4150", "h", "1.3.0"),
+            ],
+        ),
+        (
+            "l2:1".to_owned(),
+            vec![silent, producer("n3:4150", "g", "nonsense")],
+        ),
+    ]);
+    let names: Vec<_> = nodes
+        .iter()
+        .map(|node| node.broadcast_address.as_str())
+        .collect();
+    assert_eq!(names, ["n3", "n1", "n2"], "by hostname, then by address");
+    let n1 = &nodes[1];
+    assert_eq!(n1.hostname, "h", "the first nsqlookupd supplies the fields");
+    assert_eq!(
+        n1.remote_addresses.as_deref(),
+        Some(&["l1:1/from-n1:4150".to_owned(), "l2:1/N/A".to_owned()][..])
+    );
+    let out_of_date: Vec<_> = nodes.iter().map(|node| node.is_out_of_date).collect();
+    assert_eq!(out_of_date, [true, false, true]);
+    let mut json = String::new();
+    n1.push_json(&mut json);
+    let expected = concat!(
+        r#"{"remote_addresses":["l1:1/from-n1:4150","l2:1/N/A"],"remote_address":"from-n1:4150","#,
+        r#""hostname":"h","broadcast_address":"n1","tcp_port":4150,"http_port":4151,"version":"1.3.0","#,
+        r#""topics":[{"topic":"a","tombstoned":false},{"topic":"b","tombstoned":true}],"out_of_date":false}"#,
+    );
+    assert_eq!(
+        json, expected,
+        "a missing flag means that there is no tombstone"
+    );
+}
+
+#[test]
+fn versions_compare_as_numbers() {
+    let check = |lower: &str, higher: &str| {
+        assert!(
+            Version::parse(lower) < Version::parse(higher),
+            "{lower} {higher}"
+        );
+    };
+    check("1.2.10", "1.10.0");
+    check("0.3.8", "1.0.0-alpha");
+    check("1.0.0-alpha", "1.0.0");
+    check("1.0.0-alpha", "1.0.0-beta");
+    check("", "0.0.1");
+    check("1.3", "0.0.1");
+    assert_eq!(
+        Version::parse("1.3.0+build").cmp(&Version::parse("1.3.0")),
+        Ordering::Equal
+    );
+}
+
+#[test]
+fn an_ipv6_address_gets_brackets() {
+    assert_eq!(host_port("::1", 4151), "[::1]:4151");
+    assert_eq!(host_port("[::1]", 4151), "[::1]:4151");
+    assert_eq!(host_port("h", 4151), "h:4151");
+}

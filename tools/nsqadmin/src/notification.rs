@@ -1,0 +1,145 @@
+//! Notifications: each action is told to an endpoint, one at a time, in the background.
+//!
+//! A failure of the endpoint is logged and changes nothing else.
+
+use program::{log_error, log_info};
+use reqwest::Client;
+use tokio::sync::mpsc;
+use wire::go_json::JsonObject;
+
+use crate::upstream;
+
+/// Most notifications that wait for the endpoint. Further ones are dropped with a log line.
+const WAITING_MAX: usize = 1000;
+
+/// One notification.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notification {
+    /// The action: `create_topic`, `pause_channel`, ...
+    pub action: &'static str,
+    /// The topic.
+    pub topic: String,
+    /// The channel, or an empty text.
+    pub channel: String,
+    /// The node, or an empty text.
+    pub node: String,
+    /// Seconds since 1970.
+    pub unix_seconds: i64,
+    /// The user of basic authentication or of the proxy's header, or an empty text.
+    pub user: String,
+    /// The client's address with its port.
+    pub remote_ip: String,
+    /// The client's name for itself.
+    pub user_agent: String,
+    /// The URL of the request.
+    pub url: String,
+    /// The name of this machine.
+    pub via: String,
+}
+
+impl Notification {
+    /// Returns the notification as JSON.
+    pub fn json(&self) -> String {
+        let mut json = String::new();
+        let mut object = JsonObject::new(&mut json);
+        object.text("action", self.action);
+        object.text("topic", &self.topic);
+        object.text_unless_empty("channel", &self.channel);
+        object.text_unless_empty("node", &self.node);
+        object.number("timestamp", self.unix_seconds);
+        object.text_unless_empty("user", &self.user);
+        object.text("remote_ip", &self.remote_ip);
+        object.text("user_agent", &self.user_agent);
+        object.text("url", &self.url);
+        object.text("via", &self.via);
+        object.end();
+        json
+    }
+}
+
+/// The queue of notifications.
+#[derive(Clone, Debug)]
+pub struct Notifier(Option<mpsc::Sender<Notification>>);
+
+impl Notifier {
+    /// Starts the task that sends notifications to `endpoint`. An empty endpoint gets none.
+    pub fn start(endpoint: String, client: Client) -> Notifier {
+        if endpoint.is_empty() {
+            return Notifier(None);
+        }
+        let (sender, mut waiting) = mpsc::channel::<Notification>(WAITING_MAX);
+        tokio::spawn(async move {
+            while let Some(notification) = waiting.recv().await {
+                send(&client, &endpoint, &notification).await;
+            }
+        });
+        Notifier(Some(sender))
+    }
+
+    /// Sends a notification, if there is an endpoint. Does not wait.
+    pub fn notify(&self, notification: Notification) {
+        if let Some(sender) = &self.0
+            && let Err(error) = sender.try_send(notification)
+        {
+            log_error!("failed to POST notification - {error}: the endpoint is too slow");
+        }
+    }
+}
+
+async fn send(client: &Client, endpoint: &str, notification: &Notification) {
+    log_info!("POSTing notification to {}", shown(endpoint));
+    let request = client
+        .post(endpoint)
+        .header("content-type", "application/json")
+        .body(notification.json());
+    // The status of the answer does not matter.
+    if let Err(error) = request.send().await {
+        log_error!(
+            "failed to POST notification - {}",
+            upstream::reason(endpoint, &error)
+        );
+    }
+}
+
+/// Returns a URL without its user, password and query, which may be secrets.
+fn shown(endpoint: &str) -> String {
+    match url::Url::parse(endpoint) {
+        Ok(url) => format!("{}{}", url.origin().ascii_serialization(), url.path()),
+        Err(_) => "an endpoint that is not a URL".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_have_the_originals_order_and_empty_ones_are_left_out() {
+        let mut notification = Notification {
+            action: "tombstone_topic_producer",
+            topic: "t".to_owned(),
+            node: "127.0.0.1:4151".to_owned(),
+            unix_seconds: 1_795_252_474,
+            remote_ip: "127.0.0.1:40184".to_owned(),
+            user_agent: "curl/7.88.1".to_owned(),
+            url: "http://h/api/nodes/127.0.0.1:4151".to_owned(),
+            via: "host-a".to_owned(),
+            ..Notification::default()
+        };
+        let expected = r#"{"action":"tombstone_topic_producer","topic":"t","node":"127.0.0.1:4151","timestamp":1795252474,"remote_ip":"127.0.0.1:40184","user_agent":"curl/7.88.1","url":"http://h/api/nodes/127.0.0.1:4151","via":"host-a"}"#;
+        assert_eq!(notification.json(), expected);
+        notification.node.clear();
+        notification.channel = "c".to_owned();
+        notification.user = "carol".to_owned();
+        let json = notification.json();
+        assert!(
+            json.contains(r#""topic":"t","channel":"c","timestamp":1795252474,"user":"carol","#)
+        );
+    }
+
+    #[test]
+    fn the_log_shows_no_secrets_of_the_endpoint() {
+        assert_eq!(shown("http://u:p@h:1/x?token=1"), "http://h:1/x");
+        assert_eq!(shown("p@ss"), "an endpoint that is not a URL");
+    }
+}

@@ -1,0 +1,174 @@
+//! The outcome of questions to several servers: data with warnings, or a refusal.
+
+use http::StatusCode;
+
+use crate::upstream::{Failed, FailureKind, Server};
+
+/// The data of the servers that answered, and the failures of the others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gathered<T> {
+    /// The data, in the order of the servers.
+    pub data: Vec<T>,
+    /// The failures, in the order of the servers.
+    pub failures: Vec<Failed>,
+}
+
+/// The failures of the stages of one request that did not fail as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Warnings(Vec<String>);
+
+/// A request that failed as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The status.
+    pub status: StatusCode,
+    /// The text for the client.
+    pub message: String,
+}
+
+impl<T> Gathered<T> {
+    /// Returns the data, and adds the failures to the warnings.
+    ///
+    /// # Errors
+    /// No server answered, or there is none. If no server knows the topic or the channel, the status
+    /// is 404.
+    pub fn or_refuse(self, server: Server, warnings: &mut Warnings) -> Result<Vec<T>, Refusal> {
+        if self.data.is_empty() {
+            return Err(self.refusal(server));
+        }
+        warnings.add(&self.failures);
+        Ok(self.data)
+    }
+
+    /// Does the same for servers that carry out an action. Servers without the topic or the channel
+    /// have nothing to do, so they only cause warnings. An action without servers succeeds.
+    ///
+    /// # Errors
+    /// All servers failed, and one of them for another reason.
+    pub fn or_refuse_action(self, server: Server, warnings: &mut Warnings) -> Result<(), Refusal> {
+        let is_missing = |failed: &Failed| failed.kind == FailureKind::NotFound;
+        if self.data.is_empty() && !self.failures.iter().all(is_missing) {
+            return Err(self.refusal(server));
+        }
+        warnings.add(&self.failures);
+        Ok(())
+    }
+
+    fn refusal(&self, server: Server) -> Refusal {
+        Refusal::upstream(format!(
+            "failed to query any {server}: {}",
+            joined(&self.failures)
+        ))
+    }
+}
+
+impl Warnings {
+    /// Adds the failures of a stage.
+    pub fn add(&mut self, failures: &[Failed]) {
+        if !failures.is_empty() {
+            self.0.push(joined(failures));
+        }
+    }
+
+    /// Adds another warning.
+    pub fn add_text(&mut self, text: String) {
+        self.0.push(text);
+    }
+
+    /// Returns true if there is no warning.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the value of `message` in the answer: empty without warnings.
+    pub fn message(&self) -> String {
+        match self.0.is_empty() {
+            true => String::new(),
+            false => format!("WARNING: {}", self.0.join("; ")),
+        }
+    }
+}
+
+impl Refusal {
+    /// Returns a refusal.
+    pub fn new(status: StatusCode, message: impl Into<String>) -> Refusal {
+        Refusal {
+            status,
+            message: message.into(),
+        }
+    }
+
+    /// Returns the refusal of a request because of other servers.
+    pub fn upstream(why: impl std::fmt::Display) -> Refusal {
+        Refusal::new(StatusCode::BAD_GATEWAY, format!("UPSTREAM_ERROR: {why}"))
+    }
+
+    /// Returns a refusal with status 400.
+    pub fn bad(message: impl Into<String>) -> Refusal {
+        Refusal::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    /// Returns a refusal with status 404.
+    pub fn not_found(message: impl Into<String>) -> Refusal {
+        Refusal::new(StatusCode::NOT_FOUND, message)
+    }
+}
+
+fn joined(failures: &[Failed]) -> String {
+    let texts: Vec<&str> = failures.iter().map(|failed| &*failed.why).collect();
+    texts.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(why: &str, kind: FailureKind) -> Failed {
+        Failed {
+            why: why.to_owned(),
+            kind,
+        }
+    }
+
+    #[test]
+    fn some_failures_are_a_warning_and_all_are_a_refusal() {
+        let failures = vec![
+            failed("a", FailureKind::Other),
+            failed("b", FailureKind::Other),
+        ];
+        let mut warnings = Warnings::default();
+        let some = Gathered {
+            data: vec![1],
+            failures: failures.clone(),
+        };
+        assert_eq!(some.or_refuse(Server::Nsqd, &mut warnings), Ok(vec![1]));
+        warnings.add(&[]);
+        warnings.add(&failures[..1]);
+        assert_eq!(warnings.message(), "WARNING: a\nb; a");
+        let none: Gathered<u8> = Gathered {
+            data: Vec::new(),
+            failures,
+        };
+        let refusal = none
+            .or_refuse(Server::Nsqlookupd, &mut warnings)
+            .unwrap_err();
+        assert_eq!(refusal.status, StatusCode::BAD_GATEWAY);
+        let text = "UPSTREAM_ERROR: failed to query any nsqlookupd: a\nb";
+        assert_eq!(refusal.message, text);
+        assert_eq!(Warnings::default().message(), "");
+    }
+
+    #[test]
+    fn an_action_that_no_server_could_carry_out_is_refused() {
+        let act = |kinds: &[FailureKind]| {
+            let gathered: Gathered<()> = Gathered {
+                data: Vec::new(),
+                failures: kinds.iter().map(|kind| failed("x", *kind)).collect(),
+            };
+            gathered.or_refuse_action(Server::Nsqd, &mut Warnings::default())
+        };
+        assert!(act(&[]).is_ok());
+        assert!(act(&[FailureKind::NotFound, FailureKind::NotFound]).is_ok());
+        assert!(act(&[FailureKind::NotFound, FailureKind::Unreachable]).is_err());
+    }
+}

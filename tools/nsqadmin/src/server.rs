@@ -1,0 +1,318 @@
+//! [`Server`]: listeners and connections, on tokio and hyper.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use program::tls::{TlsFlags, error_text};
+use program::{log_debug, log_info, log_warn, tcp_address, version};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use wire::go_error::system_text;
+
+use crate::access::Access;
+use crate::assets::Assets;
+use crate::audit::Audit;
+use crate::cluster::{Cluster, Servers};
+use crate::config::{Checked, Config, NSQADMIN, TlsListener};
+use crate::graphite::Forward;
+use crate::http::{App, Request};
+use crate::notification::Notifier;
+use crate::stream::WriteLimited;
+use crate::upstream::{self, Upstream};
+
+/// The backlog of a listener; the kernel's net.core.somaxconn caps it.
+const LISTEN_BACKLOG: i32 = 1024;
+
+/// Time for which an address that is in use is tried again: the process that a supervisor has just
+/// killed may still be dying.
+const BIND_TIMEOUT: Duration = Duration::from_secs(1);
+const BIND_PAUSE: Duration = Duration::from_millis(20);
+
+/// The wait after a failed accept, doubled each time up to the maximum.
+const BACK_OFF: Duration = Duration::from_millis(5);
+const BACK_OFF_MAX: Duration = Duration::from_millis(500);
+
+/// Interval of keep-alive probes.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Longest head of a request, in bytes. The cookies of a proxy can have some kilobytes.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// A running nsqadmin.
+#[derive(Debug)]
+pub struct Server {
+    listeners: Vec<Listening>,
+}
+
+/// A listener.
+#[derive(Debug)]
+struct Listening {
+    name: &'static str,
+    address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+/// The parts that all connections share.
+struct Shared {
+    app: App,
+    read_timeout: Option<Duration>,
+    write_timeout: Option<Duration>,
+}
+
+impl Server {
+    /// Listens and serves, in tasks of the runtime that this runs on.
+    ///
+    /// # Errors
+    /// The reason why nsqadmin cannot start, for the FATAL line.
+    pub async fn start(config: Config, checked: Checked) -> Result<Server, String> {
+        log_info!("{}", version::of_daemon(NSQADMIN.name));
+        warn(&config);
+        let tls = tls(&config.tls)?;
+        let app = app(&config, checked)?;
+        let (listener, address) = listen(&config.http_address).await?;
+        let secure = match config.tls.https_address.as_str() {
+            "" => None,
+            address => Some(listen(address).await?),
+        };
+        let shared = Arc::new(Shared {
+            app,
+            read_timeout: config.read_timeout,
+            write_timeout: config.write_timeout,
+        });
+        let serve = |name, (listener, address): (TcpListener, SocketAddr), tls| {
+            log_info!("{name}: listening on {address}");
+            Listening {
+                name,
+                address,
+                task: tokio::spawn(accept(listener, shared.clone(), tls)),
+            }
+        };
+        let mut listeners = vec![serve("HTTP", (listener, address), None)];
+        listeners.extend(secure.map(|bound| serve("HTTPS", bound, tls)));
+        Ok(Server { listeners })
+    }
+
+    /// Ends the listeners. Requests that are under way end with the process, as in the original.
+    pub fn stop(self) {
+        for listener in self.listeners {
+            listener.task.abort();
+            log_info!("{}: closing {}", listener.name, listener.address);
+        }
+    }
+}
+
+/// Warns about settings with which somebody may do more than the operator expects.
+fn warn(config: &Config) {
+    if !config.unknown_keys.is_empty() {
+        let keys = config.unknown_keys.join(", ");
+        log_warn!("keys in the config file that mean nothing, ignored: {keys}");
+    }
+    if config.admin_users.is_empty() {
+        log_warn!(
+            "without --admin-user, everybody who reaches this address may delete, empty and pause"
+        );
+    } else if config.trusted_proxy_cidrs.is_empty() {
+        log_warn!(
+            "without --trusted-proxy-cidr, the header {} counts from every client; only the proxy \
+             that sets it should reach this address",
+            config.acl_http_header
+        );
+    }
+}
+
+/// Returns everything that answers need.
+fn app(config: &Config, checked: Checked) -> Result<App, String> {
+    let header = config.acl_http_header.parse();
+    let header = header.map_err(|_| {
+        let given = &config.acl_http_header;
+        format!("failed to parse --acl-http-header ({given}) - no header can have this name")
+    })?;
+    let forward = match config.graphite.is_proxied {
+        true => Some(Forward::new(&config.graphite.url)?),
+        false => None,
+    };
+    let client = upstream::client(&config.client, checked.client_tls.clone())?;
+    let upstream = Upstream::new(&config.client, checked.client_tls)?;
+    let servers = Servers {
+        lookupds: config.lookupd_http_addresses.clone(),
+        nsqds: config.nsqd_http_addresses.clone(),
+        url_map: checked.url_map,
+        nodes_max: config.nodes_max,
+    };
+    Ok(App {
+        cluster: Cluster::new(upstream, servers),
+        access: Access {
+            header,
+            admin_users: config.admin_users.clone(),
+            trusted_proxies: checked.trusted_proxies,
+            allowed_origins: config.allowed_origins.clone(),
+        },
+        audit: Audit::open(&config.audit_log_file)?,
+        notifier: Notifier::start(config.notification_http_endpoint.clone(), client.clone()),
+        assets: Assets::new(&config.dev_static_dir),
+        base_path: config.base_path.clone(),
+        graphite: config.graphite.clone(),
+        forward,
+        graphite_client: client,
+        answer_bytes_max: config.client.answer_bytes_max,
+        config_clients: checked.config_clients,
+        hostname: program::hostname(),
+        read_timeout: config.read_timeout,
+        config: Arc::new(config.clone()),
+    })
+}
+
+/// Returns the TLS of the listener, if it is to have any.
+fn tls(flags: &TlsListener) -> Result<Option<TlsAcceptor>, String> {
+    let has_certificate = !flags.cert.is_empty() || !flags.key.is_empty();
+    match (!flags.https_address.is_empty(), has_certificate) {
+        (false, false) => Ok(None),
+        (false, true) => Err("--tls-cert and --tls-key need --https-address to listen on".into()),
+        (true, false) => Err("--https-address needs --tls-cert and --tls-key".into()),
+        (true, true) => {
+            let flags = TlsFlags {
+                cert: &flags.cert,
+                key: &flags.key,
+                client_auth_policy: &flags.client_auth_policy,
+                root_ca_file: &flags.root_ca_file,
+                only_tls13: flags.min_version == "tls1.3",
+            };
+            let server = flags.server_config();
+            let server = server
+                .map_err(|error| format!("failed to build TLS config - {}", error_text(&error)))?;
+            Ok(Some(TlsAcceptor::from(server)))
+        }
+    }
+}
+
+/// Listens on an address.
+async fn listen(address: &str) -> Result<(TcpListener, SocketAddr), String> {
+    let refuse = |why: String| format!("listen ({address}) failed - {why}");
+    let resolved = tcp_address::resolve(address).map_err(refuse)?;
+    let deadline = Instant::now() + BIND_TIMEOUT;
+    loop {
+        match bind(resolved) {
+            Ok(bound) => return Ok(bound),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < deadline => {
+                sleep(BIND_PAUSE).await;
+            }
+            Err(error) => {
+                let why = format!("listen tcp {resolved}: bind: {}", system_text(&error));
+                return Err(refuse(
+                    match tcp_address::bind_hint(&error, NSQADMIN.name) {
+                        hint if hint.is_empty() => why,
+                        hint => format!("{why} - {hint}"),
+                    },
+                ));
+            }
+        }
+    }
+}
+
+fn bind(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    let domain = Domain::for_address(address);
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(LISTEN_BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    let listener = TcpListener::from_std(socket.into())?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+/// Accepts connections for ever.
+async fn accept(listener: TcpListener, shared: Arc<Shared>, tls: Option<TlsAcceptor>) {
+    let mut back_off = BACK_OFF;
+    loop {
+        match listener.accept().await {
+            Ok((socket, peer)) => {
+                back_off = BACK_OFF;
+                // A peer that has gone already shows in the first read.
+                let _ = set_options(&socket);
+                // An IPv4 peer of a listener for both families is shown as IPv4.
+                let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+                tokio::spawn(serve(socket, peer, shared.clone(), tls.clone()));
+            }
+            Err(error) => {
+                log_warn!("temporary Accept() failure - {}", system_text(&error));
+                sleep(back_off).await;
+                back_off = (back_off * 2).min(BACK_OFF_MAX);
+            }
+        }
+    }
+}
+
+fn set_options(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    let keep_alive = TcpKeepalive::new()
+        .with_time(KEEP_ALIVE)
+        .with_interval(KEEP_ALIVE);
+    SockRef::from(socket).set_tcp_keepalive(&keep_alive)
+}
+
+/// Serves one connection, perhaps over TLS.
+async fn serve(socket: TcpStream, peer: SocketAddr, shared: Arc<Shared>, tls: Option<TlsAcceptor>) {
+    let Some(tls) = tls else {
+        return serve_requests(socket, peer, shared, false).await;
+    };
+    let shake = tls.accept(socket);
+    let shaken = match shared.read_timeout {
+        None => shake.await,
+        Some(limit) => match timeout(limit, shake).await {
+            Ok(shaken) => shaken,
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "i/o timeout")),
+        },
+    };
+    match shaken {
+        Ok(stream) => serve_requests(stream, peer, shared, true).await,
+        Err(error) => {
+            log_warn!(
+                "http: TLS handshake error from {peer}: {}",
+                system_text(&error)
+            );
+        }
+    }
+}
+
+async fn serve_requests(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: SocketAddr,
+    shared: Arc<Shared>,
+    is_tls: bool,
+) {
+    let stream = TokioIo::new(WriteLimited::new(stream, shared.write_timeout));
+    let read_timeout = shared.read_timeout;
+    let service = service_fn(move |request: http::Request<Incoming>| {
+        let shared = shared.clone();
+        async move {
+            let request = request.map(|body| body.map_err(Into::into).boxed());
+            let request = Request::new(request, peer, is_tls);
+            Ok::<_, Infallible>(shared.app.answer(request).await)
+        }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(read_timeout)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .title_case_headers(true)
+        .serve_connection(stream, service);
+    if let Err(error) = served.await {
+        log_debug!("http: connection of {peer} ended - {error}");
+    }
+}

@@ -1,0 +1,298 @@
+//! [`Upstream`]: the requests to nsqds and nsqlookupds.
+
+use std::fmt;
+use std::time::Duration;
+
+use program::{log_debug, log_info};
+use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
+use reqwest::{Client, Method, StatusCode, redirect};
+use rustls::ClientConfig;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use wire::error::quote;
+use wire::go_error::system_text;
+
+use crate::answer;
+use crate::config::ClientFlags;
+
+/// Most redirects that are followed. Go's client has the same limit.
+const REDIRECTS_MAX: usize = 10;
+
+/// Longest answer that is parsed on a thread that serves other requests, in bytes.
+const PARSED_AT_ONCE_BYTES_MAX: usize = 256 * 1024;
+
+/// Most bytes of a refusal that are read.
+const REFUSAL_BYTES_MAX: usize = 4 * 1024;
+
+/// The kind of a server that is asked, named in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// An nsqd.
+    Nsqd,
+    /// An nsqlookupd.
+    Nsqlookupd,
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Server::Nsqd => "nsqd",
+            Server::Nsqlookupd => "nsqlookupd",
+        })
+    }
+}
+
+/// A request that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// The reason, as the answer of nsqadmin shows it.
+    pub why: String,
+    /// The kind of the failure.
+    pub kind: FailureKind,
+}
+
+/// The kinds of failures that lead to different answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// The server could not be reached: no connection, or no such host.
+    Unreachable,
+    /// The server does not know the topic or the channel.
+    NotFound,
+    /// Another failure.
+    Other,
+}
+
+/// A client of nsqds and nsqlookupds. Many tasks can share it.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    client: Client,
+    answer_bytes_max: usize,
+    /// True if requests are logged only at level DEBUG, because they are made all the time.
+    is_quiet: bool,
+}
+
+/// An answer whose body has been read.
+struct Answered {
+    status: StatusCode,
+    body: Vec<u8>,
+}
+
+impl Upstream {
+    /// Returns a client with these settings.
+    ///
+    /// # Errors
+    /// The HTTP library refuses the settings.
+    pub fn new(flags: &ClientFlags, tls: ClientConfig) -> Result<Upstream, String> {
+        let client = client(flags, tls)?;
+        Ok(Upstream {
+            client,
+            answer_bytes_max: flags.answer_bytes_max,
+            is_quiet: false,
+        })
+    }
+
+    /// Returns the same client, which logs its requests only at level DEBUG.
+    #[must_use]
+    pub fn quiet(&self) -> Upstream {
+        Upstream {
+            is_quiet: true,
+            ..self.clone()
+        }
+    }
+
+    /// Sends a GET and reads the answer.
+    ///
+    /// # Errors
+    /// There is no answer, the answer is too long or not understood, or its status is not 200.
+    pub async fn get<T>(&self, server: Server, url: &str) -> Result<T, Failed>
+    where
+        T: DeserializeOwned + Send + 'static,
+    {
+        let body = self.fetch(Method::GET, server, url).await?;
+        let other = |why| Failed {
+            why: format!("Get {url:?}: {why}"),
+            kind: FailureKind::Other,
+        };
+        if body.len() <= PARSED_AT_ONCE_BYTES_MAX {
+            return answer::read(&body).map_err(other);
+        }
+        let parsed = tokio::task::spawn_blocking(move || answer::read(&body)).await;
+        parsed
+            .map_err(|error| other(error.to_string()))?
+            .map_err(other)
+    }
+
+    /// Sends a POST with an empty body.
+    ///
+    /// # Errors
+    /// There is no answer, or its status is not 200.
+    pub async fn post(&self, server: Server, url: &str) -> Result<(), Failed> {
+        self.fetch(Method::POST, server, url).await.map(drop)
+    }
+
+    /// Asks, and asks once more over HTTPS if the server wants that. Returns the body.
+    async fn fetch(&self, method: Method, server: Server, url: &str) -> Result<Vec<u8>, Failed> {
+        match self.is_quiet {
+            true => log_debug!("CI: querying {server} {url}"),
+            false => log_info!("CI: querying {server} {url}"),
+        }
+        let mut answered = self.ask(&method, url).await?;
+        if answered.status == StatusCode::FORBIDDEN
+            && let Some(secure) = secure_url(url, &answered.body)
+        {
+            answered = self.ask(&method, &secure).await?;
+        }
+        if answered.status == StatusCode::OK {
+            return Ok(answered.body);
+        }
+        let shown = &answered.body[..answered.body.len().min(REFUSAL_BYTES_MAX)];
+        Err(Failed {
+            why: format!(
+                "got response {} {} {}",
+                answered.status.as_u16(),
+                answered.status.canonical_reason().unwrap_or_default(),
+                quote(shown)
+            ),
+            kind: match answered.status {
+                StatusCode::NOT_FOUND => FailureKind::NotFound,
+                _ => FailureKind::Other,
+            },
+        })
+    }
+
+    async fn ask(&self, method: &Method, url: &str) -> Result<Answered, Failed> {
+        let failed = |error| failed(method, url, &error);
+        let request = self.client.request(method.clone(), url);
+        let mut response = request.send().await.map_err(failed)?;
+        let status = response.status();
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(failed)? {
+            if body.len() + chunk.len() > self.answer_bytes_max {
+                let max = self.answer_bytes_max;
+                return Err(Failed {
+                    why: format!(
+                        "{} {url:?}: the answer has more than {max} bytes (--max-answer-size)",
+                        verb(method)
+                    ),
+                    kind: FailureKind::Other,
+                });
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(Answered { status, body })
+    }
+}
+
+/// Returns an HTTP client with these settings.
+///
+/// # Errors
+/// The HTTP library refuses the settings.
+pub fn client(flags: &ClientFlags, tls: ClientConfig) -> Result<Client, String> {
+    let mut headers = HeaderMap::new();
+    let accepted = HeaderValue::from_static("application/vnd.nsq; version=1.0");
+    headers.insert(ACCEPT, accepted);
+    let mut builder = Client::builder()
+        .default_headers(headers)
+        .user_agent(concat!("nsqadmin/", "1.3.0"))
+        .redirect(redirect::Policy::limited(REDIRECTS_MAX))
+        .no_proxy()
+        .tcp_nodelay(true)
+        .pool_idle_timeout(Duration::from_secs(90))
+        .tls_backend_preconfigured(tls);
+    if !flags.connect_timeout.is_zero() {
+        builder = builder.connect_timeout(flags.connect_timeout);
+    }
+    if !flags.request_timeout.is_zero() {
+        builder = builder.timeout(flags.request_timeout);
+    }
+    builder
+        .build()
+        .map_err(|error| format!("failed to make the HTTP client - {error}"))
+}
+
+/// Returns the HTTPS URL for a request that an nsqd refused over plain HTTP because it requires TLS.
+fn secure_url(url: &str, body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Port {
+        https_port: u16,
+    }
+    let rest = url.strip_prefix("http://")?;
+    let Port { https_port } = serde_json::from_slice(body).ok()?;
+    let path_at = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(path_at);
+    let (host, _) = program::tcp_address::split_host_port(authority)?;
+    let host = if host.contains(':') {
+        format!("[{host}]")
+    } else {
+        host.to_owned()
+    };
+    Some(format!("https://{host}:{https_port}{path}"))
+}
+
+fn verb(method: &Method) -> &'static str {
+    match *method {
+        Method::POST => "Post",
+        _ => "Get",
+    }
+}
+
+/// Returns the failure of a request without an answer, in Go's words where Go has some.
+fn failed(method: &Method, url: &str, error: &reqwest::Error) -> Failed {
+    let is_unreachable = error.is_connect();
+    Failed {
+        why: format!("{} {url:?}: {}", verb(method), reason(url, error)),
+        kind: match is_unreachable {
+            true => FailureKind::Unreachable,
+            false => FailureKind::Other,
+        },
+    }
+}
+
+/// Returns the cause of an error of the HTTP library, without the URL.
+pub fn reason(url: &str, error: &reqwest::Error) -> String {
+    let mut sources = Vec::new();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        if let Some(error) = cause.downcast_ref::<std::io::Error>()
+            && error.raw_os_error().is_some()
+        {
+            let authority = url.split("://").nth(1).unwrap_or(url);
+            let authority = authority.split(['/', '?']).next().unwrap_or(authority);
+            return match error.kind() {
+                std::io::ErrorKind::ConnectionReset => format!("read: {}", system_text(error)),
+                _ => format!("dial tcp {authority}: connect: {}", system_text(error)),
+            };
+        }
+        sources.push(cause.to_string());
+        source = cause.source();
+    }
+    match (error.is_timeout(), error.is_connect()) {
+        (true, true) => {
+            "no connection in time (--http-client-connect-timeout, --http-client-request-timeout)"
+                .to_string()
+        }
+        (true, false) => "no answer in time (--http-client-request-timeout)".to_string(),
+        (false, _) => sources.pop().unwrap_or_else(|| error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_request_goes_to_the_port_that_the_answer_names() {
+        let url = |url: &str, body: &str| secure_url(url, body.as_bytes());
+        let body = r#"{"message":"TLS_REQUIRED","https_port":4152}"#;
+        assert_eq!(
+            url("http://h:4151/stats?a=b", body).as_deref(),
+            Some("https://h:4152/stats?a=b")
+        );
+        assert_eq!(
+            url("http://[::1]:1/x", body).as_deref(),
+            Some("https://[::1]:4152/x")
+        );
+        assert_eq!(url("https://h:4152/x", body), None);
+        assert_eq!(url("http://h:4151/x", "{}"), None);
+    }
+}
