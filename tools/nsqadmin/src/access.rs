@@ -1,4 +1,4 @@
-//! [`Access`]: who may act, and which pages may send a request that acts.
+//! [`Access`]: the rules about users who act, and about pages that send a request which acts.
 //!
 //! Two checks protect each action. The *user* must be an admin. And the *page* from which a browser
 //! sends the request must be nsqadmin's own: otherwise any page in the admin's browser could act in

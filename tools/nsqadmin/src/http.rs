@@ -46,7 +46,7 @@ pub use request::{Request, RequestBody};
 pub struct App {
     /// The servers of the cluster.
     pub cluster: Cluster,
-    /// Who may act.
+    /// The rules about users and pages.
     pub access: Access,
     /// The log of acts.
     pub audit: Audit,

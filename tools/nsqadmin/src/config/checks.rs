@@ -150,7 +150,7 @@ fn client_tls(flags: &ClientFlags) -> Result<ClientConfig, String> {
         false => match client_config(&verified) {
             // A system without authorities can still ask over plain HTTP.
             Err(ConfigError::NoAuthorities) => without_authorities()?,
-            other => other.map_err(|error| of_pair(&error))?.into(),
+            other => other.map_err(|error| of_pair(&error))?,
         },
     };
     Ok((*config).clone())
