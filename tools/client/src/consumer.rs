@@ -14,7 +14,11 @@ mod error;
 mod inbox;
 mod nodes;
 mod receiver;
+#[cfg(feature = "dedup")]
+mod room;
 mod run;
+#[cfg(feature = "dedup")]
+mod sieve;
 mod touching;
 
 use std::collections::VecDeque;
@@ -186,6 +190,9 @@ impl Consumer {
         if let Some(give_up) = &self.give_up {
             give_up(GivenUp::from(&message));
         }
+        // The application has not handled the message, so a copy on another node is as fresh as before.
+        #[cfg(feature = "dedup")]
+        delivery.give_claim_up();
         // The answer is on its way without being awaited.
         message.finish();
         None

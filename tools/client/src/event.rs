@@ -11,6 +11,8 @@ use wire::id::MessageId;
 
 use crate::address::Address;
 use crate::core::Negotiated;
+#[cfg(feature = "dedup")]
+use crate::dedup::DedupReport;
 use crate::error::{ConnectionError, ErrorFrame};
 use crate::lookupd::LookupdError;
 
@@ -200,6 +202,14 @@ pub enum Event {
         /// The reason.
         error: Arc<LookupdError>,
     },
+    /// Something happened to the filter that recognises messages.
+    #[cfg(feature = "dedup")]
+    Dedup {
+        /// The consumer.
+        client: Client,
+        /// The report.
+        report: DedupReport,
+    },
     /// The application closes the producer or consumer.
     Stopping {
         /// The producer or consumer.
@@ -226,6 +236,8 @@ impl Event {
             | Event::TopicNotFound { client, .. }
             | Event::DiscoveryFailed { client, .. }
             | Event::Stopping { client } => client,
+            #[cfg(feature = "dedup")]
+            Event::Dedup { client, .. } => client,
         }
     }
 
@@ -247,6 +259,8 @@ impl Event {
             | Event::TopicNotFound { .. }
             | Event::DiscoveryFailed { .. }
             | Event::Stopping { .. } => None,
+            #[cfg(feature = "dedup")]
+            Event::Dedup { .. } => None,
         }
     }
 
@@ -267,6 +281,8 @@ impl Event {
             Event::Discovered { .. } => "discovered",
             Event::TopicNotFound { .. } => "topic_not_found",
             Event::DiscoveryFailed { .. } => "discovery_failed",
+            #[cfg(feature = "dedup")]
+            Event::Dedup { .. } => "dedup",
             Event::Stopping { .. } => "stopping",
         }
     }
@@ -283,6 +299,14 @@ impl Event {
             | Event::BackoffEntered { .. }
             | Event::BackoffLeft { .. }
             | Event::GaveUp { .. } => Level::Warning,
+            #[cfg(feature = "dedup")]
+            Event::Dedup { report, .. } => match report {
+                DedupReport::StoreFailed { .. }
+                | DedupReport::EndFailed { .. }
+                | DedupReport::SaveFailed { .. } => Level::Error,
+                DedupReport::WithoutKey { .. } => Level::Warning,
+                DedupReport::StoreAnswers | DedupReport::Saved { .. } => Level::Info,
+            },
             _ => Level::Info,
         }
     }
@@ -348,6 +372,8 @@ impl Event {
             Event::DiscoveryFailed { error, .. } => {
                 write!(f, "error querying nsqlookupd - {error}")
             }
+            #[cfg(feature = "dedup")]
+            Event::Dedup { report, .. } => write!(f, "{report}"),
             Event::Stopping { client } => f.write_str(match client.subscription {
                 Some(_) => "stopping...",
                 None => "stopping",

@@ -79,6 +79,8 @@ mod config;
 mod connector;
 mod consumer;
 mod core;
+#[cfg(feature = "dedup")]
+pub mod dedup;
 mod error;
 mod event;
 mod flow;

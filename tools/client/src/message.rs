@@ -236,6 +236,9 @@ pub struct Answered(Way);
 #[derive(Debug)]
 enum Way {
     Sent(Sent),
+    /// The answer waits until a store has heard of it.
+    #[cfg(feature = "dedup")]
+    Later(tokio::sync::oneshot::Receiver<Answered>),
     Over(Result<(), ConnectionLost>),
 }
 
@@ -243,6 +246,12 @@ impl Answered {
     #[inline]
     pub(crate) fn sent(outbox: &Outbox, position: Position) -> Answered {
         Answered(Way::Sent(outbox.sent(position)))
+    }
+
+    /// An answer whose command is not queued yet.
+    #[cfg(feature = "dedup")]
+    pub(crate) fn later(answered: tokio::sync::oneshot::Receiver<Answered>) -> Answered {
+        Answered(Way::Later(answered))
     }
 
     pub(crate) fn nothing() -> Answered {
@@ -261,6 +270,13 @@ impl Future for Answered {
         match &mut self.0 {
             Way::Sent(sent) => Pin::new(sent).poll(cx),
             Way::Over(result) => Poll::Ready(*result),
+            #[cfg(feature = "dedup")]
+            Way::Later(answered) => {
+                let answered = std::task::ready!(Pin::new(answered).poll(cx));
+                // A runtime that ends takes the connection with it.
+                *self = answered.unwrap_or_else(|_| Answered::lost(ConnectionLost));
+                self.poll(cx)
+            }
         }
     }
 }

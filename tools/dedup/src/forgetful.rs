@@ -94,6 +94,12 @@ impl ForgetfulBloom {
         })
     }
 
+    /// Returns the options with which the filter was made.
+    #[must_use]
+    pub fn options(&self) -> &ForgetfulOptions {
+        &self.options
+    }
+
     /// Returns the hasher of the filter's keys.
     #[must_use]
     pub fn hasher(&self) -> &KeyHasher {

@@ -62,6 +62,18 @@ impl RoaringPair {
         })
     }
 
+    /// Returns the number of numbers that the filter knows of each source, at the least.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Returns the most sources that the filter knows.
+    #[must_use]
+    pub fn sources_max(&self) -> usize {
+        self.sources_max
+    }
+
     /// Returns how many sources were forgotten, because others came.
     #[must_use]
     pub fn forgotten_sources(&self) -> u64 {

@@ -156,6 +156,12 @@ impl TimeLimitedBloom {
         })
     }
 
+    /// Returns the options with which the filter was made.
+    #[must_use]
+    pub fn options(&self) -> &TimeLimitedOptions {
+        &self.options
+    }
+
     /// Returns the hasher of the filter's keys.
     #[must_use]
     pub fn hasher(&self) -> &KeyHasher {

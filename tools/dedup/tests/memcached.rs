@@ -1,83 +1,19 @@
 //! The shared store against a real memcached, of which each test starts its own.
 #![cfg(feature = "memcached")]
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ringq_dedup::{Fingerprint, Lease, Memcached, MemcachedOptions, SharedBegin, StoreError};
-use tempfile::TempDir;
+use test_support::memcached::Memcached as Server;
 
 const KEY: Fingerprint = Fingerprint(99);
 
-/// A memcached on a unix socket of its own.
-struct Server {
-    child: Child,
-    directory: TempDir,
-}
-
-impl Server {
-    /// Starts memcached. `None`, with a line, if the machine has none. In CI, this fails the test.
-    fn start() -> Option<Server> {
-        let directory = tempfile::tempdir().expect("a directory");
-        let Ok(child) = launch(&directory.path().join("socket")) else {
-            let line = "*** NOT TESTED: memcached is not installed ***";
-            assert!(std::env::var_os("CI").is_none(), "{line}");
-            eprintln!("{line}");
-            return None;
-        };
-        let server = Server { child, directory };
-        server.wait();
-        Some(server)
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.directory.path().join("socket")
-    }
-
-    fn wait(&self) {
-        let end = Instant::now() + Duration::from_secs(30);
-        while std::os::unix::net::UnixStream::connect(self.socket()).is_err() {
-            assert!(Instant::now() < end, "memcached does not listen");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().expect("it is ours");
-        self.child.wait().expect("it ends");
-    }
-
-    fn restart(&mut self) {
-        self.kill();
-        std::fs::remove_file(self.socket()).expect("memcached leaves it");
-        self.child = launch(&self.socket()).expect("it is installed");
-        self.wait();
-    }
-
-    fn store(&self, change: impl FnOnce(&mut MemcachedOptions)) -> Memcached {
-        let mut options = MemcachedOptions::new(&format!("unix://{}", self.socket().display()));
-        options.timeout = Duration::from_secs(20);
-        change(&mut options);
-        Memcached::new(options).expect("valid options")
-    }
-}
-
-fn launch(socket: &Path) -> std::io::Result<Child> {
-    Command::new("memcached")
-        .args(["-u", "root", "-s"])
-        .arg(socket)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // The process may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Returns a store at this server.
+fn store(server: &Server, change: impl FnOnce(&mut MemcachedOptions)) -> Memcached {
+    let mut options = MemcachedOptions::new(&server.address());
+    options.timeout = Duration::from_secs(20);
+    change(&mut options);
+    Memcached::new(options).expect("valid options")
 }
 
 async fn lease(store: &Memcached) -> Lease {
@@ -102,8 +38,8 @@ async fn several_consumers_share_the_states() {
     let Some(server) = Server::start() else {
         return;
     };
-    let (one, two) = (server.store(|_| ()), server.store(|_| ()));
-    let other_topic = server.store(|options| options.prefix = "other:".to_owned());
+    let (one, two) = (store(&server, |_| ()), store(&server, |_| ()));
+    let other_topic = store(&server, |options| options.prefix = "other:".to_owned());
     let first = lease(&one).await;
     assert!(is_in_progress(&two).await);
     first.release().await.expect("memcached answers");
@@ -122,7 +58,7 @@ async fn a_lease_ends_by_itself() {
         return;
     };
     let short = |options: &mut MemcachedOptions| options.lease = Duration::from_secs(1);
-    let (one, two) = (server.store(short), server.store(|_| ()));
+    let (one, two) = (store(&server, short), store(&server, |_| ()));
     let slow = lease(&one).await;
     let end = Instant::now() + Duration::from_secs(30);
     let taken = loop {
@@ -144,7 +80,7 @@ async fn a_restart_makes_duplicates_and_no_loss() {
     let Some(mut server) = Server::start() else {
         return;
     };
-    let store = server.store(|_| ());
+    let store = store(&server, |_| ());
     lease(&store)
         .await
         .commit()
@@ -166,7 +102,7 @@ async fn a_store_that_cannot_be_reached_is_an_error() {
         return;
     };
     server.kill();
-    let store = server.store(|_| ());
+    let store = store(&server, |_| ());
     let error = store
         .begin(KEY)
         .await
@@ -185,7 +121,7 @@ async fn a_dropped_question_confuses_no_other_one() {
     let Some(server) = Server::start() else {
         return;
     };
-    let store = server.store(|options| options.connections = 1);
+    let store = store(&server, |options| options.connections = 1);
     lease(&store)
         .await
         .commit()
@@ -213,7 +149,7 @@ async fn one_of_many_gets_the_message() {
     let Some(server) = Server::start() else {
         return;
     };
-    let stores: Vec<_> = (0..10).map(|_| server.store(|_| ())).collect();
+    let stores: Vec<_> = (0..10).map(|_| store(&server, |_| ())).collect();
     for round in 0..20 {
         let tasks = stores
             .iter()

@@ -7,6 +7,7 @@ pub mod daemon;
 pub mod differential;
 pub mod http;
 pub mod http_server;
+pub mod memcached;
 pub mod process;
 
 use std::time::{Duration, Instant};

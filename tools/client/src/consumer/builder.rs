@@ -11,12 +11,16 @@ use wire::name::is_valid_name;
 use super::discovery::{Directory, Discovery, Filter};
 use super::error::{ConnectError, NodeError};
 use super::nodes::{Kind, Nodes, keep_time};
+#[cfg(feature = "dedup")]
+use super::sieve::keep_room;
 use super::touching::AutoTouch;
 use super::{Consumer, GiveUp};
 use crate::address::Address;
 use crate::config::Config;
 use crate::connector::{Connector, SystemConnector};
 use crate::core::{Settings, Subscription};
+#[cfg(feature = "dedup")]
+use crate::dedup::Dedup;
 use crate::event::{Client, Event, Events};
 use crate::hub::Hub;
 use crate::lookupd::Lookupd;
@@ -38,6 +42,8 @@ pub struct ConsumerBuilder {
     drain_limit: Duration,
     gives_back: bool,
     runtime: Option<Handle>,
+    #[cfg(feature = "dedup")]
+    dedup: Option<Dedup>,
 }
 
 impl fmt::Debug for ConsumerBuilder {
@@ -68,6 +74,8 @@ impl ConsumerBuilder {
             drain_limit: Duration::from_secs(30),
             gives_back: true,
             runtime: None,
+            #[cfg(feature = "dedup")]
+            dedup: None,
         }
     }
 
@@ -193,6 +201,26 @@ impl ConsumerBuilder {
         self
     }
 
+    /// Lets the consumer recognise messages that were handled before, and finish them without the application.
+    ///
+    /// * A message that is *fresh* comes to the application. [`Message::finish`](crate::Message::finish) first records it
+    ///   in the filter, and then sends FIN. Any other end of the message gives it up, so its next copy is fresh: a requeue,
+    ///   a handler that fails, a drop, and the end of its attempts.
+    /// * A copy of a message that is *done* is finished at once.
+    /// * A copy of a message that is *in progress* waits until its twin is done or has failed, and is touched in the
+    ///   meantime. It goes back to nsqd when nsqd's limit for touched messages (`--max-msg-timeout`) is near, or when all
+    ///   messages that a connection may have are waiting copies. With ringq's nsqd, that does not count as an attempt.
+    /// * A message without a key comes to the application without the filter.
+    ///
+    /// All of these count in [`ConsumerStats::dedup`](crate::ConsumerStats::dedup), and in `nsq_client_dedup_total` with
+    /// the feature `metrics`.
+    #[cfg(feature = "dedup")]
+    #[must_use]
+    pub fn dedup(mut self, dedup: Dedup) -> ConsumerBuilder {
+        self.dedup = Some(dedup);
+        self
+    }
+
     /// Makes the consumer and begins to connect. Must be called within a tokio runtime, which runs the consumer's tasks,
     /// unless [`runtime`](ConsumerBuilder::runtime) names another one.
     ///
@@ -246,7 +274,7 @@ impl ConsumerBuilder {
         });
         let hub = Hub::new(self.config, topic, client, self.events, fastrand::u64(..));
         let runtime = self.runtime.unwrap_or_else(Handle::current);
-        let nodes = Arc::new(Nodes::new(
+        let nodes = Nodes::new(
             Arc::new(hub),
             Arc::new(settings),
             connector,
@@ -254,7 +282,10 @@ impl ConsumerBuilder {
             self.drain_limit,
             self.gives_back,
             runtime.clone(),
-        ));
+        );
+        #[cfg(feature = "dedup")]
+        let nodes = nodes.recognising(self.dedup);
+        let nodes = Arc::new(nodes);
         let discovery = Arc::new(Discovery::new(Arc::clone(&nodes), directories, self.filter));
         // From here on, dropping the consumer ends all tasks.
         let consumer = Consumer::new(
@@ -264,6 +295,10 @@ impl ConsumerBuilder {
             self.retry_first_connection,
         );
         runtime.spawn(keep_time(Arc::clone(&nodes)));
+        #[cfg(feature = "dedup")]
+        if let Some(sieve) = &nodes.sieve {
+            runtime.spawn(keep_room(Arc::clone(sieve)));
+        }
         let kind = match self.retry_first_connection {
             true => Kind::Fixed,
             false => Kind::FixedOrFail,

@@ -86,6 +86,8 @@ impl Control {
             backoff_level: hub.level(),
             last_message_at: nodes.iter().filter_map(|node| node.last_message_at).max(),
             nodes,
+            #[cfg(feature = "dedup")]
+            dedup: self.nodes.sieve.as_ref().map(|sieve| sieve.stats()),
         }
     }
 
@@ -99,6 +101,10 @@ impl Control {
         let mut phase = self.nodes.hub.watch_phase();
         // The sender is in the hub, so the phase cannot be lost.
         let _ = phase.wait_for(|phase| *phase == Phase::Stopped).await;
+        #[cfg(feature = "dedup")]
+        if let Some(sieve) = &self.nodes.sieve {
+            sieve.over().await;
+        }
     }
 
     /// Adds a node, which is connected for ever. Without
@@ -157,7 +163,7 @@ impl Control {
 pub struct ConsumerStats {
     /// The messages that came, since the consumer was made.
     pub received: u64,
-    /// The messages that were finished, given-up ones included.
+    /// The messages that were finished, given-up ones and recognised duplicates included.
     pub finished: u64,
     /// The messages that were requeued.
     pub requeued: u64,
@@ -171,6 +177,9 @@ pub struct ConsumerStats {
     pub last_message_at: Option<Instant>,
     /// The present connections.
     pub nodes: Vec<NodeStats>,
+    /// The numbers of the filter, if the consumer has one.
+    #[cfg(feature = "dedup")]
+    pub dedup: Option<crate::dedup::DedupStats>,
 }
 
 /// The numbers of one connection of a consumer.

@@ -18,10 +18,14 @@ use tokio::time::{sleep, sleep_until};
 use super::error::NodeError;
 use super::inbox::Inbox;
 use super::receiver::Receiver;
+#[cfg(feature = "dedup")]
+use super::sieve::Sieve;
 use super::touching::{AutoTouch, Touching};
 use crate::address::Address;
 use crate::connector::Connector;
 use crate::core::Settings;
+#[cfg(feature = "dedup")]
+use crate::dedup::Dedup;
 use crate::error::ConnectionError;
 use crate::event::Event;
 use crate::hub::{Hub, Phase, now};
@@ -42,6 +46,9 @@ pub(crate) struct Nodes {
     /// True if messages that no handler has seen go back to nsqd when the consumer stops.
     pub(crate) gives_back: bool,
     pub(crate) runtime: Handle,
+    /// The part that recognises messages, if there is one.
+    #[cfg(feature = "dedup")]
+    pub(crate) sieve: Option<Arc<Sieve>>,
     state: Mutex<State>,
     /// Tells the discovery that a discovered node was lost.
     pub(crate) lost: Notify,
@@ -108,9 +115,22 @@ impl Nodes {
             drain_limit,
             gives_back,
             runtime,
+            #[cfg(feature = "dedup")]
+            sieve: None,
             state: Mutex::default(),
             lost: Notify::new(),
         }
+    }
+
+    /// Sets the filter that recognises messages.
+    #[cfg(feature = "dedup")]
+    pub(crate) fn recognising(mut self, dedup: Option<Dedup>) -> Nodes {
+        self.sieve = dedup.map(|dedup| {
+            let (hub, inbox) = (Arc::clone(&self.hub), Arc::clone(&self.inbox));
+            let runtime = self.runtime.clone();
+            Arc::new(Sieve::new(dedup, hub, inbox, runtime, self.gives_back))
+        });
+        self
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -207,6 +227,11 @@ impl Nodes {
     /// Ends the consumer now.
     pub(crate) fn end(&self) {
         self.hub.end();
+        #[cfg(feature = "dedup")]
+        if self.sieve.is_some() {
+            // The task of the sieve closes the inbox when the filter is saved.
+            return;
+        }
         self.inbox.close();
     }
 }
@@ -368,6 +393,8 @@ impl Task {
             .map(|auto| Arc::new(Touching::new(auto, line.msg_timeout)));
         let inbox = Arc::clone(&nodes.inbox);
         let mut receiver = Receiver::new(source, inbox, touching.clone());
+        #[cfg(feature = "dedup")]
+        receiver.sort_by(nodes.sieve.clone());
         let mut run = std::pin::pin!(link.run(&mut receiver));
         let mut abort_at = None;
         loop {

@@ -6,6 +6,8 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::inbox::Inbox;
+#[cfg(feature = "dedup")]
+use super::sieve::Sieve;
 use super::touching::Touching;
 use crate::core::Batch;
 use crate::error::{ConnectionError, ErrorFrame};
@@ -26,6 +28,9 @@ pub(crate) struct Receiver {
     touching: Option<Arc<Touching>>,
     /// The messages of this read.
     messages: Vec<Message>,
+    /// Recognises messages. `None` if the consumer has no filter.
+    #[cfg(feature = "dedup")]
+    sieve: Option<Arc<Sieve>>,
 }
 
 impl Receiver {
@@ -39,7 +44,15 @@ impl Receiver {
             inbox,
             touching,
             messages: Vec::new(),
+            #[cfg(feature = "dedup")]
+            sieve: None,
         }
+    }
+
+    /// Sets the part that recognises messages.
+    #[cfg(feature = "dedup")]
+    pub(crate) fn sort_by(&mut self, sieve: Option<Arc<Sieve>>) {
+        self.sieve = sieve;
     }
 
     fn add(&mut self, now: Instant, batch: Batch) {
@@ -64,6 +77,10 @@ impl Receiver {
         }
         let Source { hub, line } = &*self.source;
         hub.count_received(now(), line, self.messages.len() as u64);
+        #[cfg(feature = "dedup")]
+        if let Some(sieve) = &self.sieve {
+            sieve.sort(&mut self.messages);
+        }
         self.inbox.push(&mut self.messages);
         for message in self.messages.drain(..) {
             // The answer is on its way without being awaited.

@@ -2,6 +2,8 @@
 
 mod basics;
 mod cancellation;
+#[cfg(feature = "dedup")]
+mod dedup;
 mod discovery;
 mod flow;
 mod messages;

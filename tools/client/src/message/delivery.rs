@@ -13,11 +13,31 @@ use crate::core::RawMessage;
 use crate::hub::{Hub, Phase, now};
 use crate::line::Line;
 
+#[cfg(feature = "dedup")]
+mod claimed;
+
 /// The origin of a message. One allocation serves all messages of a connection.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) hub: Arc<Hub>,
     pub(crate) line: Arc<Line>,
+}
+
+impl Source {
+    /// Counts an answer and sends its command.
+    #[inline]
+    fn send(
+        &self,
+        verdict: Verdict,
+        is_finish: bool,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Answered {
+        let Source { hub, line } = self;
+        match hub.answer(line, verdict, is_finish, write) {
+            Ok(position) => Answered::sent(line.outbox(), position),
+            Err(lost) => Answered::lost(lost),
+        }
+    }
 }
 
 /// One message that nsqd waits for. The first answer counts. A delivery that is dropped without an answer is requeued.
@@ -33,6 +53,9 @@ pub(crate) struct Delivery {
     is_answered: AtomicBool,
     /// True when the result of a handler is no answer.
     is_manual: AtomicBool,
+    /// The right to handle the message, if messages are recognised. The answer takes it.
+    #[cfg(feature = "dedup")]
+    claim: claimed::ClaimCell,
 }
 
 impl Delivery {
@@ -50,6 +73,8 @@ impl Delivery {
             touched_ns: AtomicU64::new(0),
             is_answered: AtomicBool::new(false),
             is_manual: AtomicBool::new(false),
+            #[cfg(feature = "dedup")]
+            claim: claimed::ClaimCell::default(),
         }
     }
 
@@ -98,10 +123,15 @@ impl Delivery {
     /// Gives a message that no application has seen back to nsqd at once, for other consumers. If nsqd has agreed, this
     /// delivery does not count as an attempt.
     pub(crate) fn give_back(&self) -> Answered {
+        self.give_back_after(Duration::ZERO)
+    }
+
+    /// Gives a message that no application has seen back to nsqd, which delivers it again after `delay`.
+    pub(crate) fn give_back_after(&self, delay: Duration) -> Answered {
         self.answer(Verdict::Neutral, false, |out| {
             match self.source.line.has_uncounted {
-                true => encode::req_uncounted(out, &self.id, Duration::ZERO),
-                false => encode::req(out, &self.id, Duration::ZERO),
+                true => encode::req_uncounted(out, &self.id, delay),
+                false => encode::req(out, &self.id, delay),
             }
         })
     }
@@ -109,6 +139,8 @@ impl Delivery {
     /// Counts the message as answered without a command: its connection is over.
     pub(crate) fn forget(&self) {
         self.is_answered.store(true, Ordering::Release);
+        #[cfg(feature = "dedup")]
+        self.give_claim_up();
     }
 
     #[inline]
@@ -121,11 +153,11 @@ impl Delivery {
         if self.is_answered.swap(true, Ordering::AcqRel) {
             return Answered::nothing();
         }
-        let Source { hub, line } = &*self.source;
-        match hub.answer(line, verdict, is_finish, write) {
-            Ok(position) => Answered::sent(line.outbox(), position),
-            Err(lost) => Answered::lost(lost),
+        #[cfg(feature = "dedup")]
+        if let Some(claim) = self.claim.take() {
+            return self.answer_claimed(claim, verdict, is_finish, write);
         }
+        self.source.send(verdict, is_finish, write)
     }
 
     /// Sends TOUCH, unless there has been an answer.

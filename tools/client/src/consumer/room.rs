@@ -1,0 +1,237 @@
+//! [`Room`]: the copies that wait until their twin is done or has failed. Time is an argument; no task and no I/O.
+//!
+//! ```text
+//!   arrival ──── touch ──── touch ──── ... ──── requeue        touch: half of the message timeout after the last one
+//!      └─ ask ─ ask ── ask ─── ask ─── ...                     requeue: a quarter of the timeout before nsqd's limit
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use crate::dedup::FilterKey;
+use crate::ready::ConnectionId;
+
+/// The time after which a connection whose messages all wait gets room for others.
+pub(super) const STALL: Duration = Duration::from_secs(1);
+
+/// A copy in the room.
+pub(super) trait Held {
+    /// Asks nsqd for more time.
+    fn touch(&self);
+    /// Returns true if nobody needs the copy any more: its connection is lost.
+    fn is_gone(&self) -> bool;
+    /// Returns the connection of the copy.
+    fn connection(&self) -> ConnectionId;
+    /// Returns the times that nsqd gives to the copy.
+    fn limits(&self) -> Limits;
+}
+
+/// The times that nsqd gives to a message.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) delivered_at: Instant,
+    /// The message timeout, which begins again with each touch.
+    pub(super) timeout: Duration,
+    /// The longest time with touches.
+    pub(super) timeout_max: Duration,
+}
+
+/// The interval of questions to the filter about one copy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asking {
+    pub(super) first: Duration,
+    /// The interval doubles with each question, up to this.
+    pub(super) max: Duration,
+}
+
+/// A copy, and when something is to be done for it.
+#[derive(Debug)]
+pub(super) struct Waiting<T> {
+    pub(super) key: FilterKey,
+    pub(super) copy: T,
+    since: Instant,
+    touch_at: Instant,
+    requeue_at: Instant,
+    ask_at: Instant,
+    interval: Duration,
+}
+
+impl<T: Held> Waiting<T> {
+    pub(super) fn new(now: Instant, key: FilterKey, copy: T, asking: Asking) -> Waiting<T> {
+        let limits = copy.limits();
+        let longest = limits.timeout_max.max(limits.timeout);
+        Waiting {
+            key,
+            since: now,
+            // The copy may have been on its way, or with the store, for a while.
+            touch_at: limits.delivered_at + limits.timeout / 2,
+            requeue_at: limits.delivered_at + longest - limits.timeout / 4,
+            ask_at: now + asking.first,
+            interval: asking.first,
+            copy,
+        }
+    }
+
+    fn next_timeout(&self) -> Instant {
+        self.touch_at.min(self.requeue_at).min(self.ask_at)
+    }
+}
+
+/// What is to be done for copies that were in the room.
+#[derive(Debug)]
+pub(super) struct Due<T> {
+    /// The copies about which the filter is asked. They come back by [`Room::put`].
+    pub(super) ask: Vec<Waiting<T>>,
+    /// The copies that go back to nsqd, because its limit is near.
+    pub(super) requeue: Vec<T>,
+    /// The copies that nobody needs any more.
+    pub(super) gone: Vec<T>,
+}
+
+/// The copies that wait. The oldest of equal keys asks first.
+#[derive(Debug)]
+pub(super) struct Room<T> {
+    waiting: BTreeMap<u64, Waiting<T>>,
+    by_key: HashMap<FilterKey, BTreeSet<u64>>,
+    next_number: u64,
+}
+
+impl<T: Held> Room<T> {
+    pub(super) fn new() -> Room<T> {
+        Room {
+            waiting: BTreeMap::new(),
+            by_key: HashMap::new(),
+            next_number: 0,
+        }
+    }
+
+    /// Returns the number of copies.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Adds a copy, or puts it back after a question.
+    pub(super) fn put(&mut self, waiting: Waiting<T>) {
+        let number = self.next_number;
+        self.next_number += 1;
+        self.by_key.entry(waiting.key).or_default().insert(number);
+        self.waiting.insert(number, waiting);
+    }
+
+    fn remove(&mut self, number: u64) -> Waiting<T> {
+        let waiting = self.waiting.remove(&number).expect("the copy is here");
+        let others = self.by_key.get_mut(&waiting.key).expect("its key is here");
+        others.remove(&number);
+        if others.is_empty() {
+            self.by_key.remove(&waiting.key);
+        }
+        waiting
+    }
+
+    /// Takes the copies with this key out of the room, oldest first.
+    pub(super) fn take(&mut self, key: FilterKey) -> Vec<Waiting<T>> {
+        let numbers = self.by_key.get(&key).cloned().unwrap_or_default();
+        let taken = numbers.into_iter().map(|number| self.remove(number));
+        taken.collect()
+    }
+
+    /// Takes all copies out of the room, oldest first.
+    pub(super) fn take_all(&mut self) -> Vec<T> {
+        self.by_key.clear();
+        let all = std::mem::take(&mut self.waiting);
+        all.into_values().map(|waiting| waiting.copy).collect()
+    }
+
+    /// Returns the time at which [`Room::handle_timeout`] has something to do.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.waiting.values().map(Waiting::next_timeout).min()
+    }
+
+    /// Touches the copies that are due, and takes those out of the room for which more is to be done. A call too early is
+    /// harmless.
+    pub(super) fn handle_timeout(&mut self, now: Instant, asking: Asking) -> Due<T> {
+        let mut due = Due {
+            ask: Vec::new(),
+            requeue: Vec::new(),
+            gone: Vec::new(),
+        };
+        let numbers: Vec<u64> = self
+            .waiting
+            .iter()
+            .filter(|(_, waiting)| waiting.next_timeout() <= now || waiting.copy.is_gone())
+            .map(|(number, _)| *number)
+            .collect();
+        for number in numbers {
+            let waiting = self.waiting.get_mut(&number).expect("it was found");
+            if waiting.copy.is_gone() {
+                due.gone.push(self.remove(number).copy);
+                continue;
+            }
+            if waiting.requeue_at <= now {
+                due.requeue.push(self.remove(number).copy);
+                continue;
+            }
+            if waiting.touch_at <= now {
+                waiting.copy.touch();
+                waiting.touch_at = now + waiting.copy.limits().timeout / 2;
+            }
+            if waiting.ask_at <= now {
+                let mut waiting = self.remove(number);
+                waiting.interval = (waiting.interval * 2).min(asking.max);
+                waiting.ask_at = now + waiting.interval;
+                due.ask.push(waiting);
+            }
+        }
+        due
+    }
+
+    /// Takes copies out of the room so that their connections can receive other messages. A connection is stalled if all
+    /// messages that its RDY allows are copies that wait. Then the older half of its copies leaves, if it has waited for
+    /// [`STALL`]. `lines` has each connection, with its messages in flight and its RDY.
+    pub(super) fn relieve(
+        &mut self,
+        now: Instant,
+        lines: impl IntoIterator<Item = (ConnectionId, u64, u32)>,
+    ) -> Vec<T> {
+        let mut by_line: HashMap<ConnectionId, Vec<u64>> = HashMap::new();
+        for (number, waiting) in &self.waiting {
+            let numbers = by_line.entry(waiting.copy.connection()).or_default();
+            numbers.push(*number);
+        }
+        let mut relieved = Vec::new();
+        for (line, in_flight, ready) in lines {
+            let Some(numbers) = by_line.get(&line) else {
+                continue;
+            };
+            let is_full = ready > 0 && in_flight >= u64::from(ready);
+            if !is_full || (numbers.len() as u64) < in_flight {
+                continue;
+            }
+            let mut numbers = numbers.clone();
+            numbers.sort_by_key(|number| self.waiting[number].since);
+            let older = numbers.len().div_ceil(2);
+            for number in &numbers[..older] {
+                if now.duration_since(self.waiting[number].since) >= STALL {
+                    relieved.push(self.remove(*number).copy);
+                }
+            }
+        }
+        relieved
+    }
+
+    /// Checks the invariants.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        let by_key: usize = self.by_key.values().map(BTreeSet::len).sum();
+        assert_eq!(by_key, self.waiting.len());
+        for (key, numbers) in &self.by_key {
+            assert!(!numbers.is_empty());
+            for number in numbers {
+                assert_eq!(self.waiting[number].key, *key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+use std::cell::Cell;
+use std::rc::Rc;
+
+use super::*;
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+const ASKING: Asking = Asking {
+    first: MS_50,
+    max: Duration::from_millis(200),
+};
+const MS_50: Duration = Duration::from_millis(50);
+
+#[derive(Clone, Debug)]
+struct Copy {
+    line: u64,
+    limits: Limits,
+    touched: Rc<Cell<u32>>,
+    is_gone: Rc<Cell<bool>>,
+}
+
+impl Held for Copy {
+    fn touch(&self) {
+        self.touched.set(self.touched.get() + 1);
+    }
+
+    fn is_gone(&self) -> bool {
+        self.is_gone.get()
+    }
+
+    fn connection(&self) -> ConnectionId {
+        ConnectionId(self.line)
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+}
+
+fn copy(now: Instant, line: u64, timeout: u64, timeout_max: u64) -> Copy {
+    Copy {
+        line,
+        limits: Limits {
+            delivered_at: now,
+            timeout: MS(timeout),
+            timeout_max: MS(timeout_max),
+        },
+        touched: Rc::default(),
+        is_gone: Rc::default(),
+    }
+}
+
+fn put(room: &mut Room<Copy>, now: Instant, key: u128, copy: &Copy) {
+    room.put(Waiting::new(now, FilterKey(key), copy.clone(), ASKING));
+    room.check();
+}
+
+/// Carries out all timeouts up to `end`. Returns the times at which a copy asked, and at which it was requeued.
+fn run(room: &mut Room<Copy>, start: Instant, end: Duration) -> (Vec<u128>, Vec<u128>) {
+    let (mut asked, mut requeued) = (Vec::new(), Vec::new());
+    while let Some(now) = room.next_timeout().filter(|at| *at <= start + end) {
+        let due = room.handle_timeout(now, ASKING);
+        let ms = now.duration_since(start).as_millis();
+        asked.extend(due.ask.iter().map(|_| ms));
+        requeued.extend(due.requeue.iter().map(|_| ms));
+        due.ask.into_iter().for_each(|waiting| room.put(waiting));
+        room.check();
+    }
+    (asked, requeued)
+}
+
+#[test]
+fn a_copy_is_touched_and_leaves_before_the_limit() {
+    let now = Instant::now();
+    let mut room = Room::new();
+    let held = copy(now, 1, 1000, 3000);
+    put(&mut room, now, 7, &held);
+    let (asked, requeued) = run(&mut room, now, MS(10_000));
+    assert_eq!(asked[..4], [50, 150, 350, 550]);
+    // 500, 1000, ... 2500: half of the timeout each. The limit is at 3000, and a quarter of the timeout before it the copy
+    // leaves.
+    assert_eq!(held.touched.get(), 5);
+    assert_eq!(requeued, [2750]);
+    assert_eq!((room.len(), room.next_timeout()), (0, None));
+}
+
+#[test]
+fn a_limit_below_the_timeout_counts_for_nothing() {
+    let now = Instant::now();
+    let mut room = Room::new();
+    put(&mut room, now, 7, &copy(now, 1, 1000, 0));
+    assert_eq!(run(&mut room, now, MS(10_000)).1, [750]);
+}
+
+#[test]
+fn copies_are_taken_by_their_key_and_oldest_first() {
+    let now = Instant::now();
+    let mut room = Room::new();
+    for (key, line) in [(1, 1), (2, 2), (1, 3)] {
+        put(&mut room, now, key, &copy(now, line, 1000, 3000));
+    }
+    let taken = room.take(FilterKey(1));
+    let lines: Vec<u64> = taken.iter().map(|waiting| waiting.copy.line).collect();
+    assert_eq!(lines, [1, 3]);
+    assert!(room.take(FilterKey(1)).is_empty());
+    room.check();
+    let all: Vec<u64> = room.take_all().iter().map(|copy| copy.line).collect();
+    assert_eq!(all, [2]);
+    room.check();
+}
+
+#[test]
+fn copies_of_lost_connections_leave() {
+    let now = Instant::now();
+    let mut room = Room::new();
+    let (lost, present) = (copy(now, 1, 1000, 3000), copy(now, 2, 1000, 3000));
+    put(&mut room, now, 1, &lost);
+    put(&mut room, now, 2, &present);
+    lost.is_gone.set(true);
+    let due = room.handle_timeout(now, ASKING);
+    room.check();
+    let gone: Vec<u64> = due.gone.iter().map(|copy| copy.line).collect();
+    assert_eq!((gone, due.ask.len(), room.len()), (vec![1], 0, 1));
+}
+
+#[test]
+fn a_stalled_connection_gets_room() {
+    let now = Instant::now();
+    let mut room = Room::new();
+    for (key, line) in [(1, 1), (2, 1), (3, 1), (4, 2)] {
+        put(&mut room, now, key, &copy(now, line, 60_000, 900_000));
+    }
+    let line = |id, in_flight, ready| (ConnectionId(id), in_flight, ready);
+    let mut relieve = |at, lines: &[_]| room.relieve(at, lines.iter().copied()).len();
+    let later = now + STALL;
+    // Too early; RDY allows more; one message is with the application; a connection without RDY.
+    assert_eq!(relieve(later - MS(1), &[line(1, 3, 3)]), 0);
+    assert_eq!(
+        relieve(later, &[line(1, 3, 4), line(2, 2, 2), line(3, 1, 1)]),
+        0
+    );
+    assert_eq!(relieve(later, &[line(1, 3, 0)]), 0);
+    assert_eq!(relieve(later, &[line(1, 3, 3), line(2, 1, 1)]), 3);
+    room.check();
+    assert_eq!(room.len(), 1);
+    // The youngest one has waited long enough, too.
+    assert_eq!(room.relieve(later, [line(1, 1, 1)]).len(), 1);
+}
+
+/// Random copies: each leaves the room exactly once, and is touched in time until then.
+#[test]
+fn random_copies_are_never_lost() {
+    for seed in 0..200 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let start = Instant::now();
+        let mut now = start;
+        let mut room = Room::new();
+        let (mut added, mut left) = (0, 0);
+        for _ in 0..300 {
+            now += MS(rng.u64(0..80));
+            match rng.u8(0..4) {
+                0 => {
+                    let held = copy(now, rng.u64(0..3), rng.u64(100..2000), rng.u64(0..5000));
+                    put(&mut room, now, u128::from(rng.u64(0..8)), &held);
+                    added += 1;
+                }
+                1 => {
+                    left += room.take(FilterKey(u128::from(rng.u64(0..8)))).len();
+                }
+                2 => {
+                    let lines = (0..3).map(|id| (ConnectionId(id), rng.u64(0..5), rng.u32(0..4)));
+                    left += room.relieve(now, lines.collect::<Vec<_>>()).len();
+                }
+                _ => {
+                    let due = room.handle_timeout(now, ASKING);
+                    left += due.requeue.len() + due.gone.len();
+                    for waiting in due.ask {
+                        match rng.bool() {
+                            true => room.put(waiting),
+                            false => left += 1,
+                        }
+                    }
+                    assert!(room.next_timeout().is_none_or(|next| next > now), "{seed}");
+                }
+            }
+            room.check();
+        }
+        assert_eq!(added, left + room.take_all().len(), "seed {seed}");
+    }
+}

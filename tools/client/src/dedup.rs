@@ -1,0 +1,257 @@
+//! Recognising messages that were handled before: [`Dedup`] for
+//! [`ConsumerBuilder::dedup`](crate::ConsumerBuilder::dedup).
+//!
+//! ```text
+//!   body ─► Key ─► Filter ─► fresh        the application gets the message; its finish() commits, then sends FIN
+//!                        ├─► in progress  the copy waits, with TOUCH, until its twin is done or has failed
+//!                        └─► done         FIN, without the application
+//! ```
+//!
+//! The filters are those of the crate `ringq-dedup`, which this module exports. `docs/deduplication.md` says which filter
+//! to choose, and what none of them can promise.
+
+mod counters;
+mod ended;
+mod error;
+mod filter;
+mod key;
+mod pointer;
+mod report;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+pub use counters::DedupStats;
+pub use error::SetupError;
+pub use filter::Filter;
+pub use key::Key;
+pub use pointer::{JsonPointer, PointerError};
+pub use report::DedupReport;
+pub use ringq_dedup as filters;
+
+pub(crate) use counters::{Count, Counters};
+pub(crate) use ended::Ended;
+pub(crate) use filter::{Answer, Claim};
+pub(crate) use key::FilterKey;
+
+use filter::Store;
+use ringq_dedup::KeyHasher;
+
+/// What a consumer does with messages while a store such as memcached does not answer.
+#[cfg(feature = "memcached")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StoreFailure {
+    /// The messages wait, with TOUCH, until the store answers. Consuming stands still. This is the default.
+    #[default]
+    Wait,
+    /// The application gets the messages. Duplicates may be handled.
+    Handle,
+}
+
+/// The recognition of messages that were handled before. Clones share the filter, so several consumers of one process can
+/// use one filter.
+///
+/// ```
+/// use ringq_client::dedup::filters::{InverseBloom, KeyHasher};
+/// use ringq_client::dedup::{Dedup, Key};
+/// # use ringq_client::testing::MockNetwork;
+/// use ringq_client::Consumer;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let network = MockNetwork::new();
+/// # let nsqd = network.broker("nsqd-1:4150");
+/// # for body in [r#"{"id":7}"#, r#"{"id":8}"#, r#"{"id":7,"copy":true}"#] { nsqd.publish("orders", body); }
+/// # let node = nsqd.address();
+/// # let random = || [7; 16];
+/// // A million slots of 16 bytes, and a secret from the application's source of randomness.
+/// let filter = InverseBloom::with_hasher(1_000_000, KeyHasher::new(random()))?;
+/// let dedup = Dedup::builder(Key::json("/id")?, filter).build()?;
+/// let mut consumer = Consumer::builder("orders", "billing")
+///     .node(node)
+/// #    .connector(network)
+///     .dedup(dedup)
+///     .connect()
+///     .await?;
+/// # for _ in 0..2 {
+/// while let Some(message) = consumer.next().await {
+///     // Only messages that were not handled before come here.
+///     message.finish().await?; // commits, and then sends FIN
+/// #    break;
+/// }
+/// # }
+/// # while consumer.control().stats().dedup.unwrap().done == 0 { tokio::task::yield_now().await; }
+/// # assert_eq!(consumer.control().stats().dedup.unwrap().fresh, 2);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Dedup(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    key: Key,
+    store: Store,
+    /// The hasher of a filter of fingerprints. `None` for a filter of numbers.
+    hasher: Option<KeyHasher>,
+    state_file: Option<PathBuf>,
+    save_interval: Option<Duration>,
+    is_restored: bool,
+    #[cfg(feature = "memcached")]
+    when_store_fails: StoreFailure,
+    /// Locked while the filter is saved, because two consumers may share it.
+    saving: Mutex<()>,
+}
+
+/// The settings of a [`Dedup`] that is to be made. See [`Dedup::builder`].
+#[derive(Debug)]
+pub struct DedupBuilder {
+    key: Key,
+    filter: Filter,
+    state_file: Option<PathBuf>,
+    save_interval: Option<Duration>,
+    #[cfg(feature = "memcached")]
+    when_store_fails: StoreFailure,
+}
+
+impl DedupBuilder {
+    /// Keeps the filter in a file over restarts. The filter is restored from the file if there is one, and saved when a
+    /// consumer stops ([`Control::shutdown`](crate::Control::shutdown), or the end of its stream). A file belongs to one
+    /// process.
+    ///
+    /// What was committed after the last save is forgotten by a crash: its duplicates are handled again.
+    #[must_use]
+    pub fn state_file(mut self, path: impl Into<PathBuf>) -> DedupBuilder {
+        self.state_file = Some(path.into());
+        self
+    }
+
+    /// Also saves the filter in intervals, while a consumer runs. Each save copies the filter in memory.
+    #[must_use]
+    pub fn save_interval(mut self, interval: Duration) -> DedupBuilder {
+        self.save_interval = Some(interval);
+        self
+    }
+
+    /// Sets what happens while a store such as memcached does not answer. Filters of this process always answer.
+    #[cfg(feature = "memcached")]
+    #[must_use]
+    pub fn when_store_fails(mut self, then: StoreFailure) -> DedupBuilder {
+        self.when_store_fails = then;
+        self
+    }
+
+    /// Makes the [`Dedup`], and restores the filter from its file.
+    ///
+    /// # Errors
+    /// The key does not fit the filter; or the file cannot be read or written, is damaged, or has another filter.
+    pub fn build(self) -> Result<Dedup, SetupError> {
+        let is_wrong = |interval: Duration| interval.is_zero() || self.state_file.is_none();
+        if self.save_interval.is_some_and(is_wrong) {
+            return Err(SetupError::SaveInterval);
+        }
+        if matches!(self.filter, Filter::RoaringPair(_)) && !self.key.is_number() {
+            return Err(SetupError::KeyIsNoNumber);
+        }
+        let (store, is_restored) = Store::new(self.filter, self.state_file.as_deref())?;
+        Ok(Dedup(Arc::new(Inner {
+            key: self.key,
+            hasher: store.hasher(),
+            store,
+            state_file: self.state_file,
+            save_interval: self.save_interval,
+            is_restored,
+            #[cfg(feature = "memcached")]
+            when_store_fails: self.when_store_fails,
+            saving: Mutex::new(()),
+        })))
+    }
+}
+
+impl Dedup {
+    /// Begins to describe the recognition of messages by a key and a filter.
+    #[must_use]
+    pub fn builder(key: Key, filter: impl Into<Filter>) -> DedupBuilder {
+        DedupBuilder {
+            key,
+            filter: filter.into(),
+            state_file: None,
+            save_interval: None,
+            #[cfg(feature = "memcached")]
+            when_store_fails: StoreFailure::default(),
+        }
+    }
+
+    /// Returns the bytes of memory that the filter takes now, in this process.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.0.store.bytes()
+    }
+
+    /// Returns true if the filter was restored from its file.
+    #[must_use]
+    pub fn is_restored(&self) -> bool {
+        self.0.is_restored
+    }
+
+    /// Saves the filter in its file now. Does nothing without a file. The call blocks its thread while the file is written
+    /// and synced.
+    ///
+    /// # Errors
+    /// The file cannot be written or synced.
+    pub fn save(&self) -> io::Result<()> {
+        let Some(path) = &self.0.state_file else {
+            return Ok(());
+        };
+        // The lock guards no data, so a panic leaves nothing half done.
+        let _saving = self.0.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.store.save(path)
+    }
+
+    pub(crate) fn state_file(&self) -> Option<&Path> {
+        self.0.state_file.as_deref()
+    }
+
+    pub(crate) fn save_interval(&self) -> Option<Duration> {
+        self.0.save_interval
+    }
+
+    #[cfg(feature = "memcached")]
+    pub(crate) fn when_store_fails(&self) -> StoreFailure {
+        self.0.when_store_fails
+    }
+
+    /// Returns true if questions go to a store outside of this process.
+    pub(crate) fn is_shared(&self) -> bool {
+        match &self.0.store {
+            #[cfg(feature = "memcached")]
+            Store::Memcached(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Returns the key of a message of `topic/channel`.
+    pub(crate) fn key(&self, scope: &str, body: &[u8]) -> Option<FilterKey> {
+        match &self.0.hasher {
+            Some(hasher) => self.0.key.fingerprint(hasher, scope, body),
+            None => self.0.key.number(scope, body),
+        }
+    }
+
+    /// Asks a filter of this process.
+    pub(crate) fn begin(&self, key: FilterKey, ended: &Arc<Ended>) -> Answer {
+        self.0.store.begin(key, ended)
+    }
+
+    /// Asks the shared store.
+    #[cfg(feature = "memcached")]
+    pub(crate) async fn begin_shared(
+        &self,
+        key: FilterKey,
+        ended: &Arc<Ended>,
+    ) -> Result<Answer, ringq_dedup::StoreError> {
+        self.0.store.begin_shared(key, ended).await
+    }
+}

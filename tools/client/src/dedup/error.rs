@@ -1,0 +1,70 @@
+//! [`SetupError`]: settings with which messages cannot be recognised.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use ringq_dedup::DedupError;
+
+/// The reason why a [`Dedup`](super::Dedup) cannot be made.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// A filter of numbers has a key that is no number.
+    KeyIsNoNumber,
+    /// The state cannot be read, or its directory cannot be written.
+    State {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        error: DedupError,
+    },
+    /// The file has the state of a filter with other sizes.
+    OtherSizes {
+        /// The file.
+        path: PathBuf,
+        /// The sizes of the saved filter.
+        saved: String,
+        /// The sizes of the filter that was to be restored.
+        wanted: String,
+    },
+    /// A store that is not in this process has a state file.
+    StateOfStore,
+    /// The interval between two saves is zero, or there is no file.
+    SaveInterval,
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SetupError::KeyIsNoNumber => f.write_str(
+                "a Roaring pair needs a key that is a number; use another filter for bodies, texts and bytes",
+            ),
+            SetupError::State { path, error } => write!(f, "{}: {error}", path.display()),
+            SetupError::OtherSizes {
+                path,
+                saved,
+                wanted,
+            } => write!(
+                f,
+                "{} has a filter with {saved}, and a filter with {wanted} is wanted; \
+                 remove the file to begin with an empty filter, or choose the sizes of the saved one",
+                path.display()
+            ),
+            SetupError::StateOfStore => {
+                f.write_str("memcached keeps its own state; use no state file with it")
+            }
+            SetupError::SaveInterval => {
+                f.write_str("an interval between saves must be above zero, and needs a state file")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SetupError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            SetupError::State { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! [`JsonPointer`]: a place in a JSON body (RFC 6901), and the value there.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Deserializer;
+use serde::de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// The most parts of a pointer. The parser of JSON follows at most 127 levels.
+const PARTS_MAX: usize = 100;
+
+/// A place in a JSON body by RFC 6901, such as `/order/id` or `/items/0`. `~1` stands for a slash in a name, and `~0` for
+/// a tilde. The empty pointer is the whole body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JsonPointer {
+    /// The names, unescaped.
+    parts: Vec<String>,
+}
+
+/// The reason why a text is no JSON pointer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PointerError {
+    /// The text does not begin with a slash.
+    NoSlash(String),
+    /// A tilde stands before something else than 0 or 1.
+    Escape(String),
+    /// The pointer has too many parts.
+    TooDeep(usize),
+}
+
+impl fmt::Display for PointerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PointerError::NoSlash(text) => write!(
+                f,
+                "the JSON pointer {text:?} does not begin with a slash; write /{text} for the member {text:?}"
+            ),
+            PointerError::Escape(text) => write!(
+                f,
+                "the JSON pointer {text:?} has a tilde that is not followed by 0 or 1; write ~0 for a tilde and ~1 for a slash"
+            ),
+            PointerError::TooDeep(parts) => write!(
+                f,
+                "the JSON pointer has {parts} parts, and must have at most {PARTS_MAX}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for PointerError {}
+
+impl FromStr for JsonPointer {
+    type Err = PointerError;
+
+    fn from_str(text: &str) -> Result<JsonPointer, PointerError> {
+        if text.is_empty() {
+            return Ok(JsonPointer { parts: Vec::new() });
+        }
+        let Some(parts) = text.strip_prefix('/') else {
+            return Err(PointerError::NoSlash(text.to_owned()));
+        };
+        let parts: Option<Vec<String>> = parts.split('/').map(unescaped).collect();
+        let parts = parts.ok_or_else(|| PointerError::Escape(text.to_owned()))?;
+        match parts.len() {
+            count if count > PARTS_MAX => Err(PointerError::TooDeep(count)),
+            _ => Ok(JsonPointer { parts }),
+        }
+    }
+}
+
+/// Writes the pointer as RFC 6901 does.
+impl fmt::Display for JsonPointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let escaped = |part: &String| part.replace('~', "~0").replace('/', "~1");
+        self.parts
+            .iter()
+            .try_for_each(|part| write!(f, "/{}", escaped(part)))
+    }
+}
+
+/// Returns the name that a part of a pointer stands for, or `None` if an escape is wrong.
+fn unescaped(part: &str) -> Option<String> {
+    let mut name = String::with_capacity(part.len());
+    let mut characters = part.chars();
+    while let Some(character) = characters.next() {
+        name.push(match character {
+            '~' => match characters.next()? {
+                '0' => '~',
+                '1' => '/',
+                _ => return None,
+            },
+            other => other,
+        });
+    }
+    Some(name)
+}
+
+/// The value at a pointer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Found<'a> {
+    /// A string, without its escapes: `"A"` and `"\u0041"` are equal.
+    Text(Cow<'a, str>),
+    /// Any other value, as it stands in the body: `1` and `1.0` differ.
+    Raw(&'a str),
+}
+
+impl JsonPointer {
+    /// Returns the value at this place. `None` if the body is no JSON, has no such place, or has `null` there. If an
+    /// object has a name twice, the last one counts.
+    pub(crate) fn find<'a>(&self, body: &'a [u8]) -> Option<Found<'a>> {
+        let mut json = serde_json::Deserializer::from_slice(body);
+        let seed = Place { parts: &self.parts };
+        let raw: Option<&RawValue> = seed.deserialize(&mut json).ok()?;
+        json.end().ok()?;
+        let raw = raw?.get();
+        match raw.as_bytes().first()? {
+            b'"' => {
+                let text: Text<'a> = serde_json::from_str(raw).ok()?;
+                Some(Found::Text(text.0))
+            }
+            b'n' => None,
+            _ => Some(Found::Raw(raw)),
+        }
+    }
+}
+
+/// A string that is borrowed if it has no escapes.
+struct Text<'a>(Cow<'a, str>);
+
+impl<'de> de::Deserialize<'de> for Text<'de> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Text<'de>, D::Error> {
+        struct Strings;
+
+        impl<'de> Visitor<'de> for Strings {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+        }
+
+        from.deserialize_str(Strings)
+    }
+}
+
+/// Walks to the place with these parts, and reads all that is beside it without keeping it.
+#[derive(Clone, Copy)]
+struct Place<'p> {
+    parts: &'p [String],
+}
+
+impl<'de> DeserializeSeed<'de> for Place<'_> {
+    type Value = Option<&'de RawValue>;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+        match self.parts {
+            [] => de::Deserialize::deserialize(from).map(Some),
+            _ => from.deserialize_any(self),
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for Place<'_> {
+    type Value = Option<&'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+        let (name, rest) = self.parts.split_first().expect("a place has parts");
+        let mut found = None;
+        while let Some(Text(key)) = map.next_key()? {
+            match key == *name {
+                true => found = map.next_value_seed(Place { parts: rest })?,
+                false => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(found)
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<Self::Value, S::Error> {
+        let (name, rest) = self.parts.split_first().expect("a place has parts");
+        // An index has no sign and no leading zero. The name `-` of RFC 6901 is behind the last element: nothing is there.
+        let is_index = name == "0" || name.starts_with(|first: char| matches!(first, '1'..='9'));
+        let index: Option<usize> = name.parse().ok().filter(|_| is_index);
+        let mut found = None;
+        for position in 0.. {
+            if index == Some(position) {
+                match seq.next_element_seed(Place { parts: rest })? {
+                    Some(value) => found = value,
+                    None => break,
+                }
+            } else if seq.next_element::<IgnoredAny>()?.is_none() {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    // Nothing is inside of other values.
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! [`DedupReport`]: what happens to a filter beside its messages.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Something that happened to the filter of a consumer: a part of [`Event::Dedup`](crate::Event::Dedup).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum DedupReport {
+    /// Messages had no key, so the application got them without the filter. Reported for 1, 10, 100 ... messages.
+    WithoutKey {
+        /// The number of these messages, since the consumer was made.
+        count: u64,
+    },
+    /// The store does not answer. Reported once, until the store answers again.
+    StoreFailed {
+        /// The reason.
+        error: String,
+    },
+    /// The store answers again.
+    StoreAnswers,
+    /// The store did not hear that a message was handled, or was given up.
+    EndFailed {
+        /// True if the message was handled: its copies may be handled again.
+        is_handled: bool,
+        /// The reason.
+        error: String,
+    },
+    /// The filter was saved.
+    Saved {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The filter could not be saved. Duplicates of the messages since the last save are handled again.
+    SaveFailed {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        error: Arc<std::io::Error>,
+    },
+}
+
+impl fmt::Display for DedupReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DedupReport::WithoutKey { count } => write!(
+                f,
+                "de-duplication: {count} messages without a key so far, handled without the filter"
+            ),
+            DedupReport::StoreFailed { error } => write!(f, "de-duplication: {error}"),
+            DedupReport::StoreAnswers => f.write_str("de-duplication: the store answers again"),
+            DedupReport::EndFailed { is_handled, error } => write!(
+                f,
+                "de-duplication: {error}; {}",
+                match is_handled {
+                    true => "copies of a message that was handled may be handled again",
+                    false => "copies of a message that was not handled wait until its lease ends",
+                }
+            ),
+            DedupReport::Saved { path } => {
+                write!(
+                    f,
+                    "de-duplication: the filter is saved in {}",
+                    path.display()
+                )
+            }
+            DedupReport::SaveFailed { path, error } => write!(
+                f,
+                "de-duplication: the filter could not be saved in {}: {error}; duplicates may be handled after the next start",
+                path.display()
+            ),
+        }
+    }
+}

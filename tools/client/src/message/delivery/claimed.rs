@@ -1,0 +1,102 @@
+//! The answer to a message that is recognised: first the claim ends, then the command leaves.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::runtime::Handle;
+
+use super::super::Answered;
+use super::{Delivery, Source};
+use crate::backoff::Verdict;
+use crate::dedup::Claim;
+
+/// The claim of a delivery, until the answer takes it.
+#[derive(Debug, Default)]
+pub(super) struct ClaimCell(Mutex<Option<(Box<Claim>, Handle)>>);
+
+impl ClaimCell {
+    fn lock(&self) -> MutexGuard<'_, Option<(Box<Claim>, Handle)>> {
+        // No section of the lock can be left half done by a panic.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the claim.
+    #[inline]
+    pub(super) fn take(&self) -> Option<(Box<Claim>, Handle)> {
+        self.lock().take()
+    }
+}
+
+impl Delivery {
+    /// Gives the message the right to be handled. `runtime` runs the end of a claim that takes a question to a store.
+    pub(crate) fn set_claim(&self, claim: Box<Claim>, runtime: &Handle) {
+        *self.claim.lock() = Some((claim, runtime.clone()));
+    }
+
+    /// Gives the right up, before an answer that is no success of the application: the next copy is fresh.
+    pub(crate) fn give_claim_up(&self) {
+        let Some((claim, runtime)) = self.claim.take() else {
+            return;
+        };
+        if claim.is_leased() {
+            runtime.spawn(end_leased(claim, Arc::clone(&self.source), false));
+        } else {
+            claim.end(false);
+        }
+    }
+
+    /// Finishes a copy of a message that was handled. Outside of a backoff, this is no lock of the flow control.
+    pub(crate) fn finish_duplicate(&self) -> Answered {
+        let verdict = match self.source.hub.level() {
+            0 => Verdict::Success,
+            // A test of the backoff is about the application, which does not see this message.
+            _ => Verdict::Neutral,
+        };
+        self.answer(verdict, true, |out| wire::encode::fin(out, &self.id))
+    }
+
+    /// Ends the claim, then sends the answer. `write` writes the command.
+    pub(super) fn answer_claimed(
+        &self,
+        (claim, runtime): (Box<Claim>, Handle),
+        verdict: Verdict,
+        is_finish: bool,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Answered {
+        if !claim.is_leased() {
+            claim.end(is_finish);
+            return self.source.send(verdict, is_finish, write);
+        }
+        let mut command = Vec::new();
+        write(&mut command);
+        let source = Arc::clone(&self.source);
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        runtime.spawn(async move {
+            end_leased(claim, Arc::clone(&source), is_finish).await;
+            let answered = source.send(verdict, is_finish, |out| out.extend_from_slice(&command));
+            // The application need not wait for the answer.
+            let _ = sender.send(answered);
+        });
+        Answered::later(receiver)
+    }
+}
+
+/// Ends a claim at the store. If the store does not hear of a message that was handled, its copies are handled again.
+#[cfg(feature = "memcached")]
+async fn end_leased(claim: Box<Claim>, source: Arc<Source>, is_handled: bool) {
+    if let Err(error) = claim.end_lease(is_handled).await {
+        let hub = &source.hub;
+        hub.events.emit(crate::event::Event::Dedup {
+            client: hub.client.clone(),
+            report: crate::dedup::DedupReport::EndFailed {
+                is_handled,
+                error: error.to_string(),
+            },
+        });
+    }
+}
+
+/// Ends a claim of a filter of this process, as there is no other one without a store.
+#[cfg(not(feature = "memcached"))]
+async fn end_leased(claim: Box<Claim>, _source: Arc<Source>, is_handled: bool) {
+    claim.end(is_handled);
+}
