@@ -8,13 +8,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine_core::{DeadLetterRules, Required, UnclaimedRules};
+use engine_core::{DeadLetterRules, DedupRules, Required, UnclaimedRules};
 use program::log::{Level, Style};
 use program::{Exit, Options, Value, version};
 use table::NSQD;
 
 mod checks;
 mod dead_letter;
+mod dedup;
 mod required;
 mod table;
 mod unclaimed;
@@ -161,6 +162,8 @@ pub struct Config {
     pub new_topic_grace: Duration,
     /// `--dead-letter`, as given.
     pub dead_letter: Vec<String>,
+    /// `--dedup`, as given.
+    pub dedup: Vec<String>,
     /// `--new-topic-grace-bytes`
     pub new_topic_grace_bytes: u64,
     /// `--unclaimed-messages`: `pattern=policy`.
@@ -268,6 +271,7 @@ impl Config {
             old_http_endpoints: boolean("old-http-endpoints"),
             create: list("create"),
             dead_letter: list("dead-letter"),
+            dedup: list("dedup"),
             new_topic_grace: duration("new-topic-grace"),
             new_topic_grace_bytes: count("new-topic-grace-bytes"),
             unclaimed_messages: list("unclaimed-messages"),
@@ -315,6 +319,14 @@ impl Config {
     /// Names the rule that is wrong, for the FATAL line.
     pub fn dead_letter_rules(&self) -> Result<DeadLetterRules, String> {
         dead_letter::rules(&self.dead_letter)
+    }
+
+    /// The rules of `--dedup`.
+    ///
+    /// # Errors
+    /// Names the rule that is wrong, for the FATAL line.
+    pub fn dedup_rules(&self) -> Result<DedupRules, String> {
+        dedup::rules(&self.dedup)
     }
 
     /// The keys of the configuration file that name nothing.

@@ -22,6 +22,7 @@ use program::http::{
 use crate::config::TlsRequired;
 use crate::net::address::Peer;
 use crate::process::Info;
+use wire::origin::Origin;
 
 use route::Endpoint;
 
@@ -87,12 +88,13 @@ impl From<Refusal> for AdminError {
 #[allow(async_fn_in_trait)] // Everything stays on one thread: no bound on the futures is wanted.
 pub trait Broker {
     /// Stores the messages, and creates the topic if it is missing. With `defer` they are due
-    /// that much later.
+    /// that much later. `origin` is that of the first message, if the publisher numbers its messages.
     async fn publish(
         &self,
         topic: &str,
         bodies: Bodies,
         defer: Option<Duration>,
+        origin: Option<Origin>,
     ) -> Result<(), PublishError>;
 
     /// Carries out an action on a topic, or on a channel of the topic. Returns when a checkpoint records the change,

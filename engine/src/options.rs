@@ -30,6 +30,7 @@ pub(crate) fn broker_options(
 ) -> BrokerOptions {
     let narrow = |value: u64| i32::try_from(value).unwrap_or(i32::MAX);
     let wide = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    let dedup = config.dedup_rules().expect("the start has checked them");
     BrokerOptions {
         shard,
         shards,
@@ -55,6 +56,7 @@ pub(crate) fn broker_options(
             deflate_available: config.deflate,
             tls_required: config.tls_required != TlsRequired::No,
             auth_required: !config.auth_http_addresses.is_empty(),
+            takes_numbers: dedup.has_producers(),
             topology_region: config.topology_region.clone(),
             topology_zone: config.topology_zone.clone(),
         },
@@ -72,6 +74,7 @@ pub(crate) fn broker_options(
                 .expect("the start has checked them")
                 .into(),
             unclaimed: config.unclaimed().expect("the start has checked it").into(),
+            dedup: dedup.into(),
         },
         resident_bytes: RESIDENT_SHARD_BYTES,
         turn_entries: engine_core::TURN_ENTRIES,

@@ -39,6 +39,7 @@ fn decode(bencher: Bencher<'_, '_>, state: ClientState, write: impl Fn(&mut Vec<
         heartbeats: true,
         tls_missing: false,
         req_uncounted: false,
+        has_numbers: false,
         limits: &limits,
     };
     bencher.counter(ItemsCount::new(COMMANDS)).bench(|| {
@@ -147,6 +148,7 @@ fn mpub(bencher: Bencher<'_, '_>) {
         heartbeats: true,
         tls_missing: false,
         req_uncounted: false,
+        has_numbers: false,
         limits: &limits,
     };
     bencher.counter(ItemsCount::new(BATCH)).bench(|| {

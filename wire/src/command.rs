@@ -5,6 +5,7 @@ use std::time::Duration;
 pub use crate::batch::{Batch, BatchError, Bodies};
 use crate::id::MessageId;
 use crate::name::{ChannelName, TopicName};
+use crate::origin::Number;
 
 /// One command that has passed every check which needs no knowledge of topics and messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub enum Command<'a> {
         topic: TopicName<'a>,
         /// The message: 1 to [`crate::limits::Limits::message_bytes_max`] bytes.
         body: &'a [u8],
+        /// The number of the message, if IDENTIFY has agreed on `publisher_id`. See [`crate::origin`].
+        number: Option<Number>,
     },
     /// `MPUB`: publishes several messages.
     Mpub {
@@ -39,6 +42,9 @@ pub enum Command<'a> {
         topic: TopicName<'a>,
         /// The messages.
         batch: Batch<'a>,
+        /// The number of the first message, as in PUB. The last number is at most
+        /// [`crate::origin::NUMBER_MAX`].
+        number: Option<Number>,
     },
     /// `DPUB`: publishes one deferred message.
     Dpub {
@@ -49,6 +55,8 @@ pub enum Command<'a> {
         defer: Duration,
         /// The message, as in PUB.
         body: &'a [u8],
+        /// The number of the message, as in PUB.
+        number: Option<Number>,
     },
     /// `RDY`: sets how many messages may be in flight to this client at once.
     Rdy {

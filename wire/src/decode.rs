@@ -25,6 +25,7 @@ use crate::error::{ErrorCode, WireError};
 use crate::id::MessageId;
 use crate::limits::{LINE_BYTES_MAX, Limits};
 use crate::name::{ChannelName, TopicName};
+use crate::origin::{self, Number, Origin};
 use body::Body;
 pub use fin::{FIN_BYTES, fin};
 use line::{find_line_end, number, words};
@@ -63,6 +64,9 @@ pub struct Context<'a> {
     pub tls_missing: bool,
     /// True when IDENTIFY has agreed on `req_uncounted`: REQ may have a third parameter.
     pub req_uncounted: bool,
+    /// True when IDENTIFY has agreed on `publisher_id`: the last parameter of PUB, MPUB and DPUB is
+    /// the number of the first message.
+    pub has_numbers: bool,
     /// The operator's limits.
     pub limits: &'a Limits,
 }
@@ -233,20 +237,40 @@ impl Decoder {
             b"RDY" => ready(words.next(), context)?,
             b"PUB" => {
                 let topic = topic("PUB", words.next())?;
+                let number = first_number("PUB", || words.next(), context)?;
                 let (body, end) = body.message("PUB")?;
-                return Ok((Command::Pub { topic, body }, end));
+                let command = Command::Pub {
+                    topic,
+                    body,
+                    number,
+                };
+                return Ok((command, end));
             }
             b"MPUB" => {
                 let topic = topic_of_mpub(words.next())?;
+                let number = first_number("MPUB", || words.next(), context)?;
                 let (batch, end) = body
                     .batch(&mut self.walk)
                     .map_err(|stop| stop.creating(topic))?;
-                return Ok((Command::Mpub { topic, batch }, end));
+                check_last_number(number, batch.count())?;
+                let command = Command::Mpub {
+                    topic,
+                    batch,
+                    number,
+                };
+                return Ok((command, end));
             }
             b"DPUB" => {
                 let (topic, defer) = deferral(words.next(), words.next(), context.limits)?;
+                let number = first_number("DPUB", || words.next(), context)?;
                 let (body, end) = body.message("DPUB")?;
-                return Ok((Command::Dpub { topic, defer, body }, end));
+                let command = Command::Dpub {
+                    topic,
+                    defer,
+                    body,
+                    number,
+                };
+                return Ok((command, end));
             }
             b"NOP" => Command::Nop,
             b"SUB" => subscribe(words.next(), words.next(), context)?,
@@ -400,6 +424,50 @@ fn deferral<'a>(
         return Err(invalid(description));
     }
     Ok((topic, Duration::from_nanos(defer_ns.unsigned_abs())))
+}
+
+/// Decodes the number of the first message of a publish, if IDENTIFY has agreed on `publisher_id`.
+#[inline]
+fn first_number<'a, 'w>(
+    verb: &'static str,
+    word: impl FnOnce() -> Option<&'w [u8]>,
+    context: &Context<'_>,
+) -> Result<Option<Number>, Stop<'a>> {
+    if !context.has_numbers {
+        return Ok(None);
+    }
+    parse_number(verb, word())
+}
+
+#[cold]
+fn parse_number<'a>(verb: &'static str, word: Option<&[u8]>) -> Result<Option<Number>, Stop<'a>> {
+    let word = word.ok_or_else(|| too_few_parameters(verb))?;
+    match origin::parse_number(word) {
+        Some(number) => Ok(Some(number)),
+        None => {
+            let what = format!("{verb} could not parse message number ");
+            Err(not_a_number(&what, word))
+        }
+    }
+}
+
+/// Refuses a batch whose last number would be above the largest one.
+#[inline]
+fn check_last_number<'a>(number: Option<Number>, count: u32) -> Result<(), Stop<'a>> {
+    let Some(number) = number.map(Number::get) else {
+        return Ok(());
+    };
+    let first = Origin {
+        producer: 0,
+        number,
+    };
+    if first.has_room_for(count) {
+        return Ok(());
+    }
+    let max = origin::NUMBER_MAX;
+    Err(invalid(format_args!(
+        "MPUB message number {number} plus {count} messages is above {max}"
+    )))
 }
 
 /// Converts milliseconds to signed nanoseconds that wrap around as in nsqd: `2^64 / 10^6 + 1` ms

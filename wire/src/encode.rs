@@ -95,6 +95,11 @@ pub fn mpub<B: AsRef<[u8]>>(
     messages: impl IntoIterator<Item = B>,
 ) {
     line(out, &[b"MPUB", topic.as_bytes()]);
+    batch(out, messages);
+}
+
+/// Appends the messages of an `MPUB`.
+fn batch<B: AsRef<[u8]>>(out: &mut Vec<u8>, messages: impl IntoIterator<Item = B>) {
     let size_at = out.len();
     // The size and the count are known only at the end.
     out.extend_from_slice(&[0; 2 * SIZE_BYTES]);
@@ -114,6 +119,47 @@ pub fn mpub<B: AsRef<[u8]>>(
 pub fn dpub(out: &mut Vec<u8>, topic: TopicName<'_>, defer: Duration, message: &[u8]) {
     let ms = defer.as_millis().to_string();
     line(out, &[b"DPUB", topic.as_bytes(), ms.as_bytes()]);
+    body(out, message);
+}
+
+/// Appends a `PUB` with the number of the message. Only a broker that has answered IDENTIFY with
+/// `"publisher_id":true` knows this form. Any other broker ignores the number.
+pub fn publish_numbered(out: &mut Vec<u8>, topic: TopicName<'_>, number: u64, message: &[u8]) {
+    line(
+        out,
+        &[b"PUB", topic.as_bytes(), number.to_string().as_bytes()],
+    );
+    body(out, message);
+}
+
+/// Appends an `MPUB` with the number of the first message, as in [`publish_numbered`].
+pub fn mpub_numbered<B: AsRef<[u8]>>(
+    out: &mut Vec<u8>,
+    topic: TopicName<'_>,
+    number: u64,
+    messages: impl IntoIterator<Item = B>,
+) {
+    line(
+        out,
+        &[b"MPUB", topic.as_bytes(), number.to_string().as_bytes()],
+    );
+    batch(out, messages);
+}
+
+/// Appends a `DPUB` with the number of the message, as in [`publish_numbered`].
+pub fn dpub_numbered(
+    out: &mut Vec<u8>,
+    topic: TopicName<'_>,
+    defer: Duration,
+    number: u64,
+    message: &[u8],
+) {
+    let ms = defer.as_millis().to_string();
+    let number = number.to_string();
+    line(
+        out,
+        &[b"DPUB", topic.as_bytes(), ms.as_bytes(), number.as_bytes()],
+    );
     body(out, message);
 }
 

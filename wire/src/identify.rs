@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::error::{ErrorCode, WireError};
 use crate::go_json::JsonObject;
+use crate::origin;
 
 /// Heartbeat interval of a client that asks for none. nsqd: half of its 60 s client timeout.
 const HEARTBEAT_DEFAULT: Duration = Duration::from_secs(30);
@@ -69,6 +70,9 @@ pub struct IdentifyRequest {
     /// True when the client wants to requeue messages without counting an attempt
     /// ([`crate::encode::req_uncounted`]). nsqd does not know this key.
     pub req_uncounted: bool,
+    /// The id of the publisher in hexadecimal digits, of a client that numbers its messages
+    /// ([`crate::origin`]). Empty for any other client. nsqd does not know this key.
+    pub producer_id: String,
 }
 
 impl IdentifyRequest {
@@ -135,6 +139,8 @@ pub struct ServerSettings {
     pub tls_required: bool,
     /// True when an auth server is configured.
     pub auth_required: bool,
+    /// True when some topic recognises messages that a publisher sends again by their numbers.
+    pub takes_numbers: bool,
     /// `--topology-region`.
     pub topology_region: String,
     /// `--topology-zone`.
@@ -162,6 +168,7 @@ impl Default for ServerSettings {
             deflate_available: false,
             tls_required: false,
             auth_required: false,
+            takes_numbers: false,
             topology_region: String::new(),
             topology_zone: String::new(),
         }
@@ -184,6 +191,8 @@ pub struct ClientSettings {
     pub msg_timeout: Duration,
     /// True when a REQ of this client may say that it does not count as an attempt.
     pub req_uncounted: bool,
+    /// The id of the publisher, if each publish of this client has the number of its first message.
+    pub producer_id: Option<u64>,
 }
 
 impl ClientSettings {
@@ -197,6 +206,7 @@ impl ClientSettings {
             sample_rate: 0,
             msg_timeout: server.msg_timeout,
             req_uncounted: false,
+            producer_id: None,
         }
     }
 
@@ -289,6 +299,14 @@ pub fn negotiate(
 ) -> Result<Response, WireError> {
     client.apply(ask, server)?;
     client.req_uncounted = ask.feature_negotiation && ask.req_uncounted;
+    let asks_for_numbers = ask.feature_negotiation && !ask.producer_id.is_empty();
+    client.producer_id = match origin::parse_producer_id(&ask.producer_id) {
+        None if asks_for_numbers => {
+            let id = &ask.producer_id;
+            return Err(bad_body(format_args!("publisher id ({id}) is invalid")));
+        }
+        id => id.filter(|_| asks_for_numbers && server.takes_numbers),
+    };
     if !ask.feature_negotiation {
         return Ok(Response::Ok);
     }
@@ -325,6 +343,9 @@ pub fn negotiate(
     if client.req_uncounted {
         // Other clients get nsqd's answer, byte for byte.
         object.boolean("req_uncounted", true);
+    }
+    if asks_for_numbers {
+        object.boolean("publisher_id", client.producer_id.is_some());
     }
     object.end();
     let upgrades = [

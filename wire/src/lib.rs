@@ -39,6 +39,7 @@ pub mod id;
 pub mod identify;
 pub mod limits;
 pub mod name;
+pub mod origin;
 
 /// The version of NSQ that ringq's programs replace. Clients and tools derive the features of a daemon from it. It is
 /// not the version of ringq.

@@ -44,6 +44,7 @@ fn commands(mut output: &[u8]) -> Vec<(String, u64, u64)> {
         heartbeats: true,
         tls_missing: false,
         req_uncounted: false,
+        has_numbers: false,
         limits: &limits,
     };
     let mut found = Vec::new();
@@ -61,12 +62,14 @@ fn commands(mut output: &[u8]) -> Vec<(String, u64, u64)> {
             other => panic!("{other:?}"),
         };
         match command {
-            Command::Pub { topic, body } => add(topic.as_str(), body),
-            Command::Dpub { topic, defer, body } => {
+            Command::Pub { topic, body, .. } => add(topic.as_str(), body),
+            Command::Dpub {
+                topic, defer, body, ..
+            } => {
                 assert_eq!(defer.as_millis(), 1500);
                 add(topic.as_str(), body);
             }
-            Command::Mpub { topic, batch } => {
+            Command::Mpub { topic, batch, .. } => {
                 batch.iter().for_each(|body| add(topic.as_str(), body));
             }
             other => panic!("{other:?}"),

@@ -102,6 +102,7 @@ impl Client {
                 heartbeats: true,
                 tls_missing: false,
                 req_uncounted: false,
+                has_numbers: false,
                 limits: &self.limits,
             };
             match self.decoder.decode(&input[at..], &context) {
@@ -150,11 +151,11 @@ impl Client {
                 self.state = ClientState::Subscribed;
                 output.extend_from_slice(encode::OK);
             }
-            Command::Pub { topic, body } | Command::Dpub { topic, body, .. } => {
+            Command::Pub { topic, body, .. } | Command::Dpub { topic, body, .. } => {
                 store.publish(topic.as_str(), body);
                 output.extend_from_slice(encode::OK);
             }
-            Command::Mpub { topic, batch } => {
+            Command::Mpub { topic, batch, .. } => {
                 for body in *batch {
                     store.publish(topic.as_str(), body);
                 }

@@ -58,6 +58,7 @@ fn options() -> BrokerOptions {
             grace: GraceOptions::default(),
             dead_letters: Default::default(),
             unclaimed: Default::default(),
+            dedup: Default::default(),
         },
         resident_bytes: 64 << 20,
         turn_entries: TURN_ENTRIES,

@@ -12,6 +12,7 @@ use crate::publication::Publication;
 use crate::refusal::Refusal;
 use wire::id::Seq;
 use wire::name::TopicName;
+use wire::origin::Origin;
 
 /// The origin of a message that is on its way to the shard of its topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +39,7 @@ pub(crate) struct ForwardEntry {
     pub(crate) count: u32,
     pub(crate) body_bytes: u64,
     pub(crate) defer_ms: u32,
+    pub(crate) origin: Option<Origin>,
     pub(crate) packed_bytes: usize,
 }
 
@@ -120,6 +122,7 @@ impl ForwardBatch {
             count: publication.count,
             body_bytes: publication.body_bytes,
             defer_ms: publication.defer_ms,
+            origin: publication.origin,
             packed_bytes,
         });
         packed_bytes
@@ -133,7 +136,7 @@ impl ForwardBatch {
         body: &[u8],
         wants_sync: bool,
     ) {
-        self.push(sender, topic, &Publication::one(body, 0));
+        self.push(sender, topic, &Publication::one(body, 0, None));
         if let Some(entry) = self.entries.last_mut() {
             entry.wants_sync = wants_sync;
         }
@@ -151,6 +154,7 @@ impl ForwardBatch {
             count: 0,
             body_bytes: 0,
             defer_ms: 0,
+            origin: None,
             packed_bytes: 0,
         });
     }

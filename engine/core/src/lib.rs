@@ -34,6 +34,7 @@ mod dead_letters;
     expect(dead_code, reason = "the topics do not use all of it yet")
 )]
 mod dedup;
+mod dedup_rules;
 mod deferred;
 mod dirty_set;
 mod discarded;
@@ -46,6 +47,7 @@ mod long_queue;
 mod now;
 mod outbound;
 mod owed;
+mod producers;
 mod publication;
 mod random;
 mod ranges;
@@ -74,6 +76,7 @@ pub use dedup::json_pointer::{JsonPointer, JsonPointerError};
 pub use dedup::key::ContentKey;
 pub use dedup::meter::{MeterReport, SampleRate};
 pub use dedup::saved::{SavedKeys, SavedKeysError};
+pub use dedup_rules::{DedupKey, DedupRule, DedupRules};
 pub use drain::{Drain, DrainStep};
 pub use forward::{ForwardBatch, ForwardId, ForwardReply};
 pub use ids::{ClientId, ShardId, TaskId, TopicKey};

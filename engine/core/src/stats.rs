@@ -89,6 +89,8 @@ pub struct TopicStats {
     pub shard: u32,
     /// Messages that were dropped because no channel owned them. Left out of the JSON when 0.
     pub unclaimed_dropped_count: u64,
+    /// The messages that the topic has recognised. `None` if the topic has no rule for that.
+    pub dedup: Option<DedupStats>,
     /// True if the flow from topic to channels is stopped.
     pub paused: bool,
     /// The latency from publish to FIN, over all channels.
@@ -144,6 +146,21 @@ pub struct DeadLetterStats {
     pub count: u64,
     /// Messages that are to go there, also those that are on their way. They are part of the depth.
     pub waiting_count: u64,
+}
+
+/// The messages that a topic has recognised, and what it remembers for that.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DedupStats {
+    /// Messages that were answered with OK and not stored again.
+    pub duplicate_count: u64,
+    /// Messages that were stored although the topic could not tell whether it had stored them before.
+    pub unchecked_count: u64,
+    /// Publishers that the topic remembers.
+    pub producer_count: u64,
+    /// The most publishers that the topic remembers.
+    pub producer_count_max: u64,
+    /// Publishers that were forgotten to make room for others.
+    pub evicted_count: u64,
 }
 
 /// One connection, as a consumer of a channel or as a producer.

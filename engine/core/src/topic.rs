@@ -10,7 +10,9 @@
 //! passes to the first channel and the others add one each.
 
 mod checkpoint;
+mod dedup;
 mod distribution;
+mod fresh;
 mod grace;
 mod in_bounds;
 mod in_grace;
@@ -27,6 +29,7 @@ use crate::channel::delivery::Delivery;
 use crate::client::Clients;
 use crate::dead_letter_rules::DeadLetterRules;
 use crate::dead_letters::{DeadLetter, MovedLetters};
+use crate::dedup_rules::DedupRules;
 use crate::dirty_set::{DirtySet, Listed};
 use crate::discarded::Discarded;
 use crate::forward::WaitingPublish;
@@ -38,6 +41,7 @@ use crate::publication::Publication;
 use crate::ranges::Ranges;
 use crate::unclaimed::UnclaimedRules;
 use crate::work::Work;
+use dedup::Dedup;
 use diskq_log::{
     AppendError, CheckpointNumber, Durable, Log, LogOptions, SeqRange, planted::Bug,
     planted::is_planted,
@@ -99,6 +103,8 @@ pub struct TopicOptions {
     pub dead_letters: Arc<DeadLetterRules>,
     /// The bounds of the messages of topics without channels. Ephemeral topics have no such bounds.
     pub unclaimed: Arc<UnclaimedRules>,
+    /// The rules by which topics recognise messages that they have stored before.
+    pub dedup: Arc<DedupRules>,
 }
 
 /// One topic.
@@ -154,6 +160,8 @@ pub(crate) struct Topic {
     grace: Option<Box<Grace>>,
     /// `None`: a topic without channels keeps all messages.
     unclaimed: Option<Box<Unclaimed>>,
+    /// `None`: the topic stores every message.
+    dedup: Option<Box<Dedup>>,
     /// WARNING lines for the log.
     pub(crate) news: Vec<String>,
     /// Messages on their way to dead-letter topics, to be taken by the broker.
@@ -180,6 +188,8 @@ impl Topic {
         // A dead letter must not be lost, not even before somebody makes a channel for it.
         let is_exempt = options.dead_letters.is_dead_letter_topic(name.as_str());
         let bounds = bounds.filter(|_| !name.is_ephemeral() && !is_exempt);
+        let rule = options.dedup.of(name.as_str());
+        let dedup = rule.map(|rule| Box::new(Dedup::new(rule, options.log.generation_seed)));
         Topic {
             name: name.as_str().into(),
             ephemeral: name.is_ephemeral(),
@@ -209,6 +219,7 @@ impl Topic {
             discarded: Vec::new(),
             grace: None,
             unclaimed: bounds.map(Unclaimed::new).map(Box::new),
+            dedup,
             news: Vec::new(),
             dead_letters: Vec::new(),
             channels: SlotMap::default(),
@@ -217,12 +228,25 @@ impl Topic {
         }
     }
 
-    /// Appends messages to the log.
+    /// Appends messages to the log, unless the topic recognises them as messages that it has stored before.
     ///
     /// # Errors
     /// `WouldBlock` when the keeper has yet to make room (nothing was appended: try again when
     /// woken); any other error refuses the publish.
     pub(crate) fn publish<'b>(
+        &mut self,
+        now: Now,
+        publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
+    ) -> Result<Published, AppendError> {
+        match self.dedup {
+            None => self.store(now, publication),
+            Some(_) => self.store_fresh(now, publication),
+        }
+    }
+
+    /// Appends messages to the log.
+    #[inline]
+    fn store<'b>(
         &mut self,
         now: Now,
         publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
@@ -550,6 +574,7 @@ impl Topic {
     pub(crate) fn check(&self, clients: &Clients) {
         self.undistributed.check();
         self.log.check();
+        self.check_dedup();
         self.undistributed_deferred.check();
         let mut kept = 0;
         if let Some(grace) = &self.grace {

@@ -115,6 +115,7 @@ const OWN_FLAGS: &[Flag] = {
     flag::HTTP_TIMEOUTS[2],
     Flag::new("create", List, "", "topic, or topic/channel, that always exists (may be given multiple times): made at the start, and again after a deletion"),
     Flag::new("dead-letter", List, "", "'<topic>/<channel>,max-attempts=<n>,topic=<dead-letter topic>': a message of the channel that had n attempts goes to the dead-letter topic; * in a name stands for any characters (may be given multiple times, the first that fits counts)"),
+    Flag::new("dedup", List, "", "<topic pattern>=publisher[,window=<count>][,memory=<bytes>]: the topics store no message twice that its publisher numbers and sends again (may be given multiple times; the first pattern that matches counts)"),
     Flag::new("new-topic-grace", Duration(MIN, MAX), "2m0s", "time in which a channel that is made gets all messages of a new topic whose channels elsewhere nsqlookupd could not tell; 0 for none"),
     Flag::new("new-topic-grace-bytes", Integer(MIN, MAX), "1073741824", "bytes of messages that a new topic keeps for --new-topic-grace; the oldest go first"),
     Flag::new("unclaimed-messages", List, "", "<topic pattern>=<policy> of messages of topics without any channel (may be given multiple times; the first pattern that matches counts): keep, drop, bytes:<n>, age:<duration>, or bytes:<n>+age:<duration>"),

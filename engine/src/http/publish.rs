@@ -6,6 +6,7 @@ use super::bodies::{MpubLimits, split_binary, split_lines};
 use super::{Action, Bodies, Broker, DRAINING, EXITING, PublishError, admin};
 use program::http::{End, Failure, Io, Reply, RequestBody, parse_query};
 use program::{log_error, log_warn};
+use wire::origin::{self, Origin};
 
 const INVALID_TOPIC: Failure = Failure::bad("INVALID_TOPIC");
 
@@ -39,7 +40,8 @@ pub(super) async fn publish<B: Broker>(
         create(broker, topic).await?;
         return Err(Failure::bad("INVALID_DEFER"));
     };
-    hand_over(broker, topic, Bodies::one(received.bytes), defer).await
+    let origin = parse_origin(query.get("publisher"), query.get("number"), 1)?;
+    hand_over(broker, topic, Bodies::one(received.bytes), defer, origin).await
 }
 
 /// Serves `/mpub`. A body that is announced as too large is refused before anything else. Then the query is judged
@@ -73,7 +75,11 @@ pub(super) async fn publish_many<B: Broker>(
     let received = body.receive_decoded(limits.body_bytes_max).await?;
     let split = if is_binary { split_binary } else { split_lines };
     match split(received, limits) {
-        Ok(bodies) if bodies.count() > 0 => hand_over(broker, topic, bodies, None).await,
+        Ok(bodies) if bodies.count() > 0 => {
+            let (producer, number) = (query.get("publisher"), query.get("number"));
+            let origin = parse_origin(producer, number, bodies.count())?;
+            hand_over(broker, topic, bodies, None, origin).await
+        }
         nothing_to_publish => {
             create(broker, topic).await?;
             nothing_to_publish.map(|_| Reply::text("OK"))
@@ -91,8 +97,9 @@ async fn hand_over<B: Broker>(
     topic: &str,
     bodies: Bodies,
     defer: Option<Duration>,
+    origin: Option<Origin>,
 ) -> Result<Reply, Failure> {
-    match broker.publish(topic, bodies, defer).await {
+    match broker.publish(topic, bodies, defer, origin).await {
         Ok(()) => Ok(Reply::text("OK")),
         Err(PublishError::Exiting) => Err(EXITING),
         Err(PublishError::Draining) => Err(DRAINING),
@@ -101,6 +108,28 @@ async fn hand_over<B: Broker>(
             // To clients nsqd does not tell these two apart.
             Err(EXITING)
         }
+    }
+}
+
+/// Parses the publisher of `count` messages and the number of the first message. Both must be given, or neither.
+fn parse_origin(
+    producer: Option<&str>,
+    number: Option<&str>,
+    count: u32,
+) -> Result<Option<Origin>, Failure> {
+    if producer.is_none() && number.is_none() {
+        return Ok(None);
+    }
+    let producer = producer.and_then(origin::parse_producer_id);
+    let producer = producer.ok_or(Failure::bad("INVALID_PUBLISHER"))?;
+    let number = number.and_then(|text| origin::parse_number(text.as_bytes()));
+    let origin = number.map(|number| Origin {
+        producer,
+        number: number.get(),
+    });
+    match origin.filter(|origin| origin.has_room_for(count)) {
+        Some(origin) => Ok(Some(origin)),
+        None => Err(Failure::bad("INVALID_NUMBER")),
     }
 }
 
@@ -123,6 +152,30 @@ fn parse_defer(text: Option<&str>, max: Duration) -> Option<Option<Duration>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn origins() {
+        let parsed = |producer, number, count| {
+            let parsed = parse_origin(producer, number, count);
+            parsed.map_err(|failure| format!("{failure:?}"))
+        };
+        let invalid = |text| Err(format!("{:?}", Failure::bad(text)));
+        assert_eq!(parsed(None, None, 1), Ok(None));
+        let origin = Origin {
+            producer: 0x7f,
+            number: 3,
+        };
+        assert_eq!(parsed(Some("7F"), Some("3"), 9), Ok(Some(origin)));
+        for producer in [None, Some(""), Some("0"), Some("x")] {
+            assert_eq!(parsed(producer, Some("3"), 1), invalid("INVALID_PUBLISHER"));
+        }
+        for number in [None, Some(""), Some("-1"), Some("x")] {
+            assert_eq!(parsed(Some("7f"), number, 1), invalid("INVALID_NUMBER"));
+        }
+        let last = Some("9223372036854775807");
+        assert!(parsed(Some("7f"), last, 1).is_ok());
+        assert_eq!(parsed(Some("7f"), last, 2), invalid("INVALID_NUMBER"));
+    }
 
     #[test]
     fn delays() {

@@ -7,7 +7,8 @@ use std::task::{Context, Poll};
 use std::time::SystemTime;
 
 use engine_core::stats::{
-    ChannelStats, ClientStats, DeadLetterStats, LatencyStats, Percentile, PubCount, TopicStats,
+    ChannelStats, ClientStats, DeadLetterStats, DedupStats, LatencyStats, Percentile, PubCount,
+    TopicStats,
 };
 use futures_lite::{AsyncRead, AsyncWrite};
 
@@ -143,12 +144,15 @@ impl Broker for Fake {
         topic: &str,
         bodies: Bodies,
         defer: Option<Duration>,
+        origin: Option<Origin>,
     ) -> Result<(), PublishError> {
         let bodies: Vec<String> = bodies
             .iter()
             .map(|body| String::from_utf8_lossy(body).into_owned())
             .collect();
-        self.note(format!("publish {topic} {bodies:?} {defer:?}"));
+        let origin = origin.map(|it| format!(" {:x} {}", it.producer, it.number));
+        let origin = origin.unwrap_or_default();
+        self.note(format!("publish {topic} {bodies:?} {defer:?}{origin}"));
         self.publish_error.clone().map_or(Ok(()), Err)
     }
 
@@ -1402,6 +1406,54 @@ fn stats_have_the_keys_of_dead_letters_only_with_a_rule() {
     let added = r#","oldest_unfinished_ms":61000,"dead_letter_topic":"orders.dead","dead_letter_count":7,"dead_letter_waiting_count":2}"#;
     assert!(body.contains(added), "{body}");
     assert_eq!(body.matches("dead_letter_topic").count(), 1);
+}
+
+#[test]
+fn stats_have_the_keys_of_dedup_only_with_a_rule() {
+    let mut snapshot = captured();
+    snapshot.topics[0].dedup = Some(DedupStats {
+        duplicate_count: 7,
+        unchecked_count: 2,
+        producer_count: 3,
+        producer_count_max: 3120,
+        evicted_count: 1,
+    });
+    let broker = Rc::new(Fake { snapshot, ..fake() });
+    let (_, body) = ask(&broker, "GET", "/stats?format=json", "");
+    let added = r#","dedup_duplicate_count":7,"dedup_unchecked_count":2,"dedup_publisher_count":3,"dedup_publisher_count_max":3120,"dedup_publisher_evicted_count":1}"#;
+    assert!(body.contains(added), "{body}");
+    assert_eq!(body.matches("dedup_").count(), 5);
+}
+
+#[test]
+fn a_publish_may_have_an_origin() {
+    let broker = Rc::new(fake());
+    let (status, body) = ask(&broker, "POST", "/pub?topic=t&publisher=7f&number=3", "x");
+    assert_eq!((status, &*body), (200, "OK"));
+    let (status, body) = ask(
+        &broker,
+        "POST",
+        "/mpub?topic=t&publisher=7F&number=4",
+        "x\ny",
+    );
+    assert_eq!((status, &*body), (200, "OK"));
+    let calls = broker.calls.borrow().join("\n");
+    assert!(calls.contains("publish t [\"x\"] None 7f 3"), "{calls}");
+    assert!(
+        calls.contains("publish t [\"x\", \"y\"] None 7f 4"),
+        "{calls}"
+    );
+    for (query, text) in [
+        ("number=3", "INVALID_PUBLISHER"),
+        ("publisher=0&number=3", "INVALID_PUBLISHER"),
+        ("publisher=7f", "INVALID_NUMBER"),
+        ("publisher=7f&number=x", "INVALID_NUMBER"),
+    ] {
+        let target = format!("/pub?topic=t&{query}");
+        let (status, body) = ask(&broker, "POST", &target, "x");
+        assert_eq!(status, 400);
+        assert!(body.contains(text), "{body}");
+    }
 }
 
 #[test]

@@ -15,6 +15,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use wire::name::{ChannelName, TopicName};
+use wire::origin::Origin;
 
 /// Answers the HTTP requests of one connection, with the help of the other shards.
 pub(crate) struct HttpBroker {
@@ -56,15 +57,17 @@ impl http::Broker for HttpBroker {
         topic: &str,
         bodies: Bodies,
         defer: Option<Duration>,
+        origin: Option<Origin>,
     ) -> Result<(), PublishError> {
         let owner = self.owner(topic);
         self.count_publish(owner);
         if owner == self.shard.id {
-            publish(&self.shard, topic, &bodies, defer).await
+            publish(&self.shard, topic, &bodies, defer, origin).await
         } else {
             let name = topic.to_owned();
-            let call =
-                move |shard: Rc<Shard>| async move { publish(&shard, &name, &bodies, defer).await };
+            let call = move |shard: Rc<Shard>| async move {
+                publish(&shard, &name, &bodies, defer, origin).await
+            };
             let published = self.shard.shared.post.call(owner, call).await;
             published.unwrap_or(Err(PublishError::Exiting))
         }
@@ -164,6 +167,7 @@ async fn publish(
     topic: &str,
     bodies: &Bodies,
     defer: Option<Duration>,
+    origin: Option<Origin>,
 ) -> Result<(), PublishError> {
     let name = topic_name(topic);
     let defer = defer.unwrap_or_default();
@@ -173,6 +177,7 @@ async fn publish(
         count: bodies.count(),
         body_bytes: bodies.body_bytes(),
         defer_ms,
+        origin,
     };
     loop {
         // Connections are served to the end, and what they store would keep the end from coming.

@@ -33,6 +33,7 @@ fuzz_target!(|data: &[u8]| {
         heartbeats: flags & 1 == 0,
         tls_missing,
         req_uncounted: flags & 4 != 0,
+        has_numbers: flags & 8 != 0,
         limits: &limits,
     };
 

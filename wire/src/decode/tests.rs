@@ -37,6 +37,7 @@ fn check(input: impl AsRef<[u8]>, state: ClientState, expected: Expected<'_>) {
             heartbeats: true,
             tls_missing: false,
             req_uncounted: false,
+            has_numbers: false,
             limits: &limits,
         },
         expected,
@@ -213,6 +214,7 @@ fn extra_parameters_are_ignored() {
         Is(Command::Pub {
             topic: t,
             body: b"x",
+            number: None,
         }),
     );
     check(
@@ -228,6 +230,7 @@ fn extra_parameters_are_ignored() {
             topic: t,
             defer,
             body: b"x",
+            number: None,
         }),
     );
 }
@@ -268,6 +271,7 @@ fn states() {
             Is(Command::Pub {
                 topic: topic("t"),
                 body: b"x",
+                number: None,
             }),
         );
     }
@@ -291,6 +295,7 @@ fn without_required_tls_only_identify_passes() {
         heartbeats: true,
         tls_missing: true,
         req_uncounted: false,
+        has_numbers: false,
         limits: &limits,
     };
     let verbs = [
@@ -367,6 +372,7 @@ fn publish() {
         Is(Command::Pub {
             topic: topic("t"),
             body: b"hi",
+            number: None,
         }),
     );
     let size = |size: i32| with_size("PUB t", size, b"");
@@ -403,6 +409,7 @@ fn publish() {
         Is(Command::Pub {
             topic: topic("t"),
             body: &largest,
+            number: None,
         }),
     );
     check(
@@ -499,6 +506,7 @@ fn batches() {
         Is(Command::Mpub {
             topic: topic("t"),
             batch,
+            number: None,
         }),
     );
     // The declared size is compared with nothing.
@@ -509,6 +517,7 @@ fn batches() {
             Is(Command::Mpub {
                 topic: topic("t"),
                 batch,
+                number: None,
             }),
         );
     }
@@ -532,6 +541,7 @@ fn surplus_of_a_declared_mpub_size_is_the_next_command() {
         heartbeats: true,
         tls_missing: false,
         req_uncounted: false,
+        has_numbers: false,
         limits: &limits,
     };
     let mut decoder = Decoder::default();
@@ -602,6 +612,7 @@ fn deferred_publish() {
                 topic,
                 defer,
                 body: b"x",
+                number: None,
             }),
         );
     }
@@ -663,6 +674,7 @@ fn subscribe() {
         heartbeats: false,
         tls_missing: false,
         req_uncounted: false,
+        has_numbers: false,
         limits: &limits,
     };
     check_in(
@@ -715,6 +727,7 @@ fn ready_count() {
         heartbeats: true,
         tls_missing: false,
         req_uncounted: false,
+        has_numbers: false,
         limits: &limits,
     };
     check_in(
@@ -792,6 +805,7 @@ fn requeue_without_an_attempt() {
         heartbeats: true,
         tls_missing: false,
         req_uncounted: true,
+        has_numbers: false,
         limits: &limits,
     };
     let req = |is_counted| {
@@ -819,6 +833,76 @@ fn requeue_without_an_attempt() {
     for rest in [" uncounted", " 0", " ", " a b"] {
         check(with(rest), Subscribed, req(true));
     }
+}
+
+#[test]
+fn numbers_of_publishes() {
+    let limits = Limits::default();
+    let numbered = Context {
+        state: Init,
+        heartbeats: true,
+        tls_missing: false,
+        req_uncounted: false,
+        has_numbers: true,
+        limits: &limits,
+    };
+    let t = TopicName::new(b"t").unwrap();
+    let number = crate::origin::Number::new(7);
+    let publish = || {
+        Is(Command::Pub {
+            topic: t,
+            body: b"x",
+            number,
+        })
+    };
+    check_in(with_body("PUB t 7", b"x"), &numbered, publish());
+    check_in(with_body("PUB t 7 more", b"x"), &numbered, publish());
+    let dpub = Is(Command::Dpub {
+        topic: t,
+        defer: Duration::from_millis(5),
+        body: b"x",
+        number,
+    });
+    check_in(with_body("DPUB t 5 7", b"x"), &numbered, dpub);
+    let refuse = |input: Vec<u8>, text: &str| check_in(input, &numbered, No(text.as_bytes()));
+    for (line, verb) in [("PUB t", "PUB"), ("MPUB t", "MPUB"), ("DPUB t 5", "DPUB")] {
+        let text = format!("E_INVALID {verb} insufficient number of parameters");
+        refuse(with_body(line, b"x"), &text);
+        for wrong in ["", "-1", "x", "9223372036854775808"] {
+            let text = format!("E_INVALID {verb} could not parse message number {wrong}");
+            refuse(with_body(&format!("{line} {wrong}"), b"x"), &text);
+        }
+    }
+    let mpub = |number: u64| {
+        let mut out = Vec::new();
+        crate::encode::mpub_numbered(&mut out, t, number, [b"a", b"b"]);
+        out
+    };
+    let input = mpub(crate::origin::NUMBER_MAX - 1);
+    let decoded = Decoder::default().decode(&input, &numbered);
+    let Decoded::Command {
+        command: Command::Mpub { batch, number, .. },
+        consumed,
+    } = decoded
+    else {
+        panic!("{decoded:?}");
+    };
+    assert_eq!(consumed, input.len());
+    assert_eq!(
+        (batch.count(), number),
+        (2, crate::origin::Number::new(crate::origin::NUMBER_MAX - 1))
+    );
+    refuse(
+        mpub(crate::origin::NUMBER_MAX),
+        "E_INVALID MPUB message number 9223372036854775807 plus 2 messages is above 9223372036854775807",
+    );
+    // Without the agreement, the parameter means nothing, as in nsqd.
+    let plain = Is(Command::Pub {
+        topic: t,
+        body: b"x",
+        number: None,
+    });
+    check(with_body("PUB t 7", b"x"), Init, plain);
 }
 
 #[test]
@@ -852,6 +936,7 @@ fn identify_and_auth() {
             heartbeats: true,
             tls_missing: false,
             req_uncounted: false,
+            has_numbers: false,
             limits: &limits,
         };
         check_in(
@@ -913,6 +998,7 @@ fn less_input_than_was_asked_for_costs_nothing_and_reset_forgets() {
         heartbeats: true,
         tls_missing: false,
         req_uncounted: false,
+        has_numbers: false,
         limits: &limits,
     };
     let mut decoder = Decoder::default();
@@ -956,7 +1042,7 @@ proptest! {
             input[at] = byte;
         }
         let limits = Limits::default();
-        let context = Context { state: Subscribed, heartbeats: true, tls_missing: false, req_uncounted: false, limits: &limits };
+        let context = Context { state: Subscribed, heartbeats: true, tls_missing: false, req_uncounted: false, has_numbers: false, limits: &limits };
         let decoded = Decoder::default().decode(&input, &context);
         if let Some(found) = fin(input.first_chunk().unwrap()) {
             let Decoded::Command { command: Command::Fin { id }, consumed } = decoded else {

@@ -49,6 +49,7 @@ fn commands_have_their_bytes() {
             tls_missing: false,
             // Old and new spellings of REQ both decode.
             req_uncounted: true,
+            has_numbers: false,
             limits: &limits,
         };
         let decoded = Decoder::default().decode(&bytes, &context);

@@ -25,7 +25,7 @@ fn all_keys() {
     let json = r#"{"client_id":"c","hostname":"h","user_agent":"u","feature_negotiation":true,
         "heartbeat_interval":1,"output_buffer_timeout":2,"output_buffer_size":3,"sample_rate":4,
         "msg_timeout":5,"tls_v1":true,"snappy":true,"deflate":true,"deflate_level":6,
-        "topology_region":"r","topology_zone":"z","req_uncounted":true,"short_id":"s","long_id":"l"}"#;
+        "topology_region":"r","topology_zone":"z","req_uncounted":true,"publisher_id":"7f","short_id":"s","long_id":"l"}"#;
     check(json, |r| {
         *r = IdentifyRequest {
             client_id: "c".into(),
@@ -44,6 +44,7 @@ fn all_keys() {
             topology_region: "r".into(),
             topology_zone: "z".into(),
             req_uncounted: true,
+            producer_id: "7f".into(),
         }
     });
 }
@@ -327,6 +328,7 @@ fn defaults() {
             sample_rate: 0,
             msg_timeout: Duration::from_secs(60),
             req_uncounted: false,
+            producer_id: None,
         }
     );
 }
@@ -439,6 +441,41 @@ fn only_a_client_that_asks_for_uncounted_requeues_reads_of_them() {
 }
 
 #[test]
+fn only_a_client_with_an_id_numbers_its_messages() {
+    let server = |takes_numbers| ServerSettings {
+        takes_numbers,
+        ..ServerSettings::default()
+    };
+    let answer = |json: &str, takes_numbers| match settle(json, &server(takes_numbers)) {
+        (client, Ok(Response::Json(answer, _))) => (client.producer_id, answer),
+        (client, Ok(Response::Ok)) => (client.producer_id, "OK".to_owned()),
+        (_, Err(error)) => panic!("{error:?}"),
+    };
+    let (id, plain) = answer(r#"{"feature_negotiation":true}"#, true);
+    assert!(id.is_none() && !plain.contains("publisher"), "{plain}");
+    let asked = r#"{"feature_negotiation":true,"publisher_id":"9f86d081884c7d65"}"#;
+    let with = |answer: &str| plain.replace('}', &format!(r#","publisher_id":{answer}}}"#));
+    let id = Some(0x9f86_d081_884c_7d65);
+    assert_eq!(answer(asked, true), (id, with("true")));
+    // No topic would use the numbers.
+    assert_eq!(answer(asked, false), (None, with("false")));
+    // Without negotiation there is no answer that could agree.
+    let (id, ok) = answer(r#"{"publisher_id":"7f"}"#, true);
+    assert_eq!((id, &*ok), (None, "OK"));
+    let (id, ok) = answer(r#"{"publisher_id":"no id"}"#, true);
+    assert_eq!((id, &*ok), (None, "OK"));
+    for wrong in ["0", "x", "-1", "00000000000000001"] {
+        let json = format!(r#"{{"feature_negotiation":true,"publisher_id":"{wrong}"}}"#);
+        let (_, refused) = settle(&json, &server(true));
+        let error = refused.expect_err("no id");
+        assert_eq!(
+            error,
+            format!("E_BAD_BODY IDENTIFY publisher id ({wrong}) is invalid")
+        );
+    }
+}
+
+#[test]
 fn minus_one_switches_off() {
     let server = ServerSettings::default();
     let defaults = ClientSettings::from_server(&server);
@@ -485,6 +522,7 @@ fn settings_are_taken_over_and_zero_keeps_them() {
         sample_rate: 20,
         msg_timeout: Duration::from_secs(3),
         req_uncounted: false,
+        producer_id: None,
     };
     assert_eq!(client, settled);
     // A second request that asks for nothing keeps all settings except the sample rate, for which 0

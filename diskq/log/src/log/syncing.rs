@@ -41,6 +41,12 @@ impl Log {
         self.sync.synced
     }
 
+    /// Returns why the log takes no messages any more: a sync has failed.
+    #[must_use]
+    pub fn poisoned(&self) -> Option<&Arc<str>> {
+        self.sync.poisoned.as_ref()
+    }
+
     /// Returns whether everything appended is synced.
     #[inline]
     #[must_use]

@@ -147,6 +147,7 @@ impl Broker {
             count: entry.count,
             body_bytes: entry.body_bytes,
             defer_ms: entry.defer_ms,
+            origin: entry.origin,
         };
         let published = topic.publish(now, &publication);
         if let (Ok(_), Sender::Channel { stored, .. }) = (&published, &mut id.sender) {

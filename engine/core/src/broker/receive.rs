@@ -14,6 +14,7 @@ use wire::error::{ErrorCode, WireError};
 use wire::identify::{IdentifyRequest, Response, negotiate};
 use wire::limits::{LINE_BYTES_MAX, Limits};
 use wire::name::TopicName;
+use wire::origin::{Number, Origin};
 
 /// Returns the most bytes that one command may take. The declared size of an MPUB is no bound, because nsqd and the
 /// decoder ignore it. Without this bound, a peer could make the broker keep `mpub_count_max` messages of
@@ -31,6 +32,7 @@ fn context<'a>(client: &Client, options: &'a BrokerOptions) -> Context<'a> {
         heartbeats: client.session.settings.heartbeat.is_some(),
         tls_missing: options.server.tls_required && client.session.tls.is_none(),
         req_uncounted: client.session.settings.req_uncounted,
+        has_numbers: client.session.settings.producer_id.is_some(),
         limits: &options.limits,
     }
 }
@@ -259,25 +261,40 @@ impl Broker {
         out: &mut Vec<Output>,
     ) -> Flow {
         match command {
-            Command::Pub { topic, body } => {
-                let publication = Publication::one(body, 0);
+            Command::Pub {
+                topic,
+                body,
+                number,
+            } => {
+                let origin = self.origin(id, number);
+                let publication = Publication::one(body, 0, origin);
                 return self.publish(now, id, Verb::Pub, topic, &publication, out);
             }
-            Command::Mpub { topic, batch } => {
+            Command::Mpub {
+                topic,
+                batch,
+                number,
+            } => {
                 *commands += batch.count() as usize;
                 let publication = Publication {
                     bodies: batch.iter(),
                     count: batch.count(),
                     body_bytes: batch.body_bytes(),
                     defer_ms: 0,
+                    origin: self.origin(id, number),
                 };
                 return self.publish(now, id, Verb::Mpub, topic, &publication, out);
             }
-            Command::Dpub { topic, defer, body } => {
+            Command::Dpub {
+                topic,
+                defer,
+                body,
+                number,
+            } => {
                 // Deadlines are kept in milliseconds; anything above zero is at least one.
                 let ms = u32::try_from(defer.as_millis()).unwrap_or(u32::MAX);
                 let ms = if defer.is_zero() { 0 } else { ms.max(1) };
-                let publication = Publication::one(body, ms);
+                let publication = Publication::one(body, ms, self.origin(id, number));
                 return self.publish(now, id, Verb::Dpub, topic, &publication, out);
             }
             Command::Sub { topic, channel } => {
@@ -317,6 +334,14 @@ impl Broker {
             Command::Auth { secret } => self.authenticate(id, secret, out),
         }
         Flow::Next
+    }
+
+    /// Returns the origin of the first message of a publish. `number` is the number in the command.
+    #[inline]
+    fn origin(&self, id: ClientId, number: Option<Number>) -> Option<Origin> {
+        let number = number?.get();
+        let producer = self.clients[id].session.settings.producer_id?;
+        Some(Origin { producer, number })
     }
 
     fn log_clamped(&self, id: ClientId, asked_ns: i64, out: &mut Vec<Output>) {

@@ -50,6 +50,7 @@ impl Broker {
                 oldest_unfinished_ms: topic.age_ms(now, topic.oldest()),
                 shard: self.options.shard.0,
                 unclaimed_dropped_count: topic.unclaimed_dropped_count(),
+                dedup: topic.dedup_stats(),
                 paused: topic.paused,
                 e2e_processing_latency: latency,
             });

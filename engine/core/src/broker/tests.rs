@@ -2,6 +2,7 @@
 
 mod age;
 mod dead_letters;
+mod dedup;
 mod drain;
 mod pressure;
 mod script;

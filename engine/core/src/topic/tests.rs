@@ -14,6 +14,7 @@ fn topic() -> Topic {
         grace: GraceOptions::default(),
         dead_letters: Default::default(),
         unclaimed: Default::default(),
+        dedup: Default::default(),
     };
     Topic::new(TopicName::new(b"orders").expect("a name"), options)
 }

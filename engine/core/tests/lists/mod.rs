@@ -48,6 +48,7 @@ fn options() -> BrokerOptions {
                 bytes_max: 1 << 20,
             },
             unclaimed: Default::default(),
+            dedup: Default::default(),
         },
         resident_bytes: 1 << 20,
         turn_entries: TURN_ENTRIES,

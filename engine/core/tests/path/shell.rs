@@ -61,6 +61,7 @@ impl<C: Counter> Shell<C> {
                 grace: GraceOptions::default(),
                 dead_letters: Default::default(),
                 unclaimed: Default::default(),
+                dedup: Default::default(),
             },
             resident_bytes: 1 << 20,
             turn_entries: engine_core::TURN_ENTRIES,

@@ -414,6 +414,7 @@ impl World {
                 grace: self.grace,
                 dead_letters: self.dead_letters.clone(),
                 unclaimed: unclaimed::rules(self.unclaimed),
+                dedup: Arc::default(),
             },
             resident_bytes: 1 << 20,
             turn_entries: self.turn_entries,

@@ -56,6 +56,13 @@ impl View<'_> {
         // The keys below are not nsqd's, and come last.
         object.number("oldest_unfinished_ms", topic.oldest_unfinished_ms);
         object.number("shard", topic.shard);
+        if let Some(dedup) = &topic.dedup {
+            object.number("dedup_duplicate_count", dedup.duplicate_count);
+            object.number("dedup_unchecked_count", dedup.unchecked_count);
+            object.number("dedup_publisher_count", dedup.producer_count);
+            object.number("dedup_publisher_count_max", dedup.producer_count_max);
+            object.number("dedup_publisher_evicted_count", dedup.evicted_count);
+        }
         object.end();
     }
 

@@ -78,15 +78,17 @@ impl Received {
                 topic: topic.to_string(),
                 channel: channel.to_string(),
             },
-            Command::Pub { topic, body } => Received::Pub {
+            Command::Pub { topic, body, .. } => Received::Pub {
                 topic: topic.to_string(),
                 body: copy(body),
             },
-            Command::Mpub { topic, batch } => Received::Mpub {
+            Command::Mpub { topic, batch, .. } => Received::Mpub {
                 topic: topic.to_string(),
                 bodies: batch.into_iter().map(copy).collect(),
             },
-            Command::Dpub { topic, defer, body } => Received::Dpub {
+            Command::Dpub {
+                topic, defer, body, ..
+            } => Received::Dpub {
                 topic: topic.to_string(),
                 delay: defer,
                 body: copy(body),

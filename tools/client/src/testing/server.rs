@@ -147,6 +147,7 @@ impl MockConnection {
             heartbeats: true,
             tls_missing: false,
             req_uncounted: false,
+            has_numbers: false,
             limits: &LIMITS,
         };
         let (received, consumed) = match self.decoder.decode(&self.input, &context) {

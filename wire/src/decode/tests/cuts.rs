@@ -50,6 +50,7 @@ impl Connection {
                 heartbeats: true,
                 tls_missing: false,
                 req_uncounted: false,
+                has_numbers: false,
                 limits: &self.limits,
             };
             match self.decoder.decode(&self.buffer, &context) {
@@ -88,6 +89,7 @@ impl Connection {
                 heartbeats: true,
                 tls_missing: false,
                 req_uncounted: false,
+                has_numbers: false,
                 limits: &self.limits,
             };
             let told = self.decoder.finish(&self.buffer, &context);
@@ -308,6 +310,7 @@ fn a_batch_that_trickles_in_is_walked_once() {
         heartbeats: true,
         tls_missing: false,
         req_uncounted: false,
+        has_numbers: false,
         limits: &limits,
     };
     let mut decoder = Decoder::default();
@@ -349,6 +352,7 @@ fn a_line_that_trickles_in_is_searched_once() {
         heartbeats: true,
         tls_missing: false,
         req_uncounted: false,
+        has_numbers: false,
         limits: &limits,
     };
     let mut decoder = Decoder::default();

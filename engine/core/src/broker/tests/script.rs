@@ -17,6 +17,7 @@
 //! pause t, unpause t/ch, empty t/ch, delete t, create t/ch, stats t, where t/ch, health, restart,
 //! oldest t, oldest t/ch  the age of the oldest message that is not finished
 //! dead t/ch           the dead letters of a channel
+//! dedup t             the messages that a topic has recognised
 //! power lost 3        ... and of what was not synced, what seed 3 says is there; no nsqd.dat
 //! drain on, drain off publishes are refused, or taken again
 //! owed                what a drain waits for, and the topics and channels that come (+) or go (-) at the nsqlookupds
@@ -71,6 +72,7 @@ pub(super) fn options() -> BrokerOptions {
             grace: GraceOptions::default(),
             dead_letters: Default::default(),
             unclaimed: Default::default(),
+            dedup: Default::default(),
         },
         resident_bytes: 1 << 20,
         turn_entries: crate::TURN_ENTRIES,
@@ -224,6 +226,7 @@ impl Session {
             ["stats", what] => self.show_stats(what),
             ["oldest", what] => self.show_oldest(what),
             ["dead", what] => self.show_dead_letters(what),
+            ["dedup", what] => self.show_dedup(what),
             ["where", what] => self.show_localities(what),
             ["health"] => self.show_health(),
             ["drain", state] => self.drain(state == "on"),
@@ -710,6 +713,22 @@ impl Session {
             Some(dead) => format!(
                 "{} went to {}, {} wait",
                 dead.count, dead.topic, dead.waiting_count
+            ),
+        };
+        writeln!(self.transcript, "= {text}").expect("a String takes all");
+        self.run_until_idle(Vec::new());
+    }
+
+    fn show_dedup(&mut self, topic: &str) {
+        let stats = self
+            .broker
+            .distribute_and_snapshot(self.now, &StatsFilter::default());
+        let found = stats.topics.iter().find(|t| t.topic_name == topic);
+        let text = match found.and_then(|topic| topic.dedup.as_ref()) {
+            None => "no rule".to_owned(),
+            Some(dedup) => format!(
+                "{} duplicates, {} unchecked, {} publishers",
+                dedup.duplicate_count, dedup.unchecked_count, dedup.producer_count
             ),
         };
         writeln!(self.transcript, "= {text}").expect("a String takes all");

@@ -1,0 +1,83 @@
+//! [`DedupRules`]: which topics recognise messages that they have stored before, and by what.
+
+use crate::glob;
+
+/// The key by which a topic recognises a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DedupKey {
+    /// The publisher and the number that the publisher gave the message. See [`wire::origin`].
+    Producer,
+}
+
+/// The rule of a topic: how the topic recognises messages that it has stored before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DedupRule {
+    /// The key that is compared.
+    pub key: DedupKey,
+    /// The numbers that the topic remembers one by one, for each publisher: a multiple of 64.
+    pub window: u32,
+    /// The bytes of memory that the topic's table may take.
+    pub memory_bytes: u64,
+}
+
+impl DedupRule {
+    /// The window of a rule that gives none.
+    pub const WINDOW_DEFAULT: u32 = 1024;
+    /// The smallest and the largest window.
+    pub const WINDOW_BOUNDS: (u32, u32) = (64, 1 << 20);
+    /// The memory of a rule that gives none, in bytes.
+    pub const MEMORY_DEFAULT: u64 = 1 << 20;
+    /// The smallest and the largest memory, in bytes.
+    pub const MEMORY_BOUNDS: (u64, u64) = (64 << 10, 1 << 30);
+}
+
+/// The rules for topics whose names match patterns. The first pattern that matches counts. A topic that matches none
+/// stores every message.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DedupRules {
+    rules: Vec<(Box<str>, DedupRule)>,
+}
+
+impl DedupRules {
+    /// Adds a rule. In `pattern`, each `*` stands for any characters, or none. All other characters stand for
+    /// themselves.
+    pub fn add(&mut self, pattern: &str, rule: DedupRule) {
+        self.rules.push((pattern.into(), rule));
+    }
+
+    /// Returns the rule of a topic. `None`: the topic has no rule.
+    pub fn of(&self, topic: &str) -> Option<&DedupRule> {
+        let mut rules = self.rules.iter();
+        let found = rules.find(|(pattern, _)| glob::matches(pattern, topic));
+        found.map(|(_, rule)| rule)
+    }
+
+    /// Returns whether some topic may recognise messages by their publishers.
+    pub fn has_producers(&self) -> bool {
+        let mut rules = self.rules.iter();
+        rules.any(|(_, rule)| rule.key == DedupKey::Producer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_rule_that_matches_counts() {
+        let rule = |window| DedupRule {
+            key: DedupKey::Producer,
+            window,
+            memory_bytes: DedupRule::MEMORY_DEFAULT,
+        };
+        let mut rules = DedupRules::default();
+        assert!(!rules.has_producers());
+        rules.add("orders.eu", rule(64));
+        rules.add("orders.*", rule(128));
+        let window = |topic: &str| rules.of(topic).map(|rule| rule.window);
+        assert_eq!(window("orders.eu"), Some(64));
+        assert_eq!(window("orders.us"), Some(128));
+        assert_eq!(window("clicks"), None);
+        assert!(rules.has_producers());
+    }
+}

@@ -1,0 +1,215 @@
+//! [`Producers`]: the publishers of a topic, and the numbers of their stored messages.
+//!
+//! The table has a fixed number of places. Each place has the [`Numbers`] of one publisher and their bits. A new
+//! publisher gets a free place, or the place of the publisher that was idle the longest. That publisher is forgotten:
+//! its next message is accepted like that of a new publisher.
+//!
+//! ```text
+//!   id ──hash──► index ──► place ──► numbers and bits
+//!                           │
+//!            newest <──► ... <──► oldest      the order of the last use
+//! ```
+
+mod index;
+mod numbers;
+
+use index::Index;
+use numbers::{Known, Numbers};
+use wire::origin::Origin;
+
+/// No place.
+const NONE: u32 = u32::MAX;
+
+/// Bytes of a place beside its bits: the [`Place`], and its part of the index.
+const PLACE_BYTES: u64 = 64 + 16;
+
+/// One publisher.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    producer: u64,
+    numbers: Numbers,
+    /// The publisher that was used next after this one. [`NONE`]: this one is the newest.
+    newer: u32,
+    /// The publisher that was used last before this one. [`NONE`]: this one is the oldest.
+    older: u32,
+}
+
+/// The publishers of a topic.
+///
+/// Invariants: the index has each place once, under its publisher's id; the list of uses has each place once.
+#[derive(Debug)]
+pub(crate) struct Producers {
+    /// The number of places that there may be.
+    places_max: usize,
+    /// The words of bits that each place has.
+    words: usize,
+    places: Vec<Place>,
+    bits: Vec<u64>,
+    index: Index,
+    newest: u32,
+    oldest: u32,
+    /// Publishers that were forgotten because the table was full, since the process started.
+    pub(crate) evicted_count: u64,
+}
+
+impl Producers {
+    /// An empty table that takes at most about `memory_bytes` bytes. `window` is the number of bits of each publisher,
+    /// a multiple of 64. `key` is a random number, so that nobody can choose ids that share a place in the index.
+    pub(crate) fn new(window: u32, memory_bytes: u64, key: u64) -> Producers {
+        let words = (window / 64).max(1) as usize;
+        let place_bytes = PLACE_BYTES + words as u64 * 8 * 2;
+        let places_max = (memory_bytes / place_bytes).clamp(1, u64::from(NONE)) as usize;
+        Producers {
+            places_max,
+            words,
+            places: Vec::new(),
+            bits: Vec::new(),
+            index: Index::new(key),
+            newest: NONE,
+            oldest: NONE,
+            evicted_count: 0,
+        }
+    }
+
+    /// The number of publishers that are remembered.
+    pub(crate) fn count(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The most publishers that are remembered.
+    pub(crate) fn count_max(&self) -> usize {
+        self.places_max
+    }
+
+    /// Returns what is known of the publisher's numbers. `None`: the publisher is not known, or has been forgotten.
+    #[inline]
+    pub(crate) fn find(&self, producer: u64) -> Option<Found<'_>> {
+        let place = match self.places.get(self.newest as usize) {
+            Some(newest) if newest.producer == producer => self.newest,
+            _ => {
+                let is_it = |place: u32| self.places[place as usize].producer == producer;
+                self.index.find(producer, is_it)?
+            }
+        } as usize;
+        Some(Found {
+            numbers: &self.places[place].numbers,
+            bits: &self.bits[place * self.words..][..self.words],
+        })
+    }
+
+    /// Remembers that the message was stored.
+    #[inline]
+    pub(crate) fn insert(&mut self, origin: Origin) {
+        let is_newest = self
+            .places
+            .get(self.newest as usize)
+            .is_some_and(|newest| newest.producer == origin.producer);
+        if !is_newest {
+            self.make_newest(origin.producer);
+        }
+        let place = self.newest as usize;
+        let bits = &mut self.bits[place * self.words..][..self.words];
+        self.places[place].numbers.insert(bits, origin.number);
+    }
+
+    /// Makes a publisher the newest one. Gives the publisher a place if it has none.
+    fn make_newest(&mut self, producer: u64) {
+        let is_it = |place: u32| self.places[place as usize].producer == producer;
+        let place = match self.index.find(producer, is_it) {
+            Some(place) => {
+                self.unlink(place);
+                place
+            }
+            None => self.new_place(producer),
+        };
+        let place_before = std::mem::replace(&mut self.newest, place);
+        self.places[place as usize].older = place_before;
+        self.places[place as usize].newer = NONE;
+        match self.places.get_mut(place_before as usize) {
+            Some(before) => before.newer = place,
+            None => self.oldest = place,
+        }
+    }
+
+    /// Returns a place for a new publisher, which is in the index and not in the list of uses.
+    fn new_place(&mut self, producer: u64) -> u32 {
+        let new = Place {
+            producer,
+            numbers: Numbers::default(),
+            newer: NONE,
+            older: NONE,
+        };
+        if self.places.is_empty() {
+            // The table never moves: the kernel gives memory for the part that is used.
+            self.places.reserve_exact(self.places_max);
+            self.bits.reserve_exact(self.places_max * self.words);
+            self.index.reserve(self.places_max);
+        }
+        let place = if self.places.len() < self.places_max {
+            self.places.push(new);
+            self.bits.resize(self.places.len() * self.words, 0);
+            self.places.len() as u32 - 1
+        } else {
+            let place = self.oldest;
+            self.unlink(place);
+            let forgotten = std::mem::replace(&mut self.places[place as usize], new);
+            self.index.remove(forgotten.producer, place);
+            self.bits[place as usize * self.words..][..self.words].fill(0);
+            self.evicted_count += 1;
+            place
+        };
+        self.index.insert(producer, place);
+        place
+    }
+
+    /// Takes a place out of the list of uses.
+    fn unlink(&mut self, place: u32) {
+        let Place { newer, older, .. } = self.places[place as usize];
+        match self.places.get_mut(newer as usize) {
+            Some(newer) => newer.older = older,
+            None => self.newest = older,
+        }
+        match self.places.get_mut(older as usize) {
+            Some(older) => older.newer = newer,
+            None => self.oldest = newer,
+        }
+    }
+
+    /// Asserts the invariants written on the type.
+    pub(crate) fn check(&self) {
+        let (mut place, mut count, mut newer) = (self.newest, 0, NONE);
+        while let Some(it) = self.places.get(place as usize) {
+            assert_eq!(it.newer, newer, "the list of uses");
+            let is_it = |found: u32| self.places[found as usize].producer == it.producer;
+            assert_eq!(self.index.find(it.producer, is_it), Some(place));
+            (newer, place, count) = (place, it.older, count + 1);
+        }
+        assert_eq!((newer, count), (self.oldest, self.places.len()));
+        assert!(self.places.len() <= self.places_max);
+        assert_eq!(self.index.count(), self.places.len());
+    }
+}
+
+/// A publisher that is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found<'a> {
+    numbers: &'a Numbers,
+    bits: &'a [u64],
+}
+
+impl Found<'_> {
+    /// Returns whether a message with this number was stored.
+    #[inline]
+    pub(crate) fn has_stored(&self, number: u64) -> bool {
+        self.numbers.find(self.bits, number) == Known::Stored
+    }
+
+    /// Returns whether nothing is known of this number, because it lies below all that is remembered.
+    #[inline]
+    pub(crate) fn has_forgotten(&self, number: u64) -> bool {
+        self.numbers.find(self.bits, number) == Known::Forgotten
+    }
+}
+
+#[cfg(test)]
+mod tests;

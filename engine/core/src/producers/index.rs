@@ -1,0 +1,163 @@
+//! [`Index`]: finds the place of a publisher by its id. A hash table with open addressing, which never allocates after
+//! [`Index::reserve`], and is freed in one piece.
+
+/// No place: the slot is free.
+const FREE: u32 = u32::MAX;
+
+/// The places of the publishers, by the hash of their ids.
+///
+/// Invariant: between the slot to which an id hashes and the slot that has its place, no slot is free.
+#[derive(Debug)]
+pub(super) struct Index {
+    /// The place in each slot, with a part of the hash. The number of slots is a power of two, and at most half of
+    /// them are taken.
+    slots: Vec<Slot>,
+    key: u64,
+    count: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    place: u32,
+    /// The low half of the hash.
+    hash: u32,
+}
+
+impl Index {
+    pub(super) fn new(key: u64) -> Index {
+        Index {
+            slots: Vec::new(),
+            key,
+            count: 0,
+        }
+    }
+
+    /// Makes room for `places` places.
+    pub(super) fn reserve(&mut self, places: usize) {
+        let slots = (places * 2).next_power_of_two();
+        let free = Slot {
+            place: FREE,
+            hash: 0,
+        };
+        self.slots = vec![free; slots];
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Returns the place of an id. `is_it` says whether a place has the id.
+    #[inline]
+    pub(super) fn find(&self, id: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        let hash = self.hash(id);
+        let mut at = self.slot_of(hash)?;
+        loop {
+            let slot = self.slots[at];
+            if slot.place == FREE {
+                return None;
+            }
+            if slot.hash == hash && is_it(slot.place) {
+                return Some(slot.place);
+            }
+            at = self.after(at);
+        }
+    }
+
+    /// Adds a place. The id has none so far.
+    ///
+    /// # Panics
+    /// If no room was reserved.
+    pub(super) fn insert(&mut self, id: u64, place: u32) {
+        let hash = self.hash(id);
+        let mut at = self.slot_of(hash).expect("room was reserved");
+        assert!(
+            self.count * 2 < self.slots.len(),
+            "half of the slots stay free"
+        );
+        while self.slots[at].place != FREE {
+            at = self.after(at);
+        }
+        self.slots[at] = Slot { place, hash };
+        self.count += 1;
+    }
+
+    /// Removes the place of an id.
+    ///
+    /// # Panics
+    /// If the id does not have this place.
+    pub(super) fn remove(&mut self, id: u64, place: u32) {
+        let hash = self.hash(id);
+        let mut hole = self.slot_of(hash).expect("the id has a place");
+        while self.slots[hole].place != place {
+            assert!(self.slots[hole].place != FREE, "the id has a place");
+            hole = self.after(hole);
+        }
+        // The slots behind the hole move up if they may lie there, so that no search ends at the hole.
+        let mut at = self.after(hole);
+        while self.slots[at].place != FREE {
+            let home = self.slot_of(self.slots[at].hash).expect("there are slots");
+            let mask = self.slots.len() - 1;
+            let distance = |from: usize| at.wrapping_sub(from) & mask;
+            if distance(home) >= distance(hole) {
+                self.slots[hole] = self.slots[at];
+                hole = at;
+            }
+            at = self.after(at);
+        }
+        self.slots[hole].place = FREE;
+        self.count -= 1;
+    }
+
+    #[inline]
+    fn after(&self, at: usize) -> usize {
+        (at + 1) & (self.slots.len() - 1)
+    }
+
+    /// `None`: no room was reserved, so there is no place at all.
+    #[inline]
+    fn slot_of(&self, hash: u32) -> Option<usize> {
+        let mask = self.slots.len().checked_sub(1)?;
+        Some(hash as usize & mask)
+    }
+
+    /// Mixes the id with the key before and between the steps of a 64-bit mixer.
+    #[inline]
+    fn hash(&self, id: u64) -> u32 {
+        let mut mixed = id.wrapping_add(self.key);
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9) ^ self.key;
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed >> 32) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn random_ids_are_found_until_they_are_removed() {
+        for seed in 0..50 {
+            let mut random = Random::new(seed);
+            let mut index = Index::new(seed);
+            assert_eq!(index.find(1, |_| true), None);
+            index.reserve(20);
+            let mut expected: BTreeMap<u64, u32> = BTreeMap::new();
+            for place in 0..2000 {
+                let id = random.below(60);
+                if let Some(place) = expected.remove(&id) {
+                    index.remove(id, place);
+                } else if expected.len() < 20 {
+                    expected.insert(id, place);
+                    index.insert(id, place);
+                }
+                for id in 0..60 {
+                    let is_it = |place: u32| expected.get(&id) == Some(&place);
+                    assert_eq!(index.find(id, is_it), expected.get(&id).copied());
+                }
+                assert_eq!(index.count(), expected.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! [`Numbers`]: the numbers of messages that a topic has stored from one publisher.
+//!
+//! ```text
+//!                    first                     end - window                              end
+//!   not remembered ... | all of them were stored | one bit each: stored or not            | not stored
+//! ```
+//!
+//! A publisher counts upwards, so nearly always the next number is `end`. Several connections of one publisher mix
+//! their numbers, so a lower number may come later: the bits tell whether it was stored. A publisher without gaps has
+//! all of its earlier numbers in the run before the bits, however many these are.
+
+/// What is known of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// No message with this number was stored.
+    Fresh,
+    /// A message with this number was stored.
+    Stored,
+    /// The number lies below all that is remembered.
+    Forgotten,
+}
+
+/// The numbers of one publisher, without the bits. The bits are in a table of their own: bit `n % window` is set if
+/// number `n` of the last `window` numbers below `end` was stored.
+///
+/// Invariant: `first` is at most the larger one of 0 and `end - window`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    /// One above the highest number. 0: there is none.
+    pub(crate) end: u64,
+    /// All numbers from this one up to `end - window` were stored.
+    pub(crate) first: u64,
+}
+
+impl Numbers {
+    /// Returns what is known of `number`.
+    #[inline]
+    pub(crate) fn find(&self, bits: &[u64], number: u64) -> Known {
+        let window = bits.len() as u64 * 64;
+        if number >= self.end {
+            Known::Fresh
+        } else if self.end - number <= window {
+            match is_set(bits, number) {
+                true => Known::Stored,
+                false => Known::Fresh,
+            }
+        } else if number >= self.first {
+            Known::Stored
+        } else {
+            Known::Forgotten
+        }
+    }
+
+    /// Remembers that `number` was stored. A number below the bits is not remembered.
+    #[inline]
+    pub(crate) fn insert(&mut self, bits: &mut [u64], number: u64) {
+        let window = bits.len() as u64 * 64;
+        if number >= self.end {
+            self.advance(bits, number + 1);
+        }
+        if self.end - number <= window {
+            bits[word(bits, number)] |= mask(number);
+        }
+    }
+
+    /// Moves the bits up to a new end. The numbers that leave the bits join the run before the bits. A number that was
+    /// not stored ends the run: a later run begins behind it.
+    #[inline]
+    fn advance(&mut self, bits: &mut [u64], end: u64) {
+        let window = bits.len() as u64 * 64;
+        if end - self.end > window {
+            bits.fill(0);
+            self.first = end - window;
+            self.end = end;
+            return;
+        }
+        for number in self.end..end {
+            // The number that leaves has the bit of the number that comes.
+            let (word, mask) = (word(bits, number), mask(number));
+            let was_stored = bits[word] & mask != 0;
+            bits[word] &= !mask;
+            if let Some(leaves) = number.checked_sub(window)
+                && !was_stored
+            {
+                self.first = leaves + 1;
+            }
+        }
+        self.end = end;
+    }
+}
+
+#[inline]
+fn word(bits: &[u64], number: u64) -> usize {
+    (number / 64 % bits.len() as u64) as usize
+}
+
+#[inline]
+fn mask(number: u64) -> u64 {
+    1 << (number % 64)
+}
+
+#[inline]
+fn is_set(bits: &[u64], number: u64) -> bool {
+    bits[word(bits, number)] & mask(number) != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+    use std::collections::BTreeSet;
+
+    const WINDOW: u64 = 128;
+
+    struct Small {
+        numbers: Numbers,
+        bits: [u64; 2],
+        all: BTreeSet<u64>,
+    }
+
+    impl Small {
+        fn new() -> Small {
+            Small {
+                numbers: Numbers::default(),
+                bits: [0; 2],
+                all: BTreeSet::new(),
+            }
+        }
+
+        fn insert(&mut self, number: u64) {
+            self.numbers.insert(&mut self.bits, number);
+            self.all.insert(number);
+        }
+
+        fn find(&self, number: u64) -> Known {
+            self.numbers.find(&self.bits, number)
+        }
+
+        /// Nothing that was not stored may count as stored, and within the window nothing is forgotten.
+        fn check(&self, number: u64) {
+            let known = self.find(number);
+            let is_stored = self.all.contains(&number);
+            assert!(is_stored || known != Known::Stored, "{number} is lost");
+            let is_near = number + WINDOW >= self.numbers.end;
+            assert!(!is_near || known != Known::Forgotten, "{number}");
+            assert!(!is_stored || !is_near || known == Known::Stored, "{number}");
+            let has_invariant = self.numbers.first <= self.numbers.end.saturating_sub(WINDOW);
+            assert!(has_invariant, "{:?}", self.numbers);
+        }
+    }
+
+    #[test]
+    fn numbers_without_gaps_are_remembered_as_a_whole() {
+        let mut small = Small::new();
+        (0..100_000).for_each(|number| small.insert(number));
+        for number in [0, 1, 500, 99_000, 99_999] {
+            assert_eq!(small.find(number), Known::Stored);
+        }
+        assert_eq!(small.find(100_000), Known::Fresh);
+    }
+
+    /// RabbitMQ's streams count every number below the highest one as stored.
+    #[test]
+    fn rabbitmq_streams_gap_behind_a_higher_id() {
+        let mut small = Small::new();
+        small.insert(5);
+        small.insert(9);
+        assert_eq!(small.find(7), Known::Fresh);
+        assert_eq!(small.find(0), Known::Fresh);
+        small.insert(7);
+        assert_eq!(small.find(7), Known::Stored);
+        assert_eq!(small.find(8), Known::Fresh);
+    }
+
+    #[test]
+    fn a_gap_that_leaves_the_window_forgets_what_is_below_it() {
+        let mut small = Small::new();
+        (0..10).for_each(|number| small.insert(number));
+        (11..400).for_each(|number| small.insert(number));
+        assert_eq!(small.find(9), Known::Forgotten);
+        assert_eq!(small.find(10), Known::Forgotten);
+        assert_eq!(small.find(11), Known::Stored);
+        small.insert(10);
+        assert_eq!(small.find(10), Known::Forgotten);
+    }
+
+    #[test]
+    fn a_long_jump_forgets_everything_below_the_window() {
+        let mut small = Small::new();
+        (0..10).for_each(|number| small.insert(number));
+        small.insert(1_000_000);
+        assert_eq!(small.find(5), Known::Forgotten);
+        assert_eq!(small.find(1_000_000 - WINDOW), Known::Forgotten);
+        assert_eq!(small.find(1_000_001 - WINDOW), Known::Fresh);
+        small.insert(wire::origin::NUMBER_MAX);
+        assert_eq!(small.find(wire::origin::NUMBER_MAX), Known::Stored);
+        assert_eq!(small.find(1_000_000), Known::Forgotten);
+    }
+
+    #[test]
+    fn random_numbers_agree_with_a_set() {
+        for seed in 0..300 {
+            let mut random = Random::new(seed);
+            let mut small = Small::new();
+            let mut next = random.below(300);
+            for _ in 0..400 {
+                let number = match random.below(20) {
+                    0 => next + random.below(300),
+                    1..=6 => next.saturating_sub(random.below(200)),
+                    _ => next,
+                };
+                small.check(number);
+                small.insert(number);
+                next = next.max(number + 1);
+                small.check(number);
+                small.check(next.saturating_sub(random.below(300)));
+            }
+        }
+    }
+}
