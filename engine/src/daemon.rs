@@ -15,6 +15,7 @@ use crate::shard::health::Health;
 use crate::shard::mail::{Inbox, Mail, Post};
 use crate::shard::storage::Storage;
 use crate::shard::{Clock, Shard, Shared};
+use crate::thread_pool::{Bounds, ThreadPool};
 use crate::tls::ListenerTls;
 use crate::{config, preflight, recovery, statsd, takeover, tls};
 use diskq::{DataPath, DataPathLock, DiskError};
@@ -35,6 +36,14 @@ use std::time::SystemTime;
 /// Advice for the operator about an nsqd.dat that cannot be used.
 pub(crate) const WITHOUT_METADATA: &str = "to start without it move the file aside: logs know their topics and channels, and only \
                                 topics without a log are missing then";
+
+/// The bounds of the threads that prepare long answers: a scrape of `/metrics` takes some 10 ms of one thread. A shard
+/// waits for none of them.
+const REPORTS: Bounds = Bounds {
+    threads_max: 2,
+    waiting_max: 64,
+    bytes_max: usize::MAX,
+};
 
 /// A start that failed; the text is for the FATAL line.
 #[derive(Debug)]
@@ -135,6 +144,7 @@ impl Daemon {
                 is_started: Arc::default(),
                 info,
                 tls,
+                reports: ThreadPool::start("reports", REPORTS).map_err(no_thread)?,
             },
         };
         let (statsd, statsd_stopped) = mpsc::channel();

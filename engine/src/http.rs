@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use engine_core::Refusal;
-use engine_core::stats::{StatsFilter, StatsSnapshot};
+use engine_core::stats::{ShardStats, StatsFilter, StatsSnapshot};
 use http::{Method, StatusCode};
 use program::http::{
     Connection, Failure, Head, Io, OldRequest, Reply, RequestBody, Route, Served, Service,
@@ -31,6 +31,7 @@ mod before_v1;
 mod bodies;
 mod config;
 mod debug;
+mod metrics;
 mod publish;
 mod route;
 mod stats;
@@ -83,6 +84,10 @@ impl From<Refusal> for AdminError {
     }
 }
 
+/// Too many long answers are being prepared: 503 `BUSY`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy;
+
 /// The broker, as HTTP sees it. Names are valid when they get here. Dropping one of the futures
 /// (the peer has gone) may leave the operation done or not done, but never half done.
 #[allow(async_fn_in_trait)] // Everything stays on one thread: no bound on the futures is wanted.
@@ -108,6 +113,16 @@ pub trait Broker {
 
     /// All shards' snapshots, merged; see [`StatsFilter`] for what is to be in it.
     async fn stats(&self, filter: &StatsFilter) -> StatsSnapshot;
+    /// Returns the figures of all shards, in order.
+    async fn shards(&self) -> Vec<ShardStats>;
+    /// Has a job done on another thread, so that it delays no message. The job may read files.
+    ///
+    /// # Errors
+    /// Too many jobs wait.
+    async fn in_background<R: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> R + Send + 'static,
+    ) -> Result<R, Busy>;
     /// Returns the names of all topics, in no order.
     async fn topic_names(&self) -> Vec<String>;
     /// Returns why a log takes no messages, or a topic is set aside, as an error.
@@ -173,6 +188,12 @@ impl<B: Broker> Service for Nsqd<'_, B> {
                 let query = parse_query(query)?;
                 discard_body(body).await?;
                 Ok(stats::stats(broker, stats::Wanted::from_query(&query)).await)
+            }
+            Endpoint::Metrics => {
+                let query = parse_query(query)?;
+                let format = body.metrics_format();
+                discard_body(body).await?;
+                metrics::metrics(broker, &query, format).await
             }
             Endpoint::Topics => Ok(stats::topics(broker).await),
             Endpoint::Pub => publish::publish(broker, query, body).await,
@@ -266,6 +287,7 @@ fn ready(broker: &impl Broker) -> Reply {
     Reply::plain(status, health_text(&ready))
 }
 
+const BUSY: Failure = Failure::new(StatusCode::SERVICE_UNAVAILABLE, "BUSY");
 const EXITING: Failure = Failure::new(StatusCode::SERVICE_UNAVAILABLE, "EXITING");
 const DRAINING: Failure = Failure::new(StatusCode::SERVICE_UNAVAILABLE, "DRAINING");
 const TOPIC_NOT_FOUND: Failure = Failure::new(StatusCode::NOT_FOUND, "TOPIC_NOT_FOUND");

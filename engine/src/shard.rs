@@ -33,6 +33,7 @@ use crate::metadata_writer::MetadataWriter;
 use crate::net::input::Buffers;
 use crate::process::Info;
 use crate::reactor;
+use crate::thread_pool::ThreadPool;
 use crate::tls::ListenerTls;
 pub(crate) use clock::Clock;
 use connection::Connection;
@@ -67,6 +68,8 @@ pub(crate) struct Shared {
     pub(crate) is_started: Arc<AtomicBool>,
     pub(crate) info: Info,
     pub(crate) tls: Option<ListenerTls>,
+    /// The threads that prepare long answers to HTTP requests.
+    pub(crate) reports: ThreadPool,
 }
 
 /// A shard, as its tasks see it.
@@ -83,6 +86,8 @@ pub(crate) struct Shard {
     /// The clocks as last read: once per batch of input, not per message.
     now: Cell<Now>,
     turn: Wake,
+    /// Turns so far.
+    turn_count: Cell<u64>,
     gathering: Gathering,
     timer: Wake,
     /// The time at which the timer's task will look next.
@@ -112,6 +117,7 @@ impl Shard {
             storage,
             now: Cell::new(shared.clock.now()),
             turn: Wake::default(),
+            turn_count: Cell::default(),
             gathering: Gathering::default(),
             timer: Wake::default(),
             timer_at: Cell::new(Duration::MAX),
@@ -186,6 +192,7 @@ impl Shard {
     }
 
     fn take_turn(self: &Rc<Self>, to_flush: &mut Vec<ClientId>) {
+        self.turn_count.set(self.turn_count.get() + 1);
         self.with_broker_in_turn(|broker, now, out| broker.end_turn(now, out));
         self.perform_outputs();
         self.broker.borrow_mut().take_clients_to_flush(to_flush);

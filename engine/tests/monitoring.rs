@@ -19,6 +19,8 @@ mod keda;
 mod lookup;
 #[path = "monitoring/nsqadmin.rs"]
 mod nsqadmin;
+#[path = "monitoring/prometheus.rs"]
+mod prometheus;
 #[path = "support/ringq_lookupd.rs"]
 mod ringq_lookupd;
 mod support;

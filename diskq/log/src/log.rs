@@ -147,6 +147,10 @@ pub struct LogStats {
     pub mappings: u32,
     /// Messages lost to damage that start-up or this run has found.
     pub damaged_count: u64,
+    /// Syncs that have ended well.
+    pub sync_count: u64,
+    /// The time from request to answer of these syncs, all together.
+    pub sync_time: Duration,
     /// The answer of [`Log::health`].
     pub health: Option<String>,
 }
@@ -331,6 +335,8 @@ impl Log {
     pub fn stats(&self) -> LogStats {
         let mut stats = LogStats {
             damaged_count: self.damaged_count,
+            sync_count: self.sync.ended_count,
+            sync_time: self.sync.ended_time,
             ..LogStats::default()
         };
         for segment in self.segments.iter() {

@@ -5,6 +5,9 @@
 //! ([`StatsSnapshot::merge`]) and writes the text. Nothing here counts: the counters live in the
 //! topic, the channel and the client, and are copied out. Field names are those of nsqd's JSON.
 
+use crate::ids::TopicKey;
+use std::time::Duration;
+
 /// The topics and channels that a snapshot is to hold.
 ///
 /// A shard returns every topic that [`StatsFilter::wants_topic`] accepts. A topic without a channel of the wanted name
@@ -18,6 +21,8 @@ pub struct StatsFilter {
     pub channel: Option<String>,
     /// True if [`ChannelStats::clients`] and [`StatsSnapshot::producers`] are to be filled.
     pub include_clients: bool,
+    /// True if [`TopicStats::log`] is to be filled. The cost grows with the number of segments.
+    pub include_logs: bool,
 }
 
 impl StatsFilter {
@@ -68,6 +73,22 @@ impl StatsSnapshot {
     }
 }
 
+/// A snapshot that a shard takes in slices, with its other work in between. Each topic is of one moment.
+#[derive(Debug, Default)]
+pub struct UnfinishedSnapshot {
+    /// The topics that are left, the next one last.
+    pub(crate) topics: Vec<TopicKey>,
+    /// The result so far.
+    pub(crate) snapshot: StatsSnapshot,
+}
+
+impl UnfinishedSnapshot {
+    /// Returns the snapshot.
+    pub fn finish(self) -> StatsSnapshot {
+        self.snapshot
+    }
+}
+
 /// One topic. Counters start with the process, depths do not.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TopicStats {
@@ -95,6 +116,42 @@ pub struct TopicStats {
     pub paused: bool,
     /// The latency from publish to FIN, over all channels.
     pub e2e_processing_latency: LatencyStats,
+    /// The log; `None` when not asked for. Not in the JSON.
+    pub log: Option<LogFigures>,
+}
+
+/// The log of a topic. Counters start with the process.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LogFigures {
+    /// Bytes of all segment files, those without messages included.
+    pub disk_bytes: u64,
+    /// Bytes of all segments in memory, those without messages included.
+    pub memory_bytes: u64,
+    /// Segments that hold messages.
+    pub segment_count: u64,
+    /// The part of `segment_count` that is not in memory.
+    pub cold_segment_count: u64,
+    /// Messages lost to damage that this run or its start has found.
+    pub damaged_count: u64,
+    /// Syncs that have ended well.
+    pub sync_count: u64,
+    /// The time from request to answer of these syncs, all together. Syncs wait for each other in the keeper's queue.
+    pub sync_time: Duration,
+}
+
+/// One shard. Counters start with the process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShardStats {
+    /// The number of the shard, from 0.
+    pub shard: u32,
+    /// Topics of the shard.
+    pub topic_count: u64,
+    /// Connections of NSQ clients that the shard serves.
+    pub connection_count: u64,
+    /// Turns so far.
+    pub turn_count: u64,
+    /// CPU time of the shard's thread so far.
+    pub cpu_time: Duration,
 }
 
 /// One channel.

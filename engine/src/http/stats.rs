@@ -28,6 +28,7 @@ impl Wanted {
                 topic: query.get_filter("topic"),
                 channel: query.get_filter("channel"),
                 include_clients: query.get_switch("include_clients", true),
+                include_logs: false,
             },
             is_json: query.get("format") == Some("json"),
             include_memory: query.get_switch("include_mem", true),

@@ -73,6 +73,8 @@ struct Fake {
     is_started: bool,
     is_draining: Cell<bool>,
     snapshot: StatsSnapshot,
+    shards: Vec<ShardStats>,
+    is_busy: bool,
     moves: bool,
     lookupd_addresses: RefCell<Option<Vec<String>>>,
 }
@@ -108,6 +110,8 @@ fn fake() -> Fake {
         is_started: true,
         is_draining: Cell::default(),
         snapshot: StatsSnapshot::default(),
+        shards: Vec::new(),
+        is_busy: false,
         moves: false,
         lookupd_addresses: RefCell::new(Some(Vec::new())),
     }
@@ -184,6 +188,17 @@ impl Broker for Fake {
                 .retain(|channel| filter.wants_channel(&channel.channel_name));
         }
         snapshot
+    }
+
+    async fn shards(&self) -> Vec<ShardStats> {
+        self.shards.clone()
+    }
+
+    async fn in_background<R: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> R + Send + 'static,
+    ) -> Result<R, Busy> {
+        if self.is_busy { Err(Busy) } else { Ok(job()) }
     }
 
     async fn topic_names(&self) -> Vec<String> {

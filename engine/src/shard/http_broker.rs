@@ -1,15 +1,19 @@
 //! The broker as HTTP sees it: any topic, whichever shard it lives on.
 
 use crate::drain::Ending;
-use crate::http::{self, Action, AdminError, Bodies, PublishError};
+use crate::http::{self, Action, AdminError, Bodies, Busy, PublishError};
 use crate::process::Info;
 use crate::shard::Shard;
 use crate::shard::mail::Post;
-use engine_core::stats::{StatsFilter, StatsSnapshot};
+use crate::thread_pool::Full;
+use engine_core::stats::{ShardStats, StatsFilter, StatsSnapshot};
 use engine_core::{
     AdminError as CoreError, Outcome, Publication, REMOTE_STREAK_MAX, ShardId, TaskId, Wakeup,
     place,
 };
+use futures_channel::oneshot;
+use futures_lite::future;
+use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -91,6 +95,30 @@ impl http::Broker for HttpBroker {
         stats_of_all(&self.shard.shared.post, filter).await
     }
 
+    async fn shards(&self) -> Vec<ShardStats> {
+        let mut shards = Vec::new();
+        for peer in self.shard.shared.post.shards() {
+            let call = |shard: Rc<Shard>| async move { shard_stats(&shard) };
+            // A shard that has stopped has nothing to show.
+            shards.extend(self.shard.shared.post.call(peer, call).await);
+        }
+        shards
+    }
+
+    async fn in_background<R: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> R + Send + 'static,
+    ) -> Result<R, Busy> {
+        let (sender, receiver) = oneshot::channel();
+        let job = move || {
+            // The caller may be gone: an HTTP client that hung up.
+            let _ = sender.send(job());
+        };
+        let given = self.shard.shared.reports.give(0, Box::new(job));
+        given.map_err(|Full| Busy)?;
+        receiver.await.map_err(|_| Busy)
+    }
+
     async fn topic_names(&self) -> Vec<String> {
         let mut names = Vec::new();
         for peer in self.shard.shared.post.shards() {
@@ -153,13 +181,35 @@ pub(crate) async fn stats_of_all(post: &Post, filter: &StatsFilter) -> StatsSnap
     let mut parts = Vec::new();
     for peer in post.shards() {
         let filter = filter.clone();
-        let call = move |shard: Rc<Shard>| async move {
-            shard.with_broker(|broker, now, _| broker.distribute_and_snapshot(now, &filter))
-        };
+        let call = move |shard: Rc<Shard>| async move { snapshot(&shard, &filter).await };
         // A shard that has stopped has nothing to show.
         parts.extend(post.call(peer, call).await);
     }
     StatsSnapshot::merge(parts)
+}
+
+/// Takes the snapshot of a shard in slices, with the shard's other work in between.
+async fn snapshot(shard: &Rc<Shard>, filter: &StatsFilter) -> StatsSnapshot {
+    let mut unfinished = shard.with_broker(|broker, _, _| broker.begin_snapshot(filter));
+    while !shard
+        .with_broker(|broker, now, _| broker.continue_snapshot(now, filter, &mut unfinished))
+    {
+        future::yield_now().await;
+    }
+    unfinished.finish()
+}
+
+/// Returns the figures of a shard. Call this on the shard's thread.
+fn shard_stats(shard: &Rc<Shard>) -> ShardStats {
+    let cpu = clock_gettime(ClockId::ThreadCPUTime);
+    let broker = shard.broker.borrow();
+    ShardStats {
+        shard: shard.id.0,
+        topic_count: broker.topics_count() as u64,
+        connection_count: broker.clients_count() as u64,
+        turn_count: shard.turn_count.get(),
+        cpu_time: Duration::new(cpu.tv_sec as u64, cpu.tv_nsec as u32),
+    }
 }
 
 async fn publish(

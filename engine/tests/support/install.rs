@@ -37,16 +37,22 @@ pub fn go_program(name: &str, version: &str) -> Option<Command> {
     Some(Command::new(installed.join("interop")))
 }
 
-/// Installs the Python libraries. Returns the command that runs a script of the directory `python`, or None if Python is
-/// missing.
+/// Installs the Python libraries of the client libraries. Returns the command that runs a script of the directory
+/// `python`, or None if Python is missing.
 pub fn python_program(script: &str) -> Option<Command> {
+    python_program_in("python", script)
+}
+
+/// Installs the Python libraries that a directory lists. Returns the command that runs a script of this directory, or
+/// None if Python is missing.
+pub fn python_program_in(directory: &str, script: &str) -> Option<Command> {
     if !is_installed(
         "python3",
         "Python 3.9 or later with venv, such as python3-venv",
     ) {
         return None;
     }
-    let installed = install("python", &["requirements.txt"], |source, target| {
+    let installed = install(directory, &["requirements.txt"], |source, target| {
         run_installer(Command::new("python3").args(["-m", "venv"]).arg(target));
         run_installer(
             Command::new(target.join("bin/python"))
@@ -56,7 +62,7 @@ pub fn python_program(script: &str) -> Option<Command> {
     });
     let mut command = Command::new(installed.join("bin/python"));
     // Python must not write __pycache__ to the source tree.
-    command.arg("-B").arg(source_dir("python").join(script));
+    command.arg("-B").arg(source_dir(directory).join(script));
     Some(command)
 }
 

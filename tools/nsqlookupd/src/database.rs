@@ -20,8 +20,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 mod debug;
+mod figures;
 
 pub use debug::DebugProgress;
+pub use figures::{NodeFigures, TopicFigures, Totals};
 
 use slab::Slab;
 use wire::go_json::{push_array, push_string};

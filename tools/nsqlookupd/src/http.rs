@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::SystemTime;
 
 use ::http::{Method, StatusCode};
 use program::http::{
@@ -18,6 +19,8 @@ use wire::name::is_valid_name;
 
 use crate::database::{Database, Now};
 use crate::event::Event;
+
+mod metrics;
 
 const TOPIC_NOT_FOUND: Failure = Failure::new(StatusCode::NOT_FOUND, "TOPIC_NOT_FOUND");
 const CHANNEL_NOT_FOUND: Failure = Failure::new(StatusCode::NOT_FOUND, "CHANNEL_NOT_FOUND");
@@ -35,6 +38,8 @@ pub enum Endpoint {
     Nodes,
     /// `/debug`
     Debug,
+    /// `/metrics`
+    Metrics,
     /// An endpoint that only reads.
     Read(Read),
     /// An endpoint that changes the database.
@@ -77,6 +82,7 @@ const ROUTES: &[Route<Endpoint>] = &[
     ("GET", "/ping", Endpoint::Ping),
     ("GET", "/info", Endpoint::Info),
     ("GET", "/debug", Endpoint::Debug),
+    ("GET", "/metrics", Endpoint::Metrics),
     ("GET", "/lookup", Endpoint::Read(Read::Lookup)),
     ("GET", "/topics", Endpoint::Topics),
     ("GET", "/channels", Endpoint::Read(Read::Channels)),
@@ -324,6 +330,8 @@ fn lock(database: &RwLock<Database>) -> RwLockReadGuard<'_, Database> {
 pub struct Api {
     /// The database.
     pub database: Arc<RwLock<Database>>,
+    /// The time at which the process started.
+    pub started: SystemTime,
     /// The clock.
     pub now: fn() -> Now,
     /// `--old-http-endpoints`
@@ -366,6 +374,10 @@ impl Service for Api {
             Endpoint::Topics => Ok(self.read(topics)),
             Endpoint::Nodes => Ok(nodes(self.database.clone(), self.now)),
             Endpoint::Debug => Ok(debug(self.database.clone())),
+            Endpoint::Metrics => {
+                let format = body.metrics_format();
+                Ok(metrics::metrics(&self.database, self.now, self.started, format).await)
+            }
             Endpoint::Read(endpoint) => {
                 let query = parse_query(query)?;
                 read_body(body).await?;

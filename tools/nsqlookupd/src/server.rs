@@ -87,6 +87,7 @@ struct Shared {
     identify_answer: Arc<str>,
     http_timeouts: HttpTimeouts,
     has_old_endpoints: bool,
+    started: SystemTime,
     stop: watch::Receiver<bool>,
 }
 
@@ -126,6 +127,7 @@ impl Server {
             ),
             http_timeouts: config.http_timeouts,
             has_old_endpoints: config.has_old_endpoints,
+            started: SystemTime::now(),
             stop: stopped,
         });
         let listen_tcp = |name, (listener, address): Bound, tls| {
@@ -481,6 +483,7 @@ async fn serve_requests(stream: impl Stream, peer: SocketAddr, shared: &Shared) 
     let stream = HttpStream::new(stream, shared.http_timeouts);
     let mut connection = Connection::new(stream, b"");
     let api = Api {
+        started: shared.started,
         database: shared.database.clone(),
         now,
         has_old_endpoints: shared.has_old_endpoints,

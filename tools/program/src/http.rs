@@ -158,7 +158,8 @@ async fn respond<S: Service>(
     let awaits_continue = head.is_http_11 && head.expects == Some(Expectation::Continue);
     let is_closing = head.asks_to_close || !head.is_http_11;
     let refusal = service.refusal(&head);
-    let mut body = RequestBody::new(connection, head.framing, head.coding, awaits_continue);
+    let mut body = RequestBody::new(connection, head.framing, head.coding, awaits_continue)
+        .with_metrics_format(head.metrics_format);
 
     let reply = if head.expects == Some(Expectation::Unknown) {
         Reply::plain(StatusCode::EXPECTATION_FAILED, "").and_close(true)

@@ -1,5 +1,5 @@
 //! The parts that NSQ's programs share: command line, configuration file, log, version, HTTP in
-//! both directions, TLS of listeners.
+//! both directions, the text of metrics, TLS of listeners.
 //!
 //! A program is a table of flags and a `main`:
 //!
@@ -63,6 +63,7 @@ pub mod http;
 pub mod http_client;
 pub mod local_time;
 pub mod log;
+pub mod metrics;
 pub mod open_files;
 mod options;
 mod program;

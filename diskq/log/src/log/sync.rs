@@ -45,6 +45,10 @@ pub(super) struct Sync {
     /// The number of syncs in a row that could not open their files. If it is not 0, the next sync starts at `due`,
     /// even if a publish asks for one earlier.
     pub(super) delayed: u32,
+    /// The number of syncs that have ended well.
+    pub(super) ended_count: u64,
+    /// The time that these syncs took, all together.
+    pub(super) ended_time: Duration,
     pub(super) poisoned: Option<Arc<str>>,
     /// Copies that are not used and were never synced. The next sync removes them for good, because a power failure
     /// must not bring a torn copy back beside a whole original: start-up prefers a copy to its original, and does not

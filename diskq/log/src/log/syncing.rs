@@ -202,6 +202,8 @@ impl Log {
             .sync
             .began
             .map_or(Duration::ZERO, |began| self.mono - began);
+        self.sync.ended_count += 1;
+        self.sync.ended_time += took;
         self.sync.gather_until = self.mono + took.min(GATHER_MAX);
         self.sync.group = upto.0.saturating_sub(self.sync.synced.0);
         let upto = if is_planted(Bug::SyncCoversTooMuch) {

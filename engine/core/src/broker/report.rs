@@ -4,64 +4,105 @@ use super::Broker;
 use super::output::Change;
 use crate::channel::Channel;
 use crate::client::Client;
+use crate::ids::TopicKey;
 use crate::latency;
 use crate::now::Now;
 use crate::stats::{
-    ChannelStats, ClientStats, DeadLetterStats, LatencyStats, PubCount, StatsFilter, StatsSnapshot,
-    TopicStats,
+    ChannelStats, ClientStats, DeadLetterStats, LatencyStats, LogFigures, PubCount, StatsFilter,
+    StatsSnapshot, TopicStats, UnfinishedSnapshot,
 };
 use crate::topic::Topic;
 use crate::topology::Locality;
-use diskq_log::{ChannelFacts, TopicFacts};
+use diskq_log::{ChannelFacts, Log, TopicFacts};
 use std::sync::Arc;
 use wire::identify::GrantedUpgrade;
+
+/// Topics and channels in a slice of a snapshot. They take about 0.1 ms.
+const SLICE_ENTRIES: usize = 128;
 
 impl Broker {
     /// Distributes published messages to the channels, within the turn's budget, so that the depths are those of the
     /// channels. Then takes a snapshot of this shard's topics, channels and connections.
     pub fn distribute_and_snapshot(&mut self, now: Now, filter: &StatsFilter) -> StatsSnapshot {
-        let mut snapshot = StatsSnapshot::default();
-        let keys = self.by_name.values().copied().collect::<Vec<_>>();
-        for key in keys {
-            let topic = &mut self.topics[key];
-            if !filter.wants_topic(&topic.name) {
-                continue;
-            }
-            topic.distribute(now, &self.clients, &mut self.work);
-            topic.drop_finished();
-            let topic = &self.topics[key];
-            let all = || topic.channels().map(|(_, channel)| channel);
-            let latency = self.latency_stats(now, all());
-            let channels = all().filter(|channel| filter.wants_channel(&channel.name));
-            let resident = self.options.topic.mem_queue_size;
-            let backend = |depth: u64, ephemeral| match ephemeral {
-                true => 0,
-                false => depth.saturating_sub(resident),
+        let mut unfinished = self.begin_snapshot(filter);
+        while !self.continue_snapshot(now, filter, &mut unfinished) {}
+        unfinished.finish()
+    }
+
+    /// Begins a snapshot that is taken in slices.
+    pub fn begin_snapshot(&self, filter: &StatsFilter) -> UnfinishedSnapshot {
+        let topics = self.by_name.iter().rev();
+        let wanted = topics.filter(|(name, _)| filter.wants_topic(name));
+        UnfinishedSnapshot {
+            topics: wanted.map(|(_, key)| *key).collect(),
+            snapshot: StatsSnapshot::default(),
+        }
+    }
+
+    /// Adds topics to a snapshot, until they have some hundred channels. A topic is never divided. Returns true when the
+    /// snapshot is complete; the connections come with the last topics. A topic that was deleted in the meantime is
+    /// left out, and a new one, too.
+    pub fn continue_snapshot(
+        &mut self,
+        now: Now,
+        filter: &StatsFilter,
+        unfinished: &mut UnfinishedSnapshot,
+    ) -> bool {
+        let mut entries = 0;
+        while entries < SLICE_ENTRIES {
+            let Some(key) = unfinished.topics.pop() else {
+                if filter.include_clients {
+                    let clients = self.clients.values();
+                    let producers = clients.filter(|client| !client.producer.pub_counts.is_empty());
+                    unfinished.snapshot.producers = producers.map(client_stats).collect();
+                }
+                return true;
             };
-            snapshot.topics.push(TopicStats {
-                topic_name: topic.name.to_string(),
-                channels: channels
-                    .map(|c| self.channel_stats(now, (topic, c), filter, &backend))
-                    .collect(),
-                depth: topic.depth(),
-                backend_depth: backend(topic.depth(), topic.ephemeral),
-                message_count: topic.message_count,
-                message_bytes: topic.message_bytes,
-                oldest_unfinished_ms: topic.age_ms(now, topic.oldest()),
-                shard: self.options.shard.0,
-                unclaimed_dropped_count: topic.unclaimed_dropped_count(),
-                dedup: topic.dedup_stats(),
-                paused: topic.paused,
-                e2e_processing_latency: latency,
-            });
-            self.pump_later(key);
+            if self.topics.contains_key(key) {
+                let topic = self.topic_stats(now, key, filter);
+                entries += 1 + topic.channels.len();
+                unfinished.snapshot.topics.push(topic);
+            }
         }
-        if filter.include_clients {
-            let clients = self.clients.values();
-            let producers = clients.filter(|client| !client.producer.pub_counts.is_empty());
-            snapshot.producers = producers.map(client_stats).collect();
-        }
-        snapshot
+        false
+    }
+
+    fn topic_stats(&mut self, now: Now, key: TopicKey, filter: &StatsFilter) -> TopicStats {
+        let topic = &mut self.topics[key];
+        topic.distribute(now, &self.clients, &mut self.work);
+        topic.drop_finished();
+        let topic = &self.topics[key];
+        let all = || topic.channels().map(|(_, channel)| channel);
+        let channels = all().filter(|channel| filter.wants_channel(&channel.name));
+        let resident = self.options.topic.mem_queue_size;
+        let backend = |depth: u64, ephemeral| match ephemeral {
+            true => 0,
+            false => depth.saturating_sub(resident),
+        };
+        let stats = TopicStats {
+            topic_name: topic.name.to_string(),
+            channels: channels
+                .map(|c| self.channel_stats(now, (topic, c), filter, &backend))
+                .collect(),
+            depth: topic.depth(),
+            backend_depth: backend(topic.depth(), topic.ephemeral),
+            message_count: topic.message_count,
+            message_bytes: topic.message_bytes,
+            oldest_unfinished_ms: topic.age_ms(now, topic.oldest()),
+            shard: self.options.shard.0,
+            unclaimed_dropped_count: topic.unclaimed_dropped_count(),
+            dedup: topic.dedup_stats(),
+            paused: topic.paused,
+            e2e_processing_latency: self.latency_stats(now, all()),
+            log: filter.include_logs.then(|| log_figures(&topic.log)),
+        };
+        self.pump_later(key);
+        stats
+    }
+
+    /// Returns the number of topics of this shard.
+    pub fn topics_count(&self) -> usize {
+        self.topics.len()
     }
 
     fn latency_stats<'a>(
@@ -164,6 +205,19 @@ impl Broker {
     pub fn logs(&self) -> impl Iterator<Item = (&str, &diskq_log::Log)> {
         let topics = self.topics.values();
         topics.map(|topic| (&*topic.name, &topic.log))
+    }
+}
+
+fn log_figures(log: &Log) -> LogFigures {
+    let stats = log.stats();
+    LogFigures {
+        disk_bytes: stats.bytes_on_disk,
+        memory_bytes: stats.resident_bytes,
+        segment_count: stats.segments.into(),
+        cold_segment_count: stats.cold_segments.into(),
+        damaged_count: stats.damaged_count,
+        sync_count: stats.sync_count,
+        sync_time: stats.sync_time,
     }
 }
 

@@ -143,6 +143,7 @@ impl World {
             topic: Some(TOPICS[RULE.0].to_owned()),
             channel: Some(CHANNELS[RULE.1].to_owned()),
             include_clients: false,
+            include_logs: false,
         };
         let shards = self.shards.iter_mut();
         let stats = shards.map(|shard| shard.broker.distribute_and_snapshot(now, &filter));

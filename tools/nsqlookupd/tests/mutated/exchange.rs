@@ -87,6 +87,7 @@ fn run<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (String, Vec<String>) 
         tombstone: Duration::from_secs(45),
     })));
     let api = Api {
+        started: std::time::SystemTime::UNIX_EPOCH,
         database: database.clone(),
         now: Now::default,
         has_old_endpoints: true,

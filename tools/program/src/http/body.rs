@@ -10,6 +10,7 @@ use super::coding::{Coding, Decoder};
 use super::connection::{Connection, Io};
 use super::head::Framing;
 use super::reply::Failure;
+use crate::metrics::Format;
 
 /// Fewest unread bytes of a body for which the connection is closed. A shorter rest is read and
 /// discarded before the answer. Go's server has the same number.
@@ -33,6 +34,7 @@ pub struct RequestBody<'a, S> {
     /// True while the peer waits for "100 Continue" before it sends the body.
     awaits_continue: bool,
     is_broken: bool,
+    metrics_format: Format,
 }
 
 /// A body, or the beginning of a body.
@@ -74,7 +76,19 @@ impl<'a, S: Io> RequestBody<'a, S> {
             coding,
             awaits_continue,
             is_broken: false,
+            metrics_format: Format::default(),
         }
+    }
+
+    /// Returns the body of a request that prefers this form of metrics.
+    pub(super) fn with_metrics_format(mut self, format: Format) -> Self {
+        self.metrics_format = format;
+        self
+    }
+
+    /// Returns the form of metrics that the request prefers.
+    pub fn metrics_format(&self) -> Format {
+        self.metrics_format
     }
 
     /// Returns the announced length in bytes, or `None` when the body is sent in chunks or encoded.

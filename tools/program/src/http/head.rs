@@ -9,6 +9,7 @@ use super::chunked::Chunked;
 use super::coding::Coding;
 use super::query::percent_decode;
 use super::reply::{Exchange, Refusal};
+use crate::metrics::Format;
 
 /// Longest head that is accepted, in bytes. This limit and the next one are those of hyper, which
 /// served here before. Go's server accepts 1 MiB.
@@ -32,6 +33,8 @@ pub struct Head {
     pub(super) asks_to_close: bool,
     /// True when the peer knows the answers of NSQ 1.0.
     pub(super) accepts_v1: bool,
+    /// The form of metrics that the peer prefers.
+    pub(super) metrics_format: Format,
     /// True when the connection may continue after the answer.
     pub(super) keeps_alive: bool,
     pub(super) framing: Framing,
@@ -101,6 +104,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Refusal> {
         expects: None,
         asks_to_close: false,
         accepts_v1: false,
+        metrics_format: Format::Text,
         keeps_alive: false,
         framing: Framing::Length(0),
         coding: Coding::Identity,
@@ -172,6 +176,7 @@ impl Head {
                 asks_to_stay |= has_word(field.value, "keep-alive");
             } else if is("accept") {
                 self.accepts_v1 = field.value == b"application/vnd.nsq; version=1.0";
+                self.metrics_format = Format::of_accept(field.value);
             } else if is("expect") {
                 let is_known = has_word(field.value, "100-continue")
                     || self.expects == Some(Expectation::Continue);

@@ -10,6 +10,7 @@ use http::StatusCode;
 use wire::go_json::JsonObject;
 
 use super::coding;
+use crate::metrics::Format;
 
 const JSON: &str = "application/json; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -124,6 +125,17 @@ impl Reply {
     pub fn json_in_parts(mut next: impl FnMut() -> (String, bool) + Send + 'static) -> Reply {
         let (first, is_last) = next();
         let mut reply = Reply::json(StatusCode::OK, first);
+        reply.rest = (!is_last).then(|| Parts(Box::new(next)));
+        reply
+    }
+
+    /// Returns a text of metrics. `next` makes its parts, as for [`Reply::json_in_parts`].
+    pub fn metrics_in_parts(
+        format: Format,
+        mut next: impl FnMut() -> (String, bool) + Send + 'static,
+    ) -> Reply {
+        let (first, is_last) = next();
+        let mut reply = Reply::plain(StatusCode::OK, first).with_type(format.content_type());
         reply.rest = (!is_last).then(|| Parts(Box::new(next)));
         reply
     }

@@ -1,0 +1,133 @@
+//! The page, the dashboard and the alerts against the tables of the code. `engine/tests/metrics.rs` has the answers of
+//! a real broker.
+
+use super::own;
+use program::metrics::Format;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+fn page(name: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs")).join(name)
+}
+
+/// docs/monitoring.md holds a table of all metrics, and it is this one. To write it anew, run this test with
+/// UPDATE_DOCS=1.
+#[test]
+fn the_documentation_has_every_metric() {
+    let path = page("monitoring.md");
+    let text = std::fs::read_to_string(&path).expect("the page exists");
+    let table = program::metrics::table(&own::all());
+    let updated = program::metrics::page_with_table(&text, "nsqd's metrics", &table);
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, &updated).expect("the page can be written");
+    }
+    assert!(
+        text == updated,
+        "out of date: run with UPDATE_DOCS=1 and look at the difference"
+    );
+}
+
+#[test]
+fn names_follow_the_conventions() {
+    let mut seen = BTreeSet::new();
+    for (family, _) in own::all() {
+        let name = family.name;
+        assert!(seen.insert(name), "{name} is there twice");
+        let kind = family.kind.word(Format::Text);
+        assert_eq!(name.ends_with("_total"), kind == "counter", "{name}");
+        let is_plain =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        assert!(name.bytes().all(is_plain), "{name}");
+        let units = [
+            "_ms",
+            "_milliseconds",
+            "_microseconds",
+            "_nanoseconds",
+            "_kb",
+            "_percent",
+            "_minutes",
+        ];
+        assert!(!units.iter().any(|unit| name.contains(unit)), "{name}");
+        let help = family.help;
+        assert!(
+            help.ends_with('.') && !help.contains(['\\', '\n', '|']),
+            "{name}: {help}"
+        );
+    }
+}
+
+/// Returns the names in a text that begin like metrics of ours or of the process.
+fn named(text: &str) -> BTreeSet<String> {
+    let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    let words = text.split(|character| !is_name(character));
+    let prefixes = ["nsqd_", "nsqlookupd_", "process_"];
+    let names = words.filter(|word| prefixes.iter().any(|prefix| word.starts_with(prefix)));
+    names.map(str::to_owned).collect()
+}
+
+/// Checks that each metric in the expressions is one that `/metrics` serves. nsqlookupd's are those of the page, which
+/// the test of nsqlookupd compares with its code.
+fn check_served(expressions: &[String]) {
+    let mut served: BTreeSet<String> = own::all()
+        .iter()
+        .map(|(family, _)| family.name.to_owned())
+        .collect();
+    let text = std::fs::read_to_string(page("monitoring.md")).expect("the page exists");
+    let (_, table) = text
+        .split_once("<!-- nsqlookupd's metrics -->")
+        .expect("the page has it");
+    let (table, _) = table
+        .split_once("<!-- end of nsqlookupd's metrics -->")
+        .expect("it ends");
+    served.extend(named(table));
+    let used = named(&expressions.concat());
+    assert!(used.len() > 10, "{used:?}");
+    let unknown: Vec<_> = used.difference(&served).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+}
+
+#[test]
+fn the_alerts_use_metrics_that_are_served() {
+    let text = std::fs::read_to_string(page("monitoring/alerts.yml")).expect("the file exists");
+    let rules: serde_json::Value = serde_norway::from_str(&text).expect("YAML");
+    let explained = std::fs::read_to_string(page("monitoring.md")).expect("the page exists");
+    let mut expressions = Vec::new();
+    for group in rules["groups"].as_array().expect("groups") {
+        for rule in group["rules"].as_array().expect("rules") {
+            let name = rule["alert"].as_str().expect("a name");
+            assert!(explained.contains(&format!("`{name}`")), "{name}");
+            assert!(rule["annotations"]["summary"].is_string(), "{name}");
+            let severity = rule["labels"]["severity"].as_str();
+            assert!(matches!(severity, Some("critical" | "warning")), "{name}");
+            expressions.push(rule["expr"].as_str().expect("an expression").to_owned() + "\n");
+        }
+    }
+    check_served(&expressions);
+    let text = std::fs::read_to_string(page("monitoring/prometheus.yml")).expect("the file exists");
+    let config: serde_json::Value = serde_norway::from_str(&text).expect("YAML");
+    let jobs = config["scrape_configs"].as_array().expect("jobs");
+    let jobs: Vec<_> = jobs.iter().map(|job| job["job_name"].as_str()).collect();
+    assert_eq!(jobs, [Some("nsqd"), Some("nsqlookupd")]);
+}
+
+#[test]
+fn the_dashboard_uses_metrics_that_are_served() {
+    let text = std::fs::read_to_string(page("monitoring/grafana.json")).expect("the file exists");
+    let board: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let mut expressions = Vec::new();
+    let mut ids = BTreeSet::new();
+    for panel in board["panels"].as_array().expect("panels") {
+        assert!(ids.insert(panel["id"].as_u64()), "{panel}");
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            expressions.push(target["expr"].as_str().expect("an expression").to_owned() + "\n");
+        }
+    }
+    for variable in board["templating"]["list"].as_array().expect("variables") {
+        expressions.extend(
+            variable["definition"]
+                .as_str()
+                .map(|text| format!("{text}\n")),
+        );
+    }
+    check_served(&expressions);
+}

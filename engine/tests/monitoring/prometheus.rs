@@ -1,0 +1,388 @@
+//! Prometheus: `/metrics` of nsqd and nsqlookupd, read by Prometheus's own parser for Python.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::process::Stdio;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Scene;
+use super::ringq_lookupd::Lookupd;
+use super::support::{
+    Broker, Client, Response, TIMEOUT, http_with_headers, python_program_in, wait_until,
+};
+
+/// The header of Prometheus 3.
+const PROMETHEUS: &str = "Accept: application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,\
+                          application/openmetrics-text;version=0.0.1;q=0.4,\
+                          text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
+
+#[derive(Deserialize)]
+struct Family {
+    name: String,
+    #[serde(rename = "type")]
+    kind: String,
+    help: String,
+    samples: Vec<Sample>,
+}
+
+#[derive(Deserialize)]
+struct Sample {
+    name: String,
+    labels: BTreeMap<String, String>,
+    value: String,
+}
+
+/// A parsed answer.
+struct Metrics(Vec<Family>);
+
+impl Metrics {
+    /// Returns the value of the one sample that has this name and, among its labels, these.
+    fn value(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let found = self.find(name, labels);
+        assert_eq!(found.len(), 1, "{name} {labels:?}");
+        found[0].value.parse().expect("a number")
+    }
+
+    fn find(&self, name: &str, labels: &[(&str, &str)]) -> Vec<&Sample> {
+        let samples = self.0.iter().flat_map(|family| &family.samples);
+        samples
+            .filter(|sample| sample.name == name)
+            .filter(|sample| {
+                let mut labels = labels.iter();
+                labels.all(|(label, value)| sample.labels.get(*label).is_some_and(|it| it == value))
+            })
+            .collect()
+    }
+}
+
+fn ask(address: SocketAddr, target: &str, headers: &[&str]) -> Response {
+    http_with_headers(address, "GET", target, headers, b"").expect_status(200)
+}
+
+/// Asks in both forms, and checks the rules of each. `None`: Python is missing.
+fn scrape(address: SocketAddr, target: &str) -> Option<[Metrics; 2]> {
+    let text = ask(address, target, &[]);
+    let kind = text.header("content-type");
+    assert_eq!(kind, Some("text/plain; version=0.0.4; charset=utf-8"));
+    let open = ask(address, target, &[PROMETHEUS]);
+    assert_eq!(
+        open.header("content-type"),
+        Some("application/openmetrics-text; version=1.0.0; charset=utf-8")
+    );
+    let text = parse("text", &text)?;
+    for family in &text.0 {
+        let is_counter = family.kind == "counter";
+        for sample in &family.samples {
+            assert_eq!(
+                sample.name.ends_with("_total"),
+                is_counter,
+                "{}",
+                sample.name
+            );
+        }
+    }
+    Some([text, parse("openmetrics", &open)?])
+}
+
+fn parse(form: &str, answer: &Response) -> Option<Metrics> {
+    let mut parser = python_program_in("prometheus", "parse.py")?;
+    let mut parser = parser
+        .arg(form)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("Python can be started");
+    let mut input = parser.stdin.take().expect("it is piped");
+    input
+        .write_all(&answer.body)
+        .expect("the parser reads all input first");
+    drop(input);
+    let output = parser.wait_with_output().expect("the parser ends");
+    assert!(output.status.success(), "{}", answer.text());
+    let families: Vec<Family> = serde_json::from_slice(&output.stdout).expect("its JSON");
+    for family in &families {
+        assert!(
+            !family.help.is_empty() && !family.samples.is_empty(),
+            "{}",
+            family.name
+        );
+        assert!(
+            !["unknown", "untyped"].contains(&&*family.kind),
+            "{}",
+            family.name
+        );
+    }
+    Some(Metrics(families))
+}
+
+/// Checks every figure of a topic or channel that `/stats` has too.
+fn check_equal(metrics: &Metrics, labels: &[(&str, &str)], stats: &Value, pairs: &[(&str, &str)]) {
+    for (metric, key) in pairs {
+        let expected = match &stats[key] {
+            Value::Bool(value) => f64::from(u8::from(*value)),
+            value => value.as_f64().unwrap_or_else(|| panic!("{key}: {stats}")),
+        };
+        assert_eq!(
+            metrics.value(metric, labels),
+            expected,
+            "{metric} {labels:?}"
+        );
+    }
+}
+
+const TOPIC: &[(&str, &str)] = &[
+    ("nsqd_topic_messages_total", "message_count"),
+    ("nsqd_topic_message_bytes_total", "message_bytes"),
+    ("nsqd_topic_depth", "depth"),
+    ("nsqd_topic_backend_depth", "backend_depth"),
+    ("nsqd_topic_paused", "paused"),
+    ("nsqd_topic_shard", "shard"),
+];
+
+const CHANNEL: &[(&str, &str)] = &[
+    ("nsqd_channel_messages_total", "message_count"),
+    ("nsqd_channel_depth", "depth"),
+    ("nsqd_channel_backend_depth", "backend_depth"),
+    ("nsqd_channel_in_flight_messages", "in_flight_count"),
+    ("nsqd_channel_deferred_messages", "deferred_count"),
+    ("nsqd_channel_requeues_total", "requeue_count"),
+    ("nsqd_channel_timeouts_total", "timeout_count"),
+    ("nsqd_channel_clients", "client_count"),
+    ("nsqd_channel_paused", "paused"),
+    (
+        "nsqd_channel_e2e_latency_samples",
+        "e2e_processing_latency_count",
+    ),
+];
+
+#[test]
+fn prometheus_reads_what_stats_shows() {
+    let scene = Scene::start(&[
+        "--e2e-processing-latency-percentile=0.99,0.5,0.99",
+        "--mem-queue-size=3",
+        "--dead-letter=orders/billing,max-attempts=5,topic=dead",
+    ]);
+    let Some(forms) = scrape(scene.broker.http_addr(), "/metrics") else {
+        return;
+    };
+    let stats = scene.broker.stats();
+    for metrics in &forms {
+        for topic in stats["topics"].as_array().expect("topics") {
+            let name = topic["topic_name"].as_str().expect("a name");
+            check_equal(metrics, &[("topic", name)], topic, TOPIC);
+            let channels = topic["channels"].as_array().expect("channels");
+            let count = metrics.value("nsqd_topic_channels", &[("topic", name)]);
+            assert_eq!(count, channels.len() as f64);
+            let age = |stats: &Value| stats["oldest_unfinished_ms"].as_f64().expect("an age") / 1e3;
+            let shown = metrics.value("nsqd_topic_oldest_unfinished_seconds", &[("topic", name)]);
+            assert!((shown > 0.0) == (age(topic) > 0.0) && shown <= age(topic));
+            assert!(metrics.value("nsqd_topic_disk_bytes", &[("topic", name)]) > 0.0);
+            for channel in channels {
+                let mut channel = channel.clone();
+                let latency = channel["e2e_processing_latency"].clone();
+                channel["e2e_processing_latency_count"] = latency["count"].clone();
+                let of = channel["channel_name"].as_str().expect("a name").to_owned();
+                let labels = [("topic", name), ("channel", &*of)];
+                check_equal(metrics, &labels, &channel, CHANNEL);
+                let shown = metrics.value("nsqd_channel_oldest_unfinished_seconds", &labels);
+                assert!(shown > 0.0 && shown <= age(&channel), "{shown} {channel}");
+                // A quantile that the flag names twice is there once.
+                for (quantile, index) in [("0.99", 0), ("0.5", 1)] {
+                    let labels = [labels[0], labels[1], ("quantile", quantile)];
+                    let shown = metrics.value("nsqd_channel_e2e_latency_seconds", &labels);
+                    let expected = latency["percentiles"][index]["value"].as_f64();
+                    let expected = expected.expect("a value") / 1e9;
+                    match latency["count"].as_u64() {
+                        Some(0) => assert!(shown.is_nan()),
+                        _ => assert!((shown - expected).abs() < 1e-12 && shown > 0.0),
+                    }
+                }
+            }
+        }
+        let billing = [("topic", "orders"), ("channel", "billing")];
+        assert_eq!(
+            metrics.value("nsqd_channel_dead_letters_total", &billing),
+            0.0
+        );
+        assert_eq!(
+            metrics.find("nsqd_channel_dead_letters_total", &[]).len(),
+            1
+        );
+        assert!(metrics.find("nsqd_client_ready_count", &[]).is_empty());
+        check_node(metrics, &scene);
+    }
+}
+
+fn check_node(metrics: &Metrics, scene: &Scene) {
+    let shards: Vec<_> = metrics.find("nsqd_shard_turns_total", &[]);
+    assert_eq!(shards.len(), 2);
+    let sum = |name: &str| -> f64 {
+        let samples = metrics.find(name, &[]).into_iter();
+        samples
+            .map(|sample| sample.value.parse::<f64>().expect("a number"))
+            .sum()
+    };
+    assert!(sum("nsqd_shard_turns_total") > 10.0);
+    assert!(sum("nsqd_shard_cpu_seconds_total") > 0.0);
+    assert_eq!(sum("nsqd_shard_connections"), 3.0);
+    assert_eq!(sum("nsqd_shard_topics"), 3.0);
+    assert_eq!(metrics.value("nsqd_healthy", &[]), 1.0);
+    assert_eq!(metrics.value("nsqd_draining", &[]), 0.0);
+    let version = [("version", "1.3.0")];
+    assert_eq!(metrics.value("nsqd_build_info", &version), 1.0);
+    let available = metrics.value("nsqd_data_path_available_bytes", &[]);
+    assert!(available > 0.0 && available <= metrics.value("nsqd_data_path_size_bytes", &[]));
+    let started = metrics.value("process_start_time_seconds", &[]);
+    let shown = scene.broker.stats()["start_time"].as_f64().expect("a time");
+    assert_eq!(started.floor(), shown);
+    assert!(metrics.value("process_open_fds", &[]) > 5.0);
+}
+
+#[test]
+fn filters_and_hostile_labels() {
+    let broker = Broker::start(2, &[]);
+    let hostile = "a\\\"b\n# TYPE x counter\u{7f}{}ä";
+    for (topic, channel) in [("one", "c"), ("one", "d"), ("two", "c"), ("three", "e")] {
+        let target = format!("/channel/create?topic={topic}&channel={channel}");
+        broker.post(&format!("/topic/create?topic={topic}"), b"");
+        broker.post(&target, b"").expect_status(200);
+    }
+    let mut consumer = Client::connect(broker.tcp_addr());
+    let identity = serde_json::json!({"client_id": hostile, "hostname": hostile});
+    consumer.identify(&identity.to_string());
+    consumer.subscribe("one", "c");
+    let is_there = || broker.stats()["topics"][0]["channels"][0]["client_count"] == 1;
+    assert!(wait_until(TIMEOUT, is_there));
+    let Some(forms) = scrape(
+        broker.http_addr(),
+        "/metrics?channel=c&include_clients=true",
+    ) else {
+        return;
+    };
+    for metrics in &forms {
+        assert_eq!(metrics.find("nsqd_channel_depth", &[]).len(), 2);
+        assert_eq!(metrics.find("nsqd_topic_depth", &[]).len(), 2);
+        let client = metrics.find("nsqd_client_ready_count", &[]);
+        assert_eq!(client.len(), 1);
+        assert_eq!(client[0].labels["client_id"], hostile);
+        assert_eq!(client[0].labels["hostname"], hostile);
+        let address = consumer.local_addr().to_string();
+        assert_eq!(client[0].labels["remote_address"], address);
+    }
+    let address = broker.http_addr();
+    let [text, _] = scrape(address, "/metrics?topic=one").expect("Python is there");
+    assert_eq!(text.find("nsqd_channel_depth", &[]).len(), 2);
+    let [text, _] = scrape(address, "/metrics?topic=nothing").expect("Python is there");
+    assert!(text.find("nsqd_topic_depth", &[]).is_empty());
+    broker
+        .get("/metrics?names=datadog")
+        .expect_error(400, "INVALID_ARG_NAMES");
+}
+
+#[test]
+fn the_names_of_other_exporters() {
+    let scene = Scene::start(&["--e2e-processing-latency-percentile=0.99,0.95"]);
+    let target = "/metrics?names=nsq_exporter&include_clients=true";
+    let Some([metrics, _]) = scrape(scene.broker.http_addr(), target) else {
+        return;
+    };
+    let orders = [("topic", "orders"), ("paused", "false")];
+    let billing = [
+        ("topic", "orders"),
+        ("channel", "billing"),
+        ("paused", "false"),
+    ];
+    let audit = [
+        ("topic", "orders"),
+        ("channel", "audit"),
+        ("paused", "true"),
+    ];
+    let check = |name: &str, labels: &[(&str, &str)], expected: f64| {
+        assert_eq!(metrics.value(name, labels), expected, "{name}");
+        let family = metrics.0.iter().find(|family| family.name == name);
+        assert_eq!(family.expect("it is there").kind, "gauge");
+    };
+    check("nsq_topic_message_count", &orders, 10.0);
+    check("nsq_topic_channel_count", &orders, 2.0);
+    check("nsq_channel_depth", &audit, 9.0);
+    check("nsq_channel_in_flight_count", &billing, 3.0);
+    check("nsq_channel_requeue_count", &billing, 1.0);
+    check(
+        "nsq_client_finish_count",
+        &[("client_id", "worker-7"), ("tls", "false")],
+        1.0,
+    );
+    assert!(metrics.value("nsq_channel_e2e_latency_99p", &billing) > 1000.0);
+    assert!(
+        metrics
+            .0
+            .iter()
+            .all(|family| family.name.starts_with("nsq_"))
+    );
+
+    let answer = scene
+        .broker
+        .get("/metrics?names=telegraf")
+        .expect_status(200)
+        .text();
+    let server = format!(
+        "server_host=\"HOST:{}\",server_version=\"1.3.0\"",
+        scene.broker.http_addr().port()
+    );
+    let host = scene.broker.get("/config/broadcast_address").text();
+    let server = server.replace("HOST", host.trim_matches('"'));
+    for line in [
+        format!("nsq_server_server_count{{{server}}} 1\n"),
+        format!("nsq_topic_message_count{{{server},topic=\"orders\"}} 10\n"),
+        format!("nsq_channel_inflight_count{{{server},topic=\"orders\",channel=\"billing\"}} 3\n"),
+        "# TYPE nsq_channel_depth untyped\n".to_owned(),
+    ] {
+        assert!(answer.contains(&line), "{line} {answer}");
+    }
+}
+
+#[test]
+fn prometheus_reads_nsqlookupd() {
+    let lookupd = Lookupd::start("127.0.0.1:0", "127.0.0.1:0", &[]);
+    let broker = Broker::start(
+        1,
+        &[
+            &format!("--lookupd-tcp-address={}", lookupd.server.tcp_address()),
+            "--broadcast-address=node \"1\"",
+        ],
+    );
+    broker
+        .post("/topic/create?topic=orders", b"")
+        .expect_status(200);
+    broker
+        .post("/channel/create?topic=orders&channel=c", b"")
+        .expect_status(200);
+    let is_there = || {
+        let answer = ask(lookupd.server.http_address(), "/metrics", &[]).text();
+        answer.contains("nsqlookupd_channels 1\n")
+    };
+    assert!(wait_until(TIMEOUT, is_there));
+    let Some(forms) = scrape(lookupd.server.http_address(), "/metrics") else {
+        return;
+    };
+    let node = format!("node \"1\":{}", broker.http_addr().port());
+    for metrics in &forms {
+        let check = |name: &str, labels: &[(&str, &str)], expected: f64| {
+            assert_eq!(metrics.value(name, labels), expected, "{name}");
+        };
+        check("nsqlookupd_topics", &[], 1.0);
+        check("nsqlookupd_nodes", &[], 1.0);
+        check("nsqlookupd_inactive_nodes", &[], 0.0);
+        check("nsqlookupd_topic_producers", &[("topic", "orders")], 1.0);
+        check("nsqlookupd_topic_tombstones", &[("topic", "orders")], 0.0);
+        check("nsqlookupd_topic_channels", &[("topic", "orders")], 1.0);
+        check("nsqlookupd_node_topics", &[("node", &node)], 1.0);
+        let silence = metrics.value("nsqlookupd_node_silence_seconds", &[("node", &node)]);
+        assert!((0.0..600.0).contains(&silence), "{silence}");
+        assert!(metrics.value("process_cpu_seconds_total", &[]) > 0.0);
+        check("nsqlookupd_build_info", &[("version", "1.3.0")], 1.0);
+    }
+}

@@ -1,0 +1,276 @@
+//! The text of `/metrics` in Prometheus's two forms, and the figures of the process.
+//!
+//! ```text
+//!   Accept ─► Format      families and samples ─► Exposition ─► parts of an answer
+//! ```
+//!
+//! The module writes what it is told, sample by sample, so a program keeps no second copy of its figures. It knows no
+//! topics: the programs have the names of their metrics.
+
+mod process;
+mod table;
+
+use std::fmt::Write as _;
+
+pub use process::{PROCESS, append_process};
+pub use table::{page_with_table, table};
+
+/// Bytes of a part of an answer. Copying a part into the output of a connection takes some 10 µs.
+const PART_BYTES: usize = 64 * 1024;
+
+const OPEN_METRICS: &str = "application/openmetrics-text";
+
+/// The form of the text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// Prometheus's text format 0.0.4.
+    #[default]
+    Text,
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+}
+
+impl Format {
+    /// Returns the form that a header `Accept` prefers. Without a preference, the form is [`Format::Text`].
+    #[must_use]
+    pub fn of_accept(accept: &[u8]) -> Format {
+        // Most requests ask for nothing that is long enough.
+        if accept.len() < OPEN_METRICS.len() {
+            return Format::Text;
+        }
+        let Ok(accept) = std::str::from_utf8(accept) else {
+            return Format::Text;
+        };
+        let (mut text, mut open_metrics) = (0.0_f64, 0.0_f64);
+        for range in accept.split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
+            let (mut quality, mut version) = (1.0, None);
+            for part in parts {
+                match part.split_once('=') {
+                    Some(("q", value)) => quality = value.trim().parse().unwrap_or(0.0),
+                    Some(("version", value)) => version = Some(value.trim().trim_matches('"')),
+                    _ => {}
+                }
+            }
+            match kind.as_str() {
+                // Any 1.x, and the 0.0.1 that Prometheus also names, can read what is written here.
+                OPEN_METRICS => {
+                    let is_known = version.is_none_or(|it| it.starts_with("1.") || it == "0.0.1");
+                    open_metrics = open_metrics.max(if is_known { quality } else { 0.0 });
+                }
+                "text/plain" | "text/*" | "*/*" => text = text.max(quality),
+                _ => {}
+            }
+        }
+        match open_metrics > text {
+            true => Format::OpenMetrics,
+            false => Format::Text,
+        }
+    }
+
+    /// Returns the value of `Content-Type`.
+    #[must_use]
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Format::Text => "text/plain; version=0.0.4; charset=utf-8",
+            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+/// The type of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A number that only grows, until the process ends. The name ends in `_total`.
+    Counter,
+    /// A number that also falls.
+    Gauge,
+    /// Quantiles.
+    Summary,
+    /// A number whose type is not said.
+    Untyped,
+}
+
+impl Kind {
+    /// Returns the word of `# TYPE`.
+    #[must_use]
+    pub fn word(self, format: Format) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Summary => "summary",
+            Kind::Untyped if format == Format::OpenMetrics => "unknown",
+            Kind::Untyped => "untyped",
+        }
+    }
+}
+
+/// A metric: its name, type and meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Family {
+    /// The name of the samples.
+    pub name: &'static str,
+    /// The type.
+    pub kind: Kind,
+    /// The meaning in one sentence, without line ends and backslashes.
+    pub help: &'static str,
+}
+
+impl Family {
+    /// Returns a metric.
+    #[must_use]
+    pub const fn new(name: &'static str, kind: Kind, help: &'static str) -> Family {
+        Family { name, kind, help }
+    }
+}
+
+/// The value of a sample.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Number {
+    /// An integer, which is written in full.
+    Integer(u64),
+    /// Any number, or NaN.
+    Float(f64),
+}
+
+impl From<u64> for Number {
+    fn from(value: u64) -> Number {
+        Number::Integer(value)
+    }
+}
+
+impl From<bool> for Number {
+    fn from(value: bool) -> Number {
+        Number::Integer(value.into())
+    }
+}
+
+impl From<f64> for Number {
+    fn from(value: f64) -> Number {
+        Number::Float(value)
+    }
+}
+
+/// The text while it is written.
+#[derive(Debug, Default)]
+pub struct Exposition {
+    format: Format,
+    /// The family whose samples come next. Its head is written before its first sample.
+    family: Option<Family>,
+    is_head_due: bool,
+    parts: Vec<String>,
+    part: String,
+}
+
+impl Exposition {
+    /// Returns an empty text.
+    #[must_use]
+    pub fn new(format: Format) -> Exposition {
+        Exposition {
+            format,
+            ..Exposition::default()
+        }
+    }
+
+    /// Begins a family. A family without samples leaves no trace.
+    pub fn begin(&mut self, family: Family) {
+        self.is_head_due = true;
+        self.family = Some(family);
+    }
+
+    /// Writes a sample of the family. `labels` comes from [`push_label`], and may be empty.
+    ///
+    /// # Panics
+    /// If no family has begun.
+    pub fn sample(&mut self, labels: &str, value: impl Into<Number>) {
+        let family = self.family.expect("a family has begun");
+        if std::mem::take(&mut self.is_head_due) {
+            self.head(family);
+        }
+        let out = &mut self.part;
+        out.push_str(family.name);
+        if !labels.is_empty() {
+            out.push('{');
+            out.push_str(labels);
+            out.push('}');
+        }
+        // Writing to memory does not fail.
+        let _ = match value.into() {
+            Number::Integer(value) => writeln!(out, " {value}"),
+            Number::Float(value) => writeln!(out, " {value}"),
+        };
+        self.cut();
+    }
+
+    /// Writes a family with one sample without labels.
+    pub fn single(&mut self, family: Family, value: impl Into<Number>) {
+        self.begin(family);
+        self.sample("", value);
+    }
+
+    fn head(&mut self, family: Family) {
+        // OpenMetrics names a counter without the suffix of its samples.
+        let name = match (self.format, family.kind) {
+            (Format::OpenMetrics, Kind::Counter) => {
+                family.name.strip_suffix("_total").unwrap_or(family.name)
+            }
+            _ => family.name,
+        };
+        let (help, kind) = (family.help, family.kind.word(self.format));
+        let _ = writeln!(self.part, "# HELP {name} {help}");
+        let _ = writeln!(self.part, "# TYPE {name} {kind}");
+    }
+
+    fn cut(&mut self) {
+        if self.part.len() >= PART_BYTES {
+            let next = String::with_capacity(PART_BYTES + 1024);
+            self.parts.push(std::mem::replace(&mut self.part, next));
+        }
+    }
+
+    /// Takes the parts that are complete, and the one that is not.
+    pub fn take_parts(&mut self) -> Vec<String> {
+        let mut parts = std::mem::take(&mut self.parts);
+        if !self.part.is_empty() {
+            parts.push(std::mem::take(&mut self.part));
+        }
+        parts
+    }
+
+    /// Returns the bytes that wait to be taken.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> usize {
+        self.parts.iter().map(String::len).sum::<usize>() + self.part.len()
+    }
+
+    /// Ends the text, and returns the parts that were not taken.
+    #[must_use]
+    pub fn end(mut self) -> Vec<String> {
+        if self.format == Format::OpenMetrics {
+            self.part.push_str("# EOF\n");
+        }
+        self.take_parts()
+    }
+}
+
+/// Appends a label. Backslashes, quotes and line ends in the value are escaped.
+pub fn push_label(labels: &mut String, name: &str, value: &str) {
+    if !labels.is_empty() {
+        labels.push(',');
+    }
+    labels.push_str(name);
+    labels.push_str("=\"");
+    for character in value.chars() {
+        match character {
+            '\\' => labels.push_str("\\\\"),
+            '"' => labels.push_str("\\\""),
+            '\n' => labels.push_str("\\n"),
+            other => labels.push(other),
+        }
+    }
+    labels.push('"');
+}
+
+#[cfg(test)]
+mod tests;

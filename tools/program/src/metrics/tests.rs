@@ -1,0 +1,107 @@
+use std::time::SystemTime;
+
+use super::*;
+
+const SENT: Family = Family::new("sent_total", Kind::Counter, "Things sent.");
+const HELD: Family = Family::new("held_bytes", Kind::Gauge, "Bytes held.");
+const NEVER: Family = Family::new("never", Kind::Untyped, "No sample.");
+
+fn example(format: Format) -> String {
+    let mut out = Exposition::new(format);
+    let mut labels = String::new();
+    push_label(&mut labels, "node", "a\\b\"c\nd{}");
+    push_label(&mut labels, "zone", "ä");
+    out.begin(SENT);
+    out.sample(&labels, u64::MAX);
+    out.sample("", 0.25);
+    out.begin(NEVER);
+    out.single(HELD, f64::NAN);
+    out.end().concat()
+}
+
+#[test]
+fn the_two_forms() {
+    let expected = r#"# HELP sent_total Things sent.
+# TYPE sent_total counter
+sent_total{node="a\\b\"c\nd{}",zone="ä"} 18446744073709551615
+sent_total 0.25
+# HELP held_bytes Bytes held.
+# TYPE held_bytes gauge
+held_bytes NaN
+"#;
+    assert_eq!(example(Format::Text), expected);
+    let expected = expected.replacen("HELP sent_total", "HELP sent", 1);
+    let expected = expected.replacen("TYPE sent_total", "TYPE sent", 1);
+    assert_eq!(example(Format::OpenMetrics), format!("{expected}# EOF\n"));
+}
+
+#[test]
+fn a_long_text_is_cut_between_lines() {
+    let mut out = Exposition::new(Format::OpenMetrics);
+    out.begin(HELD);
+    for value in 0..20_000_u64 {
+        out.sample("a=\"b\"", value);
+    }
+    let parts = out.end();
+    assert!(parts.len() > 4, "{}", parts.len());
+    assert!(
+        parts
+            .iter()
+            .all(|part| part.ends_with('\n') && part.len() < PART_BYTES + 100)
+    );
+    assert_eq!(parts.concat().lines().count(), 20_003);
+}
+
+#[test]
+fn the_client_chooses_the_form() {
+    let check = |accept: &str, expected: Format| {
+        assert_eq!(Format::of_accept(accept.as_bytes()), expected, "{accept}");
+    };
+    check("", Format::Text);
+    check("*/*", Format::Text);
+    check("text/html", Format::Text);
+    check("application/openmetrics-text", Format::OpenMetrics);
+    check(
+        "application/openmetrics-text; version=\"1.0.0\"",
+        Format::OpenMetrics,
+    );
+    check(
+        "application/openmetrics-text; version=2.0.0, text/plain",
+        Format::Text,
+    );
+    check(
+        "application/openmetrics-text; q=0.2, text/plain; q=0.3",
+        Format::Text,
+    );
+    // Prometheus 2 and 3 send these.
+    check(
+        "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
+         text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+        Format::OpenMetrics,
+    );
+    check(
+        "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,\
+         application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,\
+         text/plain;version=0.0.4;q=0.2,*/*;q=0.1",
+        Format::OpenMetrics,
+    );
+    assert_eq!(Format::of_accept(b"\xff"), Format::Text);
+}
+
+#[test]
+fn the_figures_of_this_process_are_plausible() {
+    let mut out = Exposition::new(Format::Text);
+    append_process(&mut out, SystemTime::now());
+    let text = out.end().concat();
+    let value = |name: &str| -> f64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let value = line.and_then(|line| line.trim().parse().ok());
+        value.unwrap_or_else(|| panic!("{name}: {text}"))
+    };
+    for family in PROCESS {
+        assert!(value(family.name) > 0.0, "{}", family.name);
+    }
+    assert!(value("process_resident_memory_bytes") <= value("process_virtual_memory_bytes"));
+    assert!(value("process_open_fds") <= value("process_max_fds"));
+    assert!(value("process_start_time_seconds") > 1.7e9);
+}
