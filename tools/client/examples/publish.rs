@@ -28,6 +28,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
             Err(error) => return Err(error.into()),
         }
     }
-    producer.close().await;
+    producer.close().await?;
     Ok(())
 }

@@ -85,7 +85,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     publishing.await?;
     let (elapsed, cpu) = (start.elapsed(), cpu_time() - cpu_start);
     consumer.control().shutdown().await;
-    producer.close().await;
+    producer.close().await?;
     let per_message = cpu.as_nanos() / received as u128;
     println!(
         "{received} messages of {bytes} bytes, batches of {batch}: {:.0} messages/s, {per_message} ns of CPU per message",

@@ -1,6 +1,7 @@
 //! The settings of producers and consumers, with the names, defaults and bounds of NSQ's Go client.
 
 mod option;
+mod redacted;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use wire::go_value::duration_text;
 
 use option::OPTIONS;
+pub(crate) use redacted::{Redacted, without_password, without_passwords};
 pub use tls::TlsSettings;
 
 /// The settings of a producer or consumer.
@@ -34,7 +36,7 @@ pub use tls::TlsSettings;
 /// assert_eq!(error.to_string(), "invalid deflate_level ! 10 > 9");
 /// # Ok::<(), ringq_client::OptionError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Config {
     /// The longest time that a connect may take. Default 1 s; zero sets no limit.
     pub dial_timeout: Duration,

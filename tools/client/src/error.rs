@@ -14,6 +14,15 @@ pub enum ConnectionError {
     Dial(io::Error),
     /// The address could not be reached within `dial_timeout`.
     DialTimeout(Duration),
+    /// nsqd was reached, and the handshake was not over within this time: TLS, IDENTIFY, compression, AUTH and SUB.
+    HandshakeTimeout(Duration),
+    /// nsqd sent more messages than RDY permits.
+    ReadyExceeded {
+        /// The messages of the connection that wait for the application.
+        waiting: usize,
+        /// The highest RDY that the connection had.
+        ready: u32,
+    },
     /// nsqd closed the connection.
     Closed,
     /// Reading from the connection failed.
@@ -83,6 +92,14 @@ impl fmt::Display for ConnectionError {
             ConnectionError::DialTimeout(limit) => {
                 write!(f, "failed to connect - no connection within {limit:?}")
             }
+            ConnectionError::HandshakeTimeout(limit) => {
+                write!(f, "failed to connect - the handshake was not over within {limit:?}")
+            }
+            ConnectionError::ReadyExceeded { waiting, ready } => write!(
+                f,
+                "nsqd sent more messages than RDY permits: {waiting} wait for the application, and RDY was {ready} at \
+                 most"
+            ),
             ConnectionError::Closed => f.write_str("nsqd closed the connection"),
             ConnectionError::Read(error) => write!(f, "read failed - {error}"),
             ConnectionError::Write(error) => write!(f, "write failed - {error}"),

@@ -14,7 +14,7 @@ use crate::core::Negotiated;
 #[cfg(feature = "dedup")]
 use crate::dedup::DedupReport;
 use crate::error::{ConnectionError, ErrorFrame};
-use crate::lookupd::LookupdError;
+use crate::lookupd::{LookupdError, NODES_MAX};
 
 /// The number of the next producer or consumer of this process.
 static NEXT_NUMBER: AtomicU32 = AtomicU32::new(1);
@@ -195,6 +195,24 @@ pub enum Event {
         /// The address of the nsqlookupd.
         lookupd: String,
     },
+    /// An nsqlookupd named nodes that are ignored: too many nodes, or no addresses.
+    NodesIgnored {
+        /// The producer or consumer.
+        client: Client,
+        /// The address of the nsqlookupd.
+        lookupd: String,
+        /// The number of nodes and channels that are ignored.
+        ignored: usize,
+    },
+    /// Messages had timed out before the application took them, and made room for others. nsqd delivers them again.
+    TimedOut {
+        /// The consumer.
+        client: Client,
+        /// The nsqd from which the room was needed.
+        node: Address,
+        /// The number of messages.
+        count: usize,
+    },
     /// An nsqlookupd could not be asked. It is asked again later.
     DiscoveryFailed {
         /// The consumer.
@@ -234,6 +252,8 @@ impl Event {
             | Event::GaveUp { client, .. }
             | Event::Discovered { client, .. }
             | Event::TopicNotFound { client, .. }
+            | Event::NodesIgnored { client, .. }
+            | Event::TimedOut { client, .. }
             | Event::DiscoveryFailed { client, .. }
             | Event::Stopping { client } => client,
             #[cfg(feature = "dedup")]
@@ -253,10 +273,12 @@ impl Event {
             | Event::ReadyTruncated { node, .. }
             | Event::HandlerFailed { node, .. }
             | Event::GaveUp { node, .. }
+            | Event::TimedOut { node, .. }
             | Event::Discovered { node, .. } => Some(node),
             Event::BackoffEntered { .. }
             | Event::BackoffLeft { .. }
             | Event::TopicNotFound { .. }
+            | Event::NodesIgnored { .. }
             | Event::DiscoveryFailed { .. }
             | Event::Stopping { .. } => None,
             #[cfg(feature = "dedup")]
@@ -280,6 +302,8 @@ impl Event {
             Event::GaveUp { .. } => "gave_up",
             Event::Discovered { .. } => "discovered",
             Event::TopicNotFound { .. } => "topic_not_found",
+            Event::NodesIgnored { .. } => "nodes_ignored",
+            Event::TimedOut { .. } => "timed_out",
             Event::DiscoveryFailed { .. } => "discovery_failed",
             #[cfg(feature = "dedup")]
             Event::Dedup { .. } => "dedup",
@@ -298,6 +322,8 @@ impl Event {
             Event::ReadyTruncated { .. }
             | Event::BackoffEntered { .. }
             | Event::BackoffLeft { .. }
+            | Event::NodesIgnored { .. }
+            | Event::TimedOut { .. }
             | Event::GaveUp { .. } => Level::Warning,
             #[cfg(feature = "dedup")]
             Event::Dedup { report, .. } => match report {
@@ -369,6 +395,16 @@ impl Event {
             Event::TopicNotFound { lookupd, .. } => {
                 write!(f, "nsqlookupd {lookupd} does not know the topic yet")
             }
+            Event::NodesIgnored {
+                lookupd, ignored, ..
+            } => write!(
+                f,
+                "ignored {ignored} nodes of nsqlookupd {lookupd}: there are more than {NODES_MAX}, or they have no address"
+            ),
+            Event::TimedOut { count, .. } => write!(
+                f,
+                "{count} messages timed out before the application took them; nsqd delivers them again"
+            ),
             Event::DiscoveryFailed { error, .. } => {
                 write!(f, "error querying nsqlookupd - {error}")
             }

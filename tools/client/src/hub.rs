@@ -287,7 +287,7 @@ impl Hub {
         for set in &changes.ready {
             if let Some(line) = state.lines.get(&set.connection) {
                 // A connection that is lost is removed soon, and its RDY with it.
-                let _ = line.send(|out| encode::rdy(out, set.count));
+                let _ = line.set_ready(set.count);
             }
         }
         self.level.store(state.flow.level(), Ordering::Relaxed);

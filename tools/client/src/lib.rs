@@ -27,7 +27,7 @@
 //!     // With `NotStored`, another try makes no duplicates. With `Unknown`, it may.
 //!     assert_eq!(error.outcome(), Outcome::NotStored);
 //! }
-//! producer.close().await;
+//! producer.close().await?;
 //! # Ok(())
 //! # }
 //! ```
@@ -110,6 +110,6 @@ pub use lookupd::{Lookup, Lookupd, LookupdError, NodeInfo};
 pub use message::{Acker, Answered, GivenUp, Message, Requeue};
 pub use producer::{
     Batching, BuildError, Producer, ProducerBuilder, PublishError, Receipt, ReplicationError,
-    Spread,
+    Spread, Unanswered, UnansweredError,
 };
 pub use wire::id::MessageId;

@@ -1,7 +1,9 @@
 //! [`Line`]: one connection of a consumer, for the threads that answer messages.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use wire::encode;
 
 use crate::address::Address;
 use crate::core::Negotiated;
@@ -28,6 +30,8 @@ pub(crate) struct Line {
     /// True when a message can be given back without counting an attempt.
     pub(crate) has_uncounted: bool,
     outbox: Outbox,
+    /// The highest RDY so far.
+    ready_peak: AtomicU32,
     created_at: Instant,
     received: AtomicU64,
     answered: AtomicU64,
@@ -58,6 +62,7 @@ impl Line {
             msg_timeout_max: or(negotiated.max_msg_timeout, MSG_TIMEOUT_MAX_DEFAULT),
             has_uncounted: negotiated.req_uncounted,
             outbox,
+            ready_peak: AtomicU32::new(0),
             created_at: now,
             received: AtomicU64::new(0),
             answered: AtomicU64::new(0),
@@ -73,6 +78,18 @@ impl Line {
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Result<Position, ConnectionLost> {
         self.outbox.append(write)
+    }
+
+    /// Sends a RDY count.
+    pub(crate) fn set_ready(&self, count: u32) -> Result<Position, ConnectionLost> {
+        // Before nsqd can know the count.
+        self.ready_peak.fetch_max(count, Ordering::Relaxed);
+        self.send(|out| encode::rdy(out, count))
+    }
+
+    /// Returns the highest RDY so far.
+    pub(crate) fn ready_peak(&self) -> u32 {
+        self.ready_peak.load(Ordering::Relaxed)
     }
 
     /// Returns the output, to wait for a position.

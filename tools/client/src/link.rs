@@ -45,7 +45,9 @@ pub(crate) trait Recipient: Send {
     fn error(&mut self, error: ErrorFrame) -> Result<(), ConnectionError>;
 
     /// Called when everything of one read has been taken: the place to wake other tasks up, once for many messages.
-    fn read_done(&mut self) {}
+    fn read_done(&mut self) -> Result<(), ConnectionError> {
+        Ok(())
+    }
 }
 
 /// An open connection.
@@ -55,14 +57,15 @@ pub(crate) struct Link {
     outbox: Outbox,
     /// Commands on their way from the outbox to the connection. The memory is used again.
     commands: Vec<u8>,
-    /// The bytes of the outbox that the connection has and the stream has not taken entirely.
+    /// The bytes of the outbox that the connection has, as long as the stream has not taken all of them, in the form in
+    /// which TLS and the compression send them.
     unsent: u64,
     /// Wakes the task at `timer_at`, which is never later than the connection's deadline.
     timer: Pin<Box<Sleep>>,
     /// True while the stream may have bytes that were written but not flushed.
     is_unflushed: bool,
-    /// The reason why writing failed, while what nsqd said before is still being read.
-    failure: Option<ConnectionError>,
+    /// The reason why writing failed, and the time until which the client still reads what nsqd said before.
+    failure: Option<(ConnectionError, Instant)>,
     ending: Ending,
 }
 
@@ -78,8 +81,8 @@ enum Ending {
 }
 
 impl Link {
-    /// Connects to `address` and shakes hands, within the timeouts of `settings`. A subscription among the settings is
-    /// made too. Dropping the future closes the connection.
+    /// Connects to `address` within `dial_timeout`, and shakes hands within `read_timeout`, whatever nsqd sends meanwhile. A
+    /// subscription among the settings is made too. Dropping the future closes the connection.
     pub(crate) async fn open(
         connector: &dyn Connector,
         address: &Address,
@@ -164,7 +167,7 @@ impl Link {
                     Ok(Request::Abort) => return Poll::Ready(Ok(())),
                     Ok(_) => {}
                     // nsqd may have said why before it closed the connection.
-                    Err(error) => self.failure = Some(error),
+                    Err(error) => self.failure = Some((error, now + LINGER)),
                 }
             }
             match pin!(self.stream.read_buf(self.connection.receive_space())).poll(cx) {
@@ -175,9 +178,19 @@ impl Link {
                 }
                 Poll::Pending => {
                     return match self.failure.take() {
-                        Some(failure) => Poll::Ready(Err(failure)),
+                        Some((failure, _)) => Poll::Ready(Err(failure)),
                         None => self.poll_timer(cx),
                     };
+                }
+            }
+        }
+        // The limits hold for an nsqd that sends without a pause, too.
+        match self.failure.take_if(|(_, until)| Instant::now() >= *until) {
+            Some((failure, _)) => return Poll::Ready(Err(failure)),
+            None if self.failure.is_some() => {}
+            None => {
+                if let Poll::Ready(ended) = self.poll_timer(cx) {
+                    return Poll::Ready(ended);
                 }
             }
         }
@@ -209,10 +222,10 @@ impl Link {
                 break taken;
             }
         };
-        if !is_first {
-            recipient.read_done();
+        match is_first {
+            true => delivered,
+            false => delivered.and(recipient.read_done()),
         }
-        delivered
     }
 
     /// Writes until the stream takes no more or there is nothing left. Then the task is woken up for more.
@@ -230,8 +243,7 @@ impl Link {
                 self.connection.send(&mut self.commands);
             }
             let bytes = self.connection.unsent(now.into_std())?;
-            let length = bytes.len();
-            if length == 0 {
+            if bytes.is_empty() {
                 return match self.poll_end(cx, now, request)? {
                     // The end marks of upgrades are written too.
                     Poll::Ready(()) => continue,
@@ -246,7 +258,8 @@ impl Link {
                 Poll::Ready(Ok(taken)) => {
                     self.is_unflushed = true;
                     self.connection.sent(taken, now.into_std());
-                    if taken == length && self.unsent > 0 {
+                    // TLS or the compression may hold commands that are not a part of these bytes.
+                    if self.unsent > 0 && self.connection.are_commands_sent() {
                         self.outbox.count_sent(std::mem::take(&mut self.unsent));
                     }
                 }
@@ -292,7 +305,7 @@ impl Link {
     fn end_with(&mut self, error: ConnectionError) -> Result<(), ConnectionError> {
         match (self.failure.take(), self.ending) {
             (_, Ending::Linger(_)) => Ok(()),
-            (Some(failure), _) => Err(failure),
+            (Some((failure, _)), _) => Err(failure),
             (None, _) => Err(error),
         }
     }

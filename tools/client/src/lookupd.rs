@@ -2,6 +2,7 @@
 
 mod answer;
 mod endpoint;
+mod error;
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,17 +13,25 @@ use reqwest::{Client, StatusCode, redirect};
 use serde::de::DeserializeOwned;
 use url::Url;
 
-use crate::config::{Config, OptionError};
+use crate::config::{Config, without_password};
 
 pub use answer::{Lookup, NodeInfo};
 use answer::{Nodes, Topics};
+pub use error::LookupdError;
+use error::Reason;
 
 /// The form of answers that this crate understands best. An older nsqlookupd wraps its answers.
 const FORM: &str = "application/vnd.nsq; version=1.0";
 /// The header with which an nsqlookupd says that its answer has this form.
 const FORM_HEADER: &str = "x-nsq-content-type";
 /// The largest answer, in bytes. `/nodes` of 10,000 nodes with 100 topics each has about 30 MiB.
-const ANSWER_BYTES_MAX: usize = 256 << 20;
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// The most nodes that one answer can name.
+pub(crate) const NODES_MAX: usize = 10_000;
+/// The most topics or channels that one answer can name.
+const NAMES_MAX: usize = 100_000;
+/// The most redirects of one question.
+const REDIRECTS_MAX: usize = 10;
 
 /// One nsqlookupd. Clones share its connections, which are kept alive between questions.
 ///
@@ -38,11 +47,19 @@ const ANSWER_BYTES_MAX: usize = 256 << 20;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Lookupd {
     name: Arc<str>,
     lookup_url: Url,
     http: Client,
+}
+
+impl fmt::Debug for Lookupd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lookupd")
+            .field("address", &without_password(&self.name))
+            .finish_non_exhaustive()
+    }
 }
 
 impl Lookupd {
@@ -82,29 +99,42 @@ impl Lookupd {
     /// Asks for all topics.
     ///
     /// # Errors
-    /// The nsqlookupd cannot be asked, or its answer is not understood.
+    /// The nsqlookupd cannot be asked, its answer is not understood, or it names more than 100,000 topics.
     pub async fn topics(&self) -> Result<Vec<String>, LookupdError> {
         let answer: Option<Topics> = self
             .ask(endpoint::beside(&self.lookup_url, "topics"))
             .await?;
-        Ok(answer.unwrap_or_default().topics)
+        let Topics { topics } = answer.unwrap_or_default();
+        match topics.ignored {
+            0 => Ok(topics.kept),
+            _ => Err(LookupdError::new(&self.name, Reason::TooManyTopics)),
+        }
     }
 
     /// Asks for all nodes.
     ///
     /// # Errors
-    /// The nsqlookupd cannot be asked, or its answer is not understood.
+    /// The nsqlookupd cannot be asked, its answer is not understood, or it names more than 10,000 nodes.
     pub async fn nodes(&self) -> Result<Vec<NodeInfo>, LookupdError> {
+        match self.first_nodes().await? {
+            (nodes, 0) => Ok(nodes),
+            _ => Err(LookupdError::new(&self.name, Reason::TooManyNodes)),
+        }
+    }
+
+    /// Asks for all nodes. Returns at most [`NODES_MAX`] of them, and the number of the others.
+    pub(crate) async fn first_nodes(&self) -> Result<(Vec<NodeInfo>, usize), LookupdError> {
         let answer: Option<Nodes> = self
             .ask(endpoint::beside(&self.lookup_url, "nodes"))
             .await?;
-        Ok(answer.unwrap_or_default().producers)
+        let Nodes { producers } = answer.unwrap_or_default();
+        Ok((producers.kept, producers.ignored))
     }
 
     /// Sends one request. Returns `None` for status 404.
     async fn ask<T: DeserializeOwned>(&self, url: Url) -> Result<Option<T>, LookupdError> {
         let wrong = |reason| LookupdError::new(&self.name, reason);
-        let http = |error| wrong(Reason::Http(error));
+        let http = |error: reqwest::Error| wrong(Reason::Http(error.without_url()));
         let mut response = self.http.get(url).send().await.map_err(http)?;
         let is_wrapped = !answer::has_current_form(response.headers().get(FORM_HEADER));
         let status = response.status();
@@ -140,7 +170,8 @@ fn http_client(url: &Url, config: &Config) -> Result<Client, Reason> {
     let mut builder = Client::builder()
         .default_headers(headers)
         .user_agent(&config.user_agent)
-        .redirect(redirect::Policy::limited(10))
+        // A redirect to another server, or from HTTPS to HTTP, loses the secret: tests/redirects.rs.
+        .redirect(redirect::Policy::limited(REDIRECTS_MAX))
         .no_proxy()
         .tcp_nodelay(true)
         .pool_idle_timeout(Duration::from_secs(600));
@@ -185,108 +216,11 @@ fn with_tls(
     _config: &Config,
 ) -> Result<reqwest::ClientBuilder, Reason> {
     match url.scheme() {
-        "https" => Err(Reason::Option(OptionError::NotBuilt {
+        "https" => Err(Reason::Option(crate::config::OptionError::NotBuilt {
             option: "https",
             feature: "tls",
         })),
         _ => Ok(builder),
-    }
-}
-
-/// The reason why an nsqlookupd could not be asked.
-#[derive(Debug)]
-pub struct LookupdError {
-    address: String,
-    reason: Reason,
-}
-
-#[derive(Debug)]
-enum Reason {
-    MissingPort,
-    Url(url::ParseError),
-    Scheme(String),
-    Secret,
-    Option(OptionError),
-    Http(reqwest::Error),
-    Status(u16, String),
-    Json(serde_json::Error),
-    TooLarge,
-}
-
-impl LookupdError {
-    fn new(address: &str, reason: Reason) -> LookupdError {
-        LookupdError {
-            address: address.to_owned(),
-            reason,
-        }
-    }
-
-    /// Returns the address of the nsqlookupd, as it was given.
-    #[must_use]
-    pub fn address(&self) -> &str {
-        &self.address
-    }
-
-    /// Returns true if the address itself is wrong, so that later questions fail, too.
-    #[must_use]
-    pub fn is_address_wrong(&self) -> bool {
-        matches!(
-            self.reason,
-            Reason::MissingPort | Reason::Url(_) | Reason::Scheme(_)
-        )
-    }
-
-    /// Returns the HTTP status of a refusal.
-    #[must_use]
-    pub fn status(&self) -> Option<u16> {
-        match self.reason {
-            Reason::Status(status, _) => Some(status),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for LookupdError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.reason {
-            // The tools print this text and no other.
-            Reason::MissingPort => return f.write_str("missing port"),
-            _ => write!(f, "nsqlookupd {}: ", self.address)?,
-        }
-        match &self.reason {
-            Reason::MissingPort => Ok(()),
-            Reason::Url(error) => write!(f, "the address is no URL: {error}"),
-            Reason::Scheme(scheme) => write!(f, "{scheme:?} is neither http nor https"),
-            Reason::Secret => f.write_str("auth_secret has characters that a header cannot have"),
-            Reason::Option(error) => error.fmt(f),
-            Reason::Http(error) => write_with_sources(f, error),
-            Reason::Status(status, message) => write!(f, "got response {status} {message:?}"),
-            Reason::Json(error) => write!(f, "the answer is not understood: {error}"),
-            Reason::TooLarge => write!(f, "the answer has more than {ANSWER_BYTES_MAX} bytes"),
-        }
-    }
-}
-
-/// Writes an error of the HTTP library with its sources, which have the errors of the system.
-fn write_with_sources(f: &mut fmt::Formatter<'_>, error: &reqwest::Error) -> fmt::Result {
-    write!(f, "{error}")?;
-    let mut source = std::error::Error::source(error);
-    while let Some(error) = source {
-        write!(f, ": {error}")?;
-        source = error.source();
-    }
-    Ok(())
-}
-
-impl std::error::Error for LookupdError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.reason {
-            Reason::Url(error) => Some(error),
-            Reason::Option(error) => Some(error),
-            Reason::Http(error) => Some(error),
-            Reason::Json(error) => Some(error),
-            _ => None,
-        }
     }
 }
 

@@ -55,6 +55,8 @@ mod network;
 mod received;
 mod server;
 mod stream;
+#[cfg(test)]
+pub(crate) mod tls;
 
 pub use broker::MockBroker;
 pub use clock::VirtualClock;

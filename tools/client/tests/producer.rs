@@ -88,7 +88,7 @@ async fn each_kind_of_publish_reaches_a_consumer() {
     }
     let bodies = drain(&[node(&nsqd)], 7, Config::default()).await;
     assert_eq!(sorted(bodies), ["1", "2", "3", "4", "5", "6", "7"]);
-    producer.close().await;
+    producer.close().await.unwrap();
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use program::log::Level;
 use program::{log_at, log_warn};
 use ringq_client::{
     Acker, Address, Config, Consumer, ConsumerBuilder, Control, Event, Level as ClientLevel,
-    Requeue,
+    Producer, Requeue,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
@@ -138,6 +138,13 @@ pub async fn shut_down(controls: impl IntoIterator<Item = Control>) {
         .into_iter()
         .map(|control| async move { control.shutdown().await });
     within_stop_time(join_all(stops)).await;
+}
+
+/// Closes a producer. Publishes that may be stored without a confirmation get a line in the log.
+pub async fn close(producer: &Producer) {
+    if let Err(unanswered) = producer.close().await {
+        log_warn!("{unanswered}");
+    }
 }
 
 /// Waits for the end of work that a stop began, for at most [`STOP_TIME_MAX`].

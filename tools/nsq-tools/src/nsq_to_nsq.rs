@@ -22,9 +22,9 @@ use futures_util::future::try_join_all;
 use program::{log, log_info};
 use ringq_client::{Consumer, Message, Producer};
 use tokio::runtime::Runtime;
-use tokio::task::{JoinSet, unconstrained};
+use tokio::task::JoinSet;
 
-use crate::consuming::{Consuming, StopSignals, log_event, shut_down, within_stop_time};
+use crate::consuming::{Consuming, StopSignals, close, log_event, shut_down, within_stop_time};
 use config::Config;
 pub use config::NSQ_TO_NSQ;
 use forwarding::Forwarding;
@@ -79,9 +79,7 @@ async fn relay(config: Config) -> Result<(), String> {
         let forwarding = Arc::clone(&forwarding);
         topics.spawn(consumer.run(concurrency, move |message: Message| {
             let forwarding = Arc::clone(&forwarding);
-            // The runtime's limit for the work of a task is meant for one future, and this task has one
-            // for each message. Futures beyond the limit would be polled again and again.
-            unconstrained(async move { forwarding.forward(&message).await })
+            async move { forwarding.forward(&message).await }
         }));
     }
     signals.wait().await;
@@ -90,7 +88,7 @@ async fn relay(config: Config) -> Result<(), String> {
         _ = topics.join_all() => {}
         () = shut_down(controls) => {}
     }
-    within_stop_time(producer.close()).await;
+    within_stop_time(close(&producer)).await;
     Ok(())
 }
 

@@ -1,3 +1,5 @@
+mod secrets;
+
 use super::*;
 
 fn set(name: &str, value: &str) -> Result<Config, String> {

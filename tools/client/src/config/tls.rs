@@ -1,5 +1,6 @@
 //! The options that build up a TLS configuration.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use super::option::{boolean, form_error};
 use super::{Config, OptionError};
 
 /// The certificates of TLS, for nsqd and for the HTTPS of nsqlookupd. The versions are TLS 1.2 and 1.3.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct TlsSettings {
     /// The authorities that may sign a server's certificate. `None` stands for the system's authorities.
     pub root_certificates: Option<RootCertStore>,
@@ -19,6 +20,19 @@ pub struct TlsSettings {
     pub cert: Option<PathBuf>,
     /// The key of the client's certificate, a PEM file.
     pub key: Option<PathBuf>,
+}
+
+/// The authorities are shown by their number. The key is the path of its file.
+impl fmt::Debug for TlsSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let roots = self.root_certificates.as_ref();
+        f.debug_struct("TlsSettings")
+            .field("root_certificates", &roots.map(RootCertStore::len))
+            .field("insecure_skip_verify", &self.insecure_skip_verify)
+            .field("cert", &self.cert)
+            .field("key", &self.key)
+            .finish()
+    }
 }
 
 impl TlsSettings {

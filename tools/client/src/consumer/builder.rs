@@ -16,7 +16,7 @@ use super::sieve::keep_room;
 use super::touching::AutoTouch;
 use super::{Consumer, GiveUp};
 use crate::address::Address;
-use crate::config::Config;
+use crate::config::{Config, without_passwords};
 use crate::connector::{Connector, SystemConnector};
 use crate::core::{Settings, Subscription};
 #[cfg(feature = "dedup")]
@@ -52,7 +52,7 @@ impl fmt::Debug for ConsumerBuilder {
             .field("topic", &self.topic)
             .field("channel", &self.channel)
             .field("nodes", &self.nodes)
-            .field("lookupds", &self.lookupds)
+            .field("lookupds", &without_passwords(&self.lookupds))
             .finish_non_exhaustive()
     }
 }

@@ -21,14 +21,23 @@ use tokio::time::{Instant, sleep_until};
 use super::error::NodeError;
 use super::nodes::{Kind, Nodes};
 use crate::address::Address;
+use crate::config::{without_password, without_passwords};
 use crate::event::Event;
 use crate::hub::Phase;
-use crate::lookupd::{Lookupd, LookupdError};
+use crate::lookupd::{Lookupd, LookupdError, NodeInfo};
 use crate::reconnect::Delay;
 
 /// The answer of a [`Directory`]: the nodes, or `None` if the topic is unknown.
 pub(crate) type Listing<'a> =
-    Pin<Box<dyn Future<Output = Result<Option<Vec<Address>>, LookupdError>> + Send + 'a>>;
+    Pin<Box<dyn Future<Output = Result<Option<Found>, LookupdError>> + Send + 'a>>;
+
+/// The nodes of an answer.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) nodes: Vec<Address>,
+    /// The number of further nodes, which are ignored.
+    pub(crate) ignored: usize,
+}
 
 /// A source of addresses: an nsqlookupd.
 pub(crate) trait Directory: Send + Sync {
@@ -47,7 +56,13 @@ impl Directory for Lookupd {
     fn list<'a>(&'a self, topic: &'a str) -> Listing<'a> {
         Box::pin(async move {
             let found = self.lookup(topic).await?;
-            Ok(found.map(|found| found.producers.iter().map(|node| node.address()).collect()))
+            Ok(found.map(|found| {
+                let named = found.producers.len() + found.ignored;
+                let nodes = found.producers.iter();
+                let nodes: Vec<Address> = nodes.filter_map(NodeInfo::valid_address).collect();
+                let ignored = named - nodes.len();
+                Found { nodes, ignored }
+            }))
         })
     }
 }
@@ -67,7 +82,7 @@ pub(crate) struct Discovery {
 impl fmt::Debug for Discovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Discovery")
-            .field("lookupds", &self.addresses())
+            .field("lookupds", &without_passwords(&self.addresses()))
             .finish_non_exhaustive()
     }
 }
@@ -199,11 +214,23 @@ impl Discovery {
         let mut union = BTreeSet::new();
         while let Some((lookupd, answer)) = answers.next().await {
             match answer {
-                Ok(Some(found)) if self.filter.is_some() => union.extend(found),
-                Ok(Some(found)) => found.into_iter().for_each(|node| self.connect(node)),
+                Ok(Some(found)) => {
+                    let Found { nodes, mut ignored } = found;
+                    match &self.filter {
+                        Some(_) => union.extend(nodes),
+                        None => ignored += self.connect_all(nodes),
+                    }
+                    if ignored > 0 {
+                        hub.events.emit(Event::NodesIgnored {
+                            client: hub.client.clone(),
+                            lookupd: without_password(lookupd).into_owned(),
+                            ignored,
+                        });
+                    }
+                }
                 Ok(None) => hub.events.emit(Event::TopicNotFound {
                     client: hub.client.clone(),
-                    lookupd: lookupd.to_owned(),
+                    lookupd: without_password(lookupd).into_owned(),
                 }),
                 Err(error) => hub.events.emit(Event::DiscoveryFailed {
                     client: hub.client.clone(),
@@ -213,18 +240,30 @@ impl Discovery {
         }
         if let Some(filter) = &self.filter {
             let wanted = filter(union.into_iter().collect());
-            wanted.into_iter().for_each(|node| self.connect(node));
+            self.connect_all(wanted);
         }
     }
 
-    /// Connects to a node, unless it is connected or the application removed it.
-    fn connect(&self, node: Address) {
+    /// Connects to the nodes that are new. Returns the number of those for which the consumer has no room.
+    fn connect_all(&self, nodes: Vec<Address>) -> usize {
+        let mut ignored = 0;
+        for node in nodes {
+            ignored += usize::from(!self.connect(node));
+        }
+        ignored
+    }
+
+    /// Connects to a node, unless it is connected or the application removed it. Returns false if the consumer has no room.
+    fn connect(&self, node: Address) -> bool {
         let hub = &self.nodes.hub;
-        if self.nodes.add(node.clone(), Kind::Discovered, None).is_ok() {
-            hub.events.emit(Event::Discovered {
+        match self.nodes.add(node.clone(), Kind::Discovered, None) {
+            Ok(()) => hub.events.emit(Event::Discovered {
                 client: hub.client.clone(),
                 node,
-            });
+            }),
+            Err(NodeError::TooMany(_)) => return false,
+            Err(_) => {}
         }
+        true
     }
 }

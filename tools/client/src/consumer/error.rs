@@ -72,6 +72,8 @@ pub enum NodeError {
     UnknownLookupd(String),
     /// The nsqlookupd is the last one, which cannot be removed.
     LastLookupd(String),
+    /// The consumer has this many nodes already, the most that nsqlookupds can bring.
+    TooMany(usize),
     /// The consumer is stopping, or has stopped.
     Stopped,
 }
@@ -89,6 +91,12 @@ impl fmt::Display for NodeError {
                 f,
                 "cannot disconnect from only remaining nsqlookupd HTTP address {address}"
             ),
+            NodeError::TooMany(most) => {
+                write!(
+                    f,
+                    "{most} nodes are connected already, and nsqlookupds bring no more"
+                )
+            }
             NodeError::Stopped => f.write_str("consumer stopped"),
         }
     }

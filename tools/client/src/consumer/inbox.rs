@@ -1,22 +1,25 @@
 //! [`Inbox`]: the messages that wait for the application. One wake-up and one lock serve all messages of a read.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use crate::message::Message;
+use crate::ready::ConnectionId;
 
 /// The messages that wait for the application, oldest first. Connections add to it, and one task takes from it.
 ///
-/// RDY bounds it to `max_in_flight` messages while the application takes them. If the application takes none for longer
-/// than the message timeout, nsqd sends messages that have timed out again, and the inbox grows by up to `max_in_flight`
-/// messages per timeout. The inbox has no bound of its own against an nsqd that ignores RDY.
+/// The inbox counts the messages of each connection, so that the connection can keep a bound (see
+/// [`Receiver`](super::receiver::Receiver)).
 #[derive(Debug, Default)]
 pub(crate) struct Inbox(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     queue: VecDeque<Message>,
+    /// The number of messages of each connection that has some.
+    waiting: BTreeMap<ConnectionId, usize>,
     waker: Option<Waker>,
     /// True when messages go back to nsqd instead of waiting here.
     is_refusing: bool,
@@ -30,17 +33,42 @@ impl Inbox {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes over the messages. If the inbox refuses them, they stay.
-    pub(crate) fn push(&self, messages: &mut Vec<Message>) {
+    /// Takes over the messages of a connection. If the inbox refuses them, they stay. Returns the number of messages of the
+    /// connection that wait now.
+    pub(crate) fn push(&self, from: ConnectionId, messages: &mut Vec<Message>) -> usize {
         let mut state = self.state();
-        if state.is_refusing {
-            return;
+        if state.is_refusing || messages.is_empty() {
+            return 0;
         }
+        let waiting = state.waiting.entry(from).or_default();
+        *waiting += messages.len();
+        let waiting = *waiting;
         state.queue.extend(messages.drain(..));
         let waker = state.waker.take();
         drop(state);
         if let Some(waker) = waker {
             waker.wake();
+        }
+        waiting
+    }
+
+    /// Returns the number of messages of a connection.
+    pub(crate) fn waiting(&self, from: ConnectionId) -> usize {
+        self.state().waiting.get(&from).copied().unwrap_or(0)
+    }
+
+    /// Removes the messages that nsqd has given up by `now`.
+    pub(crate) fn remove_timed_out(&self, now: Instant) -> VecDeque<Message> {
+        self.state()
+            .split(|message| message.delivery().timeout_at() <= now)
+    }
+
+    /// Removes the messages of a connection that is over.
+    pub(crate) fn remove(&self, from: ConnectionId) -> VecDeque<Message> {
+        let mut state = self.state();
+        match state.waiting.contains_key(&from) {
+            true => state.split(|message| message.delivery().source.line.id == from),
+            false => VecDeque::new(),
         }
     }
 
@@ -53,6 +81,7 @@ impl Inbox {
         let mut state = self.state();
         if !state.queue.is_empty() {
             std::mem::swap(&mut state.queue, into);
+            state.waiting.clear();
             return Poll::Ready(true);
         }
         if state.is_over {
@@ -69,7 +98,14 @@ impl Inbox {
     pub(crate) fn refuse(&self) -> VecDeque<Message> {
         let mut state = self.state();
         state.is_refusing = true;
+        state.waiting.clear();
         std::mem::take(&mut state.queue)
+    }
+
+    /// Returns the number of messages.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.state().queue.len()
     }
 
     /// Wakes the task that takes messages.
@@ -84,5 +120,26 @@ impl Inbox {
     pub(crate) fn close(&self) {
         self.state().is_over = true;
         self.wake();
+    }
+}
+
+impl State {
+    /// Removes the messages for which `is_out` is true, and returns them. They must be dropped without the lock, because a
+    /// message that is dropped may be answered.
+    fn split(&mut self, is_out: impl Fn(&Message) -> bool) -> VecDeque<Message> {
+        let (out, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.queue)
+            .into_iter()
+            .partition(is_out);
+        self.queue = kept;
+        for message in &out {
+            let from = message.delivery().source.line.id;
+            if let Some(waiting) = self.waiting.get_mut(&from) {
+                *waiting -= 1;
+                if *waiting == 0 {
+                    self.waiting.remove(&from);
+                }
+            }
+        }
+        out
     }
 }

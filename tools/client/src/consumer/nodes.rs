@@ -31,6 +31,7 @@ use crate::event::Event;
 use crate::hub::{Hub, Phase, now};
 use crate::line::Line;
 use crate::link::Link;
+use crate::lookupd::NODES_MAX;
 use crate::message::delivery::Source;
 use crate::reconnect::Delay;
 
@@ -154,6 +155,9 @@ impl Nodes {
             return Err(NodeError::AlreadyConnected(node));
         }
         match kind {
+            Kind::Discovered if state.entries.len() >= NODES_MAX => {
+                return Err(NodeError::TooMany(NODES_MAX));
+            }
             Kind::Discovered if state.removed.contains(&node) => {
                 return Err(NodeError::NotConnected(node));
             }
@@ -450,7 +454,11 @@ struct Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        if self.nodes.hub.remove_line(&self.line) {
+        let is_last = self.nodes.hub.remove_line(&self.line);
+        // Nobody can answer these messages any more.
+        let lost = self.nodes.inbox.remove(self.line.id);
+        lost.iter().for_each(|message| message.delivery().forget());
+        if is_last {
             self.nodes.end();
         }
     }

@@ -20,7 +20,16 @@ use crate::message::delivery::{Delivery, Source};
 /// nsqd's answer to CLS: no more messages come.
 const CLOSE_WAIT: &[u8] = b"CLOSE_WAIT";
 
+/// The most messages of a connection that may wait for the application, as a multiple of the highest RDY that the
+/// connection had. nsqd has at most RDY messages in flight. To the client, there may be more: nsqd's clock for a timeout
+/// begins when it sends the message, and the client's when it reads the message. So a client that is held up reads
+/// messages together with those that nsqd sends in their place.
+const WAITING_FACTOR: usize = 4;
+
 /// Puts the messages of one connection into the inbox, once per read.
+///
+/// If more messages wait than [`WAITING_FACTOR`] allows, those that have timed out make room: nsqd delivers them again.
+/// If there are still too many, nsqd ignores RDY, and the connection ends.
 pub(crate) struct Receiver {
     source: Arc<Source>,
     inbox: Arc<Inbox>,
@@ -70,10 +79,10 @@ impl Receiver {
         }
     }
 
-    /// Passes the messages on, or back to nsqd if the consumer is stopping.
-    fn flush(&mut self) {
+    /// Passes the messages on, or back to nsqd if the consumer is stopping. Fails if too many wait.
+    fn flush(&mut self) -> Result<(), ConnectionError> {
         if self.messages.is_empty() {
-            return;
+            return Ok(());
         }
         let Source { hub, line } = &*self.source;
         hub.count_received(now(), line, self.messages.len() as u64);
@@ -81,10 +90,38 @@ impl Receiver {
         if let Some(sieve) = &self.sieve {
             sieve.sort(&mut self.messages);
         }
-        self.inbox.push(&mut self.messages);
+        let waiting = self.inbox.push(line.id, &mut self.messages);
         for message in self.messages.drain(..) {
             // The answer is on its way without being awaited.
             message.delivery().give_back();
+        }
+        let waiting_max = (line.ready_peak() as usize).saturating_mul(WAITING_FACTOR);
+        match waiting > waiting_max {
+            true => self.make_room(waiting_max),
+            false => Ok(()),
+        }
+    }
+
+    /// Drops the messages that have timed out. Fails if more than `waiting_max` of this connection are left.
+    fn make_room(&self, waiting_max: usize) -> Result<(), ConnectionError> {
+        let Source { hub, line } = &*self.source;
+        let timed_out = self.inbox.remove_timed_out(now());
+        for message in &timed_out {
+            message.delivery().time_out();
+        }
+        if !timed_out.is_empty() {
+            hub.events.emit(Event::TimedOut {
+                client: hub.client.clone(),
+                node: line.node.clone(),
+                count: timed_out.len(),
+            });
+        }
+        match self.inbox.waiting(line.id) {
+            waiting if waiting > waiting_max => Err(ConnectionError::ReadyExceeded {
+                waiting,
+                ready: line.ready_peak(),
+            }),
+            _ => Ok(()),
         }
     }
 }
@@ -98,7 +135,7 @@ impl Recipient for Receiver {
     fn response(&mut self, data: Bytes) -> Result<(), ConnectionError> {
         if data == CLOSE_WAIT {
             // The messages before it count as in flight.
-            self.flush();
+            self.flush()?;
             self.source.line.drain();
         }
         Ok(())
@@ -114,7 +151,7 @@ impl Recipient for Receiver {
         Ok(())
     }
 
-    fn read_done(&mut self) {
-        self.flush();
+    fn read_done(&mut self) -> Result<(), ConnectionError> {
+        self.flush()
     }
 }

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::task::unconstrained;
 
 use super::Consumer;
 use crate::backoff::Verdict;
@@ -84,7 +85,9 @@ impl Consumer {
         let concurrency = concurrency.max(1);
         let mut handling: FuturesUnordered<Handling<F>> = FuturesUnordered::new();
         let mut free: Vec<Place<F>> = Vec::new();
-        poll_fn(|cx| {
+        // tokio's limit for the work of one task is meant for one future, and this task has one for each message. A handler
+        // beyond the limit would be polled in vain. `TURN` gives other tasks their turn.
+        unconstrained(poll_fn(|cx| {
             let began_at = Instant::now();
             loop {
                 if began_at.elapsed() > TURN {
@@ -115,7 +118,7 @@ impl Consumer {
                     }
                 }
             }
-        })
+        }))
         .await;
     }
 }

@@ -211,8 +211,9 @@ impl Sieve {
 
     /// Gives a fresh message to the application, or back to nsqd if the application takes no more.
     fn deliver(&self, message: Message) {
+        let from = message.connection();
         let mut messages = vec![message];
-        self.inbox.push(&mut messages);
+        self.inbox.push(from, &mut messages);
         for message in messages {
             // The answer is on its way without being awaited.
             message.delivery().give_back();

@@ -1,6 +1,7 @@
 //! The consumer and a scripted nsqd in memory, on a virtual clock.
 
 mod basics;
+mod bounds;
 mod cancellation;
 #[cfg(feature = "dedup")]
 mod dedup;
@@ -8,6 +9,7 @@ mod discovery;
 mod flow;
 mod messages;
 mod stop;
+mod turns;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -18,6 +18,7 @@ use crate::error::{ConnectionError, ErrorFrame};
 /// The first bytes of each connection.
 const MAGIC: &[u8] = b"  V2";
 const HEARTBEAT: &[u8] = b"_heartbeat_";
+const NOP: &[u8] = b"NOP\n";
 const OK: &[u8] = b"OK";
 /// The most sealed bytes of one read, in bytes.
 const SEALED_BYTES: usize = 32 * 1024;
@@ -72,7 +73,10 @@ pub(crate) struct Connection {
     /// Plain output. Without upgrades, the first `sent` bytes are sent.
     output: Vec<u8>,
     sent: usize,
+    /// True when the output has commands of the application.
+    has_commands: bool,
     last_read: Instant,
+    created_at: Instant,
     /// The time since when the stream has taken none of the unsent bytes.
     unsent_since: Option<Instant>,
 }
@@ -92,7 +96,9 @@ impl Connection {
             has_more: false,
             output,
             sent: 0,
+            has_commands: false,
             last_read: now,
+            created_at: now,
             unsent_since: None,
             settings,
         }
@@ -166,7 +172,7 @@ impl Connection {
     fn handle(&mut self, incoming: Incoming) -> Result<Option<Event>, ConnectionError> {
         match incoming {
             Incoming::Response(data) if data == HEARTBEAT => {
-                encode::nop(&mut self.output);
+                self.answer_heartbeat();
                 Ok(None)
             }
             Incoming::Response(data) if self.is_open() => Ok(Some(Event::Response(data))),
@@ -177,6 +183,14 @@ impl Connection {
             Incoming::Error(data) => Err(self.refusal(&data)),
             Incoming::Messages(batch) if self.is_open() => Ok(Some(Event::Messages(batch))),
             Incoming::Messages(_) => Err(ConnectionError::Unexpected("a message".to_owned())),
+        }
+    }
+
+    /// Adds a NOP, unless the last unsent command is one: nsqd needs a sign of life, not one for each heartbeat. So an
+    /// nsqd that sends heartbeats and reads nothing fills no memory.
+    fn answer_heartbeat(&mut self) {
+        if !self.output[self.sent..].ends_with(NOP) {
+            encode::nop(&mut self.output);
         }
     }
 
@@ -313,6 +327,7 @@ impl Connection {
     /// Moves all of `commands` to the output, and leaves `commands` empty, with memory for the next ones.
     #[inline]
     pub(crate) fn send(&mut self, commands: &mut Vec<u8>) {
+        self.has_commands |= !commands.is_empty();
         if self.output.is_empty() {
             std::mem::swap(&mut self.output, commands);
         } else {
@@ -331,6 +346,7 @@ impl Connection {
             upgrades.seal(&[IoSlice::new(&self.output)])?;
             self.output.clear();
             self.output.shrink_to(KEPT_BYTES);
+            self.has_commands = false;
         }
         let is_empty = self.unsent_bytes().is_empty();
         match is_empty {
@@ -359,10 +375,18 @@ impl Connection {
         self.sent += bytes;
         assert!(self.sent <= self.output.len(), "sent what there was");
         if self.sent == self.output.len() {
+            self.has_commands = false;
             self.output.clear();
             self.output.shrink_to(KEPT_BYTES);
             self.sent = 0;
         }
+    }
+
+    /// Returns true when the stream has taken the commands of the last [`Connection::send`], in the form in which TLS and
+    /// the compression send them.
+    #[inline]
+    pub(crate) fn are_commands_sent(&self) -> bool {
+        !self.has_commands && self.unsent_bytes().is_empty()
     }
 
     /// Appends the end marks of the upgrades to the output.
@@ -375,20 +399,26 @@ impl Connection {
     /// Returns the time at which [`Connection::handle_timeout`] has something to do, if nothing happens before.
     #[inline]
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let read = (self.settings.has_heartbeats || !self.is_open())
-            .then(|| self.last_read + self.settings.read_timeout);
-        let write = self
-            .unsent_since
-            .map(|since| since + self.settings.write_timeout);
-        match (read, write) {
-            (Some(read), Some(write)) => Some(read.min(write)),
-            (read, write) => read.or(write),
-        }
+        let Settings {
+            read_timeout,
+            write_timeout,
+            ..
+        } = *self.settings;
+        let is_open = self.is_open();
+        let read =
+            (self.settings.has_heartbeats || !is_open).then(|| self.last_read + read_timeout);
+        let handshake = (!is_open).then(|| self.created_at + read_timeout);
+        let write = self.unsent_since.map(|since| since + write_timeout);
+        [read, handshake, write].into_iter().flatten().min()
     }
 
-    /// Fails when nsqd was silent, or took no byte, for too long.
+    /// Fails when nsqd was silent, or took no byte, for too long, or when the handshake takes too long as a whole.
     pub(crate) fn handle_timeout(&self, now: Instant) -> Result<(), ConnectionError> {
-        let write_timeout = self.settings.write_timeout;
+        let Settings {
+            read_timeout,
+            write_timeout,
+            ..
+        } = *self.settings;
         if self
             .unsent_since
             .is_some_and(|since| now >= since + write_timeout)
@@ -396,10 +426,12 @@ impl Connection {
             return Err(ConnectionError::WriteTimeout(write_timeout));
         }
         match self.deadline() {
-            Some(deadline) if now >= deadline => {
-                Err(ConnectionError::ReadTimeout(self.settings.read_timeout))
+            Some(deadline) if now < deadline => Ok(()),
+            None => Ok(()),
+            Some(_) if now >= self.last_read + read_timeout => {
+                Err(ConnectionError::ReadTimeout(read_timeout))
             }
-            _ => Ok(()),
+            Some(_) => Err(ConnectionError::HandshakeTimeout(read_timeout)),
         }
     }
 }

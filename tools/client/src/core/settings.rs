@@ -1,15 +1,16 @@
 //! [`Settings`]: what the connections of one client ask for. They are made once, from its configuration.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use upgrade::ClientConfig;
 
-use crate::config::{Config, OptionError};
+use crate::config::{Config, OptionError, Redacted};
 
 /// The settings that a connection asks nsqd for, and the limits of the connection.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Settings {
     /// The body of IDENTIFY: JSON.
     pub(crate) identify: Vec<u8>,
@@ -33,6 +34,18 @@ pub(crate) struct Settings {
     pub(crate) write_timeout: Duration,
     /// False when heartbeats are switched off. Then an nsqd may be silent after the handshake.
     pub(crate) has_heartbeats: bool,
+}
+
+/// The settings that tell connections apart. TLS and the secret are shown as present or absent.
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("identify", &String::from_utf8_lossy(&self.identify))
+            .field("tls", &self.tls.is_some())
+            .field("auth_secret", &Redacted(&self.auth_secret))
+            .field("subscription", &self.subscription)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The topic and the channel of a consumer. Both names are valid.

@@ -1,5 +1,8 @@
 //! The link over streams in memory, with a virtual clock.
 
+mod flood;
+mod sealed;
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -33,8 +36,9 @@ impl Recipient for Heard {
         Ok(())
     }
 
-    fn read_done(&mut self) {
+    fn read_done(&mut self) -> Result<(), ConnectionError> {
         self.0.push("done".to_owned());
+        Ok(())
     }
 }
 

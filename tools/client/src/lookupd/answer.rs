@@ -1,21 +1,48 @@
 //! The answers of nsqlookupd.
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use reqwest::header::HeaderValue;
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Deserializer};
+use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, SeqAccess, Visitor};
 
+use super::{NAMES_MAX, NODES_MAX};
 use crate::address::Address;
 
 /// The answer to a lookup: the channels of a topic, and the nodes that have it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "LookupAnswer")]
 #[non_exhaustive]
 pub struct Lookup {
-    /// The names of the topic's channels.
-    #[serde(default, deserialize_with = "list")]
+    /// The names of the topic's channels, at most 100,000.
     pub channels: Vec<String>,
-    /// The nodes that have the topic.
-    #[serde(default, deserialize_with = "list")]
+    /// The nodes that have the topic, at most 10,000.
     pub producers: Vec<NodeInfo>,
+    /// The number of further nodes and channels in the answer.
+    pub ignored: usize,
+}
+
+/// The fields of the answer to a lookup.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct LookupAnswer {
+    channels: Bounded<String, NAMES_MAX>,
+    producers: Bounded<NodeInfo, NODES_MAX>,
+}
+
+impl From<LookupAnswer> for Lookup {
+    fn from(answer: LookupAnswer) -> Lookup {
+        let LookupAnswer {
+            channels,
+            producers,
+        } = answer;
+        Lookup {
+            ignored: channels.ignored + producers.ignored,
+            channels: channels.kept,
+            producers: producers.kept,
+        }
+    }
 }
 
 /// One nsqd, as it has registered itself. A field that nsqlookupd does not send is empty or 0.
@@ -38,7 +65,7 @@ pub struct NodeInfo {
     /// For each topic, true if the node is hidden from lookups of this topic. Only `/nodes` has it.
     #[serde(deserialize_with = "list")]
     pub tombstones: Vec<bool>,
-    /// The names of the topics. Only `/nodes` has it.
+    /// The names of the topics, at most 100,000. Only `/nodes` has it.
     #[serde(deserialize_with = "list")]
     pub topics: Vec<String>,
 }
@@ -53,18 +80,25 @@ impl NodeInfo {
             false => format!("{host}:{}", self.tcp_port),
         })
     }
+
+    /// Returns the address for clients, if it is one: an nsqd may register itself with any text.
+    pub(crate) fn valid_address(&self) -> Option<Address> {
+        let address = self.address();
+        let parsed = address.to_string().parse::<Address>();
+        (parsed.as_ref() == Ok(&address)).then_some(address)
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct Topics {
-    #[serde(default, deserialize_with = "list")]
-    pub(super) topics: Vec<String>,
+    pub(super) topics: Bounded<String, NAMES_MAX>,
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct Nodes {
-    #[serde(default, deserialize_with = "list")]
-    pub(super) producers: Vec<NodeInfo>,
+    pub(super) producers: Bounded<NodeInfo, NODES_MAX>,
 }
 
 /// The form of the answers of very old nsqlookupds.
@@ -73,9 +107,60 @@ struct Wrapped<T> {
     data: Option<T>,
 }
 
-/// Reads a list. Go writes an empty one as `null`.
+/// The first elements of a list, at most `MAX`. Go writes an empty list as `null`.
+#[derive(Debug)]
+pub(super) struct Bounded<T, const MAX: usize> {
+    pub(super) kept: Vec<T>,
+    /// The number of further elements.
+    pub(super) ignored: usize,
+}
+
+impl<T, const MAX: usize> Default for Bounded<T, MAX> {
+    fn default() -> Bounded<T, MAX> {
+        Bounded {
+            kept: Vec::new(),
+            ignored: 0,
+        }
+    }
+}
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Bounded<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Bounded<T, MAX>, D::Error> {
+        from.deserialize_any(BoundedVisitor(PhantomData))
+    }
+}
+
+struct BoundedVisitor<T, const MAX: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for BoundedVisitor<T, MAX> {
+    type Value = Bounded<T, MAX>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list or null")
+    }
+
+    fn visit_unit<E>(self) -> Result<Bounded<T, MAX>, E> {
+        Ok(Bounded::default())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Bounded<T, MAX>, A::Error> {
+        let mut bounded = Bounded::default();
+        while bounded.kept.len() < MAX {
+            match list.next_element()? {
+                Some(element) => bounded.kept.push(element),
+                None => return Ok(bounded),
+            }
+        }
+        while list.next_element::<IgnoredAny>()?.is_some() {
+            bounded.ignored += 1;
+        }
+        Ok(bounded)
+    }
+}
+
+/// Reads a list of a node, whose further elements are dropped.
 fn list<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Vec<T>, D::Error> {
-    Ok(Option::deserialize(from)?.unwrap_or_default())
+    Bounded::<T, NAMES_MAX>::deserialize(from).map(|list| list.kept)
 }
 
 /// Returns true if the header says that the answer is not wrapped.

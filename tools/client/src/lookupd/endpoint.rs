@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use super::Reason;
+use super::error::Reason;
 
 /// Parses `host:port` or a URL into the URL of lookups.
 pub(super) fn parse(address: &str) -> Result<Url, Reason> {

@@ -1,3 +1,6 @@
+mod limits;
+mod redirects;
+
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

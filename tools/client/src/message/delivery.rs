@@ -143,6 +143,15 @@ impl Delivery {
         self.give_claim_up();
     }
 
+    /// Counts the message as answered without a command: nsqd has given this delivery up.
+    pub(crate) fn time_out(&self) {
+        if !self.is_answered.swap(true, Ordering::AcqRel) {
+            #[cfg(feature = "dedup")]
+            self.give_claim_up();
+            self.source.line.count_answered();
+        }
+    }
+
     #[inline]
     fn answer(
         &self,

@@ -7,9 +7,10 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::discovery::Plan;
+use super::inner::{Inner, Shared};
 use super::node::Node;
 use super::pool::{Pool, Spread};
-use super::{BuildError, Inner, Producer, Shared};
+use super::{BuildError, Producer};
 use crate::address::Address;
 use crate::config::Config;
 use crate::connector::{Connector, SystemConnector};
@@ -19,6 +20,8 @@ use crate::lookupd::Lookupd;
 
 /// The publishes that may be without an answer, by default.
 const PERMITS: usize = 10_000;
+/// The longest wait for answers at the end, by default.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most permits that a producer can have.
 const PERMITS_MAX: usize = 1 << 29;
 
@@ -52,6 +55,7 @@ pub struct ProducerBuilder {
     permits: usize,
     batching: Option<Batching>,
     publish_timeout: Option<Duration>,
+    flush_timeout: Duration,
     spread: Spread,
     connector: Option<Arc<dyn Connector>>,
     events: Events,
@@ -66,6 +70,7 @@ impl ProducerBuilder {
             permits: PERMITS,
             batching: Some(Batching::default()),
             publish_timeout: None,
+            flush_timeout: FLUSH_TIMEOUT,
             spread: Spread::default(),
             connector: None,
             events: Events::default(),
@@ -113,6 +118,13 @@ impl ProducerBuilder {
     /// silence, after `read_timeout`.
     pub fn publish_timeout(mut self, publish_timeout: Option<Duration>) -> ProducerBuilder {
         self.publish_timeout = publish_timeout;
+        self
+    }
+
+    /// Limits the time that [`Producer::flush`] and [`Producer::close`] wait for nsqd's answers. Default 30 s. A producer
+    /// whose last clone is dropped waits as long in the background.
+    pub fn flush_timeout(mut self, flush_timeout: Duration) -> ProducerBuilder {
+        self.flush_timeout = flush_timeout;
         self
     }
 
@@ -171,6 +183,7 @@ impl ProducerBuilder {
             events: self.events,
             settings: Arc::new(settings),
             connector,
+            flush_timeout: self.flush_timeout,
         });
         let mut pool = Pool::new(self.spread);
         for address in &self.nodes {
@@ -187,6 +200,7 @@ impl ProducerBuilder {
         Ok(Producer(Arc::new(Inner {
             shared,
             pool: Mutex::new(pool),
+            leaving: Mutex::default(),
             permits: Arc::new(Semaphore::new(self.permits)),
             batching: self.batching,
             publish_timeout: self.publish_timeout,

@@ -8,10 +8,13 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
 
-use super::Inner;
+use super::Producer;
+use super::error::PublishError;
+use super::inner::Inner;
 use crate::address::Address;
+use crate::config::without_password;
 use crate::event::Event;
-use crate::lookupd::{Lookupd, LookupdError};
+use crate::lookupd::{Lookupd, LookupdError, NodeInfo};
 
 /// Asks all nsqlookupds for their nodes, again and again. The task ends with the producer.
 #[derive(Debug)]
@@ -38,10 +41,17 @@ impl Discovery {
         let (report, rounds) = watch::channel((0, None));
         let task = tokio::spawn(async move {
             loop {
-                let (named, failures) = ask_all(&plan.lookupds).await;
+                let (named, ignored, failures) = ask_all(&plan.lookupds).await;
                 let Some(inner) = inner.upgrade() else {
                     return;
                 };
+                for (lookupd, ignored) in ignored {
+                    inner.shared.events.emit(Event::NodesIgnored {
+                        client: inner.shared.client.clone(),
+                        lookupd,
+                        ignored,
+                    });
+                }
                 let failure = failures.last().cloned();
                 apply(&inner, &plan.fixed, named, failures);
                 drop(inner);
@@ -84,21 +94,66 @@ impl Drop for Discovery {
     }
 }
 
-/// Asks all nsqlookupds at the same time. Returns the union of their nodes, and the failures.
-async fn ask_all(lookupds: &[Lookupd]) -> (BTreeSet<Address>, Vec<Arc<LookupdError>>) {
+impl Producer {
+    /// Starts the discovery if there is one, and waits for its first answer if there is no node yet.
+    pub(super) async fn nodes_are_known(&self) -> Result<(), PublishError> {
+        let Some(plan) = &self.0.plan else {
+            return Ok(());
+        };
+        let rounds = {
+            let mut discovery = self.0.discovery();
+            if self.0.is_closed() {
+                return Err(PublishError::Stopped);
+            }
+            discovery
+                .get_or_insert_with(|| Discovery::start(plan.clone(), Arc::downgrade(&self.0)))
+                .rounds()
+        };
+        if self.0.pool().len() > 0 {
+            return Ok(());
+        }
+        let failure = Discovery::first_round(rounds).await;
+        match self.0.pool().len() {
+            0 => Err(PublishError::NoNode(failure)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The union of the nodes that nsqlookupds name; the nsqlookupds of which nodes are ignored, with the numbers of these
+/// nodes; and the failures.
+type Answers = (
+    BTreeSet<Address>,
+    Vec<(String, usize)>,
+    Vec<Arc<LookupdError>>,
+);
+
+/// Asks all nsqlookupds at the same time.
+async fn ask_all(lookupds: &[Lookupd]) -> Answers {
     let mut asking = JoinSet::new();
     for lookupd in lookupds {
         let lookupd = lookupd.clone();
-        asking.spawn(async move { lookupd.nodes().await });
+        asking.spawn(async move {
+            let nodes = lookupd.first_nodes().await;
+            (without_password(lookupd.address()).into_owned(), nodes)
+        });
     }
-    let (mut named, mut failures) = (BTreeSet::new(), Vec::new());
-    for answer in asking.join_all().await {
+    let (mut named, mut ignored, mut failures) = (BTreeSet::new(), Vec::new(), Vec::new());
+    for (lookupd, answer) in asking.join_all().await {
         match answer {
-            Ok(nodes) => named.extend(nodes.iter().map(|node| node.address())),
+            Ok((nodes, further)) => {
+                let valid = nodes.iter().filter_map(NodeInfo::valid_address);
+                let before = nodes.len() + further;
+                let valid: Vec<Address> = valid.collect();
+                if before > valid.len() {
+                    ignored.push((lookupd, before - valid.len()));
+                }
+                named.extend(valid);
+            }
             Err(error) => failures.push(Arc::new(error)),
         }
     }
-    (named, failures)
+    (named, ignored, failures)
 }
 
 /// Adds new nodes. Removes the nodes that nobody names any more, if all nsqlookupds answered.
@@ -120,6 +175,7 @@ fn apply(
         !is_complete || named.contains(address) || fixed.contains(address)
     });
     for node in removed {
+        inner.leave(&node);
         node.retire();
     }
 }

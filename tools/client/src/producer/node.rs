@@ -3,18 +3,15 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
-use super::command::{Command, Tail};
-use super::pending::{Answer, Pending, Waiter};
-use super::{Batching, Shared};
+use super::inner::Shared;
+use super::open::Open;
 use crate::address::Address;
-use crate::core::Batch;
-use crate::core::Negotiated;
+use crate::core::{Batch, Negotiated};
 use crate::error::{ConnectionError, ErrorFrame};
 use crate::event::Event;
 use crate::link::{Link, Recipient};
-use crate::outbox::Outbox;
 
 /// One nsqd.
 pub(crate) struct Node {
@@ -38,28 +35,6 @@ enum State {
 
 /// The result of connecting.
 type Connected = Result<Arc<Open>, Arc<ConnectionError>>;
-
-/// An open connection.
-#[derive(Debug)]
-pub(crate) struct Open {
-    outbox: Outbox,
-    replies: Mutex<Replies>,
-    /// Ends when the connection is over.
-    over: watch::Receiver<()>,
-}
-
-/// The state of a connection's publishes. It is locked inside the outbox's lock, so that commands and waiters have the
-/// same order.
-#[derive(Debug, Default)]
-struct Replies {
-    pending: Pending,
-    tail: Tail,
-    /// True when the connection is closed as soon as nothing is pending.
-    is_retiring: bool,
-}
-
-/// The answer to a publish, when it comes.
-pub(crate) type Answering = oneshot::Receiver<(Answer, OwnedSemaphorePermit)>;
 
 impl Node {
     pub(crate) fn new(address: Address, shared: Arc<Shared>) -> Node {
@@ -115,7 +90,7 @@ impl Node {
         let waiting = match &mut *state {
             State::Connecting(waiting) => std::mem::take(waiting),
             // The node was retired while the connection was being made.
-            _ => return open.outbox.close(),
+            _ => return open.close(),
         };
         *state = State::Open(Arc::clone(open));
         drop(state);
@@ -223,11 +198,7 @@ impl Serving {
             }
         };
         let (end, over) = watch::channel(());
-        let open = Arc::new(Open {
-            outbox: link.outbox(),
-            replies: Mutex::new(Replies::default()),
-            over,
-        });
+        let open = Arc::new(Open::new(link.outbox(), over));
         self.open = Some(Arc::clone(&open));
         node.succeed(&open, link.negotiated());
         self.is_connecting = false;
@@ -235,7 +206,14 @@ impl Serving {
             node: &node,
             open: &open,
         };
-        let error = link.run(&mut recipient).await.map(Arc::new);
+        let limit = shared.flush_timeout;
+        let error = tokio::select! {
+            error = link.run(&mut recipient) => error.map(Arc::new),
+            () = open.overdue(limit) => {
+                open.give_up(limit);
+                Some(open.reason())
+            }
+        };
         self.finish(error.clone());
         node.end(error);
         drop(end);
@@ -246,7 +224,7 @@ impl Serving {
         let Some(open) = self.open.take() else { return };
         self.node.leave(&open);
         let reason = error.unwrap_or_else(|| Arc::new(ConnectionError::Stopped));
-        open.replies().pending.lose(&reason, open.outbox.taken());
+        open.lose(&reason);
     }
 }
 
@@ -257,105 +235,6 @@ impl Drop for Serving {
             drop(self.node.forget());
         }
         self.finish(None);
-    }
-}
-
-impl Open {
-    fn replies(&self) -> MutexGuard<'_, Replies> {
-        self.replies.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Queues `command`. The answer comes through the receiver, together with the permit. Fails when the connection is
-    /// over, and returns the permit.
-    pub(crate) fn publish(
-        &self,
-        command: &Command<'_>,
-        batching: Option<Batching>,
-        permit: OwnedSemaphorePermit,
-    ) -> Result<Answering, OwnedSemaphorePermit> {
-        let (answer, answering) = oneshot::channel();
-        let mut waiter = Some(Waiter { answer, permit });
-        let queued = self.outbox.rewrite(|out, end| {
-            let waiter = waiter.take().expect("the outbox calls once");
-            let mut replies = self.replies();
-            let Replies { pending, tail, .. } = &mut *replies;
-            if let Some(batching) = batching
-                && tail.join(command, batching, out, end.0)
-            {
-                pending.join(tail.end(), waiter);
-                return;
-            }
-            let before = out.len();
-            command.encode(out);
-            let place = end.0..end.0 + (out.len() - before) as u64;
-            tail.set(command, place.clone());
-            pending.push(place, waiter);
-        });
-        match (queued, waiter) {
-            (Ok(_), _) => Ok(answering),
-            (Err(_), Some(waiter)) => Err(waiter.permit),
-            (Err(_), None) => unreachable!("a refused command is not written"),
-        }
-    }
-
-    /// Sends a NOP, and returns when the socket has taken it.
-    pub(crate) async fn ping(&self) -> Result<(), Arc<ConnectionError>> {
-        let sent = match self.outbox.append(wire::encode::nop) {
-            Ok(position) => self.outbox.sent(position).await,
-            Err(lost) => Err(lost),
-        };
-        match sent {
-            Ok(()) => Ok(()),
-            Err(_) => {
-                self.ended().await;
-                Err(self.reason())
-            }
-        }
-    }
-
-    /// Ends the connection when nothing is pending.
-    fn retire(&self) {
-        let mut replies = self.replies();
-        replies.is_retiring = true;
-        let is_idle = replies.pending.is_empty();
-        drop(replies);
-        if is_idle {
-            self.outbox.close();
-        }
-    }
-
-    /// Gives the oldest command its answer. Returns false when no command waits.
-    fn answer(&self, refusal: Option<&ErrorFrame>) -> bool {
-        let mut replies = self.replies();
-        let was_pending = replies.pending.answer(refusal);
-        let is_over = replies.is_retiring && replies.pending.is_empty();
-        drop(replies);
-        if is_over {
-            self.outbox.close();
-        }
-        was_pending
-    }
-
-    /// Returns when all publishes that were queued so far have been answered.
-    pub(crate) async fn flush(&self) {
-        let flushed = self.replies().pending.flush();
-        if let Some(flushed) = flushed {
-            // The sender is dropped when the flush is over.
-            let _ = flushed.await;
-        }
-    }
-
-    /// Returns the reason why the connection is over.
-    pub(crate) fn reason(&self) -> Arc<ConnectionError> {
-        let lost = self.replies().pending.lost();
-        lost.unwrap_or_else(|| Arc::new(ConnectionError::Stopped))
-    }
-
-    /// Returns when the connection is over.
-    pub(crate) async fn ended(&self) {
-        let mut over = self.over.clone();
-        // The sender sends nothing: it is dropped when the connection is over.
-        let _ = over.changed().await;
     }
 }
 

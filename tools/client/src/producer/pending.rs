@@ -58,7 +58,9 @@ pub(crate) struct Pending {
     queued: u64,
     answered: u64,
     /// The flushes that wait until as many commands are answered.
-    flushes: Vec<(u64, oneshot::Sender<()>)>,
+    flushes: Vec<(u64, oneshot::Sender<usize>)>,
+    /// The number of publishes that were lost with the connection after they may have reached nsqd.
+    unknown: usize,
     /// The reason why the connection is over.
     lost: Option<Arc<ConnectionError>>,
 }
@@ -112,11 +114,20 @@ impl Pending {
         true
     }
 
+    /// Returns the number of publishes whose commands may have reached nsqd and that were lost with the connection.
+    pub(crate) fn unknown(&self) -> usize {
+        self.unknown
+    }
+
     /// States that the connection is over. Only the commands that end at or before `taken` may have reached nsqd.
     pub(crate) fn lose(&mut self, error: &Arc<ConnectionError>, taken: Position) {
-        self.lost = Some(Arc::clone(error));
+        self.lost.get_or_insert_with(|| Arc::clone(error));
         for entry in std::mem::take(&mut self.entries) {
             let has_left = Position(entry.place.end) <= taken;
+            self.answered += 1;
+            if has_left {
+                self.unknown += 1 + entry.others.len();
+            }
             for waiter in std::iter::once(entry.first).chain(entry.others) {
                 let error = Arc::clone(error);
                 waiter.finish(match has_left {
@@ -124,24 +135,41 @@ impl Pending {
                     false => Answer::NotSent(error),
                 });
             }
+            self.end_flushes();
         }
-        self.answered = self.queued;
-        self.end_flushes();
     }
 
-    /// Returns a receiver that ends when all commands so far have been answered. `None` means that none waits.
-    pub(crate) fn flush(&mut self) -> Option<oneshot::Receiver<()>> {
+    /// Begins to wait until all commands so far are answered or lost. `None` means that none waits. Returns the number of
+    /// commands so far. The receiver gets the number of publishes that were lost and may have reached nsqd.
+    pub(crate) fn flush(&mut self) -> Option<(u64, oneshot::Receiver<usize>)> {
         if self.entries.is_empty() {
             return None;
         }
         let (done, flushed) = oneshot::channel();
         self.flushes.push((self.queued, done));
-        Some(flushed)
+        Some((self.queued, flushed))
+    }
+
+    /// Returns the number of publishes without an answer among the first `queued` commands.
+    pub(crate) fn unanswered(&self, queued: u64) -> usize {
+        let commands = usize::try_from(queued.saturating_sub(self.answered)).unwrap_or(usize::MAX);
+        let waiting = self.entries.iter().take(commands);
+        waiting.map(|entry| 1 + entry.others.len()).sum()
     }
 
     fn end_flushes(&mut self) {
+        if self.flushes.is_empty() {
+            return;
+        }
         let answered = self.answered;
-        self.flushes.retain(|(queued, _)| *queued > answered);
+        let (over, waiting) = std::mem::take(&mut self.flushes)
+            .into_iter()
+            .partition(|(queued, _)| *queued <= answered);
+        self.flushes = waiting;
+        for (_, done) in over {
+            // A caller that has gone away waits no more.
+            let _ = done.send(self.unknown);
+        }
     }
 }
 

@@ -5,8 +5,13 @@ mod cuts;
 mod nodes;
 mod runtimes;
 mod script;
+mod unanswered;
 
 use futures_util::future::join_all;
+
+use std::collections::BTreeSet;
+
+use tokio::time::{Instant, timeout};
 
 use super::*;
 use crate::error::Outcome;

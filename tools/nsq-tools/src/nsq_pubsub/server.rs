@@ -26,7 +26,7 @@ use super::request::{HEAD_BYTES_MAX, Head};
 use super::shared::Shared;
 use super::stream;
 use super::streams::Streams;
-use crate::consuming::{StopSignals, log_event, within_stop_time};
+use crate::consuming::{StopSignals, close, log_event, within_stop_time};
 use crate::flags::Sources;
 use crate::listening::listen;
 
@@ -102,7 +102,7 @@ pub(super) async fn run(config: &Config) -> Result<(), String> {
     if timeout(PAGES_STOP, pages).await.is_err() {
         log_warn!("WARNING: HTTP clients were still connected");
     }
-    within_stop_time(producer.close()).await;
+    within_stop_time(close(&producer)).await;
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use ringq_client::{Address, Event, Producer, PublishError};
 use tokio::task::unconstrained;
 
 use super::config::{Config, Targets};
-use crate::consuming::log_event;
+use crate::consuming::{close, log_event};
 
 /// The most records without a confirmation.
 const UNCONFIRMED_MAX: usize = 2000;
@@ -172,7 +172,7 @@ impl Publishing {
 
     /// Closes the connections. Records without a confirmation are waited for.
     pub(super) async fn close(self) {
-        self.producer.close().await;
+        close(&self.producer).await;
     }
 }
 

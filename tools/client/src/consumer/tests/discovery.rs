@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::*;
-use crate::consumer::discovery::{Directory, Listing};
+use crate::consumer::discovery::{Directory, Found, Listing};
 use crate::lookupd::LookupdError;
 
 /// A directory with prepared answers. The last one is repeated.
@@ -64,7 +64,10 @@ impl Directory for Script {
                     let nodes = nodes
                         .into_iter()
                         .map(|node| node.parse().expect("an address"));
-                    Ok(Some(nodes.collect()))
+                    Ok(Some(Found {
+                        nodes: nodes.collect(),
+                        ignored: 0,
+                    }))
                 }
                 Answer::Unknown => Ok(None),
                 Answer::Refusal => Err(refusal().await),

@@ -1,10 +1,11 @@
-use std::time::Duration;
+mod limits;
 
-use upgrade::{ClientTls, ClientTrust, ServerTls, client_config, server_config};
+use std::time::Duration;
 
 use super::super::settings::Subscription;
 use super::*;
 use crate::config::Config;
+use crate::testing::tls::Certificates;
 
 /// A connection, and the part of an nsqd that the test plays.
 struct Pair {
@@ -218,43 +219,6 @@ fn a_refused_secret_is_an_error() {
         "auth failed - E_UNAUTHORIZED AUTH No authorizations found"
     );
     assert!(!error.contains("sesame"));
-}
-
-/// The certificates of one test.
-struct Certificates {
-    directory: tempfile::TempDir,
-}
-
-impl Certificates {
-    fn new() -> Certificates {
-        let directory = tempfile::tempdir().unwrap();
-        let key = rcgen::KeyPair::generate().unwrap();
-        let params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-        let cert = params.self_signed(&key).unwrap();
-        std::fs::write(directory.path().join("cert.pem"), cert.pem()).unwrap();
-        std::fs::write(directory.path().join("key.pem"), key.serialize_pem()).unwrap();
-        Certificates { directory }
-    }
-
-    fn server(&self) -> Upgrade {
-        let config = server_config(&ServerTls {
-            cert: &self.directory.path().join("cert.pem"),
-            key: &self.directory.path().join("key.pem"),
-            clients: ClientTrust::Everybody,
-            only_tls13: false,
-        })
-        .unwrap();
-        Upgrade::tls_server(&config).unwrap()
-    }
-
-    fn client(&self) -> Arc<upgrade::ClientConfig> {
-        let authorities = upgrade::authorities(&self.directory.path().join("cert.pem")).unwrap();
-        client_config(&ClientTls {
-            authorities: Some(authorities),
-            cert_and_key: None,
-        })
-        .unwrap()
-    }
 }
 
 #[test]

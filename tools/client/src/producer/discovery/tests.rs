@@ -53,5 +53,5 @@ async fn without_any_node_the_error_names_the_nsqlookupd() {
         "{text}"
     );
     assert_eq!(error.outcome(), crate::error::Outcome::NotStored);
-    producer.close().await;
+    producer.close().await.unwrap();
 }

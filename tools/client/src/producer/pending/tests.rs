@@ -49,6 +49,7 @@ fn answers_belong_to_the_oldest_command() {
     assert_eq!(answer(&mut receivers[3]), "not sent");
     assert_eq!(answer(&mut joined), "not sent");
     assert_eq!(permits.available_permits(), 10);
+    assert_eq!(pending.unknown(), 1, "the others certainly did not leave");
     assert!(!pending.answer(None), "nothing is pending");
 }
 
@@ -63,10 +64,18 @@ fn a_flush_ends_with_the_commands_before_it() {
     let (second, _second) = waiter(&permits);
     pending.push(1..2, second);
     let mut later = pending.flush().unwrap();
-    assert_eq!(flush.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+    assert_eq!(flush.1.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+    assert_eq!(
+        (pending.unanswered(flush.0), pending.unanswered(later.0)),
+        (1, 2)
+    );
     pending.answer(None);
-    assert_eq!(flush.try_recv(), Err(oneshot::error::TryRecvError::Closed));
-    assert_eq!(later.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+    assert_eq!(
+        (pending.unanswered(flush.0), pending.unanswered(later.0)),
+        (0, 1)
+    );
+    assert_eq!(flush.1.try_recv(), Ok(0));
+    assert_eq!(later.1.try_recv(), Err(oneshot::error::TryRecvError::Empty));
     pending.lose(&Arc::new(ConnectionError::Closed), Position(0));
-    assert_eq!(later.try_recv(), Err(oneshot::error::TryRecvError::Closed));
+    assert_eq!(later.1.try_recv(), Ok(0));
 }

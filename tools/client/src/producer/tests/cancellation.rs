@@ -59,7 +59,7 @@ async fn check(polls: usize, batching: Option<Batching>, permits: usize) -> bool
         second.unwrap();
         assert!(broker.published("t").contains(&Bytes::from(kept)));
     }
-    producer.flush().await;
+    producer.flush().await.unwrap();
     settle().await;
     assert_eq!(producer.0.permits.available_permits(), permits);
     let stored = broker.published("t");
@@ -100,7 +100,7 @@ async fn other_futures_may_be_dropped_too() {
         drop_after(polls, producer.flush()).await;
         producer.publish("t", "x").await.unwrap();
         drop_after(polls, producer.close()).await;
-        producer.close().await;
+        producer.close().await.unwrap();
         settle().await;
         assert!(matches!(
             producer.publish("t", "y").await,

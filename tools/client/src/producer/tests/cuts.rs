@@ -54,7 +54,7 @@ async fn check(seed: u64, cuts: u64) {
             results.insert(Bytes::from(body.clone()), result);
         }
     }
-    producer.close().await;
+    producer.close().await.unwrap();
     settle().await;
     let mut stored: HashMap<Bytes, Vec<Address>> = HashMap::new();
     for broker in &brokers {

@@ -287,11 +287,11 @@ async fn a_flush_waits_for_answers_and_close_is_final() {
     assert_eq!(refused.to_string(), "stopped");
     nsqd.respond("OK").await;
     publishing.await.unwrap().unwrap();
-    flushing.await.unwrap();
+    flushing.await.unwrap().unwrap();
     assert_eq!(nsqd.command().await, None, "the client ends the connection");
     nsqd.close();
-    closing.await.unwrap();
-    producer.close().await;
+    closing.await.unwrap().unwrap();
+    producer.close().await.unwrap();
     let refused = producer.publish("t", "3").await.unwrap_err();
     assert_eq!(refused.outcome(), Outcome::NotStored);
     assert!(matches!(refused, PublishError::Stopped));

@@ -1,0 +1,108 @@
+//! [`LookupdError`].
+
+use std::fmt;
+
+use super::{ANSWER_BYTES_MAX, NAMES_MAX, NODES_MAX};
+use crate::config::{OptionError, without_password};
+
+/// The reason why an nsqlookupd could not be asked.
+#[derive(Debug)]
+pub struct LookupdError {
+    address: String,
+    reason: Reason,
+}
+
+/// What went wrong.
+#[derive(Debug)]
+pub(super) enum Reason {
+    MissingPort,
+    Url(url::ParseError),
+    Scheme(String),
+    Secret,
+    Option(OptionError),
+    Http(reqwest::Error),
+    Status(u16, String),
+    Json(serde_json::Error),
+    TooLarge,
+    TooManyTopics,
+    TooManyNodes,
+}
+
+impl LookupdError {
+    pub(super) fn new(address: &str, reason: Reason) -> LookupdError {
+        LookupdError {
+            address: without_password(address).into_owned(),
+            reason,
+        }
+    }
+
+    /// Returns the address of the nsqlookupd, as it was given, without a password.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Returns true if the address itself is wrong, so that later questions fail, too.
+    #[must_use]
+    pub fn is_address_wrong(&self) -> bool {
+        matches!(
+            self.reason,
+            Reason::MissingPort | Reason::Url(_) | Reason::Scheme(_)
+        )
+    }
+
+    /// Returns the HTTP status of a refusal.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        match self.reason {
+            Reason::Status(status, _) => Some(status),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for LookupdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.reason {
+            // The tools print this text and no other.
+            Reason::MissingPort => return f.write_str("missing port"),
+            _ => write!(f, "nsqlookupd {}: ", self.address)?,
+        }
+        match &self.reason {
+            Reason::MissingPort => Ok(()),
+            Reason::Url(error) => write!(f, "the address is no URL: {error}"),
+            Reason::Scheme(scheme) => write!(f, "{scheme:?} is neither http nor https"),
+            Reason::Secret => f.write_str("auth_secret has characters that a header cannot have"),
+            Reason::Option(error) => error.fmt(f),
+            Reason::Http(error) => write_with_sources(f, error),
+            Reason::Status(status, message) => write!(f, "got response {status} {message:?}"),
+            Reason::Json(error) => write!(f, "the answer is not understood: {error}"),
+            Reason::TooLarge => write!(f, "the answer has more than {ANSWER_BYTES_MAX} bytes"),
+            Reason::TooManyTopics => write!(f, "the answer names more than {NAMES_MAX} topics"),
+            Reason::TooManyNodes => write!(f, "the answer names more than {NODES_MAX} nodes"),
+        }
+    }
+}
+
+/// Writes an error of the HTTP library with its sources, which have the errors of the system.
+fn write_with_sources(f: &mut fmt::Formatter<'_>, error: &reqwest::Error) -> fmt::Result {
+    write!(f, "{error}")?;
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        write!(f, ": {error}")?;
+        source = error.source();
+    }
+    Ok(())
+}
+
+impl std::error::Error for LookupdError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.reason {
+            Reason::Url(error) => Some(error),
+            Reason::Option(error) => Some(error),
+            Reason::Http(error) => Some(error),
+            Reason::Json(error) => Some(error),
+            _ => None,
+        }
+    }
+}

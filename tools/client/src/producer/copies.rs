@@ -1,0 +1,63 @@
+//! [`Producer::publish_to`]: copies of one message on several nodes.
+
+use bytes::Bytes;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::error::{PublishError, ReplicationError};
+use super::{Producer, Receipt};
+use crate::address::Address;
+
+impl Producer {
+    /// Publishes one message to `count` different nodes at the same time. If a node fails, another one takes its place.
+    /// So the message may be stored once more than asked for, if the outcome at the failed node is unknown.
+    ///
+    /// # Errors
+    /// The error says which nodes have the message. With fewer than `count` nodes, nothing is sent.
+    pub async fn publish_to(
+        &self,
+        count: usize,
+        topic: &str,
+        body: impl Into<Bytes>,
+    ) -> Result<Vec<Receipt>, ReplicationError> {
+        let body = body.into();
+        let mut tried: Vec<Address> = Vec::new();
+        let mut running = JoinSet::new();
+        let (mut stored, mut failures) = (Vec::new(), Vec::new());
+        if let Err(error) = self.nodes_are_known().await {
+            failures.push(error);
+        }
+        if self.0.pool().len() < count {
+            return Err(ReplicationError {
+                wanted: count,
+                stored,
+                failures,
+            });
+        }
+        loop {
+            while stored.len() + running.len() < count {
+                let Some(node) = self.0.pool().pick(Instant::now().into_std(), &tried) else {
+                    break;
+                };
+                tried.push(node.address.clone());
+                let (producer, topic, body) = (self.clone(), topic.to_owned(), body.clone());
+                running
+                    .spawn(async move { producer.publish_on(&node.address, &topic, body).await });
+            }
+            match running.join_next().await {
+                None if stored.len() >= count => return Ok(stored),
+                None => {
+                    return Err(ReplicationError {
+                        wanted: count,
+                        stored,
+                        failures,
+                    });
+                }
+                Some(Ok(Ok(receipt))) => stored.push(receipt),
+                Some(Ok(Err(error))) => failures.push(error),
+                // The task is neither aborted nor does it panic: only the end of the runtime stops it.
+                Some(Err(_)) => failures.push(PublishError::Stopped),
+            }
+        }
+    }
+}

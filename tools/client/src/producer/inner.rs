@@ -1,0 +1,115 @@
+//! [`Inner`]: what the clones of a producer share.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use super::builder::Batching;
+use super::discovery::{Discovery, Plan};
+use super::node::Node;
+use super::open::Open;
+use super::pool::Pool;
+use crate::address::Address;
+use crate::connector::Connector;
+use crate::core::Settings;
+use crate::event::{Client, Events};
+
+/// The parts of a producer that its nodes need.
+pub(crate) struct Shared {
+    pub(crate) client: Client,
+    pub(crate) events: Events,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) connector: Arc<dyn Connector>,
+    /// The longest wait for the answers of a connection that is to end.
+    pub(crate) flush_timeout: Duration,
+}
+
+/// The state of one producer.
+pub(crate) struct Inner {
+    pub(super) shared: Arc<Shared>,
+    pub(super) pool: Mutex<Pool<Arc<Node>>>,
+    /// Nodes that are not in the pool any more, and may still have publishes without an answer.
+    pub(super) leaving: Mutex<Vec<Weak<Node>>>,
+    pub(super) permits: Arc<Semaphore>,
+    pub(super) batching: Option<Batching>,
+    pub(super) publish_timeout: Option<Duration>,
+    /// The longest body, in bytes, if it is limited.
+    pub(super) bytes_max: Option<usize>,
+    /// The discovery, once a publish has started it.
+    pub(super) discovery: Mutex<Option<Discovery>>,
+    pub(super) plan: Option<Plan>,
+    /// Held by a message of a refused command while it is sent alone. So no other such message lies behind it when nsqd
+    /// refuses it and closes the connection.
+    pub(super) sent_alone: tokio::sync::Mutex<()>,
+    pub(super) is_closed: AtomicBool,
+}
+
+impl Inner {
+    pub(super) fn pool(&self) -> MutexGuard<'_, Pool<Arc<Node>>> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn discovery(&self) -> MutexGuard<'_, Option<Discovery>> {
+        self.discovery
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn failed(&self, node: &Address) {
+        self.pool().failed(node, Instant::now().into_std());
+    }
+
+    /// Keeps a node that was removed from the pool until its connections have ended.
+    pub(super) fn leave(&self, node: &Arc<Node>) {
+        let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        leaving.retain(|node| node.strong_count() > 0);
+        leaving.push(Arc::downgrade(node));
+    }
+
+    /// Returns all connections that may have publishes without an answer, each with its node.
+    pub(super) fn connections(&self) -> Vec<(Arc<Node>, Arc<Open>)> {
+        let mut nodes = self.pool().all();
+        let leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        nodes.extend(leaving.iter().filter_map(Weak::upgrade));
+        drop(leaving);
+        let connections = nodes.into_iter().flat_map(|node| {
+            let connections = node.connections();
+            connections
+                .into_iter()
+                .map(move |open| (Arc::clone(&node), open))
+        });
+        connections.collect()
+    }
+
+    /// Adds the nodes of `named`. Removes the nodes for which `keep` is false, and returns them.
+    pub(super) fn change_nodes(
+        &self,
+        named: &BTreeSet<Address>,
+        keep: impl Fn(&Address) -> bool,
+    ) -> Vec<Arc<Node>> {
+        let mut pool = self.pool();
+        for address in named {
+            let shared = &self.shared;
+            pool.add(address, || {
+                Arc::new(Node::new(address.clone(), Arc::clone(shared)))
+            });
+        }
+        pool.retain(keep)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        for node in self.pool().all() {
+            node.retire();
+        }
+    }
+}
