@@ -16,6 +16,8 @@ struct Script {
 #[derive(Clone)]
 enum Answer {
     Nodes(Vec<&'static str>),
+    /// One node, and so many further ones.
+    TooMany(&'static str, usize),
     Unknown,
     Refusal,
     Silence,
@@ -69,6 +71,10 @@ impl Directory for Script {
                         ignored: 0,
                     }))
                 }
+                Answer::TooMany(node, ignored) => Ok(Some(Found {
+                    nodes: vec![node.parse().expect("an address")],
+                    ignored,
+                })),
                 Answer::Unknown => Ok(None),
                 Answer::Refusal => Err(refusal().await),
                 Answer::Silence => std::future::pending().await,
@@ -130,6 +136,19 @@ async fn failures_of_nsqlookupds_reach_only_the_events() {
         1,
         "{lines:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn ignored_nodes_are_told() {
+    let network = MockNetwork::new();
+    let mut server = network.server("n1:4150");
+    let script = Script::new("http://u:pass@l:1", &[Answer::TooMany("n1:4150", 7)]);
+    let log = Log::default();
+    let builder = builder(&network, 9).events(log.callback());
+    let _consumer = discover(builder, &[&script]).await;
+    accept(&mut server).await;
+    let text = "ignored 7 nodes of nsqlookupd http://***@l:1: there are more than 10000, or they have no address";
+    assert_eq!(log.count(text), 1, "{:?}", log.lines());
 }
 
 #[tokio::test(start_paused = true)]

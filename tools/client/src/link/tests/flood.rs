@@ -9,6 +9,7 @@ use super::*;
 /// A stream that always has heartbeats to read. It takes all output, or none.
 struct Flood {
     takes_output: bool,
+    breaks: bool,
     /// Bytes that come before the heartbeats.
     first: Vec<u8>,
 }
@@ -37,6 +38,7 @@ impl AsyncWrite for Flood {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         match self.takes_output {
+            _ if self.breaks => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
             true => Poll::Ready(Ok(bytes.len())),
             false => Poll::Pending,
         }
@@ -81,6 +83,7 @@ fn accepting() -> Vec<u8> {
 async fn the_handshake_ends() {
     let flood = Flood {
         takes_output: true,
+        breaks: false,
         first: Vec::new(),
     };
     let error = dial(flood).await.err().unwrap();
@@ -94,6 +97,7 @@ async fn the_handshake_ends() {
 async fn a_connection_that_takes_no_output_is_given_up() {
     let mut flood = Flood {
         takes_output: true,
+        breaks: false,
         first: accepting(),
     };
     // The handshake is over before the output stops.
@@ -104,6 +108,7 @@ async fn a_connection_that_takes_no_output_is_given_up() {
     let mut link = link.await.unwrap();
     link.stream = Box::new(Flood {
         takes_output: false,
+        breaks: false,
         first: Vec::new(),
     });
     let ended = timeout(Duration::from_secs(60), run(link)).await;
@@ -118,6 +123,7 @@ async fn a_connection_that_takes_no_output_is_given_up() {
 async fn a_close_ends() {
     let link = dial(Flood {
         takes_output: true,
+        breaks: false,
         first: accepting(),
     });
     let link = link.await.unwrap();
@@ -128,4 +134,26 @@ async fn a_close_ends() {
     let ended = timeout(Duration::from_secs(60), running).await;
     let (ended, _) = ended.expect("the connection ends").unwrap();
     assert!(ended.is_none(), "{ended:?}");
+}
+
+/// The client reads on after a failed write, because nsqd may have said why. It does not read for ever.
+#[tokio::test]
+async fn a_failed_write_ends_the_connection() {
+    let link = dial(Flood {
+        takes_output: true,
+        first: accepting(),
+        breaks: false,
+    });
+    let mut link = link.await.unwrap();
+    link.stream = Box::new(Flood {
+        takes_output: false,
+        breaks: true,
+        first: Vec::new(),
+    });
+    let ended = timeout(Duration::from_secs(60), run(link)).await;
+    let (ended, _) = ended.expect("the connection ends");
+    assert!(
+        matches!(ended, Some(ConnectionError::Write(_))),
+        "{ended:?}"
+    );
 }

@@ -55,3 +55,29 @@ async fn without_any_node_the_error_names_the_nsqlookupd() {
     assert_eq!(error.outcome(), crate::error::Outcome::NotStored);
     producer.close().await.unwrap();
 }
+
+/// No nsqlookupd names the node any more while a publish has no answer.
+#[tokio::test(start_paused = true)]
+async fn the_end_waits_for_nodes_that_are_gone() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let producer = Producer::builder()
+        .node(server.address())
+        .connector(network)
+        .build()
+        .unwrap();
+    let publishing = tokio::spawn({
+        let producer = producer.clone();
+        async move { producer.publish("t", "1").await }
+    });
+    let mut nsqd = server.accept().await;
+    nsqd.handshake().await;
+    nsqd.expect("PUB t 1").await;
+    apply(&producer.0, &[], BTreeSet::new(), vec![]);
+    let began_at = tokio::time::Instant::now();
+    let error = producer.close().await.unwrap_err();
+    assert_eq!(began_at.elapsed().as_secs(), 30);
+    assert_eq!((error.nodes.len(), error.nodes[0].publishes), (1, 1));
+    let lost = publishing.await.unwrap().unwrap_err();
+    assert_eq!(lost.outcome(), crate::error::Outcome::Unknown);
+}
