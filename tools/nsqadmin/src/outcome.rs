@@ -75,6 +75,15 @@ impl Warnings {
         self.0.push(text);
     }
 
+    /// Returns the failures of an action, whose stages count as one.
+    #[must_use]
+    pub fn of_one_stage(self) -> Warnings {
+        match self.0.is_empty() {
+            true => self,
+            false => Warnings(vec![self.0.join("\n")]),
+        }
+    }
+
     /// Returns true if there is no warning.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -145,6 +154,10 @@ mod tests {
         warnings.add(&[]);
         warnings.add(&failures[..1]);
         assert_eq!(warnings.message(), "WARNING: a\nb; a");
+        assert_eq!(
+            warnings.clone().of_one_stage().message(),
+            "WARNING: a\nb\na"
+        );
         let none: Gathered<u8> = Gathered {
             data: Vec::new(),
             failures,

@@ -72,7 +72,7 @@ impl Cluster {
                 let request = act.request(topic, channel);
                 let acted = self.post_to_nsqds(&targets, &request).await;
                 acted.or_refuse_action(Server::Nsqd, &mut warnings)?;
-                Ok(warnings)
+                Ok(warnings.of_one_stage())
             }
         }
     }
@@ -90,12 +90,12 @@ impl Cluster {
                 let created = self.post_to_nsqds(&targets, &request).await;
                 created.or_refuse(Server::Nsqd, &mut warnings)?;
             }
-            return Ok(warnings);
+            return Ok(warnings.of_one_stage());
         }
         let created = self.post_to_lookupds(&create_topic).await;
         created.or_refuse(Server::Nsqlookupd, &mut warnings)?;
         if channel.is_empty() {
-            return Ok(warnings);
+            return Ok(warnings.of_one_stage());
         }
         let request = Act::Create.request(topic, channel);
         let created = self.post_to_lookupds(&request).await;
@@ -103,7 +103,7 @@ impl Cluster {
         let targets = self.producers(topic, &mut warnings).await?;
         let created = self.post_to_nsqds(&targets, &request).await;
         created.or_refuse_action(Server::Nsqd, &mut warnings)?;
-        Ok(warnings)
+        Ok(warnings.of_one_stage())
     }
 
     async fn delete(&self, topic: &str, channel: &str) -> Acted {
@@ -116,7 +116,7 @@ impl Cluster {
         }
         let deleted = self.post_to_nsqds(&targets, &request).await;
         deleted.or_refuse_action(Server::Nsqd, &mut warnings)?;
-        Ok(warnings)
+        Ok(warnings.of_one_stage())
     }
 
     /// Tombstones a topic on a node, and deletes it there. The tombstones come first, so that no
@@ -149,7 +149,7 @@ impl Cluster {
         let request = Act::Delete.request(topic, "");
         let deleted = self.post_to_nsqds(&[target], &request).await;
         deleted.or_refuse_action(Server::Nsqd, &mut warnings)?;
-        Ok(warnings)
+        Ok(warnings.of_one_stage())
     }
 
     async fn post_to_lookupds(&self, request: &str) -> Gathered<()> {

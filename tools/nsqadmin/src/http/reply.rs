@@ -13,6 +13,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
+use hyper::ext::ReasonPhrase;
 use wire::go_json::JsonObject;
 
 use crate::outcome::{Refusal, Warnings};
@@ -109,8 +110,12 @@ impl Reply {
 
     /// Returns the answer to a client that has the file already.
     pub fn not_modified() -> Reply {
+        Reply::empty(StatusCode::NOT_MODIFIED)
+    }
+
+    fn empty(status: StatusCode) -> Reply {
         Reply {
-            status: StatusCode::NOT_MODIFIED,
+            status,
             headers: Vec::new(),
             body: Content::Bytes(Bytes::new()),
             can_be_compressed: false,
@@ -139,18 +144,23 @@ impl Reply {
             .with(HeaderName::from_static("x-accel-buffering"), "no")
     }
 
-    /// Returns a redirect. A method other than GET is repeated at the new location.
+    /// Returns a redirect. A browser shows a link; a method other than GET is repeated at the new
+    /// location. `location` comes from the path of a request, which has no characters of HTML.
     pub fn redirect(is_get: bool, location: &str) -> Reply {
-        let status = match is_get {
-            true => StatusCode::MOVED_PERMANENTLY,
-            false => StatusCode::TEMPORARY_REDIRECT,
+        let reply = match is_get {
+            true => {
+                let link = location.replace('&', "&amp;").replace('\'', "&#39;");
+                let body = format!("<a href=\"{link}\">Moved Permanently</a>.\n\n");
+                Reply::new(StatusCode::MOVED_PERMANENTLY, HTML, body)
+            }
+            false => Reply::empty(StatusCode::TEMPORARY_REDIRECT),
         };
-        Reply::plain(status, "").with(LOCATION, location)
+        reply.with(LOCATION, location)
     }
 
     /// Returns the answer to OPTIONS.
     pub fn options(allow: Option<String>) -> Reply {
-        let reply = Reply::plain(StatusCode::OK, "");
+        let reply = Reply::empty(StatusCode::OK);
         match allow {
             Some(allow) => reply.with(ALLOW, &allow),
             None => reply,
@@ -195,6 +205,11 @@ impl Reply {
     pub fn into_response(self, accepts_gzip: bool) -> Response<Body> {
         let mut response = Response::new(Body::default());
         *response.status_mut() = self.status;
+        if self.status == StatusCode::PAYLOAD_TOO_LARGE {
+            // Go's name of the status.
+            let reason = ReasonPhrase::from_static(b"Request Entity Too Large");
+            response.extensions_mut().insert(reason);
+        }
         let headers = response.headers_mut();
         headers.extend(self.headers);
         for (name, value) in [

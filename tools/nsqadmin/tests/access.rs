@@ -1,0 +1,326 @@
+//! Rights, over real sockets: every route with and without them, pages of other sites,
+//! `/config`, and the base path.
+
+mod support;
+
+use serde_json::json;
+use support::Admin;
+use test_support::daemon::Daemon;
+use test_support::http_server::{Answer, HttpServer};
+
+/// Every request that changes something, with a body that would work.
+const ACTS: [(&str, &str, &str); 8] = [
+    ("POST", "/api/topics", r#"{"topic":"t","channel":"c"}"#),
+    ("POST", "/api/topics/t", r#"{"action":"pause"}"#),
+    ("POST", "/api/topics/t", r#"{"action":"empty"}"#),
+    ("POST", "/api/topics/t/c", r#"{"action":"unpause"}"#),
+    ("DELETE", "/api/topics/t/c", ""),
+    ("DELETE", "/api/topics/t", ""),
+    ("DELETE", "/api/nodes/127.0.0.1:1", r#"{"topic":"t"}"#),
+    ("POST", "/api/topics/t/c", "no JSON"),
+];
+
+#[test]
+fn only_admins_act_and_everybody_reads() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    lookupd
+        .post("/topic/create?topic=t", b"")
+        .expect_status(200);
+    let admin = Admin::start_at(&[&lookupd], &["--admin-user=carol"]);
+    let before = lookupd.get("/debug").text();
+    for (method, target, body) in ACTS {
+        for headers in [
+            &[][..],
+            &["X-Forwarded-User: eve"],
+            &["X-Forwarded-User: carol", "X-Forwarded-User: eve"],
+        ] {
+            let answer = admin.ask(method, target, headers, body);
+            answer.expect_error(403, "FORBIDDEN");
+        }
+    }
+    assert_eq!(lookupd.get("/debug").text(), before, "nothing has changed");
+    for target in [
+        "/",
+        "/ping",
+        "/topics",
+        "/api/topics",
+        "/api/topics/t",
+        "/api/nodes",
+        "/api/counter",
+        "/api/settings",
+    ] {
+        admin.get(target).expect_status(200);
+    }
+    assert_eq!(admin.json("/api/settings")["is_admin"], json!(false));
+    let carol = ["X-Forwarded-User: carol"];
+    let settings = admin.ask("GET", "/api/settings", &carol, "").json();
+    assert_eq!(
+        (&settings["user"], &settings["is_admin"]),
+        (&json!("carol"), &json!(true))
+    );
+    admin
+        .ask("DELETE", "/api/topics/t", &carol, "")
+        .expect_status(200);
+}
+
+/// Methods that no test of an act names must not act either.
+#[test]
+fn every_other_method_is_refused() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let admin = Admin::start_at(&[&lookupd], &["--admin-user=carol"]);
+    let paths = [
+        "/",
+        "/ping",
+        "/topics",
+        "/api/topics",
+        "/api/topics/t",
+        "/api/topics/t/c",
+        "/api/nodes",
+        "/api/nodes/h:1",
+        "/api/counter",
+        "/api/graphite",
+        "/api/settings",
+        "/static/page.js",
+        "/render",
+        "/config/log_level",
+    ];
+    for path in paths {
+        for method in ["POST", "PUT", "DELETE", "PATCH", "HEAD"] {
+            let status = admin.ask(method, path, &[], "debug").status;
+            let is_refused = matches!(status, 403 | 405);
+            // /config is open to this address, as long as no proxy is involved.
+            assert!(
+                is_refused || path == "/config/log_level",
+                "{method} {path}: {status}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_header_counts_from_the_trusted_proxy_only() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let carol = ["X-Forwarded-User: carol"];
+    let check = |proxies: &str, status: u16| {
+        let admin = Admin::start_at(&[&lookupd], &["--admin-user=carol", proxies]);
+        let answer = admin.ask("POST", "/api/topics", &carol, r#"{"topic":"t"}"#);
+        assert_eq!(answer.status, status, "{proxies}");
+    };
+    check("--trusted-proxy-cidr=127.0.0.0/8", 200);
+    check("--trusted-proxy-cidr=10.0.0.0/8", 403);
+}
+
+#[test]
+fn pages_of_other_sites_cannot_act() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    lookupd
+        .post("/topic/create?topic=t", b"")
+        .expect_status(200);
+    let admin = Admin::start_at(&[&lookupd], &["--allowed-origin=https://nsq.example.com"]);
+    let before = lookupd.get("/debug").text();
+    for headers in [
+        &["Origin: http://evil.example"][..],
+        &["Origin: null"],
+        &["Sec-Fetch-Site: cross-site"],
+        &["Sec-Fetch-Site: same-site", "Origin: https://a.example"],
+        &["Origin: http://evil.example", "Content-Type: text/plain"],
+    ] {
+        for (method, target, body) in ACTS {
+            admin
+                .ask(method, target, headers, body)
+                .expect_error(403, "FORBIDDEN_ORIGIN");
+        }
+        let put = admin.ask("PUT", "/config/log_level", headers, "debug");
+        put.expect_error(403, "FORBIDDEN_ORIGIN");
+    }
+    assert_eq!(lookupd.get("/debug").text(), before, "nothing has changed");
+    let own = format!("Origin: http://{}", admin.http);
+    for headers in [
+        &[own.as_str()][..],
+        &[
+            "Sec-Fetch-Site: same-origin",
+            "Origin: https://outer.example",
+        ],
+        &["Origin: https://nsq.example.com"],
+        &[
+            "Origin: https://outer.example",
+            "X-Forwarded-Host: outer.example",
+        ],
+    ] {
+        let answer = admin.ask("POST", "/api/topics", headers, r#"{"topic":"n"}"#);
+        assert_eq!(answer.status, 200, "{headers:?}");
+    }
+    // A browser asks first whether another site may send headers or methods of its own.
+    let asked = [
+        "Origin: http://evil.example",
+        "Access-Control-Request-Method: DELETE",
+    ];
+    let answer = admin
+        .ask("OPTIONS", "/api/topics/t", &asked, "")
+        .expect_status(200);
+    assert_eq!(answer.header("access-control-allow-origin"), None);
+}
+
+#[test]
+fn config_is_changed_by_its_addresses_but_not_through_a_proxy_by_others() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    lookupd
+        .post("/topic/create?topic=t", b"")
+        .expect_status(200);
+    let admin = Admin::start(&[
+        "--lookupd-http-address=127.0.0.1:1",
+        "--admin-user=carol",
+        "--graphite-url=http://u:secret@h/",
+    ]);
+    admin.get("/api/topics").expect_status(502);
+    let body = format!("[\"{}\"]", lookupd.http);
+    let target = "/config/nsqlookupd_http_addresses";
+    for headers in [
+        &["X-Forwarded-User: eve"][..],
+        &["X-Forwarded-For: 192.0.2.1"],
+        &["Forwarded: for=192.0.2.1"],
+    ] {
+        admin
+            .ask("PUT", target, headers, &body)
+            .expect_error(403, "FORBIDDEN");
+    }
+    assert_eq!(
+        admin
+            .ask("PUT", target, &[], &body)
+            .expect_status(200)
+            .text(),
+        body
+    );
+    assert_eq!(admin.json("/api/topics")["topics"], json!(["t"]));
+    let carol = ["X-Forwarded-User: carol", "X-Forwarded-For: 192.0.2.1"];
+    admin
+        .ask("PUT", "/config/log_level", &carol, "warn")
+        .expect_status(200);
+    assert_eq!(admin.get("/config/log_level").text(), "3");
+    assert_eq!(
+        admin.get("/config/graphite_url").text(),
+        "http://u:xxxxx@h/"
+    );
+    assert!(!admin.get("/api/settings").text().contains("secret"));
+    admin
+        .ask("PUT", target, &[], &" ".repeat(1024 * 1024 + 1))
+        .expect_error(413, "INVALID_VALUE");
+    let closed = Admin::start_at(&[&lookupd], &["--allow-config-from-cidr=10.0.0.0/8"]);
+    closed
+        .ask("PUT", target, &["X-Forwarded-For: 10.0.0.1"], "[]")
+        .expect_error(403, "FORBIDDEN");
+    closed
+        .get("/config/log_level")
+        .expect_error(403, "FORBIDDEN");
+}
+
+#[test]
+fn everything_stays_below_the_base_path() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let graphite = HttpServer::start(|_, _| Answer {
+        status: 200,
+        headers: vec!["Content-Type: image/png".to_owned()],
+        body: b"picture".to_vec(),
+    });
+    let url = format!("--graphite-url={}", graphite.url("/ignored"));
+    let admin = Admin::start_at(&[&lookupd], &["--base-path=x/y/", "--proxy-graphite", &url]);
+    for path in ["/", "/ping", "/api/topics", "/x/yz", "/render"] {
+        admin.get(path).expect_error(404, "NOT_FOUND");
+    }
+    for path in ["/x/y", "/x/y/", "/x/y/topics/t", "/x/y/lookup"] {
+        let page = admin.get(path).expect_status(200);
+        assert!(
+            page.text().contains("<base href=\"/x/y/\">"),
+            "{}",
+            page.text()
+        );
+        let policy = page.header("content-security-policy").unwrap();
+        assert!(
+            policy.contains("default-src 'self'") && policy.contains("frame-ancestors 'self'"),
+            "{policy}"
+        );
+    }
+    let picture = admin.ask(
+        "GET",
+        "/x/y/render?target=a&x=1",
+        &["Cookie: s=1", "X-Own: 1"],
+        "",
+    );
+    let picture = picture.expect_status(200);
+    assert_eq!(
+        (picture.text().as_str(), picture.header("content-type")),
+        ("picture", Some("image/png"))
+    );
+    let head = graphite.wait_for(1)[0].head.to_lowercase();
+    assert!(
+        head.starts_with("get /render?target=a&x=1 http/1.1\r\n"),
+        "{head}"
+    );
+    assert!(
+        head.contains("x-own: 1\r\n") && head.contains("x-forwarded-for: 127.0.0.1\r\n"),
+        "{head}"
+    );
+    assert!(!head.contains("cookie"), "{head}");
+    let redirect = admin.get("/x/y/API/topics/?x").expect_status(301);
+    assert_eq!(redirect.header("location"), Some("/x/y/api/topics?x"));
+}
+
+#[test]
+fn rates_come_from_graphite() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let graphite = HttpServer::start(|_, before| Answer {
+        status: if before == 2 { 500 } else { 200 },
+        headers: Vec::new(),
+        body: [&b"[{\"datapoints\":[[240,1]]}]"[..], b"[]", b"", b"<"][before].to_vec(),
+    });
+    let url = format!("--graphite-url={}", graphite.url(""));
+    let admin = Admin::start_at(&[&lookupd], &[&url]);
+    let target = "/api/graphite?metric=rate&target=sumSeries(a.*)";
+    assert_eq!(
+        admin.get(target).expect_status(200).text(),
+        "{\"rate\":\"4.00\"}"
+    );
+    assert_eq!(
+        admin.get(target).expect_status(200).text(),
+        "{\"rate\":\"N/A\"}"
+    );
+    admin.get(target).expect_error(500, "INTERNAL_ERROR");
+    admin.get(target).expect_error(500, "INTERNAL_ERROR");
+    let asked = graphite.requests()[0].target().to_owned();
+    assert_eq!(
+        asked,
+        "/render?format=json&from=-120sec&target=sumSeries%28a.%2A%29&until=-60sec"
+    );
+}
+
+#[test]
+fn the_files_of_the_page_are_cached_and_compressed() {
+    let admin = Admin::start(&["--nsqd-http-address=127.0.0.1:1"]);
+    let script = admin.get("/static/page.js").expect_status(200);
+    assert_eq!(
+        script.header("content-type"),
+        Some("text/javascript; charset=utf-8")
+    );
+    let etag = script.header("etag").unwrap().to_owned();
+    let again = admin.ask(
+        "GET",
+        "/static/page.js",
+        &[&format!("If-None-Match: {etag}")],
+        "",
+    );
+    assert_eq!((again.status, again.body.len()), (304, 0));
+    let packed = admin.ask(
+        "GET",
+        "/static/page.js",
+        &["Accept-Encoding: deflate, gzip"],
+        "",
+    );
+    assert_eq!(packed.header("content-encoding"), Some("gzip"));
+    assert_eq!(packed.header("vary"), Some("Accept-Encoding"));
+    assert!(packed.body.starts_with(&[0x1f, 0x8b]) && packed.body.len() < script.body.len());
+    let plain = admin.ask("GET", "/static/page.js", &["Accept-Encoding: gzip;q=0"], "");
+    assert_eq!(plain.body, script.body);
+    let missing = admin.get("/static/nope.js").expect_status(404);
+    assert_eq!(missing.text(), "NOT_FOUND");
+    assert_eq!(admin.get("/static/..%2fCargo.toml").status, 404);
+}

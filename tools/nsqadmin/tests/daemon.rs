@@ -1,0 +1,526 @@
+//! The real binary with real daemons: start, stop, three nodes of which one dies, acts, notifications,
+//! and servers that misbehave.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use support::{Admin, run_nsqadmin};
+use test_support::daemon::Daemon;
+use test_support::http_server::{Answer, HttpServer};
+
+/// Returns a cluster with the topic `clicks`, its channel `a`, and a message, on each of `count`
+/// nsqds.
+fn cluster(lookupds: &[&Daemon], count: usize) -> Vec<Daemon> {
+    let nsqds: Vec<Daemon> = (0..count).map(|_| Daemon::nsqd_at(lookupds, &[])).collect();
+    for nsqd in &nsqds {
+        nsqd.create_channel("clicks", "a");
+        nsqd.publish("clicks", &["x"]);
+        nsqd.wait_for_figure("clicks", "a", "depth", 1);
+    }
+    nsqds
+}
+
+fn has_nodes(count: usize) -> impl Fn(&Value) -> bool {
+    move |figures| {
+        figures["nodes"]
+            .as_array()
+            .is_some_and(|nodes| nodes.len() == count)
+    }
+}
+
+fn answer(status: u16, body: &str) -> Answer {
+    Answer {
+        status,
+        headers: Vec::new(),
+        body: body.as_bytes().to_vec(),
+    }
+}
+
+#[test]
+fn a_start_that_fails_says_why() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let http = format!("--http-address={address}");
+    let exit = run_nsqadmin(&[&http, "--lookupd-http-address=127.0.0.1:4161"]);
+    assert_eq!(exit.code(), 1);
+    let text = format!(
+        "FATAL: failed to instantiate nsqadmin - listen ({address}) failed - listen tcp {address}: bind: address already in use"
+    );
+    assert!(exit.stderr.contains(&text), "{exit}");
+    let exit = run_nsqadmin(&[]);
+    assert_eq!(exit.code(), 1);
+    let text =
+        "failed to instantiate nsqadmin - --nsqd-http-address or --lookupd-http-address required";
+    assert!(exit.stderr.contains(text), "{exit}");
+    for args in [["--nope"], ["--log-level=zzz"]] {
+        assert_eq!(run_nsqadmin(&args).code(), 2, "{args:?}");
+    }
+    let exit = run_nsqadmin(&["--version"]);
+    assert_eq!(exit.code(), 0);
+    assert!(
+        exit.stdout.starts_with("nsqadmin v1.3.0 (built w/"),
+        "{exit}"
+    );
+    let lookupd = "--lookupd-http-address=127.0.0.1:4161";
+    for (flag, why) in [
+        (
+            "--audit-log-file=/nonexistent/x",
+            "failed to open --audit-log-file (/nonexistent/x) - no such file",
+        ),
+        (
+            "--acl-http-header=a b",
+            "failed to parse --acl-http-header (a b)",
+        ),
+        (
+            "--https-address=127.0.0.1:0",
+            "--https-address needs --tls-cert and --tls-key",
+        ),
+    ] {
+        let exit = run_nsqadmin(&["--http-address=127.0.0.1:0", lookupd, flag]);
+        assert_eq!(exit.code(), 1, "{exit}");
+        assert!(exit.stderr.contains(why), "{exit}");
+    }
+}
+
+#[test]
+fn a_signal_ends_it_with_code_0() {
+    for signal in ["TERM", "INT"] {
+        let mut admin = Admin::start(&["--nsqd-http-address=127.0.0.1:1"]);
+        admin.get("/ping").expect_status(200);
+        admin.signal(signal);
+        assert_eq!(admin.wait().code(), Some(0));
+        let log = admin.log();
+        assert!(log.contains("INFO: nsqadmin v1.3.0 (built w/"), "{log}");
+        assert!(log.contains("200 GET /ping (127.0.0.1:"), "{log}");
+        assert!(log.contains("INFO: HTTP: closing 127.0.0.1:"), "{log}");
+    }
+}
+
+#[test]
+fn figures_are_sums_and_a_dead_node_is_a_warning() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let mut nsqds = cluster(&[&lookupd], 3);
+    nsqds[0].publish("clicks", &["y", "z"]);
+    nsqds[0].wait_for_figure("clicks", "a", "depth", 3);
+    let admin = Admin::start_at(&[&lookupd], &[]);
+    let topic = admin.wait_for("/api/topics/clicks", has_nodes(3));
+    assert_eq!(
+        (&topic["message_count"], &topic["message"]),
+        (&json!(5), &json!(""))
+    );
+    let counts = topic["nodes"].as_array().unwrap().iter();
+    let mut counts: Vec<i64> = counts
+        .map(|node| node["message_count"].as_i64().unwrap())
+        .collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [1, 1, 3]);
+    let channel = admin.json("/api/topics/clicks/a");
+    assert_eq!(
+        (&channel["depth"], &channel["memory_depth"]),
+        (&json!(5), &json!(5))
+    );
+    let counter = admin.json("/api/counter");
+    assert_eq!(
+        counter["stats"].as_object().map(serde_json::Map::len),
+        Some(3)
+    );
+
+    // A node that stops in the middle of its work is still registered, and does not answer.
+    nsqds[2].signal("STOP");
+    let started = Instant::now();
+    let topic = admin.json("/api/topics/clicks");
+    assert!(
+        started.elapsed() < Duration::from_secs(30),
+        "{:?}",
+        started.elapsed()
+    );
+    assert_eq!(topic["message_count"], json!(4));
+    assert_eq!(topic["nodes"].as_array().map(Vec::len), Some(2));
+    let message = topic["message"].as_str().unwrap();
+    let address = nsqds[2].http.to_string();
+    assert!(message.starts_with("WARNING: Get \"http://"), "{message}");
+    assert!(
+        message.contains(&address) && message.contains("no answer in time"),
+        "{message}"
+    );
+    nsqds[2].signal("CONT");
+
+    // A node that has died leaves the list.
+    nsqds[2].kill();
+    let topic = admin.wait_for("/api/topics/clicks", has_nodes(2));
+    assert_eq!(topic["message_count"], json!(4));
+    let node = admin.json(&format!("/api/nodes/{}", nsqds[0].http));
+    assert_eq!(
+        (&node["total_messages"], &node["total_clients"]),
+        (&json!(3), &json!(0))
+    );
+    admin
+        .get(&format!("/api/nodes/{address}"))
+        .expect_error(404, "NODE_NOT_FOUND");
+}
+
+#[test]
+fn one_dead_nsqlookupd_is_a_warning_and_two_are_an_error() {
+    let mut lookupds = [(); 2].map(|()| Daemon::nsqlookupd(&[]));
+    lookupds[0]
+        .post("/topic/create?topic=t", b"")
+        .expect_status(200);
+    let admin = Admin::start_at(&[&lookupds[0], &lookupds[1]], &[]);
+    assert_eq!(
+        admin.json("/api/topics"),
+        json!({"topics": ["t"], "message": ""})
+    );
+    lookupds[1].kill();
+    let address = lookupds[1].http;
+    let refused =
+        format!("Get \"http://{address}/topics\": dial tcp {address}: connect: connection refused");
+    let expected = json!({"topics": ["t"], "message": format!("WARNING: {refused}")});
+    assert_eq!(admin.json("/api/topics"), expected);
+    lookupds[0].kill();
+    for (method, target, body) in [
+        ("GET", "/api/topics", ""),
+        ("GET", "/api/topics/t", ""),
+        ("GET", "/api/nodes", ""),
+        ("POST", "/api/topics", r#"{"topic":"n"}"#),
+        ("DELETE", "/api/topics/t", ""),
+    ] {
+        let answer = admin.ask(method, target, &[], body).expect_status(502);
+        let message = answer.json()["message"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        assert!(
+            message.starts_with("UPSTREAM_ERROR: failed to query any nsqlookupd: "),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn acts_reach_the_servers_and_are_told_and_logged() {
+    let endpoint = HttpServer::start(|_, _| answer(500, ""));
+    let directory = tempfile::tempdir().unwrap();
+    let audit = directory.path().join("audit.log");
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let nsqds = cluster(&[&lookupd], 2);
+    let admin = Admin::start_at(
+        &[&lookupd],
+        &[
+            &format!(
+                "--notification-http-endpoint={}",
+                endpoint.url("/hook?token=secret")
+            ),
+            &format!("--audit-log-file={}", audit.display()),
+            "--admin-user=carol",
+        ],
+    );
+    admin.wait_for("/api/topics/clicks", has_nodes(2));
+    let act = |method: &str, target: &str, body: &str| {
+        let headers = [
+            "X-Forwarded-User: carol",
+            "User-Agent: test/1",
+            "X-Scheme: https",
+        ];
+        admin.ask(method, target, &headers, body)
+    };
+    let done = |answer: test_support::http::Response| {
+        assert_eq!(answer.expect_status(200).json(), json!({"message": ""}));
+    };
+    done(act(
+        "POST",
+        "/api/topics/clicks/a?x=1",
+        r#"{"action":"pause"}"#,
+    ));
+    assert_eq!(admin.json("/api/topics/clicks/a")["paused"], json!(true));
+    assert_eq!(
+        nsqds[1].channel("clicks", "a").unwrap()["paused"],
+        json!(true)
+    );
+    done(act(
+        "POST",
+        "/api/topics/clicks/a",
+        r#"{"action":"unpause"}"#,
+    ));
+    assert_eq!(admin.json("/api/topics/clicks/a")["paused"], json!(false));
+    done(act("POST", "/api/topics/clicks/a", r#"{"action":"empty"}"#));
+    nsqds[0].wait_for_figure("clicks", "a", "depth", 0);
+    done(act("POST", "/api/topics/clicks", r#"{"action":"pause"}"#));
+    let topic = admin.json("/api/topics/clicks");
+    let nodes = topic["nodes"].as_array().unwrap();
+    assert!(
+        nodes.iter().all(|node| node["paused"] == json!(true)),
+        "{topic}"
+    );
+    done(act(
+        "POST",
+        "/api/topics",
+        r#"{"topic":"new","channel":"ch"}"#,
+    ));
+    assert_eq!(
+        admin.json("/api/topics?inactive=true")["topics"],
+        json!({"new": ["ch"]})
+    );
+    done(act("DELETE", "/api/topics/new", ""));
+    assert_eq!(admin.json("/api/topics?inactive=true")["topics"], json!({}));
+    let node = nsqds[0].http.to_string();
+    done(act(
+        "DELETE",
+        &format!("/api/nodes/{node}"),
+        r#"{"topic":"clicks"}"#,
+    ));
+    assert_eq!(nsqds[0].channel("clicks", "a"), None);
+    assert!(
+        !lookupd
+            .get("/lookup?topic=clicks")
+            .text()
+            .contains(&format!("\"http_port\":{}", nsqds[0].http.port()))
+    );
+    admin
+        .delete("/api/topics/clicks", "")
+        .expect_error(403, "FORBIDDEN");
+    act("DELETE", "/api/topics/nope", "").expect_error(404, "TOPIC_NOT_FOUND");
+
+    let told = endpoint.wait_for(8);
+    let first: Value = serde_json::from_slice(&told[0].body).unwrap();
+    assert!(
+        told[0]
+            .head
+            .to_lowercase()
+            .contains("content-type: application/json\r\n")
+    );
+    assert_eq!(first["action"], json!("pause_channel"));
+    assert_eq!(
+        (&first["topic"], &first["channel"]),
+        (&json!("clicks"), &json!("a"))
+    );
+    assert_eq!(
+        (&first["user"], &first["user_agent"]),
+        (&json!("carol"), &json!("test/1"))
+    );
+    assert_eq!(
+        first["url"],
+        json!(format!("https://{}/api/topics/clicks/a?x=1", admin.http))
+    );
+    assert_eq!(first["via"], json!(program::hostname()));
+    let actions: Vec<String> = told
+        .iter()
+        .map(|request| {
+            let json: Value = serde_json::from_slice(&request.body).unwrap();
+            json["action"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    assert_eq!(
+        actions,
+        [
+            "pause_channel",
+            "unpause_channel",
+            "empty_channel",
+            "pause_topic",
+            "create_topic",
+            "create_channel",
+            "delete_topic",
+            "tombstone_topic_producer"
+        ],
+        "a failed act and a refused one are not told"
+    );
+    let lines = std::fs::read_to_string(&audit).unwrap();
+    let lines: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 10, "{lines:?}");
+    assert_eq!(
+        (&lines[0]["user"], &lines[0]["result"]),
+        (&json!("carol"), &json!("done"))
+    );
+    assert_eq!(lines[7]["node"], json!(node));
+    assert_eq!(
+        (&lines[8]["user"], &lines[8]["result"]),
+        (&json!(""), &json!("refused"))
+    );
+    assert_eq!(lines[9]["result"], json!("failed"));
+    let log = admin.log();
+    assert!(
+        log.contains("INFO: AUDIT: pause_channel clicks/a by user \"carol\" (127.0.0.1:"),
+        "{log}"
+    );
+    assert!(
+        log.contains("INFO: POSTing notification to http://127.0.0.1:"),
+        "{log}"
+    );
+    assert!(!log.contains("secret"), "{log}");
+}
+
+/// The original ends here.
+#[test]
+fn a_dead_endpoint_of_notifications_does_no_harm() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let mut admin = Admin::start_at(
+        &[&lookupd],
+        &["--notification-http-endpoint=http://127.0.0.1:1/x"],
+    );
+    admin
+        .post("/api/topics", r#"{"topic":"t"}"#)
+        .expect_status(200);
+    admin.wait_for_log(
+        "ERROR: failed to POST notification - dial tcp 127.0.0.1:1: connect: connection refused",
+    );
+    assert!(admin.is_running());
+    assert_eq!(admin.json("/api/topics")["topics"], json!(["t"]));
+}
+
+/// The original ends at the second and the third answer.
+#[test]
+fn odd_answers_of_servers_do_no_harm() {
+    let nsqd = HttpServer::start(|request, _| match request.target() {
+        "/stats?format=json&topic=old&include_clients=false" => answer(
+            200,
+            r#"{"status_code":200,"status_txt":"OK","data":{"topics":[{"topic_name":"old","depth":7,"channels":[{"channel_name":"c","clients":[{}]}]},{"topic_name":"other"}]}}"#,
+        ),
+        "/stats?format=json&topic=deep&include_clients=false" => answer(200, &"[".repeat(60_000)),
+        "/stats?format=json&topic=long&include_clients=false" => answer(200, &" ".repeat(70_000)),
+        _ => answer(
+            200,
+            r#"{"topics":[{"topic_name":"t","channels":[{"channel_name":"c"}]}]}"#,
+        ),
+    });
+    let port = nsqd.address.port();
+    let producer = format!(
+        r#"{{"broadcast_address":"127.0.0.1","tcp_port":1,"http_port":{port},"topics":["a","b"],"tombstones":[true]}}"#
+    );
+    let lookupd = HttpServer::start(move |_, _| {
+        answer(
+            200,
+            &format!(r#"{{"producers":[{producer}],"topics":null}}"#),
+        )
+    });
+    let flags = [
+        format!("--lookupd-http-address={}", lookupd.address),
+        "--max-answer-size=65536".to_owned(),
+    ];
+    let mut admin = Admin::start(&[&flags[0], &flags[1]]);
+    let old = admin.json("/api/topics/old");
+    assert_eq!(
+        (&old["depth"], &old["channels"][0]["client_count"]),
+        (&json!(7), &json!(1))
+    );
+    assert_eq!(old["nodes"].as_array().map(Vec::len), Some(1));
+    let nodes = admin.json("/api/nodes");
+    let topics = json!([{"topic": "a", "tombstoned": true}, {"topic": "b", "tombstoned": false}]);
+    assert_eq!(nodes["nodes"][0]["topics"], topics);
+    let check = |topic: &str, why: &str| {
+        let answer = admin
+            .get(&format!("/api/topics/{topic}"))
+            .expect_status(502);
+        let message = answer.json()["message"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        assert!(
+            message.starts_with("UPSTREAM_ERROR: failed to query any nsqd: "),
+            "{message}"
+        );
+        assert!(message.contains(why), "{message}");
+    };
+    check("deep", "the answer is not understood: ");
+    check(
+        "long",
+        "the answer has more than 65536 bytes (--max-answer-size)",
+    );
+    assert_eq!(
+        admin.json("/api/topics"),
+        json!({"topics": [], "message": ""})
+    );
+    assert!(admin.is_running());
+}
+
+#[test]
+fn an_address_that_cannot_be_reached_is_named_and_can_be_mapped() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let nsqd = Daemon::nsqd(&[
+        "--broadcast-address=127.99.0.1",
+        &format!("--lookupd-tcp-address={}", lookupd.tcp),
+    ]);
+    nsqd.publish("t", &["x"]);
+    let node = format!("127.99.0.1:{}", nsqd.http.port());
+    let admin = Admin::start_at(&[&lookupd], &[]);
+    admin.wait_for("/api/topics", |answer| answer["topics"] == json!(["t"]));
+    let answer = admin.get("/api/topics/t").expect_status(502).json();
+    let message = answer["message"].as_str().unwrap();
+    assert!(
+        message.contains(&format!("--nsqd-url-map={node}=URL")),
+        "{message}"
+    );
+    let mapped = Admin::start_at(
+        &[&lookupd],
+        &[&format!("--nsqd-url-map={node}=http://{}", nsqd.http)],
+    );
+    let topic = mapped.wait_for("/api/topics/t", has_nodes(1));
+    assert_eq!(
+        (&topic["message_count"], &topic["nodes"][0]["node"]),
+        (&json!(1), &json!(node))
+    );
+}
+
+#[test]
+fn more_nodes_than_the_limit_are_left_out_with_a_warning() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let _nsqds = cluster(&[&lookupd], 2);
+    let admin = Admin::start_at(&[&lookupd], &["--max-nodes=1"]);
+    let is_short =
+        |topic: &Value| topic["message"] == json!("WARNING: 1 nsqds are left out (--max-nodes)");
+    let topic = admin.wait_for("/api/topics/clicks", is_short);
+    assert_eq!(topic["nodes"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_topic_without_nodes_has_no_figures_and_unknown_names_are_not_found() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let _nsqds = cluster(&[&lookupd], 1);
+    let admin = Admin::start_at(&[&lookupd], &[]);
+    admin.wait_for("/api/topics/clicks", has_nodes(1));
+    admin
+        .post("/api/topics", r#"{"topic":"empty","channel":"ch"}"#)
+        .expect_status(200);
+    assert_eq!(admin.json("/api/topics/empty")["nodes"], json!([]));
+    assert_eq!(admin.json("/api/topics/empty/ch")["nodes"], json!([]));
+    admin
+        .get("/api/topics/nope")
+        .expect_error(404, "TOPIC_NOT_FOUND");
+    admin
+        .get("/api/topics/clicks/nope")
+        .expect_error(404, "CHANNEL_NOT_FOUND");
+    admin
+        .get("/api/topics/empty/nope")
+        .expect_error(404, "CHANNEL_NOT_FOUND");
+}
+
+#[test]
+fn without_nsqlookupds_topics_are_created_on_the_nsqds() {
+    let nsqds = [(); 2].map(|()| Daemon::nsqd(&[]));
+    let flags = nsqds
+        .each_ref()
+        .map(|nsqd| format!("--nsqd-http-address={}", nsqd.http));
+    let admin = Admin::start(&[&flags[0], &flags[1]]);
+    let created = admin.post("/api/topics", r#"{"topic":"t","channel":"c"}"#);
+    assert_eq!(created.expect_status(200).json(), json!({"message": ""}));
+    assert!(nsqds.iter().all(|nsqd| nsqd.channel("t", "c").is_some()));
+    assert_eq!(admin.json("/api/topics")["topics"], json!(["t"]));
+    let node = nsqds[1].http.to_string();
+    admin
+        .delete(&format!("/api/nodes/{node}"), r#"{"topic":"t"}"#)
+        .expect_status(200);
+    assert_eq!(
+        admin.json("/api/topics/t")["nodes"]
+            .as_array()
+            .map(Vec::len),
+        Some(1)
+    );
+    admin
+        .delete("/api/nodes/127.0.0.1:1", r#"{"topic":"t"}"#)
+        .expect_error(404, "NODE_NOT_FOUND");
+    admin.delete("/api/topics/t", "").expect_status(200);
+    assert_eq!(nsqds[0].channel("t", "c"), None);
+}

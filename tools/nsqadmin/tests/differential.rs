@@ -1,0 +1,159 @@
+//! Sends the same requests to the original nsqadmin and to ours (`test_support::differential`). Both
+//! ask a cluster of our own daemons in the same state.
+
+mod support;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use support::Admin;
+use test_support::daemon::Daemon;
+use test_support::differential::{self, Addresses, Frame, Suite, Words, replace_behind};
+
+/// A flag of the cases: the admin asks the nsqds, and no nsqlookupds.
+const DIRECT: &str = "--direct";
+
+#[test]
+fn ours_answers_what_the_original_answered() {
+    differential::run::<NoClient>(&Suite {
+        package: "nsqadmin",
+        cases: concat!(env!("CARGO_MANIFEST_DIR"), "/tests/differential"),
+        original: "NSQADMIN_ORIGINAL",
+        normal,
+        start: &start,
+    });
+}
+
+/// Two nsqlookupds, two nsqds with the same topics, and the admin.
+struct Cluster {
+    admin: Admin,
+    nsqds: [Daemon; 2],
+    _lookupds: [Daemon; 2],
+}
+
+impl differential::Daemon for Cluster {
+    fn addresses(&self) -> Addresses {
+        Addresses {
+            tcp: self.nsqds[0].tcp,
+            http: self.admin.http,
+        }
+    }
+}
+
+fn start(
+    flags: &[String],
+    program: Option<&Path>,
+) -> Result<Box<dyn differential::Daemon>, String> {
+    let lookupds = [(); 2].map(|()| Daemon::nsqlookupd(&[]));
+    let at: Vec<&Daemon> = lookupds.iter().collect();
+    let nsqds =
+        [(); 2].map(|()| Daemon::nsqd_at(&at, &["--e2e-processing-latency-percentile=1.0,0.99"]));
+    for nsqd in &nsqds {
+        nsqd.create_channel("shared", "archive");
+        nsqd.create_channel("shared", "work");
+        nsqd.publish("shared", &["one", "two"]);
+        nsqd.wait_for_figure("shared", "work", "depth", 2);
+    }
+    for lookupd in &lookupds {
+        let has_both = || {
+            let answer = lookupd.get("/lookup?topic=shared").text();
+            let channels = answer.contains("archive") && answer.contains("work");
+            channels && answer.matches("\"http_port\"").count() == 2
+        };
+        let known = test_support::wait_until(test_support::TIMEOUT, has_both);
+        assert!(known, "{}", lookupd.get("/lookup?topic=shared").text());
+        lookupd
+            .post("/topic/create?topic=inactive", b"")
+            .expect_status(200);
+        lookupd
+            .post("/channel/create?topic=inactive&channel=ch", b"")
+            .expect_status(200);
+    }
+    let is_direct = flags.iter().any(|flag| flag == DIRECT);
+    let mut all: Vec<String> = match is_direct {
+        true => nsqds
+            .iter()
+            .map(|nsqd| format!("--nsqd-http-address={}", nsqd.http))
+            .collect(),
+        false => at
+            .iter()
+            .map(|lookupd| format!("--lookupd-http-address={}", lookupd.http))
+            .collect(),
+    };
+    all.extend(flags.iter().filter(|flag| *flag != DIRECT).cloned());
+    let admin = Admin::try_start(&all, program)?;
+    Ok(Box::new(Cluster {
+        admin,
+        nsqds,
+        _lookupds: lookupds,
+    }))
+}
+
+/// The cases speak HTTP only.
+struct NoClient;
+
+impl differential::Client for NoClient {
+    fn connect(_: SocketAddr) -> NoClient {
+        NoClient
+    }
+
+    fn connect_without_magic(_: SocketAddr) -> NoClient {
+        NoClient
+    }
+
+    fn try_send(&mut self, _: &[u8]) -> io::Result<()> {
+        Err(io::Error::other("the cases of nsqadmin speak HTTP only"))
+    }
+
+    fn close_write(&mut self) {}
+
+    fn set_read_timeout(&mut self, _: Duration) {}
+
+    fn next_frame(&mut self, _: &mut Words) -> io::Result<Option<Frame>> {
+        Ok(None)
+    }
+}
+
+/// Headers that the original does not have. docs/compatibility.md lists them, and the other tests
+/// check them.
+const ADDED_HEADERS: [&str; 5] = [
+    "cache-control",
+    "content-security-policy",
+    "referrer-policy",
+    "vary",
+    "x-content-type-options",
+];
+
+/// Replaces each value that differs from run to run by a name in braces, and removes what the
+/// original at hand lacks: the counts of deliveries, and the headers above.
+fn normal(text: &str) -> String {
+    let is_digit = |c: char| c.is_ascii_digit();
+    if text.starts_with("HTTP/1.1 ") {
+        let is_kept = |part: &&str| {
+            let name = part.split(':').next().unwrap_or_default();
+            !ADDED_HEADERS.contains(&name)
+        };
+        let parts: Vec<&str> = text.split(" | ").filter(is_kept).collect();
+        return parts.join(" | ");
+    }
+    let mut text = replace_behind(text, "127.0.0.1:", "{port}", is_digit);
+    text = replace_behind(&text, "127.0.0.1%3A", "{port}", is_digit);
+    text = replace_behind(&text, "_port\":", "{port}", is_digit);
+    let host = program::hostname();
+    text = text.replace(
+        &format!("\"hostname\":\"{host}\""),
+        "\"hostname\":\"{host}\"",
+    );
+    for key in [
+        "delivery_msg_count",
+        "zone_local_msg_count",
+        "region_local_msg_count",
+        "global_msg_count",
+    ] {
+        let mark = format!("\"{key}\":");
+        text = replace_behind(&text, &mark, "", is_digit).replace(&format!("{mark},"), "");
+    }
+    text
+}

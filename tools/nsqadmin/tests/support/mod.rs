@@ -1,0 +1,171 @@
+//! The tools of the tests over real sockets: the real binary as a child process.
+
+// Every test binary compiles this module for itself and uses only a part of it.
+#![allow(dead_code, unreachable_pub)]
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use serde_json::Value;
+use test_support::daemon::{Daemon, send_signal, wait_for_end};
+use test_support::http::{Response, http_with_headers};
+use test_support::process::{Exit, LOG_LINES_MAX, Log, address_in, run};
+use test_support::{TIMEOUT, wait_until};
+
+/// Runs the program under test with exactly these arguments and waits for its end.
+pub fn run_nsqadmin(args: &[&str]) -> Exit {
+    run(Command::new(path()).args(args), TIMEOUT)
+}
+
+fn path() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_nsqadmin"))
+}
+
+/// A running nsqadmin on a free port of 127.0.0.1. A drop kills it. If the test is failing, the drop
+/// prints its log first.
+pub struct Admin {
+    child: Child,
+    log: Arc<Log>,
+    drain: Option<JoinHandle<()>>,
+    pub http: SocketAddr,
+}
+
+impl Admin {
+    /// Starts the program under test.
+    pub fn start(args: &[&str]) -> Admin {
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        match Admin::try_start(&args, None) {
+            Ok(admin) => admin,
+            Err(stderr) => panic!("no start: {stderr}"),
+        }
+    }
+
+    /// Starts the program under test, which asks these nsqlookupds.
+    pub fn start_at(lookupds: &[&Daemon], args: &[&str]) -> Admin {
+        let flags = lookupds
+            .iter()
+            .map(|lookupd| format!("--lookupd-http-address={}", lookupd.http));
+        let flags: Vec<String> = flags.collect();
+        let args: Vec<&str> = flags
+            .iter()
+            .map(String::as_str)
+            .chain(args.iter().copied())
+            .collect();
+        Admin::start(&args)
+    }
+
+    /// Starts the program under test, or another. The error is its standard error.
+    pub fn try_start(args: &[String], program: Option<&Path>) -> Result<Admin, String> {
+        let mut child = Command::new(program.map_or_else(path, Path::to_path_buf))
+            .arg("--http-address=127.0.0.1:0")
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program can be run");
+        let stderr = child.stderr.take().expect("stderr is piped");
+        let log = Arc::new(Log::default());
+        let drain = std::thread::spawn({
+            let log = Arc::clone(&log);
+            move || log.drain(stderr)
+        });
+        let line = log.wait_for(" HTTP: listening on ", TIMEOUT);
+        let Some(http) = line.and_then(|line| address_in(&line)) else {
+            let _ = child.kill(); // It may have ended already.
+            let _ = child.wait();
+            return Err(log.text(LOG_LINES_MAX));
+        };
+        Ok(Admin {
+            child,
+            log,
+            drain: Some(drain),
+            http,
+        })
+    }
+
+    /// Sends a request.
+    pub fn ask(&self, method: &str, target: &str, headers: &[&str], body: &str) -> Response {
+        http_with_headers(self.http, method, target, headers, body.as_bytes())
+    }
+
+    /// Sends a GET.
+    pub fn get(&self, target: &str) -> Response {
+        self.ask("GET", target, &[], "")
+    }
+
+    /// Sends a GET, and returns the JSON of a success.
+    pub fn json(&self, target: &str) -> Value {
+        self.get(target).expect_status(200).json()
+    }
+
+    /// Sends a POST.
+    pub fn post(&self, target: &str, body: &str) -> Response {
+        self.ask("POST", target, &[], body)
+    }
+
+    /// Sends a DELETE.
+    pub fn delete(&self, target: &str, body: &str) -> Response {
+        self.ask("DELETE", target, &[], body)
+    }
+
+    /// Waits until the JSON at `target` is as wanted. Panics with the last answer if it does not
+    /// become so.
+    pub fn wait_for(&self, target: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
+        let mut last = None;
+        let reached = wait_until(TIMEOUT, || {
+            let answer = self.get(target);
+            let json = serde_json::from_slice::<Value>(&answer.body).unwrap_or_default();
+            let is_there = answer.status == 200 && is_wanted(&json);
+            last = Some(json);
+            is_there
+        });
+        let last = last.unwrap_or_default();
+        assert!(reached, "{target} is not as wanted: {last}");
+        last
+    }
+
+    /// Returns the log so far.
+    pub fn log(&self) -> String {
+        self.log.text(LOG_LINES_MAX)
+    }
+
+    /// Waits for a log line that contains `text` and returns it.
+    pub fn wait_for_log(&self, text: &str) -> String {
+        let line = self.log.wait_for(text, TIMEOUT);
+        line.unwrap_or_else(|| panic!("no log line with {text:?}:\n{}", self.log()))
+    }
+
+    /// Sends a signal by name, such as `TERM`.
+    pub fn signal(&self, name: &str) {
+        send_signal(self.child.id(), name);
+    }
+
+    /// Waits for the end of the process and of its log.
+    pub fn wait(&mut self) -> ExitStatus {
+        let status = wait_for_end(&mut self.child);
+        if let Some(drain) = self.drain.take() {
+            drain.join().expect("the log reader does not panic");
+        }
+        status
+    }
+
+    /// Returns true while the process runs.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for Admin {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- log of nsqadmin ---\n{}---", self.log());
+        }
+        // Both calls fail only if the process has been waited for already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
