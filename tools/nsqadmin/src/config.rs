@@ -71,6 +71,9 @@ const OWN_FLAGS: &[Flag] = {
     Flag::new("nsqd-url-map", List, "", "<broadcast address>:<http port>=<URL>: where to reach an nsqd whose broadcast address cannot be reached from here (may be given multiple times)"),
     Flag::new("max-nodes", Integer(1, 100_000), "1000", "most nsqds that are asked; further ones are left out with a warning"),
     Flag::new("max-answer-size", Integer(1024, MAX), "67108864", "most bytes of an answer of an nsqd or nsqlookupd"),
+    Flag::new("live-interval", Duration(0, MAX), "1s", "time between two questions to all nsqds for live figures; longer if an answer takes more than a fifth of that time; 0 for no live figures"),
+    Flag::new("history-max-series", Integer(0, 1_000_000), "1000", "most topics, channels and nodes whose past is kept in memory; one takes at most 151 KiB"),
+    Flag::new("history-file", Text, "", "file in which the past is saved every minute and at the end; empty for none"),
     Flag::new("https-address", Text, "", "<addr>:<port> to listen on for HTTPS clients; empty for none"),
     Flag::new("tls-cert", Text, "", "path to the certificate file (PEM)"),
     Flag::new("tls-key", Text, "", "path to the private key file (PEM)"),
@@ -123,6 +126,8 @@ pub struct Config {
     pub nsqd_url_map: Vec<String>,
     /// `--max-nodes`
     pub nodes_max: usize,
+    /// `--live-interval`, `--history-*`; `None` for no live figures.
+    pub collection: Option<Collection>,
     /// `--https-address`, `--tls-*`
     pub tls: TlsListener,
     /// `--http-read-timeout`; `None` is no limit.
@@ -167,6 +172,17 @@ pub struct ClientFlags {
     pub key: String,
     /// `--max-answer-size`, in bytes.
     pub answer_bytes_max: usize,
+}
+
+/// The flags about live figures.
+#[derive(Clone, Debug, Default)]
+pub struct Collection {
+    /// `--live-interval`
+    pub interval: Duration,
+    /// `--history-max-series`
+    pub series_max: usize,
+    /// `--history-file`, or an empty text.
+    pub file: String,
 }
 
 /// The flags about the listener with TLS. An empty text is a flag that is not given.
@@ -233,6 +249,11 @@ impl Config {
             nsqd_http_addresses: options.list("nsqd-http-address"),
             nsqd_url_map: options.list("nsqd-url-map"),
             nodes_max: options.count("max-nodes", usize::MAX),
+            collection: limit("live-interval").map(|interval| Collection {
+                interval,
+                series_max: options.count("history-max-series", usize::MAX),
+                file: options.text("history-file"),
+            }),
             tls: TlsListener {
                 https_address: options.text("https-address"),
                 cert: options.text("tls-cert"),

@@ -11,6 +11,7 @@
 
 mod acting;
 mod endpoint;
+mod live;
 mod options;
 mod reading;
 mod reply;
@@ -25,18 +26,25 @@ use program::go_value::duration_text;
 use program::http::{Routed, route};
 use program::log_info;
 use reqwest::Client;
+use tokio::sync::Semaphore;
 
 use crate::access::Access;
 use crate::assets::Assets;
 use crate::audit::Audit;
 use crate::cidr::Cidr;
 use crate::cluster::Cluster;
+use crate::collector::Collector;
 use crate::config::{Config, GraphiteFlags};
 use crate::graphite::Forward;
 use crate::notification::Notifier;
 use crate::outcome::Refusal;
 
 use endpoint::{Endpoint, ROUTES};
+
+/// Returns the permits for streams of events.
+pub fn streams() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(live::STREAMS_MAX))
+}
 
 pub use reply::{Body, Reply};
 pub use request::{Request, RequestBody};
@@ -68,6 +76,10 @@ pub struct App {
     pub config_clients: Option<Cidr>,
     /// The values of the flags, for `/config`.
     pub config: Arc<Config>,
+    /// The live figures, unless they are switched off.
+    pub collector: Option<Collector>,
+    /// One permit for each stream of events that may be open.
+    pub streams: Arc<Semaphore>,
     /// The name of this machine.
     pub hostname: String,
     /// The longest time for a request's body.
@@ -140,6 +152,7 @@ impl App {
             Endpoint::Settings => Ok(self.settings(request)),
             Endpoint::Render => self.render(request).await,
             Endpoint::Rate => self.rate(request).await,
+            Endpoint::Live(live) => self.live(live, segments, request),
             Endpoint::Read(read) => self.read(read, segments, request).await,
             Endpoint::Change(change) => self.change(change, segments, request).await,
             Endpoint::GetOption => self.get_option(&segments[0], request),

@@ -4,6 +4,7 @@
 //!   browser ──► http ──► Cluster ──HTTP──► nsqlookupd: which nsqds are there?
 //!                 │         └──────HTTP──► each nsqd: /stats
 //!                 │         answers ──► figures ──► JSON
+//!                 ├─► live: the present figures, which a task collects, and their history
 //!                 ├─► audit log
 //!                 └─► notifications
 //! ```
@@ -20,10 +21,13 @@ pub mod assets;
 pub mod audit;
 pub mod cidr;
 pub mod cluster;
+pub mod collector;
 pub mod config;
 pub mod figures;
 pub mod graphite;
+pub mod history;
 pub mod http;
+pub mod live;
 pub mod node;
 pub mod notification;
 pub mod outcome;

@@ -25,6 +25,7 @@ use crate::access::Access;
 use crate::assets::Assets;
 use crate::audit::Audit;
 use crate::cluster::{Cluster, Servers};
+use crate::collector::Collector;
 use crate::config::{Checked, Config, NSQADMIN, TlsListener};
 use crate::graphite::Forward;
 use crate::http::{App, Request};
@@ -54,6 +55,7 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct Server {
     listeners: Vec<Listening>,
+    collector: Option<Collector>,
 }
 
 /// A listener.
@@ -86,6 +88,7 @@ impl Server {
             "" => None,
             address => Some(listen(address).await?),
         };
+        let collector = app.collector.clone();
         let shared = Arc::new(Shared {
             app,
             read_timeout: config.read_timeout,
@@ -101,14 +104,21 @@ impl Server {
         };
         let mut listeners = vec![serve("HTTP", (listener, address), None)];
         listeners.extend(secure.map(|bound| serve("HTTPS", bound, tls)));
-        Ok(Server { listeners })
+        Ok(Server {
+            listeners,
+            collector,
+        })
     }
 
-    /// Ends the listeners. Requests that are under way end with the process, as in the original.
+    /// Ends the listeners, and saves the history. Requests that are under way end with the process, as
+    /// in the original.
     pub fn stop(self) {
         for listener in self.listeners {
             listener.task.abort();
             log_info!("{}: closing {}", listener.name, listener.address);
+        }
+        if let Some(collector) = &self.collector {
+            collector.save();
         }
     }
 }
@@ -151,8 +161,12 @@ fn app(config: &Config, checked: Checked) -> Result<App, String> {
         url_map: checked.url_map,
         nodes_max: config.nodes_max,
     };
+    let cluster = Cluster::new(upstream, servers);
+    let collection = config.collection.as_ref();
     Ok(App {
-        cluster: Cluster::new(upstream, servers),
+        collector: collection.map(|collection| Collector::start(&cluster, collection)),
+        streams: crate::http::streams(),
+        cluster,
         access: Access {
             header,
             admin_users: config.admin_users.clone(),

@@ -524,3 +524,111 @@ fn without_nsqlookupds_topics_are_created_on_the_nsqds() {
     admin.delete("/api/topics/t", "").expect_status(200);
     assert_eq!(nsqds[0].channel("t", "c"), None);
 }
+
+/// Returns the data of the next event of a stream.
+fn next_event(stream: &mut impl std::io::BufRead) -> Value {
+    let mut line = String::new();
+    loop {
+        line.clear();
+        let count = std::io::BufRead::read_line(stream, &mut line).expect("events come");
+        assert!(count > 0, "the stream has ended");
+        if let Some(data) = line.strip_prefix("data: ") {
+            return serde_json::from_str(data).expect("data is JSON");
+        }
+    }
+}
+
+#[test]
+fn live_figures_come_as_events_and_have_a_past_that_outlives_the_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("history");
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let nsqds = cluster(&[&lookupd], 2);
+    let flags = [
+        format!("--history-file={}", file.display()),
+        "--live-interval=50ms".to_owned(),
+    ];
+    let mut admin = Admin::start_at(&[&lookupd], &[&flags[0], &flags[1]]);
+    let has_both = |live: &Value| live["topics"][0]["node_count"] == json!(2);
+    let live = admin.wait_for("/api/live", has_both);
+    let topic = &live["topics"][0];
+    assert_eq!(
+        (&topic["topic"], &topic["channel_depth"]),
+        (&json!("clicks"), &json!(2))
+    );
+    assert_eq!(live["nodes"].as_array().map(Vec::len), Some(2));
+
+    let mut stream = std::net::TcpStream::connect(admin.http).unwrap();
+    stream
+        .set_read_timeout(Some(test_support::TIMEOUT))
+        .unwrap();
+    std::io::Write::write_all(&mut stream, b"GET /api/live/events HTTP/1.0\r\n\r\n").unwrap();
+    let mut stream = std::io::BufReader::new(stream);
+    let first = next_event(&mut stream);
+    assert_eq!(first["is_complete"], json!(true));
+    nsqds[0].publish("clicks", &["y"]);
+    let deadline = Instant::now() + test_support::TIMEOUT;
+    loop {
+        let event = next_event(&mut stream);
+        assert_eq!(event["is_complete"], json!(false));
+        let topic = event["topics"].as_array().unwrap().first();
+        if topic.is_some_and(|topic| topic["channel_depth"] == json!(3)) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{event}");
+    }
+    let detail = admin.wait_for("/api/live/topics/clicks", |detail| {
+        detail["topic"]["message_count"] == json!(3)
+    });
+    assert_eq!(
+        (
+            &detail["channels"][0]["channel"],
+            &detail["channels"][0]["depth"]
+        ),
+        (&json!("a"), &json!(3))
+    );
+    admin
+        .get("/api/live/topics/nope")
+        .expect_error(404, "TOPIC_NOT_FOUND");
+    let has_depth = |past: &Value| {
+        past["depth"].as_array().is_some_and(|depth| {
+            depth.last() == Some(&json!(3.0)) || depth.last() == Some(&json!(3))
+        })
+    };
+    for key in ["topic=clicks", "topic=clicks&channel=a"] {
+        let past = admin.wait_for(&format!("/api/live/history?{key}"), has_depth);
+        assert_eq!(past["step"], json!(1));
+    }
+    let node = format!("/api/live/history?node={}&step=60", nsqds[0].http);
+    admin.wait_for(&node, |past| {
+        past["rate"].as_array().is_some_and(|rate| !rate.is_empty())
+    });
+    admin
+        .get("/api/live/history?topic=nope")
+        .expect_error(404, "HISTORY_NOT_FOUND");
+    admin
+        .get("/api/live/history?topic=clicks&step=7")
+        .expect_error(400, "INVALID_ARG_STEP");
+    admin
+        .get("/api/live/history")
+        .expect_error(400, "MISSING_ARG_TOPIC_OR_NODE");
+    assert!(
+        !admin.log().contains("CI: querying nsqd http"),
+        "live figures are no line of the log"
+    );
+
+    admin.signal("TERM");
+    assert_eq!(admin.wait().code(), Some(0));
+    drop((nsqds, lookupd));
+    let flags = [flags[0].as_str(), "--lookupd-http-address=127.0.0.1:1"];
+    let later = Admin::start(&flags);
+    later.wait_for("/api/live/history?topic=clicks", has_depth);
+    drop(later);
+
+    std::fs::write(&file, "nonsense").unwrap();
+    let anew = Admin::start(&flags);
+    anew.wait_for_log("cannot be read and is moved to");
+    assert!(directory.path().join("history.bad").exists());
+    let off = Admin::start(&["--nsqd-http-address=127.0.0.1:1", "--live-interval=0"]);
+    off.get("/api/live").expect_error(404, "LIVE_DISABLED");
+}

@@ -57,6 +57,8 @@ impl Config {
         for name in [
             "max-nodes",
             "max-answer-size",
+            "live-interval",
+            "history-max-series",
             "http-read-timeout",
             "http-write-timeout",
         ] {

@@ -150,7 +150,7 @@ impl ChannelFigures {
         self.is_paused |= part.is_paused;
         self.oldest_unfinished_ms = self.oldest_unfinished_ms.max(part.oldest_unfinished_ms);
         self.latency.add(&part.latency);
-        // As in the original, a total without any client has no list.
+        // A total without any client has no list in the original, either.
         if let Some(clients) = part.clients.as_ref().filter(|clients| !clients.is_empty()) {
             let own = self.clients.get_or_insert_default();
             own.extend(clients.iter().cloned());

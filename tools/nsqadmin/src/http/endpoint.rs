@@ -2,6 +2,8 @@
 
 use program::http::Route;
 
+use super::live::Live;
+
 /// The endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Endpoint {
@@ -17,6 +19,8 @@ pub(super) enum Endpoint {
     Render,
     /// `/api/graphite`
     Rate,
+    /// An endpoint of live figures.
+    Live(Live),
     /// An endpoint that reads figures.
     Read(Read),
     /// An endpoint that acts.
@@ -79,6 +83,10 @@ pub(super) const ROUTES: &[Route<Endpoint>] = &[
     ("GET", "/api/nodes", Endpoint::Read(Read::Nodes)),
     ("GET", "/api/nodes/*", Endpoint::Read(Read::Node)),
     ("GET", "/api/counter", Endpoint::Read(Read::Counter)),
+    ("GET", "/api/live", Endpoint::Live(Live::All)),
+    ("GET", "/api/live/topics/*", Endpoint::Live(Live::Topic)),
+    ("GET", "/api/live/history", Endpoint::Live(Live::History)),
+    ("GET", "/api/live/events", Endpoint::Live(Live::Events)),
     ("GET", "/api/graphite", Endpoint::Rate),
     ("POST", "/api/topics", Endpoint::Change(Change::Create)),
     ("POST", "/api/topics/*", Endpoint::Change(Change::Act)),

@@ -80,6 +80,7 @@ impl App {
         push_array(object.key("nsqlookupd"), &lookupds, |out, text| {
             push_string(out, text)
         });
+        object.boolean("live", self.collector.is_some());
         object.boolean("graph_enabled", !graphite.url.is_empty());
         object.boolean("graphite_proxied", self.forward.is_some());
         object.text("graphite_url", &graphite_url);

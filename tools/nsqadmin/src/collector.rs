@@ -1,0 +1,204 @@
+//! [`Collector`]: asks all nsqds again and again, and keeps the present figures and the history.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use program::{log_error, log_info, log_warn};
+use tokio::sync::watch;
+use tokio::time::sleep;
+use wire::go_error::system_text;
+
+use crate::cluster::{Cluster, Stats, Target};
+use crate::config::Collection;
+use crate::figures::NodeStats;
+use crate::history::History;
+use crate::live::Snapshot;
+use crate::outcome::{Refusal, Warnings};
+
+/// Time after which the list of nodes is asked for again. A failure asks for it at once.
+const TARGETS_LIFETIME: Duration = Duration::from_secs(5);
+
+/// Smallest pause after a collection, in durations of that collection. So collections take at most a
+/// fifth of the time, however large the cluster is.
+const PAUSE_FACTOR: u32 = 4;
+
+/// Time between two saves of the history.
+const SAVE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The present figures and the history, which a task keeps up to date.
+#[derive(Clone, Debug)]
+pub struct Collector {
+    /// The present figures.
+    pub snapshots: watch::Receiver<Arc<Snapshot>>,
+    history: Arc<Mutex<History>>,
+    file: Option<Arc<PathBuf>>,
+}
+
+impl Collector {
+    /// Reads the saved history, and starts to ask the cluster. A saved history that cannot be read is
+    /// reported, moved to `<file>.bad` and begun anew.
+    pub fn start(cluster: &Cluster, collection: &Collection) -> Collector {
+        let file = match collection.file.as_str() {
+            "" => None,
+            path => Some(Arc::new(PathBuf::from(path))),
+        };
+        let saved = file
+            .as_deref()
+            .map(|path| read(path, collection.series_max));
+        let history = saved.unwrap_or_else(|| History::new(collection.series_max));
+        let (sender, snapshots) = watch::channel(Arc::default());
+        let collector = Collector {
+            snapshots,
+            history: Arc::new(Mutex::new(history)),
+            file,
+        };
+        let task = Task {
+            cluster: cluster.quiet(),
+            targets: None,
+            history: collector.history.clone(),
+            sender,
+            has_left_out: false,
+        };
+        tokio::spawn(collect(task, collector.clone(), collection.interval));
+        collector
+    }
+
+    /// Returns the history.
+    pub fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Saves the history, if there is a file for it. Blocks until the file is on disk.
+    pub fn save(&self) {
+        let Some(path) = self.file.as_deref() else {
+            return;
+        };
+        let bytes = self.history().to_bytes();
+        if let Err(error) = write(path, &bytes) {
+            let why = system_text(&error);
+            log_error!("failed to save the history in {} - {why}", path.display());
+        }
+    }
+}
+
+/// Reads a saved history, or returns an empty one.
+fn read(path: &Path, series_max: usize) -> History {
+    let why = match std::fs::read(path) {
+        Ok(bytes) => match History::from_bytes(&bytes, series_max) {
+            Ok(history) => {
+                log_info!("history: {} series from {}", history.len(), path.display());
+                return history;
+            }
+            Err(why) => why,
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return History::new(series_max),
+        Err(error) => system_text(&error),
+    };
+    let aside = with_end(path, ".bad");
+    log_error!(
+        "history: {} cannot be read and is moved to {}: {why}",
+        path.display(),
+        aside.display()
+    );
+    if let Err(error) = std::fs::rename(path, &aside) {
+        log_error!("history: it cannot be moved: {}", system_text(&error));
+    }
+    History::new(series_max)
+}
+
+/// Writes a file as a whole: a reader sees the old content or the new one.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = with_end(path, ".new");
+    let mut file = std::fs::File::create(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)
+}
+
+fn with_end(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    PathBuf::from(name)
+}
+
+/// The state of the collecting task.
+struct Task {
+    cluster: Cluster,
+    /// The nodes, and the time at which they were asked for.
+    targets: Option<(Instant, Vec<Target>)>,
+    history: Arc<Mutex<History>>,
+    sender: watch::Sender<Arc<Snapshot>>,
+    /// True if the log says already that the history is full.
+    has_left_out: bool,
+}
+
+/// Collects until the process ends.
+async fn collect(mut task: Task, collector: Collector, interval: Duration) {
+    let mut saved = Instant::now();
+    loop {
+        let started = Instant::now();
+        task.collect_once().await;
+        if saved.elapsed() >= SAVE_INTERVAL {
+            saved = Instant::now();
+            let collector = collector.clone();
+            // The save logs its own failures, and only a stop of the runtime ends it.
+            let _ = tokio::task::spawn_blocking(move || collector.save()).await;
+        }
+        let took = started.elapsed();
+        sleep(interval.saturating_sub(took).max(took * PAUSE_FACTOR)).await;
+    }
+}
+
+impl Task {
+    async fn collect_once(&mut self) {
+        let mut warnings = Warnings::default();
+        let stats = self.ask(&mut warnings).await;
+        if stats.is_err() || !warnings.is_empty() {
+            self.targets = None;
+        }
+        let since_1970 = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let unix_millis = i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX);
+        let before = self.sender.borrow().clone();
+        let stats = match stats {
+            Ok(stats) => stats,
+            Err(refusal) => {
+                // The last figures stay, with the reason why there are no newer ones.
+                let snapshot = Snapshot {
+                    message: refusal.message,
+                    ..(*before).clone()
+                };
+                self.sender.send_replace(Arc::new(snapshot));
+                return;
+            }
+        };
+        let snapshot = Snapshot::next(&before, &stats, unix_millis, warnings.message());
+        let left_out = {
+            let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+            history.add(unix_millis / 1000, snapshot.samples())
+        };
+        if left_out > 0 && !self.has_left_out {
+            log_warn!("history: no room for {left_out} series (--history-max-series)");
+            self.has_left_out = true;
+        }
+        self.sender.send_replace(Arc::new(snapshot));
+    }
+
+    async fn ask(&mut self, warnings: &mut Warnings) -> Result<Vec<NodeStats>, Refusal> {
+        let targets = match &self.targets {
+            Some((asked, targets)) if asked.elapsed() < TARGETS_LIFETIME => targets.clone(),
+            _ => {
+                let asked = Instant::now();
+                let targets = self.cluster.targets(warnings).await?;
+                self.targets = Some((asked, targets.clone()));
+                targets
+            }
+        };
+        self.cluster
+            .stats(targets, Stats::default(), warnings)
+            .await
+    }
+}

@@ -1,0 +1,232 @@
+//! [`History`]: the recent past of topics, channels and nodes, in memory.
+//!
+//! A series has a ring of points for each of three steps:
+//!
+//! ```text
+//!   1 s  for 10 minutes    600 points
+//!   10 s for 6 hours     2,160 points
+//!   60 s for 7 days     10,080 points     12 bytes per point: 154,080 bytes per full series
+//! ```
+//!
+//! A point of a longer step has the highest depth and age of its time, so no peak is lost, and the
+//! mean rate. A step without a sample is a gap. The time is an argument.
+
+use std::collections::{BTreeMap, VecDeque};
+
+mod saved;
+
+/// The rings of a series.
+pub const TIERS: [Tier; 3] = [
+    Tier {
+        step: 1,
+        points: 600,
+    },
+    Tier {
+        step: 10,
+        points: 2_160,
+    },
+    Tier {
+        step: 60,
+        points: 10_080,
+    },
+];
+
+/// Time after which a series without samples makes room for another one, in seconds.
+const IDLE_SECONDS: i64 = 600;
+
+/// The step and the length of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tier {
+    /// Seconds per point.
+    pub step: i64,
+    /// The number of points.
+    pub points: usize,
+}
+
+/// The subject of a series.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    /// `host:port` of a node.
+    Node(String),
+    /// A topic.
+    Topic(String),
+    /// A topic and its channel.
+    Channel(String, String),
+}
+
+/// The figures of one step. All are NaN in a gap.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// Messages that wait: the highest number.
+    pub depth: f32,
+    /// Messages per second: the mean.
+    pub rate: f32,
+    /// The age of the oldest message that is owed, in seconds: the highest.
+    pub oldest_seconds: f32,
+}
+
+/// The points of one step.
+#[derive(Clone, Debug, PartialEq)]
+struct Ring {
+    tier: Tier,
+    /// The number of the last point's step since 1970.
+    last: i64,
+    points: VecDeque<Point>,
+    /// The number of samples in the last point.
+    samples: u32,
+}
+
+/// The points of one subject.
+#[derive(Clone, Debug, PartialEq)]
+struct Series([Ring; 3]);
+
+/// The series of all subjects.
+#[derive(Clone, Debug, PartialEq)]
+pub struct History {
+    series: BTreeMap<Key, Series>,
+    series_max: usize,
+}
+
+impl Point {
+    /// The point of a step without samples.
+    pub const GAP: Point = Point {
+        depth: f32::NAN,
+        rate: f32::NAN,
+        oldest_seconds: f32::NAN,
+    };
+
+    /// Returns true if the step has no samples.
+    pub fn is_gap(self) -> bool {
+        self.depth.is_nan()
+    }
+
+    fn merge(&mut self, other: Point, samples: u32) {
+        self.depth = self.depth.max(other.depth);
+        self.oldest_seconds = self.oldest_seconds.max(other.oldest_seconds);
+        #[allow(clippy::cast_precision_loss)] // A step has at most 60 samples.
+        let samples = samples as f32;
+        self.rate += (other.rate - self.rate) / samples;
+    }
+}
+
+impl Ring {
+    fn new(tier: Tier) -> Ring {
+        Ring {
+            tier,
+            last: i64::MIN,
+            points: VecDeque::new(),
+            samples: 0,
+        }
+    }
+
+    fn add(&mut self, unix_seconds: i64, point: Point) {
+        let slot = unix_seconds.div_euclid(self.tier.step);
+        let length = i64::try_from(self.tier.points).unwrap_or(i64::MAX);
+        if !self.points.is_empty() && slot < self.last && slot > self.last.saturating_sub(length) {
+            // The clock has gone back a little.
+            return;
+        }
+        if let Some(back) = self.points.back_mut()
+            && slot == self.last
+        {
+            self.samples += 1;
+            back.merge(point, self.samples);
+            return;
+        }
+        let missing = slot.saturating_sub(self.last).saturating_sub(1);
+        if self.points.is_empty() || !(0..length).contains(&missing) {
+            self.points.clear();
+        } else {
+            self.points.extend((0..missing).map(|_| Point::GAP));
+        }
+        self.points.push_back(point);
+        let excess = self.points.len().saturating_sub(self.tier.points);
+        self.points.drain(..excess);
+        (self.last, self.samples) = (slot, 1);
+    }
+
+    /// Returns the points up to now: the start of the first point in seconds since 1970, and the
+    /// points.
+    fn points(&self, unix_seconds: i64) -> (i64, Vec<Point>) {
+        let now = unix_seconds.div_euclid(self.tier.step);
+        let length = i64::try_from(self.tier.points).unwrap_or(i64::MAX);
+        let held = i64::try_from(self.points.len()).unwrap_or(i64::MAX);
+        // A server whose clock has gone back shows what it has.
+        let now = if held == 0 { now } else { now.max(self.last) };
+        let oldest = now.saturating_sub(length - 1);
+        let first = self.last.saturating_sub(held).saturating_add(1).max(oldest);
+        if held == 0 || first > self.last {
+            return (now.saturating_mul(self.tier.step), Vec::new());
+        }
+        let skipped = usize::try_from(held - (self.last - first + 1)).unwrap_or(0);
+        let points = self.points.iter().skip(skipped).copied();
+        (first.saturating_mul(self.tier.step), points.collect())
+    }
+}
+
+impl Series {
+    fn new() -> Series {
+        Series(TIERS.map(Ring::new))
+    }
+
+    fn last_second(&self) -> i64 {
+        self.0[0].last
+    }
+}
+
+impl History {
+    /// Returns an empty history of at most `series_max` series.
+    pub fn new(series_max: usize) -> History {
+        History {
+            series: BTreeMap::new(),
+            series_max,
+        }
+    }
+
+    /// Returns the number of series.
+    pub fn len(&self) -> usize {
+        self.series.len()
+    }
+
+    /// Returns true if there is no series.
+    pub fn is_empty(&self) -> bool {
+        self.series.is_empty()
+    }
+
+    /// Adds the samples of one moment. A history that is full first drops the series that had no
+    /// sample for ten minutes. Returns the number of samples for which there was no room.
+    pub fn add(
+        &mut self,
+        unix_seconds: i64,
+        samples: impl IntoIterator<Item = (Key, Point)>,
+    ) -> usize {
+        if self.series.len() >= self.series_max {
+            let is_live =
+                |series: &Series| unix_seconds.saturating_sub(series.last_second()) < IDLE_SECONDS;
+            self.series.retain(|_, series| is_live(series));
+        }
+        let mut left_out = 0;
+        for (key, point) in samples {
+            let is_full = self.series.len() >= self.series_max;
+            if is_full && !self.series.contains_key(&key) {
+                left_out += 1;
+                continue;
+            }
+            let series = self.series.entry(key).or_insert_with(Series::new);
+            for ring in &mut series.0 {
+                ring.add(unix_seconds, point);
+            }
+        }
+        left_out
+    }
+
+    /// Returns the points of a series at the step of a tier, an index of [`TIERS`]: the start of the
+    /// first point in seconds since 1970, and the points. `None` if there is no such series.
+    pub fn points(&self, key: &Key, tier: usize, unix_seconds: i64) -> Option<(i64, Vec<Point>)> {
+        let series = self.series.get(key)?;
+        Some(series.0.get(tier)?.points(unix_seconds))
+    }
+}
+
+#[cfg(test)]
+mod tests;

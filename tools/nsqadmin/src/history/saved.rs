@@ -1,0 +1,104 @@
+//! The saved form of a history.
+//!
+//! ```text
+//!   "nsqadmin history 1\n" series*
+//!   series: kind (1) length (2) name length (2) channel, and for each tier: last (8) count (4) points
+//!   point:  depth (4) rate (4) oldest_seconds (4)          all numbers are little-endian
+//! ```
+
+use super::{History, Key, Point, Ring, Series, TIERS};
+
+const MAGIC: &[u8] = b"nsqadmin history 1\n";
+const POINT_BYTES: usize = 12;
+
+impl History {
+    /// Returns the saved form.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        for (key, series) in &self.series {
+            let (kind, name, channel) = match key {
+                Key::Node(node) => (0, node.as_str(), ""),
+                Key::Topic(topic) => (1, topic.as_str(), ""),
+                Key::Channel(topic, channel) => (2, topic.as_str(), channel.as_str()),
+            };
+            bytes.push(kind);
+            for text in [name, channel] {
+                // A name that does not fit is no name of NSQ's, and is cut off.
+                let length = u16::try_from(text.len()).unwrap_or(u16::MAX);
+                bytes.extend_from_slice(&length.to_le_bytes());
+                bytes.extend_from_slice(&text.as_bytes()[..usize::from(length)]);
+            }
+            for ring in &series.0 {
+                let count = u32::try_from(ring.points.len()).expect("a ring has at most 10,080");
+                bytes.extend_from_slice(&ring.last.to_le_bytes());
+                bytes.extend_from_slice(&count.to_le_bytes());
+                for point in &ring.points {
+                    for value in [point.depth, point.rate, point.oldest_seconds] {
+                        bytes.extend_from_slice(&value.to_le_bytes());
+                    }
+                }
+            }
+        }
+        bytes
+    }
+
+    /// Reads the saved form of at most `series_max` series.
+    ///
+    /// # Errors
+    /// The bytes are no history, or they are cut off.
+    pub fn from_bytes(bytes: &[u8], series_max: usize) -> Result<History, String> {
+        let rest = bytes.strip_prefix(MAGIC);
+        let mut rest = rest.ok_or("the file is no history of nsqadmin")?;
+        let mut history = History::new(series_max);
+        while !rest.is_empty() && history.series.len() < series_max {
+            let (key, series) = read_series(&mut rest).ok_or("the file is cut off or damaged")?;
+            history.series.insert(key, series);
+        }
+        Ok(history)
+    }
+}
+
+fn read_series(rest: &mut &[u8]) -> Option<(Key, Series)> {
+    let [kind] = take::<1>(rest)?;
+    let name = read_text(rest)?;
+    let channel = read_text(rest)?;
+    let key = match kind {
+        0 => Key::Node(name),
+        1 => Key::Topic(name),
+        2 => Key::Channel(name, channel),
+        _ => return None,
+    };
+    let mut rings = Vec::with_capacity(TIERS.len());
+    for tier in TIERS {
+        let mut ring = Ring::new(tier);
+        ring.last = i64::from_le_bytes(take(rest)?);
+        let count = usize::try_from(u32::from_le_bytes(take(rest)?)).ok()?;
+        if count > tier.points || rest.len() < count * POINT_BYTES {
+            return None;
+        }
+        for _ in 0..count {
+            let mut value = || Some(f32::from_le_bytes(take(rest)?));
+            ring.points.push_back(Point {
+                depth: value()?,
+                rate: value()?,
+                oldest_seconds: value()?,
+            });
+        }
+        ring.samples = 1;
+        rings.push(ring);
+    }
+    Some((key, Series(rings.try_into().ok()?)))
+}
+
+fn read_text(rest: &mut &[u8]) -> Option<String> {
+    let length = usize::from(u16::from_le_bytes(take(rest)?));
+    let (text, after) = rest.split_at_checked(length)?;
+    *rest = after;
+    String::from_utf8(text.to_vec()).ok()
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, after) = rest.split_first_chunk::<N>()?;
+    *rest = after;
+    Some(*taken)
+}

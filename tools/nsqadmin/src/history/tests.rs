@@ -1,0 +1,150 @@
+use super::*;
+
+fn point(depth: f32) -> Point {
+    Point {
+        depth,
+        rate: depth / 10.0,
+        oldest_seconds: depth / 2.0,
+    }
+}
+
+fn topic() -> Key {
+    Key::Topic("t".to_owned())
+}
+
+fn depths(history: &History, tier: usize, now: i64) -> (i64, Vec<f32>) {
+    let (start, points) = history
+        .points(&topic(), tier, now)
+        .expect("there is a series");
+    (start, points.iter().map(|point| point.depth).collect())
+}
+
+#[test]
+fn each_tier_has_its_step() {
+    let mut history = History::new(10);
+    for second in 1_000..1_025 {
+        #[allow(clippy::cast_precision_loss)]
+        let depth = (second - 1_000) as f32;
+        assert_eq!(history.add(second, [(topic(), point(depth))]), 0);
+    }
+    let (start, fine) = depths(&history, 0, 1_024);
+    assert_eq!((start, fine.len(), fine[24]), (1_000, 25, 24.0));
+    let (start, middle) = depths(&history, 1, 1_024);
+    assert_eq!(
+        (start, middle),
+        (1_000, vec![9.0, 19.0, 24.0]),
+        "the highest of each step"
+    );
+    let (_, points) = history.points(&topic(), 1, 1_024).unwrap();
+    assert!(
+        (points[0].rate - 0.45).abs() < 1e-5,
+        "the mean: {:?}",
+        points[0]
+    );
+    assert!((points[0].oldest_seconds - 4.5).abs() < 1e-5);
+    assert_eq!(depths(&history, 2, 1_024).1.len(), 2);
+    assert_eq!(
+        history.points(&Key::Topic("nope".to_owned()), 0, 1_024),
+        None
+    );
+    assert_eq!(history.points(&topic(), 3, 1_024), None);
+}
+
+#[test]
+fn memory_is_bounded_and_gaps_are_kept() {
+    let mut history = History::new(10);
+    for second in 0..2_000 {
+        history.add(second, [(topic(), point(1.0))]);
+    }
+    let (start, fine) = depths(&history, 0, 1_999);
+    assert_eq!((start, fine.len()), (1_400, 600));
+    history.add(2_003, [(topic(), point(2.0))]);
+    let (start, fine) = depths(&history, 0, 2_003);
+    assert_eq!((start, fine.len(), fine[599]), (1_404, 600, 2.0));
+    assert!(
+        fine[596..599].iter().all(|depth| depth.is_nan()),
+        "{:?}",
+        &fine[590..]
+    );
+    // A reader after a pause sees only what is recent.
+    let (start, fine) = depths(&history, 0, 2_300);
+    assert_eq!((start, fine.len()), (1_701, 303));
+    assert_eq!(depths(&history, 0, 5_000).1, Vec::<f32>::new());
+    history.add(50_000, [(topic(), point(3.0))]);
+    assert_eq!(
+        depths(&history, 0, 50_000),
+        (50_000, vec![3.0]),
+        "the old points are too old"
+    );
+}
+
+#[test]
+fn a_clock_that_goes_back_does_no_harm() {
+    let mut history = History::new(10);
+    history.add(1_000, [(topic(), point(1.0))]);
+    history.add(995, [(topic(), point(9.0))]);
+    assert_eq!(depths(&history, 0, 995), (1_000, vec![1.0]));
+    history.add(10, [(topic(), point(2.0))]);
+    assert_eq!(
+        depths(&history, 0, 10),
+        (10, vec![2.0]),
+        "a clock that was set anew"
+    );
+    history.add(i64::MAX, [(topic(), point(2.0))]);
+    history.add(i64::MIN, [(topic(), point(2.0))]);
+}
+
+#[test]
+fn a_full_history_replaces_only_idle_series() {
+    let mut history = History::new(2);
+    let key = |name: &str| Key::Node(name.to_owned());
+    history.add(0, [(key("a"), point(1.0)), (key("b"), point(1.0))]);
+    assert_eq!(
+        history.add(1, [(key("a"), point(1.0)), (key("c"), point(1.0))]),
+        1
+    );
+    assert_eq!(
+        history.add(600, [(key("a"), point(1.0)), (key("c"), point(1.0))]),
+        0
+    );
+    assert_eq!(history.len(), 2, "b had no sample for ten minutes");
+    assert_eq!(history.points(&key("b"), 0, 600), None);
+}
+
+#[test]
+fn a_saved_history_is_the_same_and_damage_is_an_error() {
+    let mut history = History::new(10);
+    let channel = Key::Channel("t".to_owned(), "c#ephemeral".to_owned());
+    for second in 0..700 {
+        let node = Key::Node("[::1]:4151".to_owned());
+        history.add(
+            second,
+            [
+                (topic(), point(1.5)),
+                (channel.clone(), point(2.0)),
+                (node, point(0.0)),
+            ],
+        );
+    }
+    let bytes = history.to_bytes();
+    let mut read = History::from_bytes(&bytes, 10).expect("the bytes are whole");
+    // The number of samples in the last point is not saved.
+    let (before, after) = (
+        history.points(&channel, 2, 700),
+        read.points(&channel, 2, 700),
+    );
+    assert_eq!(before, after);
+    assert_eq!(read.len(), 3);
+    read.add(701, [(topic(), point(3.0))]);
+    assert_eq!(History::from_bytes(&bytes, 2).map(|read| read.len()), Ok(2));
+    assert!(History::from_bytes(b"", 10).is_err());
+    for length in 20..bytes.len().min(400) {
+        assert!(
+            History::from_bytes(&bytes[..length], 10).is_err(),
+            "{length}"
+        );
+    }
+    let mut damaged = bytes.clone();
+    damaged[19] = 9;
+    assert!(History::from_bytes(&damaged, 10).is_err());
+}

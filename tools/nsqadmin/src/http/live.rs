@@ -1,0 +1,147 @@
+//! The endpoints of live figures: present ones, their past, and a stream of events.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ::http::StatusCode;
+use bytes::Bytes;
+use futures_util::stream;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::timeout;
+use wire::go_json::{JsonObject, push_array, push_float};
+
+use super::{App, Reply, Request};
+use crate::collector::Collector;
+use crate::history::{Key, Point, TIERS};
+use crate::live::Snapshot;
+use crate::outcome::Refusal;
+
+/// Most streams of events at the same time.
+pub(super) const STREAMS_MAX: usize = 256;
+
+/// Time without an event after which a comment keeps a stream alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// The endpoints of live figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Live {
+    /// `/api/live`
+    All,
+    /// `/api/live/topics/*`
+    Topic,
+    /// `/api/live/history`
+    History,
+    /// `/api/live/events`
+    Events,
+}
+
+/// The state of a stream of events.
+struct Events {
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    /// The snapshot that the client knows.
+    known: Option<Arc<Snapshot>>,
+    /// Counts the stream while it is open.
+    _permit: OwnedSemaphorePermit,
+}
+
+impl App {
+    /// Answers an endpoint of live figures.
+    pub(super) fn live(
+        &self,
+        live: Live,
+        segments: &[String],
+        request: &Request,
+    ) -> Result<Reply, Refusal> {
+        let collector = self.collector.as_ref();
+        let collector = collector.ok_or_else(|| Refusal::not_found("LIVE_DISABLED"))?;
+        match live {
+            Live::All => Ok(Reply::json(collector.snapshots.borrow().changes(None))),
+            Live::Topic => {
+                let topic = collector.snapshots.borrow().topic(&segments[0]);
+                let topic = topic.ok_or_else(|| Refusal::not_found("TOPIC_NOT_FOUND"))?;
+                Ok(Reply::json(topic))
+            }
+            Live::History => history(collector, request),
+            Live::Events => self.events(collector),
+        }
+    }
+
+    fn events(&self, collector: &Collector) -> Result<Reply, Refusal> {
+        let permit = self.streams.clone().try_acquire_owned();
+        let permit = permit.map_err(|_| {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            Refusal::new(
+                status,
+                format!("at most {STREAMS_MAX} streams of events are open"),
+            )
+        })?;
+        let mut snapshots = collector.snapshots.clone();
+        snapshots.mark_changed();
+        let events = Events {
+            snapshots,
+            known: None,
+            _permit: permit,
+        };
+        let frames = stream::unfold(events, next_event);
+        Ok(Reply::events(StreamBody::new(frames).boxed_unsync()))
+    }
+}
+
+/// Waits for a snapshot that the client does not know, and returns what differs. A client that reads
+/// slowly misses the snapshots in between.
+async fn next_event(mut events: Events) -> Option<(Result<Frame<Bytes>, Infallible>, Events)> {
+    let text = match timeout(KEEP_ALIVE, events.snapshots.changed()).await {
+        Err(_) => ": still here\n\n".to_owned(),
+        // The collector has ended, and with it the process.
+        Ok(Err(_)) => return None,
+        Ok(Ok(())) => {
+            let snapshot = events.snapshots.borrow_and_update().clone();
+            let changes = snapshot.changes(events.known.as_deref());
+            events.known = Some(snapshot);
+            format!("event: figures\ndata: {changes}\n\n")
+        }
+    };
+    Some((Ok(Frame::data(Bytes::from(text))), events))
+}
+
+/// Answers `/api/live/history?topic=T[&channel=C]` and `?node=N`, with `step=1`, `10` or `60`.
+fn history(collector: &Collector, request: &Request) -> Result<Reply, Refusal> {
+    let query = request.parsed_query()?;
+    let text = |name: &str| query.get(name).unwrap_or_default().to_owned();
+    let key = match (text("node"), text("topic"), text("channel")) {
+        (node, topic, _) if !node.is_empty() && topic.is_empty() => Key::Node(node),
+        (_, topic, channel) if !topic.is_empty() && channel.is_empty() => Key::Topic(topic),
+        (_, topic, channel) if !topic.is_empty() => Key::Channel(topic, channel),
+        _ => return Err(Refusal::bad("MISSING_ARG_TOPIC_OR_NODE")),
+    };
+    let step = query.get("step").unwrap_or("1");
+    let tier = TIERS.iter().position(|tier| tier.step.to_string() == step);
+    let tier = tier.ok_or_else(|| Refusal::bad("INVALID_ARG_STEP"))?;
+    let since_1970 = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let now = i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX);
+    let points = collector.history().points(&key, tier, now);
+    let (start, points) = points.ok_or_else(|| Refusal::not_found("HISTORY_NOT_FOUND"))?;
+    let mut json = String::new();
+    let mut object = JsonObject::new(&mut json);
+    object.number("start", start);
+    object.number("step", TIERS[tier].step);
+    for (name, value) in [
+        ("depth", (|point: &Point| point.depth) as fn(&Point) -> f32),
+        ("rate", |point| point.rate),
+        ("oldest_seconds", |point| point.oldest_seconds),
+    ] {
+        push_array(object.key(name), &points, |out, point| {
+            match point.is_gap() {
+                true => out.push_str("null"),
+                false => push_float(out, (f64::from(value(point)) * 1000.0).round() / 1000.0),
+            }
+        });
+    }
+    object.end();
+    Ok(Reply::json(json))
+}

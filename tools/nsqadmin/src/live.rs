@@ -1,0 +1,334 @@
+//! [`Snapshot`]: the present figures of all topics, channels and nodes, with rates and differences.
+//!
+//! A snapshot is made of the answers of all nsqds and of the snapshot before. The page gets the
+//! topics and nodes that differ, so ten thousand idle topics cost nothing.
+
+use std::collections::BTreeMap;
+
+use wire::go_json::{JsonObject, push_array, push_float, push_string};
+
+use crate::answer;
+use crate::figures::NodeStats;
+use crate::history::{Key, Point};
+
+/// The present figures of a topic, a channel or a node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// Messages that wait: in a topic those that no channel has yet.
+    pub depth: i64,
+    /// Messages that wait in the channels of a topic or a node, each counted per channel.
+    pub channel_depth: i64,
+    /// Messages that consumers have and have not finished.
+    pub in_flight: i64,
+    /// Messages that are not due yet.
+    pub deferred: i64,
+    /// Messages since the start.
+    pub message_count: i64,
+    /// Messages per second since the snapshot before.
+    pub rate: f64,
+    /// Requeues since the start.
+    pub requeue_count: i64,
+    /// Timeouts since the start.
+    pub timeout_count: i64,
+    /// The number of clients.
+    pub clients: i64,
+    /// The age of the oldest message that is owed, in milliseconds: the highest of all nsqds.
+    pub oldest_ms: i64,
+    /// True if it is paused on any nsqd.
+    pub is_paused: bool,
+}
+
+/// The present figures of a subject, and the number of messages on each node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Total {
+    /// The figures over all nodes.
+    pub figures: Figures,
+    /// The figures of each node.
+    pub nodes: BTreeMap<String, Figures>,
+}
+
+/// A topic with its channels.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LiveTopic {
+    /// The topic itself.
+    pub total: Total,
+    /// The channels by name.
+    pub channels: BTreeMap<String, Total>,
+}
+
+/// The present figures of a cluster.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    /// The time, in milliseconds since 1970. 0 before the first answers.
+    pub unix_millis: i64,
+    /// The topics by name.
+    pub topics: BTreeMap<String, LiveTopic>,
+    /// The nodes by `host:port`.
+    pub nodes: BTreeMap<String, Figures>,
+    /// The warnings, or the reason why there are no figures.
+    pub message: String,
+}
+
+impl Figures {
+    fn of_topic(topic: &answer::Topic) -> Figures {
+        let mut figures = Figures {
+            depth: topic.depth,
+            message_count: topic.message_count,
+            oldest_ms: topic.oldest_unfinished_ms,
+            is_paused: topic.paused,
+            ..Figures::default()
+        };
+        for channel in &topic.channels {
+            let channel = Figures::of_channel(channel);
+            figures.channel_depth = figures.channel_depth.saturating_add(channel.depth);
+            figures.add_shared(&channel);
+        }
+        figures
+    }
+
+    fn of_channel(channel: &answer::Channel) -> Figures {
+        let listed = channel.clients.as_ref().map_or(0, Vec::len);
+        let listed = i64::try_from(listed).unwrap_or(i64::MAX);
+        Figures {
+            depth: channel.depth,
+            channel_depth: 0,
+            in_flight: channel.in_flight_count,
+            deferred: channel.deferred_count,
+            message_count: channel.message_count,
+            rate: 0.0,
+            requeue_count: channel.requeue_count,
+            timeout_count: channel.timeout_count,
+            clients: channel.client_count.unwrap_or(listed),
+            oldest_ms: channel.oldest_unfinished_ms,
+            is_paused: channel.paused,
+        }
+    }
+
+    /// Adds the figures that a topic has from its channels.
+    fn add_shared(&mut self, part: &Figures) {
+        for (total, part) in [
+            (&mut self.in_flight, part.in_flight),
+            (&mut self.deferred, part.deferred),
+            (&mut self.requeue_count, part.requeue_count),
+            (&mut self.timeout_count, part.timeout_count),
+            (&mut self.clients, part.clients),
+        ] {
+            *total = total.saturating_add(part);
+        }
+        self.oldest_ms = self.oldest_ms.max(part.oldest_ms);
+    }
+
+    /// Adds the figures of another node or topic.
+    fn add(&mut self, part: &Figures) {
+        self.add_shared(part);
+        self.depth = self.depth.saturating_add(part.depth);
+        self.channel_depth = self.channel_depth.saturating_add(part.channel_depth);
+        self.message_count = self.message_count.saturating_add(part.message_count);
+        self.rate += part.rate;
+        self.is_paused |= part.is_paused;
+    }
+
+    /// Returns the point of the history.
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // A chart needs no more.
+    fn point(&self) -> Point {
+        Point {
+            depth: self.depth.saturating_add(self.channel_depth) as f32,
+            rate: self.rate as f32,
+            oldest_seconds: self.oldest_ms as f32 / 1000.0,
+        }
+    }
+
+    fn push_fields(&self, object: &mut JsonObject<'_>) {
+        object.number("depth", self.depth);
+        object.number("channel_depth", self.channel_depth);
+        object.number("in_flight", self.in_flight);
+        object.number("deferred", self.deferred);
+        object.number("message_count", self.message_count);
+        // A thousandth of a message per second is enough for a page.
+        push_float(object.key("rate"), (self.rate * 1000.0).round() / 1000.0);
+        object.number("requeue_count", self.requeue_count);
+        object.number("timeout_count", self.timeout_count);
+        object.number("clients", self.clients);
+        object.number("oldest_ms", self.oldest_ms);
+        object.boolean("paused", self.is_paused);
+    }
+}
+
+impl Total {
+    /// Adds a node's figures, with the rate since the snapshot before.
+    fn add(&mut self, node: &str, mut part: Figures, before: Option<&Total>, seconds: f64) {
+        let before = before.and_then(|before| before.nodes.get(node));
+        if let Some(before) = before
+            && seconds > 0.0
+        {
+            // A node that has started anew counts from 0.
+            let difference = part
+                .message_count
+                .saturating_sub(before.message_count)
+                .max(0);
+            #[allow(clippy::cast_precision_loss)] // A rate needs no more.
+            let difference = difference as f64;
+            part.rate = difference / seconds;
+        }
+        self.figures.add(&part);
+        self.nodes.insert(node.to_owned(), part);
+    }
+}
+
+impl Snapshot {
+    /// Returns the snapshot of the answers. `before` gives the rates.
+    pub fn next(
+        before: &Snapshot,
+        stats: &[NodeStats],
+        unix_millis: i64,
+        message: String,
+    ) -> Snapshot {
+        #[allow(clippy::cast_precision_loss)] // Two snapshots are some seconds apart.
+        let seconds = unix_millis.saturating_sub(before.unix_millis) as f64 / 1000.0;
+        let mut snapshot = Snapshot {
+            unix_millis,
+            message,
+            ..Snapshot::default()
+        };
+        for NodeStats { node, topics } in stats {
+            let node = &node.address;
+            let mut of_node = Figures::default();
+            for given in topics {
+                let known = before.topics.get(&given.topic_name);
+                let topic = snapshot.topics.entry(given.topic_name.clone()).or_default();
+                let figures = Figures::of_topic(given);
+                let total = &mut topic.total;
+                total.add(node, figures, known.map(|known| &known.total), seconds);
+                if let Some(figures) = total.nodes.get(node) {
+                    of_node.add(figures);
+                }
+                for channel in &given.channels {
+                    let name = &channel.channel_name;
+                    let known = known.and_then(|known| known.channels.get(name));
+                    let total = topic.channels.entry(name.clone()).or_default();
+                    total.add(node, Figures::of_channel(channel), known, seconds);
+                }
+            }
+            snapshot.nodes.insert(node.clone(), of_node);
+        }
+        snapshot
+    }
+
+    /// Returns the samples for the history: nodes first, then topics, then channels, in case there is
+    /// not room for all.
+    pub fn samples(&self) -> impl Iterator<Item = (Key, Point)> {
+        let nodes = self.nodes.iter();
+        let nodes = nodes.map(|(node, figures)| (Key::Node(node.clone()), figures.point()));
+        let topics = self.topics.iter();
+        let topics = topics.map(|(topic, live)| {
+            let key = Key::Topic(topic.clone());
+            (key, live.total.figures.point())
+        });
+        let channels = self.topics.iter().flat_map(|(topic, live)| {
+            live.channels.iter().map(|(channel, total)| {
+                let key = Key::Channel(topic.clone(), channel.clone());
+                (key, total.figures.point())
+            })
+        });
+        nodes.chain(topics).chain(channels)
+    }
+
+    /// Returns the topics and nodes that differ from another snapshot as JSON, with the names of those
+    /// that are gone. Without another one, all are there.
+    pub fn changes(&self, before: Option<&Snapshot>) -> String {
+        let mut json = String::new();
+        let mut object = JsonObject::new(&mut json);
+        object.number("time", self.unix_millis);
+        object.boolean("is_complete", before.is_none());
+        let topics = self.topics.iter().filter(|(name, topic)| {
+            let known = before.and_then(|before| before.topics.get(*name));
+            known.is_none_or(|known| {
+                known.total.figures != topic.total.figures
+                    || known.channels.len() != topic.channels.len()
+            })
+        });
+        push_array(object.key("topics"), topics, |out, (name, topic)| {
+            topic.push_summary(out, name);
+        });
+        let nodes = self.nodes.iter().filter(|(name, figures)| {
+            before.and_then(|before| before.nodes.get(*name)) != Some(*figures)
+        });
+        push_array(object.key("nodes"), nodes, |out, (name, figures)| {
+            push_named(out, "node", name, figures);
+        });
+        let none = Snapshot::default();
+        let before = before.unwrap_or(&none);
+        let gone = before
+            .topics
+            .keys()
+            .filter(|name| !self.topics.contains_key(*name));
+        push_array(object.key("gone_topics"), gone, |out, name| {
+            push_string(out, name)
+        });
+        let gone = before
+            .nodes
+            .keys()
+            .filter(|name| !self.nodes.contains_key(*name));
+        push_array(object.key("gone_nodes"), gone, |out, name| {
+            push_string(out, name)
+        });
+        object.text("message", &self.message);
+        object.end();
+        json
+    }
+
+    /// Returns a topic with its channels and nodes as JSON, or `None` if there is no such topic.
+    pub fn topic(&self, name: &str) -> Option<String> {
+        let topic = self.topics.get(name)?;
+        let mut json = String::new();
+        let mut object = JsonObject::new(&mut json);
+        object.number("time", self.unix_millis);
+        topic.push_summary(object.key("topic"), name);
+        push_array(
+            object.key("channels"),
+            &topic.channels,
+            |out, (name, total)| {
+                let mut object = JsonObject::new(out);
+                object.text("channel", name);
+                total.figures.push_fields(&mut object);
+                push_array(object.key("nodes"), &total.nodes, |out, (node, figures)| {
+                    push_named(out, "node", node, figures);
+                });
+                object.end();
+            },
+        );
+        push_array(
+            object.key("nodes"),
+            &topic.total.nodes,
+            |out, (node, figures)| {
+                push_named(out, "node", node, figures);
+            },
+        );
+        object.text("message", &self.message);
+        object.end();
+        Some(json)
+    }
+}
+
+impl LiveTopic {
+    fn push_summary(&self, out: &mut String, name: &str) {
+        let mut object = JsonObject::new(out);
+        object.text("topic", name);
+        self.total.figures.push_fields(&mut object);
+        let channels = i64::try_from(self.channels.len()).unwrap_or(i64::MAX);
+        object.number("channel_count", channels);
+        let nodes = i64::try_from(self.total.nodes.len()).unwrap_or(i64::MAX);
+        object.number("node_count", nodes);
+        object.end();
+    }
+}
+
+fn push_named(out: &mut String, key: &str, name: &str, figures: &Figures) {
+    let mut object = JsonObject::new(out);
+    object.text(key, name);
+    figures.push_fields(&mut object);
+    object.end();
+}
+
+#[cfg(test)]
+mod tests;
