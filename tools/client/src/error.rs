@@ -85,6 +85,9 @@ pub enum ConnectionError {
     Stopped,
 }
 
+/// The bytes of nsqlookupd's `E_BAD_PROTOCOL` at the place of a frame's type. nsqlookupd sends no type.
+const LOOKUPD_ANSWER: &[u8; 4] = b"E_BA";
+
 impl fmt::Display for ConnectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -142,6 +145,10 @@ impl fmt::Display for ConnectionError {
             ConnectionError::FrameTooLarge { bytes, bytes_max } => write!(
                 f,
                 "nsqd announced a frame of {bytes} bytes, and max_msg_size allows {bytes_max}"
+            ),
+            ConnectionError::FrameType { number } if number.to_be_bytes() == *LOOKUPD_ANSWER => f.write_str(
+                "a nsqd TCP endpoint is required: this address is the TCP port of a nsqlookupd (nsqd has TCP on port \
+                 4150 by default; clients ask nsqlookupd through HTTP, on port 4161)",
             ),
             ConnectionError::FrameType { number } => {
                 write!(f, "nsqd sent a frame of the unknown type {number}")

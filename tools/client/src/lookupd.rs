@@ -24,6 +24,9 @@ use error::Reason;
 const FORM: &str = "application/vnd.nsq; version=1.0";
 /// The header with which an nsqlookupd says that its answer has this form.
 const FORM_HEADER: &str = "x-nsq-content-type";
+/// The text with which nsqd and nsqlookupd answer a request for a page that they do not have. For a topic that nsqlookupd
+/// does not know, the text is another one.
+const NO_PAGE: &str = "NOT_FOUND";
 /// The largest answer, in bytes. `/nodes` of 10,000 nodes with 100 topics each has about 30 MiB.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// The most nodes that one answer can name.
@@ -131,7 +134,7 @@ impl Lookupd {
         Ok((producers.kept, producers.ignored))
     }
 
-    /// Sends one request. Returns `None` for status 404.
+    /// Sends one request. Returns `None` for status 404, unless there is no such page.
     async fn ask<T: DeserializeOwned>(&self, url: Url) -> Result<Option<T>, LookupdError> {
         let wrong = |reason| LookupdError::new(&self.name, reason);
         let http = |error: reqwest::Error| wrong(Reason::Http(error.without_url()));
@@ -149,7 +152,7 @@ impl Lookupd {
             StatusCode::OK => {
                 answer::parse(&body, is_wrapped).map_err(|error| wrong(Reason::Json(error)))
             }
-            StatusCode::NOT_FOUND => Ok(None),
+            StatusCode::NOT_FOUND if answer::message(&body) != NO_PAGE => Ok(None),
             status => Err(wrong(Reason::Status(
                 status.as_u16(),
                 answer::message(&body),

@@ -159,6 +159,21 @@ impl Sources {
     }
 }
 
+/// Checks that no words follow the flags. NSQ's tools end their flags at the first such word, and ignore all flags
+/// behind the word.
+///
+/// # Errors
+/// There is such a word. The error is the reason for the user.
+pub fn check_no_words(options: &Options) -> Result<(), String> {
+    match options.arguments() {
+        [] => Ok(()),
+        words => Err(format!(
+            "unknown arguments: [{}]; a value of a boolean flag follows behind =, as in -flag=false",
+            words.join(" ")
+        )),
+    }
+}
+
 /// Returns the value of [`MAX_IN_FLIGHT`].
 ///
 /// # Errors

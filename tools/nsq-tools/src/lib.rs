@@ -4,6 +4,7 @@
 //! ```text
 //!   src/bin/<tool>.rs ──► <tool>: table of flags, checks, work
 //!                            ├──► process       log, threads and exit code
+//!                            ├──► progress      the line below the log, at a terminal
 //!                            ├──► flags         rows that several tools have
 //!                            ├──► consuming     from those flags to consumers; signals
 //!                            ├──► destinations  a choice among addresses, and how long requests take
@@ -31,5 +32,6 @@ pub mod nsq_to_http;
 pub mod nsq_to_nsq;
 pub mod nsqtop;
 pub mod process;
+pub mod progress;
 pub mod timing_lines;
 pub mod to_nsq;

@@ -22,6 +22,8 @@ mod streams;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use program::log::Level;
+
 use crate::process;
 use config::Config;
 pub use config::NSQ_PUBSUB;
@@ -33,7 +35,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(config) => config,
         Err(exit) => return exit.print(),
     };
-    process::run(config.log_style.clone(), async {
+    process::run(Level::Info, config.log_style.clone(), async {
         let end = server::run(&config).await;
         end.map_err(|why| format!("FATAL: {why}"))
     })

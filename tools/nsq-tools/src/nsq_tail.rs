@@ -16,6 +16,8 @@ use std::process::ExitCode;
 
 use self::config::Config;
 pub use self::config::NSQ_TAIL;
+use program::log::Level;
+
 use crate::process;
 
 /// Runs the program with this command line, without the program's name.
@@ -24,5 +26,5 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(config) => config,
         Err(exit) => return exit.print(),
     };
-    process::run(config.log_style.clone(), tail::run(&config))
+    process::run(Level::Info, config.log_style.clone(), tail::run(&config))
 }

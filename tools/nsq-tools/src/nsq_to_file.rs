@@ -3,11 +3,14 @@
 //! ```text
 //!   config ─► archiver ─► topics       which topics there are
 //!                │
-//!                └─► topic_thread      one thread for each topic: its consumer, and
-//!                      └─► archive     the rules for its files: names, rotation, syncs
+//!                ├─► start_check         can files be made here?
+//!                └─► topic_thread        one thread for each topic: its consumer, and
+//!                      ├─► leftovers     the files of a run that was killed
+//!                      │     └─► torn_end
+//!                      └─► archive       the rules for its files: names, rotation, syncs
 //!                            ├─► file_name, date_format
 //!                            ├─► compression
-//!                            └─► disk  the file system
+//!                            └─► disk    the file system
 //! ```
 //!
 //! A sync blocks for milliseconds. So each topic has a thread of its own, which waits for the disk
@@ -20,17 +23,20 @@ mod config;
 mod date_format;
 mod disk;
 mod file_name;
+mod leftovers;
+mod settings;
+mod shared;
+mod start_check;
 mod topic_thread;
 mod topics;
+mod torn_end;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use program::{log, log_fatal};
-use tokio::runtime::Runtime;
-
 use self::config::Config;
 pub use self::config::NSQ_TO_FILE;
+use crate::process;
 
 /// Runs the program with this command line, without the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -38,27 +44,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(config) => config,
         Err(exit) => return exit.print(),
     };
-    if let Err(error) = log::init_tool(config.log_level, config.log_style.clone()) {
-        log_fatal!("cannot start the log's thread: {error}");
-        return ExitCode::from(1);
-    }
-    let runtime = match Runtime::new() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            log_fatal!("cannot start threads: {error}");
-            return ExitCode::from(1);
-        }
-    };
-    let end = runtime.block_on(archiver::run(config));
-    // A topic whose nsqd does not answer may still wait for it.
-    runtime.shutdown_background();
-    log::show_status(String::new());
-    log::flush();
-    match end {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            log_fatal!("{why}");
-            ExitCode::from(1)
-        }
-    }
+    process::run(
+        config.log_level,
+        config.log_style.clone(),
+        archiver::run(config),
+    )
 }

@@ -15,16 +15,19 @@ mod get_template;
 mod headers;
 mod hop;
 mod http_client;
+mod redacted;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use program::{log, log_info};
+use program::log::Level;
+use program::log_info;
 use ringq_client::{AutoTouch, Message};
-use tokio::runtime::Runtime;
 
 use crate::consuming::{Consuming, StopSignals, shut_down};
+use crate::process;
+use crate::progress::{self, Figures};
 use config::Config;
 pub use config::NSQ_TO_HTTP;
 use delivery::Delivery;
@@ -39,24 +42,13 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(config) => config,
         Err(exit) => return exit.print(),
     };
-    if let Err(error) = log::init_tool(log::Level::Info, config.log_style.clone()) {
-        let why = format!("cannot start the log's thread - {error}");
-        return NSQ_TO_HTTP.failed(&why).print();
-    }
-    let result = Runtime::new()
-        .map_err(|error| format!("cannot start threads - {error}"))
-        .and_then(|runtime| runtime.block_on(relay(config)));
-    log::flush();
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => NSQ_TO_HTTP.failed(&why).print(),
-    }
+    process::run(Level::Info, config.log_style.clone(), relay(config))
 }
 
 /// Sends messages until a signal comes. The error is the reason for the user.
 async fn relay(config: Config) -> Result<(), String> {
     let mut signals =
-        StopSignals::catch().map_err(|error| format!("cannot receive signals - {error}"))?;
+        StopSignals::catch().map_err(|error| format!("cannot receive signals: {error}"))?;
     let has_tls = config.endpoints.iter().any(|endpoint| endpoint.has_tls());
     let client = HttpClient::new(
         config.headers.clone(),
@@ -64,7 +56,7 @@ async fn relay(config: Config) -> Result<(), String> {
         config.request_timeout,
         has_tls,
     )
-    .map_err(|error| format!("cannot use the certificates of the system - {error}"))?;
+    .map_err(|error| format!("cannot use the certificates of the system: {error}"))?;
     let delivery = Delivery::new(&config, client, fastrand::u64(..));
     for warning in delivery.warnings() {
         log_info!("{warning}");
@@ -84,16 +76,20 @@ async fn relay(config: Config) -> Result<(), String> {
     let work = consumer.run(config.concurrency, |message: Message| async move {
         delivery.deliver(&message).await
     });
-    tokio::pin!(work);
-    tokio::select! {
-        () = &mut work => return Ok(()),
-        () = signals.wait() => {}
-    }
-    // The work ends with the consumer, unless a request takes longer than the stop may take.
-    tokio::select! {
-        () = work => {}
-        () = shut_down([control]) => {}
-    }
+    let controls = [control.clone()];
+    let until_stop = async {
+        tokio::pin!(work);
+        tokio::select! {
+            () = &mut work => return,
+            () = signals.wait() => {}
+        }
+        // The work ends with the consumer, unless a request takes longer than the stop may take.
+        tokio::select! {
+            () = work => {}
+            () = shut_down([control]) => {}
+        }
+    };
+    progress::beside(until_stop, || Figures::of_consumers(&controls)).await;
     Ok(())
 }
 

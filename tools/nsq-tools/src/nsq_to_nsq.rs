@@ -19,12 +19,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
-use program::{log, log_info};
+use program::log::Level;
+use program::log_info;
 use ringq_client::{Consumer, Message, Producer};
-use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 use crate::consuming::{Consuming, StopSignals, close, log_event, shut_down, within_stop_time};
+use crate::process;
+use crate::progress::{self, Figures};
 use config::Config;
 pub use config::NSQ_TO_NSQ;
 use forwarding::Forwarding;
@@ -35,24 +37,13 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(config) => config,
         Err(exit) => return exit.print(),
     };
-    if let Err(error) = log::init_tool(log::Level::Info, config.log_style.clone()) {
-        let why = format!("cannot start the log's thread - {error}");
-        return NSQ_TO_NSQ.failed(&why).print();
-    }
-    let result = Runtime::new()
-        .map_err(|error| format!("cannot start threads - {error}"))
-        .and_then(|runtime| runtime.block_on(relay(config)));
-    log::flush();
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => NSQ_TO_NSQ.failed(&why).print(),
-    }
+    process::run(Level::Info, config.log_style.clone(), relay(config))
 }
 
 /// Forwards messages until a signal comes. The error is the reason for the user.
 async fn relay(config: Config) -> Result<(), String> {
     let mut signals =
-        StopSignals::catch().map_err(|error| format!("cannot receive signals - {error}"))?;
+        StopSignals::catch().map_err(|error| format!("cannot receive signals: {error}"))?;
     let producer = Producer::builder()
         .nodes(config.destinations.iter().cloned())
         .config(config.producer.clone())
@@ -82,13 +73,16 @@ async fn relay(config: Config) -> Result<(), String> {
             async move { forwarding.forward(&message).await }
         }));
     }
-    signals.wait().await;
-    // The topics end with their consumers, unless a publish takes longer than the stop may take.
-    tokio::select! {
-        _ = topics.join_all() => {}
-        () = shut_down(controls) => {}
-    }
-    within_stop_time(close(&producer)).await;
+    let until_stop = async {
+        signals.wait().await;
+        // The topics end with their consumers, unless a publish takes longer than the stop may take.
+        tokio::select! {
+            _ = topics.join_all() => {}
+            () = shut_down(controls.clone()) => {}
+        }
+        within_stop_time(close(&producer)).await;
+    };
+    progress::beside(until_stop, || Figures::of_consumers(&controls)).await;
     Ok(())
 }
 

@@ -6,10 +6,10 @@ use program::log::{Level, Style};
 use program::{log, log_fatal};
 use tokio::runtime::Runtime;
 
-/// Runs a tool until its work ends. Starts the log and the threads before, and writes all log lines behind it. An error
-/// of the work becomes the last log line, and exit code 1.
-pub fn run(style: Style, work: impl Future<Output = Result<(), String>>) -> ExitCode {
-    if let Err(error) = log::init_tool(Level::Info, style) {
+/// Runs a tool until its work ends. Starts the log and the threads before, and writes all log lines behind it. `level` is
+/// the lowest level that is logged. An error of the work becomes the last log line, and exit code 1.
+pub fn run(level: Level, style: Style, work: impl Future<Output = Result<(), String>>) -> ExitCode {
+    if let Err(error) = log::init_tool(level, style) {
         log_fatal!("cannot start the log's thread: {error}");
         return ExitCode::from(1);
     }

@@ -17,14 +17,16 @@ mod records;
 
 use std::ffi::OsString;
 use std::future::pending;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
-use program::{log, log_info};
-use tokio::runtime::Runtime;
+use program::log::Level;
+use program::log_info;
 use tokio::time::{Instant, sleep_until};
 
 use crate::consuming::{STOP_TIME_MAX, StopSignals, within_stop_time};
+use crate::process;
+use crate::progress;
 use config::Config;
 pub use config::TO_NSQ;
 use input::Input;
@@ -37,31 +39,26 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(config) => config,
         Err(exit) => return exit.print(),
     };
-    if let Err(error) = log::init_tool(log::Level::Info, config.log_style.clone()) {
-        let why = format!("cannot start the log's thread - {error}");
-        return TO_NSQ.failed(&why).print();
-    }
-    let result = Runtime::new()
-        .map_err(|error| format!("cannot start threads - {error}"))
-        .and_then(|runtime| runtime.block_on(publish_input(&config)));
-    log::flush();
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => TO_NSQ.failed(&why).print(),
-    }
+    process::run(Level::Info, config.log_style.clone(), publish_input(config))
 }
 
 /// Publishes the input until its end, or until a signal comes. The error is the reason for the user.
-async fn publish_input(config: &Config) -> Result<(), String> {
+async fn publish_input(config: Config) -> Result<(), String> {
     let mut signals =
-        StopSignals::catch().map_err(|error| format!("cannot receive signals - {error}"))?;
+        StopSignals::catch().map_err(|error| format!("cannot receive signals: {error}"))?;
     let rate = Rate::new(config.rate);
     if let Some(rate) = &rate {
         log_info!("{}", rate.announcement());
     }
     let mut input = Input::new(io::stdin(), config.delimiter, rate);
-    let mut publishing = Publishing::new(config)?;
-    let result = publish_all(&mut signals, &mut input, &mut publishing).await;
+    let mut publishing = Publishing::new(&config)?;
+    let counts = publishing.counts();
+    let work = publish_all(&mut signals, &mut input, &mut publishing);
+    // The line would hide what somebody is typing.
+    let result = match io::stdin().is_terminal() {
+        true => work.await,
+        false => progress::beside(work, || counts.figures()).await,
+    };
     match result {
         Ok(()) => within_stop_time(publishing.close()).await,
         Err(_) => log_info!("{}", publishing.progress()),
@@ -94,14 +91,14 @@ async fn publish_all(
             Some(result) = publishing.next() => result?,
             record = input.next(), if has_more && publishing.has_room() => {
                 let record =
-                    record.map_err(|error| format!("cannot read standard input - {error}"))?;
+                    record.map_err(|error| format!("cannot read standard input: {error}"))?;
                 match record {
                     Some(record) => publishing.publish(record),
                     None => has_more = false,
                 }
             }
             () = is_late, if publishing.is_busy() => {
-                return Err("nsqd did not confirm the last records in time".to_owned());
+                return Err("stopping: nsqd did not confirm the last records within 30 seconds, so they may be lost".to_owned());
             }
             else => break,
         }

@@ -1,40 +1,31 @@
 //! `nsq_forget` with real daemons: counts, answers, state, signals.
 
+mod tool;
+
+use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::process::Command;
 
 use serde_json::{Value, json};
-use test_support::daemon::{Daemon, send_signal, wait_for_end};
+use test_support::daemon::Daemon;
 use test_support::http::{Response, http};
-use test_support::process::{LOG_LINES_MAX, Log, address_in, run};
+use test_support::process::{address_in, run};
 use test_support::{TIMEOUT, wait_until};
+use tool::Tool;
 
 /// A running nsq_forget. A drop kills it.
 struct Forget {
-    child: Child,
-    http: std::net::SocketAddr,
-    log: Arc<Log>,
-    drain: Option<JoinHandle<()>>,
+    tool: Tool,
+    http: SocketAddr,
 }
 
 impl Forget {
     fn start(nsqd: &Daemon, args: &[&str]) -> Forget {
-        let mut child = command(nsqd, args).stderr(Stdio::piped()).spawn().unwrap();
-        let stderr = child.stderr.take().unwrap();
-        let log = Arc::new(Log::default());
-        let drain = std::thread::spawn({
-            let log = Arc::clone(&log);
-            move || log.drain(stderr)
-        });
-        let line = log.wait_for("listening on ", TIMEOUT);
-        let line = line.unwrap_or_else(|| panic!("no start: {}", log.text(LOG_LINES_MAX)));
+        let tool = Tool::of_command(&mut command(nsqd, args));
+        let line = tool.wait_for_log("listening on ");
         Forget {
-            child,
-            http: address_in(&line).unwrap(),
-            log,
-            drain: Some(drain),
+            http: address_in(&line).expect("the line ends with an address"),
+            tool,
         }
     }
 
@@ -63,24 +54,8 @@ impl Forget {
 
     /// Sends a signal, and returns the exit code and the log.
     fn end(mut self, signal: &str) -> (Option<i32>, String) {
-        send_signal(self.child.id(), signal);
-        let status = wait_for_end(&mut self.child);
-        self.drain.take().unwrap().join().unwrap();
-        (status.code(), self.log.text(LOG_LINES_MAX))
-    }
-}
-
-impl Drop for Forget {
-    fn drop(&mut self) {
-        // Both calls fail only if the process has been waited for already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if std::thread::panicking() {
-            eprintln!(
-                "--- log of nsq_forget ---\n{}---",
-                self.log.text(LOG_LINES_MAX)
-            );
-        }
+        self.tool.signal(signal);
+        (self.tool.wait().code(), self.tool.log())
     }
 }
 
@@ -141,10 +116,8 @@ fn messages_are_counted_and_finished() {
         "{}",
         forget.get("/dbstats").text()
     );
-    let warning = forget
-        .log
-        .wait_for("is not counted - the message is not JSON: ", TIMEOUT);
-    assert!(warning.is_some());
+    let warning = "is not counted - the message is not JSON: ";
+    forget.tool.wait_for_log(warning);
     let (code, log) = forget.end("TERM");
     assert_eq!(code, Some(0), "{log}");
     let stats = nsqd.channel("clicks", "forget").unwrap();
@@ -245,12 +218,8 @@ fn counts_survive_a_restart_and_are_forgotten() {
         forget.wait_for_z("clicks", 4),
         owned(&[("JP", 2), ("US", 2)])
     );
-    assert!(
-        forget
-            .log
-            .text(LOG_LINES_MAX)
-            .contains("1 distributions with 2 values")
-    );
+    let has_state = " has 1 distributions with 2 values";
+    forget.tool.wait_for_log(has_state);
     let is_saved = || read(&path)["distributions"]["clicks"]["bins"]["JP"]["count"] == 2;
     assert!(wait_until(TIMEOUT, is_saved), "{}", read(&path));
     drop(forget);

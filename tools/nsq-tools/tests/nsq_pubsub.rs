@@ -1,45 +1,35 @@
 //! `nsq_pubsub` with real daemons: streams, their ends, pages, signals.
 
+mod tool;
+
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::process::Command;
 use std::time::Duration;
 
-use test_support::daemon::{Daemon, send_signal, wait_for_end};
+use test_support::daemon::Daemon;
 use test_support::http::{Response, http};
-use test_support::process::{LOG_LINES_MAX, Log, address_in, run};
+use test_support::process::{address_in, run};
 use test_support::{TIMEOUT, wait_until};
+use tool::Tool;
 
 const HEAD: &str =
     "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n";
 
 /// A running nsq_pubsub. A drop kills it.
 struct Pubsub {
-    child: Child,
+    tool: Tool,
     http: SocketAddr,
-    log: Arc<Log>,
-    drain: Option<JoinHandle<()>>,
 }
 
 impl Pubsub {
     fn start(args: &[&str]) -> Pubsub {
-        let mut child = command(args).stderr(Stdio::piped()).spawn().unwrap();
-        let stderr = child.stderr.take().unwrap();
-        let log = Arc::new(Log::default());
-        let drain = std::thread::spawn({
-            let log = Arc::clone(&log);
-            move || log.drain(stderr)
-        });
-        let line = log.wait_for("listening on ", TIMEOUT);
-        let line = line.unwrap_or_else(|| panic!("no start: {}", log.text(LOG_LINES_MAX)));
+        let tool = Tool::of_command(&mut command(args));
+        let line = tool.wait_for_log("listening on ");
         Pubsub {
-            child,
-            http: address_in(&line).unwrap(),
-            log,
-            drain: Some(drain),
+            http: address_in(&line).expect("the line ends with an address"),
+            tool,
         }
     }
 
@@ -53,10 +43,8 @@ impl Pubsub {
     }
 
     fn end(mut self, signal: &str) -> (Option<i32>, String) {
-        send_signal(self.child.id(), signal);
-        let status = wait_for_end(&mut self.child);
-        self.drain.take().unwrap().join().unwrap();
-        (status.code(), self.log.text(LOG_LINES_MAX))
+        self.tool.signal(signal);
+        (self.tool.wait().code(), self.tool.log())
     }
 
     /// Waits until `/stats` has this number of messages.
@@ -64,17 +52,6 @@ impl Pubsub {
         let line = format!("Total Messages: {total}\n");
         let reached = wait_until(TIMEOUT, || self.get("/stats").text().starts_with(&line));
         assert!(reached, "no {line} in {}", self.get("/stats").text());
-    }
-}
-
-impl Drop for Pubsub {
-    fn drop(&mut self) {
-        // Both calls fail only if the process has been waited for already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if std::thread::panicking() {
-            eprintln!("--- log of nsq_pubsub ---\n{}---", self.log.text(200));
-        }
     }
 }
 
@@ -233,10 +210,8 @@ fn an_idle_stream_has_heartbeats() {
     );
     // Any byte of the client ends the stream.
     client.0.get_mut().write_all(b"x").unwrap();
-    let ended = pubsub
-        .log
-        .wait_for("stream of t/c ends: the client has ended it", TIMEOUT);
-    assert!(ended.is_some());
+    let ended = "stream of t/c ends: the client has ended it";
+    pubsub.tool.wait_for_log(ended);
     nsqd.wait_for_figure("t", "c", "client_count", 0);
 }
 
@@ -358,7 +333,7 @@ fn a_client_that_takes_nothing_is_cut_off() {
     let large = "x".repeat(1_000_000);
     nsqd.publish("t", &[&*large; 30]);
     let text = "stream of t/c ends: the client has taken no bytes for too long";
-    assert!(pubsub.log.wait_for(text, TIMEOUT).is_some());
+    pubsub.tool.wait_for_log(text);
     nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
     let depth = nsqd.channel("t", "c").unwrap()["depth"].as_u64().unwrap();
     assert_eq!(depth as usize + total(&pubsub), 30);

@@ -186,3 +186,34 @@ fn a_wrong_command_line_ends_the_tool() {
         " address \"127.0.0.1\": missing port\n",
     );
 }
+
+/// A signal had no effect while the pipe behind the tool was full.
+#[test]
+fn a_signal_ends_the_tool_although_nobody_reads_its_output() {
+    let nsqd = nsqd_with(&[]);
+    let body = "x".repeat(100_000);
+    nsqd.publish("t", &[&*body; 5]);
+    let mut command = command(&nsqd, &["-topic=t", "-channel=c"]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the tool can be started");
+    nsqd.wait_for_figure("t", "c", "in_flight_count", 5);
+    test_support::daemon::send_signal(child.id(), "TERM");
+    let status = wait_for_end(&mut child);
+    assert_eq!(status.code(), Some(0));
+    // No message was printed as a whole, so nsqd has all of them again, and at once.
+    nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
+    nsqd.wait_for_figure("t", "c", "depth", 5);
+}
+
+/// Words behind the flags were ignored, and all flags behind them.
+#[test]
+fn words_behind_the_flags_are_an_error() {
+    let nsqd = nsqd_with(&[]);
+    let exit = nsq_tail(&nsqd, &["-topic=t", "-print-topic", "true", "-n=1"]);
+    assert_eq!(exit.code(), 1, "{exit}");
+    let expected = " unknown arguments: [true -n=1]; a value of a boolean flag follows behind =, as in -flag=false\n";
+    assert!(exit.stderr.ends_with(expected), "{exit}");
+}

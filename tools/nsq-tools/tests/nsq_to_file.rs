@@ -4,7 +4,6 @@ mod tool;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +12,7 @@ use tempfile::TempDir;
 use test_support::TIMEOUT;
 use test_support::daemon::Daemon;
 use test_support::process::{Exit, run};
-use tool::Tool;
+use tool::{Tool, files};
 
 /// A directory of the tool, and the flags that every run has.
 struct Run<'a> {
@@ -61,9 +60,7 @@ impl<'a> Run<'a> {
 
     /// Returns the texts of the files below the directory, by their relative paths.
     fn files(&self) -> BTreeMap<String, String> {
-        let mut found = BTreeMap::new();
-        collect(self.directory.path(), self.directory.path(), &mut found);
-        found
+        files::texts(self.directory.path())
     }
 
     fn expect_files(&self, expected: &[(&str, &str)]) {
@@ -74,35 +71,6 @@ impl<'a> Run<'a> {
             .collect();
         assert_eq!(files, expected);
     }
-}
-
-fn collect(root: &Path, directory: &Path, found: &mut BTreeMap<String, String>) {
-    for entry in fs::read_dir(directory).expect("the directory is there") {
-        let path = entry.expect("readable").path();
-        if path.is_dir() {
-            collect(root, &path, found);
-        } else {
-            let relative = path.strip_prefix(root).expect("it is below");
-            let text = String::from_utf8_lossy(&decode(&path)).into_owned();
-            found.insert(relative.display().to_string(), text);
-        }
-    }
-}
-
-/// Returns the content of a file, decompressed as far as it goes.
-fn decode(path: &Path) -> Vec<u8> {
-    let bytes = fs::read(path).expect("the file is readable");
-    let mut reader: Box<dyn Read> = match path.extension().and_then(|end| end.to_str()) {
-        Some("gz") => Box::new(flate2::bufread::MultiGzDecoder::new(&*bytes)),
-        Some("zst") => Box::new(zstd::Decoder::with_buffer(&*bytes).expect("zstd has memory")),
-        _ => return bytes,
-    };
-    let (mut text, mut piece) = (Vec::new(), [0; 4096]);
-    // A process that was killed leaves a torn end.
-    while let Ok(length @ 1..) = reader.read(&mut piece) {
-        text.extend_from_slice(&piece[..length]);
-    }
-    text
 }
 
 #[test]
@@ -323,8 +291,7 @@ fn matching_topics_are_found_through_the_nsqlookupds_that_answer() {
     nsqd.wait_for_figure("logs_b", "c", "depth", 0);
     nsqd.wait_for_figure("logs_b", "c", "in_flight_count", 0);
     tool.stop();
-    let mut files = BTreeMap::new();
-    collect(directory.path(), directory.path(), &mut files);
+    let files = files::texts(directory.path());
     let expected = [("logs_a", "a\n"), ("logs_b", "b\n")];
     let files: Vec<_> = files
         .iter()
@@ -392,13 +359,40 @@ fn a_failure_of_the_disk_ends_the_tool_and_finishes_nothing() {
             "cannot write to DIR/out/t: no space left on device; free some space, or choose another --output-dir. {again}"
         ),
     );
-    let in_the_way = |path: &Path| fs::write(path.join("out"), "").expect("the name is free");
+}
+
+/// The tool found a directory that takes no files only with the first message.
+#[test]
+fn a_directory_that_takes_no_files_is_an_error_at_the_start() {
+    let nsqd = Daemon::nsqd(&[]);
+    let check = |flags: &[&str], expected: &str| {
+        let run = Run::new(&nsqd, flags);
+        fs::write(run.directory.path().join("file"), "").expect("the name is free");
+        // There is no message that could make the tool write.
+        let mut tool = run.start();
+        assert_eq!(tool.wait().code(), Some(1), "{}", tool.log());
+        let line = tool.wait_for_log("FATAL: ");
+        let expected = expected.replace("DIR", &run.directory.path().display().to_string());
+        assert!(line.contains(&format!("FATAL: {expected}")), "{line}");
+    };
+    let in_the_way = "move the file that is in the way, or choose another --output-dir";
+    let in_the_way = format!("cannot make a file in DIR/file: not a directory; {in_the_way}");
+    check(&["-output-dir=DIR/file"], &in_the_way);
+    check(&["-work-dir=DIR/file"], &in_the_way);
     check(
-        &in_the_way,
-        &format!(
-            "cannot make the directory DIR/out: not a directory; move the file that is in the way, or choose another --output-dir. {again}"
-        ),
+        &["-output-dir=DIR/file/deeper"],
+        &in_the_way.replace("DIR/file", "DIR/file/deeper"),
     );
+    // The system lets nobody make files there, not even root.
+    let nobody = "-output-dir=/proc/self";
+    check(&[nobody], "cannot make a file in /proc/self: ");
+    // Directories that are not there yet are made with the first message.
+    let run = Run::new(&nsqd, &["-output-dir=DIR/new/er"]);
+    let mut tool = run.start();
+    tool.wait_for_log("connected");
+    tool.stop();
+    assert!(!run.directory.path().join("new").exists());
+    run.expect_files(&[]);
 }
 
 fn nsq_to_file(args: &[&str]) -> Exit {

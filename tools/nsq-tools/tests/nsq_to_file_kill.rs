@@ -6,8 +6,7 @@
 mod tool;
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read};
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +16,7 @@ use std::time::Duration;
 use test_support::daemon::Daemon;
 use test_support::{TIMEOUT, wait_until};
 use tool::Tool;
+use tool::files::{self, Content};
 
 const KILLS_DEFAULT: u64 = 20;
 
@@ -48,25 +48,26 @@ fn publish(nsqd: &Daemon, is_over: &AtomicBool) -> usize {
     count
 }
 
-/// Adds the numbers of the messages in all files below a directory.
-fn collect(directory: &Path, found: &mut BTreeSet<usize>) {
-    for entry in fs::read_dir(directory).expect("the directory is there") {
-        let path = entry.expect("readable").path();
-        if path.is_dir() {
-            collect(&path, found);
-            continue;
+/// Returns the numbers of the messages in all files below a directory. If the files must be whole, each has a last line
+/// and a readable end.
+fn numbers(directory: &Path, must_be_whole: bool) -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    for path in files::paths(directory) {
+        let Content { bytes, is_whole } = files::read(&path);
+        if must_be_whole {
+            assert!(is_whole, "the end of {} is torn", path.display());
+            let has_end = bytes.is_empty() || bytes.ends_with(b"\n");
+            assert!(has_end, "the last line of {} is torn", path.display());
         }
-        let file = BufReader::new(File::open(&path).expect("the file is readable"));
-        let reader: Box<dyn Read> = match path.extension().and_then(|end| end.to_str()) {
-            Some("gz") => Box::new(flate2::bufread::MultiGzDecoder::new(file)),
-            Some("zst") => Box::new(zstd::Decoder::with_buffer(file).expect("zstd has memory")),
-            _ => Box::new(file),
-        };
         // The end of a file may be torn: the lines before it count.
-        let lines = BufReader::new(reader).lines().map_while(io::Result::ok);
-        let numbers = lines.filter_map(|line| line.strip_prefix("message ")?.parse::<usize>().ok());
-        found.extend(numbers);
+        let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+        lines.pop();
+        found.extend(lines.into_iter().filter_map(|line| {
+            let line = str::from_utf8(line).ok()?;
+            line.strip_prefix("message ")?.parse::<usize>().ok()
+        }));
     }
+    found
 }
 
 fn check(flags: &[&str]) {
@@ -117,8 +118,12 @@ fn check(flags: &[&str]) {
     };
     assert!(wait_until(TIMEOUT, is_done), "{:?}", nsqd.channel("t", "c"));
     tool.stop();
-    let mut found = BTreeSet::new();
-    collect(directory.path(), &mut found);
+    let work = directory.path().join("work");
+    let found = numbers(directory.path(), work.exists());
+    if work.exists() {
+        let left = fs::read_dir(work).expect("the directory is there").count();
+        assert_eq!(left, 0, "seed {seed}: files are left: {}", tool.log());
+    }
     let lost: Vec<usize> = (0..published)
         .filter(|number| !found.contains(number))
         .collect();
@@ -142,6 +147,16 @@ fn rotated_files_lose_nothing() {
 #[test]
 fn gzip_files_lose_nothing() {
     check(&["-gzip", "-rotate-interval=50ms", "-work-dir=DIR/work"]);
+}
+
+#[test]
+fn gzip_files_of_one_hour_lose_nothing() {
+    check(&["-gzip", "-work-dir=DIR/work"]);
+}
+
+#[test]
+fn zstd_files_in_a_work_directory_lose_nothing() {
+    check(&["-zstd", "-work-dir=DIR/work", "-max-in-flight=1000"]);
 }
 
 #[test]

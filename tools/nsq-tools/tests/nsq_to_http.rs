@@ -29,17 +29,6 @@ fn start(nsqd: &Daemon, args: &[&str]) -> Tool {
     Tool::start(env!("CARGO_BIN_EXE_nsq_to_http"), &all, &[])
 }
 
-/// Waits until nsqd waits for no answer.
-fn wait_for_answers(nsqd: &Daemon) {
-    nsqd.wait_for_figure("t", CHANNEL, "depth", 0);
-    nsqd.wait_for_figure("t", CHANNEL, "in_flight_count", 0);
-}
-
-fn figure(nsqd: &Daemon, name: &str) -> i64 {
-    let channel = nsqd.channel("t", CHANNEL).expect("the channel exists");
-    channel[name].as_i64().expect("a number")
-}
-
 fn ok() -> HttpServer {
     HttpServer::start(|_, _| Answer::status(200))
 }
@@ -61,7 +50,7 @@ fn requests_are_those_of_the_original() {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let mut tool = start(&nsqd, &args);
         let requests = server.wait_for(1);
-        wait_for_answers(&nsqd);
+        nsqd.wait_for_answers("t", CHANNEL);
         tool.stop();
         let found = format!("{}\r\n{}", requests[0].head, requests[0].text());
         let expected = expected.replace("SERVER", &address).replace('\n', "\r\n");
@@ -120,9 +109,9 @@ fn redirects_are_followed_as_by_the_original() {
     let post = format!("-post={}", server.url("/a"));
     let mut tool = start(&nsqd, &[&post, "-header=X-A: 1"]);
     let requests = server.wait_for(3);
-    wait_for_answers(&nsqd);
+    nsqd.wait_for_answers("t", CHANNEL);
     tool.stop();
-    assert_eq!(figure(&nsqd, "requeue_count"), 0);
+    assert_eq!(nsqd.figure("t", CHANNEL, "requeue_count"), 0);
     let second = "GET /b?c HTTP/1.1\nHost: SERVER\nUser-Agent: nsq_to_http v1.3.0\n\
                   Referer: http://SERVER/a\nX-A: 1\nAccept-Encoding: gzip\n";
     let expected = second
@@ -146,7 +135,7 @@ fn success_is_200_to_299_for_a_post_and_200_for_a_get() {
         let mut tool = start(&nsqd, &[&url]);
         server.wait_for(1);
         if is_success {
-            wait_for_answers(&nsqd);
+            nsqd.wait_for_answers("t", CHANNEL);
         } else {
             nsqd.wait_for_figure("t", CHANNEL, "requeue_count", 1);
             tool.wait_for_log(&format!(
@@ -155,7 +144,10 @@ fn success_is_200_to_299_for_a_post_and_200_for_a_get() {
             tool.wait_for_log("backing off");
         }
         tool.stop();
-        assert_eq!(figure(&nsqd, "requeue_count"), i64::from(!is_success));
+        assert_eq!(
+            nsqd.figure("t", CHANNEL, "requeue_count"),
+            i64::from(!is_success)
+        );
         assert_eq!(server.requests().len(), 1);
     };
     check("-post", "/", 202, true);
@@ -177,9 +169,9 @@ fn a_failed_message_comes_again_until_it_succeeds() {
         ],
     );
     assert_eq!(bodies(&server.wait_for(3)), ["one"; 3]);
-    wait_for_answers(&nsqd);
+    nsqd.wait_for_answers("t", CHANNEL);
     tool.stop();
-    assert_eq!(figure(&nsqd, "requeue_count"), 2);
+    assert_eq!(nsqd.figure("t", CHANNEL, "requeue_count"), 2);
 }
 
 #[test]
@@ -192,7 +184,7 @@ fn round_robin_splits_evenly_and_begins_with_the_second() {
     let mut tool = start(&nsqd, &[&posts[0], &posts[1], "-mode=round-robin", "-n=1"]);
     assert_eq!(bodies(&servers[0].wait_for(2)), ["1", "3"]);
     assert_eq!(bodies(&servers[1].wait_for(3)), ["0", "2", "4"]);
-    wait_for_answers(&nsqd);
+    nsqd.wait_for_answers("t", CHANNEL);
     tool.stop();
 }
 
@@ -215,7 +207,7 @@ fn a_pool_leaves_a_dead_address_out() {
             ],
         );
         let mut found = bodies(&alive.wait_for(6));
-        wait_for_answers(&nsqd);
+        nsqd.wait_for_answers("t", CHANNEL);
         tool.stop();
         found.sort();
         assert_eq!(found, ["0", "1", "2", "3", "4", "5"], "{mode}");
@@ -242,7 +234,7 @@ fn a_multicast_repeats_only_what_failed() {
         ],
     );
     second.wait_for(2);
-    wait_for_answers(&nsqd);
+    nsqd.wait_for_answers("t", CHANNEL);
     tool.stop();
     let counts = [&first, &second, &third].map(|server| server.requests().len());
     assert_eq!(counts, [1, 2, 1]);
@@ -256,12 +248,12 @@ fn a_sample_sends_a_share() {
     let server = ok();
     let post = format!("-post={}", server.url("/"));
     let mut tool = start(&nsqd, &[&post, "-sample=0.3", "-status-every=0"]);
-    wait_for_answers(&nsqd);
+    nsqd.wait_for_answers("t", CHANNEL);
     tool.stop();
     // The mean is 600, and the standard deviation 20.5.
     let count = server.requests().len();
     assert!((450..750).contains(&count), "{count} of 2000");
-    assert_eq!(figure(&nsqd, "requeue_count"), 0);
+    assert_eq!(nsqd.figure("t", CHANNEL, "requeue_count"), 0);
 }
 
 #[test]
@@ -273,7 +265,7 @@ fn connections_are_used_again() {
     let post = format!("-post={}", server.url("/"));
     let mut tool = start(&nsqd, &[&post, "-n=4"]);
     server.wait_for(300);
-    wait_for_answers(&nsqd);
+    nsqd.wait_for_answers("t", CHANNEL);
     tool.stop();
     // A request that comes before the pool has a connection back makes a further one.
     assert!(server.connections() <= 30, "{}", server.connections());
@@ -296,7 +288,7 @@ fn status_lines_have_the_originals_form() {
             "-status-every=3",
         ],
     );
-    wait_for_answers(&nsqd);
+    nsqd.wait_for_answers("t", CHANNEL);
     tool.stop();
     let log = tool.log();
     let line = regex::Regex::new(
@@ -329,10 +321,13 @@ fn a_slow_request_keeps_its_message() {
     let post = format!("-post={}", server.url("/"));
     let mut tool = start(&nsqd, &[&post, "-consumer-opt=msg_timeout,1s"]);
     server.wait_for(1);
-    wait_for_answers(&nsqd);
+    nsqd.wait_for_answers("t", CHANNEL);
     tool.stop();
     assert_eq!(
-        (server.requests().len(), figure(&nsqd, "timeout_count")),
+        (
+            server.requests().len(),
+            nsqd.figure("t", CHANNEL, "timeout_count")
+        ),
         (1, 0)
     );
 }
@@ -357,7 +352,7 @@ fn a_request_has_a_time_limit() {
         ],
     );
     server.wait_for(2);
-    wait_for_answers(&nsqd);
+    nsqd.wait_for_answers("t", CHANNEL);
     tool.wait_for_log("no answer within 200ms");
     tool.stop();
 }
@@ -379,9 +374,9 @@ fn a_stop_waits_for_the_messages_that_came() {
         tool.signal(signal);
         let status = tool.wait();
         assert_eq!(status.code(), Some(0), "{}", tool.log());
-        wait_for_answers(&nsqd);
+        nsqd.wait_for_answers("t", CHANNEL);
         assert_eq!(server.requests().len(), 5);
-        assert_eq!(figure(&nsqd, "requeue_count"), 0);
+        assert_eq!(nsqd.figure("t", CHANNEL, "requeue_count"), 0);
     }
 }
 
@@ -412,7 +407,7 @@ fn nsqds_are_found_by_nsqlookupd() {
     ];
     let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_http"), &args, &[]);
     assert_eq!(bodies(&server.wait_for(1)), ["one"]);
-    wait_for_answers(&nsqd);
+    nsqd.wait_for_answers("t", CHANNEL);
     tool.stop();
 }
 
@@ -458,7 +453,7 @@ fn https_needs_a_certificate_that_the_system_trusts() {
     assert_eq!(server.requests().len(), 0);
     let mut tool = Tool::start(program, &args, &[("SSL_CERT_FILE", trusted)]);
     assert_eq!(bodies(&server.wait_for(1)), ["one"]);
-    wait_for_answers(&nsqd);
+    nsqd.wait_for_answers("t", CHANNEL);
     tool.stop();
 }
 
@@ -474,7 +469,7 @@ fn no_proxy_is_taken_from_the_environment() {
     let args = ["-topic=t", &address, &post];
     let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_http"), &args, &proxy);
     server.wait_for(1);
-    wait_for_answers(&nsqd);
+    nsqd.wait_for_answers("t", CHANNEL);
     tool.stop();
 }
 
@@ -512,8 +507,55 @@ fn a_server_may_close_its_connections() {
     let post = format!("-post={}", server.url("/"));
     let mut tool = start(&nsqd, &[&post, "-n=4"]);
     server.wait_for(50);
-    wait_for_answers(&nsqd);
+    nsqd.wait_for_answers("t", CHANNEL);
     tool.stop();
     assert_eq!((server.requests().len(), server.connections()), (50, 50));
-    assert_eq!(figure(&nsqd, "requeue_count"), 0);
+    assert_eq!(nsqd.figure("t", CHANNEL, "requeue_count"), 0);
+}
+
+#[test]
+fn no_line_of_the_log_has_the_password() {
+    let nsqd = nsqd(&["one", "two", "three"]);
+    let server = HttpServer::start(|_, count| match count {
+        0 => Answer {
+            headers: vec!["Location: http://us:s3cret@[".to_owned()],
+            ..Answer::status(302)
+        },
+        _ => Answer::status(200),
+    });
+    let url = server.url("/").replace("//", "//us:s3cret@");
+    let (post, dead) = (
+        format!("-post={url}"),
+        "-post=http://us:s3cret@127.0.0.1:1/",
+    );
+    let flags = [
+        "-mode=round-robin",
+        "-status-every=1",
+        "-consumer-opt=max_attempts,0",
+    ];
+    let quick = [
+        "-consumer-opt=default_requeue_delay,10ms",
+        "-consumer-opt=backoff_multiplier,10ms",
+    ];
+    let mut tool = start(&nsqd, &[&[&*post, dead], &flags[..], &quick[..]].concat());
+    // The dead server, the wrong redirect and the figures of each address have lines.
+    for text in [
+        "us:xxxxx@127.0.0.1:1/: ",
+        "us:xxxxx@[\", which is no URL",
+        "]: finished",
+    ] {
+        tool.wait_for_log(text);
+    }
+    nsqd.wait_for_answers("t", CHANNEL);
+    tool.stop();
+    assert!(!tool.log().contains("s3cret"), "{}", tool.log());
+    for wrong in ["-post=http://us:s3cret@", "-get=http://us:s3cret@h/"] {
+        let mut tool = start(&nsqd, &[wrong]);
+        assert_eq!(tool.wait().code(), Some(1));
+        let log = tool.log();
+        assert!(
+            log.contains("us:xxxxx@") && !log.contains("s3cret"),
+            "{log}"
+        );
+    }
 }

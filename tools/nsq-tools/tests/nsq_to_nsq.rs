@@ -48,18 +48,6 @@ fn start(source: &Daemon, destinations: &[&Daemon], args: &[&str]) -> Tool {
     Tool::start(env!("CARGO_BIN_EXE_nsq_to_nsq"), &all, &[])
 }
 
-/// Waits until the source waits for no answer.
-fn wait_for_answers(source: &Daemon) {
-    source.wait_for_figure("t", CHANNEL, "depth", 0);
-    source.wait_for_figure("t", CHANNEL, "deferred_count", 0);
-    source.wait_for_figure("t", CHANNEL, "in_flight_count", 0);
-}
-
-fn figure(nsqd: &Daemon, channel: &str, name: &str) -> i64 {
-    let channel = nsqd.channel("t", channel).expect("the channel exists");
-    channel[name].as_i64().expect("a number")
-}
-
 /// Publishes the numbers of `range`, a line each.
 fn publish_numbers(source: &Daemon, range: std::ops::Range<usize>) {
     let lines: String = range.map(|n| format!("{n}\n")).collect();
@@ -72,12 +60,12 @@ fn publish_numbers(source: &Daemon, range: std::ops::Range<usize>) {
 fn messages_are_copied() {
     let (source, destination) = (source(&[b"one", b"\xff\x00two", b"three"]), destination());
     let mut tool = start(&source, &[&destination], &[]);
-    wait_for_answers(&source);
+    source.wait_for_answers("t", CHANNEL);
     let mut found = bodies(&destination, "t", 3);
     found.sort();
     assert_eq!(found, [&b"one"[..], b"three", b"\xff\x00two"]);
     tool.stop();
-    assert_eq!(figure(&source, CHANNEL, "requeue_count"), 0);
+    assert_eq!(source.figure("t", CHANNEL, "requeue_count"), 0);
 }
 
 #[test]
@@ -144,7 +132,7 @@ fn fields_are_selected_as_by_the_original() {
         ["a", "b", "f", "n", "s", "o", "t"].map(|name| format!("-whitelist-json-field={name}"));
     let fields = fields.each_ref().map(String::as_str);
     let mut tool = start(&source, &[&destination], &fields);
-    wait_for_answers(&source);
+    source.wait_for_answers("t", CHANNEL);
     let mut found = texts(&destination, "t", cases.len());
     tool.stop();
     let mut expected = cases.map(|(_, output)| output.to_owned());
@@ -152,10 +140,10 @@ fn fields_are_selected_as_by_the_original() {
     expected.sort();
     assert_eq!(found, expected);
     assert_eq!(
-        figure(&destination, "c", "message_count"),
+        destination.figure("t", "c", "message_count"),
         cases.len() as i64
     );
-    assert_eq!(figure(&source, CHANNEL, "requeue_count"), 0);
+    assert_eq!(source.figure("t", CHANNEL, "requeue_count"), 0);
     for body in ["[]", "not json", "{\"a\":1}x"] {
         tool.wait_for_log(&format!("ERROR: Unable to decode json: {body}"));
     }
@@ -186,7 +174,7 @@ fn a_required_value_passes_drops_or_requeues() {
     tool.wait_for_log("ERROR: Unable to decode json: not json");
     tool.wait_for_log("backing off");
     tool.stop();
-    assert_eq!(figure(&destination, "c", "message_count"), 3);
+    assert_eq!(destination.figure("t", "c", "message_count"), 3);
 }
 
 #[test]
@@ -197,7 +185,7 @@ fn modes_choose_destinations_as_the_original() {
         // With one message in flight, the order is certain.
         let args = [mode, "-max-in-flight=1"];
         let mut tool = start(&source, &destinations.each_ref(), &args);
-        wait_for_answers(&source);
+        source.wait_for_answers("t", CHANNEL);
         tool.stop();
         for (destination, expected) in destinations.iter().zip(expected) {
             assert_eq!(texts(destination, "t", expected.len()), expected, "{mode}");
@@ -216,12 +204,12 @@ fn a_dead_destination_costs_one_failure() {
         let mut args = vec![mode, "-max-in-flight=1"];
         args.extend(QUICK);
         let mut tool = start(&source, &destinations.each_ref(), &args);
-        wait_for_answers(&source);
+        source.wait_for_answers("t", CHANNEL);
         tool.stop();
         let mut found = texts(&destinations[1], "t", 5);
         found.sort();
         assert_eq!(found, ["0", "1", "2", "3", "4"]);
-        assert_eq!(figure(&source, CHANNEL, "requeue_count"), 1, "{mode}");
+        assert_eq!(source.figure("t", CHANNEL, "requeue_count"), 1, "{mode}");
     }
 }
 
@@ -236,16 +224,16 @@ fn no_message_is_lost_when_the_destination_is_killed() {
     for round in 0..3 {
         publish_numbers(&source, round * 3000..(round + 1) * 3000);
         // The count begins again with each restart.
-        assert!(wait_until(TIMEOUT, || figure(
-            &destination,
+        assert!(wait_until(TIMEOUT, || destination.figure(
+            "t",
             "c",
             "message_count"
         ) > 0));
         destination.restart();
     }
-    wait_for_answers(&source);
+    source.wait_for_answers("t", CHANNEL);
     tool.stop();
-    let depth = figure(&destination, "c", "depth") as usize;
+    let depth = destination.figure("t", "c", "depth") as usize;
     let found: BTreeSet<usize> = texts(&destination, "t", depth)
         .iter()
         .map(|text| text.parse().expect("a number"))
@@ -261,9 +249,9 @@ fn no_message_is_lost_when_the_tool_is_killed() {
     for _ in 0..3 {
         let mut tool = start(&source, &[&destination], &["-status-every=0"]);
         tool.wait_for_log("connected");
-        let before = figure(&destination, "c", "message_count");
-        assert!(wait_until(TIMEOUT, || figure(
-            &destination,
+        let before = destination.figure("t", "c", "message_count");
+        assert!(wait_until(TIMEOUT, || destination.figure(
+            "t",
             "c",
             "message_count"
         ) > before + 100));
@@ -271,9 +259,9 @@ fn no_message_is_lost_when_the_tool_is_killed() {
         tool.wait();
     }
     let mut tool = start(&source, &[&destination], &["-status-every=0"]);
-    wait_for_answers(&source);
+    source.wait_for_answers("t", CHANNEL);
     tool.stop();
-    let depth = figure(&destination, "c", "depth") as usize;
+    let depth = destination.figure("t", "c", "depth") as usize;
     let found: BTreeSet<usize> = texts(&destination, "t", depth)
         .iter()
         .map(|text| text.parse().expect("a number"))
@@ -291,8 +279,8 @@ fn a_stop_waits_for_the_confirmations() {
             &[&destination],
             &["-status-every=0", "-max-in-flight=500"],
         );
-        assert!(wait_until(TIMEOUT, || figure(
-            &destination,
+        assert!(wait_until(TIMEOUT, || destination.figure(
+            "t",
             "c",
             "message_count"
         ) > 500));
@@ -300,15 +288,16 @@ fn a_stop_waits_for_the_confirmations() {
         assert_eq!(tool.wait().code(), Some(0), "{}", tool.log());
         // Each message is at one end, and none at both.
         source.wait_for_figure("t", CHANNEL, "in_flight_count", 0);
-        let left = figure(&source, CHANNEL, "depth") + figure(&source, CHANNEL, "deferred_count");
-        assert_eq!(left + figure(&destination, "c", "message_count"), 50_000);
-        assert_eq!(figure(&source, CHANNEL, "requeue_count"), 0);
+        let left =
+            source.figure("t", CHANNEL, "depth") + source.figure("t", CHANNEL, "deferred_count");
+        assert_eq!(left + destination.figure("t", "c", "message_count"), 50_000);
+        assert_eq!(source.figure("t", CHANNEL, "requeue_count"), 0);
     }
 }
 
 /// Returns the key of each message `{"user":...}` at each destination.
 fn users(destination: &Daemon) -> BTreeSet<u64> {
-    let depth = figure(destination, "c", "depth") as usize;
+    let depth = destination.figure("t", "c", "depth") as usize;
     let texts = texts(destination, "t", depth);
     let user = |text: &String| {
         let value: serde_json::Value = serde_json::from_str(text).expect("JSON");
@@ -330,7 +319,7 @@ fn messages_with_the_same_key_go_to_the_same_destination() {
         .post("/mpub?topic=t", lines.as_bytes())
         .expect_status(200);
     let mut tool = start(&source, &destinations.each_ref(), &args);
-    wait_for_answers(&source);
+    source.wait_for_answers("t", CHANNEL);
     tool.stop();
     let before = destinations.each_ref().map(users);
     let union: BTreeSet<u64> = before.iter().flatten().copied().collect();
@@ -348,7 +337,7 @@ fn messages_with_the_same_key_go_to_the_same_destination() {
         .post("/mpub?topic=t", lines.as_bytes())
         .expect_status(200);
     let mut tool = start(&source, &destinations.each_ref(), &args);
-    wait_for_answers(&source);
+    source.wait_for_answers("t", CHANNEL);
     tool.stop();
     for place in [1, 2] {
         let after = users(&destinations[place]);
@@ -366,7 +355,7 @@ fn messages_with_the_same_key_go_to_the_same_destination() {
         .post("/mpub?topic=t", lines.as_bytes())
         .expect_status(200);
     let mut tool = start(&source, &destinations.each_ref(), &args);
-    wait_for_answers(&source);
+    source.wait_for_answers("t", CHANNEL);
     tool.stop();
     assert_eq!(destinations.each_ref().map(users), before);
 }
@@ -377,7 +366,7 @@ fn status_lines_have_the_originals_form() {
     let destinations = [destination(), destination()];
     let args = ["-mode=round-robin", "-status-every=3"];
     let mut tool = start(&source, &destinations.each_ref(), &args);
-    wait_for_answers(&source);
+    source.wait_for_answers("t", CHANNEL);
     tool.stop();
     let log = tool.log();
     let line = regex::Regex::new(
@@ -423,6 +412,6 @@ fn sources_are_found_by_nsqlookupd() {
     ];
     let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_nsq"), &args, &[]);
     assert_eq!(texts(&destination, "t", 1), ["one"]);
-    wait_for_answers(&source);
+    source.wait_for_answers("t", CHANNEL);
     tool.stop();
 }

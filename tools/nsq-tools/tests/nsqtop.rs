@@ -1,17 +1,16 @@
 //! `nsqtop` with real daemons, in a pseudo-terminal and without one.
 
-#[path = "nsqtop/pty.rs"]
-mod pty;
+mod tool;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
-use pty::Pty;
 use test_support::daemon::{Daemon, send_signal};
 use test_support::process::run;
 use test_support::{TIMEOUT, wait_until};
+use tool::pty::Pty;
 
 fn nsqtop(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nsqtop"));

@@ -37,8 +37,7 @@ fn address(nsqd: &Daemon) -> String {
 }
 
 fn depth(nsqd: &Daemon) -> i64 {
-    let channel = nsqd.channel("t", "c").expect("the channel exists");
-    channel["depth"].as_i64().expect("a number")
+    nsqd.figure("t", "c", "depth")
 }
 
 #[test]
@@ -129,7 +128,7 @@ fn the_first_failure_ends_the_tool() {
         "{log}"
     );
     assert!(
-        log.contains("1 records are confirmed, and 0 behind the failed one have no answer"),
+        log.contains("nsqd has confirmed 1 records; one record failed, and nsqd has not answered 0 records behind it"),
         "{log}"
     );
     assert_eq!(texts(&nsqd, "t", 1), ["one"]);
@@ -154,10 +153,10 @@ fn a_killed_destination_ends_the_tool_without_a_false_confirmation() {
     nsqd.kill();
     assert_eq!(tool.wait().code(), Some(1), "{}", tool.log());
     writer.join().expect("the writer does not panic");
-    let line = tool.wait_for_log(" records are confirmed, and ");
+    let line = tool.wait_for_log(" nsqd has confirmed ");
     let confirmed = line
         .split(' ')
-        .nth(2)
+        .nth(5)
         .and_then(|text| text.parse::<usize>().ok());
     let confirmed = confirmed.expect("a number");
     assert!(confirmed > 500, "{line}");

@@ -189,6 +189,19 @@ impl Daemon {
         );
     }
 
+    /// Returns a figure of a channel. Panics if there is no such channel.
+    pub fn figure(&self, topic: &str, channel: &str, figure: &str) -> i64 {
+        let channel = self.channel(topic, channel).expect("the channel exists");
+        channel[figure].as_i64().expect("a figure is a number")
+    }
+
+    /// Waits until each message of a channel is finished. Panics with the channel if that does not happen.
+    pub fn wait_for_answers(&self, topic: &str, channel: &str) {
+        for figure in ["depth", "deferred_count", "in_flight_count"] {
+            self.wait_for_figure(topic, channel, figure, 0);
+        }
+    }
+
     /// Returns the log so far.
     pub fn log(&self) -> String {
         self.log.text(LOG_LINES_MAX)

@@ -74,7 +74,16 @@ impl fmt::Display for LookupdError {
             Reason::Scheme(scheme) => write!(f, "{scheme:?} is neither http nor https"),
             Reason::Secret => f.write_str("auth_secret has characters that a header cannot have"),
             Reason::Option(error) => error.fmt(f),
+            Reason::Http(error) if is_not_http(error) => f.write_str(
+                "a nsqlookupd HTTP endpoint is required: this address does not speak HTTP (nsqlookupd has HTTP on port \
+                 4161 by default, and TCP on port 4160)",
+            ),
             Reason::Http(error) => write_with_sources(f, error),
+            Reason::Status(404, message) => write!(
+                f,
+                "got response 404 {message:?}: this address has no such page, so it is not that of a nsqlookupd \
+                 (nsqlookupd has HTTP on port 4161 by default, and nsqd on port 4151)"
+            ),
             Reason::Status(status, message) => write!(f, "got response {status} {message:?}"),
             Reason::Json(error) => write!(f, "the answer is not understood: {error}"),
             Reason::TooLarge => write!(f, "the answer has more than {ANSWER_BYTES_MAX} bytes"),
@@ -82,6 +91,18 @@ impl fmt::Display for LookupdError {
             Reason::TooManyNodes => write!(f, "the answer names more than {NODES_MAX} nodes"),
         }
     }
+}
+
+/// Returns true if an answer came that is not HTTP.
+fn is_not_http(error: &reqwest::Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        if let Some(error) = error.downcast_ref::<hyper::Error>() {
+            return error.is_parse();
+        }
+        source = error.source();
+    }
+    false
 }
 
 /// Writes an error of the HTTP library with its sources, which have the errors of the system.

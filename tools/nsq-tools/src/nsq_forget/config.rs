@@ -108,13 +108,17 @@ impl Config {
     }
 
     fn new(options: &Options, mut client: ClientConfig) -> Result<Config, String> {
+        flags::check_no_words(options)?;
         let [topic, channel, field] = ["topic", "channel", "field"].map(|name| options.text(name));
         if topic.is_empty() || channel.is_empty() || field.is_empty() {
             return Err("--topic, --channel and --field are required".to_owned());
         }
         for (flag, name) in [("topic", &topic), ("channel", &channel)] {
             if !is_valid_name(name.as_bytes()) {
-                return Err(format!("--{flag} is invalid"));
+                return Err(format!(
+                    "--{flag} is invalid: {name:?} is not 1 to 64 of the characters a-z A-Z 0-9 . _ -, with #ephemeral \
+                     at the end if the {flag} is to vanish"
+                ));
             }
         }
         let place =
@@ -149,7 +153,7 @@ impl Config {
             return Err("--save-interval should be positive".to_owned());
         }
         client.max_in_flight = u32::try_from(count("max-in-flight")?)
-            .map_err(|_| "--max-in-flight is too large".to_owned())?;
+            .map_err(|_| "--max-in-flight must not be above 4294967295".to_owned())?;
         client.user_agent = flags::user_agent(NSQ_FORGET.name);
         let sources = Sources::from_options(options).map_err(|error| error.to_string())?;
         client.validate().map_err(|error| error.to_string())?;

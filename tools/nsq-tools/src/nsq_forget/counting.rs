@@ -24,17 +24,20 @@ const HTTP_STOP: Duration = Duration::from_secs(2);
 /// Counts until a signal comes. The error is the text for the user.
 pub(super) async fn run(config: &Config) -> Result<(), String> {
     let stop = StopSignals::catch();
-    let mut stop = stop.map_err(|error| format!("cannot receive signals - {error}"))?;
+    let mut stop = stop.map_err(|error| format!("cannot receive signals: {error}"))?;
     let state = match &config.state_file {
         Some(path) => state_file::load(path)?,
         None => Default::default(),
     };
     let table = ForgetTable::new(config.rate, config.limits, state, fastrand::u64(..));
-    log_info!(
-        "{} distributions with {} values",
-        table.distributions(),
-        table.bins()
-    );
+    if let Some(path) = &config.state_file {
+        log_info!(
+            "the state file {} has {} distributions with {} values",
+            path.display(),
+            table.distributions(),
+            table.bins()
+        );
+    }
     let api = Api {
         table: Arc::new(Mutex::new(table)),
         distribution: config.distribution.as_str().into(),
@@ -66,7 +69,7 @@ pub(super) async fn run(config: &Config) -> Result<(), String> {
             },
             message = consumer.next() => match message {
                 Some(message) => count(config, &api, &message),
-                None => return Err("the consumer has ended".to_owned()),
+                None => return Err("the connection to the channel has ended without a signal".to_owned()),
             },
         }
     }
@@ -81,7 +84,7 @@ pub(super) async fn run(config: &Config) -> Result<(), String> {
     // The server takes the end of the sender for its end.
     drop(end_http);
     if timeout(HTTP_STOP, server).await.is_err() {
-        log_warn!("HTTP clients were still connected");
+        log_warn!("ending although HTTP clients are still connected");
     }
     save(config, &api).await
 }
@@ -137,7 +140,7 @@ async fn save(config: &Config, api: &Api) -> Result<(), String> {
     });
     saved
         .await
-        .map_err(|error| format!("the state was not written - {error}"))?
+        .map_err(|error| format!("the state file was not written - {error}"))?
 }
 
 /// Returns the time in seconds since the Unix epoch.

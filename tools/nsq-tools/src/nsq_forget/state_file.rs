@@ -39,7 +39,7 @@ pub(super) fn load(path: &Path) -> Result<State, String> {
     match content.version {
         VERSION => Ok(content.state),
         other => Err(format!(
-            "{} has version {other}, and this nsq_forget reads version {VERSION}",
+            "{} is a state file of version {other}, and this nsq_forget reads version {VERSION}; start the nsq_forget that wrote it, or move the file away to begin without counts",
             path.display()
         )),
     }
@@ -125,7 +125,9 @@ mod tests {
         let error = load(&path).unwrap_err();
         assert_eq!(
             error,
-            format!("{shown} has version 2, and this nsq_forget reads version 1")
+            format!(
+                "{shown} is a state file of version 2, and this nsq_forget reads version 1; start the nsq_forget that wrote it, or move the file away to begin without counts"
+            )
         );
         let error = load(directory.path()).unwrap_err();
         assert!(error.starts_with("failed to read "), "{error}");

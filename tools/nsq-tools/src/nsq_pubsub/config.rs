@@ -103,6 +103,7 @@ impl Config {
         mut consumer: ClientConfig,
         mut producer: ClientConfig,
     ) -> Result<Config, String> {
+        flags::check_no_words(options)?;
         let max_in_flight = u32::try_from(options.number("max-in-flight")).ok();
         let max_in_flight = max_in_flight.filter(|max| *max > 0);
         consumer.max_in_flight = max_in_flight.ok_or("--max-in-flight must be > 0")?;

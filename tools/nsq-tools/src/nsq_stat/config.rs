@@ -60,6 +60,7 @@ impl Config {
     }
 
     fn new(options: &Options) -> Result<Config, String> {
+        flags::check_no_words(options)?;
         let (topic, channel) = (options.text("topic"), options.text("channel"));
         if topic.is_empty() || channel.is_empty() {
             return Err("--topic and --channel are required".to_owned());

@@ -63,6 +63,7 @@ impl Config {
 
     /// Checks all values, in the order of the original.
     fn new(options: &Options, mut client: ClientConfig) -> Result<Config, String> {
+        flags::check_no_words(options)?;
         let sources = Sources::from_options(options).map_err(|error| error.to_string())?;
         let mut topics = Vec::new();
         for topic in options.list("topic") {

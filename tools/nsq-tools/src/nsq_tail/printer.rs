@@ -1,27 +1,23 @@
 //! [`Printer`]: lines for stdout, and the messages that they are.
 
-use std::io::{self, Write};
-
 /// The bytes of lines that are collected before they are written.
 const WRITE_BYTES_MAX: usize = 64 * 1024;
 
-/// Collects the lines of messages, and writes them together. `M` stands for a message that is to be
-/// finished when its line is written.
-pub(super) struct Printer<W, M> {
-    output: W,
+/// Collects the lines of messages, which are written together. `M` stands for a message that is to be finished when its
+/// line is written.
+pub(super) struct Printer<M> {
     prints_topic: bool,
     /// The number of messages that may still be taken.
     left: u64,
     lines: Vec<u8>,
-    /// The messages of these lines.
+    /// The messages of these lines, or of the lines that are being written.
     unfinished: Vec<M>,
 }
 
-impl<W: Write, M> Printer<W, M> {
+impl<M> Printer<M> {
     /// Returns a printer that takes at most `message_count` messages. `None` sets no limit.
-    pub(super) fn new(output: W, prints_topic: bool, message_count: Option<u64>) -> Printer<W, M> {
+    pub(super) fn new(prints_topic: bool, message_count: Option<u64>) -> Printer<M> {
         Printer {
-            output,
             prints_topic,
             left: message_count.unwrap_or(u64::MAX),
             lines: Vec::new(),
@@ -52,15 +48,14 @@ impl<W: Write, M> Printer<W, M> {
         self.unfinished.push(message);
     }
 
-    /// Writes the collected lines, and returns their messages.
-    ///
-    /// # Errors
-    /// The lines cannot be written. A part of them may be. Their messages are not finished.
-    pub(super) fn write(&mut self) -> io::Result<impl Iterator<Item = M> + use<'_, W, M>> {
-        self.output.write_all(&self.lines)?;
-        self.output.flush()?;
-        self.lines.clear();
-        Ok(self.unfinished.drain(..))
+    /// Takes the collected lines for a write. Their messages stay here until [`Printer::written`].
+    pub(super) fn take_lines(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.lines)
+    }
+
+    /// Returns the messages whose lines were written.
+    pub(super) fn written(&mut self) -> impl Iterator<Item = M> + use<'_, M> {
+        self.unfinished.drain(..)
     }
 
     /// Returns the messages whose lines were not written.
@@ -73,40 +68,27 @@ impl<W: Write, M> Printer<W, M> {
 mod tests {
     use super::*;
 
-    /// Keeps each write apart.
-    #[derive(Default)]
-    struct Writes(Vec<Vec<u8>>);
-
-    impl Write for &mut Writes {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.push(bytes.to_vec());
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
     #[test]
     fn messages_are_finished_after_one_write_of_whole_lines() {
-        let mut writes = Writes::default();
-        let mut printer = Printer::new(&mut writes, true, Some(4));
+        let mut printer = Printer::new(true, Some(4));
         printer.add("a", b"one\ntwo", 1);
         printer.add("b", b"", 2);
         printer.add("a", b"\xff", 3);
         assert!(!printer.is_done());
         printer.add("b", b"x", 4);
         assert!(printer.is_done() && !printer.is_full());
-        let finished: Vec<i32> = printer.write().unwrap().collect();
+        assert_eq!(
+            printer.take_lines(),
+            b"a | one\ntwo\nb | \na | \xff\nb | x\n"
+        );
+        let finished: Vec<i32> = printer.written().collect();
         assert_eq!(finished, [1, 2, 3, 4]);
-        assert_eq!(writes.0, [b"a | one\ntwo\nb | \na | \xff\nb | x\n"]);
+        assert!(printer.take_lines().is_empty());
     }
 
     #[test]
     fn without_a_limit_the_lines_are_written_when_there_are_many() {
-        let mut writes = Writes::default();
-        let mut printer = Printer::new(&mut writes, false, None);
+        let mut printer = Printer::new(false, None);
         printer.add("a", &[b'x'; WRITE_BYTES_MAX - 2], 1);
         assert!(!printer.is_full());
         printer.add("a", b"", 2);
@@ -114,10 +96,10 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_cannot_be_written_are_not_finished() {
-        let mut printer = Printer::new(io::Cursor::new([0; 3]), false, None);
+    fn messages_that_were_not_written_are_not_finished() {
+        let mut printer = Printer::new(false, None);
         printer.add("a", b"long", 1);
-        assert!(printer.write().is_err());
+        assert_eq!(printer.take_lines(), b"long\n");
         assert_eq!(printer.into_unfinished(), [1]);
     }
 }

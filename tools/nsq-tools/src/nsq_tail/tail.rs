@@ -1,71 +1,112 @@
 //! [`run`]: from the consumers to stdout.
 
-use std::io;
+use std::io::{self, Write};
 use std::pin::pin;
+use std::time::Duration;
 
 use futures_util::stream::{SelectAll, select_all};
 use futures_util::{FutureExt, StreamExt};
-use program::log_info;
+use program::{log_info, log_warn};
 use ringq_client::{Acker, Consumer, Control, Message};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep_until};
 
 use super::config::Config;
 use super::printer::Printer;
 use crate::consuming::{Consuming, StopSignals, give_back, shut_down};
 
+/// The longest time that a stop waits for a reader of stdout that does not read.
+const STALL_TIME_MAX: Duration = Duration::from_secs(2);
+
 /// All consumers, and the lines of their messages.
 struct Tail {
+    signals: StopSignals,
+    is_stopping: bool,
     messages: SelectAll<Consumer>,
     controls: Vec<Control>,
-    printer: Printer<io::Stdout, Acker>,
+    printer: Printer<Acker>,
+}
+
+/// The reason why messages are not printed.
+enum Failure {
+    /// A write failed. The text is for the user.
+    Write(String),
+    /// A stop began, and nobody reads stdout.
+    Stalled,
 }
 
 /// Prints messages until a signal comes or `-n` is reached. The error is the text for the user.
 pub(super) async fn run(config: &Config) -> Result<(), String> {
-    let stop = StopSignals::catch();
-    let mut stop = stop.map_err(|error| format!("cannot receive signals: {error}"))?;
-    let mut tail = Tail::start(config).await?;
-    let mut result = Ok(());
-    while !tail.printer.is_done() && result.is_ok() {
-        tokio::select! {
-            biased;
-            () = stop.wait() => break,
-            Some(message) = tail.messages.next() => result = tail.take_group(message),
-        }
-    }
+    let signals = StopSignals::catch();
+    let mut signals = signals.map_err(|error| format!("cannot receive signals: {error}"))?;
+    let connecting = connect(config);
+    let consumers = tokio::select! {
+        consumers = connecting => consumers?,
+        () = signals.wait() => return Ok(()),
+    };
+    let mut tail = Tail::new(config, signals, consumers);
+    let mut result = tail.print_all().await;
     if result.is_ok() {
         result = tail.stop().await;
     }
-    if result.is_err() {
-        tail.give_back().await;
+    match result {
+        Ok(()) => Ok(()),
+        Err(Failure::Write(why)) => {
+            tail.give_back().await;
+            Err(why)
+        }
+        Err(Failure::Stalled) => {
+            log_warn!(
+                "nobody reads standard output, so messages that were not printed go back to nsqd"
+            );
+            tail.give_back().await;
+            Ok(())
+        }
     }
-    result
+}
+
+/// Connects the consumers of all topics.
+async fn connect(config: &Config) -> Result<Vec<Consumer>, String> {
+    let consuming = Consuming::new(&config.sources, config.client.clone())?;
+    let mut consumers = Vec::new();
+    for topic in &config.topics {
+        log_info!("Adding consumer for topic: {topic}");
+        let builder = consuming
+            .builder(topic, &config.channel)
+            .retry_first_connection(false)
+            // With -n, messages beyond this number must not be printed.
+            .give_back_at_shutdown(config.message_count.is_some());
+        let consumer = builder.connect().await;
+        consumers.push(consumer.map_err(|error| error.to_string())?);
+    }
+    Ok(consumers)
 }
 
 impl Tail {
-    /// Connects the consumers of all topics.
-    async fn start(config: &Config) -> Result<Tail, String> {
-        let consuming = Consuming::new(&config.sources, config.client.clone())?;
-        let mut consumers = Vec::new();
-        for topic in &config.topics {
-            log_info!("Adding consumer for topic: {topic}");
-            let builder = consuming
-                .builder(topic, &config.channel)
-                .retry_first_connection(false)
-                // With -n, messages beyond this number must not be printed.
-                .give_back_at_shutdown(config.message_count.is_some());
-            let consumer = builder.connect().await;
-            consumers.push(consumer.map_err(|error| error.to_string())?);
-        }
-        let controls = consumers.iter().map(Consumer::control).collect();
-        Ok(Tail {
+    fn new(config: &Config, signals: StopSignals, consumers: Vec<Consumer>) -> Tail {
+        Tail {
+            signals,
+            is_stopping: false,
+            controls: consumers.iter().map(Consumer::control).collect(),
             messages: select_all(consumers),
-            controls,
-            printer: Printer::new(io::stdout(), config.prints_topic, config.message_count),
-        })
+            printer: Printer::new(config.prints_topic, config.message_count),
+        }
+    }
+
+    /// Prints messages until a signal comes or `-n` is reached.
+    async fn print_all(&mut self) -> Result<(), Failure> {
+        while !self.printer.is_done() && !self.is_stopping {
+            tokio::select! {
+                biased;
+                () = self.signals.wait() => self.is_stopping = true,
+                Some(message) = self.messages.next() => self.take_group(message).await?,
+            }
+        }
+        Ok(())
     }
 
     /// Prints a message and those that have come with it, up to `-n`.
-    fn take_group(&mut self, first: Message) -> Result<(), String> {
+    async fn take_group(&mut self, first: Message) -> Result<(), Failure> {
         let mut message = first;
         loop {
             let topic = message.topic().to_owned();
@@ -79,16 +120,32 @@ impl Tail {
                 None => break,
             }
         }
-        self.write()
+        self.write().await
     }
 
-    fn write(&mut self) -> Result<(), String> {
-        let written = self.printer.write();
-        let written = written.map_err(|error| {
+    /// Writes the collected lines, and finishes their messages. The write has a thread of its own, because it waits for
+    /// the reader of stdout.
+    async fn write(&mut self) -> Result<(), Failure> {
+        let lines = self.printer.take_lines();
+        let mut write = spawn_blocking(move || print(&lines));
+        let mut ends_at = Instant::now() + STALL_TIME_MAX;
+        let written = loop {
+            tokio::select! {
+                biased;
+                written = &mut write => break written,
+                () = self.signals.wait(), if !self.is_stopping => {
+                    self.is_stopping = true;
+                    ends_at = Instant::now() + STALL_TIME_MAX;
+                }
+                () = sleep_until(ends_at), if self.is_stopping => return Err(Failure::Stalled),
+            }
+        };
+        let written = written.unwrap_or_else(|error| Err(io::Error::other(error)));
+        written.map_err(|error| {
             let why = wire::go_error::system_text(&error);
-            format!("ERROR: failed to write to os.Stdout - {why}")
+            Failure::Write(format!("ERROR: failed to write to os.Stdout - {why}"))
         })?;
-        for acker in written {
+        for acker in self.printer.written() {
             // If the connection is lost, the message comes again.
             drop(acker.finish());
         }
@@ -96,13 +153,14 @@ impl Tail {
     }
 
     /// Stops all consumers. Without `-n`, the messages that they still have are printed.
-    async fn stop(&mut self) -> Result<(), String> {
+    async fn stop(&mut self) -> Result<(), Failure> {
+        self.is_stopping = true;
         let mut stopped = pin!(shut_down(self.controls.clone()));
         loop {
             tokio::select! {
                 biased;
                 () = &mut stopped => return Ok(()),
-                Some(message) = self.messages.next() => self.take_group(message)?,
+                Some(message) = self.messages.next() => self.take_group(message).await?,
             }
         }
     }
@@ -114,4 +172,11 @@ impl Tail {
             give_back(consumer, std::mem::take(&mut messages)).await;
         }
     }
+}
+
+/// Writes lines to stdout. Blocks while nobody reads them.
+fn print(lines: &[u8]) -> io::Result<()> {
+    let mut output = io::stdout().lock();
+    output.write_all(lines)?;
+    output.flush()
 }

@@ -16,7 +16,6 @@
 
 mod open_file;
 mod rotation;
-mod settings;
 #[cfg(test)]
 mod sim_disk;
 #[cfg(test)]
@@ -31,10 +30,10 @@ use jiff::Zoned;
 use program::{log_info, log_warn};
 
 use self::open_file::OpenFile;
-pub(super) use self::settings::Settings;
 use super::compression::Encoder;
 use super::disk::{Disk, DiskError, Opened};
 use super::file_name::{FileNames, with_revision};
+use super::settings::Settings;
 
 /// The bytes of messages that are collected before they are encoded and written.
 const WRITE_BYTES_MAX: usize = 256 * 1024;

@@ -1,13 +1,11 @@
 //! [`run`]: starts a thread for each topic, and passes signals on to them.
 
 use std::collections::BTreeSet;
-use std::io::{self, IsTerminal};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
 
-use program::{log, log_error, log_warn};
+use jiff::Zoned;
+use program::{log_error, log_warn};
 use regex::Regex;
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
@@ -17,39 +15,13 @@ use tokio::time::{MissedTickBehavior, interval};
 use wire::name::is_valid_name;
 
 use super::config::{Config, Topics};
+use super::shared::{Figures, Orders, Shared};
+use super::start_check;
 use super::topic_thread::{self, TopicError};
 use super::topics::TopicList;
 use crate::consuming::{Consuming, StopSignals, within_stop_time};
 use crate::flags::Sources;
-
-/// The time between two texts of the status.
-const STATUS_INTERVAL: Duration = Duration::from_secs(1);
-
-/// The orders to all topics.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Orders {
-    /// True when the topics must come to an end.
-    pub(super) stop: bool,
-    /// The number of SIGHUPs so far. Each closes the files.
-    pub(super) hangup_count: u64,
-}
-
-/// The figures of all topics.
-#[derive(Debug, Default)]
-pub(super) struct Figures {
-    /// The messages that are synced.
-    pub(super) message_count: AtomicU64,
-    /// The bytes of these messages, before compression.
-    pub(super) bytes: AtomicU64,
-}
-
-/// The parts that all topics share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) config: Config,
-    pub(super) consuming: Consuming,
-    pub(super) figures: Figures,
-}
+use crate::progress;
 
 /// The end of a topic's thread.
 struct Ended {
@@ -71,6 +43,7 @@ pub(super) async fn run(config: Config) -> Result<(), String> {
     let mut stop = StopSignals::catch().map_err(no_signals)?;
     let mut hangup = signal(SignalKind::hangup()).map_err(no_signals)?;
     let consuming = Consuming::new(&config.sources, config.client.clone())?;
+    start_check::check(&config, &Zoned::now()).map_err(|error| error.to_string())?;
     let (orders, _) = watch::channel(Orders::default());
     let (ended, mut ends) = mpsc::unbounded_channel();
     let mut archiver = Archiver {
@@ -83,32 +56,38 @@ pub(super) async fn run(config: Config) -> Result<(), String> {
         ended,
         running: BTreeSet::new(),
     };
-    let mut discovered = archiver.discover()?;
-    if io::stderr().is_terminal() {
-        tokio::spawn(show_status(Arc::clone(&archiver.shared)));
-    }
-    loop {
-        tokio::select! {
-            () = stop.wait() => break,
-            _ = hangup.recv() => archiver.orders.send_modify(|orders| orders.hangup_count += 1),
-            Some(topic) = discovered.recv() => archiver.start(topic)?,
-            Some(end) = ends.recv() => archiver.end(end)?,
+    let shared = Arc::clone(&archiver.shared);
+    let work = async move {
+        let mut discovered = archiver.discover()?;
+        loop {
+            tokio::select! {
+                () = stop.wait() => break,
+                _ = hangup.recv() => archiver.orders.send_modify(|orders| orders.hangup_count += 1),
+                Some(topic) = discovered.recv() => archiver.start(topic)?,
+                Some(end) = ends.recv() => archiver.end(end)?,
+            }
         }
-    }
-    archiver.orders.send_modify(|orders| orders.stop = true);
-    let mut result = Ok(());
-    within_stop_time(async {
-        while !archiver.running.is_empty()
-            && let Some(end) = ends.recv().await
-        {
-            result = archiver.end(end).and(result.clone());
-        }
-    })
-    .await;
-    result
+        archiver.stop(&mut ends).await
+    };
+    progress::beside(work, || shared.figures.shown()).await
 }
 
 impl Archiver {
+    /// Ends all topics. Returns the first failure.
+    async fn stop(&mut self, ends: &mut mpsc::UnboundedReceiver<Ended>) -> Result<(), String> {
+        self.orders.send_modify(|orders| orders.stop = true);
+        let mut result = Ok(());
+        within_stop_time(async {
+            while !self.running.is_empty()
+                && let Some(end) = ends.recv().await
+            {
+                result = self.end(end).and(result.clone());
+            }
+        })
+        .await;
+        result
+    }
+
     /// Starts the fixed topics. Without fixed topics, returns those that come up.
     fn discover(&mut self) -> Result<mpsc::Receiver<String>, String> {
         let (found, discovered) = mpsc::channel(1);
@@ -221,20 +200,6 @@ fn why_skipped(topic: &str, pattern: &Regex) -> Option<String> {
     }
     let matches = pattern.is_match(topic);
     (!matches).then(|| format!("doesn't match pattern {pattern}"))
-}
-
-/// Shows the figures below the lines of the terminal.
-async fn show_status(shared: Arc<Shared>) {
-    let mut ticks = interval(STATUS_INTERVAL);
-    let mut last = 0;
-    loop {
-        ticks.tick().await;
-        let count = shared.figures.message_count.load(Ordering::Relaxed);
-        let mib = shared.figures.bytes.load(Ordering::Relaxed) >> 20;
-        let rate = count - last;
-        last = count;
-        log::show_status(format!("{count} messages synced ({rate}/s), {mib} MiB"));
-    }
 }
 
 #[cfg(test)]

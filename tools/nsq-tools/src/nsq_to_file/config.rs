@@ -9,9 +9,9 @@ use program::{Exit, Options, Program, version};
 use regex::Regex;
 use ringq_client::Config as ClientConfig;
 
-use super::archive::Settings;
 use super::compression::Compression;
 use super::file_name::{self, NameFormat, normalized};
+use super::settings::Settings;
 use crate::flags::{
     self, CONSUMER_OPT, SourceError, Sources, boolean, duration, integer, list, text,
 };

@@ -159,7 +159,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Makes a file beside `to`. No other copy has this file, and no link leads to it.
-fn temporary_file(to: &Path) -> io::Result<(PathBuf, File)> {
+pub(super) fn temporary_file(to: &Path) -> io::Result<(PathBuf, File)> {
     let name = to.file_name().unwrap_or_default().to_string_lossy();
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(FILE_MODE);
@@ -180,7 +180,7 @@ fn copy_contents(from: &Path, mut target: File) -> io::Result<()> {
 }
 
 /// Returns true if `path` still leads to `file`.
-fn has_name(file: &File, path: &Path) -> io::Result<bool> {
+pub(super) fn has_name(file: &File, path: &Path) -> io::Result<bool> {
     let own = file.metadata()?;
     match std::fs::metadata(path) {
         Ok(named) => Ok((named.dev(), named.ino()) == (own.dev(), own.ino())),

@@ -5,7 +5,9 @@ use std::path::{Component, Path, PathBuf};
 
 use jiff::Zoned;
 
-use super::date_format::date_text;
+use regex::{Captures, Regex};
+
+use super::date_format::{date_pattern, date_text};
 
 /// The token of the revision.
 const REVISION: &str = "<REV>";
@@ -81,6 +83,89 @@ impl NameFormat {
             last: None,
         }
     }
+}
+
+/// The names that one topic's files can have, at any time and with any process id.
+#[derive(Clone, Debug)]
+pub(super) struct NamePattern {
+    /// The groups are the revisions.
+    regex: Regex,
+    depth: usize,
+}
+
+impl NameFormat {
+    /// Returns the names that a topic's files can have, plain and compressed. The host is that of this format.
+    pub(super) fn pattern(&self, topic: &str) -> NamePattern {
+        let format = self
+            .format
+            .strip_suffix(self.suffix)
+            .unwrap_or(&self.format);
+        let format = normalized(Path::new(format.trim_start_matches('/')));
+        let mut rest: &str = &format.to_string_lossy();
+        let mut regex = String::from("^");
+        let date = date_pattern(&self.date_format);
+        let tokens = [
+            ("<TOPIC>", regex::escape(topic)),
+            ("<HOST>", regex::escape(&self.host)),
+            ("<PID>", "[0-9]+".to_owned()),
+            ("<DATETIME>", date),
+            (REVISION, "(-[0-9]{6,})".to_owned()),
+        ];
+        while let Some(next) = rest.chars().next() {
+            match tokens.iter().find(|(token, _)| rest.starts_with(token)) {
+                Some((token, pattern)) => {
+                    regex.push_str(pattern);
+                    rest = &rest[token.len()..];
+                }
+                None => {
+                    regex.push_str(&regex::escape(next.encode_utf8(&mut [0; 4])));
+                    rest = &rest[next.len_utf8()..];
+                }
+            }
+        }
+        regex.push_str(r"(?:\.gz|\.zst)?$");
+        NamePattern {
+            depth: regex.matches('/').count(),
+            regex: Regex::new(&regex).expect("all texts of the command line are escaped"),
+        }
+    }
+}
+
+impl NamePattern {
+    /// Returns the number of directories in each name.
+    pub(super) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// Returns true if a file of the topic can have this relative path.
+    pub(super) fn fits(&self, relative: &Path) -> bool {
+        relative
+            .to_str()
+            .is_some_and(|path| self.regex.is_match(path))
+    }
+
+    /// Returns the name of the next revision of a path that fits.
+    pub(super) fn next_revision(&self, relative: &Path) -> PathBuf {
+        let path = relative.to_string_lossy();
+        let Some(found) = self.regex.captures(&path) else {
+            return relative.to_path_buf();
+        };
+        let mut next = path.clone().into_owned();
+        for group in revisions(&found).rev() {
+            let revision = group.as_str()[1..].parse::<u64>().unwrap_or_default();
+            next.replace_range(
+                group.range(),
+                &format!("-{:06}", revision.saturating_add(1)),
+            );
+        }
+        PathBuf::from(next)
+    }
+}
+
+/// Returns the revisions in a path, in their order.
+fn revisions<'a>(found: &Captures<'a>) -> impl DoubleEndedIterator<Item = regex::Match<'a>> {
+    let groups: Vec<_> = found.iter().skip(1).flatten().collect();
+    groups.into_iter()
 }
 
 impl FileNames {
@@ -217,5 +302,43 @@ mod tests {
             "web1.dc2/web1.dc2"
         );
         assert_eq!(host("x", "web1"), "x");
+    }
+    #[test]
+    fn the_pattern_fits_the_names_of_one_topic() {
+        let mut format = format("<TOPIC>.<HOST><REV>.<DATETIME>.log", "", true);
+        let check = |format: &NameFormat, path: &str, expected: bool| {
+            let pattern = format.pattern("a.b");
+            assert_eq!(pattern.fits(Path::new(path)), expected, "{path}");
+        };
+        for (path, expected) in [
+            ("a.b.web1-000000.2026-11-21_09.log", true),
+            ("a.b.web1-1234567.2025-01-01_23.log.gz", true),
+            ("a.b.web1-000000.2026-11-21_09.log.zst", true),
+            ("a.b.web1-000000.2026-11-21_09.log.bz2", false),
+            ("a.b.web1-000000.2026-11-21_09.logx", false),
+            ("a.b.web2-000000.2026-11-21_09.log", false),
+            ("a.b.web1.2026-11-21_09.log", false),
+            ("axb.web1-000000.2026-11-21_09.log", false),
+            ("b.web1-000000.2026-11-21_09.log", false),
+            ("x/a.b.web1-000000.2026-11-21_09.log", false),
+        ] {
+            check(&format, path, expected);
+        }
+        // The process id is that of an earlier run, and the suffix may be a part of the format.
+        format.format = "/<PID>//<TOPIC>/./<DATETIME><REV>.gz".to_owned();
+        format.date_format = "%Y/%m".to_owned();
+        format.suffix = ".gz";
+        check(&format, "123/a.b/2026/11-000000.gz", true);
+        check(&format, "123/a.b/2026-11-000000.gz", false);
+        assert_eq!(format.pattern("t").depth(), 3);
+    }
+
+    #[test]
+    fn a_path_has_a_next_revision() {
+        let format = format("<TOPIC><REV>/<REV>.log", "", true);
+        let next = format
+            .pattern("t")
+            .next_revision(Path::new("t-000009/-000009.log"));
+        assert_eq!(next, Path::new("t-000010/-000010.log"));
     }
 }

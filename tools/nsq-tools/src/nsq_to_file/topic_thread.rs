@@ -12,8 +12,9 @@ use tokio::sync::watch;
 use tokio::time::{self, MissedTickBehavior, interval_at};
 
 use super::archive::{Archive, Now};
-use super::archiver::{Figures, Orders, Shared};
 use super::disk::{DiskError, OsDisk};
+use super::leftovers;
+use super::shared::{Figures, Orders, Shared};
 use crate::consuming::give_back;
 
 /// The most messages that are taken before other events have their turn.
@@ -57,6 +58,8 @@ pub(super) async fn run(
 ) -> Result<(), TopicError> {
     let config = &shared.config;
     let settings = Arc::new(config.archive.clone());
+    let label = format!("[{topic}/{}]", config.channel);
+    leftovers::take_up(&settings, topic, &label)?;
     let archive = Archive::new(OsDisk, settings, topic, &config.channel);
     let archive = archive.map_err(|error: io::Error| TopicError::Start(error.to_string()))?;
     let consumer = shared

@@ -112,6 +112,7 @@ impl Config {
     }
 
     fn new(options: &Options, mut client: ClientConfig) -> Result<Config, String> {
+        flags::check_no_words(options)?;
         let custom = headers::parse(&options.list("header"))?;
         let (topic, channel) = (options.text("topic"), options.text("channel"));
         if topic.is_empty() || channel.is_empty() {

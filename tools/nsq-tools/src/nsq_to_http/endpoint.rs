@@ -5,11 +5,12 @@ use http::{Method, StatusCode};
 
 use super::get_template::GetTemplate;
 use super::hop::{Hop, Target};
+use super::redacted::redacted;
 
 /// One address of the command line.
 #[derive(Clone, Debug)]
 pub(super) struct Endpoint {
-    /// The text of the command line, which log lines contain.
+    /// The text of the command line without the password, which log lines contain.
     pub(super) name: String,
     kind: Kind,
 }
@@ -23,10 +24,10 @@ enum Kind {
 impl Endpoint {
     /// Parses the URL of a POST. The error is the reason for the user.
     pub(super) fn post(url: &str) -> Result<Endpoint, String> {
-        let target =
-            Target::parse(url).map_err(|why| format!("invalid POST address {url:?} - {why}"))?;
+        let target = Target::parse(url)
+            .map_err(|why| format!("invalid POST address {:?} - {why}", redacted(url)))?;
         Ok(Endpoint {
-            name: url.to_owned(),
+            name: redacted(url),
             kind: Kind::Post(target),
         })
     }
@@ -35,13 +36,14 @@ impl Endpoint {
     pub(super) fn get(url: &str) -> Result<Endpoint, String> {
         let template = GetTemplate::parse(url).ok_or_else(|| {
             format!(
-                "invalid GET address - must be a printf string: {url:?} needs exactly one %s, and %% for a percent sign"
+                "invalid GET address - must be a printf string: {:?} needs exactly one %s, and %% for a percent sign",
+                redacted(url)
             )
         })?;
         Target::parse(&template.url(b"x"))
-            .map_err(|why| format!("invalid GET address {url:?} - {why}"))?;
+            .map_err(|why| format!("invalid GET address {:?} - {why}", redacted(url)))?;
         Ok(Endpoint {
-            name: url.to_owned(),
+            name: redacted(url),
             kind: Kind::Get(template),
         })
     }

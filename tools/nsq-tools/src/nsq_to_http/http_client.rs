@@ -19,6 +19,7 @@ use tokio::time;
 
 use super::headers::Headers;
 use super::hop::{Hop, RedirectError};
+use super::redacted::redacted;
 
 /// The most bytes of a body that are read, in bytes. A longer body costs more than a new connection.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -65,6 +66,7 @@ impl fmt::Display for RequestError {
                 f.write_str("stopped after 10 redirects")
             }
             RequestError::Redirect(RedirectError::Location(text)) => {
+                let text = redacted(text);
                 write!(f, "the server redirects to {text:?}, which is no URL")
             }
         }

@@ -117,6 +117,7 @@ impl Config {
         mut consumer: ClientConfig,
         producer: ClientConfig,
     ) -> Result<Config, String> {
+        flags::check_no_words(options)?;
         let (mut topics, channel) = (options.list("topic"), options.text("channel"));
         if topics.is_empty() || channel.is_empty() {
             return Err("--topic and --channel are required".to_owned());

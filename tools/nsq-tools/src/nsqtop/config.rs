@@ -79,6 +79,7 @@ impl Config {
     }
 
     fn new(options: &Options) -> Result<Config, String> {
+        flags::check_no_words(options)?;
         for name in [
             "interval",
             "http-client-connect-timeout",

@@ -72,6 +72,7 @@ impl Config {
     }
 
     fn new(options: &Options, client: ClientConfig) -> Result<Config, String> {
+        flags::check_no_words(options)?;
         let topic = options.text("topic");
         if topic.is_empty() {
             return Err("--topic required".to_owned());

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -13,6 +14,7 @@ use tokio::task::unconstrained;
 
 use super::config::{Config, Targets};
 use crate::consuming::{close, log_event};
+use crate::progress::Figures;
 
 /// The most records without a confirmation.
 const UNCONFIRMED_MAX: usize = 2000;
@@ -38,8 +40,26 @@ pub(super) struct Publishing {
     unconfirmed: FuturesUnordered<Publish>,
     /// True if the only record on its way has no confirmation before it, as a proof of the connection.
     is_alone: bool,
-    confirmed: u64,
+    counts: Arc<Counts>,
     lost: Lost,
+}
+
+/// The figures of a [`Publishing`], for the line at a terminal.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    confirmed: AtomicU64,
+    unconfirmed: AtomicU64,
+    /// The failures of connections, and the errors that nsqds sent.
+    errors: AtomicU64,
+}
+
+impl Counts {
+    /// Returns the figures at this moment.
+    pub(super) fn figures(&self) -> Figures {
+        let [confirmed, unconfirmed, errors] = [&self.confirmed, &self.unconfirmed, &self.errors]
+            .map(|count| count.load(Ordering::Relaxed));
+        Figures::of_transfer(confirmed, unconfirmed, errors)
+    }
 }
 
 /// The reason why the last connection that ended has ended.
@@ -54,6 +74,8 @@ impl Publishing {
     pub(super) fn new(config: &Config) -> Result<Publishing, String> {
         let lost = Lost::default();
         let of_events = Arc::clone(&lost);
+        let counts = Arc::<Counts>::default();
+        let errors = Arc::clone(&counts);
         // Each record has its own PUB: nsqd refuses a whole MPUB because of one record in it.
         let mut builder = Producer::builder()
             .config(config.client.clone())
@@ -62,6 +84,9 @@ impl Publishing {
             .events(move |event| {
                 log_event(&event);
                 record_loss(&of_events, &event);
+                if is_error(&event) {
+                    errors.errors.fetch_add(1, Ordering::Relaxed);
+                }
             });
         let mut addresses = Vec::new();
         match &config.targets {
@@ -81,9 +106,14 @@ impl Publishing {
             addresses,
             unconfirmed: FuturesUnordered::new(),
             is_alone: false,
-            confirmed: 0,
+            counts,
             lost,
         })
+    }
+
+    /// Returns the figures, which stay up to date.
+    pub(super) fn counts(&self) -> Arc<Counts> {
+        Arc::clone(&self.counts)
     }
 
     /// Returns true if a further record may be published now.
@@ -128,6 +158,7 @@ impl Publishing {
                 Poll::Ready(result) => Box::pin(ready(result)),
                 Poll::Pending => publish,
             });
+        self.counts.unconfirmed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Waits for the next confirmation. Returns `None` if there is no record without one. Dropping
@@ -142,13 +173,16 @@ impl Publishing {
             }
             Poll::Pending if self.unconfirmed.len() == 1 => Poll::Pending,
             Poll::Pending => match self.take_loss() {
-                Some(why) => Poll::Ready(Some(Err(format!("not connected: {why}")))),
+                Some(why) => Poll::Ready(Some(Err(format!(
+                    "the connection ended before nsqd confirmed all records: {why}"
+                )))),
                 None => Poll::Pending,
             },
         })
         .await?;
         if result.is_ok() {
-            self.confirmed += 1;
+            self.counts.confirmed.fetch_add(1, Ordering::Relaxed);
+            self.counts.unconfirmed.fetch_sub(1, Ordering::Relaxed);
             self.is_alone = false;
         }
         Some(result)
@@ -164,9 +198,10 @@ impl Publishing {
 
     /// Returns the line that says how far the input came, for the end after a failure.
     pub(super) fn progress(&self) -> String {
-        let (confirmed, open) = (self.confirmed, self.unconfirmed.len());
+        let confirmed = self.counts.confirmed.load(Ordering::Relaxed);
+        let open = self.unconfirmed.len();
         format!(
-            "{confirmed} records are confirmed, and {open} behind the failed one have no answer"
+            "nsqd has confirmed {confirmed} records; one record failed, and nsqd has not answered {open} records behind it"
         )
     }
 
@@ -174,6 +209,16 @@ impl Publishing {
     pub(super) async fn close(self) {
         close(&self.producer).await;
     }
+}
+
+/// Returns true for an event that counts as an error in the line at a terminal.
+fn is_error(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::ConnectFailed { .. }
+            | Event::Disconnected { error: Some(_), .. }
+            | Event::ErrorFrame { .. }
+    )
 }
 
 /// Keeps the reason of a connection that has ended.

@@ -4,6 +4,8 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod consumed;
+pub mod files;
+pub mod pty;
 
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -24,14 +26,17 @@ pub struct Tool {
 impl Tool {
     /// Starts a program with these arguments and variables, and an open standard input.
     pub fn start(program: impl AsRef<Path>, args: &[&str], variables: &[(&str, &str)]) -> Tool {
-        let mut child = Command::new(program.as_ref())
-            .args(args)
-            .envs(variables.iter().copied())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+        let mut command = Command::new(program.as_ref());
+        command.args(args).envs(variables.iter().copied());
+        Tool::of_command(command.stdin(Stdio::piped()).stdout(Stdio::null()))
+    }
+
+    /// Starts a command, whose input and output are those of the command.
+    pub fn of_command(command: &mut Command) -> Tool {
+        let mut child = command
             .stderr(Stdio::piped())
             .spawn()
-            .unwrap_or_else(|error| panic!("{:?} cannot be run: {error}", program.as_ref()));
+            .unwrap_or_else(|error| panic!("{command:?} cannot be run: {error}"));
         let stderr = child.stderr.take().expect("stderr is piped");
         let log = Arc::new(Log::default());
         let drain = std::thread::spawn({

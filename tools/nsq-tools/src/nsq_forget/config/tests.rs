@@ -96,8 +96,16 @@ fn mistakes_say_what_is_wrong() {
     );
     let long = format!("--distribution={}", "x".repeat(1025));
     for (flag, code, text) in [
-        ("--topic=a b", 1, "--topic is invalid"),
-        ("--channel=a/b", 1, "--channel is invalid"),
+        (
+            "--topic=a b",
+            1,
+            "--topic is invalid: \"a b\" is not 1 to 64 of the characters a-z A-Z 0-9 . _ -, with #ephemeral at the end if the topic is to vanish",
+        ),
+        (
+            "--channel=a/b",
+            1,
+            "--channel is invalid: \"a/b\" is not 1 to 64 of the characters a-z A-Z 0-9 . _ -, with #ephemeral at the end if the channel is to vanish",
+        ),
         ("--field=/~x", 1, "--field: \"/~x\" is no JSON pointer"),
         (
             "--distribution-field=/~",
@@ -131,7 +139,7 @@ fn mistakes_say_what_is_wrong() {
         (
             "--max-in-flight=5000000000",
             1,
-            "--max-in-flight is too large",
+            "--max-in-flight must not be above 4294967295",
         ),
         (
             "--lookupd-http-address=l:1",

@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use wire::go_value::duration_text;
 
-use super::{OpenFile, Settings};
+use super::open_file::OpenFile;
+use crate::nsq_to_file::settings::Settings;
 
 /// Returns the reason why the next message belongs to another file, if there is one. `name` is the
 /// name of a file that is opened now.

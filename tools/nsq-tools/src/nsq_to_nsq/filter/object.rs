@@ -9,13 +9,13 @@ use serde_json::value::RawValue;
 
 /// The fields of a JSON object in the order of its text. `null` is an object without fields.
 #[derive(Debug)]
-pub(in crate::nsq_to_nsq) struct Object<'a> {
+pub(crate) struct Object<'a> {
     fields: Vec<(String, &'a str)>,
 }
 
 impl<'a> Object<'a> {
     /// Parses an object, and checks the whole text. Returns `None` for other JSON and for no JSON.
-    pub(in crate::nsq_to_nsq) fn parse(text: &'a str) -> Option<Object<'a>> {
+    pub(crate) fn parse(text: &'a str) -> Option<Object<'a>> {
         if text.trim_matches([' ', '\t', '\r', '\n']) == "null" {
             return Some(Object { fields: Vec::new() });
         }
@@ -27,7 +27,7 @@ impl<'a> Object<'a> {
 
     /// Returns the text of a field's value. The last one of several fields with the same name
     /// counts, as in Go.
-    pub(in crate::nsq_to_nsq) fn field(&self, name: &str) -> Option<&'a str> {
+    pub(crate) fn field(&self, name: &str) -> Option<&'a str> {
         let named = |(key, _): &&(String, &str)| key == name;
         self.fields
             .iter()
@@ -92,13 +92,13 @@ fn without_surrogates(bytes: &[u8]) -> String {
 }
 
 /// Decodes a JSON string. Returns `None` for the text of another value.
-pub(in crate::nsq_to_nsq) fn string(value: &str) -> Option<String> {
+pub(crate) fn string(value: &str) -> Option<String> {
     let text: Text = serde_json::from_str(value).ok()?;
     value.starts_with('"').then_some(text.0)
 }
 
 /// Returns the body as text. U+FFFD stands for each byte that is not UTF-8, as in Go.
-pub(in crate::nsq_to_nsq) fn go_text(body: &[u8]) -> Cow<'_, str> {
+pub(crate) fn go_text(body: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(body) {
         return Cow::Borrowed(text);
     }

@@ -23,7 +23,7 @@ enum Node<'a> {
 }
 
 /// Appends the value of a field.
-pub(in crate::nsq_to_nsq) fn push_value(out: &mut String, value: &str) {
+pub(crate) fn push_value(out: &mut String, value: &str) {
     match value.as_bytes().first() {
         Some(b'{' | b'[') => print(out, &read(value)),
         _ if number::value(value).is_some() => number::push_field(out, value),

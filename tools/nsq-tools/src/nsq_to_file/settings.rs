@@ -3,28 +3,28 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::nsq_to_file::compression::Compression;
-use crate::nsq_to_file::file_name::NameFormat;
+use super::compression::Compression;
+use super::file_name::NameFormat;
 
 /// The part of the flags that says how files are named, written and rotated.
 #[derive(Clone, Debug)]
-pub(in crate::nsq_to_file) struct Settings {
+pub(super) struct Settings {
     /// The directory of finished files, without `.` and trailing slashes.
-    pub(in crate::nsq_to_file) output_dir: PathBuf,
+    pub(super) output_dir: PathBuf,
     /// The directory of the files that are being written, in the same form.
-    pub(in crate::nsq_to_file) work_dir: PathBuf,
+    pub(super) work_dir: PathBuf,
     /// The names of files.
-    pub(in crate::nsq_to_file) names: NameFormat,
+    pub(super) names: NameFormat,
     /// The form of files.
-    pub(in crate::nsq_to_file) compression: Compression,
+    pub(super) compression: Compression,
     /// The size in bytes above which a file is rotated. `None` sets no limit.
-    pub(in crate::nsq_to_file) rotate_size: Option<u64>,
+    pub(super) rotate_size: Option<u64>,
     /// The age above which a file is rotated. `None` sets no limit.
-    pub(in crate::nsq_to_file) rotate_interval: Option<Duration>,
+    pub(super) rotate_interval: Option<Duration>,
     /// True if a rotation at the end of `--sync-interval` opens no file.
-    pub(in crate::nsq_to_file) skips_empty_files: bool,
+    pub(super) skips_empty_files: bool,
     /// The number of messages after which a batch is synced.
-    pub(in crate::nsq_to_file) batch_max: usize,
+    pub(super) batch_max: usize,
 }
 
 impl Settings {

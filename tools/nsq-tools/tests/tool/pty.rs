@@ -18,8 +18,8 @@ const COLUMNS: NonZero<u16> = NonZero::new(80).expect("not 0");
 const ROWS: NonZero<u16> = NonZero::new(24).expect("not 0");
 
 /// A program in a terminal of 80 columns and 24 rows. A drop kills the program.
-pub(crate) struct Pty {
-    pub(crate) child: Child,
+pub struct Pty {
+    pub child: Child,
     keys: File,
     /// The program's end of the terminal stays open, so that its settings can be read after the end.
     terminal: OwnedFd,
@@ -28,7 +28,7 @@ pub(crate) struct Pty {
 }
 
 impl Pty {
-    pub(crate) fn start(command: &mut Command) -> Pty {
+    pub fn start(command: &mut Command) -> Pty {
         let controller = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         rustix::pty::grantpt(&controller).unwrap();
         rustix::pty::unlockpt(&controller).unwrap();
@@ -71,26 +71,26 @@ impl Pty {
         }
     }
 
-    pub(crate) fn press(&mut self, keys: &str) {
+    pub fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
     /// Removes the filter. A byte that follows escape at once would make another key of both.
     #[track_caller]
-    pub(crate) fn press_escape(&mut self) {
+    pub fn press_escape(&mut self) {
         self.press("\x1b");
         let has_no_filter = || !self.text().contains("filter: ");
         assert!(wait_until(TIMEOUT, has_no_filter), "{}", self.text());
     }
 
     /// Returns the text on the screen.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         self.screen.lock().unwrap().screen().contents()
     }
 
     /// Waits until the screen has these texts. Panics with the screen if it does not get them.
     #[track_caller]
-    pub(crate) fn wait_for(&self, texts: &[&str]) {
+    pub fn wait_for(&self, texts: &[&str]) {
         let has_all = || {
             let screen = self.text();
             texts.iter().all(|text| screen.contains(text))
@@ -103,24 +103,24 @@ impl Pty {
     }
 
     /// Returns true if the program has put the terminal into raw mode.
-    pub(crate) fn is_raw(&self) -> bool {
+    pub fn is_raw(&self) -> bool {
         let settings = rustix::termios::tcgetattr(&self.terminal).unwrap();
         !settings.local_modes.contains(LocalModes::ICANON)
     }
 
     /// Returns true if the screen is the one that programs draw on, and not the one with the shell.
-    pub(crate) fn is_alternate_screen(&self) -> bool {
+    pub fn is_alternate_screen(&self) -> bool {
         self.screen.lock().unwrap().screen().alternate_screen()
     }
 
     /// Returns true if the caret is hidden.
-    pub(crate) fn hides_caret(&self) -> bool {
+    pub fn hides_caret(&self) -> bool {
         self.screen.lock().unwrap().screen().hide_cursor()
     }
 
     /// Waits for the end of the program and of its output, and checks that the terminal is as it was.
     #[track_caller]
-    pub(crate) fn wait(mut self) -> (ExitStatus, String) {
+    pub fn wait(mut self) -> (ExitStatus, String) {
         let status = wait_for_end(&mut self.child);
         let is_restored = || !self.is_alternate_screen() && !self.hides_caret();
         assert!(

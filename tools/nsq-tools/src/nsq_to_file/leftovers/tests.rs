@@ -1,0 +1,187 @@
+use std::fs;
+
+use program::log::capture;
+use tempfile::TempDir;
+
+use super::*;
+use crate::nsq_to_file::compression::Encoder;
+use crate::nsq_to_file::file_name::NameFormat;
+
+/// The directories `work` and `out`, and settings for the topic `t`.
+struct World {
+    directory: TempDir,
+    settings: Settings,
+}
+
+impl World {
+    fn new(format: &str) -> World {
+        let directory = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            output_dir: directory.path().join("out"),
+            work_dir: directory.path().join("work"),
+            names: NameFormat {
+                format: format.to_owned(),
+                date_format: "%H".to_owned(),
+                host: "h".to_owned(),
+                pid: 7,
+                suffix: "",
+                needs_revision: true,
+            },
+            compression: Compression::None,
+            rotate_size: None,
+            rotate_interval: None,
+            skips_empty_files: false,
+            batch_max: 200,
+        };
+        World {
+            directory,
+            settings,
+        }
+    }
+
+    fn put(&self, path: &str, bytes: &[u8]) {
+        let path = self.directory.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    /// Takes the files up. Returns the number of moved files, and the log.
+    fn take_up(&self) -> (usize, String) {
+        capture::start();
+        let count = take_up(&self.settings, "t", "[t/c]").unwrap();
+        let root = format!("{}/", self.directory.path().display());
+        (count, capture::stop().join("\n").replace(&root, ""))
+    }
+
+    /// Returns the paths and sizes of all files.
+    fn files(&self) -> Vec<(String, usize)> {
+        let mut found = Vec::new();
+        let mut unread = vec![self.directory.path().to_path_buf()];
+        while let Some(directory) = unread.pop() {
+            for entry in fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    unread.push(path);
+                    continue;
+                }
+                let relative = path.strip_prefix(self.directory.path()).unwrap();
+                let size = fs::read(&path).unwrap().len();
+                found.push((relative.display().to_string(), size));
+            }
+        }
+        found.sort();
+        found
+    }
+}
+
+fn owned(files: &[(&str, usize)]) -> Vec<(String, usize)> {
+    let files = files.iter();
+    files
+        .map(|(path, size)| ((*path).to_owned(), *size))
+        .collect()
+}
+
+#[test]
+fn files_of_the_topic_move_and_others_stay() {
+    let world = World::new("<TOPIC>/<DATETIME><REV>.log");
+    for path in [
+        "work/t/09-000000.log",
+        "work/t/10-000001.log.gz",
+        "work/u/09-000000.log",
+        "work/t/09-000000.txt",
+        "work/09-000000.log",
+        "work/t/x/09-000000.log",
+    ] {
+        world.put(path, b"a\n");
+    }
+    let (count, _) = world.take_up();
+    assert_eq!(count, 2);
+    let expected = [
+        ("out/t/09-000000.log", 2),
+        ("out/t/10-000001.log.gz", 2),
+        ("work/09-000000.log", 2),
+        ("work/t/09-000000.txt", 2),
+        ("work/t/x/09-000000.log", 2),
+        ("work/u/09-000000.log", 2),
+    ];
+    assert_eq!(world.files(), owned(&expected));
+    assert_eq!(world.take_up(), (0, String::new()));
+}
+
+#[test]
+fn no_file_is_replaced() {
+    let world = World::new("<TOPIC><REV>");
+    world.put("work/t-000000", b"new\n");
+    world.put("work/t-000001", b"newer\n");
+    world.put("out/t-000000", b"x");
+    let (count, log) = world.take_up();
+    assert_eq!(count, 2);
+    let expected = [
+        ("out/t-000000", 1),
+        ("out/t-000001", 4),
+        ("out/t-000002", 6),
+    ];
+    assert_eq!(world.files(), owned(&expected));
+    assert_eq!(
+        log,
+        "WARNING: [t/c] destination file already exists: out/t-000000\n\
+         INFO: [t/c] moved work/t-000000, which an earlier run left, to out/t-000001\n\
+         WARNING: [t/c] destination file already exists: out/t-000001\n\
+         INFO: [t/c] moved work/t-000001, which an earlier run left, to out/t-000002"
+    );
+}
+
+#[test]
+fn a_file_that_another_process_writes_stays() {
+    let world = World::new("<TOPIC><REV>");
+    world.put("work/t-000000", b"a\n");
+    let path = world.directory.path().join("work/t-000000");
+    let writer = File::open(path).unwrap();
+    writer.lock().unwrap();
+    let (count, log) = world.take_up();
+    let expected = "INFO: [t/c] another process writes work/t-000000, leaving it there";
+    assert_eq!((count, &*log), (0, expected));
+    drop(writer);
+    assert_eq!(world.take_up().0, 1);
+}
+
+#[test]
+fn torn_ends_are_mended_and_empty_files_disappear() {
+    let world = World::new("<TOPIC><REV>");
+    let mut gzip = Vec::new();
+    let mut encoder = Encoder::new(GZIP).unwrap();
+    for part in ["one\n", "two\n"] {
+        encoder.encode(part.as_bytes(), &mut gzip).unwrap();
+        encoder.end(&mut gzip).unwrap();
+    }
+    world.put("work/t-000000", b"one\ntw");
+    world.put("work/t-000001", b"");
+    world.put("work/t-000002.gz", &gzip[..gzip.len() - 1]);
+    world.put("work/t-000003.gz", b"no gzip\n");
+    let (count, log) = world.take_up();
+    assert_eq!(count, 3, "{log}");
+    let again = "its unfinished messages come again";
+    for line in [
+        format!("WARNING: [t/c] the end of work/t-000000 was cut off, mended it; {again}"),
+        "INFO: [t/c] removing work/t-000001, which an earlier run left empty".to_owned(),
+        format!("WARNING: [t/c] the end of work/t-000002.gz was cut off, mended it; {again}"),
+        "WARNING: [t/c] the end of work/t-000003.gz is damaged and cannot be read, keeping it"
+            .to_owned(),
+    ] {
+        assert!(log.contains(&line), "{log}");
+    }
+    let out = world.directory.path().join("out");
+    assert_eq!(fs::read(out.join("t-000000")).unwrap(), b"one\ntw\n");
+    assert_eq!(fs::read(out.join("t-000003.gz")).unwrap(), b"no gzip\n");
+    let file = File::open(out.join("t-000002.gz")).unwrap();
+    let text = io::read_to_string(flate2::read::MultiGzDecoder::new(file)).unwrap();
+    assert_eq!(text, "one\ntwo\n");
+}
+
+#[test]
+fn finished_files_below_the_work_directory_stay() {
+    let mut world = World::new("<TOPIC>/<REV>");
+    world.settings.output_dir = world.settings.work_dir.join("t");
+    world.put("work/t/-000000", b"finished\n");
+    assert_eq!(world.take_up(), (0, String::new()));
+}

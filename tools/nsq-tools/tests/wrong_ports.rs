@@ -1,0 +1,87 @@
+//! Each tool with the address of another port than the flag means: the error says what the port is, and which port is
+//! meant.
+
+mod tool;
+
+use std::io::Write;
+
+use test_support::daemon::Daemon;
+use tool::Tool;
+
+const NSQD: &str = "a nsqd TCP endpoint is required: this address belongs to an HTTP server (nsqd has TCP on port 4150";
+const LOOKUPD_TCP: &str = "a nsqd TCP endpoint is required: this address is the TCP port of a nsqlookupd (nsqd has TCP on port 4150";
+const LOOKUPD: &str = "a nsqlookupd HTTP endpoint is required: this address does not speak HTTP (nsqlookupd has HTTP on port 4161";
+const NOT_HTTP: &str = "choose the server's HTTP port (nsqd: 4151 by default, nsqlookupd: 4161)";
+const NO_LOOKUPD: &str = "so it is not that of a nsqlookupd (nsqlookupd has HTTP on port 4161";
+
+/// Runs a tool until its log has the text.
+fn check(program: &str, args: &[&str], address: &str, expected: &str) {
+    let args = [args, &[address]].concat();
+    let mut tool = Tool::start(program, &args, &[]);
+    // to_nsq connects for its first record only. The other tools read no input.
+    let _ = tool.stdin().write_all(b"record\n");
+    tool.wait_for_log(expected);
+}
+
+#[test]
+fn every_tool_says_which_port_is_meant() {
+    let (lookupd, nsqd) = (Daemon::nsqlookupd(&[]), Daemon::nsqd(&[]));
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let output = format!("-output-dir={}", directory.path().display());
+    let destination = format!("-destination-nsqd-tcp-address={}", nsqd.tcp);
+    let (topic, channel) = ("-topic=t", "-channel=c");
+    let forget = ["-field=f", "-http-address=127.0.0.1:0"];
+    let consuming: [(&str, Vec<&str>); 5] = [
+        (env!("CARGO_BIN_EXE_nsq_tail"), vec![topic]),
+        (env!("CARGO_BIN_EXE_nsq_to_file"), vec![topic, &output]),
+        (
+            env!("CARGO_BIN_EXE_nsq_to_http"),
+            vec![topic, "-post=http://127.0.0.1:1/"],
+        ),
+        (env!("CARGO_BIN_EXE_nsq_to_nsq"), vec![topic, &destination]),
+        (
+            env!("CARGO_BIN_EXE_nsq_forget"),
+            [&[topic, channel], &forget[..]].concat(),
+        ),
+    ];
+    let to_nsq = (env!("CARGO_BIN_EXE_to_nsq"), vec![topic]);
+    let http_of_nsqd = format!("-nsqd-tcp-address={}", nsqd.http);
+    let tcp_of_lookupd = format!("-nsqd-tcp-address={}", lookupd.tcp);
+    let http_of_lookupd = format!("-nsqd-tcp-address={}", lookupd.http);
+    for (program, args) in consuming.iter().chain([&to_nsq]) {
+        check(program, args, &http_of_nsqd, NSQD);
+        check(program, args, &http_of_lookupd, NSQD);
+        check(program, args, &tcp_of_lookupd, LOOKUPD_TCP);
+        for tcp in [nsqd.tcp, lookupd.tcp] {
+            check(
+                program,
+                args,
+                &format!("-lookupd-http-address={tcp}"),
+                LOOKUPD,
+            );
+        }
+        let not_lookupd = format!("-lookupd-http-address={}", nsqd.http);
+        check(program, args, &not_lookupd, NO_LOOKUPD);
+    }
+    let tcp = format!("-lookupd-http-address={}", lookupd.tcp);
+    let pattern = ["-topic-pattern=t", &output];
+    check(env!("CARGO_BIN_EXE_nsq_to_file"), &pattern, &tcp, NOT_HTTP);
+    check(
+        env!("CARGO_BIN_EXE_nsq_stat"),
+        &[topic, channel],
+        &tcp,
+        NOT_HTTP,
+    );
+    check(env!("CARGO_BIN_EXE_nsqtop"), &["-once"], &tcp, NOT_HTTP);
+}
+
+#[test]
+fn a_destination_that_speaks_http_is_named() {
+    let nsqd = Daemon::nsqd(&[]);
+    nsqd.create_channel("t", "c");
+    nsqd.publish("t", &["a"]);
+    let source = format!("-nsqd-tcp-address={}", nsqd.tcp);
+    let destination = format!("-destination-nsqd-tcp-address={}", nsqd.http);
+    let args = ["-topic=t", "-channel=c", &source];
+    check(env!("CARGO_BIN_EXE_nsq_to_nsq"), &args, &destination, NSQD);
+}
