@@ -1,15 +1,13 @@
 //! Foreign programs from package registries, in `target/interop`.
 
-use std::collections::hash_map::DefaultHasher;
-use std::fs;
-use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use super::{interop_dir, is_installed, run};
+use test_support::packages;
 
-const INSTALL_TIMEOUT: Duration = Duration::from_secs(600);
+pub use test_support::packages::run_installer;
+
+use super::{interop_dir, is_installed};
 
 /// Returns the directory in `engine/tests/interop` that has the sources of `name`.
 pub fn source_dir(name: &str) -> PathBuf {
@@ -73,52 +71,16 @@ pub fn node_program(script: &str) -> Option<Command> {
     if !is_installed("node", HOW) || !is_installed("npm", HOW) {
         return None;
     }
-    let manifests = ["package.json", "package-lock.json"];
-    let installed = install("node", &manifests, |source, target| {
-        for manifest in manifests {
-            fs::copy(source.join(manifest), target.join(manifest)).expect("a file can be copied");
-        }
-        // The optional part is a native snappy, which no script uses.
-        run_installer(Command::new("npm").current_dir(target).args([
-            "ci",
-            "--omit=optional",
-            "--ignore-scripts",
-            "--no-audit",
-            "--no-fund",
-        ]));
-    });
+    // The optional part is a native snappy, which no script uses.
+    let modules = packages::npm(&interop_dir(), &source_dir("node"));
     let mut command = Command::new("node");
-    command.env("NODE_PATH", installed.join("node_modules"));
+    command.env("NODE_PATH", modules);
     command.arg(source_dir("node").join(script));
     Some(command)
 }
 
-/// Returns the directory in which `build` has installed the packages that `files` list. Its name
-/// depends on their content, so a changed manifest has a new directory. A stamp in the directory
-/// says that `build` has finished.
+/// Returns the directory in which `build` has installed the packages that `files` of the directory
+/// `name` list.
 pub fn install(name: &str, files: &[&str], build: impl FnOnce(&Path, &Path)) -> PathBuf {
-    let source = source_dir(name);
-    let mut hasher = DefaultHasher::new();
-    for file in files {
-        let path = source.join(file);
-        let content = fs::read(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
-        hasher.write(&content);
-    }
-    let target = interop_dir().join(format!("{name}-{:016x}", hasher.finish()));
-    fs::create_dir_all(&target).expect("a directory in target can be made");
-    // Two Cargo processes may share a target directory. The lock ends when the file is closed.
-    let lock = fs::File::create(interop_dir().join("lock")).expect("a file in target can be made");
-    lock.lock().expect("a file in target can be locked");
-    let stamp = target.join("installed");
-    if !stamp.exists() {
-        build(&source, &target);
-        fs::write(&stamp, b"").expect("a file in target can be written");
-    }
-    target
-}
-
-/// Runs a command of a package manager. Panics with its output if it fails.
-pub fn run_installer(command: &mut Command) {
-    let exit = run(command, INSTALL_TIMEOUT);
-    assert!(exit.status.success(), "{command:?}: {exit}");
+    packages::install(&interop_dir(), &source_dir(name), files, build)
 }

@@ -29,10 +29,11 @@ export function Chart({ title, series, version, lines, show }) {
   const names = known.map((line) => line.figure).join();
   useEffect(() => {
     if (known.length === 0) return undefined;
-    const drawn = new uPlot(options(known, show, place.current.clientWidth), data(series, known), place.current);
+    const element = place.current;
+    const drawn = new uPlot(options(known, show, element.clientWidth), data(series, known), element);
     plot.current = drawn;
-    const observer = new ResizeObserver(() => drawn.setSize(size(place.current.clientWidth)));
-    observer.observe(place.current);
+    const observer = new ResizeObserver(() => drawn.setSize(size(element.clientWidth)));
+    observer.observe(element);
     const unlisten = theme.listen(() => drawn.redraw(false));
     const system = matchMedia("(prefers-color-scheme: dark)");
     const redraw = () => drawn.redraw(false);
@@ -55,8 +56,11 @@ export function Chart({ title, series, version, lines, show }) {
   </figure>`;
 }
 
+// The points for uPlot. A first point without figures makes a short series begin at the right edge.
 function data(series, lines) {
-  return [series.times, ...lines.map((line) => series.figures[line.figure])];
+  const points = [series.times, ...lines.map((line) => series.figures[line.figure])];
+  const start = series.times.at(-1) - SPAN_MIN;
+  return series.times[0] > start ? points.map((array, index) => [index === 0 ? start : null, ...array]) : points;
 }
 
 function size(width) {
@@ -77,7 +81,6 @@ function options(lines, show, width) {
     legend: { show: false },
     padding: [8, 26, 0, 0],
     scales: {
-      x: { range: (plot, from, until) => [Math.min(from, until - SPAN_MIN), Math.max(until, from)] },
       y: { range: (plot, least, most) => [Math.min(0, least ?? 0), most > 0 ? most * 1.08 : 1] },
     },
     axes: [

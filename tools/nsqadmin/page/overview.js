@@ -107,7 +107,7 @@ export class TopicRows {
   }
 }
 
-// The sentence about a channel that needs somebody, or null. The server's doctor knows most. Without it, the page says what
+// The sentence about a channel that needs attention, or null. The server's doctor knows most. Without it, the page says what
 // the figures alone tell.
 export function problemOf(channel, isTopicPaused, isOlder) {
   if (channel.doctor) {

@@ -31,9 +31,16 @@ export function Age({ ms, isOlder }) {
     ><span aria-hidden="true"> ▲</span></span>`;
 }
 
+function inMemory(part) {
+  return part.memory_depth ?? difference(part.depth ?? 0, part.backend_depth ?? 0);
+}
+
 export function memoryAndDisk(part) {
-  const memory = part.memory_depth ?? difference(part.depth ?? 0, part.backend_depth ?? 0);
-  return `${count(memory)} + ${count(part.backend_depth)}`;
+  return `${count(inMemory(part))} + ${count(part.backend_depth)}`;
+}
+
+export function inMemoryAndOnDisk(part) {
+  return `${count(inMemory(part))} in memory, ${count(part.backend_depth)} on disk`;
 }
 
 // Leaves a column out if no row has a figure for it: nsqd 1.3.0 does not tell ages, for example.
@@ -51,11 +58,14 @@ export function NodeLink({ node, host }) {
   return html`<a href=${link("nodes", node)}>${node}</a>${!isSame && html` <span class="note">${host}</span>`}`;
 }
 
+// The quantiles of the latency that a topic or channel has.
+export function quantiles(part) {
+  return (part.e2e_processing_latency?.percentiles ?? []).map((one) => one.quantile);
+}
+
 // Columns for the latency percentiles that these parts have.
 export function latencyColumns(parts) {
-  const quantiles = new Set();
-  for (const part of parts) for (const one of part.e2e_processing_latency?.percentiles ?? []) quantiles.add(one.quantile);
-  return [...quantiles].map((quantile) => {
+  return [...new Set(parts.flatMap(quantiles))].map((quantile) => {
     const find = (row) => (row.e2e_processing_latency?.percentiles ?? []).find((one) => one.quantile === quantile);
     const value = (row) => find(row)?.average ?? find(row)?.value;
     return {

@@ -1,5 +1,5 @@
 //! The parts that tests of several programs share: an HTTP client, processes and their output,
-//! running daemons, and the differential tests against the originals.
+//! running daemons, packages of other ecosystems, and the differential tests against the originals.
 
 #![forbid(unsafe_code)]
 
@@ -8,6 +8,7 @@ pub mod differential;
 pub mod http;
 pub mod http_server;
 pub mod memcached;
+pub mod packages;
 pub mod process;
 
 use std::time::{Duration, Instant};

@@ -8,8 +8,9 @@ import { Chart } from "../chart.js";
 import { clientColumns, clientKey, clientText } from "../clients.js";
 import { plus } from "../exact.js";
 import { count, rate } from "../format.js";
+import { Graphs } from "../graphite.js";
 import { problemOf } from "../overview.js";
-import { Age, Loading, NodeLink, Paused, Tiles, Trail, counted, ifKnown, latencyColumns, memoryAndDisk, rated } from "../parts.js";
+import { Age, Loading, NodeLink, Paused, Tiles, Trail, counted, ifKnown, inMemoryAndOnDisk, latencyColumns, memoryAndDisk, quantiles, rated } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { Samples, change, getsOlder, perSecond } from "../rates.js";
 import { go, link } from "../route.js";
@@ -86,7 +87,7 @@ function Content({ channel, past }) {
     ${sentence && html`<p class=${`bar ${channel.problem ? "warn" : "good"}`} role="status"><b>${sentence}</b></p>`}
     <${Tiles} tiles=${[
       channel.oldest !== undefined && { label: "Oldest unfinished", value: html`<${Age} ms=${channel.oldest} isOlder=${channel.getsOlder} />`, kind: channel.getsOlder ? "bad" : "" },
-      { label: "Depth", value: count(channel.depth), note: `${memoryAndDisk(channel)} on disk` },
+      { label: "Depth", value: count(channel.depth), note: inMemoryAndOnDisk(channel) },
       { label: "In flight", value: count(channel.in_flight_count) },
       { label: "Deferred", value: count(channel.deferred_count) },
       { label: "In/s", value: rate(channel.arrivals), note: `${count(channel.message_count)} in all` },
@@ -107,7 +108,8 @@ function Content({ channel, past }) {
     <h2>Nodes</h2>
     <${Table} name="node-" caption="The channel on each node" rows=${channel.nodes} rowKey=${nodeKey} text=${nodeText} first="-depth"
       columns=${nodeColumns(channel)} total=${channel.nodes.length > 1 && { ...channel, isTotal: true }}
-      empty="No producers exist for this topic and channel." />`;
+      empty="No producers exist for this topic and channel." />
+    <${Graphs} kind="channel" topic=${channel.topic_name} channel=${channel.channel_name} quantiles=${quantiles(channel)} />`;
 }
 
 function zoneClass(client) {

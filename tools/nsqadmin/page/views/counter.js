@@ -5,6 +5,7 @@ import { ask } from "../api.js";
 import { PollBars } from "../bars.js";
 import { difference, plus } from "../exact.js";
 import { count, rate } from "../format.js";
+import { Graphs } from "../graphite.js";
 import { usePoll } from "../poll.js";
 import { held, useStore } from "../store.js";
 
@@ -20,7 +21,8 @@ export function Counter() {
     <div class="counter"><p class="digits" aria-hidden="true">${count(shown)}</p>
       <p class="hidden" role="status">${count(state.total)} messages processed</p>
       <p>Messages processed${state.perSecond !== null && html`, <b>${rate(state.perSecond)}</b> per second`}</p>
-      <p class="note">The messages of all channels since their nodes were started.</p></div>`;
+      <p class="note">The messages of all channels since their nodes were started.</p></div>
+    <${Graphs} kind="all" />`;
 }
 
 // Adds what each part has grown by. A part that became smaller has started again from zero.

@@ -8,6 +8,7 @@ import { Chart } from "../chart.js";
 import { clientColumns, clientKey, clientText } from "../clients.js";
 import { plus } from "../exact.js";
 import { count, rate } from "../format.js";
+import { Graphs } from "../graphite.js";
 import { Age, Loading, Paused, Tiles, Trail, counted, ifKnown, latencyColumns, memoryAndDisk, rated } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { Samples, perSecond } from "../rates.js";
@@ -78,7 +79,8 @@ function Content({ node, past, actions }) {
       first="-depth" columns=${channelColumns(node)} empty="No channels exist on this node." />
     <h2>Consumers</h2>
     <${Table} name="client-" caption="Consumers on this node" rows=${node.clients} rowKey=${ownClientKey} text=${clientText} search="Search consumers"
-      first="-flight" columns=${clientColumns({ before: CLIENT_PLACE, hasNode: false })} empty="No clients are connected to this node." />`;
+      first="-flight" columns=${clientColumns({ before: CLIENT_PLACE, hasNode: false })} empty="No clients are connected to this node." />
+    <${Graphs} kind="node" node=${node.node} />`;
 }
 
 const CLIENT_PLACE = [{

@@ -6,8 +6,9 @@ import { api, ask } from "../api.js";
 import { GoneNodes, PollBars } from "../bars.js";
 import { Chart } from "../chart.js";
 import { age, count, rate } from "../format.js";
+import { Graphs } from "../graphite.js";
 import { problemOf } from "../overview.js";
-import { Age, Loading, NodeLink, Paused, Tiles, Trail, counted, ifKnown, latencyColumns, memoryAndDisk, rated } from "../parts.js";
+import { Age, Loading, NodeLink, Paused, Tiles, Trail, counted, ifKnown, inMemoryAndOnDisk, latencyColumns, memoryAndDisk, quantiles, rated } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { Samples, getsOlder, perSecond } from "../rates.js";
 import { go, link } from "../route.js";
@@ -70,7 +71,7 @@ function Content({ topic, past, actions }) {
   return html`
     <${Tiles} tiles=${[
       topic.oldest !== undefined && { label: "Oldest unfinished", value: html`<${Age} ms=${topic.oldest} isOlder=${topic.getsOlder} />`, kind: topic.getsOlder ? "bad" : "" },
-      { label: "Waiting in the topic", value: count(topic.depth), note: `${memoryAndDisk(topic)} on disk` },
+      { label: "Waiting in the topic", value: count(topic.depth), note: inMemoryAndOnDisk(topic) },
       { label: "Messages/s", value: rate(topic.arrivals), note: `${count(topic.message_count)} in all` },
       { label: "Channels", value: count(topic.channels.length) },
       { label: "Nodes", value: count(topic.nodes.length) },
@@ -89,7 +90,8 @@ function Content({ topic, past, actions }) {
       empty="No channels exist for this topic. Messages wait in the topic until a channel is created." />
     <h2>Nodes</h2>
     <${Table} name="node-" caption="The topic on each node" rows=${topic.nodes} rowKey=${nodeKey} text=${nodeText} first="-depth"
-      columns=${nodeColumns(topic, actions)} total=${topic.nodes.length > 1 && { ...topic, isTotal: true }} />`;
+      columns=${nodeColumns(topic, actions)} total=${topic.nodes.length > 1 && { ...topic, isTotal: true }} />
+    <${Graphs} kind="topic" topic=${topic.topic_name} quantiles=${quantiles(topic)} />`;
 }
 
 // An age in seconds, for charts.

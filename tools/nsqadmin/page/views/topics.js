@@ -1,4 +1,4 @@
-// The list of topics, with what needs somebody above it.
+// The list of topics, with what needs attention above it.
 
 import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import { ask } from "../api.js";
@@ -13,13 +13,13 @@ import { link, setQuery, useRoute } from "../route.js";
 import { series } from "../series.js";
 import { Table } from "../table.js";
 
-// The most channels in the list of those that need somebody.
+// The most channels in the list of those that need attention.
 const PROBLEMS_SHOWN = 5;
 
 // What the list can be narrowed to.
 const SHOWN = {
   all: ["All topics", () => true],
-  problem: ["Need somebody", (row) => row.problems.length > 0],
+  problem: ["Need attention", (row) => row.problems.length > 0],
   backlog: ["With a backlog", (row) => row.backlog > 0],
   lonely: ["Without consumers", (row) => row.consumers === 0],
   paused: ["Paused", (row) => row.isPaused || row.pausedChannels > 0],
@@ -112,16 +112,16 @@ function Narrow({ kept }) {
     ${Object.entries(SHOWN).map(([key, [title]]) => html`<option key=${key} value=${key}>${title}</option>`)}</select>`;
 }
 
-// The channels that need somebody, the oldest first.
+// The channels that need attention, the oldest first.
 function Problems({ rows }) {
   const found = rows.flatMap((row) => row.problems);
   if (found.length === 0) {
-    return html`<p class="bar good" role="status"><b>No channel needs anybody.</b> Consumers keep up, or nothing waits.</p>`;
+    return html`<p class="bar good" role="status"><b>No channel needs attention.</b> Consumers keep up, or nothing waits.</p>`;
   }
   found.sort((a, b) => (b.oldest_unfinished_ms ?? -1) - (a.oldest_unfinished_ms ?? -1) || Number(b.depth) - Number(a.depth));
   const rest = found.length - PROBLEMS_SHOWN;
   return html`<section class="problems" aria-labelledby="problems">
-    <h2 id="problems">${many(found.length, "channel needs", "channels need")} somebody</h2>
+    <h2 id="problems">${many(found.length, "channel needs", "channels need")} attention</h2>
     <ul>${found.slice(0, PROBLEMS_SHOWN).map((channel) => html`<li key=${channel.key}>
       <a href=${link("topics", channel.topicName, channel.channel_name)}>${channel.topicName} / ${channel.channel_name}</a>
       <span class="facts">${count(channel.depth)} waiting${channel.oldest_unfinished_ms > 0 && html`, oldest <${Age} ms=${channel.oldest_unfinished_ms}

@@ -1,0 +1,178 @@
+//! nsqadmin's page in a real browser, with real daemons: every page, every action, both themes, a
+//! phone's width, 10,000 topics, a node that dies. The checks are in `tests/page/*.mjs`.
+//!
+//! The test needs chromium, and Node.js 20 or later with npm, which installs Playwright and axe-core
+//! into the target directory once. Without one of them, the test says so and does nothing, or fails
+//! if `CI` is set. The pictures stay in `target/tmp/page`.
+//!
+//! One check alone: `PAGE_CHECK='actions: delete' cargo test -p nsqadmin --test page -- --nocapture`
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use test_support::TIMEOUT;
+use test_support::daemon::Daemon;
+use test_support::packages;
+use test_support::process::{Log, address_in, run};
+
+/// The longest time for all checks. They take less than a minute on a machine with nothing else to
+/// do, and each gives up by itself.
+const CHECKS_TIMEOUT: Duration = Duration::from_secs(540);
+
+/// The topics of the cluster with many topics.
+const MANY: usize = 10_000;
+
+/// A running nsqadmin. A drop kills the process.
+struct Nsqadmin {
+    child: Child,
+    log: Arc<Log>,
+    address: SocketAddr,
+}
+
+impl Nsqadmin {
+    fn start(args: &[String]) -> Nsqadmin {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_nsqadmin"))
+            .arg("--http-address=127.0.0.1:0")
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("nsqadmin can be run");
+        let stderr = child.stderr.take().expect("stderr is piped");
+        let log = Arc::new(Log::default());
+        std::thread::spawn({
+            let log = Arc::clone(&log);
+            move || log.drain(stderr)
+        });
+        let line = log.wait_for("HTTP: listening on ", TIMEOUT);
+        let Some(address) = line.as_deref().and_then(address_in) else {
+            let _ = child.kill(); // It may have ended already.
+            let _ = child.wait();
+            panic!("nsqadmin did not start:\n{}", log.text(100));
+        };
+        Nsqadmin {
+            child,
+            log,
+            address,
+        }
+    }
+
+    fn url(&self, base_path: &str) -> String {
+        format!("http://{}{base_path}", self.address)
+    }
+}
+
+impl Drop for Nsqadmin {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- log of nsqadmin ---\n{}---", self.log.text(100));
+        }
+        let _ = self.child.kill(); // It may have ended already.
+        let _ = self.child.wait();
+    }
+}
+
+/// Returns true if the program can be run. Otherwise prints a notice, or panics if `CI` is set.
+fn is_installed(program: &str, how: &str) -> bool {
+    let found = Command::new(program)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output();
+    if found.is_ok_and(|output| output.status.success()) {
+        return true;
+    }
+    let text = format!("*** NOT TESTED: {program} is missing. Install it: {how} ***");
+    assert!(std::env::var_os("CI").is_none(), "{text}");
+    eprintln!("\n{text}\n");
+    false
+}
+
+fn directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page")
+}
+
+/// Starts an nsqd with many topics. It reads them from its metadata, which is quicker than 10,000
+/// requests.
+fn nsqd_with_many_topics(lookupd: &Daemon) -> Daemon {
+    let mut nsqd = Daemon::nsqd_at(&[lookupd], &[]);
+    nsqd.kill();
+    let mut topics = String::new();
+    for number in 0..MANY {
+        let separator = if number == 0 { "" } else { "," };
+        topics += &format!(
+            r#"{separator}{{"name":"topic-{number:05}","paused":false,"channels":[{{"name":"archive","paused":false}}]}}"#
+        );
+    }
+    let metadata = format!(r#"{{"topics":[{topics}],"version":"1.3.0"}}"#);
+    std::fs::write(nsqd.data_path().join("nsqd.dat"), metadata).expect("the data path is there");
+    nsqd.restart();
+    let known = || {
+        lookupd.get("/topics").json()["topics"]
+            .as_array()
+            .map(Vec::len)
+    };
+    let registered = test_support::wait_until(TIMEOUT, || known() == Some(MANY));
+    assert!(registered, "nsqlookupd knows {:?} topics", known());
+    nsqd
+}
+
+#[test]
+fn the_page_in_a_browser() {
+    let is_complete = is_installed("chromium", "apt-get install chromium")
+        && is_installed("node", "Node.js 20 or later, such as nodejs")
+        && is_installed("npm", "apt-get install npm");
+    if !is_complete {
+        return;
+    }
+    let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let modules = packages::npm(&tmp.with_file_name("interop"), &directory());
+    let pictures = tmp.join("page");
+    std::fs::create_dir_all(&pictures).expect("a directory in target can be made");
+
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let latency = [
+        "--e2e-processing-latency-percentile=0.99",
+        "--e2e-processing-latency-percentile=0.5",
+    ];
+    let nsqds: Vec<Daemon> = (0..3)
+        .map(|_| Daemon::nsqd_at(&[&lookupd], &latency))
+        .collect();
+    let many_lookupd = Daemon::nsqlookupd(&[]);
+    let _many = nsqd_with_many_topics(&many_lookupd);
+
+    let at = |lookupd: &Daemon| format!("--lookupd-http-address={}", lookupd.http);
+    let admin = Nsqadmin::start(&[at(&lookupd), "--base-path=/admin/nsq".to_owned()]);
+    let acl = Nsqadmin::start(&[at(&lookupd), "--admin-user=alice".to_owned()]);
+    let nsqd_flags = nsqds
+        .iter()
+        .map(|nsqd| format!("--nsqd-http-address={}", nsqd.http));
+    let direct = Nsqadmin::start(&nsqd_flags.collect::<Vec<_>>());
+    let many = Nsqadmin::start(&[at(&many_lookupd)]);
+
+    let nsqds: Vec<_> = nsqds
+        .iter()
+        .map(|nsqd| json!({"http": nsqd.http.to_string(), "tcp": nsqd.tcp.to_string(), "pid": nsqd.pid()}))
+        .collect();
+    let cluster = json!({
+        "admin": admin.url("/admin/nsq/"),
+        "acl": acl.url("/"),
+        "direct": direct.url("/"),
+        "many": many.url("/"),
+        "lookupd": lookupd.http.to_string(),
+        "nsqds": nsqds,
+        "pictures": pictures,
+    });
+    let mut command = Command::new("node");
+    command
+        .arg(directory().join("main.mjs"))
+        .env("NODE_PATH", modules)
+        .env("PAGE_TEST", cluster.to_string());
+    let exit = run(&mut command, CHECKS_TIMEOUT);
+    assert!(exit.status.success(), "{exit}");
+    eprintln!("{}", exit.stdout);
+}

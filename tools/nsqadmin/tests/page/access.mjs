@@ -1,0 +1,36 @@
+// Those who may only look, and those who may act.
+
+import { equal, until } from "./browser.mjs";
+import { channelAt, make } from "./daemons.mjs";
+
+const ALICE = { "X-Forwarded-User": "alice" };
+
+export const checks = {
+  async "access: who is no admin sees no actions"(browser, cluster) {
+    await make(cluster.nsqds, "guarded", ["archive"], 1);
+    const page = await browser.open(`${cluster.acl}topics/guarded`, { headers: { "X-Forwarded-User": "bob" } });
+    for (const path of ["topics/guarded", "topics/guarded/archive", `nodes/${cluster.nsqds[0].http}`, "lookup"]) {
+      await page.goto(cluster.acl + path);
+      await page.getByText("bob (may only look)").waitFor();
+      if (path !== "lookup") await page.locator("tbody tr[data-row]").first().waitFor();
+      equal(await page.locator("button.danger, button[type=submit]").allTextContents(), [], `actions on ${path}`);
+    }
+    browser.healthy();
+  },
+
+  async "access: an admin acts, and a refusal is shown"(browser, cluster) {
+    await make(cluster.nsqds, "guarded", ["archive"], 1);
+    const page = await browser.open(`${cluster.acl}topics/guarded/archive`, { headers: ALICE, allowed: /403/ });
+    await page.getByRole("button", { name: "Pause channel" }).click();
+    // The proxy's session ends while the page is open.
+    await page.context().setExtraHTTPHeaders({});
+    const dialog = page.getByRole("dialog");
+    await dialog.locator("button[type=submit]").click();
+    await dialog.getByRole("alert").getByText("only admins may act").waitFor();
+    equal((await channelAt(cluster.nsqds[0], "guarded", "archive")).paused, false, "the refused action does nothing");
+    await page.context().setExtraHTTPHeaders(ALICE);
+    await dialog.locator("button[type=submit]").click();
+    await until(async () => (await channelAt(cluster.nsqds[0], "guarded", "archive")).paused, "paused");
+    browser.healthy();
+  },
+};

@@ -1,0 +1,131 @@
+// Each action, and its effect on the daemons.
+
+import { accessible, equal, until } from "./browser.mjs";
+import { channelAt, consume, make, producersOf, topicAt, topicsAt } from "./daemons.mjs";
+
+// Presses a button of the page, and then answers its dialog. With `name`, the dialog asks for it.
+async function act(page, button, name) {
+  await button.click();
+  const dialog = page.getByRole("dialog");
+  const submit = dialog.locator("button[type=submit]");
+  if (name) {
+    equal(await submit.isDisabled(), true, "a destructive action needs the name");
+    await dialog.getByRole("textbox").fill(`${name}x`);
+    equal(await submit.isDisabled(), true, "another name is not enough");
+    await dialog.getByRole("textbox").fill(name);
+  }
+  await submit.click();
+  await until(async () => await dialog.count() === 0, "the dialog is closed");
+}
+
+const button = (page, name) => page.getByRole("button", { name, exact: true });
+
+async function everywhere(nsqds, test, what) {
+  for (const nsqd of nsqds) await until(() => test(nsqd), `${what} at ${nsqd.http}`);
+}
+
+export const checks = {
+  async "actions: pause and unpause a channel"(browser, cluster) {
+    const { nsqds } = cluster;
+    await make(nsqds, "acts", ["archive"], 5);
+    const page = await browser.open(`${cluster.admin}topics/acts/archive`);
+    await act(page, button(page, "Pause channel"));
+    await everywhere(nsqds, async (nsqd) => (await channelAt(nsqd, "acts", "archive")).paused === true, "paused");
+    await page.getByRole("heading", { name: "Channel archive paused" }).waitFor();
+    await act(page, button(page, "Unpause channel"));
+    await everywhere(nsqds, async (nsqd) => (await channelAt(nsqd, "acts", "archive")).paused === false, "unpaused");
+    await page.getByText("Unpause the channel acts/archive: done.").waitFor();
+    browser.healthy();
+  },
+
+  async "actions: empty a channel, after its figures and its name"(browser, cluster) {
+    const { nsqds } = cluster;
+    await make(nsqds, "spill", ["archive", "kept"], 5);
+    const stop = await consume(nsqds[0], "spill", "archive", 2);
+    await until(async () => (await channelAt(nsqds[0], "spill", "archive")).in_flight_count === 2, "two in flight");
+    const page = await browser.open(`${cluster.admin}topics/spill/archive`);
+    await button(page, "Empty channel").click();
+    const dialog = page.getByRole("dialog");
+    await dialog.waitFor();
+    await until(async () => /depth\)\s*13.*In flight\s*2/s.test(await dialog.innerText()), "the dialog shows what is destroyed");
+    await accessible(page, "the dialog");
+    await page.screenshot({ path: `${cluster.pictures}/dialog.png` });
+    await page.keyboard.press("Escape");
+    await until(async () => await dialog.count() === 0, "Esc closes the dialog");
+    equal((await channelAt(nsqds[1], "spill", "archive")).depth, 5, "Esc does nothing");
+    await act(page, button(page, "Empty channel"), "archive");
+    await everywhere(nsqds, async (nsqd) => {
+      const channel = await channelAt(nsqd, "spill", "archive");
+      return channel.depth === 0 && channel.in_flight_count === 0;
+    }, "the channel is empty");
+    equal((await channelAt(nsqds[0], "spill", "kept")).depth, 5, "the other channel keeps its messages");
+    stop();
+    browser.healthy();
+  },
+
+  async "actions: delete a channel"(browser, cluster) {
+    const { nsqds } = cluster;
+    await make(nsqds, "shrinks", ["archive", "kept"], 1);
+    const page = await browser.open(`${cluster.admin}topics/shrinks/archive`);
+    await act(page, button(page, "Delete channel"), "archive");
+    await everywhere(nsqds, async (nsqd) => (await channelAt(nsqd, "shrinks", "archive")) === undefined, "the channel is deleted");
+    await page.getByRole("heading", { name: "Topic shrinks" }).waitFor();
+    equal((await channelAt(nsqds[0], "shrinks", "kept")).channel_name, "kept", "the other channel");
+    browser.healthy();
+  },
+
+  async "actions: pause, empty and delete a topic"(browser, cluster) {
+    const { nsqds, lookupd } = cluster;
+    await make(nsqds, "whole", [], 6);
+    const page = await browser.open(`${cluster.admin}topics/whole`);
+    await act(page, button(page, "Pause topic"));
+    await everywhere(nsqds, async (nsqd) => (await topicAt(nsqd, "whole")).paused === true, "paused");
+    await act(page, button(page, "Unpause topic"));
+    await everywhere(nsqds, async (nsqd) => (await topicAt(nsqd, "whole")).paused === false, "unpaused");
+    await act(page, button(page, "Empty topic"), "whole");
+    await everywhere(nsqds, async (nsqd) => (await topicAt(nsqd, "whole")).depth === 0, "the topic is empty");
+    await act(page, button(page, "Delete topic"), "whole");
+    await everywhere(nsqds, async (nsqd) => (await topicAt(nsqd, "whole")) === undefined, "the topic is deleted");
+    await until(async () => !(await topicsAt(lookupd)).includes("whole"), "nsqlookupd has forgotten the topic");
+    await page.getByRole("heading", { name: "Topics", exact: true }).waitFor();
+    browser.healthy();
+  },
+
+  async "actions: tombstone a topic on one node, from both pages"(browser, cluster) {
+    const { nsqds, lookupd } = cluster;
+    await make(nsqds, "moves", ["archive"], 2);
+    await until(async () => (await producersOf(lookupd, "moves")).length === 3, "three producers");
+    const page = await browser.open(`${cluster.admin}topics/moves`);
+    const row = page.getByRole("row").filter({ hasText: nsqds[0].http });
+    await act(page, row.getByRole("button", { name: "Tombstone" }), "moves");
+    await until(async () => (await topicAt(nsqds[0], "moves")) === undefined, "the node has deleted the topic");
+    equal(await producersOf(lookupd, "moves"), [nsqds[1].http, nsqds[2].http].sort(), "producers after the first tombstone");
+    await page.goto(`${cluster.admin}nodes/${nsqds[1].http}`);
+    const topic = page.getByRole("row").filter({ has: page.getByRole("link", { name: "moves", exact: true }) });
+    await act(page, topic.getByRole("button", { name: "Tombstone" }), "moves");
+    await until(async () => (await topicAt(nsqds[1], "moves")) === undefined, "the second node has deleted the topic");
+    equal(await producersOf(lookupd, "moves"), [nsqds[2].http], "producers after the second tombstone");
+    browser.healthy();
+  },
+
+  async "actions: create a topic with a channel, and delete inactive names"(browser, cluster) {
+    const { lookupd } = cluster;
+    const page = await browser.open(`${cluster.admin}lookup`, { allowed: /400/ });
+    const create = async (topic, channel) => {
+      await page.getByLabel("Topic name").fill(topic);
+      await page.getByLabel("Channel name").fill(channel);
+      await button(page, "Create").click();
+    };
+    await create("made-here", "archive");
+    await page.getByText("Create the topic made-here with the channel archive: done.").waitFor();
+    await until(async () => (await topicsAt(lookupd)).includes("made-here"), "nsqlookupd knows the topic");
+    await create("bad name", "");
+    await page.getByText("This is no valid topic name.").waitFor();
+    await page.reload();
+    await act(page, page.getByRole("button", { name: "Delete made-here/archive" }), "archive");
+    await until(async () => await page.getByRole("button", { name: "Delete made-here/archive" }).count() === 0, "the channel is gone");
+    await act(page, page.getByRole("button", { name: "Delete made-here", exact: true }), "made-here");
+    await until(async () => !(await topicsAt(lookupd)).includes("made-here"), "nsqlookupd has forgotten the topic");
+    browser.healthy();
+  },
+};

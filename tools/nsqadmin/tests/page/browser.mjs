@@ -1,0 +1,100 @@
+// Chromium, and pages whose errors make a check fail.
+
+import { createRequire } from "node:module";
+import { readFileSync } from "node:fs";
+
+// NODE_PATH names the directory of the packages, which `import` does not look into.
+const require = createRequire(import.meta.url);
+const { chromium } = require("playwright-core");
+const AXE = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+
+// Chromium sometimes hangs before it has loaded anything.
+const STARTS = 3;
+
+// The longest wait for anything in the page, in milliseconds. The machine may be busy.
+const TIMEOUT = 40_000;
+
+export class Browser {
+  #chromium;
+  #open = [];
+
+  static async start() {
+    const browser = new Browser();
+    for (let left = STARTS; ; left -= 1) {
+      try {
+        browser.#chromium = await chromium.launch({
+          executablePath: process.env.CHROMIUM ?? "chromium",
+          args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"],
+          timeout: 30_000,
+        });
+        return browser;
+      } catch (error) {
+        if (left === 1) throw error;
+      }
+    }
+  }
+
+  // Opens `url`. `allowed` says which messages of the console are expected, for checks of failures.
+  async open(url, { width = 1280, height = 900, colors = "light", headers, allowed = /^$/ } = {}) {
+    const context = await this.#chromium.newContext({
+      viewport: { width, height }, colorScheme: colors, extraHTTPHeaders: headers, reducedMotion: "reduce",
+    });
+    const page = await context.newPage();
+    page.setDefaultTimeout(TIMEOUT);
+    const faults = [];
+    page.on("pageerror", (error) => faults.push(`script error: ${error.stack ?? error}`));
+    page.on("console", (message) => {
+      const text = `${message.text()} ${message.location().url}`;
+      if (message.type() === "error" && !allowed.test(text)) faults.push(`console: ${text}`);
+    });
+    page.on("request", (request) => {
+      if (new URL(request.url()).origin !== new URL(url).origin) faults.push(`request to another host: ${request.url()}`);
+    });
+    this.#open.push({ context, page, faults });
+    await page.goto(url);
+    return page;
+  }
+
+  // Fails if any page of this check has had a script error, or has asked another host.
+  healthy() {
+    const faults = this.#open.flatMap((one) => one.faults);
+    if (faults.length > 0) throw new Error(faults.join("\n"));
+  }
+
+  async picture(path) {
+    const last = this.#open.at(-1);
+    if (last) await last.page.screenshot({ path }).catch((error) => console.log(`no picture: ${error}`));
+  }
+
+  async closePages() {
+    for (const { context } of this.#open.splice(0)) await context.close();
+  }
+
+  async stop() {
+    await this.#chromium.close();
+  }
+}
+
+// Fails with the rules of accessibility that the page breaks.
+export async function accessible(page, where) {
+  await page.evaluate(AXE);
+  const { violations, passes } = await page.evaluate(() => axe.run());
+  const broken = violations.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.html}\n  ${node.failureSummary}`));
+  equal(broken, [], `accessibility of ${where}`);
+  if (passes.length < 10) throw new Error(`axe has checked only ${passes.length} rules on ${where}`);
+}
+
+// Calls `done` until it returns true.
+export async function until(done, what) {
+  const end = Date.now() + TIMEOUT;
+  for (;;) {
+    if (await done()) return;
+    if (Date.now() > end) throw new Error(`not so within ${TIMEOUT / 1000} s: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+export function equal(found, expected, what) {
+  const [a, b] = [found, expected].map((value) => JSON.stringify(value, (key, one) => typeof one === "bigint" ? `${one}n` : one));
+  if (a !== b) throw new Error(`${what}:\n  found    ${a}\n  expected ${b}`);
+}

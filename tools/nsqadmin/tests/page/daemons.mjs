@@ -1,0 +1,60 @@
+// What the checks ask of the daemons themselves.
+
+import { connect } from "node:net";
+
+async function ask(address, target, method = "GET", body) {
+  const answer = await fetch(`http://${address}${target}`, { method, body });
+  if (!answer.ok) throw new Error(`${address}${target}: ${answer.status} ${await answer.text()}`);
+  const text = await answer.text();
+  return text.startsWith("{") ? JSON.parse(text) : text;
+}
+
+// The topics that nsqlookupd knows.
+export async function topicsAt(lookupd) {
+  return (await ask(lookupd, "/topics")).topics;
+}
+
+// The addresses of the nsqds that nsqlookupd names for a topic.
+export async function producersOf(lookupd, topic) {
+  const { producers } = await ask(lookupd, `/lookup?topic=${encodeURIComponent(topic)}`);
+  return producers.map((one) => `${one.broadcast_address}:${one.http_port}`).sort();
+}
+
+// The topic's object in the nsqd's statistics, or undefined.
+export async function topicAt(nsqd, topic) {
+  return (await ask(nsqd.http, `/stats?format=json&topic=${encodeURIComponent(topic)}`)).topics?.[0];
+}
+
+// The channel's object in the nsqd's statistics, or undefined.
+export async function channelAt(nsqd, topic, channel) {
+  return (await topicAt(nsqd, topic))?.channels.find((one) => one.channel_name === channel);
+}
+
+// Makes a topic with channels on each nsqd, and publishes `messages` there.
+export async function make(nsqds, topic, channels, messages) {
+  for (const { http } of nsqds) {
+    await ask(http, `/topic/create?topic=${topic}`, "POST");
+    for (const channel of channels) await ask(http, `/channel/create?topic=${topic}&channel=${channel}`, "POST");
+    await publish(http, topic, messages);
+  }
+}
+
+export async function publish(http, topic, messages) {
+  if (messages > 0) await ask(http, `/mpub?topic=${topic}`, "POST", Array(messages).fill("body").join("\n"));
+}
+
+// A consumer that takes `ready` messages and never finishes one. Returns the function that ends it.
+export async function consume(nsqd, topic, channel, ready) {
+  const [host, port] = nsqd.tcp.split(":");
+  const socket = connect(Number(port), host);
+  // The nsqd that a check kills closes its connections.
+  socket.on("error", () => {});
+  await new Promise((resolve) => socket.on("connect", resolve));
+  const identity = JSON.stringify({ client_id: "consumer-7", hostname: "host-c", user_agent: "page-test/1.0", feature_negotiation: false,
+    heartbeat_interval: 60_000 });
+  const size = Buffer.alloc(4);
+  size.writeUInt32BE(identity.length);
+  socket.write(Buffer.concat([Buffer.from("  V2IDENTIFY\n"), size, Buffer.from(`${identity}SUB ${topic} ${channel}\nRDY ${ready}\n`)]));
+  socket.resume();
+  return () => socket.destroy();
+}

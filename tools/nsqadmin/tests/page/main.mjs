@@ -1,0 +1,44 @@
+// The tests of nsqadmin's page, in Chromium, with a cluster that tests/page.rs has started.
+//
+// The variable PAGE_TEST has the addresses as JSON:
+//   admin      nsqadmin's URL, for everybody an admin, below a base path
+//   acl        nsqadmin's URL, with alice as the only admin
+//   direct     nsqadmin's URL, with nsqd addresses instead of nsqlookupd's
+//   many       nsqadmin's URL, with 10,000 topics
+//   lookupd    the HTTP address of nsqlookupd
+//   nsqds      {http, tcp, pid} of three nsqds. The checks kill the last one
+//   pictures   the directory for screenshots
+// PAGE_CHECK=part runs only the checks whose names contain `part`.
+
+import { Browser } from "./browser.mjs";
+import { checks as access } from "./access.mjs";
+import { checks as actions } from "./actions.mjs";
+import { checks as failures } from "./failures.mjs";
+import { checks as many } from "./many.mjs";
+import { checks as modules } from "./modules.mjs";
+import { checks as render } from "./render.mjs";
+import { checks as use } from "./use.mjs";
+
+const cluster = JSON.parse(process.env.PAGE_TEST);
+const wanted = process.env.PAGE_CHECK ?? "";
+const all = { ...modules, ...render, ...use, ...actions, ...access, ...many, ...failures };
+const browser = await Browser.start();
+let [passed, failed] = [0, 0];
+for (const [name, check] of Object.entries(all)) {
+  if (!name.includes(wanted)) continue;
+  const begun = Date.now();
+  try {
+    await check(browser, cluster);
+    passed += 1;
+    console.log(`ok      ${name} (${Date.now() - begun} ms)`);
+  } catch (error) {
+    failed += 1;
+    console.log(`FAILED  ${name}\n${error.stack ?? error}`);
+    await browser.picture(`${cluster.pictures}/failed-${failed}.png`);
+  } finally {
+    await browser.closePages();
+  }
+}
+await browser.stop();
+console.log(`${passed} passed, ${failed} failed`);
+process.exitCode = failed === 0 && passed > 0 ? 0 : 1;

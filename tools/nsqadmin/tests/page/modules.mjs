@@ -1,0 +1,125 @@
+// The page's modules, which need no server: numbers, durations, rates, messages.
+
+import { equal } from "./browser.mjs";
+
+// Runs a function in the page with one of its modules.
+async function within(browser, cluster, module, run) {
+  const page = await browser.open(`${cluster.admin}lookup`);
+  const found = await page.evaluate(`import(new URL("static/${module}", document.baseURI)).then(${run})`);
+  browser.healthy();
+  return found;
+}
+
+export const checks = {
+  async "modules: integers of any size are exact"(browser, cluster) {
+    const found = await within(browser, cluster, "exact.js", (module) => {
+      const text = String.raw`{"a":9007199254740993,"b":9007199254740991,"c":-9223372036854775808,"d":1.5,"e":12345678901234567.5,
+        "f":"9007199254740993 \" 9007199254740993","g":"exact:9007199254740993","h":[1e3,9223372036854775807]}`;
+      const read = module.parse(text);
+      return {
+        texts: [read.a, read.b, read.c, read.d, read.e, ...read.h].map(String),
+        kinds: [read.a, read.b, read.c].map((value) => typeof value),
+        strings: [read.f, read.g],
+        sum: String(module.plus(read.a, read.b)), missing: module.plus(undefined, 3), difference: module.difference(read.a, read.b),
+        small: module.parse('{"x":[1,2,"9"]}').x,
+      };
+    });
+    equal(found, {
+      texts: ["9007199254740993", "9007199254740991", "-9223372036854775808", "1.5", "12345678901234568", "1000", "9223372036854775807"],
+      kinds: ["bigint", "number", "bigint"],
+      strings: ['9007199254740993 " 9007199254740993', "exact:9007199254740993"],
+      sum: "18014398509481984", missing: 3, difference: 2, small: [1, 2, "9"],
+    }, "exact.js");
+  },
+
+  async "modules: figures as people read them"(browser, cluster) {
+    const found = await within(browser, cluster, "format.js", (format) => ({
+      counts: [0, 999, 1000, 1234567, 9223372036854775807n, undefined, null, -1234].map(format.count),
+      rates: [0, 0.001, 0.25, 3.49, 12.4, 1234.5, -3, null].map(format.rate),
+      growths: [0, 12, -3.5, 0.001, null].map(format.growth),
+      ages: [0, 850, 5100, 59_990, 200_000, 7_500_000, 273_600_000, undefined].map(format.age),
+      durations: [0, 999, 1500, 672_060_610, 209e9, 3723e9, 300e9, 3600e9, 59.999e9, undefined].map(format.duration),
+      percentiles: [0.5, 0.95, 0.99, 0.999, 1, 0.11, 0.01, 0.92, 0.93].map(format.percentile),
+      addresses: [format.address("10.0.0.1", 4151), format.address("::1", 4151), format.address("[::1]", 4151)],
+      many: [format.many(1, "node"), format.many(2000, "node"), format.many(1n, "message waits", "messages wait")],
+    }));
+    equal(found, {
+      counts: ["0", "999", "1,000", "1,234,567", "9,223,372,036,854,775,807", "–", "–", "-1,234"],
+      rates: ["0", "0", "0.25", "3.5", "12", "1,235", "−3", "–"],
+      growths: ["0", "+12", "−3.5", "0", "–"],
+      ages: ["0", "850 ms", "5.1 s", "59.9 s", "3 min 20 s", "2 h 5 min", "3 d 4 h", "–"],
+      durations: ["0ns", "999ns", "1.5us", "672.06ms", "3m29s", "1h2m3s", "5m0s", "1h0m0s", "60s", "–"],
+      percentiles: ["50th", "95th", "99th", "99.9th", "100th", "11th", "1st", "92nd", "93rd"],
+      addresses: ["10.0.0.1:4151", "[::1]:4151", "[::1]:4151"],
+      many: ["1 node", "2,000 nodes", "1 message waits"],
+    }, "format.js");
+  },
+
+  async "modules: rates of two samples"(browser, cluster) {
+    const found = await within(browser, cluster, "rates.js", ({ Samples, perSecond, change, getsOlder }) => {
+      const samples = new Samples();
+      const first = samples.take("a", 1000, { count: 10, oldest: 10_000 });
+      const second = samples.take("a", 3000, { count: 30, oldest: 12_000 });
+      // An answer that comes too soon is compared with the sample before the last one.
+      const soon = samples.take("a", 3100, { count: 31, oldest: 12_100 });
+      samples.keep(new Set(["b"]));
+      return {
+        first, rate: perSecond(second, "count", 30), soon: soon.seconds, restarted: perSecond(second, "count", 3),
+        falls: change(second, "count", 0), unknown: perSecond(second, "other", 1), forgotten: samples.take("a", 5000, {}),
+        older: [getsOlder(second, 12_000), getsOlder(second, 10_100), getsOlder(null, 12_000), getsOlder(second, undefined)],
+      };
+    });
+    equal(found, { first: null, rate: 10, soon: 2.1, restarted: null, falls: -5, unknown: null, forgotten: null,
+      older: [true, false, false, false] }, "rates.js");
+  },
+
+  async "modules: the servers in a warning"(browser, cluster) {
+    const found = await within(browser, cluster, "api.js", ({ warning }) => [
+      warning(""),
+      warning('WARNING: Get "http://127.0.0.1:44999/topics": connection refused\nGet "https://[::1]:4151/stats?format=json": timeout').nodes,
+      warning('WARNING: got response 404 Not Found "CHANNEL_NOT_FOUND"'),
+    ]);
+    equal(found, [null, ["127.0.0.1:44999", "[::1]:4151"], { nodes: [], text: 'got response 404 Not Found "CHANNEL_NOT_FOUND"' }], "api.js");
+  },
+
+  async "modules: a chart keeps an hour, and takes older points in front"(browser, cluster) {
+    const found = await within(browser, cluster, "series.js", ({ series }) => {
+      const one = series("test");
+      for (let second = 1; second <= 2500; second += 1) one.add(second * 1000, { depth: second, late: second > 2499 ? 1 : undefined });
+      one.prepend([1, 2, 99_999], { depth: [7, 8, 9], only: [1, 2, 3] });
+      const { times, figures } = one;
+      return { same: series("test") === one, lengths: [times.length, ...Object.values(figures).map((array) => array.length)].map((length) => length === times.length),
+        isBounded: times.length > 1800 && times.length < 2000, start: times.slice(0, 2), depth: figures.depth.slice(0, 2), end: [figures.depth.at(-1), figures.late.at(-1), figures.late.at(-2)],
+        only: [figures.only[1], figures.only[2]] };
+    });
+    equal(found, { same: true, lengths: [true, true, true, true], isBounded: true, start: [1, 2], depth: [7, 8], end: [2500, 1, null], only: [2, null] }, "series.js");
+  },
+
+  async "modules: graphite's targets and points"(browser, cluster) {
+    const found = await within(browser, cluster, "graphite.js", ({ target, points }) => {
+      const known = { statsd_prefix: "nsq.%s", statsd_interval: 60, statsd_counter_format: "stats.counters.%s.count", statsd_gauge_format: "stats.gauges.%s" };
+      const [gauge, counter] = [{ metric: "depth", form: "gauge" }, { metric: "requeue_count", form: "counter" }];
+      const latency = { metric: "e2e_processing_latency_99", form: "gauge", isLatency: true };
+      return {
+        targets: [
+          target(gauge, { topic: "clicks" }, known),
+          target(counter, { topic: "a b/c", channel: "tmp#ephemeral" }, known),
+          target({ metric: "gc_runs", form: "counter" }, { node: "127.0.0.1:4151" }, { ...known, statsd_counter_format: "" }),
+          target(latency, { topic: "clicks" }, known),
+          target({ metric: "message_count", form: "counter" }, {}, known),
+        ],
+        points: points([{ datapoints: [[1, 60], [null, 120]] }, { datapoints: [[5, 120], [6, 180]] }], ["a", "b"], [gauge, counter]),
+      };
+    });
+    equal(found, {
+      targets: [
+        'summarize(sumSeries(stats.gauges.nsq.*.topic.clicks.depth),"60sec","avg")',
+        `scale(summarize(sumSeries(stats.counters.nsq.*.topic.a_b-c.channel.tmpephemeral.requeue_count.count),"60sec","avg"),${1 / 60})`,
+        `scale(summarize(nsq.127_0_0_1_4151.mem.gc_runs,"60sec","avg"),${1 / 60})`,
+        'summarize(scale(averageSeries(stats.gauges.nsq.*.topic.clicks.e2e_processing_latency_99),0.000001),"60sec","avg")',
+        `scale(summarize(sumSeries(stats.counters.nsq.*.topic.*.channel.*.message_count.count),"60sec","avg"),${1 / 60})`,
+      ],
+      points: { times: [60, 120, 180], figures: { depth: [1, null, null], requeue_count: [null, 5, 6] } },
+    }, "graphite.js");
+  },
+};

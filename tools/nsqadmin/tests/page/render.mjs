@@ -1,0 +1,111 @@
+// Every page: it shows its figures, in both themes, wide and narrow, accessible, and without an error.
+
+import { accessible, equal, until } from "./browser.mjs";
+import { consume, make } from "./daemons.mjs";
+
+// The pages, and a text that each shows once it has its data.
+function pages({ nsqds }) {
+  return {
+    topics: ["", "seen"],
+    topic: ["topics/seen", "Latency 99th"],
+    channel: ["topics/seen/archive", "host-c (consumer-7)"],
+    nodes: ["nodes", nsqds[1].http],
+    node: [`nodes/${nsqds[0].http}`, "seen / archive"],
+    lookup: ["lookup", "forgotten"],
+    counter: ["counter", "Messages processed"],
+    nothing: ["nodes/a/b", "There is nothing here"],
+  };
+}
+
+let isMade = false;
+
+async function prepare({ nsqds, lookupd }) {
+  if (isMade) return;
+  isMade = true;
+  await make(nsqds, "seen", ["archive", "billing"], 40);
+  for (const nsqd of nsqds) await consume(nsqd, "seen", "archive", 3);
+  await fetch(`http://${lookupd}/topic/create?topic=forgotten`, { method: "POST" });
+  await fetch(`http://${lookupd}/channel/create?topic=forgotten&channel=old`, { method: "POST" });
+}
+
+function check(name) {
+  return async (browser, cluster) => {
+    await prepare(cluster);
+    const [path, text] = pages(cluster)[name];
+    const page = await browser.open(cluster.admin + path, { allowed: name === "nothing" ? /404/ : undefined });
+    await page.getByText(text).first().waitFor();
+    // The second answer gives the rates, and the charts their first line.
+    if (await page.locator(".charts").count() > 0) await page.locator(".plot canvas").first().waitFor();
+    await accessible(page, `${name}, light`);
+    await page.screenshot({ path: `${cluster.pictures}/${name}-light.png`, fullPage: true });
+    await page.emulateMedia({ colorScheme: "dark" });
+    await accessible(page, `${name}, dark`);
+    await page.screenshot({ path: `${cluster.pictures}/${name}-dark.png`, fullPage: true });
+    await page.setViewportSize({ width: 360, height: 740 });
+    await until(() => page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${name} fits into 360 pixels`);
+    await page.screenshot({ path: `${cluster.pictures}/${name}-narrow.png`, fullPage: true });
+    browser.healthy();
+  };
+}
+
+export const checks = {
+  "render: topics": check("topics"),
+  "render: topic": check("topic"),
+  "render: channel": check("channel"),
+  "render: nodes": check("nodes"),
+  "render: node": check("node"),
+  "render: lookup": check("lookup"),
+  "render: counter": check("counter"),
+
+  async "render: the figures are those of the daemons"(browser, cluster) {
+    await prepare(cluster);
+    const page = await browser.open(`${cluster.admin}topics/seen/archive`);
+    const total = page.locator("tfoot tr");
+    await total.waitFor();
+    const headings = await page.locator("table:has(tfoot) thead th").allTextContents();
+    const cells = await total.locator("th, td").allTextContents();
+    const row = Object.fromEntries(headings.map((heading, index) => [heading.replace(/[▲▼]/, ""), cells[index]]));
+    // Each of the three nodes has 40 messages, and its consumer holds three of them.
+    equal([row.Depth, row["In flight"], row.Messages, row.Consumers], ["111", "9", "120", "3"], "the total of the channel");
+    equal(await page.locator("table:has(tfoot) tbody tr").count(), 3, "rows of nodes");
+    browser.healthy();
+  },
+
+  async "render: an unknown topic, and a topic without nodes"(browser, cluster) {
+    await prepare(cluster);
+    const page = await browser.open(`${cluster.admin}topics/no-such-topic`, { allowed: /404/ });
+    await page.getByText("There is no topic with this name.").waitFor();
+    await page.goto(`${cluster.admin}topics/forgotten`);
+    await page.getByText("No producers exist for this topic").waitFor();
+    browser.healthy();
+  },
+
+  async "render: the policy has no exception, and the browser keeps to it"(browser, cluster) {
+    const page = await browser.open(cluster.admin, { allowed: /Content Security Policy/ });
+    const policy = (await page.request.get(cluster.admin)).headers()["content-security-policy"];
+    for (const part of ["default-src 'self'", "frame-ancestors"]) {
+      if (!policy.includes(part)) throw new Error(`the policy lacks ${part}: ${policy}`);
+    }
+    if (/unsafe|data:|\*|http/.test(policy)) throw new Error(`the policy has an exception: ${policy}`);
+    const ran = await page.evaluate(() => {
+      const script = document.createElement("script");
+      script.textContent = "window.ran = true";
+      document.body.append(script);
+      return window.ran === true;
+    });
+    equal(ran, false, "an inline script runs");
+  },
+
+  async "render: a number above 2^53 is exact"(browser, cluster) {
+    await prepare(cluster);
+    const page = await browser.open(`${cluster.admin}lookup`);
+    const enlarge = async (route) => {
+      const answer = await route.fetch();
+      await route.fulfill({ response: answer, body: (await answer.text()).replaceAll('"message_count":40', '"message_count":9007199254740993') });
+    };
+    await page.route("**/api/topics/seen", enlarge);
+    await page.goto(`${cluster.admin}topics/seen`);
+    await page.getByText("9,007,199,254,740,993").first().waitFor();
+    browser.healthy();
+  },
+};
