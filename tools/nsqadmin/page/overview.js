@@ -1,24 +1,14 @@
 // The figures of all topics: the server's own sum, or the sum over all nodes if the server has none.
 
-import { Failure, api, ask } from "./api.js";
+import { api, ask } from "./api.js";
 import { plus } from "./exact.js";
 import { Samples, change, getsOlder, perSecond } from "./rates.js";
-
-// True once the server has said that it has no endpoint for all topics.
-let isMissing = false;
+import { facts } from "./store.js";
 
 // Returns {topics, message}, with topics as in README.md.
 export async function loadTopics(signal) {
-  if (!isMissing) {
-    try {
-      return await ask("api/live/topics", { signal });
-    } catch (error) {
-      // "NOT_FOUND" is the answer for an unknown endpoint; the API's own errors have other words.
-      if (!(error instanceof Failure) || error.status !== 404) throw error;
-      isMissing = true;
-    }
-  }
-  return sumOfNodes(signal);
+  const { has_live_topics: hasSum } = await facts.known();
+  return hasSum ? ask("api/live/topics", { signal }) : sumOfNodes(signal);
 }
 
 async function sumOfNodes(signal) {

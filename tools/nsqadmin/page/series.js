@@ -1,6 +1,7 @@
 // The figures of the last hour, kept for as long as the page is open, for charts.
 
 import { ask } from "./api.js";
+import { facts } from "./store.js";
 
 // The most points of one series. At one poll in two seconds, this is an hour.
 const POINTS_MAX = 1800;
@@ -64,6 +65,7 @@ export function series(name) {
 export async function loadHistory(series, topic, channel) {
   if (series.isLoaded) return false;
   series.isLoaded = true;
+  if (!(await facts.known()).has_history) return false;
   const query = new URLSearchParams({ topic, ...(channel && { channel }) });
   let answer;
   try {

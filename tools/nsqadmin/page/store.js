@@ -20,6 +20,17 @@ class Store {
     for (const listener of [...this.#listeners]) listener(value);
   }
 
+  // Waits for a value that is not null.
+  async known() {
+    if (this.#value === null) await new Promise((resolve) => {
+      const end = this.listen(() => {
+        end();
+        resolve();
+      });
+    });
+    return this.#value;
+  }
+
   // Calls `listener` after each change. Returns the function that ends this.
   listen(listener) {
     this.#listeners.add(listener);

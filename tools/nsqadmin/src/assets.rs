@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use rust_embed::RustEmbed;
 
-/// The files of `assets/`, compiled into the binary.
+/// The files of `page/`, compiled into the binary.
 #[derive(RustEmbed)]
-#[folder = "assets/"]
+#[folder = "page/"]
 struct Embedded;
 
 /// One file.
@@ -35,11 +35,13 @@ impl Assets {
         }
     }
 
-    /// Returns a file, or `None` if there is none of this name. A name is one segment of a path.
+    /// Returns a file, or `None` if there is none of this name. A name is a path below the directory, such
+    /// as `views/topic.js`.
     pub fn get(&self, name: &str) -> Option<Asset> {
-        let is_segment =
-            !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0']);
-        if !is_segment {
+        let is_segment = |segment: &str| {
+            !segment.is_empty() && !segment.starts_with('.') && !segment.contains(['\\', '\0'])
+        };
+        if !name.split('/').all(is_segment) {
             return None;
         }
         let content_type = content_type(name);
@@ -96,7 +98,21 @@ mod tests {
         let page = assets.get("index.html").expect("the page is embedded");
         assert_eq!(page.content_type, "text/html; charset=utf-8");
         assert!(page.etag.is_some_and(|etag| etag.len() == 34));
-        for name in ["", "nope.js", "../Cargo.toml", ".hidden", "a/b"] {
+        let module = assets.get("views/topic.js").expect("the page has modules");
+        assert_eq!(module.content_type, "text/javascript; charset=utf-8");
+        let outside = [
+            "",
+            "nope.js",
+            "../Cargo.toml",
+            ".hidden",
+            "views",
+            "views/",
+            "/style.css",
+        ];
+        for name in outside
+            .into_iter()
+            .chain(["views/../style.css", "views//topic.js", "a\\b"])
+        {
             assert!(assets.get(name).is_none(), "{name}");
         }
     }
@@ -116,6 +132,7 @@ mod tests {
         );
         assert!(assets.get("index.html").is_none());
         assert!(assets.get("../secret").is_none());
+        assert!(assets.get("x/../../secret").is_none());
         assert!(assets.get("..").is_none());
     }
 }

@@ -66,18 +66,19 @@ pub fn rate(body: &[u8], interval: Duration) -> Result<String, String> {
 /// The place that `/render` is forwarded to.
 #[derive(Clone, Debug)]
 pub struct Forward {
-    /// Scheme, host and port, without a slash at the end.
-    origin: String,
+    /// The URL of graphite without its user, and without a slash at the end.
+    base: String,
     /// The value of `Authorization`, if the URL has a user.
     authorization: Option<String>,
 }
 
 impl Forward {
-    /// Returns the place in `--graphite-url`. Its path does not matter.
+    /// Returns the place in `--graphite-url`. With `has_path`, its path counts. The original's proxy
+    /// ignores the path.
     ///
     /// # Errors
     /// The text is not a URL.
-    pub fn new(graphite_url: &str) -> Result<Forward, String> {
+    pub fn new(graphite_url: &str, has_path: bool) -> Result<Forward, String> {
         let url = Url::parse(graphite_url).map_err(|error| error.to_string())?;
         let user = (!url.username().is_empty()).then(|| {
             let decode = |text| percent_decoded(text);
@@ -85,8 +86,13 @@ impl Forward {
             let pair = format!("{}:{password}", percent_decoded(url.username()));
             format!("Basic {}", STANDARD.encode(pair))
         });
+        let path = if has_path {
+            url.path().trim_end_matches('/')
+        } else {
+            ""
+        };
         Ok(Forward {
-            origin: url.origin().ascii_serialization(),
+            base: format!("{}{path}", url.origin().ascii_serialization()),
             authorization: user,
         })
     }
@@ -94,7 +100,7 @@ impl Forward {
     /// Returns the URL for a query.
     pub fn url(&self, query: &str) -> String {
         let separator = if query.is_empty() { "" } else { "?" };
-        format!("{}/render{separator}{query}", self.origin)
+        format!("{}/render{separator}{query}", self.base)
     }
 
     /// Returns the headers for graphite. `peer` is the client's IP address.
@@ -139,19 +145,6 @@ fn percent_decoded(text: &str) -> String {
     parsed
         .map(|(_, value)| value.into_owned())
         .unwrap_or_default()
-}
-
-/// Returns a URL without user and password, for pages that everybody can read.
-pub fn without_user(url: &str) -> String {
-    match Url::parse(url) {
-        Ok(mut parsed) if !parsed.username().is_empty() || parsed.password().is_some() => {
-            // Both fail only for URLs without a host, which have no user.
-            let _ = parsed.set_username("");
-            let _ = parsed.set_password(None);
-            parsed.to_string()
-        }
-        _ => url.to_owned(),
-    }
 }
 
 /// Returns a URL whose password is not shown.
@@ -200,7 +193,9 @@ mod tests {
 
     #[test]
     fn the_proxy_forwards_to_the_host_and_drops_secrets() {
-        let forward = Forward::new("http://us%40er:p%20w@graphite:8080/ignored").unwrap();
+        let forward = Forward::new("http://us%40er:p%20w@graphite:8080/ignored", false).unwrap();
+        let with_path = Forward::new("http://graphite:8080/g/", true).unwrap();
+        assert_eq!(with_path.url("x"), "http://graphite:8080/g/render?x");
         assert_eq!(
             forward.url("target=a&x"),
             "http://graphite:8080/render?target=a&x"
@@ -229,7 +224,5 @@ mod tests {
         assert_eq!(masked("http://u:secret@h/x"), "http://u:xxxxx@h/x");
         assert_eq!(masked("http://h/x"), "http://h/x");
         assert_eq!(masked("secret@h"), "secret@h");
-        assert_eq!(without_user("http://u:secret@h/x"), "http://h/x");
-        assert_eq!(without_user("http://h/x"), "http://h/x");
     }
 }

@@ -66,7 +66,7 @@ pub struct App {
     pub base_path: String,
     /// `--graphite-url` and `--statsd-*`
     pub graphite: GraphiteFlags,
-    /// The place that `/render` is forwarded to, with `--proxy-graphite`.
+    /// The place that `/render` is forwarded to, with `--graphite-url`.
     pub forward: Option<Forward>,
     /// The client for graphite.
     pub graphite_client: Client,
@@ -148,7 +148,7 @@ impl App {
         let answered = match endpoint {
             Endpoint::Page => Ok(self.page()),
             Endpoint::Ping => Ok(Reply::plain(StatusCode::OK, "OK")),
-            Endpoint::Asset => Ok(self.asset(&segments[0], request)),
+            Endpoint::Asset => Ok(self.asset(&segments.join("/"), request)),
             Endpoint::Settings => Ok(self.settings(request)),
             Endpoint::Render => self.render(request).await,
             Endpoint::Rate => self.rate(request).await,

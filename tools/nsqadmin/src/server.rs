@@ -149,9 +149,10 @@ fn app(config: &Config, checked: Checked) -> Result<App, String> {
         let given = &config.acl_http_header;
         format!("failed to parse --acl-http-header ({given}) - no header can have this name")
     })?;
-    let forward = match config.graphite.is_proxied {
-        true => Some(Forward::new(&config.graphite.url)?),
-        false => None,
+    let graphite = &config.graphite;
+    let forward = match graphite.url.as_str() {
+        "" => None,
+        url => Some(Forward::new(url, !graphite.is_proxied)?),
     };
     let client = upstream::client(&config.client, checked.client_tls.clone())?;
     let upstream = Upstream::new(&config.client, checked.client_tls)?;

@@ -97,7 +97,7 @@ fn directory() -> PathBuf {
 }
 
 /// Starts an nsqd with many topics. It reads them from its metadata, which is quicker than 10,000
-/// requests.
+/// requests. The checks wait until the nsqd has registered them, while other checks run.
 fn nsqd_with_many_topics(lookupd: &Daemon) -> Daemon {
     let mut nsqd = Daemon::nsqd_at(&[lookupd], &[]);
     nsqd.kill();
@@ -111,13 +111,6 @@ fn nsqd_with_many_topics(lookupd: &Daemon) -> Daemon {
     let metadata = format!(r#"{{"topics":[{topics}],"version":"1.3.0"}}"#);
     std::fs::write(nsqd.data_path().join("nsqd.dat"), metadata).expect("the data path is there");
     nsqd.restart();
-    let known = || {
-        lookupd.get("/topics").json()["topics"]
-            .as_array()
-            .map(Vec::len)
-    };
-    let registered = test_support::wait_until(TIMEOUT, || known() == Some(MANY));
-    assert!(registered, "nsqlookupd knows {:?} topics", known());
     nsqd
 }
 

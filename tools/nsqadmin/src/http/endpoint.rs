@@ -74,6 +74,8 @@ pub(super) const ROUTES: &[Route<Endpoint>] = &[
     ("GET", "/counter", Endpoint::Page),
     ("GET", "/lookup", Endpoint::Page),
     ("GET", "/static/*", Endpoint::Asset),
+    ("GET", "/static/*/*", Endpoint::Asset),
+    ("GET", "/static/*/*/*", Endpoint::Asset),
     ("GET", "/fonts/*", Endpoint::Asset),
     ("GET", "/render", Endpoint::Render),
     ("GET", "/api/settings", Endpoint::Settings),

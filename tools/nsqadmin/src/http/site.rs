@@ -5,7 +5,6 @@ use ::http::header::{CONTENT_TYPE, IF_NONE_MATCH};
 use bytes::Bytes;
 use program::log_error;
 use program::version::NSQ_VERSION;
-use url::Url;
 use wire::go_json::{JsonObject, push_array, push_string};
 
 use super::{App, Reply, Request};
@@ -14,6 +13,11 @@ use crate::upstream;
 
 /// The place in the page that stands for the base path, which ends in a slash.
 const BASE_MARK: &str = "{{base}}";
+
+/// The rules for browsers: the page loads and asks nothing from elsewhere, has no script or style
+/// inside itself, and no other site may show it in a frame.
+const POLICY: &str = "default-src 'self'; object-src 'none'; base-uri 'self'; form-action 'self'; \
+                      frame-ancestors 'self'";
 
 impl App {
     /// Returns the page. All its addresses have the same one.
@@ -26,20 +30,7 @@ impl App {
             base => format!("{base}/"),
         };
         let page = String::from_utf8_lossy(&page.content);
-        Reply::html(page.replace(BASE_MARK, &escape_html(&base)), &self.policy())
-    }
-
-    /// Returns the rules for browsers: the page may load and ask nothing from elsewhere, except for
-    /// the graphs of graphite, and no other site may show it in a frame.
-    fn policy(&self) -> String {
-        let graphite = match (&self.forward, Url::parse(&self.graphite.url)) {
-            (None, Ok(url)) => format!(" {}", url.origin().ascii_serialization()),
-            _ => String::new(),
-        };
-        format!(
-            "default-src 'self'; img-src 'self' data:{graphite}; style-src 'self' 'unsafe-inline'; \
-             frame-ancestors 'self'; base-uri 'self'; form-action 'self'; object-src 'none'"
-        )
+        Reply::html(page.replace(BASE_MARK, &escape_html(&base)), POLICY)
     }
 
     /// Returns a file of the page.
@@ -65,10 +56,6 @@ impl App {
     pub(super) fn settings(&self, request: &Request) -> Reply {
         let user = self.access.user(request.headers(), request.peer().ip());
         let graphite = &self.graphite;
-        let graphite_url = match &self.forward {
-            Some(_) => String::new(),
-            None => crate::graphite::without_user(&graphite.url),
-        };
         let mut json = String::new();
         let mut object = JsonObject::new(&mut json);
         object.text("version", NSQ_VERSION);
@@ -81,9 +68,7 @@ impl App {
             push_string(out, text)
         });
         object.boolean("live", self.collector.is_some());
-        object.boolean("graph_enabled", !graphite.url.is_empty());
-        object.boolean("graphite_proxied", self.forward.is_some());
-        object.text("graphite_url", &graphite_url);
+        object.boolean("graph_enabled", self.forward.is_some());
         let seconds = i64::try_from(graphite.interval.as_secs()).unwrap_or(i64::MAX);
         object.number("statsd_interval", seconds);
         object.text("statsd_counter_format", &graphite.counter_format);

@@ -1,12 +1,16 @@
 // Chromium, and pages whose errors make a check fail.
 
 import { createRequire } from "node:module";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
+import { delimiter, join } from "node:path";
 
 // NODE_PATH names the directory of the packages, which `import` does not look into.
 const require = createRequire(import.meta.url);
 const { chromium } = require("playwright-core");
 const AXE = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+
+// Playwright needs the path. The system's browser is used, because Playwright's own would have to be downloaded.
+const CHROMIUM = process.env.PATH.split(delimiter).map((directory) => join(directory, "chromium")).find(existsSync);
 
 // Chromium sometimes hangs before it has loaded anything.
 const STARTS = 3;
@@ -23,7 +27,7 @@ export class Browser {
     for (let left = STARTS; ; left -= 1) {
       try {
         browser.#chromium = await chromium.launch({
-          executablePath: process.env.CHROMIUM ?? "chromium",
+          executablePath: CHROMIUM,
           args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"],
           timeout: 30_000,
         });
