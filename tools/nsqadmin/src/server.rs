@@ -150,9 +150,13 @@ fn app(config: &Config, checked: Checked) -> Result<App, String> {
         format!("failed to parse --acl-http-header ({given}) - no header can have this name")
     })?;
     let graphite = &config.graphite;
-    let forward = match graphite.url.as_str() {
-        "" => None,
-        url => Some(Forward::new(url, !graphite.is_proxied)?),
+    let forward = match (graphite.url.as_str(), graphite.is_proxied) {
+        ("", false) => None,
+        (url, true) => Some(Forward::new(url, false)?),
+        // The original starts with any text here, so this is no reason to end.
+        (url, false) => Forward::new(url, true)
+            .inspect_err(|why| log_warn!("no graphs: failed to parse --graphite-url - {why}"))
+            .ok(),
     };
     let client = upstream::client(&config.client, checked.client_tls.clone())?;
     let upstream = Upstream::new(&config.client, checked.client_tls)?;

@@ -80,7 +80,7 @@ fn every_other_method_is_refused() {
         "/api/counter",
         "/api/graphite",
         "/api/settings",
-        "/static/page.js",
+        "/static/main.js",
         "/render",
         "/config/log_level",
     ];
@@ -296,7 +296,7 @@ fn rates_come_from_graphite() {
 #[test]
 fn the_files_of_the_page_are_cached_and_compressed() {
     let admin = Admin::start(&["--nsqd-http-address=127.0.0.1:1"]);
-    let script = admin.get("/static/page.js").expect_status(200);
+    let script = admin.get("/static/main.js").expect_status(200);
     assert_eq!(
         script.header("content-type"),
         Some("text/javascript; charset=utf-8")
@@ -304,21 +304,21 @@ fn the_files_of_the_page_are_cached_and_compressed() {
     let etag = script.header("etag").unwrap().to_owned();
     let again = admin.ask(
         "GET",
-        "/static/page.js",
+        "/static/main.js",
         &[&format!("If-None-Match: {etag}")],
         "",
     );
     assert_eq!((again.status, again.body.len()), (304, 0));
     let packed = admin.ask(
         "GET",
-        "/static/page.js",
+        "/static/main.js",
         &["Accept-Encoding: deflate, gzip"],
         "",
     );
     assert_eq!(packed.header("content-encoding"), Some("gzip"));
     assert_eq!(packed.header("vary"), Some("Accept-Encoding"));
     assert!(packed.body.starts_with(&[0x1f, 0x8b]) && packed.body.len() < script.body.len());
-    let plain = admin.ask("GET", "/static/page.js", &["Accept-Encoding: gzip;q=0"], "");
+    let plain = admin.ask("GET", "/static/main.js", &["Accept-Encoding: gzip;q=0"], "");
     assert_eq!(plain.body, script.body);
     let missing = admin.get("/static/nope.js").expect_status(404);
     assert_eq!(missing.text(), "NOT_FOUND");

@@ -42,7 +42,7 @@ impl Config {
         for address in &self.nsqd_http_addresses {
             resolve("nsqd-http-address", address)?;
         }
-        if self.graphite.is_proxied || !self.graphite.url.is_empty() {
+        if self.graphite.is_proxied {
             check_graphite_url(&self.graphite.url)?;
         }
         let config_clients = match self.allow_config_from_cidr.as_str() {
@@ -225,7 +225,7 @@ fn check_graphite_url(text: &str) -> Result<(), String> {
     match matches!(url.scheme(), "http" | "https") {
         true => Ok(()),
         false => Err(failed(
-            "graphs need a URL that begins with http:// or https://",
+            "--proxy-graphite needs a URL that begins with http:// or https://",
         )),
     }
 }
