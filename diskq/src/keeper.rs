@@ -18,6 +18,7 @@ mod jobs;
 mod names;
 mod reading;
 mod shared_sync;
+mod topic_file;
 
 pub use deletion::{Logs, Tombstone};
 pub(crate) use directory::LogDirectory;
@@ -26,6 +27,7 @@ pub(crate) use names::log_path;
 pub use names::{LOG_SUFFIX, deleted_topic};
 pub use reading::is_media_error;
 pub use shared_sync::SharedSync;
+pub use topic_file::{SetAsideFile, read_topic_file, set_topic_file_aside};
 
 #[cfg(test)]
 mod tests;

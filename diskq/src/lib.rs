@@ -12,6 +12,7 @@
 //!
 //!   <data-path>/<topic>.log/000000000001.segment    frames forward, slots backward
 //!                           checkpoint              what is still owed to whom, in three slots
+//!                           keys                    the topic's own file, if it has one
 //! ```
 //!
 //! # Promises
@@ -62,9 +63,12 @@ pub use diskq_log::{
 };
 pub use error::{Attempt, DiskError};
 pub use files::{Entry, Files, SyncError};
-pub use keeper::{Keeper, LOG_SUFFIX, Logs, SharedSync, Tombstone, deleted_topic, is_media_error};
+pub use keeper::{
+    Keeper, LOG_SUFFIX, Logs, SetAsideFile, SharedSync, Tombstone, deleted_topic, is_media_error,
+    read_topic_file, set_topic_file_aside,
+};
 pub use lock::{DataPathLock, check_writable};
-pub use log_reader::{LogReader, existing, undistributed};
+pub use log_reader::{LogReader, existing, read_newest, undistributed};
 pub use log_writer::LogWriter;
 pub use mapping::{Buffer, install_sigbus_reporter};
 pub use os_files::OsFiles;

@@ -1,11 +1,11 @@
-//! [`LogReader`]: reads single messages of a log that nobody has open, for the export and the import. It changes
+//! [`LogReader`]: reads single messages of a log that nobody has open, for the export, the import and the start. It changes
 //! nothing.
 
 use std::path::Path;
 
 use diskq_log::range::within;
 use diskq_log::segment::{self, Head, Scan, slot_at};
-use diskq_log::{CheckpointRun, Damage, Recovered, SegmentNumber, SeqRange};
+use diskq_log::{CheckpointRun, Damage, NewestMessages, Recovered, SegmentNumber, SeqRange};
 use wire::frame::{DATA_AT, Message};
 use wire::id::Seq;
 
@@ -60,6 +60,34 @@ fn run(range: SeqRange, due_ns: u64) -> CheckpointRun {
         attempts: 0,
         due_ns,
     }
+}
+
+/// Reads the newest messages of a log that start-up has found. A message that is damaged or gone is left out. Blocks.
+///
+/// # Errors
+/// A segment cannot be read. The messages before were taken.
+pub fn read_newest(
+    files: &impl Files,
+    data_path: &Path,
+    topic: &str,
+    recovered: &Recovered,
+    taker: &mut impl NewestMessages,
+) -> Result<(), DiskError> {
+    let segments = recovered.log.segments();
+    let segments = segments.map(|segment| {
+        let bytes = u64::from(segment.head.bytes);
+        (segment.head.base, u64::from(segment.count), bytes)
+    });
+    let from = taker.from(&segments.collect::<Vec<_>>());
+    let mut reader = LogReader::new(files, data_path, topic, recovered);
+    for range in within(SeqRange::new(from, Seq(u64::MAX)), &recovered.found) {
+        for seq in (range.start.0..range.end.0).map(Seq) {
+            if let Some(message) = reader.read(seq)? {
+                taker.add(seq, message.timestamp_ns as u64, message.body);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Reads messages by seq, best in their order: it holds one segment at a time.

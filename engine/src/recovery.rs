@@ -2,11 +2,12 @@
 
 use crate::config::Config;
 use crate::shard::Clock;
-use diskq::{DataPath, DiskError, Keeper, Logs, OsFiles, Tombstone, TopicFacts};
+use diskq::{DataPath, DiskError, Keeper, Logs, OsFiles, Recovered, Tombstone, TopicFacts};
 use diskq_nsqd::Metadata;
-use engine_core::{Broker, BrokerOptions, place};
+use engine_core::{Broker, BrokerOptions, Now, RestoredKeys, SavedKeys, place};
 use program::{log_error, log_warn};
 use std::collections::BTreeMap;
+use wire::go_error::system_text;
 use wire::name::{ChannelName, TopicName};
 
 /// The topics of one shard that an earlier run left on disk.
@@ -91,6 +92,7 @@ pub(crate) fn restore(
                     continue;
                 }
             };
+        let keys = restored_keys(&broker, path, now, topic, &recovered);
         for damage in &recovered.damage {
             log_error!("TOPIC({name}): damaged on disk, skipped - {damage}");
         }
@@ -101,6 +103,55 @@ pub(crate) fn restore(
             }
         }
         broker.restore(now, topic, recovered, listed.as_ref());
+        if let Some(keys) = keys {
+            broker.restore_keys(topic, keys);
+        }
     }
     broker
+}
+
+/// Returns the keys of a topic's messages: those of its file, and those of the newest messages in its log. `None`: the topic
+/// has no rule that compares contents. Whatever cannot be read costs keys, and so perhaps duplicates, and no message.
+fn restored_keys(
+    broker: &Broker,
+    path: &DataPath,
+    now: Now,
+    topic: TopicName<'_>,
+    recovered: &Recovered,
+) -> Option<RestoredKeys> {
+    let name = topic.as_str();
+    let file = broker.has_keys(topic).then(|| saved_file(path, name))?;
+    let saved = file.as_deref().and_then(|bytes| {
+        let saved = SavedKeys::decode(bytes);
+        let refused = saved.as_ref().err();
+        refused.inspect(|why| set_keys_aside(path, name, &why.to_string()));
+        saved.ok()
+    });
+    let mut keys = broker.begin_keys(now, topic, saved.as_ref())?;
+    if let Err(error) = diskq::read_newest(&OsFiles, path, name, recovered, &mut keys) {
+        log_warn!("TOPIC({name}): cannot read the keys of all its messages - {error}");
+    }
+    Some(keys)
+}
+
+/// Reads the file of a topic's keys, if there is one.
+fn saved_file(path: &DataPath, name: &str) -> Option<Vec<u8>> {
+    let read = diskq::read_topic_file(&OsFiles, path, name);
+    read.unwrap_or_else(|error| {
+        log_error!(
+            "TOPIC({name}): cannot read its file of keys, so duplicates may be stored - {error}"
+        );
+        None
+    })
+}
+
+fn set_keys_aside(path: &DataPath, name: &str, why: &str) {
+    let (aside, kept) = diskq::set_topic_file_aside(&OsFiles, path, name);
+    let kept = match kept {
+        Ok(()) => format!("it is kept as {aside}"),
+        Err(error) => format!("it cannot be renamed to {aside} ({})", system_text(&error)),
+    };
+    log_error!(
+        "TOPIC({name}): its file of keys {why}, so duplicates of messages from before the start may be stored; {kept}"
+    );
 }

@@ -353,7 +353,7 @@ impl Shard {
         }
         self.with_broker(|broker, _, out| broker.announce_end(out));
         self.perform_outputs();
-        while self.with_broker(|broker, _, _| broker.shut_down()) > 0 {
+        while self.with_broker(|broker, now, _| broker.shut_down(now)) > 0 {
             reactor::sleep(Duration::from_millis(1)).await;
             self.read_clock();
         }

@@ -31,6 +31,7 @@ mod facts;
 mod file_name;
 mod log;
 mod memory;
+mod newest_messages;
 pub mod planted;
 pub mod policy;
 mod random;
@@ -56,6 +57,7 @@ pub use log::{
     Taken, next_generation,
 };
 pub use memory::{Memory, Pages, Written};
+pub use newest_messages::NewestMessages;
 pub use random::splitmix64;
 pub use range::SeqRange;
 pub use recovered::Recovered;
@@ -63,5 +65,5 @@ pub use request::{
     CheckpointJob, CheckpointNumber, Failure, Piece, Reply, Request, SyncFailure, SyncJob,
 };
 pub use segment::SPILLED_BYTES;
-pub use topic_file::{TOPIC_FILE, TopicFile};
+pub use topic_file::{TOPIC_FILE, TopicFile, UnfinishedFile, is_unfinished_file};
 pub use wire::id::Seq;

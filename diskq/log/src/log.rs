@@ -23,6 +23,7 @@
 //!   supply.rs        room.rs: where the next segment comes from
 //!   sync.rs          syncing.rs: when a sync starts, and what its result means
 //!   checkpoints.rs   progress.rs: when a checkpoint is due, how it is put together, what it keeps
+//!   topic_file.rs: the file that the topic keeps beside the log
 //! ```
 //!
 //! An append only touches the memory of the tail and a few numbers. All other work happens once per segment, per sync
@@ -44,6 +45,7 @@ mod supply;
 mod sync;
 mod syncing;
 mod timer;
+mod topic_file;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -104,6 +106,8 @@ pub enum Notice {
         /// The failed attempt, its file, and the system's answer.
         cause: Arc<str>,
     },
+    /// The topic's file was written, or could not be. An older file stands then.
+    TopicFileWritten(Result<(), Arc<str>>),
     /// Something on disk is not what was written there.
     Damage(Damage),
 }
@@ -188,6 +192,8 @@ pub struct Log {
     damaged_count: u64,
     /// Damage that was found and is to be told with the next answer of the keeper.
     damage: Vec<Damage>,
+    /// Unfinished files of the topic that this log has named.
+    topic_files: u64,
 }
 
 impl Log {
@@ -209,6 +215,7 @@ impl Log {
             last_load: Duration::ZERO,
             damaged_count: 0,
             damage: Vec::new(),
+            topic_files: 0,
             options,
         }
     }
@@ -277,6 +284,9 @@ impl Log {
             Reply::Synced { upto, result } => self.sync_ended(upto, result, notices),
             Reply::CheckpointWritten { number, result } => {
                 self.checkpoint_ended(number, result, notices);
+            }
+            Reply::TopicFileWritten { file, result } => {
+                self.topic_file_written(file, result, notices)
             }
         }
     }

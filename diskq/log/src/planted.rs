@@ -61,6 +61,8 @@ bugs! {
     DeadLetterBeforeSync: "a message is finished before its dead-letter topic is synced",
     RefusedLetterForgotten: "a message that the dead-letter topic refuses is forgotten",
     UncountedCounts: "a REQ counts as an attempt that must not count",
+    KeyBeforeStore: "the key of a message is remembered before the message is stored",
+    KeysAheadOfSync: "the file of keys names messages that are not synced",
     LoadNotChecked: "a segment that is read back is not checked",
 }
 

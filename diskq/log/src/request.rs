@@ -12,6 +12,7 @@ use crate::file_name::SegmentNumber;
 use crate::memory::{Memory, Pages, Written};
 use crate::range::SeqRange;
 use crate::segment::Head;
+use crate::topic_file::{TopicFile, UnfinishedFile};
 use wire::go_error::system_text;
 
 /// Names a checkpoint within its log; newer ones are higher.
@@ -19,7 +20,7 @@ use wire::go_error::system_text;
 pub struct CheckpointNumber(pub u64);
 
 /// A job for the keeper. The keeper does the jobs of one log in the order in which the log gave them, with two
-/// exceptions: reads ([`Request::is_read`]) and urgent jobs ([`Request::is_urgent`]) may overtake other jobs.
+/// exceptions: independent jobs ([`Request::is_independent`]) and urgent jobs ([`Request::is_urgent`]) may overtake other jobs.
 #[derive(Debug)]
 pub enum Request {
     /// Allocate, map and populate a new segment file.
@@ -88,6 +89,16 @@ pub enum Request {
         /// Its memory, if it is mapped.
         memory: Option<Memory>,
     },
+    /// Write the topic's file under a name of its own, and sync it.
+    WriteTopicFile {
+        /// The name.
+        file: UnfinishedFile,
+        /// The contents.
+        contents: Box<dyn TopicFile>,
+    },
+    /// Rename a file that was written to [`TOPIC_FILE`](crate::TOPIC_FILE). Until the next sync of the names, a power
+    /// failure may bring back the file that was there before.
+    RenameTopicFile(UnfinishedFile),
 }
 
 /// The job of a [`Request::Sync`].
@@ -137,10 +148,14 @@ impl Request {
         }
     }
 
-    /// Returns true if the request only reads a cold segment. Such a job may overtake every other job.
+    /// Returns true if the request touches no file that another job changes: it reads a cold segment, or writes the
+    /// topic's file under a name of its own. Such a job may overtake every other job.
     #[must_use]
-    pub fn is_read(&self) -> bool {
-        matches!(self, Request::Peek { .. } | Request::Load { .. })
+    pub fn is_independent(&self) -> bool {
+        matches!(
+            self,
+            Request::Peek { .. } | Request::Load { .. } | Request::WriteTopicFile { .. }
+        )
     }
 
     /// Returns whether a client may wait for the request, and the request may overtake other jobs of its log. It must
@@ -217,7 +232,7 @@ impl Failure {
     }
 }
 
-/// The answers of the keeper. Unmap, Free, SetAside and Discard have no answer.
+/// The answers of the keeper. Unmap, Free, SetAside, Discard and RenameTopicFile have no answer.
 #[derive(Debug)]
 pub enum Reply {
     /// To [`Request::Prepare`].
@@ -267,6 +282,13 @@ pub enum Reply {
         /// `Ok` if the job worked.
         result: Result<(), SyncFailure>,
     },
+    /// To [`Request::WriteTopicFile`].
+    TopicFileWritten {
+        /// The request's `file`.
+        file: UnfinishedFile,
+        /// `Ok` if the job worked. Otherwise there is no file.
+        result: Result<(), Failure>,
+    },
 }
 
 impl Reply {
@@ -279,7 +301,9 @@ impl Reply {
             Reply::Spilled { memory, .. } => Some(memory),
             Reply::Peeked { piece, .. } => piece.map(|piece| piece.memory),
             Reply::Loaded { result, .. } => result.ok().map(|(memory, _)| memory),
-            Reply::Synced { .. } | Reply::CheckpointWritten { .. } => None,
+            Reply::Synced { .. }
+            | Reply::CheckpointWritten { .. }
+            | Reply::TopicFileWritten { .. } => None,
         }
     }
 }

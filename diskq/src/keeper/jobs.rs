@@ -110,6 +110,15 @@ impl<F: Files> Keeper<F> {
                 let _ = log.map(|log| log.rename_aside(&segment_file(segment)));
                 None
             }
+            Request::WriteTopicFile { file, contents } => {
+                let result = log.and_then(|log| log.write_topic_file(file, &*contents));
+                Some(Reply::TopicFileWritten { file, result })
+            }
+            Request::RenameTopicFile(file) => {
+                // If the old file stays, it is older than the topic thinks. The next one takes its place.
+                let _ = log.map(|log| log.rename_topic_file(file));
+                None
+            }
             Request::Discard { segment, memory } => {
                 match log {
                     Ok(log) => log.discard(segment, memory),

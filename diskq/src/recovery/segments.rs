@@ -7,8 +7,8 @@ use diskq_log::planted::{Bug, is_planted};
 use diskq_log::range::{normalise, push_joined, within, without};
 use diskq_log::segment::{self, Head, Scan, count_limit, seqs_at};
 use diskq_log::{
-    DamageKind, Residency, Segment, SeqRange, file_number, is_partial_file, segment_file,
-    segment_number,
+    DamageKind, Residency, Segment, SeqRange, file_number, is_partial_file, is_unfinished_file,
+    segment_file, segment_number,
 };
 use wire::id::Seq;
 
@@ -46,8 +46,8 @@ impl<F: Files> Opening<'_, F> {
             if let Some(number) = file_number(&entry.name) {
                 self.next_number = self.next_number.max(number + 1);
             }
-            if is_partial_file(&entry.name) {
-                // The file from which this one was copied is there.
+            if is_partial_file(&entry.name) || is_unfinished_file(&entry.name) {
+                // The file from which this one was copied, or which it was to replace, is there.
                 self.obsolete.push(entry.name.clone());
             } else if let Some(number) = segment_number(&entry.name) {
                 found.extend(self.read_head(number, entry)?);

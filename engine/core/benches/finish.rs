@@ -8,7 +8,7 @@ use std::cell::RefCell;
 
 use divan::{Bencher, counter::ItemsCount};
 use engine_core::ClientId;
-use shell::{Counter, Part, Shell, messages};
+use shell::{Counter, Part, Shell, messages, options};
 use wire::encode;
 use wire::name::{ChannelName, TopicName};
 
@@ -40,7 +40,7 @@ struct Path {
 
 impl Path {
     fn new() -> Path {
-        let mut shell = Shell::new(Uncounted);
+        let mut shell = Shell::new(Uncounted, options());
         let (producer, consumer) = (shell.connect(), shell.connect());
         let topic = TopicName::new(b"orders").expect("a valid name");
         let channel = ChannelName::new(b"bill").expect("a valid name");

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use engine_core::ClientId;
 use hdrhistogram::Histogram;
-use shell::{Counter, Part, Shell, messages};
+use shell::{Counter, Part, Shell, messages, options};
 use wire::encode;
 use wire::name::{ChannelName, TopicName};
 
@@ -111,7 +111,7 @@ struct Run {
 
 impl Run {
     fn new(load: &Load) -> Run {
-        let mut shell = Shell::new(Stopwatch::default());
+        let mut shell = Shell::new(Stopwatch::default(), options());
         let topics: Vec<String> = (0..load.topics).map(|n| format!("topic-{n}")).collect();
         let topic = |n: usize| {
             let name = topics[n % topics.len()].as_bytes();

@@ -20,6 +20,9 @@ mod upgrade;
 
 use crate::client::output::Token;
 use crate::client::{Blocked, Client, Clients, Ending};
+use crate::dedup::fingerprint::seed_of;
+use crate::dedup::restored::RestoredKeys;
+use crate::dedup::saved::SavedKeys;
 use crate::dirty_set::DirtySet;
 use crate::discarded::Discarded;
 use crate::forward::{ForwardBatch, ForwardReply};
@@ -207,6 +210,33 @@ impl Broker {
         let key = self.topics.insert(topic);
         self.by_name.insert(name, key);
         self.pump_later(key);
+    }
+
+    /// Returns whether a topic recognises messages by their content, and keeps their keys over a restart.
+    pub fn has_keys(&self, name: TopicName<'_>) -> bool {
+        let rule = self.options.topic.dedup.content_of(name.as_str());
+        rule.is_some() && !name.is_ephemeral()
+    }
+
+    /// Begins the keys of a topic with its saved state. Add the messages of the log, and then call
+    /// [`Broker::restore_keys`]. `None`: the topic has no such rule.
+    pub fn begin_keys(
+        &self,
+        now: Now,
+        name: TopicName<'_>,
+        saved: Option<&SavedKeys<'_>>,
+    ) -> Option<RestoredKeys> {
+        let options = &self.options.topic;
+        let rule = options.dedup.content_of(name.as_str())?;
+        let seed = seed_of(name.as_str(), options.log.generation_seed);
+        Some(RestoredKeys::new(rule, now, saved, seed))
+    }
+
+    /// Gives a topic the keys of an earlier run. Call after [`Broker::restore`] and before any connection.
+    pub fn restore_keys(&mut self, name: TopicName<'_>, keys: RestoredKeys) {
+        if let Some(key) = self.by_name.get(name.as_str()) {
+            self.topics[*key].restore_keys(keys);
+        }
     }
 
     /// Sets aside a topic of an earlier run whose log cannot be opened: clients that ask for the topic are told

@@ -10,6 +10,7 @@
 //!
 //! The modules know no topic and no log. They are functions and state machines of their input.
 
+pub(crate) mod content_rule;
 pub(crate) mod fingerprint;
 pub(crate) mod generation;
 pub(crate) mod generations;
@@ -17,5 +18,7 @@ pub(crate) mod json_pointer;
 pub(crate) mod json_scanner;
 pub(crate) mod key;
 pub(crate) mod meter;
+pub(crate) mod meter_rules;
 pub(crate) mod quick_hash;
+pub(crate) mod restored;
 pub(crate) mod saved;

@@ -1,5 +1,6 @@
 //! [`DedupRules`]: which topics recognise messages that they have stored before, and by what.
 
+use crate::dedup::content_rule::ContentRule;
 use crate::glob;
 
 /// The key by which a topic recognises a message.
@@ -31,37 +32,65 @@ impl DedupRule {
     pub const MEMORY_BOUNDS: (u64, u64) = (64 << 10, 1 << 30);
 }
 
+/// A rule of either kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Rule {
+    Producers(DedupRule),
+    Content(ContentRule),
+}
+
 /// The rules for topics whose names match patterns. The first pattern that matches counts. A topic that matches none
 /// stores every message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DedupRules {
-    rules: Vec<(Box<str>, DedupRule)>,
+    rules: Vec<(Box<str>, Rule)>,
 }
 
 impl DedupRules {
     /// Adds a rule. In `pattern`, each `*` stands for any characters, or none. All other characters stand for
     /// themselves.
     pub fn add(&mut self, pattern: &str, rule: DedupRule) {
-        self.rules.push((pattern.into(), rule));
+        self.rules.push((pattern.into(), Rule::Producers(rule)));
     }
 
-    /// Returns the rule of a topic. `None`: the topic has no rule.
-    pub fn of(&self, topic: &str) -> Option<&DedupRule> {
+    /// Adds a rule that compares contents. The pattern is one of [`DedupRules::add`].
+    pub fn add_content(&mut self, pattern: &str, rule: ContentRule) {
+        self.rules.push((pattern.into(), Rule::Content(rule)));
+    }
+
+    fn first(&self, topic: &str) -> Option<&Rule> {
         let mut rules = self.rules.iter();
         let found = rules.find(|(pattern, _)| glob::matches(pattern, topic));
         found.map(|(_, rule)| rule)
     }
 
+    /// Returns the rule of a topic that recognises messages by their publishers. `None`: the topic has no such rule.
+    pub fn of(&self, topic: &str) -> Option<&DedupRule> {
+        match self.first(topic)? {
+            Rule::Producers(rule) => Some(rule),
+            Rule::Content(_) => None,
+        }
+    }
+
+    /// Returns the rule of a topic that recognises messages by their content. `None`: the topic has no such rule.
+    pub fn content_of(&self, topic: &str) -> Option<&ContentRule> {
+        match self.first(topic)? {
+            Rule::Producers(_) => None,
+            Rule::Content(rule) => Some(rule),
+        }
+    }
+
     /// Returns whether some topic may recognise messages by their publishers.
     pub fn has_producers(&self) -> bool {
         let mut rules = self.rules.iter();
-        rules.any(|(_, rule)| rule.key == DedupKey::Producer)
+        rules.any(|(_, rule)| matches!(rule, Rule::Producers(_)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dedup::key::ContentKey;
 
     #[test]
     fn the_first_rule_that_matches_counts() {
@@ -79,5 +108,27 @@ mod tests {
         assert_eq!(window("orders.us"), Some(128));
         assert_eq!(window("clicks"), None);
         assert!(rules.has_producers());
+    }
+
+    #[test]
+    fn both_kinds_of_rules_are_one_list() {
+        let content = ContentRule::new(ContentKey::Body, ContentRule::WINDOW_DEFAULT, None);
+        let content = content.expect("the default");
+        let mut rules = DedupRules::default();
+        rules.add_content("orders.*", content.clone());
+        assert!(!rules.has_producers());
+        rules.add(
+            "orders*",
+            DedupRule {
+                key: DedupKey::Producer,
+                window: 64,
+                memory_bytes: DedupRule::MEMORY_DEFAULT,
+            },
+        );
+        assert_eq!(rules.content_of("orders.eu"), Some(&content));
+        assert_eq!(rules.of("orders.eu"), None);
+        assert_eq!(rules.content_of("orders"), None);
+        assert!(rules.of("orders").is_some());
+        assert_eq!(rules.content_of("clicks"), None);
     }
 }

@@ -29,10 +29,6 @@ mod client;
 mod coalescing;
 mod dead_letter_rules;
 mod dead_letters;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the topics do not use all of it yet")
-)]
 mod dedup;
 mod dedup_rules;
 mod deferred;
@@ -71,10 +67,13 @@ pub use broker::turn::Sent;
 pub use broker::{Broker, BrokerOptions, place};
 pub use client::Client;
 pub use dead_letter_rules::{DeadLetterError, DeadLetterRule, DeadLetterRules};
+pub use dedup::content_rule::ContentRule;
 pub use dedup::generations::KeyWindow;
 pub use dedup::json_pointer::{JsonPointer, JsonPointerError};
 pub use dedup::key::ContentKey;
 pub use dedup::meter::{MeterReport, SampleRate};
+pub use dedup::meter_rules::MeterRules;
+pub use dedup::restored::RestoredKeys;
 pub use dedup::saved::{SavedKeys, SavedKeysError};
 pub use dedup_rules::{DedupKey, DedupRule, DedupRules};
 pub use drain::{Drain, DrainStep};

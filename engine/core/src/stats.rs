@@ -5,6 +5,7 @@
 //! ([`StatsSnapshot::merge`]) and writes the text. Nothing here counts: the counters live in the
 //! topic, the channel and the client, and are copied out. Field names are those of nsqd's JSON.
 
+use crate::dedup::meter::MeterReport;
 use crate::ids::TopicKey;
 use std::time::Duration;
 
@@ -112,6 +113,10 @@ pub struct TopicStats {
     pub unclaimed_dropped_count: u64,
     /// The messages that the topic has recognised. `None` if the topic has no rule for that.
     pub dedup: Option<DedupStats>,
+    /// The messages that the topic has recognised by their content. `None` if the topic has no rule for that.
+    pub keys: Option<KeyStats>,
+    /// The duplicates in a sample of the topic's messages. `None` if the topic has no meter.
+    pub meter: Option<MeterReport>,
     /// True if the flow from topic to channels is stopped.
     pub paused: bool,
     /// The latency from publish to FIN, over all channels.
@@ -218,6 +223,30 @@ pub struct DedupStats {
     pub producer_count_max: u64,
     /// Publishers that were forgotten to make room for others.
     pub evicted_count: u64,
+}
+
+/// The messages that a topic has recognised by their content, and the keys that it remembers. Counts are since the start of
+/// the process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyStats {
+    /// Messages that were answered with OK and not stored again.
+    pub duplicate_count: u64,
+    /// The duplicates whose first copy was not in memory any more, so that the fingerprint decided.
+    pub unverified_count: u64,
+    /// Messages that were stored because they have no key.
+    pub keyless_count: u64,
+    /// Messages that were stored, and whose keys are not remembered, because their batch was too large.
+    pub unremembered_count: u64,
+    /// Keys that the topic remembers.
+    pub key_count: u64,
+    /// The most keys that the topic remembers.
+    pub key_count_max: u64,
+    /// Bytes of the tables of keys.
+    pub memory_bytes: u64,
+    /// Bytes of the tables of keys when all are there.
+    pub memory_bytes_max: u64,
+    /// How far back the topic remembers keys, in milliseconds.
+    pub reach_ms: u64,
 }
 
 /// One connection, as a consumer of a channel or as a producer.

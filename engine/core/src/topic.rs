@@ -13,12 +13,16 @@ mod checkpoint;
 mod dedup;
 mod distribution;
 mod fresh;
+mod fresh_keys;
 mod grace;
 mod in_bounds;
 mod in_grace;
+mod keys;
 mod owed;
 mod pieces;
 mod restore;
+mod saved_keys;
+mod saving;
 mod stop;
 mod unclaimed;
 mod unfinished_checkpoint;
@@ -29,6 +33,10 @@ use crate::channel::delivery::Delivery;
 use crate::client::Clients;
 use crate::dead_letter_rules::DeadLetterRules;
 use crate::dead_letters::{DeadLetter, MovedLetters};
+use crate::dedup::fingerprint::seed_of;
+use crate::dedup::generations::clock_ms;
+use crate::dedup::meter::Meter;
+use crate::dedup::meter_rules::MeterRules;
 use crate::dedup_rules::DedupRules;
 use crate::dirty_set::{DirtySet, Listed};
 use crate::discarded::Discarded;
@@ -48,6 +56,7 @@ use diskq_log::{
 };
 use grace::Grace;
 pub use grace::GraceOptions;
+use keys::Keys;
 use slotmap::SlotMap;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -105,6 +114,8 @@ pub struct TopicOptions {
     pub unclaimed: Arc<UnclaimedRules>,
     /// The rules by which topics recognise messages that they have stored before.
     pub dedup: Arc<DedupRules>,
+    /// The topics that count the duplicates among their messages.
+    pub meters: Arc<MeterRules>,
 }
 
 /// One topic.
@@ -160,8 +171,13 @@ pub(crate) struct Topic {
     grace: Option<Box<Grace>>,
     /// `None`: a topic without channels keeps all messages.
     unclaimed: Option<Box<Unclaimed>>,
-    /// `None`: the topic stores every message.
+    /// True if a publish has to look at `dedup`, `keys` and `meter`.
+    is_inspected: bool,
+    /// `None`: the topic does not recognise messages by their publishers.
     dedup: Option<Box<Dedup>>,
+    /// `None`: the topic does not recognise messages by their content.
+    keys: Option<Box<Keys>>,
+    meter: Option<Box<Meter>>,
     /// WARNING lines for the log.
     pub(crate) news: Vec<String>,
     /// Messages on their way to dead-letter topics, to be taken by the broker.
@@ -190,6 +206,11 @@ impl Topic {
         let bounds = bounds.filter(|_| !name.is_ephemeral() && !is_exempt);
         let rule = options.dedup.of(name.as_str());
         let dedup = rule.map(|rule| Box::new(Dedup::new(rule, options.log.generation_seed)));
+        let seed = seed_of(name.as_str(), options.log.generation_seed);
+        let rule = options.dedup.content_of(name.as_str());
+        let keys = rule.map(|rule| Box::new(Keys::new(rule, clock_ms(Duration::ZERO), seed)));
+        let rate = options.meters.of(name.as_str());
+        let meter = rate.map(|rate| Box::new(Meter::new(rate, seed)));
         Topic {
             name: name.as_str().into(),
             ephemeral: name.is_ephemeral(),
@@ -219,7 +240,10 @@ impl Topic {
             discarded: Vec::new(),
             grace: None,
             unclaimed: bounds.map(Unclaimed::new).map(Box::new),
+            is_inspected: dedup.is_some() || keys.is_some() || meter.is_some(),
             dedup,
+            keys,
+            meter,
             news: Vec::new(),
             dead_letters: Vec::new(),
             channels: SlotMap::default(),
@@ -238,15 +262,15 @@ impl Topic {
         now: Now,
         publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
     ) -> Result<Published, AppendError> {
-        match self.dedup {
-            None => self.store(now, publication),
-            Some(_) => self.store_fresh(now, publication),
+        match self.is_inspected {
+            false => self.store(now, publication),
+            true => self.publish_inspected(now, publication),
         }
     }
 
     /// Appends messages to the log.
     #[inline]
-    fn store<'b>(
+    pub(crate) fn store<'b>(
         &mut self,
         now: Now,
         publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
@@ -312,6 +336,7 @@ impl Topic {
         self.distribute(now, delivery.clients, work);
         work.begin_long_share();
         self.continue_checkpoint(now, work);
+        self.continue_draft(work);
         let (mut again, mut unserved) = (Vec::new(), Vec::new());
         loop {
             let channels = &mut self.channels;
@@ -348,7 +373,8 @@ impl Topic {
 
     /// Returns true when the next turn has to continue unfinished work.
     pub(crate) fn has_work_left(&self) -> bool {
-        self.unfinished.is_some() || !self.discarded.is_empty() || self.wants_pump()
+        let has_draft = self.unfinished.is_some() || self.has_draft();
+        has_draft || !self.discarded.is_empty() || self.wants_pump()
     }
 
     /// Names a channel for the next pump, if it has something for someone.
@@ -557,6 +583,7 @@ impl Topic {
         self.deadline = self.channels_deadline();
         self.end_grace_in_time(now);
         self.log.handle_timeout(now.mono);
+        self.save_keys_in_time(now);
         if !self.ephemeral && self.log.checkpoint_due(now.mono) {
             self.want_checkpoint(Durable::IfNeeded);
         }
@@ -566,8 +593,12 @@ impl Topic {
         let log = self.log.next_timeout();
         let grace = self.grace_timeout();
         let unclaimed = self.unclaimed_timeout();
+        let keys = self
+            .keys
+            .as_ref()
+            .and_then(|keys| keys.saving.next_timeout());
         let deadlines = self.deadline.into_iter().chain(log).chain(grace);
-        deadlines.chain(unclaimed).min()
+        deadlines.chain(unclaimed).chain(keys).min()
     }
 
     /// Asserts the invariants written on the type.
@@ -575,6 +606,7 @@ impl Topic {
         self.undistributed.check();
         self.log.check();
         self.check_dedup();
+        self.check_keys();
         self.undistributed_deferred.check();
         let mut kept = 0;
         if let Some(grace) = &self.grace {

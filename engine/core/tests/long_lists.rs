@@ -442,12 +442,16 @@ fn messages_on_their_way_to_the_channels_arrive_whatever_operators_do() {
 
         let mut world = unpaused(turns);
         for _ in 0..1000 {
-            if world.broker.shut_down() == 0 {
+            if world.broker.shut_down(world.now()) == 0 {
                 break;
             }
             world.turn();
         }
-        assert_eq!(world.broker.shut_down(), 0, "the broker stops, {turns}");
+        assert_eq!(
+            world.broker.shut_down(world.now()),
+            0,
+            "the broker stops, {turns}"
+        );
         world.restart();
         assert_eq!(world.counts(), all, "the broker was stopped, {turns}");
     }

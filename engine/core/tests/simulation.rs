@@ -15,6 +15,7 @@
 
 mod lists;
 mod planted;
+mod retries;
 mod world;
 
 use std::any::Any;
@@ -130,6 +131,32 @@ fn random_histories_agree_with_the_model() {
     let is_enough = number("RINGQ_SIM_COUNT").unwrap_or(COUNT) >= COUNT_TO_REACH_ALL;
     if number("RINGQ_SIM_SEED").is_none() && is_enough {
         reached.assert_all_seen();
+    }
+}
+
+/// A producer that publishes its messages again loses none of them, whatever the topic remembers.
+#[test]
+fn retries_are_recognised_and_lose_nothing() {
+    let (first, count) = (first_seed(), 400);
+    let seeds = match number("RINGQ_SIM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => first..first + count,
+    };
+    let mut total = retries::Reached::default();
+    for seed in seeds.clone() {
+        let reached = retries::History::run(seed);
+        total.duplicates += reached.duplicates;
+        total.refused += reached.refused;
+        total.power_failures += reached.power_failures;
+        total.saved_states += reached.saved_states;
+    }
+    println!("{total:?}");
+    if seeds.end - seeds.start == count {
+        assert!(total.duplicates > 1000 && total.refused > 50, "{total:?}");
+        assert!(
+            total.power_failures > 500 && total.saved_states > 500,
+            "{total:?}"
+        );
     }
 }
 

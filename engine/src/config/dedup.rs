@@ -1,9 +1,13 @@
 //! The value of `--dedup`.
 
-use engine_core::{DedupKey, DedupRule, DedupRules};
+use engine_core::{
+    ContentKey, ContentRule, DedupKey, DedupRule, DedupRules, JsonPointer, KeyWindow,
+};
+use program::go_value;
+use std::time::Duration;
 
 /// The form of an entry, for errors.
-const FORM: &str = "<topic pattern>=publisher[,window=<count>][,memory=<bytes>]";
+const FORM: &str = "<topic pattern>=<publisher, body or json:/pointer>[,window=<count or duration>][,memory=<bytes>]";
 
 /// Reads rules of the form [`FORM`]. The parts behind the key have names, so their order does not matter.
 ///
@@ -14,13 +18,44 @@ pub(super) fn rules(entries: &[String]) -> Result<DedupRules, String> {
     for entry in entries {
         let (pattern, rule) =
             rule(entry).map_err(|why| format!("--dedup: {entry:?} is not {FORM}: {why}"))?;
-        rules.add(pattern, rule);
+        match rule {
+            Rule::Producers(rule) => rules.add(pattern, rule),
+            Rule::Content(rule) => rules.add_content(pattern, rule),
+        }
     }
     Ok(rules)
 }
 
+/// A rule of either kind.
+enum Rule {
+    Producers(DedupRule),
+    Content(ContentRule),
+}
+
+/// The key of an entry.
+enum Key {
+    Producers,
+    Content(ContentKey),
+}
+
+impl Key {
+    /// The error is the reason of the refusal.
+    fn parse(text: &str) -> Result<Key, String> {
+        match text {
+            "publisher" => return Ok(Key::Producers),
+            "body" => return Ok(Key::Content(ContentKey::Body)),
+            _ => {}
+        }
+        let pointer = text.strip_prefix("json:");
+        let pointer = pointer.ok_or_else(|| format!("{text:?} is no key"))?;
+        let parsed = JsonPointer::parse(pointer);
+        let parsed = parsed.map_err(|why| format!("the pointer {pointer:?} {why}"))?;
+        Ok(Key::Content(ContentKey::Json(parsed)))
+    }
+}
+
 /// The error is the reason of the refusal.
-fn rule(entry: &str) -> Result<(&str, DedupRule), String> {
+fn rule(entry: &str) -> Result<(&str, Rule), String> {
     let (pattern, value) = entry.split_once('=').ok_or("there is no =")?;
     let pattern = pattern.trim();
     if let Some(wrong) = pattern.chars().find(|it| !is_of_pattern(*it)) {
@@ -30,10 +65,7 @@ fn rule(entry: &str) -> Result<(&str, DedupRule), String> {
         return Err("the pattern is empty".to_owned());
     }
     let mut parts = value.split(',').map(str::trim);
-    let key = match parts.next().unwrap_or_default() {
-        "publisher" => DedupKey::Producer,
-        other => return Err(format!("{other:?} is no key")),
-    };
+    let key = Key::parse(parts.next().unwrap_or_default())?;
     let (mut window, mut memory) = (None, None);
     for part in parts {
         let (name, value) = part.split_once('=').unwrap_or((part, ""));
@@ -47,12 +79,47 @@ fn rule(entry: &str) -> Result<(&str, DedupRule), String> {
             return Err(format!("{name} is given twice"));
         }
     }
-    let rule = DedupRule {
-        key,
-        window: window.map_or(Ok(DedupRule::WINDOW_DEFAULT), window_count)?,
-        memory_bytes: memory.map_or(Ok(DedupRule::MEMORY_DEFAULT), memory_bytes)?,
+    let rule = match key {
+        Key::Producers => Rule::Producers(DedupRule {
+            key: DedupKey::Producer,
+            window: window.map_or(Ok(DedupRule::WINDOW_DEFAULT), window_count)?,
+            memory_bytes: memory.map_or(Ok(DedupRule::MEMORY_DEFAULT), memory_bytes)?,
+        }),
+        Key::Content(key) => Rule::Content(content_rule(key, window, memory)?),
     };
     Ok((pattern, rule))
+}
+
+fn content_rule(
+    key: ContentKey,
+    window: Option<&str>,
+    memory: Option<&str>,
+) -> Result<ContentRule, String> {
+    let window = window.map_or(Ok(ContentRule::WINDOW_DEFAULT), content_window)?;
+    let bytes = |text: &str| {
+        text.parse()
+            .map_err(|_| format!("the memory {text:?} is not a number of bytes"))
+    };
+    let memory = memory.map(bytes).transpose()?;
+    ContentRule::new(key, window, memory).map_err(|needed| match memory {
+        Some(memory) => format!("the memory {memory} does not fit the window, {needed} would"),
+        None => format!("the window needs {needed} bytes of memory, which is too much"),
+    })
+}
+
+/// A number is a count of messages. A duration has a unit.
+fn content_window(text: &str) -> Result<KeyWindow, String> {
+    let count = text.parse().ok().map(KeyWindow::Count);
+    let nanos = go_value::parse_duration(text).ok();
+    let nanos = nanos.and_then(|nanos| u64::try_from(nanos).ok());
+    let time = nanos.map(|nanos| KeyWindow::Time(Duration::from_nanos(nanos)));
+    let window = count.or(time).filter(|window| match window {
+        KeyWindow::Count(count) => *count > 0,
+        KeyWindow::Time(time) => *time >= Duration::from_millis(1),
+    });
+    window.ok_or_else(|| {
+        format!("the window {text:?} is neither a number of messages nor a duration such as 2m")
+    })
 }
 
 fn is_of_pattern(character: char) -> bool {
@@ -118,6 +185,25 @@ mod tests {
     }
 
     #[test]
+    fn keys_in_the_content() {
+        let pointer = JsonPointer::parse("/order/id").expect("a pointer");
+        let rule = |key, window, memory| ContentRule::new(key, window, memory).expect("it fits");
+        let mut expected = DedupRules::default();
+        let default = ContentRule::WINDOW_DEFAULT;
+        expected.add_content("a", rule(ContentKey::Body, default, None));
+        let count = KeyWindow::Count(50_000);
+        expected.add_content("b.*", rule(ContentKey::Json(pointer), count, None));
+        let hour = KeyWindow::Time(Duration::from_secs(3600));
+        expected.add_content("*", rule(ContentKey::Body, hour, Some(1 << 20)));
+        let entries = [
+            "a=body",
+            "b.*=json:/order/id,window=50000",
+            "* = body , memory = 1048576 , window = 1h",
+        ];
+        assert_eq!(read(&entries), Ok(expected));
+    }
+
+    #[test]
     fn an_entry_that_is_wrong_is_named_with_its_form() {
         for (entry, why) in [
             ("orders", "there is no ="),
@@ -154,6 +240,43 @@ mod tests {
             (
                 "x=publisher,memory=65535",
                 "the memory \"65535\" is not a number of bytes from 65536 to 1073741824",
+            ),
+            ("x=json", "\"json\" is no key"),
+            (
+                "x=json:",
+                "the pointer \"\" is empty; for the whole body, write body",
+            ),
+            (
+                "x=json:id",
+                "the pointer \"id\" must begin with a slash, as /id or /order/id",
+            ),
+            (
+                "x=json:/a~2",
+                "the pointer \"/a~2\" has a ~ that is not ~0, which stands for ~, or ~1, which stands for /",
+            ),
+            (
+                "x=body,window=0",
+                "the window \"0\" is neither a number of messages nor a duration such as 2m",
+            ),
+            (
+                "x=body,window=-2m",
+                "the window \"-2m\" is neither a number of messages nor a duration such as 2m",
+            ),
+            (
+                "x=body,window=1000000,memory=1000000",
+                "the memory 1000000 does not fit the window, 22857344 would",
+            ),
+            (
+                "x=body,memory=5",
+                "the memory 5 does not fit the window, 8192 would",
+            ),
+            (
+                "x=body,memory=x",
+                "the memory \"x\" is not a number of bytes",
+            ),
+            (
+                "x=body,window=18446744073709551615",
+                "the window needs 18446744073709551615 bytes of memory, which is too much",
             ),
         ] {
             let text = format!("--dedup: {entry:?} is not {FORM}: {why}");

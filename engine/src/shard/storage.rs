@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   loader    reads cold segments back: a consumer that is behind must not wait until what producers
-//!             push out of memory is written
+//!             push out of memory is written. It also writes the topics' files of keys
 //!   urgent    jobs that a client may wait for: a new segment, the checkpoint that makes a channel
 //!             ([`Request::is_urgent`]), if no earlier job of the same topic is a barrier
 //!   keeper    all else, in its order: on a slow disk one spill may take a tenth of a second, a sync longer
 //! ```
 //!
-//! A job of the loader may overtake every other job: its file is whole and changes no more. If a later job removes the
-//! file, nobody waits for the load any longer.
+//! A job of the loader may overtake every other job: its file is whole and changes no more, or is a file of its own. If a
+//! later job removes the file, nobody waits for the load any longer.
 //!
 //! Thousands of topics have thousands of syncs every few seconds, of messages and of checkpoints, of about
 //! a millisecond each: those that wait at the same time are done as one, of the file system.
@@ -95,7 +95,7 @@ impl Storage {
         // The threads end only after `KeeperJob::Stop`. No result of a later job is needed.
         let send = |thread: &Sender<KeeperJob>, job| drop(thread.send(job));
         match &job {
-            KeeperJob::Log(_, _, request) if request.is_read() => send(&self.loads, job),
+            KeeperJob::Log(_, _, request) if request.is_independent() => send(&self.loads, job),
             KeeperJob::Log(_, topic, request)
                 if request.is_urgent() && self.order.try_add_urgent(topic) =>
             {

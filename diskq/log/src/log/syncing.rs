@@ -47,6 +47,16 @@ impl Log {
         self.sync.poisoned.as_ref()
     }
 
+    /// Returns the seq that the next append gives if it comes at `wall_ns`.
+    #[inline]
+    #[must_use]
+    pub fn next_append_seq(&self, wall_ns: u64) -> Seq {
+        match self.next {
+            Seq(0) => Seq::from_clock(wall_ns),
+            next => next,
+        }
+    }
+
     /// Returns whether everything appended is synced.
     #[inline]
     #[must_use]

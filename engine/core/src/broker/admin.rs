@@ -200,12 +200,12 @@ impl Broker {
         Ok(self.wait_until_recorded(key, task))
     }
 
-    /// Asks every log for a sync and a last checkpoint. Returns how many topics are not durable
+    /// Asks every log for a sync and a last checkpoint, and writes the keys of messages. Returns how many topics are not durable
     /// yet; call [`Broker::end_turn`], perform the jobs, and call again until it returns 0.
-    pub fn shut_down(&mut self) -> usize {
+    pub fn shut_down(&mut self, now: Now) -> usize {
         let mut left = 0;
         for (key, topic) in &mut self.topics {
-            if topic.drive_stop() {
+            if topic.drive_stop(now) {
                 left += 1;
                 self.topics_to_pump.insert(key, &mut topic.in_to_pump);
             }

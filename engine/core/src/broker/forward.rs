@@ -149,7 +149,11 @@ impl Broker {
             defer_ms: entry.defer_ms,
             origin: entry.origin,
         };
-        let published = topic.publish(now, &publication);
+        let published = match id.sender {
+            // A dead letter must not be lost, even if it looks like another one.
+            Sender::Channel { .. } => topic.store(now, &publication),
+            Sender::Client(..) => topic.publish(now, &publication),
+        };
         if let (Ok(_), Sender::Channel { stored, .. }) = (&published, &mut id.sender) {
             let upto = topic.log.next_seq();
             *stored = Seq(upto.0 - 1);

@@ -111,6 +111,16 @@ impl Broker {
                     self.answer(waiter, Err(&refusal), out);
                 }
             }
+            Notice::TopicFileWritten(result) => {
+                topic.keys_written(&result, now);
+                if let Err(cause) = result {
+                    let what = "cannot save the keys of messages";
+                    let line = format!(
+                        "TOPIC({name}): {what}, so duplicates may be stored after a crash - {cause}"
+                    );
+                    out.push(repeated_error(what, &cause, line));
+                }
+            }
             Notice::Damage(damage) => {
                 let line = format!("TOPIC({name}): damaged on disk, skipped - {damage}");
                 out.push(Output::error(line));

@@ -92,6 +92,8 @@ impl Broker {
             shard: self.options.shard.0,
             unclaimed_dropped_count: topic.unclaimed_dropped_count(),
             dedup: topic.dedup_stats(),
+            keys: topic.key_stats(now),
+            meter: topic.meter_report(),
             paused: topic.paused,
             e2e_processing_latency: self.latency_stats(now, all()),
             log: filter.include_logs.then(|| log_figures(&topic.log)),

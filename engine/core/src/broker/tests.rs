@@ -4,6 +4,7 @@ mod age;
 mod dead_letters;
 mod dedup;
 mod drain;
+mod keys;
 mod pressure;
 mod script;
 mod unclaimed;

@@ -1,5 +1,6 @@
 //! [`Fingerprint`]: the 80 bits that stand for the key of a message.
 
+use diskq_log::splitmix64;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::hash::Hasher;
 
@@ -30,6 +31,15 @@ impl Fingerprint {
     }
 }
 
+/// Returns a random number of a topic, from the process's.
+pub(crate) fn seed_of(topic: &str, process_seed: u64) -> u64 {
+    let mut state = process_seed;
+    for byte in topic.bytes() {
+        state = splitmix64(&mut state) ^ u64::from(byte);
+    }
+    splitmix64(&mut state)
+}
+
 /// Computes fingerprints with SipHash-1-3 and a secret of 128 bits. A producer does not know the secret, so a producer
 /// cannot choose messages whose fingerprints are equal.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,6 +50,15 @@ pub(crate) struct KeyHasher {
 impl KeyHasher {
     /// Makes a hasher. The secret is random, and is saved with the fingerprints.
     pub(crate) fn new(secret: [u8; 16]) -> KeyHasher {
+        KeyHasher { secret }
+    }
+
+    /// Makes a hasher with a secret from a random number.
+    pub(crate) fn seeded(mut seed: u64) -> KeyHasher {
+        let mut secret = [0; 16];
+        for half in secret.chunks_exact_mut(8) {
+            half.copy_from_slice(&splitmix64(&mut seed).to_le_bytes());
+        }
         KeyHasher { secret }
     }
 

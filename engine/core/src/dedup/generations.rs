@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The window has a length in messages or in time. Seven generations cover the window, so the topic remembers the window
-//! and at most an eighth more. A generation that is full ends early: then the memory bounds the window.
+//! and at most a seventh more. A generation that is full ends early: then the memory bounds the window.
 
 use crate::dedup::fingerprint::{Fingerprint, KeyHasher};
 use crate::dedup::generation::{Generation, Place, SLOT_BYTES, keys_max, slots_for};
@@ -271,6 +271,16 @@ impl Generations {
     pub(crate) fn count(&self) -> u64 {
         let older = self.older.iter().map(|it| it.count() as u64);
         self.newest.count() as u64 + older.sum::<u64>()
+    }
+
+    /// The most keys that are remembered.
+    pub(crate) fn keys_max(&self) -> u64 {
+        self.plan.keys()
+    }
+
+    /// Bytes of all tables, when all exist.
+    pub(crate) fn memory_max(&self) -> u64 {
+        self.plan.memory()
     }
 
     /// Bytes of the tables that exist.

@@ -75,7 +75,7 @@ impl Topic {
 
     /// Answers a publish whose messages were all stored before. With `--sync-every=1`, the answer waits until they are
     /// synced, as the answer to the first copy does.
-    fn answer_duplicates(&mut self) -> Result<Published, AppendError> {
+    pub(super) fn answer_duplicates(&mut self) -> Result<Published, AppendError> {
         if let Some(text) = self.log.poisoned() {
             // The first copy may have been refused because of the failed sync.
             return Err(AppendError::Poisoned(Arc::clone(text)));

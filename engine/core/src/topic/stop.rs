@@ -1,15 +1,16 @@
 //! The last checkpoint of a graceful stop.
 
 use super::{Stopping, Topic};
+use crate::now::Now;
 use diskq_log::{CheckpointNumber, Durable};
 
 /// A stop waits for descriptors while this many syncs in a row could not open their files: 10 s.
 const DELAYED_SYNCS_MAX: u32 = 40;
 
 impl Topic {
-    /// Does the next step of a graceful stop: syncs all messages, then writes one last checkpoint. Returns true while
+    /// Does the next step of a graceful stop: syncs all messages, writes their keys, then one last checkpoint. Returns true while
     /// the last checkpoint has not ended. Call this again after the keeper's next answer.
-    pub(crate) fn drive_stop(&mut self) -> bool {
+    pub(crate) fn drive_stop(&mut self, now: Now) -> bool {
         match self.stopping {
             _ if self.ephemeral => false,
             Stopping::Done => false,
@@ -23,6 +24,9 @@ impl Topic {
                 true
             }
             Stopping::No => {
+                if self.drive_last_keys(now) {
+                    return true;
+                }
                 let durable = if self.sync_failed {
                     Durable::No
                 } else {

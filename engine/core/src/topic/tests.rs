@@ -15,6 +15,7 @@ fn topic() -> Topic {
         dead_letters: Default::default(),
         unclaimed: Default::default(),
         dedup: Default::default(),
+        meters: Default::default(),
     };
     Topic::new(TopicName::new(b"orders").expect("a name"), options)
 }

@@ -5,7 +5,7 @@ mod shell;
 
 use engine_core::ClientId;
 pub(crate) use shell::{Counter, Part};
-use shell::{Shell, messages};
+use shell::{Shell, messages, options};
 use std::time::Duration;
 use wire::encode;
 use wire::name::{ChannelName, TopicName};
@@ -30,7 +30,7 @@ pub(crate) struct MessagePath<C> {
 impl<C: Counter> MessagePath<C> {
     /// Returns a message path that is ready for the first round.
     pub(crate) fn new(counter: C) -> MessagePath<C> {
-        let mut shell = Shell::new(counter);
+        let mut shell = Shell::new(counter, options());
         let (producer, consumer) = (shell.connect(), shell.connect());
         let topic = TopicName::new(b"orders").unwrap();
         let body = [7u8; 200];

@@ -42,39 +42,44 @@ pub(crate) struct Shell<C> {
     out: Vec<Output>,
 }
 
-impl<C: Counter> Shell<C> {
-    /// Returns a shell without topics and connections.
-    pub(crate) fn new(counter: C) -> Shell<C> {
-        let broker = Broker::new(BrokerOptions {
-            shard: ShardId(0),
-            shards: 1,
-            limits: Limits::default(),
-            server: ServerSettings::default(),
-            topic: TopicOptions {
-                log: LogOptions {
-                    node: 3,
-                    ..LogOptions::default()
-                },
-                mem_queue_size: 10_000,
-                group_commit: false,
-                latency: None,
-                grace: GraceOptions::default(),
-                dead_letters: Default::default(),
-                unclaimed: Default::default(),
-                dedup: Default::default(),
+/// Returns the options of a broker without rules.
+pub(crate) fn options() -> BrokerOptions {
+    BrokerOptions {
+        shard: ShardId(0),
+        shards: 1,
+        limits: Limits::default(),
+        server: ServerSettings::default(),
+        topic: TopicOptions {
+            log: LogOptions {
+                node: 3,
+                ..LogOptions::default()
             },
-            resident_bytes: 1 << 20,
-            turn_entries: engine_core::TURN_ENTRIES,
-            channel_consumers_max: 0,
-            asks_for_channels: false,
-            required: Default::default(),
-            topology: None,
-            seed: 1,
-        });
+            mem_queue_size: 10_000,
+            group_commit: false,
+            latency: None,
+            grace: GraceOptions::default(),
+            dead_letters: Default::default(),
+            unclaimed: Default::default(),
+            dedup: Default::default(),
+            meters: Default::default(),
+        },
+        resident_bytes: 1 << 20,
+        turn_entries: engine_core::TURN_ENTRIES,
+        channel_consumers_max: 0,
+        asks_for_channels: false,
+        required: Default::default(),
+        topology: None,
+        seed: 1,
+    }
+}
+
+impl<C: Counter> Shell<C> {
+    /// Returns a shell without topics and connections, for a broker with these options.
+    pub(crate) fn new(counter: C, options: BrokerOptions) -> Shell<C> {
         Shell {
             counter,
             mono: Duration::ZERO,
-            broker,
+            broker: Broker::new(options),
             files: SimFiles::new(),
             out: Vec::new(),
         }

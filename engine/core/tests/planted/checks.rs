@@ -1,6 +1,7 @@
 //! Checks for bugs that no history shows. Each check is small and deterministic.
 
 use crate::lists;
+use crate::retries::History;
 use diskq::{
     Call, ChannelDraft, CheckpointDraft, Crash, DataPath, Durable, Files, Keeper, Log, LogOptions,
     Recovered, Request, Runs, Seq, SeqRange, SimFiles, open_log,
@@ -11,7 +12,7 @@ use std::time::Duration;
 use wire::encode;
 use wire::name::ChannelName;
 
-pub(super) const ALL: [(&str, fn()); 11] = [
+pub(super) const ALL: [(&str, fn()); 12] = [
     (
         "a wrong bit costs one message",
         a_wrong_bit_costs_one_message,
@@ -55,6 +56,10 @@ pub(super) const ALL: [(&str, fn()); 11] = [
     (
         "a dead letter is finished after the sync of its topic",
         a_dead_letter_waits_for_its_sync,
+    ),
+    (
+        "a message that a producer publishes again is not lost",
+        a_retry_is_not_lost,
     ),
 ];
 
@@ -351,4 +356,10 @@ fn a_dead_letter_waits_for_its_sync() {
     world.mono += lists::PAUSE;
     world.rest();
     assert_eq!(world.counts(), (0, 0, 0));
+}
+
+fn a_retry_is_not_lost() {
+    for seed in 1..=40 {
+        History::run(seed);
+    }
 }

@@ -216,7 +216,7 @@ impl Thread {
     fn of(topic: &str, request: &Request, earlier: &VecDeque<Job>) -> Thread {
         let is_fence = |job: &Job| *job.topic == *topic && job.is_fence();
         match request {
-            _ if request.is_read() => Thread::Loader,
+            _ if request.is_independent() => Thread::Loader,
             _ if request.is_urgent() && !earlier.iter().any(is_fence) => Thread::Urgent,
             _ => Thread::Keeper,
         }
@@ -415,6 +415,7 @@ impl World {
                 dead_letters: self.dead_letters.clone(),
                 unclaimed: unclaimed::rules(self.unclaimed),
                 dedup: Arc::default(),
+                meters: Arc::default(),
             },
             resident_bytes: 1 << 20,
             turn_entries: self.turn_entries,

@@ -1,6 +1,7 @@
 //! `/stats?format=json`.
 
 use super::{View, memory_fields, shown_pub_count, unix_seconds};
+use engine_core::MeterReport;
 use engine_core::stats::{ChannelStats, ClientStats, LatencyStats, MemoryStats, TopicStats};
 use program::version::NSQ_VERSION;
 use wire::go_json::{JsonObject, push_array, push_float};
@@ -62,6 +63,20 @@ impl View<'_> {
             object.number("dedup_publisher_count", dedup.producer_count);
             object.number("dedup_publisher_count_max", dedup.producer_count_max);
             object.number("dedup_publisher_evicted_count", dedup.evicted_count);
+        }
+        if let Some(keys) = &topic.keys {
+            object.number("dedup_duplicate_count", keys.duplicate_count);
+            object.number("dedup_unverified_count", keys.unverified_count);
+            object.number("dedup_keyless_count", keys.keyless_count);
+            object.number("dedup_unremembered_count", keys.unremembered_count);
+            object.number("dedup_key_count", keys.key_count);
+            object.number("dedup_key_count_max", keys.key_count_max);
+            object.number("dedup_memory_bytes", keys.memory_bytes);
+            object.number("dedup_memory_bytes_max", keys.memory_bytes_max);
+            object.number("dedup_reach_ms", keys.reach_ms);
+        }
+        if let Some(meter) = &topic.meter {
+            push_meter(object.key("duplicate_meter"), meter);
         }
         object.end();
     }
@@ -145,6 +160,31 @@ impl View<'_> {
         object.boolean("tls_negotiated_protocol_is_mutual", client.tls);
         object.end();
     }
+}
+
+/// Writes the result of a duplicate meter. Percentages have three decimals.
+fn push_meter(out: &mut String, meter: &MeterReport) {
+    let percent = |count| format!("{:.3}", meter.percent(count));
+    let mut object = JsonObject::new(out);
+    object.key("sample_rate").push_str(&meter.rate.to_string());
+    object.number("sampled_count", meter.sampled);
+    object.number("duplicate_count", meter.duplicates);
+    let all = percent(meter.duplicates);
+    object.key("duplicate_percent").push_str(&all);
+    let mut within = JsonObject::new(object.key("percent_within"));
+    for (window, count) in meter.within_time {
+        within.key(window).push_str(&percent(count));
+    }
+    within.end();
+    let mut within = JsonObject::new(object.key("percent_within_messages"));
+    for (window, count) in meter.within_count {
+        within.key(&window.to_string()).push_str(&percent(count));
+    }
+    within.end();
+    if let Some(reach_ms) = meter.reach_ms {
+        object.number("reach_ms", reach_ms);
+    }
+    object.end();
 }
 
 fn push_memory(out: &mut String, memory: &MemoryStats) {

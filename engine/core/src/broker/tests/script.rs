@@ -18,6 +18,7 @@
 //! oldest t, oldest t/ch  the age of the oldest message that is not finished
 //! dead t/ch           the dead letters of a channel
 //! dedup t             the messages that a topic has recognised
+//! keys t              ... by their content
 //! power lost 3        ... and of what was not synced, what seed 3 says is there; no nsqd.dat
 //! drain on, drain off publishes are refused, or taken again
 //! owed                what a drain waits for, and the topics and channels that come (+) or go (-) at the nsqlookupds
@@ -36,10 +37,10 @@
 
 use crate::stats::StatsFilter;
 use crate::{
-    Authorization, Broker, BrokerOptions, ClientId, GraceOptions, Grants, Now, Output, Sent,
-    ShardId, TaskId, TopicKey, TopicOptions,
+    Authorization, Broker, BrokerOptions, ClientId, GraceOptions, Grants, Now, Output,
+    RestoredKeys, SavedKeys, Sent, ShardId, TaskId, TopicKey, TopicOptions,
 };
-use diskq::{Call, Crash, Keeper, LogOptions, Logs, SimFiles};
+use diskq::{Call, Crash, Keeper, LogOptions, Logs, Recovered, SimFiles};
 use regex::Regex;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -73,6 +74,7 @@ pub(super) fn options() -> BrokerOptions {
             dead_letters: Default::default(),
             unclaimed: Default::default(),
             dedup: Default::default(),
+            meters: Default::default(),
         },
         resident_bytes: 1 << 20,
         turn_entries: crate::TURN_ENTRIES,
@@ -227,6 +229,7 @@ impl Session {
             ["oldest", what] => self.show_oldest(what),
             ["dead", what] => self.show_dead_letters(what),
             ["dedup", what] => self.show_dedup(what),
+            ["keys", what] => self.show_keys(what),
             ["where", what] => self.show_localities(what),
             ["health"] => self.show_health(),
             ["drain", state] => self.drain(state == "on"),
@@ -719,6 +722,22 @@ impl Session {
         self.run_until_idle(Vec::new());
     }
 
+    fn show_keys(&mut self, topic: &str) {
+        let stats = self
+            .broker
+            .distribute_and_snapshot(self.now, &StatsFilter::default());
+        let found = stats.topics.iter().find(|t| t.topic_name == topic);
+        let text = match found.and_then(|topic| topic.keys.as_ref()) {
+            None => "no rule".to_owned(),
+            Some(keys) => format!(
+                "{} duplicates, {} of them unverified, {} without the key, {} keys",
+                keys.duplicate_count, keys.unverified_count, keys.keyless_count, keys.key_count
+            ),
+        };
+        writeln!(self.transcript, "= {text}").expect("a String takes all");
+        self.run_until_idle(Vec::new());
+    }
+
     fn show_dedup(&mut self, topic: &str) {
         let stats = self
             .broker
@@ -785,6 +804,17 @@ impl Session {
     }
 
     /// The process is killed, or the machine, and started again.
+    fn restored_keys(&self, name: TopicName<'_>, log: &Recovered) -> Option<RestoredKeys> {
+        let (path, topic) = (Path::new(DATA_PATH), name.as_str());
+        let file = diskq::read_topic_file(&self.files, path, topic).expect("the disk reads");
+        let saved = file.as_deref().map(SavedKeys::decode);
+        let saved = saved.map(|saved| saved.expect("a file is whole"));
+        let mut keys = self.broker.begin_keys(self.now, name, saved.as_ref())?;
+        let read = diskq::read_newest(&self.files, path, topic, log, &mut keys);
+        read.expect("the disk reads");
+        Some(keys)
+    }
+
     fn restart(&mut self, crash: Crash) {
         let path = Path::new(DATA_PATH);
         for (name, log) in self.broker.logs() {
@@ -799,8 +829,12 @@ impl Session {
             let options = self.options.topic.log.clone();
             let log = diskq::open_log(&self.files, path, &topic, options, self.now.wall_ns);
             let name = TopicName::new(topic.as_bytes()).expect("a valid name");
-            self.broker
-                .restore(self.now, name, log.expect("opens"), None);
+            let log = log.expect("opens");
+            let keys = self.restored_keys(name, &log);
+            self.broker.restore(self.now, name, log, None);
+            if let Some(keys) = keys {
+                self.broker.restore_keys(name, keys);
+            }
         }
         self.run_until_idle(Vec::new());
     }

@@ -50,7 +50,7 @@ fn plans() {
     assert!(Plan::new(KeyWindow::Count(0), None).is_ok());
 }
 
-/// A window of n messages remembers the last n messages, and at most an eighth more, rounded up.
+/// A window of n messages remembers the last n messages, and at most a seventh more, rounded up.
 #[test]
 fn a_window_of_messages() {
     for window in [1, 7, 50, 1000, 3_210] {

@@ -1,0 +1,340 @@
+//! Topics that recognise messages by their content.
+
+use super::script::{check_with, options};
+use crate::{BrokerOptions, ContentKey, ContentRule, DedupRules, JsonPointer, KeyWindow};
+use std::time::Duration;
+
+/// Options with rules: `body` for the topics `t*`, and the value at `/id` for the topics `j*`.
+fn with_rules(window: KeyWindow) -> BrokerOptions {
+    let mut rules = DedupRules::default();
+    let rule = |key| ContentRule::new(key, window, None).expect("it fits");
+    rules.add_content("t*", rule(ContentKey::Body));
+    let pointer = JsonPointer::parse("/id").expect("a pointer");
+    rules.add_content("j*", rule(ContentKey::Json(pointer)));
+    let mut options = options();
+    options.topic.dedup = rules.into();
+    options
+}
+
+#[track_caller]
+fn check(script: &str) {
+    check_with(with_rules(KeyWindow::Count(1000)), script);
+}
+
+#[test]
+fn a_body_is_stored_once() {
+    check(
+        "
+c: SUB t ch
+c< OK
+c: RDY 9
+a: PUB t | x
+a< OK
+c< x (1)
+a: PUB t | x
+a< OK
+b: DPUB t 0 | x
+b< OK
+b: DPUB t 0 | y
+b< OK
+c< y (1)
+a: PUB t | y
+a< OK
+a: PUB other | x
+a< OK
+a: PUB other | x
+a< OK
+keys t
+= 3 duplicates, 0 of them unverified, 0 without the key, 2 keys
+keys other
+= no rule
+stats t/ch
+= depth 0, in flight 2, deferred 0, messages 2, requeued 0, timed out 0, clients 1
+",
+    );
+}
+
+#[test]
+fn a_batch_is_judged_message_by_message() {
+    check(
+        "
+c: SUB t ch
+c< OK
+c: RDY 99
+a: PUB t | b
+a< OK
+c< b (1)
+a: MPUB t | a,b,c,a,c
+a< OK
+c< a (1)
+c< c (1)
+a: MPUB t | a,b,c
+a< OK
+a: MPUB t | a,a,a,d,d
+a< OK
+c< d (1)
+keys t
+= 10 duplicates, 3 of them unverified, 0 without the key, 4 keys
+",
+    );
+}
+
+/// The segment of a message whose consumer has finished is used again. Then the fingerprint decides.
+#[test]
+fn a_finished_message_is_remembered() {
+    check(
+        "
+c: SUB t ch
+c< OK
+c: RDY 9
+a: PUB t | x
+a< OK
+c< x (1)
+c: FIN #x
++20s
++3600s
+c< _heartbeat_
+a< _heartbeat_
+c< _heartbeat_
+a< _heartbeat_
+c closed
+a closed
+a: PUB t | x
+a< OK
+keys t
+= 1 duplicates, 1 of them unverified, 0 without the key, 1 keys
+stats t/ch
+= depth 0, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 0
+",
+    );
+}
+
+#[test]
+fn a_value_in_the_body() {
+    check(
+        r#"
+c: SUB j ch
+c< OK
+c: RDY 9
+a: PUB j | {"id":1}
+a< OK
+c< {"id":1} (1)
+a: PUB j | {"try":2,"id":1}
+a< OK
+a: PUB j | {"id":"1"}
+a< OK
+c< {"id":"1"} (1)
+a: PUB j | no JSON
+a< OK
+c< no JSON (1)
+a: PUB j | no JSON
+a< OK
+c< no JSON (1)
+a: PUB j | {"id":null}
+a< OK
+c< {"id":null} (1)
+keys j
+= 1 duplicates, 0 of them unverified, 3 without the key, 2 keys
+"#,
+    );
+}
+
+#[test]
+fn a_window_of_time_ends() {
+    check_with(
+        with_rules(KeyWindow::Time(Duration::from_secs(60))),
+        "
+a: PUB t | x
+a< OK
++59s
+a< _heartbeat_
+a: PUB t | x
+a< OK
+keys t
+= 1 duplicates, 0 of them unverified, 0 without the key, 1 keys
++10s
+a< _heartbeat_
+a: PUB t | x
+a< OK
+keys t
+= 1 duplicates, 0 of them unverified, 0 without the key, 1 keys
+create t/ch
+stats t/ch
+= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
+",
+    );
+}
+
+/// Pulsar recorded the id of a message before the message was stored, and dropped the client's next attempt.
+#[test]
+fn pulsar_5218_id_recorded_before_the_message_was_stored() {
+    check(
+        "
+disk full
+a: PUB t | x
+a< E_PUB_FAILED PUB failed disk full: cannot allocate /data/t.log/000000000001.segment: simulated: disk full
+a closed
+b: MPUB t | x,y,x
+b< E_MPUB_FAILED MPUB failed disk full: cannot allocate /data/t.log/000000000001.segment: simulated: disk full
+b closed
+keys t
+= 0 duplicates, 0 of them unverified, 0 without the key, 0 keys
+disk free
++1s
+a: MPUB t | x,y,x
+a< OK
+keys t
+= 1 duplicates, 1 of them unverified, 0 without the key, 2 keys
+",
+    );
+}
+
+/// The state after a restart is that of the log, whatever the restart was.
+#[test]
+fn nats_3272_inconsistent_after_restart() {
+    check(
+        "
+c: SUB t ch
+c< OK
+a: PUB t | x
+a< OK
+a: MPUB t | y,z
+a< OK
+restart
+a: MPUB t | x,y,z,w
+a< OK
+keys t
+= 3 duplicates, 3 of them unverified, 0 without the key, 4 keys
+restart
+restart
+a: PUB t | w
+a< OK
+stats t/ch
+= depth 4, in flight 0, deferred 0, messages 4, requeued 0, timed out 0, clients 0
+",
+    );
+}
+
+/// A message that a power failure took is stored when it comes again.
+#[test]
+fn a_lost_message_is_not_remembered() {
+    let mut options = with_rules(KeyWindow::Count(1000));
+    options.topic.log.sync_timeout = Duration::from_secs(1000);
+    check_with(
+        options,
+        "
+c: SUB t ch
+c< OK
+a: PUB t | x
+a< OK
++30s
+c< _heartbeat_
+a< _heartbeat_
+power lost 1
+a: PUB t | x
+a< OK
+keys t
+= 0 duplicates, 0 of them unverified, 0 without the key, 1 keys
+",
+    );
+}
+
+/// Emptying a topic or channel keeps the keys, so that a retry of an emptied message is not stored again. Deleting the topic
+/// forgets them.
+#[test]
+fn nats_6782_purge_keeps_ids() {
+    check(
+        "
+c: SUB t ch
+c< OK
+a: PUB t | x
+a< OK
+empty t/ch
+pause t
+a: PUB t | y
+a< OK
+empty t
+a: PUB t | x
+a< OK
+unpause t
+a: PUB t | y
+a< OK
+stats t/ch
+= depth 0, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 1
+delete t
+c closed
+a: MPUB t | x,y
+a< OK
+keys t
+= 0 duplicates, 0 of them unverified, 0 without the key, 2 keys
+",
+    );
+}
+
+#[test]
+fn a_duplicate_is_answered_when_the_first_copy_is_synced() {
+    let mut options = with_rules(KeyWindow::Count(1000));
+    options.topic.group_commit = true;
+    options.topic.log.sync_every = 1;
+    check_with(
+        options,
+        "
+c: SUB t ch
+c< OK
+c: RDY 9
+a: PUB t | x
+c< x (1)
+a< OK
+open fails
+a: PUB t | y
+c< y (1)
+b: PUB t | y
+b: PUB t | x
++250ms
+a< OK
+b< OK
+b< OK
+sync fails
+a: PUB t | z
+c< z (1)
+a< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
+a closed
+b: PUB t | z
+b< E_PUB_FAILED PUB failed log is read-only since a failed sync: cannot sync /data/t.log/000000000001.segment: simulated failure
+b closed
+",
+    );
+}
+
+#[test]
+fn two_dead_letters_of_one_body_are_both_stored() {
+    let mut options = with_rules(KeyWindow::Count(1000));
+    let mut letters = crate::DeadLetterRules::default();
+    let added = letters.add("s", "*", 1, "t.dead");
+    added.expect("a rule");
+    options.topic.dead_letters = letters.into();
+    check_with(
+        options,
+        "
+c: SUB s one
+c< OK
+c: RDY 1
+d: SUB s two
+d< OK
+d: RDY 1
+a: PUB s | x
+a< OK
+d< x (1)
+c< x (1)
+c: REQ #x 0
+d: REQ #x 0
++30s
+c< _heartbeat_
+d< _heartbeat_
+a< _heartbeat_
+create t.dead/ch
+stats t.dead/ch
+= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
+",
+    );
+}

@@ -1,0 +1,41 @@
+//! [`ContentRule`]: how a topic recognises messages by their content.
+
+use crate::dedup::generations::{KeyWindow, Plan};
+use crate::dedup::key::ContentKey;
+use std::time::Duration;
+
+/// The rule of a topic that recognises messages by their content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContentRule {
+    key: ContentKey,
+    plan: Plan,
+}
+
+impl ContentRule {
+    /// The window of a rule that gives none.
+    pub const WINDOW_DEFAULT: KeyWindow = KeyWindow::Time(Duration::from_secs(120));
+
+    /// Makes a rule. `memory` is the number of bytes that the keys may take. `None`: as many as a window of messages
+    /// needs, or 16 MiB for a window of time.
+    ///
+    /// # Errors
+    /// The memory is too small for the window, or too large. The error is the number of bytes that would do.
+    pub fn new(
+        key: ContentKey,
+        window: KeyWindow,
+        memory: Option<u64>,
+    ) -> Result<ContentRule, u64> {
+        let plan = Plan::new(window, memory)?;
+        Ok(ContentRule { key, plan })
+    }
+
+    /// What makes two messages equal.
+    pub(crate) fn key(&self) -> &ContentKey {
+        &self.key
+    }
+
+    /// The sizes of the table of keys.
+    pub(crate) fn plan(&self) -> Plan {
+        self.plan
+    }
+}

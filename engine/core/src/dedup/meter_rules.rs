@@ -1,0 +1,43 @@
+//! [`MeterRules`]: which topics count the duplicates among their messages.
+
+use crate::dedup::meter::SampleRate;
+use crate::glob;
+
+/// The sample rates for topics whose names match patterns. The first pattern that matches counts. A topic that matches none
+/// has no meter.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MeterRules {
+    rules: Vec<(Box<str>, SampleRate)>,
+}
+
+impl MeterRules {
+    /// Adds a rule. In `pattern`, each `*` stands for any characters, or none. All other characters stand for
+    /// themselves.
+    pub fn add(&mut self, pattern: &str, rate: SampleRate) {
+        self.rules.push((pattern.into(), rate));
+    }
+
+    /// Returns the sample rate of a topic. `None`: the topic has no meter.
+    #[must_use]
+    pub fn of(&self, topic: &str) -> Option<SampleRate> {
+        let mut rules = self.rules.iter();
+        let found = rules.find(|(pattern, _)| glob::matches(pattern, topic));
+        found.map(|(_, rate)| *rate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_rule_that_matches_counts() {
+        let half = SampleRate::new(0.5).expect("a rate");
+        let mut rules = MeterRules::default();
+        rules.add("orders", half);
+        rules.add("o*", SampleRate::DEFAULT);
+        assert_eq!(rules.of("orders"), Some(half));
+        assert_eq!(rules.of("offers"), Some(SampleRate::DEFAULT));
+        assert_eq!(rules.of("clicks"), None);
+    }
+}

@@ -1,0 +1,127 @@
+//! [`RestoredKeys`]: the keys of a topic while the process starts.
+
+use crate::dedup::content_rule::ContentRule;
+use crate::dedup::fingerprint::KeyHasher;
+use crate::dedup::generations::{Generations, Plan, clock_ms};
+use crate::dedup::key::ContentKey;
+use crate::dedup::saved::SavedKeys;
+use crate::now::Now;
+use diskq_log::{NewestMessages, Seq};
+
+/// The most bytes of segments that a start reads for the keys of a topic: 256 MiB, which take about a second.
+const READ_BYTES_MAX: u64 = 256 << 20;
+
+/// The keys of a topic while the process starts: those of the saved state, and those of the messages that the log has
+/// behind it.
+#[derive(Debug)]
+pub struct RestoredKeys {
+    key: ContentKey,
+    plan: Plan,
+    now: Now,
+    from: Seq,
+    pub(crate) generations: Generations,
+}
+
+impl RestoredKeys {
+    /// Begins with a saved state. Without one, or with one for other keys, no key is there yet. `seed` is a random number
+    /// of this process and topic.
+    #[must_use]
+    pub fn new(
+        rule: &ContentRule,
+        now: Now,
+        saved: Option<&SavedKeys<'_>>,
+        seed: u64,
+    ) -> RestoredKeys {
+        let saved = saved.filter(|saved| saved.rule() == rule.key().to_string());
+        let plan = rule.plan();
+        let new = || Generations::new(plan, KeyHasher::seeded(seed), clock_ms(now.mono));
+        RestoredKeys {
+            key: rule.key().clone(),
+            plan,
+            now,
+            from: saved.map_or(Seq(0), SavedKeys::upto),
+            generations: saved.map_or_else(new, |saved| saved.restore(now, plan)),
+        }
+    }
+}
+
+impl NewestMessages for RestoredKeys {
+    /// The newest messages that the saved state does not cover count: no more than the window has room for, and no more than
+    /// 256 MiB.
+    fn from(&self, segments: &[(Seq, u64, u64)]) -> Seq {
+        let (mut messages, mut bytes, mut from) = (0, 0, Seq(u64::MAX));
+        for (base, count, segment_bytes) in segments.iter().rev() {
+            bytes += segment_bytes;
+            if bytes > READ_BYTES_MAX {
+                break;
+            }
+            messages += count;
+            from = *base;
+            let excess = messages.saturating_sub(self.plan.keys());
+            if excess > 0 {
+                from = base.offset(excess.min(*count));
+                break;
+            }
+        }
+        from.max(self.from)
+    }
+
+    fn add(&mut self, seq: Seq, published_ns: u64, body: &[u8]) {
+        let hasher = self.generations.hasher;
+        let Some(fingerprint) = self.key.fingerprint(&hasher, body) else {
+            return;
+        };
+        let age_ms = self.now.wall_ns.saturating_sub(published_ns) / 1_000_000;
+        let at_ms = clock_ms(self.now.mono).saturating_sub(age_ms);
+        self.generations.restore_key(at_ms, fingerprint, seq);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dedup::generations::KeyWindow;
+    use std::time::Duration;
+
+    fn restored(window: u64) -> RestoredKeys {
+        let rule = ContentRule::new(ContentKey::Body, KeyWindow::Count(window), None);
+        let now = Now {
+            mono: Duration::ZERO,
+            wall_ns: 5_000_000_000,
+        };
+        RestoredKeys::new(&rule.expect("small"), now, None, 1)
+    }
+
+    #[test]
+    fn a_start_reads_the_newest_messages() {
+        let keys = restored(700);
+        let most = keys.plan.keys();
+        assert_eq!(most, 800);
+        assert_eq!(keys.from(&[]), Seq(u64::MAX));
+        assert_eq!(keys.from(&[(Seq(10), 5, 99), (Seq(15), 5, 99)]), Seq(10));
+        assert_eq!(
+            keys.from(&[(Seq(10), 5, 99), (Seq(100), 1000, 99)]),
+            Seq(300)
+        );
+        let large = READ_BYTES_MAX / 2 + 1;
+        let segments = [(Seq(1), 9, 9), (Seq(10), 5, large), (Seq(15), 5, large)];
+        assert_eq!(keys.from(&segments), Seq(15));
+    }
+
+    #[test]
+    fn messages_of_the_log_are_remembered() {
+        let mut keys = restored(700);
+        keys.add(Seq(7), 4_000_000_000, b"a");
+        // The clock was set back.
+        keys.add(Seq(8), 9_000_000_000, b"b");
+        let find = |body: &[u8]| {
+            let hasher = keys.generations.hasher;
+            let fingerprint = keys.key.fingerprint(&hasher, body)?;
+            keys.generations.find(fingerprint)
+        };
+        assert_eq!(
+            (find(b"a"), find(b"b"), find(b"c")),
+            (Some(Seq(7)), Some(Seq(8)), None)
+        );
+    }
+}

@@ -1,0 +1,123 @@
+//! A topic that recognises messages by their content stores only those that are fresh.
+
+use super::keys::{Judged, KeyCounters, Keys};
+use super::{Published, Topic};
+use crate::dedup::generations::clock_ms;
+use crate::dedup::meter::MeterReport;
+use crate::dedup::restored::RestoredKeys;
+use crate::now::Now;
+use crate::publication::Publication;
+use crate::stats::KeyStats;
+use diskq_log::AppendError;
+use diskq_log::planted::{Bug, is_planted};
+
+impl Topic {
+    /// Does a publish of a topic with keys, or with a meter.
+    #[inline(never)]
+    pub(super) fn publish_inspected<'b>(
+        &mut self,
+        now: Now,
+        publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
+    ) -> Result<Published, AppendError> {
+        let published = match (self.keys.take(), &self.dedup) {
+            (Some(mut keys), _) => {
+                let published = self.store_fresh_keys(now, publication, &mut keys);
+                self.keys = Some(keys);
+                published?
+            }
+            (None, Some(_)) => self.store_fresh(now, publication)?,
+            (None, None) => self.store(now, publication)?,
+        };
+        if let Some(meter) = &mut self.meter {
+            let bodies = publication.bodies.clone();
+            bodies.for_each(|body| meter.see(now.mono, body));
+        }
+        Ok(published)
+    }
+
+    /// Appends those messages to the log whose keys the topic does not remember. A key is remembered when the append has
+    /// succeeded: a message that was refused, or has to wait for room, is fresh when it comes again.
+    fn store_fresh_keys<'b>(
+        &mut self,
+        now: Now,
+        publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
+        keys: &mut Keys,
+    ) -> Result<Published, AppendError> {
+        let mut at = Judged {
+            now_ms: clock_ms(now.mono),
+            seq: self.log.next_append_seq(now.wall_ns),
+        };
+        keys.generations.begin(at.now_ms, at.seq);
+        let mut counters = KeyCounters::default();
+        let mut fates = std::mem::take(&mut keys.fates);
+        fates.clear();
+        let (mut fresh_count, mut fresh_bytes) = (0, 0);
+        for body in publication.bodies.clone() {
+            let is_fresh = keys.judge(&self.log, &mut counters, &at, body);
+            fates.push(is_fresh);
+            if is_fresh {
+                fresh_count += 1;
+                fresh_bytes += body.len() as u64;
+                at.seq = at.seq.offset(1);
+            }
+        }
+        let fresh = publication.bodies.clone().zip(&fates);
+        let fresh = Publication {
+            bodies: fresh
+                .filter(|(_, is_fresh)| **is_fresh)
+                .map(|(body, _)| body),
+            count: fresh_count,
+            body_bytes: fresh_bytes,
+            defer_ms: publication.defer_ms,
+            origin: None,
+        };
+        if is_planted(Bug::KeyBeforeStore) {
+            keys.generations.confirm();
+        }
+        let published = match fresh_count {
+            0 => self.answer_duplicates(),
+            count if count == publication.count => self.store(now, publication),
+            _ => self.store(now, &fresh),
+        };
+        keys.fates = fates;
+        if published.is_err() {
+            keys.generations.take_back();
+            return published;
+        }
+        debug_assert!(
+            fresh_count == 0 || self.log.next_seq() == at.seq,
+            "a seq was foreseen wrongly"
+        );
+        keys.generations.confirm();
+        keys.counters.add(&counters);
+        if fresh_count > 0 {
+            self.lower_deadline(keys.saving.make_draft_due(now.mono, &keys.generations));
+        }
+        published
+    }
+
+    /// Returns the facts about the topic's keys. `None`: the topic has no rule that compares contents.
+    pub(crate) fn key_stats(&self, now: Now) -> Option<KeyStats> {
+        let keys = self.keys.as_ref();
+        keys.map(|keys| keys.stats(clock_ms(now.mono)))
+    }
+
+    /// Returns the result of the topic's meter. `None`: the topic has none.
+    pub(crate) fn meter_report(&self) -> Option<MeterReport> {
+        self.meter.as_ref().map(|meter| meter.report())
+    }
+
+    /// Takes the keys of an earlier process.
+    pub(crate) fn restore_keys(&mut self, restored: RestoredKeys) {
+        if let Some(keys) = &mut self.keys {
+            keys.generations = restored.generations;
+        }
+    }
+
+    /// Asserts the invariants of the keys.
+    pub(super) fn check_keys(&self) {
+        if let Some(keys) = &self.keys {
+            keys.generations.check();
+        }
+    }
+}

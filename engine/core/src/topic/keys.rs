@@ -1,0 +1,124 @@
+//! [`Keys`]: the keys of the messages that a topic has stored not long ago.
+
+use super::saving::Saving;
+use crate::dedup::content_rule::ContentRule;
+use crate::dedup::fingerprint::KeyHasher;
+use crate::dedup::generations::Generations;
+use crate::dedup::key::ContentKey;
+use crate::stats::KeyStats;
+use diskq_log::{Log, Run};
+use wire::frame::{DATA_AT, Message};
+use wire::id::Seq;
+
+/// The keys of the messages that a topic has stored not long ago.
+#[derive(Debug)]
+pub(super) struct Keys {
+    pub(super) key: ContentKey,
+    pub(super) generations: Generations,
+    pub(super) saving: Saving,
+    pub(super) counters: KeyCounters,
+    /// For each message of the publish that is under way: true if it is to be stored. Kept for its memory.
+    pub(super) fates: Vec<bool>,
+}
+
+/// Counters since the process started.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct KeyCounters {
+    /// Messages that were answered with OK and not stored.
+    duplicates: u64,
+    /// The duplicates among them whose first copy was not in memory, so that the fingerprint decided.
+    unverified: u64,
+    /// Messages without the key. They were stored.
+    keyless: u64,
+    /// Messages that were stored, and whose keys are not remembered: their batch has filled all generations.
+    unremembered: u64,
+}
+
+impl KeyCounters {
+    pub(super) fn add(&mut self, more: &KeyCounters) {
+        self.duplicates += more.duplicates;
+        self.unverified += more.unverified;
+        self.keyless += more.keyless;
+        self.unremembered += more.unremembered;
+    }
+}
+
+impl Keys {
+    /// `seed` is a random number of this process and topic.
+    pub(super) fn new(rule: &ContentRule, now_ms: u64, seed: u64) -> Keys {
+        let hasher = KeyHasher::seeded(seed);
+        Keys {
+            key: rule.key().clone(),
+            generations: Generations::new(rule.plan(), hasher, now_ms),
+            saving: Saving::default(),
+            counters: KeyCounters::default(),
+            fates: Vec::new(),
+        }
+    }
+
+    /// Decides about one message, and inserts its key if the message is fresh. Returns whether the message is to be stored.
+    #[inline]
+    pub(super) fn judge(
+        &mut self,
+        log: &Log,
+        counters: &mut KeyCounters,
+        at: &Judged,
+        body: &[u8],
+    ) -> bool {
+        let Some(fingerprint) = self.key.fingerprint(&self.generations.hasher, body) else {
+            counters.keyless += 1;
+            return true;
+        };
+        let Some(first) = self.generations.find(fingerprint) else {
+            let is_remembered = self.generations.insert(at.now_ms, fingerprint, at.seq);
+            counters.unremembered += u64::from(!is_remembered);
+            return true;
+        };
+        match self.is_copy(log, first, body) {
+            // Another key has the same fingerprint.
+            Some(false) => {
+                counters.unremembered += 1;
+                return true;
+            }
+            Some(true) => {}
+            None => counters.unverified += 1,
+        }
+        counters.duplicates += 1;
+        false
+    }
+
+    /// Compares a body with that of a stored message. `None`: the message is not in memory.
+    fn is_copy(&self, log: &Log, first: Seq, body: &[u8]) -> Option<bool> {
+        let (start, end) = log.frame_bounds(first)?;
+        let run = Run {
+            first,
+            count: 1,
+            start,
+            end,
+        };
+        let stored = Message::parse(log.bytes(&run).get(DATA_AT..)?)?;
+        Some(self.key.is_same(stored.body, body))
+    }
+
+    pub(super) fn stats(&self, now_ms: u64) -> KeyStats {
+        let generations = &self.generations;
+        KeyStats {
+            duplicate_count: self.counters.duplicates,
+            unverified_count: self.counters.unverified,
+            keyless_count: self.counters.keyless,
+            unremembered_count: self.counters.unremembered,
+            key_count: generations.count(),
+            key_count_max: generations.keys_max(),
+            memory_bytes: generations.bytes(),
+            memory_bytes_max: generations.memory_max(),
+            reach_ms: generations.reach_ms(now_ms),
+        }
+    }
+}
+
+/// The place of a message that is being judged.
+pub(super) struct Judged {
+    pub(super) now_ms: u64,
+    /// The seq that the message will have if it is stored.
+    pub(super) seq: Seq,
+}
