@@ -632,3 +632,55 @@ fn live_figures_come_as_events_and_have_a_past_that_outlives_the_process() {
     let off = Admin::start(&["--nsqd-http-address=127.0.0.1:1", "--live-interval=0"]);
     off.get("/api/live").expect_error(404, "LIVE_DISABLED");
 }
+
+#[test]
+fn a_channel_lists_the_clients_of_each_node() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let nsqds = cluster(&[&lookupd], 2);
+    nsqds[0].create_channel("clicks", "only");
+    let clients: Vec<_> = nsqds
+        .iter()
+        .map(|nsqd| {
+            let mut client = std::net::TcpStream::connect(nsqd.tcp).unwrap();
+            std::io::Write::write_all(&mut client, b"  V2SUB clicks a\n").unwrap();
+            nsqd.wait_for_figure("clicks", "a", "client_count", 1);
+            client
+        })
+        .collect();
+    let admin = Admin::start_at(&[&lookupd], &[]);
+    admin.wait_for("/api/topics/clicks", has_nodes(2));
+    let channel = admin.json("/api/topics/clicks/a");
+    assert_eq!(channel["client_count"], json!(2));
+    let listed = channel["clients"].as_array().unwrap();
+    let mut nodes: Vec<String> = nsqds.iter().map(|nsqd| nsqd.http.to_string()).collect();
+    nodes.sort();
+    let found: Vec<&str> = listed
+        .iter()
+        .map(|client| client["node"].as_str().unwrap())
+        .collect();
+    assert_eq!(found, nodes);
+    let address = clients[0].local_addr().unwrap().to_string();
+    assert!(
+        listed
+            .iter()
+            .any(|client| client["remote_address"] == json!(address)),
+        "{channel}"
+    );
+    let grows =
+        |channel: &Value| channel["clients"][0]["connected"].as_i64() >= Some(1_000_000_000);
+    admin.wait_for("/api/topics/clicks/a", grows);
+    let node = admin.json(&format!("/api/nodes/{}", nsqds[0].http));
+    assert_eq!(node["total_clients"], json!(1));
+
+    // The channel is on one node only.
+    let paused = admin
+        .post("/api/topics/clicks/only", r#"{"action":"pause"}"#)
+        .expect_status(200);
+    let missing = r#"WARNING: got response 404 Not Found "{\"message\":\"CHANNEL_NOT_FOUND\"}""#;
+    assert_eq!(paused.json(), json!({"message": missing}));
+    let only = admin.json("/api/topics/clicks/only");
+    assert_eq!(
+        (&only["paused"], only["nodes"].as_array().map(Vec::len)),
+        (&json!(true), Some(1))
+    );
+}

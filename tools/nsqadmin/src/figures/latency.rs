@@ -135,14 +135,19 @@ impl PercentileFigures {
 
     fn push_json(&self, out: &mut String) {
         let mut object = JsonObject::new(out);
-        push_float(object.key("average"), self.average);
+        push_finite(object.key("average"), self.average);
         object.number("count", self.count);
-        push_float(object.key("max"), self.max);
-        push_float(object.key("min"), self.min);
-        push_float(object.key("quantile"), self.quantile);
+        push_finite(object.key("max"), self.max);
+        push_finite(object.key("min"), self.min);
+        push_finite(object.key("quantile"), self.quantile);
         if let Some(value) = self.value {
-            push_float(object.key("value"), value);
+            push_finite(object.key("value"), value);
         }
         object.end();
     }
+}
+
+/// Appends a number. JSON has no infinity, to which absurd figures of an nsqd can lead: it becomes 0.
+fn push_finite(out: &mut String, value: f64) {
+    push_float(out, if value.is_finite() { value } else { 0.0 });
 }

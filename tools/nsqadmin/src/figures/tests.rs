@@ -195,3 +195,50 @@ fn counts_of_deliveries_are_left_out_when_zero() {
         r#""message_count":0,"delivery_msg_count":2,"region_local_msg_count":2,"client_count":0"#
     ));
 }
+
+/// Answers with bytes removed, doubled or replaced are either refused or lead to figures. A fixed
+/// sequence decides about the bytes.
+#[test]
+fn spoiled_answers_do_no_harm() {
+    let whole = br#"{"topics":[{"topic_name":"t","depth":9223372036854775807,"backend_depth":-9223372036854775808,
+        "message_count":3,"paused":true,"channels":[{"channel_name":"c","depth":-1,"backend_depth":9223372036854775807,
+        "client_count":-5,"clients":[{"connect_ts":-9223372036854775808,"hostname":"h"}],
+        "e2e_processing_latency":{"count":-3,"percentiles":[{"quantile":1e400,"value":1e308},{"quantile":0.5}]}}]}]}"#;
+    let mut state = 1_u64;
+    let mut next = |below: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        usize::try_from(state >> 33).unwrap_or(0) % below
+    };
+    let mut understood = 0;
+    for _ in 0..20_000 {
+        let mut body = whole.to_vec();
+        for _ in 0..=next(3) {
+            let at = next(body.len());
+            match next(3) {
+                0 => _ = body.remove(at),
+                1 => body.insert(at, body[at]),
+                _ => body[at] = b"0123456789,:{}[]\"-tnx"[next(21)],
+            }
+        }
+        let Ok(stats) = answer::read::<answer::Stats>(&body) else {
+            continue;
+        };
+        understood += 1;
+        let node = NodeIdentity::default();
+        let stats = NodeStats {
+            node,
+            topics: stats.topics,
+        };
+        let both = [stats.clone(), stats];
+        let topic = json(|out| topic_total(&both, "t").push_json(out));
+        serde_json::from_str::<serde_json::Value>(&topic).expect("it is JSON");
+        if let Some(total) = channel_total(&both, "t", "c", i64::MAX) {
+            let channel = json(|out| total.push_json(out));
+            serde_json::from_str::<serde_json::Value>(&channel).expect("it is JSON");
+        }
+        topics_of_node(&both[0], 0);
+    }
+    assert!(understood > 100, "{understood}");
+}
