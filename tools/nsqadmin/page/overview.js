@@ -5,10 +5,70 @@ import { plus } from "./exact.js";
 import { Samples, change, getsOlder, perSecond } from "./rates.js";
 import { facts } from "./store.js";
 
-// Returns {topics, message}, with topics as in README.md.
+// A topic that no nsqd has.
+const EMPTY = { depth: 0, backend_depth: 0, message_count: 0, paused: false, node_count: 0 };
+
+// The time for which the list of names is used again, in milliseconds. Only it has the topics that no nsqd has.
+const NAMES_AGE_MAX = 15_000;
+
+let names = { topics: [], at: 0 };
+
+// Returns {topics, message}: each topic with the keys of the API, and with its channels.
 export async function loadTopics(signal) {
-  const { has_live_topics: hasSum } = await facts.known();
-  return hasSum ? ask("api/live/topics", { signal }) : sumOfNodes(signal);
+  const { live: isLive } = await facts.known();
+  if (!isLive) return sumOfNodes(signal);
+  const [answer] = await Promise.all([ask("api/live/topics", { signal }), refreshNames(signal)]);
+  // The server has asked no nsqd yet.
+  if (answer.time === 0) return sumOfNodes(signal);
+  const topics = answer.topics.map(liveTopic);
+  const known = new Set(topics.map((topic) => topic.topic_name));
+  const inactive = names.topics.filter((name) => !known.has(name)).map((name) => ({ topic_name: name, ...EMPTY, channels: [] }));
+  return { topics: [...topics, ...inactive], sampled_at: answer.time, message: answer.message };
+}
+
+async function refreshNames(signal) {
+  if (Date.now() - names.at < NAMES_AGE_MAX) return;
+  try {
+    names = { topics: (await ask("api/topics", { signal })).topics ?? [], at: Date.now() };
+  } catch {
+    // The live figures have their own message, and the names of before are still good.
+  }
+}
+
+function liveTopic(live) {
+  return {
+    topic_name: live.topic, depth: live.depth, message_count: live.message_count, paused: live.paused, node_count: live.node_count,
+    oldest_unfinished_ms: liveAge(live), channels: live.channels.map(liveChannel),
+  };
+}
+
+// A live channel with the API's keys.
+function liveChannel(live) {
+  return {
+    channel_name: live.channel, depth: live.depth, in_flight_count: live.in_flight, deferred_count: live.deferred, requeue_count: live.requeue_count,
+    timeout_count: live.timeout_count, message_count: live.message_count, client_count: live.clients, paused: live.paused,
+    oldest_unfinished_ms: liveAge(live),
+  };
+}
+
+// The age of the oldest message in live figures, which have 0 if nsqd does not tell it.
+function liveAge(live) {
+  const isEmpty = !(live.depth > 0 || live.channel_depth > 0 || live.in_flight > 0 || live.deferred > 0);
+  return live.oldest_ms > 0 || isEmpty ? live.oldest_ms : undefined;
+}
+
+// The ages of a topic's oldest messages: `all`, and `channels` by name with `all` and `nodes`.
+export async function loadAges(topicName, signal) {
+  const { live: isLive } = await facts.known();
+  if (!isLive) return { channels: new Map() };
+  try {
+    const { topic, channels } = await ask(api("live", "topics", topicName), { signal });
+    const ages = ({ nodes, ...total }) => ({ all: liveAge(total), nodes: new Map(nodes.map((node) => [node.node, liveAge(node)])) });
+    return { all: liveAge(topic), channels: new Map(channels.map((channel) => [channel.channel, ages(channel)])) };
+  } catch {
+    // A topic that is a second old has no live figures yet. Without them, no age is shown.
+    return { channels: new Map() };
+  }
 }
 
 async function sumOfNodes(signal) {
@@ -25,10 +85,9 @@ async function sumOfNodes(signal) {
 }
 
 function sumOfTopics(names, answers) {
-  const empty = { depth: 0, backend_depth: 0, message_count: 0, paused: false, node_count: 0 };
-  const topics = new Map(names.map((name) => [name, { topic_name: name, ...empty, channels: new Map() }]));
+  const topics = new Map(names.map((name) => [name, { topic_name: name, ...EMPTY, channels: new Map() }]));
   for (const topic of answers.flatMap((answer) => answer.topics ?? [])) {
-    const total = topics.get(topic.topic_name) ?? { topic_name: topic.topic_name, ...empty, channels: new Map() };
+    const total = topics.get(topic.topic_name) ?? { topic_name: topic.topic_name, ...EMPTY, channels: new Map() };
     topics.set(topic.topic_name, total);
     total.node_count += 1;
     add(total, topic, ["depth", "backend_depth", "message_count"]);

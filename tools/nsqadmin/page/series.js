@@ -60,42 +60,30 @@ export function series(name) {
   return found;
 }
 
-// Asks the server for the figures of the last minutes, if it keeps them, and puts them in front. Charts do without them if the
-// server has none. Returns true if there were some.
-export async function loadHistory(series, topic, channel) {
+// The steps of the server's past that are asked for, in seconds, and the points of an hour.
+const STEP = 10;
+const PAST_MAX = 360;
+
+// Asks the server for the last hour of a topic (`{topic}`), a channel (`{topic, channel}`) or a node (`{node}`), if it keeps live
+// figures, and puts the points in front. Returns true if there were some.
+export async function loadHistory(series, subject) {
   if (series.isLoaded) return false;
   series.isLoaded = true;
-  if (!(await facts.known()).has_history) return false;
-  const query = new URLSearchParams({ topic, ...(channel && { channel }) });
+  if (!(await facts.known()).live) return false;
   let answer;
   try {
-    answer = await ask(`api/live/history?${query}`);
+    answer = await ask(`api/live/history?${new URLSearchParams({ ...subject, step: STEP })}`);
   } catch {
+    // A subject that is new has no past, and the chart begins now.
     return false;
   }
-  const { times, message, ...figures } = answer;
-  if (!Array.isArray(times) || times.length === 0) return false;
-  series.prepend(times, chartFigures(times, figures));
+  const last = (values) => values.slice(-PAST_MAX);
+  const times = last(answer.depth.map((_, index) => answer.start + index * STEP));
+  const figures = { depth: last(answer.depth), arrivals: last(answer.rate) };
+  const ages = last(answer.oldest_seconds);
+  // Nodes that tell no age have 0.
+  if (ages.some((age) => age > 0)) figures.oldest = ages;
+  if (!figures.depth.some((depth) => depth !== null)) return false;
+  series.prepend(times, figures);
   return true;
-}
-
-// Counters become rates, and gauges stay.
-function chartFigures(times, figures) {
-  const rate = (values) => values?.map((value, index) => {
-    const [before, seconds] = [values[index - 1], times[index] - times[index - 1]];
-    const grown = Number(value) - Number(before);
-    return index === 0 || value === null || before === null || grown < 0 ? null : grown / seconds;
-  });
-  const gauge = (values) => values?.map((value) => value === null ? null : Number(value));
-  const found = {
-    depth: gauge(figures.depth),
-    inFlight: gauge(figures.in_flight_count),
-    deferred: gauge(figures.deferred_count),
-    oldest: gauge(figures.oldest_unfinished_ms)?.map((value) => value === null ? null : value / 1000),
-    arrivals: rate(figures.message_count),
-    done: rate(figures.finish_count),
-    requeues: rate(figures.requeue_count),
-    timeouts: rate(figures.timeout_count),
-  };
-  return Object.fromEntries(Object.entries(found).filter(([, values]) => values));
 }

@@ -277,6 +277,25 @@ impl Snapshot {
         json
     }
 
+    /// Returns all topics with their channels as JSON.
+    pub fn topics(&self) -> String {
+        let mut json = String::new();
+        let mut object = JsonObject::new(&mut json);
+        object.number("time", self.unix_millis);
+        push_array(object.key("topics"), &self.topics, |out, (name, topic)| {
+            let mut object = JsonObject::new(out);
+            topic.push_summary_fields(&mut object, name);
+            let channels = &topic.channels;
+            push_array(object.key("channels"), channels, |out, (name, total)| {
+                push_named(out, "channel", name, &total.figures);
+            });
+            object.end();
+        });
+        object.text("message", &self.message);
+        object.end();
+        json
+    }
+
     /// Returns a topic with its channels and nodes as JSON, or `None` if there is no such topic.
     pub fn topic(&self, name: &str) -> Option<String> {
         let topic = self.topics.get(name)?;
@@ -313,13 +332,17 @@ impl Snapshot {
 impl LiveTopic {
     fn push_summary(&self, out: &mut String, name: &str) {
         let mut object = JsonObject::new(out);
+        self.push_summary_fields(&mut object, name);
+        object.end();
+    }
+
+    fn push_summary_fields(&self, object: &mut JsonObject<'_>, name: &str) {
         object.text("topic", name);
-        self.total.figures.push_fields(&mut object);
+        self.total.figures.push_fields(object);
         let channels = i64::try_from(self.channels.len()).unwrap_or(i64::MAX);
         object.number("channel_count", channels);
         let nodes = i64::try_from(self.total.nodes.len()).unwrap_or(i64::MAX);
         object.number("node_count", nodes);
-        object.end();
     }
 }
 

@@ -9,7 +9,7 @@ import { clientColumns, clientKey, clientText } from "../clients.js";
 import { plus } from "../exact.js";
 import { count, rate } from "../format.js";
 import { Graphs } from "../graphite.js";
-import { problemOf } from "../overview.js";
+import { loadAges, problemOf } from "../overview.js";
 import { Age, Loading, NodeLink, Paused, Tiles, Trail, counted, ifKnown, inMemoryAndOnDisk, latencyColumns, memoryAndDisk, quantiles, rated } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { Samples, change, getsOlder, perSecond } from "../rates.js";
@@ -22,7 +22,7 @@ export function Channel({ topic, name }) {
   const samples = useRef(new Samples());
   const past = series(`channel ${topic}/${name}`);
   const [shown, setShown] = useState(null);
-  const poll = usePoll(`channel ${topic}/${name}`, (signal) => ask(api("topics", topic, name), { signal }), (channel, at) => {
+  const poll = usePoll(`channel ${topic}/${name}`, (signal) => load(topic, name, signal), (channel, at) => {
     const made = withRates(channel, samples.current, at);
     past.add(at, {
       depth: made.depth, inFlight: made.in_flight_count, deferred: made.deferred_count, arrivals: made.arrivals, done: made.done,
@@ -33,7 +33,7 @@ export function Channel({ topic, name }) {
   const actions = useActions((action) => action.kind === "delete" ? go(link("topics", topic)) : poll.reload());
   const [, redraw] = useState(0);
   useEffect(() => {
-    loadHistory(past, topic, name).then((some) => some && redraw((count) => count + 1));
+    loadHistory(past, { topic, channel: name }).then((some) => some && redraw((count) => count + 1));
   }, [past]);
   const channel = shown?.topic_name === topic && shown?.channel_name === name ? shown : null;
   return html`
@@ -48,6 +48,14 @@ export function Channel({ topic, name }) {
     <${GoneNodes} name=${`${topic}/${name}`} nodes=${channel?.nodes?.map((node) => node.node)} />
     ${!channel && !poll.error && html`<${Loading} what="the channel" />`}
     ${channel && html`<${Content} channel=${channel} past=${past} />`}`;
+}
+
+// The answer for the channel, with the ages of live figures.
+async function load(topic, name, signal) {
+  const [channel, ages] = await Promise.all([ask(api("topics", topic, name), { signal }), loadAges(topic, signal)]);
+  const own = ages.channels.get(name);
+  const nodes = (channel.nodes ?? []).map((node) => ({ ...node, oldest_unfinished_ms: own?.nodes.get(node.node) }));
+  return { ...channel, nodes, oldest_unfinished_ms: own?.all };
 }
 
 // The messages that are in the channel.

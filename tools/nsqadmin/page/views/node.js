@@ -1,6 +1,6 @@
 // One nsqd: its topics, channels and consumers.
 
-import { html, useRef, useState } from "../html.js";
+import { html, useEffect, useRef, useState } from "../html.js";
 import { tombstone, useActions } from "../actions.js";
 import { api, ask } from "../api.js";
 import { PollBars } from "../bars.js";
@@ -13,7 +13,7 @@ import { Age, Loading, Paused, Tiles, Trail, counted, ifKnown, latencyColumns, m
 import { usePoll } from "../poll.js";
 import { Samples, perSecond } from "../rates.js";
 import { link } from "../route.js";
-import { series } from "../series.js";
+import { loadHistory, series } from "../series.js";
 import { Table } from "../table.js";
 
 export function Node({ name }) {
@@ -25,6 +25,10 @@ export function Node({ name }) {
     past.add(at, { depth: made.depth, arrivals: made.arrivals });
     setShown(made);
   });
+  const [, redraw] = useState(0);
+  useEffect(() => {
+    loadHistory(past, { node: name }).then((some) => some && redraw((count) => count + 1));
+  }, [past]);
   const actions = useActions(() => poll.reload());
   const node = shown?.node === name ? shown : null;
   return html`

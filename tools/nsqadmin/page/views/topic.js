@@ -5,9 +5,10 @@ import { deleteTopic, emptyTopic, pauseTopic, tombstone, useActions } from "../a
 import { api, ask } from "../api.js";
 import { GoneNodes, PollBars } from "../bars.js";
 import { Chart } from "../chart.js";
+import { plus } from "../exact.js";
 import { age, count, rate } from "../format.js";
 import { Graphs } from "../graphite.js";
-import { problemOf } from "../overview.js";
+import { loadAges, problemOf } from "../overview.js";
 import { Age, Loading, NodeLink, Paused, Tiles, Trail, counted, ifKnown, inMemoryAndOnDisk, latencyColumns, memoryAndDisk, quantiles, rated } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { Samples, getsOlder, perSecond } from "../rates.js";
@@ -19,15 +20,15 @@ export function Topic({ name }) {
   const samples = useRef(new Samples());
   const past = series(`topic ${name}`);
   const [shown, setShown] = useState(null);
-  const poll = usePoll(`topic ${name}`, (signal) => ask(api("topics", name), { signal }), (topic, at) => {
+  const poll = usePoll(`topic ${name}`, (signal) => load(name, signal), (topic, at) => {
     const made = withRates(topic, samples.current, at);
-    past.add(at, { depth: made.depth, arrivals: made.arrivals, ...(made.oldest !== undefined && { oldest: made.oldest / 1000 }) });
+    past.add(at, { depth: backlog(made), arrivals: made.arrivals, ...(made.oldest !== undefined && { oldest: made.oldest / 1000 }) });
     setShown(made);
   });
   const actions = useActions((action) => action.kind === "delete" ? go(link()) : poll.reload());
   const [, redraw] = useState(0);
   useEffect(() => {
-    loadHistory(past, name).then((some) => some && redraw((count) => count + 1));
+    loadHistory(past, { topic: name }).then((some) => some && redraw((count) => count + 1));
   }, [past]);
   const topic = shown?.topic_name === name ? shown : null;
   const hasNodes = topic?.nodes?.length > 0;
@@ -45,6 +46,18 @@ export function Topic({ name }) {
     ${topic && !hasNodes && html`<p class="empty">No producers exist for this topic: nsqlookupd knows its name, but no nsqd has it.
       The page <a href=${link("lookup")}>Lookup</a> lists such topics.</p>`}
     ${hasNodes && html`<${Content} topic=${topic} past=${past} actions=${actions} />`}`;
+}
+
+// The answer for the topic, with the ages of live figures.
+async function load(name, signal) {
+  const [topic, ages] = await Promise.all([ask(api("topics", name), { signal }), loadAges(name, signal)]);
+  const channels = (topic.channels ?? []).map((channel) => ({ ...channel, oldest_unfinished_ms: ages.channels.get(channel.channel_name)?.all }));
+  return { ...topic, channels, oldest_unfinished_ms: ages.all };
+}
+
+// The messages that wait, in the topic and in its channels.
+function backlog(topic) {
+  return topic.channels.reduce((sum, channel) => plus(sum, channel.depth), topic.depth);
 }
 
 // Adds rates and problems to the answer.
@@ -79,7 +92,7 @@ function Content({ topic, past, actions }) {
     <div class="charts">
       <${Chart} title="Messages per second" series=${past} version=${past.version} show=${rate}
         lines=${[{ figure: "arrivals", name: "published", colour: "c3" }]} />
-      <${Chart} title="Waiting in the topic" series=${past} version=${past.version} show=${count}
+      <${Chart} title="Waiting, in the topic and its channels" series=${past} version=${past.version} show=${count}
         lines=${[{ figure: "depth", name: "waiting", colour: "c1" }]} />
       <${Chart} title="Age of the oldest message" series=${past} version=${past.version} show=${seconds}
         lines=${[{ figure: "oldest", name: "oldest", colour: "c2" }]} />

@@ -86,6 +86,7 @@ pub(super) const ROUTES: &[Route<Endpoint>] = &[
     ("GET", "/api/nodes/*", Endpoint::Read(Read::Node)),
     ("GET", "/api/counter", Endpoint::Read(Read::Counter)),
     ("GET", "/api/live", Endpoint::Live(Live::All)),
+    ("GET", "/api/live/topics", Endpoint::Live(Live::Topics)),
     ("GET", "/api/live/topics/*", Endpoint::Live(Live::Topic)),
     ("GET", "/api/live/history", Endpoint::Live(Live::History)),
     ("GET", "/api/live/events", Endpoint::Live(Live::Events)),

@@ -30,6 +30,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub(super) enum Live {
     /// `/api/live`
     All,
+    /// `/api/live/topics`
+    Topics,
     /// `/api/live/topics/*`
     Topic,
     /// `/api/live/history`
@@ -59,6 +61,7 @@ impl App {
         let collector = collector.ok_or_else(|| Refusal::not_found("LIVE_DISABLED"))?;
         match live {
             Live::All => Ok(Reply::json(collector.snapshots.borrow().changes(None))),
+            Live::Topics => Ok(Reply::json(collector.snapshots.borrow().topics())),
             Live::Topic => {
                 let topic = collector.snapshots.borrow().topic(&segments[0]);
                 let topic = topic.ok_or_else(|| Refusal::not_found("TOPIC_NOT_FOUND"))?;

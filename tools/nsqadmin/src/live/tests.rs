@@ -93,6 +93,14 @@ fn only_what_differs_is_told() {
     assert_eq!(detail["channels"][0]["channel"], serde_json::json!("c"));
     assert_eq!(detail["topic"]["channel_count"], serde_json::json!(1));
     assert_eq!(second.topic("idle"), None);
+    let topics = json(&second.topics());
+    let t = &topics["topics"][1];
+    assert_eq!(
+        (&t["topic"], &t["channels"][0]["channel"]),
+        (&"t".into(), &"c".into())
+    );
+    assert_eq!(t["channels"][0]["in_flight"], serde_json::json!(3));
+    assert_eq!(topics["message"], serde_json::json!("WARNING: x"));
 }
 
 #[test]

@@ -41,4 +41,5 @@ for (const [name, check] of Object.entries(all)) {
 }
 await browser.stop();
 console.log(`${passed} passed, ${failed} failed`);
-process.exitCode = failed === 0 && passed > 0 ? 0 : 1;
+// Consumers are still connected, so the process would not end by itself.
+process.exit(failed === 0 && passed > 0 ? 0 : 1);
