@@ -113,7 +113,7 @@ lenient! {
         /// The latency of all channels.
         pub e2e_processing_latency: Latency,
         /// The age of the oldest message that is owed, in milliseconds. Only ringq's nsqd has it.
-        pub oldest_unfinished_ms: i64,
+        pub oldest_unfinished_ms: Option<i64>,
     }
 }
 
@@ -151,7 +151,7 @@ lenient! {
         /// The latency.
         pub e2e_processing_latency: Latency,
         /// The age of the oldest message that is owed, in milliseconds. Only ringq's nsqd has it.
-        pub oldest_unfinished_ms: i64,
+        pub oldest_unfinished_ms: Option<i64>,
     }
 }
 

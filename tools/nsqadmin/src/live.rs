@@ -74,7 +74,7 @@ impl Figures {
         let mut figures = Figures {
             depth: topic.depth,
             message_count: topic.message_count,
-            oldest_ms: topic.oldest_unfinished_ms,
+            oldest_ms: topic.oldest_unfinished_ms.unwrap_or(0),
             is_paused: topic.paused,
             ..Figures::default()
         };
@@ -99,7 +99,7 @@ impl Figures {
             requeue_count: channel.requeue_count,
             timeout_count: channel.timeout_count,
             clients: channel.client_count.unwrap_or(listed),
-            oldest_ms: channel.oldest_unfinished_ms,
+            oldest_ms: channel.oldest_unfinished_ms.unwrap_or(0),
             is_paused: channel.paused,
         }
     }

@@ -127,7 +127,7 @@ const ADDED_HEADERS: [&str; 5] = [
 ];
 
 /// Replaces each value that differs from run to run by a name in braces, and removes what the
-/// original at hand lacks: the counts of deliveries, and the headers above.
+/// original at hand lacks: ages, the counts of deliveries, and the headers above.
 fn normal(text: &str) -> String {
     let is_digit = |c: char| c.is_ascii_digit();
     if text.starts_with("HTTP/1.1 ") {
@@ -147,6 +147,7 @@ fn normal(text: &str) -> String {
         "\"hostname\":\"{host}\"",
     );
     for key in [
+        "oldest_unfinished_ms",
         "delivery_msg_count",
         "zone_local_msg_count",
         "region_local_msg_count",

@@ -46,8 +46,9 @@ pub struct ChannelFigures {
     pub is_paused: bool,
     /// The latency.
     pub latency: LatencyFigures,
-    /// The age of the oldest message that is owed, in milliseconds: the highest of all nsqds.
-    pub oldest_unfinished_ms: i64,
+    /// The age of the oldest message that is owed, in milliseconds: the highest of all nsqds. `None` if
+    /// no nsqd tells it.
+    pub oldest_unfinished_ms: Option<i64>,
 }
 
 /// Returns the total of a channel over all nsqds that have it, or `None` if no nsqd has it.
@@ -206,6 +207,9 @@ impl ChannelFigures {
             }),
         }
         object.boolean("paused", self.is_paused);
+        if let Some(age) = self.oldest_unfinished_ms {
+            object.number("oldest_unfinished_ms", age);
+        }
         self.latency.push_json(object.key("e2e_processing_latency"));
     }
 

@@ -56,7 +56,7 @@ fn a_total_keeps_the_parts_of_each_node() {
         (123, 120, 3)
     );
     assert_eq!((total.message_count, total.is_paused), (18, true));
-    assert_eq!(total.oldest_unfinished_ms, 100);
+    assert_eq!(total.oldest_unfinished_ms, Some(100));
     let nodes = total.nodes.as_ref().unwrap();
     let shown: Vec<_> = nodes
         .iter()

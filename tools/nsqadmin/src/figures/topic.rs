@@ -32,8 +32,9 @@ pub struct TopicFigures {
     pub is_paused: bool,
     /// The latency of all channels.
     pub latency: LatencyFigures,
-    /// The age of the oldest message that is owed, in milliseconds: the highest of all nsqds.
-    pub oldest_unfinished_ms: i64,
+    /// The age of the oldest message that is owed, in milliseconds: the highest of all nsqds. `None` if
+    /// no nsqd tells it.
+    pub oldest_unfinished_ms: Option<i64>,
 }
 
 /// Returns the total of a topic. A topic that no nsqd has is a total without parts.
@@ -139,6 +140,9 @@ impl TopicFigures {
             channel.push_json(out);
         });
         object.boolean("paused", self.is_paused);
+        if let Some(age) = self.oldest_unfinished_ms {
+            object.number("oldest_unfinished_ms", age);
+        }
         self.latency.push_json(object.key("e2e_processing_latency"));
     }
 
