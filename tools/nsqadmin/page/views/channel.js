@@ -24,7 +24,8 @@ export function Channel({ topic, name }) {
   const [shown, setShown] = useState(null);
   const poll = usePoll(`channel ${topic}/${name}`, (signal) => load(topic, name, signal), (channel, at) => {
     const made = withRates(channel, samples.current, at);
-    past.add(at, {
+    // The first answer has no rates. Its point would be a gap behind the past that the server tells.
+    if (made.arrivals !== null) past.add(at, {
       depth: made.depth, inFlight: made.in_flight_count, deferred: made.deferred_count, arrivals: made.arrivals, done: made.done,
       requeues: made.requeues, timeouts: made.timeouts, ...(made.oldest !== undefined && { oldest: made.oldest / 1000 }),
     });

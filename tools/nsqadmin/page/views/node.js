@@ -22,7 +22,8 @@ export function Node({ name }) {
   const [shown, setShown] = useState(null);
   const poll = usePoll(`node ${name}`, (signal) => ask(api("nodes", name), { signal }), (answer, at) => {
     const made = flatten(answer, samples.current, at);
-    past.add(at, { depth: made.depth, arrivals: made.arrivals });
+    // The first answer has no rates. Its point would be a gap behind the past that the server tells.
+    if (made.arrivals !== null) past.add(at, { depth: made.depth, arrivals: made.arrivals });
     setShown(made);
   });
   const [, redraw] = useState(0);

@@ -22,7 +22,8 @@ export function Topic({ name }) {
   const [shown, setShown] = useState(null);
   const poll = usePoll(`topic ${name}`, (signal) => load(name, signal), (topic, at) => {
     const made = withRates(topic, samples.current, at);
-    past.add(at, { depth: backlog(made), arrivals: made.arrivals, ...(made.oldest !== undefined && { oldest: made.oldest / 1000 }) });
+    // The first answer has no rates. Its point would be a gap behind the past that the server tells.
+    if (made.arrivals !== null) past.add(at, { depth: backlog(made), arrivals: made.arrivals, ...(made.oldest !== undefined && { oldest: made.oldest / 1000 }) });
     setShown(made);
   });
   const actions = useActions((action) => action.kind === "delete" ? go(link()) : poll.reload());
