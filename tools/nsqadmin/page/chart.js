@@ -85,7 +85,7 @@ function options(lines, show, width) {
     },
     axes: [
       axis({ size: 26, space: 70, values: (plot, times) => times.map(clock) }),
-      axis({ size: 58, space: 32, values: (plot, values) => values.map((value) => short(value, show)) }),
+      axis({ size: show.isTime ? 80 : 58, space: 32, values: (plot, values) => values.map((value) => short(value, show)) }),
     ],
     series: [{}, ...lines.map((line) => ({
       label: line.name,
