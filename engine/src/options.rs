@@ -82,6 +82,7 @@ pub(crate) fn broker_options(
         },
         resident_bytes: RESIDENT_SHARD_BYTES,
         turn_entries: engine_core::TURN_ENTRIES,
+        dead_letter_bytes: engine_core::DEAD_LETTER_BYTES,
         channel_consumers_max: config.channel_consumers_max,
         asks_for_channels: config
             .lookupd_tcp_addresses

@@ -5,7 +5,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use support::{Broker, Client, Message, MessageId, TIMEOUT, run_nsqd, wait_until};
+use support::{Broker, Client, Launch, Message, MessageId, TIMEOUT, Tmpfs, run_nsqd, wait_until};
 
 /// Connects a consumer of the channel `t/ch`, for one message at a time.
 fn consumer(broker: &Broker, identify: &str) -> Client {
@@ -201,6 +201,103 @@ fn kill_9_loses_no_dead_letter() {
         &broker,
         &bodies.into_iter().map(String::into_bytes).collect(),
     );
+}
+
+/// Starts a broker on a small disk, with 20 messages of `t/ch` in flight. Returns the broker, the consumer, the ids and
+/// the bodies.
+fn on_a_small_disk(tmpfs: &Tmpfs) -> (Broker, Client, Vec<MessageId>, BTreeSet<Vec<u8>>) {
+    let data_path = tmpfs.path().join("data");
+    std::fs::create_dir(&data_path).expect("the disk is empty");
+    let flags = [
+        "--dead-letter=t/ch,max-attempts=1,topic=dead",
+        "--sync-timeout=50ms",
+    ];
+    let launch = Launch {
+        data_path: Some(data_path),
+        ..Launch::new(2, &flags)
+    };
+    let broker = launch.start();
+    broker.post("/topic/create?topic=t", b"").expect_status(200);
+    let target = "/channel/create?topic=t&channel=ch";
+    broker.post(target, b"").expect_status(200);
+    let bodies: Vec<String> = (0..20).map(|number| format!("message {number}")).collect();
+    Client::connect(broker.tcp_addr()).publish_many("t", &bodies);
+    let mut client = Client::connect(broker.tcp_addr());
+    client.subscribe("t", "ch");
+    client.ready(20);
+    let ids = bodies.iter().map(|_| client.message().id).collect();
+    let bodies = bodies.into_iter().map(String::into_bytes).collect();
+    (broker, client, ids, bodies)
+}
+
+const REFUSED: &str = "ERROR: no dead letter can be stored in topic dead, they stay in the channel";
+
+#[test]
+fn dead_letters_wait_in_their_channel_while_the_disk_is_full() {
+    let Some(tmpfs) = Tmpfs::mount("16m") else {
+        return;
+    };
+    let (broker, mut client, ids, bodies) = on_a_small_disk(&tmpfs);
+    let filler = tmpfs.fill("filler");
+    for id in &ids {
+        client.requeue(id, 0);
+    }
+    broker.wait_for_log(REFUSED);
+    let has_all = || dead_letters(&broker, "t") == (0, 20);
+    assert!(
+        wait_until(TIMEOUT, has_all),
+        "{:?}",
+        dead_letters(&broker, "t")
+    );
+    let stats = broker.channel_stats("t", "ch").expect("it is there");
+    assert_eq!(stats["depth"], 20, "{stats}");
+    client.expect_silence(Duration::from_millis(10));
+    std::fs::remove_file(filler).expect("it is ours");
+    let have_moved = || dead_letters(&broker, "t") == (20, 0);
+    assert!(
+        wait_until(TIMEOUT, have_moved),
+        "{:?}",
+        dead_letters(&broker, "t")
+    );
+    let stats = broker.channel_stats("t", "ch").expect("it is there");
+    assert_eq!(stats["depth"], 0, "{stats}");
+    consume_dead(&broker, &bodies);
+    // No message came twice, because nothing had crashed.
+    let stats = broker.channel_stats("dead", "all").expect("it is there");
+    assert_eq!(stats["message_count"], 20, "{stats}");
+}
+
+#[test]
+fn kill_9_on_a_full_disk_loses_no_dead_letter() {
+    let Some(tmpfs) = Tmpfs::mount("16m") else {
+        return;
+    };
+    let (mut broker, mut client, ids, bodies) = on_a_small_disk(&tmpfs);
+    let filler = tmpfs.fill("filler");
+    for id in &ids {
+        client.requeue(id, 0);
+    }
+    broker.wait_for_log(REFUSED);
+    broker.kill9();
+    std::fs::remove_file(filler).expect("it is ours");
+    broker.restart();
+    // The disk had no room for the attempts, so the messages may be delivered once more.
+    let mut client = Client::connect(broker.tcp_addr());
+    client.subscribe("t", "ch");
+    client.ready(20);
+    let is_done = || {
+        while let Some(message) = client.message_within(Duration::from_millis(5)) {
+            client.requeue(&message.id, 0);
+        }
+        let stats = broker.channel_stats("t", "ch").expect("it is there");
+        stats["depth"] == 0 && stats["in_flight_count"] == 0
+    };
+    assert!(
+        wait_until(TIMEOUT, is_done),
+        "{:?}",
+        broker.channel_stats("t", "ch")
+    );
+    consume_dead(&broker, &bodies);
 }
 
 #[test]

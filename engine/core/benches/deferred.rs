@@ -63,6 +63,7 @@ fn options() -> BrokerOptions {
         },
         resident_bytes: 64 << 20,
         turn_entries: TURN_ENTRIES,
+        dead_letter_bytes: engine_core::DEAD_LETTER_BYTES,
         channel_consumers_max: 0,
         asks_for_channels: false,
         required: Default::default(),

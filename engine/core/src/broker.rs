@@ -18,6 +18,7 @@ mod trace;
 pub(crate) mod turn;
 mod upgrade;
 
+use crate::channel::dead_letters::LetterBudget;
 use crate::client::output::Token;
 use crate::client::{Blocked, Client, Clients, Ending};
 use crate::dedup::fingerprint::seed_of;
@@ -63,6 +64,9 @@ pub struct BrokerOptions {
     pub resident_bytes: u64,
     /// Entries of long lists that a turn goes through: [`TURN_ENTRIES`](crate::TURN_ENTRIES).
     pub turn_entries: usize,
+    /// Bytes that the dead letters of all channels may take on their way to their topics, about:
+    /// [`DEAD_LETTER_BYTES`](crate::DEAD_LETTER_BYTES).
+    pub dead_letter_bytes: usize,
     /// --max-channel-consumers; 0 for no limit.
     pub channel_consumers_max: u64,
     /// True if a new topic asks for channels before it starts; see [`Broker::set_asks_for_channels`].
@@ -99,6 +103,8 @@ pub struct Broker {
     clients: Clients,
     random: Random,
     topics_to_pump: DirtySet<TopicKey>,
+    /// Topics whose dead letters are held.
+    topics_to_release: DirtySet<TopicKey>,
     /// The remaining budget of this turn.
     work: Work,
     /// The work that the last turn did.
@@ -120,6 +126,8 @@ pub struct Broker {
     to_announce: Vec<TopicKey>,
     /// The dead letters that were stored in their topics since the last call of [`Broker::drain`].
     letters_moved: u64,
+    /// The bytes that the dead letters of this shard's channels take on their way.
+    letter_bytes: usize,
     /// A SUB or publish may be refused: there are auth servers, or this is a drain.
     checks_permits: bool,
 }
@@ -182,6 +190,7 @@ impl Broker {
             by_name: BTreeMap::new(),
             clients: Clients::default(),
             topics_to_pump: DirtySet::default(),
+            topics_to_release: DirtySet::default(),
             clients_to_flush: DirtySet::default(),
             timers: Timers::new(),
             forwards: (0..shards).map(|_| ForwardBatch::new(shard)).collect(),
@@ -192,6 +201,7 @@ impl Broker {
             is_draining: false,
             to_announce: Vec::new(),
             letters_moved: 0,
+            letter_bytes: 0,
         }
     }
 
@@ -459,11 +469,18 @@ impl Broker {
             topic.check(&self.clients);
             assert_eq!(self.by_name.get(&topic.name), Some(&key));
             self.topics_to_pump.check(key, &topic.in_to_pump);
+            self.topics_to_release.check(key, &topic.in_to_release);
             assert!(place(&*topic.name, self.options.shards) == self.options.shard);
             assert_eq!(self.unhealthy.contains(&key), topic.log.health().is_some());
         }
         let mut unhealthy = self.unhealthy.iter();
         assert!(unhealthy.all(|key| self.topics.contains_key(*key)));
+        let letter_bytes_max = self.options.dead_letter_bytes
+            + LetterBudget::bytes_of(self.options.limits.message_bytes_max as usize);
+        assert!(
+            self.letter_bytes <= letter_bytes_max,
+            "too many dead letters are on their way"
+        );
         let timers_max = self.topics.len() + 2 * self.clients.len();
         assert!(
             self.timers.len() <= timers_max,

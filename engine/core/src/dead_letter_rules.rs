@@ -73,7 +73,34 @@ impl std::fmt::Display for DeadLetterError {
     }
 }
 
+/// The reason why a rule never counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLetterOrderError {
+    /// The rule that fits all channels of the later one: `<topic>/<channel>`.
+    pub earlier: String,
+    /// The rule that never counts.
+    pub later: String,
+}
+
+impl std::fmt::Display for DeadLetterOrderError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let DeadLetterOrderError { earlier, later } = self;
+        write!(
+            f,
+            "the rule {later} never counts, because the first rule that fits counts, and {earlier} fits all its channels; \
+             put {later} before {earlier}"
+        )
+    }
+}
+
+impl std::error::Error for DeadLetterOrderError {}
+
 impl DeadLetterRule {
+    /// The channels of the rule: `<topic>/<channel>`.
+    fn place(&self) -> String {
+        format!("{}/{}", self.topic.0, self.channel.0)
+    }
+
     /// Deliveries that a message gets. After them, the message goes to the dead-letter topic.
     pub(crate) fn attempts_max(&self) -> u16 {
         self.attempts_max
@@ -130,6 +157,29 @@ impl DeadLetterRules {
             self.rules.pop();
         }
         cycle.map_or(Ok(()), |topics| Err(DeadLetterError::Cycle(topics)))
+    }
+
+    /// Checks that each rule can count. A rule never counts if an earlier one fits all its channels. Call this when all
+    /// rules are there: a `*` does not stand for dead-letter topics, and a later rule may make a topic one.
+    ///
+    /// # Errors
+    /// A rule never counts.
+    pub fn check_order(&self) -> Result<(), DeadLetterOrderError> {
+        for (index, later) in self.rules.iter().enumerate() {
+            let covers = |earlier: &&Arc<DeadLetterRule>| {
+                let topic = &*later.topic.0;
+                let fits_topic = earlier.topic.fits(topic)
+                    && (earlier.topic.is_exact() || !self.is_dead_letter_topic(topic));
+                fits_topic && earlier.channel.fits(&later.channel.0)
+            };
+            if let Some(earlier) = self.rules[..index].iter().find(covers) {
+                return Err(DeadLetterOrderError {
+                    earlier: earlier.place(),
+                    later: later.place(),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Returns true if there are no rules.
@@ -250,6 +300,41 @@ mod tests {
         assert!(rules.of("orders", "a").is_some());
         assert_eq!(rules.of("dead", "a"), None);
         assert_eq!(rules.of("orders.dead", "a"), None);
+    }
+
+    /// A rule behind one that fits all its channels was accepted, and had no effect.
+    #[test]
+    fn a_rule_that_never_counts_is_found() {
+        let check = |all: &[(&str, &str, &str)], expected: Option<(&str, &str)>| {
+            let order = rules(all).expect("each rule is right").check_order();
+            let found = order.err();
+            let found = found.as_ref().map(|e| (&*e.earlier, &*e.later));
+            assert_eq!(found, expected, "{all:?}");
+        };
+        check(&[("*", "*", "d"), ("x", "*", "e")], Some(("*/*", "x/*")));
+        check(&[("x", "*", "e"), ("*", "*", "d")], None);
+        check(
+            &[("a*", "c", "d"), ("ab*x", "c", "d")],
+            Some(("a*/c", "ab*x/c")),
+        );
+        check(&[("ab*x", "c", "d"), ("a*", "c", "d")], None);
+        check(&[("a*", "c", "d"), ("ab", "*", "d")], None);
+        check(&[("x", "*", "d"), ("x", "c", "e")], Some(("x/*", "x/c")));
+        check(&[("x", "c", "d"), ("*", "c", "e")], None);
+        // A * does not stand for a dead-letter topic, also not for that of a later rule.
+        check(&[("*", "*", "d"), ("d", "*", "e")], None);
+        check(
+            &[("*", "*", "d"), ("e", "*", "f"), ("x.dead", "c", "e")],
+            Some(("*/*", "x.dead/c")),
+        );
+        let why = rules(&[("*", "*", "d"), ("x", "*", "e")])
+            .expect("right")
+            .check_order();
+        assert_eq!(
+            why.expect_err("wrong").to_string(),
+            "the rule x/* never counts, because the first rule that fits counts, and */* fits all its channels; \
+             put x/* before */*"
+        );
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub(crate) struct DeadLetters {
     waiting: LongQueue<SingleMessage>,
     sent: BTreeMap<Seq, Sent>,
     sent_bytes: usize,
+    /// True while the letters of all channels of the shard that are on their way take too much memory.
+    is_held: bool,
     /// The end of the delay after a refusal.
     retry_at: Option<Duration>,
     /// The delay after the next refusal.
@@ -96,6 +98,7 @@ impl DeadLetters {
             waiting: LongQueue::default(),
             sent: BTreeMap::new(),
             sent_bytes: 0,
+            is_held: false,
             retry_at: None,
             delay: RETRY_FIRST,
             moved_count: 0,
@@ -155,7 +158,17 @@ impl DeadLetters {
 
     /// True if a message can leave.
     pub(crate) fn may_send(&self) -> bool {
-        !self.waiting.is_empty() && self.retry_at.is_none() && !self.is_full()
+        !self.waiting.is_empty() && self.retry_at.is_none() && !self.is_full() && !self.is_held
+    }
+
+    /// Lets no message leave until [`DeadLetters::release`].
+    pub(crate) fn hold(&mut self) {
+        self.is_held = true;
+    }
+
+    /// Ends [`DeadLetters::hold`].
+    pub(crate) fn release(&mut self) {
+        self.is_held = false;
     }
 
     /// Takes the next message out of those that wait. The caller sends it, or puts it back.

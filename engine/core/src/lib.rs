@@ -65,8 +65,11 @@ pub use broker::output::{Change, DeletedLog, Level, Output, Wakeup};
 pub use broker::publish::REMOTE_STREAK_MAX;
 pub use broker::turn::Sent;
 pub use broker::{Broker, BrokerOptions, place};
+pub use channel::dead_letters::DEAD_LETTER_BYTES;
 pub use client::Client;
-pub use dead_letter_rules::{DeadLetterError, DeadLetterRule, DeadLetterRules};
+pub use dead_letter_rules::{
+    DeadLetterError, DeadLetterOrderError, DeadLetterRule, DeadLetterRules,
+};
 pub use dedup::content_rule::ContentRule;
 pub use dedup::generations::KeyWindow;
 pub use dedup::json_pointer::{JsonPointer, JsonPointerError};

@@ -29,6 +29,7 @@ mod unfinished_checkpoint;
 mod waiters;
 
 use crate::channel::Channel;
+use crate::channel::dead_letters::LettersEnd;
 use crate::channel::delivery::Delivery;
 use crate::client::Clients;
 use crate::dead_letter_rules::DeadLetterRules;
@@ -135,6 +136,10 @@ pub(crate) struct Topic {
     pub(crate) message_bytes: u64,
     /// In the broker's `topics_to_pump`.
     pub(crate) in_to_pump: Listed,
+    /// The channels whose dead letters are held, until letters of the shard have arrived.
+    pub(crate) held_letters: Vec<ChannelId>,
+    /// In the broker's `topics_to_release`.
+    pub(crate) in_to_release: Listed,
     /// The earliest timeout of a channel; may be early, never late. Kept so that a turn need not
     /// ask every channel.
     deadline: Option<Duration>,
@@ -219,6 +224,8 @@ impl Topic {
             message_count: 0,
             message_bytes: 0,
             in_to_pump: Listed::default(),
+            held_letters: Vec::new(),
+            in_to_release: Listed::default(),
             deadline: None,
             timer_at: None,
             blocked_clients: Vec::new(),
@@ -351,11 +358,15 @@ impl Topic {
             let (letters, budget) = (&mut self.dead_letters, &mut *delivery.letters);
             let is_served = budget.is_left();
             let take = |letter| letters.push((id, letter));
-            if self.stopping == Stopping::No
-                && channel.take_dead_letters(&mut self.log, budget, take)
-            {
-                let next = if is_served { &mut again } else { &mut unserved };
-                next.push(id);
+            let end = match self.stopping {
+                Stopping::No => channel.take_dead_letters(&mut self.log, budget, take),
+                _ => LettersEnd::Nothing,
+            };
+            match end {
+                LettersEnd::Nothing => {}
+                LettersEnd::Turn if is_served => again.push(id),
+                LettersEnd::Turn => unserved.push(id),
+                LettersEnd::Held => self.held_letters.push(id),
             }
             let at = channel.next_timeout();
             self.lower_deadline(at.filter(|_| !is_planted(Bug::TimerLost)));
@@ -368,6 +379,17 @@ impl Topic {
             && discarded.let_go(Some(&mut self.log), work)
         {
             self.discarded.pop();
+        }
+    }
+
+    /// Lets the dead letters leave that were held: see [`LettersEnd::Held`].
+    pub(crate) fn release_letters(&mut self) {
+        for id in std::mem::take(&mut self.held_letters) {
+            // A channel that was deleted has no letters.
+            if let Some(channel) = self.channels.get_mut(id) {
+                channel.release_dead_letters();
+                self.pump_channel_later(id);
+            }
         }
     }
 

@@ -8,12 +8,15 @@ const FORM: &str = "<topic>/<channel>,max-attempts=<n>,topic=<dead-letter topic>
 /// Reads rules of the form [`FORM`]. The parts behind the channel have names, so their order does not matter.
 ///
 /// # Errors
-/// Names the rule that is wrong, for the FATAL line.
+/// Names the rule that is wrong, or the rule that never counts and the earlier one that fits all its channels, for the
+/// FATAL line.
 pub(super) fn rules(entries: &[String]) -> Result<DeadLetterRules, String> {
     let mut rules = DeadLetterRules::default();
     for entry in entries {
         add(&mut rules, entry).map_err(|why| format!("--dead-letter: {entry:?} {why}"))?;
     }
+    let order = rules.check_order();
+    order.map_err(|why| format!("--dead-letter: {why}"))?;
     Ok(rules)
 }
 
@@ -74,6 +77,20 @@ mod tests {
             assert_eq!(read(&entries), Ok(expected.clone()));
         }
         assert!(read(&[]).expect("right").is_empty());
+    }
+
+    #[test]
+    fn a_rule_that_never_counts_is_an_error() {
+        let read = read(&[
+            "*/*,max-attempts=5,topic=dead",
+            "x/*,max-attempts=3,topic=x.dead",
+        ]);
+        let why = read.expect_err("the second rule has no effect");
+        assert!(
+            why.starts_with("--dead-letter: the rule x/* never counts, "),
+            "{why}"
+        );
+        assert!(why.ends_with(" put x/* before */*"), "{why}");
     }
 
     #[test]

@@ -9,6 +9,7 @@
 use super::keeper::repeated_error;
 use super::output::Output;
 use super::{Broker, place};
+use crate::channel::dead_letters::LetterBudget;
 use crate::dead_letters::DeadLetter;
 use crate::forward::{ForwardId, Sender};
 use crate::ids::{ChannelId, TopicKey};
@@ -18,6 +19,9 @@ use crate::topic::Waiter;
 use diskq_log::{planted::Bug, planted::is_planted};
 use wire::id::Seq;
 use wire::name::TopicName;
+
+/// The most topics whose held letters are released in one turn.
+const RELEASED_MAX: usize = 64;
 
 impl Broker {
     /// Sends dead letters of a topic to the shards of the dead-letter topics.
@@ -36,8 +40,34 @@ impl Broker {
                 seq,
                 stored: Seq(0),
             };
+            self.letter_bytes += LetterBudget::bytes_of(letter.body.len());
             let batch = &mut self.forwards[owner.0 as usize];
             batch.push_dead_letter(sender, to, &letter.body, letter.wants_sync);
+        }
+    }
+
+    /// Notes that a letter with a body of this size is not on its way any more.
+    pub(super) fn letter_arrived(&mut self, body_bytes: usize) {
+        self.letter_bytes -= LetterBudget::bytes_of(body_bytes);
+    }
+
+    /// Releases topics whose dead letters were held, if there is room for more letters on their way. While all the room
+    /// is taken, answers are to come, and the turn of the next answer looks again.
+    pub(super) fn release_letters(&mut self) {
+        let mut left = RELEASED_MAX;
+        while left > 0 && self.letter_bytes < self.options.dead_letter_bytes {
+            let topics = &mut self.topics;
+            let key = self
+                .topics_to_release
+                .pop_first(|key| Some(&mut topics.get_mut(key)?.in_to_release));
+            let Some(key) = key else {
+                return;
+            };
+            if let Some(topic) = self.topics.get_mut(key) {
+                topic.release_letters();
+                self.pump_later(key);
+                left -= 1;
+            }
         }
     }
 

@@ -8,7 +8,6 @@ use super::output::{Change, Output};
 use crate::ids::TopicKey;
 use crate::now::Now;
 use crate::owed::Owed;
-use crate::refusal::Refusal;
 
 /// The most topics that are withdrawn at a look, or announced again in a turn: 2 ms.
 const TOPICS_MAX: usize = 1000;
@@ -32,7 +31,7 @@ impl Broker {
         }
         for key in keys {
             self.wake_blocked(key, out);
-            self.refuse_forwarded(key, &Refusal::Draining);
+            self.refuse_in_drain(key);
         }
     }
 

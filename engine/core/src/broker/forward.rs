@@ -100,6 +100,8 @@ impl Broker {
                     seq,
                     stored,
                 } => {
+                    // The packed form has the size of the body in front.
+                    self.letter_arrived(id.bytes - size_of::<u32>());
                     let letter = (topic, channel, seq);
                     self.dead_letter_answered(now, letter, result.map(|()| stored), out);
                 }
@@ -116,6 +118,18 @@ impl Broker {
             if !self.publish_forwarded(now, key, waiting.id, &waiting.entry, &waiting.packed) {
                 self.topics[key].waiting_publishes.push_front(waiting);
                 return;
+            }
+        }
+    }
+
+    /// Refuses the publishes of a drain that were forwarded and wait at a topic. Dead letters stay: they are no new
+    /// messages.
+    pub(super) fn refuse_in_drain(&mut self, key: TopicKey) {
+        let waiting = std::mem::take(&mut self.topics[key].waiting_publishes);
+        for waiting in waiting {
+            match waiting.id.sender {
+                Sender::Channel { .. } => self.topics[key].waiting_publishes.push_back(waiting),
+                Sender::Client(..) => self.reply_forward(waiting.id, Err(Refusal::Draining)),
             }
         }
     }

@@ -29,9 +29,10 @@ impl Broker {
     pub fn end_turn(&mut self, now: Now, out: &mut Vec<Output>) {
         let resident_bytes = self.options.resident_bytes / self.by_name.len().max(1) as u64;
         let (mut unfinished, mut unserved) = (Vec::new(), Vec::new());
-        let mut letter_budget = LetterBudget::new();
         self.announce_some(out);
         self.deliver_own_forwards(now, out);
+        let bytes_max = self.options.dead_letter_bytes;
+        let mut letter_budget = LetterBudget::new(self.letter_bytes, bytes_max);
         for _ in 0..self.topics_to_pump.len() {
             let topics = &mut self.topics;
             let key = self
@@ -63,6 +64,10 @@ impl Broker {
                 };
                 next.push(key);
             }
+            if !topic.held_letters.is_empty() {
+                let listed = &mut topic.in_to_release;
+                self.topics_to_release.insert(key, listed);
+            }
             out.extend(topic.news.drain(..).map(Output::warning));
             let is_awaited = topic.started && topic.is_caught_up() && !topic.retriers.is_empty();
             while let Some(request) = topic.log.next_request() {
@@ -79,6 +84,7 @@ impl Broker {
             }
         }
         self.deliver_own_forwards(now, out);
+        self.release_letters();
         // The last one is the first of the next turn. So no topic waits for the dead letters of all others.
         for key in unfinished.into_iter().chain(unserved.into_iter().rev()) {
             self.pump_later(key);

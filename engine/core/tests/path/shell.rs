@@ -65,6 +65,7 @@ pub(crate) fn options() -> BrokerOptions {
         },
         resident_bytes: 1 << 20,
         turn_entries: engine_core::TURN_ENTRIES,
+        dead_letter_bytes: engine_core::DEAD_LETTER_BYTES,
         channel_consumers_max: 0,
         asks_for_channels: false,
         required: Default::default(),

@@ -397,6 +397,7 @@ fn options(group_commit: bool, sync_timeout: Duration, starts: u64) -> BrokerOpt
         },
         resident_bytes: 1 << 20,
         turn_entries: 40,
+        dead_letter_bytes: engine_core::DEAD_LETTER_BYTES,
         channel_consumers_max: 0,
         asks_for_channels: false,
         required: Default::default(),

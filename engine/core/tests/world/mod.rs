@@ -419,6 +419,8 @@ impl World {
             },
             resident_bytes: 1 << 20,
             turn_entries: self.turn_entries,
+            // Small enough that letters are held now and then.
+            dead_letter_bytes: self.turn_entries * 256,
             channel_consumers_max: 0,
             asks_for_channels: self.asks_for_channels,
             required: self.required.clone(),

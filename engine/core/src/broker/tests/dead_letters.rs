@@ -285,3 +285,60 @@ a closed
 ",
     );
 }
+
+/// The bound of a channel was the only one, so ten thousand channels could have ten thousand times its bytes on their way.
+#[test]
+fn the_letters_of_all_channels_have_a_bound_and_all_arrive() {
+    let mut options = with_rules();
+    // Two letters: the room of the first one is not the whole room.
+    options.dead_letter_bytes = 300;
+    let for_each = |lines: &str| {
+        let channels = (1..=5).map(|number| lines.replace("NAME", &format!("c{number}")));
+        channels.collect::<String>()
+    };
+    let script = [
+        &*for_each("NAME: SUB t NAME\nNAME< OK\nNAME: RDY 1\n"),
+        "p: PUB t | x\np< OK\n",
+        // Deliveries begin with the channel that was named last.
+        "c5< x (1)\nc4< x (1)\nc3< x (1)\nc2< x (1)\nc1< x (1)\n",
+        &for_each("NAME: REQ #x 0\nNAME< x (2)\n"),
+        &for_each("NAME: REQ #x 0\n"),
+        "+2s\n",
+        &for_each("dead t/NAME\n= 1 went to d, 0 wait\n"),
+        "stats d\n= depth 5, messages 5, bytes 5\n",
+    ]
+    .concat();
+    check_with(options, &script);
+}
+
+/// A drain refused letters that waited for the start of their topic, with an ERROR line, and they were sent again later.
+#[test]
+fn a_drain_keeps_letters_that_wait_for_their_topic() {
+    let mut options = with_rules();
+    options.asks_for_channels = true;
+    check_with(
+        options,
+        "
+a: SUB t ch
+channels t ch
+a< OK
+a: RDY 1
+p: PUB t | x
+p< OK
+a< x (1)
+a: REQ #x 0
+a< x (2)
+a: REQ #x 0
+errors
+dead t/ch
+= 0 went to d, 1 wait
+drain on
+errors
+channels d all
+errors
++2s
+dead t/ch
+= 1 went to d, 0 wait
+",
+    );
+}

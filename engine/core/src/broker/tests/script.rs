@@ -21,6 +21,7 @@
 //! keys t              ... by their content
 //! power lost 3        ... and of what was not synced, what seed 3 says is there; no nsqd.dat
 //! drain on, drain off publishes are refused, or taken again
+//! errors              the lines of repeated errors since the last such line
 //! owed                what a drain waits for, and the topics and channels that come (+) or go (-) at the nsqlookupds
 //! channels t a,b      the channels that the topic t asked for
 //! unasked t a,b       ... and not every nsqlookupd has answered
@@ -78,6 +79,7 @@ pub(super) fn options() -> BrokerOptions {
         },
         resident_bytes: 1 << 20,
         turn_entries: crate::TURN_ENTRIES,
+        dead_letter_bytes: crate::DEAD_LETTER_BYTES,
         channel_consumers_max: 0,
         asks_for_channels: false,
         required: Default::default(),
@@ -125,6 +127,8 @@ pub(super) struct Session {
     peers: BTreeMap<String, TestClient>,
     /// Ids of messages by their bodies.
     ids: BTreeMap<String, String>,
+    /// The lines of repeated errors since the last `errors`.
+    errors: Vec<String>,
     /// Topics that asked for channels.
     asking: BTreeMap<String, TopicKey>,
     /// Clients for whom an auth server is to be asked.
@@ -146,6 +150,7 @@ impl Session {
             },
             peers: BTreeMap::new(),
             ids: BTreeMap::new(),
+            errors: Vec::new(),
             asking: BTreeMap::new(),
             asked_for: BTreeMap::new(),
             reclaims_early: false,
@@ -234,6 +239,7 @@ impl Session {
             ["health"] => self.show_health(),
             ["drain", state] => self.drain(state == "on"),
             ["owed"] => self.show_owed(),
+            ["errors"] => self.show_errors(),
             ["restart"] => self.restart(Crash::Process),
             ["power", "lost", seed] => self.restart(Crash::Power {
                 seed: seed.parse().expect("a number"),
@@ -509,11 +515,8 @@ impl Session {
                 let name = self.name_of(id).expect("connected");
                 self.asked_for.insert(name, id);
             }
-            Output::Wake(..)
-            | Output::MetadataChanged
-            | Output::Changed(_)
-            | Output::Log(..)
-            | Output::RepeatedError { .. } => {}
+            Output::Wake(..) | Output::MetadataChanged | Output::Changed(_) | Output::Log(..) => {}
+            Output::RepeatedError { line, .. } => self.errors.push(line),
         }
     }
 
@@ -790,6 +793,12 @@ impl Session {
         writeln!(self.transcript, "= {owed}").expect("a String takes all");
         self.show_changes(&out);
         self.run_until_idle(out);
+    }
+
+    fn show_errors(&mut self) {
+        for line in std::mem::take(&mut self.errors) {
+            writeln!(self.transcript, "= {line}").expect("a String takes all");
+        }
     }
 
     fn show_changes(&mut self, out: &[Output]) {

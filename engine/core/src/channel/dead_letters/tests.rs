@@ -2,13 +2,14 @@ use super::*;
 use crate::DeadLetterRules;
 use diskq_log::segment::{FRAMES_AT, Head, NewFrame, write_frame, write_head};
 use diskq_log::{Checkpoints, FoundLog, LogOptions, Memory, Residency, Segment, SegmentNumber};
+use std::ops::Range;
 use wire::id::MessageId;
 
 const BASE: Seq = Seq(1000);
 
-/// A log in memory with one message for each body. A bit of the message `damaged` is flipped, as if a page was read back
-/// wrong after the start.
-fn log(bodies: &[&[u8]], damaged: usize) -> Log {
+/// A log in memory with one message for each body. A bit of each message in `damaged` is flipped, as if a page was read
+/// back wrong after the start.
+fn log(bodies: &[&[u8]], damaged: Range<usize>) -> Log {
     let mut bytes = vec![0; 16 * 1024].into_boxed_slice();
     let head = Head {
         generation: 7,
@@ -17,7 +18,7 @@ fn log(bodies: &[&[u8]], damaged: usize) -> Log {
         node: 0,
     };
     write_head(&mut bytes, &head);
-    let (mut end, mut flipped) = (FRAMES_AT, 0);
+    let (mut end, mut flipped) = (FRAMES_AT, Vec::new());
     for (index, body) in bodies.iter().enumerate() {
         let new = NewFrame {
             timestamp_ns: 1,
@@ -26,11 +27,13 @@ fn log(bodies: &[&[u8]], damaged: usize) -> Log {
             body,
         };
         end = write_frame(&mut bytes, &head, index as u32, end, &new);
-        if index == damaged {
-            flipped = end as usize - 1;
+        if damaged.contains(&index) {
+            flipped.push(end as usize - 1);
         }
     }
-    bytes[flipped] ^= 1;
+    for place in flipped {
+        bytes[place] ^= 1;
+    }
     let residency = Residency::Mapped(Memory::Heap(bytes));
     let mut segment = Segment::new(SegmentNumber(1), head, residency);
     segment.count = bodies.len() as u32;
@@ -64,14 +67,17 @@ fn channel(range: SeqRange, log: &mut Log) -> Channel {
 #[test]
 fn a_message_that_cannot_be_copied_is_skipped() {
     let bodies: [&[u8]; 3] = [b"first", b"damaged", b"last"];
-    let mut log = log(&bodies, 1);
+    let mut log = log(&bodies, 1..2);
     let mut channel = channel(SeqRange::new(BASE, BASE.offset(3)), &mut log);
     let mut sent = Vec::new();
-    let budget = &mut LetterBudget::new();
-    let has_more = channel.take_dead_letters(&mut log, budget, |letter| sent.push(letter.body));
+    let budget = &mut LetterBudget::new(0, DEAD_LETTER_BYTES);
+    let end = channel.take_dead_letters(&mut log, budget, |letter| sent.push(letter.body));
     assert_eq!(
-        (sent, has_more),
-        (vec![b"first".to_vec(), b"last".to_vec()], false)
+        (sent, end),
+        (
+            vec![b"first".to_vec(), b"last".to_vec()],
+            LettersEnd::Nothing
+        )
     );
     assert_eq!(
         (channel.depth(), log.holders()),
@@ -80,4 +86,55 @@ fn a_message_that_cannot_be_copied_is_skipped() {
     );
     assert_eq!(log.stats().damaged_count, 1, "the damage is reported");
     channel.check(&Default::default());
+}
+
+/// Damaged messages were skipped without a bound, so a channel with millions of them held up its shard.
+#[test]
+fn damaged_messages_count_in_the_budget_of_a_turn() {
+    const COUNT: usize = 2 * TURN_MESSAGES + 1;
+    let bodies = vec![&b"damaged"[..]; COUNT];
+    let mut log = log(&bodies, 0..COUNT);
+    let range = SeqRange::new(BASE, BASE.offset(COUNT as u64));
+    let mut channel = channel(range, &mut log);
+    let mut turns = 0;
+    loop {
+        turns += 1;
+        let before = channel.depth();
+        let budget = &mut LetterBudget::new(0, DEAD_LETTER_BYTES);
+        let end = channel.take_dead_letters(&mut log, budget, |_| panic!("all are damaged"));
+        channel.check(&Default::default());
+        assert!(before - channel.depth() <= TURN_MESSAGES as u64);
+        match end {
+            LettersEnd::Turn => {}
+            end => break assert_eq!(end, LettersEnd::Nothing),
+        }
+    }
+    assert!(turns > 2, "{turns}");
+    assert_eq!((channel.depth(), log.holders()), (0, 0));
+}
+
+#[test]
+fn a_channel_is_held_while_letters_of_the_shard_take_all_the_room() {
+    let bodies: [&[u8]; 3] = [b"1", b"2", b"3"];
+    let mut log = log(&bodies, 0..0);
+    let mut channel = channel(SeqRange::new(BASE, BASE.offset(3)), &mut log);
+    let mut take = |channel: &mut Channel, under_way| {
+        let mut sent = Vec::new();
+        let budget = &mut LetterBudget::new(under_way, 1000);
+        let end = channel.take_dead_letters(&mut log, budget, |letter| {
+            sent.push((letter.body, letter.wants_sync));
+        });
+        (sent, end)
+    };
+    // A letter leaves as long as there is any room, so that a large one leaves, too.
+    let (sent, end) = take(&mut channel, 999);
+    assert_eq!((sent, end), (vec![(b"1".to_vec(), true)], LettersEnd::Held));
+    assert!(!channel.wants_pump());
+    assert_eq!(take(&mut channel, 0), (vec![], LettersEnd::Nothing));
+    channel.release_dead_letters();
+    assert!(channel.wants_pump());
+    let (sent, end) = take(&mut channel, 0);
+    let expected = vec![(b"2".to_vec(), false), (b"3".to_vec(), false)];
+    assert_eq!((sent, end), (expected, LettersEnd::Nothing));
+    assert_eq!(channel.depth(), 3, "all are owed until they are stored");
 }
