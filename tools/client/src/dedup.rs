@@ -39,6 +39,11 @@ pub(crate) use key::FilterKey;
 use filter::Store;
 use ringq_dedup::KeyHasher;
 
+/// Returns true for 1, 10, 100 ...: the numbers at which a frequent event is reported. `count` is not 0.
+pub(crate) fn is_power_of_ten(count: u64) -> bool {
+    10_u64.pow(count.ilog10()) == count
+}
+
 /// What a consumer does with messages while a store such as memcached does not answer.
 #[cfg(feature = "memcached")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

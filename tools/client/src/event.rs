@@ -331,7 +331,9 @@ impl Event {
                 | DedupReport::EndFailed { .. }
                 | DedupReport::SaveFailed { .. } => Level::Error,
                 DedupReport::WithoutKey { .. } => Level::Warning,
-                DedupReport::StoreAnswers | DedupReport::Saved { .. } => Level::Info,
+                DedupReport::StoreAnswers
+                | DedupReport::Ended { .. }
+                | DedupReport::Saved { .. } => Level::Info,
             },
             _ => Level::Info,
         }

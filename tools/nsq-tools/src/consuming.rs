@@ -8,6 +8,7 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 use program::log::Level;
 use program::{log_at, log_warn};
+use ringq_client::dedup::Dedup;
 use ringq_client::{
     Acker, Address, Config, Consumer, ConsumerBuilder, Control, Event, Level as ClientLevel,
     Producer, Requeue,
@@ -28,6 +29,7 @@ const GIVE_BACK_TIME_MAX: Duration = Duration::from_secs(5);
 pub struct Consuming {
     nodes: Nodes,
     config: Config,
+    dedup: Option<Dedup>,
 }
 
 #[derive(Clone, Debug)]
@@ -50,7 +52,18 @@ impl Consuming {
             }
             Sources::Lookupds(addresses) => Nodes::Discovered(addresses.clone()),
         };
-        Ok(Consuming { nodes, config })
+        Ok(Consuming {
+            nodes,
+            config,
+            dedup: None,
+        })
+    }
+
+    /// Lets the consumers recognise messages that were handled before. All of them share one filter.
+    #[must_use]
+    pub fn recognising(mut self, dedup: Option<Dedup>) -> Consuming {
+        self.dedup = dedup;
+        self
     }
 
     /// Returns the builder of a consumer, whose events are lines of the log.
@@ -59,6 +72,10 @@ impl Consuming {
         let builder = match &self.nodes {
             Nodes::Fixed(addresses) => builder.nodes(addresses.iter().cloned()),
             Nodes::Discovered(addresses) => builder.lookupds(addresses.iter().cloned()),
+        };
+        let builder = match &self.dedup {
+            Some(dedup) => builder.dedup(dedup.clone()),
+            None => builder,
         };
         builder
             .events(|event| log_event(&event))

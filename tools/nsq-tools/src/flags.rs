@@ -28,11 +28,15 @@
 //! # }
 //! ```
 
+mod dedup;
+
 use std::fmt;
 
 use program::flag::{self, Flag, Kind};
 use program::{Exit, Options, Program, version};
 use ringq_client::Config;
+
+pub use self::dedup::{DEDUP, DEDUP_STATE, Dedup};
 
 /// The addresses of nsqds, to which the tool connects directly.
 pub const NSQD_TCP_ADDRESS: Flag = list(

@@ -26,6 +26,7 @@ use program::log_info;
 use ringq_client::{AutoTouch, Message};
 
 use crate::consuming::{Consuming, StopSignals, shut_down};
+use crate::flags;
 use crate::process;
 use crate::progress::{self, Figures};
 use config::Config;
@@ -61,7 +62,8 @@ async fn relay(config: Config) -> Result<(), String> {
     for warning in delivery.warnings() {
         log_info!("{warning}");
     }
-    let consuming = Consuming::new(&config.sources, config.client.clone())?;
+    let dedup = config.dedup.as_ref().map(flags::Dedup::start).transpose()?;
+    let consuming = Consuming::new(&config.sources, config.client.clone())?.recognising(dedup);
     let connecting = consuming
         .builder(&config.topic, &config.channel)
         .retry_first_connection(false)

@@ -25,6 +25,7 @@ use ringq_client::{Consumer, Message, Producer};
 use tokio::task::JoinSet;
 
 use crate::consuming::{Consuming, StopSignals, close, log_event, shut_down, within_stop_time};
+use crate::flags;
 use crate::process;
 use crate::progress::{self, Figures};
 use config::Config;
@@ -88,7 +89,8 @@ async fn relay(config: Config) -> Result<(), String> {
 
 /// Connects one consumer for each topic. An nsqd that cannot be reached is an error.
 async fn connect(config: &Config) -> Result<Vec<Consumer>, String> {
-    let consuming = Consuming::new(&config.sources, config.consumer.clone())?;
+    let dedup = config.dedup.as_ref().map(flags::Dedup::start).transpose()?;
+    let consuming = Consuming::new(&config.sources, config.consumer.clone())?.recognising(dedup);
     let connecting = config.topics.iter().map(|topic| {
         consuming
             .builder(topic, &config.channel)

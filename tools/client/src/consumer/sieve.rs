@@ -24,6 +24,7 @@ use super::inbox::Inbox;
 use super::room::{Asking, Held, Limits, Room, Waiting};
 use crate::dedup::{
     Answer, Claim, Count, Counters, Dedup, DedupReport, DedupStats, Ended, FilterKey,
+    is_power_of_ten,
 };
 use crate::event::Event;
 use crate::hub::{Hub, Phase, now};
@@ -124,7 +125,9 @@ impl Sieve {
     /// Returns the numbers since the consumer was made.
     pub(crate) fn stats(&self) -> DedupStats {
         let waiting = self.room().len() as u64;
-        self.counters.stats(waiting, self.dedup.bytes())
+        let mut stats = self.counters.stats(waiting, self.dedup.bytes());
+        stats.store_failures += self.ended.failures();
+        stats
     }
 
     /// Resolves when the consumer is over and its filter is saved.
@@ -156,7 +159,7 @@ impl Sieve {
 
     fn count_without_key(&self) {
         let count = self.counters.add(Count::WithoutKey);
-        if 10_u64.pow(count.ilog10()) == count {
+        if is_power_of_ten(count) {
             self.report(DedupReport::WithoutKey { count });
         }
     }
@@ -375,6 +378,8 @@ pub(crate) async fn keep_room(sieve: Arc<Sieve>) {
     for message in sieve.room().take_all() {
         message.delivery().forget();
     }
+    let stats = sieve.stats();
+    sieve.report(DedupReport::Ended { stats });
     sieve.save().await;
     drop(ending);
 }

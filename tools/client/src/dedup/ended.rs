@@ -1,6 +1,6 @@
 //! [`Ended`]: tells the copies that wait which messages have an answer.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -14,6 +14,8 @@ pub(crate) struct Ended {
     /// True while copies wait. Otherwise nobody needs the keys.
     is_watched: AtomicBool,
     changed: Notify,
+    /// The claims whose end the store did not hear of.
+    failures: AtomicU64,
 }
 
 impl Ended {
@@ -44,6 +46,17 @@ impl Ended {
     /// Ready when there may be keys.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
+    }
+
+    /// Counts a claim whose end the store did not hear of. Returns their number.
+    #[cfg(feature = "memcached")]
+    pub(crate) fn count_failure(&self) -> u64 {
+        self.failures.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Returns the number of claims whose end the store did not hear of.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
     }
 
     /// Takes the keys.

@@ -296,6 +296,12 @@ impl Claim {
         })
     }
 
+    /// Returns the destination of the claim's end.
+    #[cfg(feature = "memcached")]
+    pub(crate) fn ended(&self) -> Arc<Ended> {
+        Arc::clone(&self.ended)
+    }
+
     /// Returns true if the end of the claim takes a question to a store.
     pub(crate) fn is_leased(&self) -> bool {
         match &self.right {

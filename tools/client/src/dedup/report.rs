@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::counters::DedupStats;
+
 /// Something that happened to the filter of a consumer: a part of [`Event::Dedup`](crate::Event::Dedup).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -20,12 +22,19 @@ pub enum DedupReport {
     },
     /// The store answers again.
     StoreAnswers,
-    /// The store did not hear that a message was handled, or was given up.
+    /// The store did not hear that a message was handled, or was given up. Reported for 1, 10, 100 ... messages.
     EndFailed {
+        /// The number of these messages, since the consumer was made.
+        count: u64,
         /// True if the message was handled: its copies may be handled again.
         is_handled: bool,
         /// The reason.
         error: String,
+    },
+    /// The consumer is over.
+    Ended {
+        /// Its numbers.
+        stats: DedupStats,
     },
     /// The filter was saved.
     Saved {
@@ -50,13 +59,22 @@ impl fmt::Display for DedupReport {
             ),
             DedupReport::StoreFailed { error } => write!(f, "de-duplication: {error}"),
             DedupReport::StoreAnswers => f.write_str("de-duplication: the store answers again"),
-            DedupReport::EndFailed { is_handled, error } => write!(
+            DedupReport::EndFailed {
+                count,
+                is_handled,
+                error,
+            } => write!(
                 f,
-                "de-duplication: {error}; {}",
+                "de-duplication: {error}; {} ({count} such messages so far)",
                 match is_handled {
                     true => "copies of a message that was handled may be handled again",
                     false => "copies of a message that was not handled wait until its lease ends",
                 }
+            ),
+            DedupReport::Ended { stats } => write!(
+                f,
+                "de-duplication: {} messages were fresh, {} were duplicates, {} had no key",
+                stats.fresh, stats.done, stats.without_key
             ),
             DedupReport::Saved { path } => {
                 write!(

@@ -73,6 +73,8 @@ const FLAGS: &[Flag] = &[
     flags::NSQD_TCP_ADDRESS,
     flags::LOOKUPD_HTTP_ADDRESS,
     CONSUMER_OPT,
+    flags::DEDUP,
+    flags::DEDUP_STATE,
     flags::LOG_FORMAT,
 ];
 
@@ -92,6 +94,8 @@ pub(super) struct Config {
     pub(super) save_interval: Duration,
     pub(super) sources: Sources,
     pub(super) client: ClientConfig,
+    /// The recognition of messages that were handled before.
+    pub(super) dedup: Option<flags::Dedup>,
 }
 
 impl Config {
@@ -157,6 +161,7 @@ impl Config {
         client.user_agent = flags::user_agent(NSQ_FORGET.name);
         let sources = Sources::from_options(options).map_err(|error| error.to_string())?;
         client.validate().map_err(|error| error.to_string())?;
+        let dedup = flags::Dedup::from_options(options)?;
         let state_file = options.text("state-file");
         Ok(Config {
             log_style: options.log_style_of_tool(),
@@ -172,6 +177,7 @@ impl Config {
             save_interval: options.duration("save-interval"),
             sources,
             client,
+            dedup,
         })
     }
 }

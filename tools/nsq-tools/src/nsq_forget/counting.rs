@@ -16,6 +16,7 @@ use super::http::{self, Api};
 use super::state_file;
 use super::table::ForgetTable;
 use crate::consuming::{Consuming, StopSignals, shut_down};
+use crate::flags;
 use crate::listening::listen;
 
 /// The longest time that HTTP clients may take for their last answers.
@@ -46,7 +47,8 @@ pub(super) async fn run(config: &Config) -> Result<(), String> {
     // A file that cannot be written is found before anything is counted.
     save(config, &api).await?;
     let (listener, address) = listen(&config.http_address, NSQ_FORGET.name)?;
-    let consuming = Consuming::new(&config.sources, config.client.clone())?;
+    let dedup = config.dedup.as_ref().map(flags::Dedup::start).transpose()?;
+    let consuming = Consuming::new(&config.sources, config.client.clone())?.recognising(dedup);
     let builder = consuming.builder(&config.topic, &config.channel);
     let consumer = builder.retry_first_connection(false).connect().await;
     let mut consumer = consumer.map_err(|error| error.to_string())?;

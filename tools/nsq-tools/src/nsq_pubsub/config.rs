@@ -60,6 +60,8 @@ const OWN_FLAGS: &[Flag] = &[
     ),
     CONSUMER_OPT,
     PRODUCER_OPT,
+    flags::DEDUP,
+    flags::DEDUP_STATE,
     flags::LOG_FORMAT,
 ];
 
@@ -72,6 +74,8 @@ pub(super) struct Config {
     /// The settings of each client's consumer.
     pub(super) consumer: ClientConfig,
     pub(super) producer: ClientConfig,
+    /// The recognition of messages that were handled before.
+    pub(super) dedup: Option<flags::Dedup>,
     pub(super) has_ephemeral_channels: bool,
     pub(super) heartbeat_interval: Duration,
     pub(super) client_timeout: Duration,
@@ -126,6 +130,7 @@ impl Config {
             sources,
             consumer,
             producer,
+            dedup: flags::Dedup::from_options(options)?,
             has_ephemeral_channels: options.boolean("ephemeral-channel"),
             heartbeat_interval: options.duration("heartbeat-interval"),
             client_timeout: options.duration("client-timeout"),

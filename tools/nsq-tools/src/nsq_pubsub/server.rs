@@ -27,7 +27,7 @@ use super::shared::Shared;
 use super::stream;
 use super::streams::Streams;
 use crate::consuming::{StopSignals, close, log_event, within_stop_time};
-use crate::flags::Sources;
+use crate::flags::{self, Sources};
 use crate::listening::listen;
 
 /// The time that a client may take for the head of its request.
@@ -46,12 +46,14 @@ const WAITING_MAX: usize = 64;
 pub(super) async fn run(config: &Config) -> Result<(), String> {
     let signals = StopSignals::catch();
     let mut signals = signals.map_err(|error| format!("cannot receive signals - {error}"))?;
+    let dedup = config.dedup.as_ref().map(flags::Dedup::start).transpose()?;
     let producer = producer(config)?;
     let (listener, address) = listen(&config.http_address, NSQ_PUBSUB.name)?;
     log_info!("listening on {address}");
     let (stop, stopped) = watch::channel(false);
     let shared = Arc::new(Shared {
         config: config.clone(),
+        dedup,
         streams: Arc::new(Streams::default()),
         stop: stopped.clone(),
     });

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ringq_client::dedup::Dedup;
 use tokio::sync::watch;
 
 use super::config::Config;
@@ -10,6 +11,8 @@ use super::streams::Streams;
 /// The parts that all connections share.
 pub(super) struct Shared {
     pub(super) config: Config,
+    /// The filter of all streams. Each channel has its own messages in it.
+    pub(super) dedup: Option<Dedup>,
     pub(super) streams: Arc<Streams>,
     /// True when nsq_pubsub stops.
     pub(super) stop: watch::Receiver<bool>,

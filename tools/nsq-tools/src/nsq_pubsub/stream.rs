@@ -117,7 +117,7 @@ async fn reach(subscription: &Subscription, shared: &Shared) -> Result<Consumer,
     let config = &shared.config;
     let mut client = config.consumer.clone();
     client.max_in_flight = subscription.max_in_flight;
-    let consuming = Consuming::new(&config.sources, client)?;
+    let consuming = Consuming::new(&config.sources, client)?.recognising(shared.dedup.clone());
     let (sender, mut news) = mpsc::unbounded_channel();
     let touch = AutoTouch {
         limit: TOUCH_TIME_MAX,

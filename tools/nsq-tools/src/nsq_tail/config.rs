@@ -14,7 +14,7 @@ pub static NSQ_TAIL: Program = Program {
     name: "nsq_tail",
     version: version::of_tool,
     flags: FLAGS,
-    own_flags: &[flags::LOG_FORMAT],
+    own_flags: &[flags::DEDUP, flags::DEDUP_STATE, flags::LOG_FORMAT],
 };
 
 /// The flags of NSQ's nsq_tail.
@@ -46,6 +46,8 @@ pub(super) struct Config {
     pub(super) sources: Sources,
     /// The settings of each topic's consumer.
     pub(super) client: ClientConfig,
+    /// The recognition of messages that were handled before.
+    pub(super) dedup: Option<flags::Dedup>,
 }
 
 impl Config {
@@ -83,6 +85,7 @@ impl Config {
         client.max_in_flight = wanted.map_or(max_in_flight, |count| count.min(max_in_flight));
         client.user_agent = flags::user_agent(NSQ_TAIL.name);
         client.validate().map_err(|error| error.to_string())?;
+        let dedup = flags::Dedup::from_options(options)?;
         Ok(Config {
             log_style: options.log_style_of_tool(),
             topics,
@@ -94,6 +97,7 @@ impl Config {
             prints_topic: options.boolean("print-topic"),
             sources,
             client,
+            dedup,
         })
     }
 }

@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use super::config::Config;
 use super::printer::Printer;
 use crate::consuming::{Consuming, StopSignals, give_back, shut_down};
+use crate::flags;
 
 /// The longest time that a stop waits for a reader of stdout that does not read.
 const STALL_TIME_MAX: Duration = Duration::from_secs(2);
@@ -67,7 +68,8 @@ pub(super) async fn run(config: &Config) -> Result<(), String> {
 
 /// Connects the consumers of all topics.
 async fn connect(config: &Config) -> Result<Vec<Consumer>, String> {
-    let consuming = Consuming::new(&config.sources, config.client.clone())?;
+    let dedup = config.dedup.as_ref().map(flags::Dedup::start).transpose()?;
+    let consuming = Consuming::new(&config.sources, config.client.clone())?.recognising(dedup);
     let mut consumers = Vec::new();
     for topic in &config.topics {
         log_info!("Adding consumer for topic: {topic}");

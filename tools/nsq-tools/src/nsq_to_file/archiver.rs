@@ -20,7 +20,7 @@ use super::start_check;
 use super::topic_thread::{self, TopicError};
 use super::topics::TopicList;
 use crate::consuming::{Consuming, StopSignals, within_stop_time};
-use crate::flags::Sources;
+use crate::flags::{self, Sources};
 use crate::progress;
 
 /// The end of a topic's thread.
@@ -44,6 +44,8 @@ pub(super) async fn run(config: Config) -> Result<(), String> {
     let mut hangup = signal(SignalKind::hangup()).map_err(no_signals)?;
     let consuming = Consuming::new(&config.sources, config.client.clone())?;
     start_check::check(&config, &Zoned::now()).map_err(|error| error.to_string())?;
+    let dedup = config.dedup.as_ref().map(flags::Dedup::start).transpose()?;
+    let consuming = consuming.recognising(dedup);
     let (orders, _) = watch::channel(Orders::default());
     let (ended, mut ends) = mpsc::unbounded_channel();
     let mut archiver = Archiver {

@@ -55,6 +55,8 @@ const FLAGS: &[Flag] = &[
 
 /// The flags that NSQ's nsq_to_file does not have.
 const OWN_FLAGS: &[Flag] = &[
+    flags::DEDUP,
+    flags::DEDUP_STATE,
     flags::LOG_FORMAT,
     boolean("zstd", "compress output files with zstd"),
     integer(
@@ -79,6 +81,8 @@ pub(super) struct Config {
     pub(super) archive: Settings,
     /// The settings of each topic's consumer.
     pub(super) client: ClientConfig,
+    /// The recognition of messages that were handled before.
+    pub(super) dedup: Option<flags::Dedup>,
     /// The limits of requests for the list of topics: connect, whole request.
     pub(super) http_timeouts: (Duration, Duration),
 }
@@ -144,6 +148,7 @@ impl Config {
         client.max_in_flight = max_in_flight.ok_or("--max-in-flight should be positive")?;
         client.user_agent = flags::user_agent(NSQ_TO_FILE.name);
         client.validate().map_err(|error| error.to_string())?;
+        let dedup = flags::Dedup::from_options(options)?;
         let batch_max = client.max_in_flight as usize;
         let archive = archive(options, compression, batch_max, hostname)?;
         Ok(Config {
@@ -158,6 +163,7 @@ impl Config {
             sync_interval,
             archive,
             client,
+            dedup,
             http_timeouts: (connect_timeout, request_timeout),
         })
     }

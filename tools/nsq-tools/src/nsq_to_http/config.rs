@@ -19,7 +19,7 @@ pub static NSQ_TO_HTTP: Program = Program {
     name: "nsq_to_http",
     version: version::of_tool,
     flags: FLAGS,
-    own_flags: &[flags::LOG_FORMAT],
+    own_flags: &[flags::DEDUP, flags::DEDUP_STATE, flags::LOG_FORMAT],
 };
 
 /// The content type of a POST without the flag.
@@ -94,6 +94,8 @@ pub(super) struct Config {
     pub(super) request_timeout: Option<Duration>,
     pub(super) sources: Sources,
     pub(super) client: ClientConfig,
+    /// The recognition of messages that were handled before.
+    pub(super) dedup: Option<flags::Dedup>,
     pub(super) log_style: Style,
 }
 
@@ -142,6 +144,7 @@ impl Config {
             .map_err(|_| "--status-every must not be negative".to_owned())?;
         client.max_in_flight = flags::max_in_flight(options)?;
         client.validate().map_err(|error| error.to_string())?;
+        let dedup = flags::Dedup::from_options(options)?;
         let timeout = |name| Some(options.duration(name)).filter(|time| !time.is_zero());
         Ok(Config {
             topic,
@@ -156,6 +159,7 @@ impl Config {
             request_timeout: timeout("http-client-request-timeout"),
             sources,
             client,
+            dedup,
             log_style: options.log_style_of_tool(),
         })
     }

@@ -25,6 +25,8 @@ pub static NSQ_TO_NSQ: Program = Program {
             "for JSON messages: messages with the same value of this field (a name, or a JSON pointer that begins with /) \
              go to the same destination",
         ),
+        flags::DEDUP,
+        flags::DEDUP_STATE,
         flags::LOG_FORMAT,
     ],
 };
@@ -90,6 +92,8 @@ pub(super) struct Config {
     pub(super) sources: Sources,
     pub(super) consumer: ClientConfig,
     pub(super) producer: ClientConfig,
+    /// The recognition of messages that were handled before.
+    pub(super) dedup: Option<flags::Dedup>,
     pub(super) log_style: Style,
 }
 
@@ -148,6 +152,7 @@ impl Config {
         for client in [&consumer, &producer] {
             client.validate().map_err(|error| error.to_string())?;
         }
+        let dedup = flags::Dedup::from_options(options)?;
         let key = Some(options.text("key-json-field")).filter(|key| !key.is_empty());
         Ok(Config {
             topics,
@@ -161,6 +166,7 @@ impl Config {
             sources,
             consumer,
             producer,
+            dedup,
             log_style: options.log_style_of_tool(),
         })
     }

@@ -83,11 +83,17 @@ impl Delivery {
 /// Ends a claim at the store. If the store does not hear of a message that was handled, its copies are handled again.
 #[cfg(feature = "memcached")]
 async fn end_leased(claim: Box<Claim>, source: Arc<Source>, is_handled: bool) {
+    let ended = claim.ended();
     if let Err(error) = claim.end_lease(is_handled).await {
+        let count = ended.count_failure();
+        if !crate::dedup::is_power_of_ten(count) {
+            return;
+        }
         let hub = &source.hub;
         hub.events.emit(crate::event::Event::Dedup {
             client: hub.client.clone(),
             report: crate::dedup::DedupReport::EndFailed {
+                count,
                 is_handled,
                 error: error.to_string(),
             },

@@ -1,0 +1,180 @@
+use super::*;
+
+fn parse(value: &str) -> Result<Dedup, String> {
+    Dedup::parse(value)
+}
+
+#[test]
+fn each_filter_has_its_options() {
+    let hour = Duration::from_secs(3600);
+    let check = |value: &str, key: &str, filter: Plan| {
+        let dedup = parse(value).unwrap_or_else(|why| panic!("{value}: {why}"));
+        assert_eq!(
+            (dedup.key_text().as_str(), &dedup.filter),
+            (key, &filter),
+            "{value}"
+        );
+    };
+    check("body", "body", Plan::Inverse { slots: 1_000_000 });
+    check(
+        "json:/order/id,filter=inverse,slots=7",
+        "json:/order/id",
+        Plan::Inverse { slots: 7 },
+    );
+    check(
+        "body,window=1h,rate=1000,forgotten=0.9",
+        "body",
+        Plan::Inverse { slots: 1_563_461 },
+    );
+    check(
+        "body,filter=forgetful,window=1h,rate=10",
+        "body",
+        Plan::Forgetful {
+            window: hour,
+            rate: 10.0,
+            false_positives: 0.001,
+        },
+    );
+    check(
+        "json:,filter=time-limited,rate=10,rate-max=40,window=60m,false-positives=1e-6",
+        "json:",
+        Plan::TimeLimited {
+            window: hour,
+            rate: 10.0,
+            rate_max: 40.0,
+            false_positives: 1e-6,
+        },
+    );
+    check(
+        "json:/n,filter=roaring,numbers=5,sources=2,source=/from",
+        "json:/n",
+        Plan::Roaring {
+            numbers: 5,
+            sources: 2,
+            source: Some("/from".parse().expect("a pointer")),
+        },
+    );
+    check(
+        "body,filter=memcached,address=10.0.0.1:11211,prefix=a:,lease=90s,window=1h,when-away=handle",
+        "body",
+        Plan::Memcached {
+            address: "10.0.0.1:11211".to_owned(),
+            prefix: "a:".to_owned(),
+            lease: Duration::from_secs(90),
+            window: hour,
+            when_away: StoreFailure::Handle,
+        },
+    );
+}
+
+#[test]
+fn wrong_values_are_refused_with_advice() {
+    for (value, advice) in [
+        ("id", "begin with body, or with json:"),
+        ("json:id", "write /id"),
+        ("body,bloom", "write name=value"),
+        (
+            "body,filter=bloom",
+            "choose inverse, forgetful, time-limited, roaring or memcached",
+        ),
+        ("body,slots=0", "a whole number above zero"),
+        ("body,slots=1,slots=2", "slots is given twice"),
+        ("body,slots=", "slots has no value"),
+        (
+            "body,slots=1,window=1h",
+            "give slots, or window and rate, and not both",
+        ),
+        ("body,window=1h", "window needs rate"),
+        ("body,window=-1h,rate=1", "a duration above zero"),
+        (
+            "body,rate=1",
+            "this filter has no option rate; it has: filter, window, slots",
+        ),
+        ("body,filter=forgetful", "this filter needs window"),
+        ("body,filter=forgetful,window=1h,rate=-1", "above zero"),
+        (
+            "body,filter=time-limited,rate=1,window=1h,false-positives=1",
+            "between 0 and 1",
+        ),
+        ("body,filter=roaring", "use json:/pointer of a number"),
+        ("json:/n,filter=roaring,source=from", "write /from"),
+        ("body,filter=memcached", "needs address=host:port"),
+        (
+            "body,filter=memcached,address=a:1,when-away=stop",
+            "choose wait, or handle",
+        ),
+        (
+            "body,filter=memcached,address=a:1,slots=1",
+            "no option slots",
+        ),
+    ] {
+        let why = parse(value).expect_err(value);
+        assert!(why.contains(advice), "{value}: {why}");
+        assert!(check(value).is_err());
+    }
+    assert_eq!(check(""), Ok(()));
+}
+
+#[test]
+fn sizes_that_make_no_filter_are_an_error_at_the_start() {
+    for (value, advice) in [
+        (
+            "body,filter=time-limited,rate=10,rate-max=5,window=1h",
+            "rate_max is 5, and must be at least the rate",
+        ),
+        (
+            "body,filter=memcached,address=a:1,lease=2s,window=1s",
+            "the window must be at least as long as the lease",
+        ),
+    ] {
+        let dedup = parse(value).expect("each value alone is right");
+        let why = dedup.start().expect_err("together they are not");
+        assert!(
+            why.starts_with("--dedup: ") && why.contains(advice),
+            "{why}"
+        );
+    }
+}
+
+#[test]
+fn filters_that_may_drop_fresh_messages_say_so() {
+    let warning = |value: &str| parse(value).expect("right").warning();
+    let text =
+        warning("body,filter=forgetful,window=1m,rate=10,false-positives=0.01").expect("a warning");
+    assert!(text.contains("up to 0.01 of the fresh messages"), "{text}");
+    assert!(warning("body,filter=time-limited,window=1m,rate=10").is_some());
+    for value in [
+        "body",
+        "json:/n,filter=roaring",
+        "body,filter=memcached,address=a:1",
+    ] {
+        assert_eq!(warning(value), None, "{value}");
+    }
+    assert!(DEDUP.help.contains("may drop fresh messages"));
+}
+
+#[test]
+fn the_start_makes_the_filter_and_restores_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut plan = parse("body,slots=1000").expect("right");
+    assert_eq!(plan.start().expect("a filter").bytes(), 16_000);
+    plan.state = Some(directory.path().join("state"));
+    let first = plan.start().expect("a filter");
+    assert_eq!(
+        plan.describe(&first),
+        format!(
+            "inverse Bloom filter with 1000 slots, 16000 bytes of memory, new in {}",
+            directory.path().join("state").display()
+        )
+    );
+    first.save().expect("the directory is there");
+    let second = plan.start().expect("a filter");
+    assert!(second.is_restored());
+    assert!(plan.describe(&second).contains(", restored from "));
+    plan.filter = Plan::Inverse { slots: 2000 };
+    let why = plan.start().expect_err("another size");
+    assert!(
+        why.contains("remove the file to begin with an empty filter"),
+        "{why}"
+    );
+}

@@ -1,0 +1,328 @@
+//! `--dedup` of all consuming tools, with real daemons: two nsqds have the same messages, and each is handled once.
+
+mod tool;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::path::Path;
+
+use test_support::daemon::Daemon;
+use test_support::http_server::{Answer, HttpServer};
+use test_support::memcached::Memcached;
+use test_support::process::address_in;
+use test_support::{TIMEOUT, wait_until};
+use tool::Tool;
+use tool::consumed::texts;
+
+const BODIES: [&str; 3] = [r#"{"id":1}"#, r#"{"id":2}"#, r#"{"id":3}"#];
+/// Copies of the first and the last message, with other bytes around the value.
+const COPIES: [&str; 2] = [r#"{"copy":true,"id":1}"#, r#"{"id": 3 }"#];
+const DEDUP: &str = "--dedup=json:/id,slots=1000";
+
+/// Two nsqds whose channel `c` of the topic `t` has the messages: the first one all, and the second one all and the copies.
+struct Source {
+    nodes: [Daemon; 2],
+}
+
+impl Source {
+    fn new() -> Source {
+        let nodes = [Daemon::nsqd(&[]), Daemon::nsqd(&[])];
+        for node in &nodes {
+            node.create_channel("t", "c");
+            node.publish("t", &BODIES);
+        }
+        nodes[1].publish("t", &COPIES);
+        Source { nodes }
+    }
+
+    /// Starts a tool that consumes from both.
+    fn start(&self, program: &str, args: &[&str]) -> Tool {
+        let mut all: Vec<String> = self
+            .nodes
+            .iter()
+            .map(|node| format!("--nsqd-tcp-address={}", node.tcp))
+            .collect();
+        all.extend(args.iter().map(|arg| (*arg).to_owned()));
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        Tool::start(program, &all, &[])
+    }
+
+    fn wait_for_answers(&self) {
+        for node in &self.nodes {
+            for figure in ["depth", "in_flight_count", "deferred_count"] {
+                node.wait_for_figure("t", "c", figure, 0);
+            }
+        }
+    }
+}
+
+/// Returns the ids of bodies, in order.
+fn ids(bodies: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<u64> {
+    let id = |body: &str| {
+        let json: serde_json::Value = serde_json::from_str(body).expect("JSON");
+        json["id"].as_u64().expect("a number")
+    };
+    let mut ids: Vec<u64> = bodies.into_iter().map(|body| id(body.as_ref())).collect();
+    ids.sort_unstable();
+    ids
+}
+
+fn lines(path: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn wait_for_lines(path: &Path, count: usize) -> Vec<String> {
+    let reached = wait_until(TIMEOUT, || lines(path).len() >= count);
+    assert!(reached, "{:?}", lines(path));
+    lines(path)
+}
+
+/// The filter learns of a message after its sync, and remembers over a restart.
+#[test]
+fn nsq_to_file_archives_each_message_once() {
+    let source = Source::new();
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("t.log");
+    let output = format!("--output-dir={}", directory.path().display());
+    let state = format!("--dedup-state={}", directory.path().join("state").display());
+    let args = |interval: &'static str| {
+        vec![
+            "--topic=t".to_owned(),
+            "--channel=c".to_owned(),
+            output.clone(),
+            "--filename-format=<TOPIC>.log".to_owned(),
+            format!("--sync-interval={interval}"),
+            DEDUP.to_owned(),
+            state.clone(),
+        ]
+    };
+    let start = |interval| {
+        let args = args(interval);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        source.start(env!("CARGO_BIN_EXE_nsq_to_file"), &args)
+    };
+    let mut tool = start("100ms");
+    tool.wait_for_log("inverse Bloom filter with 1000 slots, 16000 bytes of memory, new in");
+    source.wait_for_answers();
+    assert_eq!(ids(wait_for_lines(&path, 3)), [1, 2, 3]);
+    tool.stop();
+    let mut tool = start("100ms");
+    tool.wait_for_log(", restored from");
+    source.nodes[0].publish("t", &[COPIES[0], r#"{"id":4}"#, "no JSON"]);
+    source.wait_for_answers();
+    let found = wait_for_lines(&path, 5);
+    assert_eq!(found.iter().filter(|line| *line == "no JSON").count(), 1);
+    assert_eq!(
+        ids(found.iter().filter(|line| *line != "no JSON")),
+        [1, 2, 3, 4]
+    );
+    tool.wait_for_log("1 messages without a key so far");
+    tool.stop();
+}
+
+/// A copy is not finished before its twin is synced.
+#[test]
+fn nsq_to_file_finishes_no_copy_before_the_sync() {
+    let mut source = Source::new();
+    let directory = tempfile::tempdir().expect("a directory");
+    let output = format!("--output-dir={}", directory.path().display());
+    let args = [
+        "--topic=t",
+        "--channel=c",
+        &output,
+        "--filename-format=<TOPIC>.log",
+        "--sync-interval=1h",
+        DEDUP,
+    ];
+    let mut tool = source.start(env!("CARGO_BIN_EXE_nsq_to_file"), &args);
+    // The first message of a file is synced alone. Of the other ids, each node has a copy in flight.
+    let in_flight = |node: &Daemon| {
+        let channel = node.channel("t", "c").expect("the channel exists");
+        channel["in_flight_count"].as_i64().expect("a number")
+    };
+    let waits = || source.nodes.iter().map(in_flight).sum::<i64>() >= 4;
+    assert!(wait_until(TIMEOUT, waits));
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(waits(), "nothing is finished before the sync");
+    tool.signal("KILL");
+    tool.wait();
+    // The filter of the dead process is gone. After their restart, the nsqds deliver all messages again at once.
+    source.nodes.iter_mut().for_each(Daemon::restart);
+    let args = [&args[..4], &["--sync-interval=100ms", DEDUP]].concat();
+    let mut tool = source.start(env!("CARGO_BIN_EXE_nsq_to_file"), &args);
+    source.wait_for_answers();
+    let mut found = ids(wait_for_lines(&directory.path().join("t.log"), 3));
+    found.dedup();
+    assert_eq!(found, [1, 2, 3]);
+    tool.stop();
+}
+
+#[test]
+fn nsq_to_nsq_copies_each_message_once() {
+    let (source, destination) = (Source::new(), Daemon::nsqd(&[]));
+    destination.create_channel("t", "c");
+    let to = format!("--destination-nsqd-tcp-address={}", destination.tcp);
+    let args = ["--topic=t", "--channel=c", &to, DEDUP];
+    let mut tool = source.start(env!("CARGO_BIN_EXE_nsq_to_nsq"), &args);
+    source.wait_for_answers();
+    tool.signal("TERM");
+    tool.wait_for_log("3 messages were fresh, 5 were duplicates, 0 had no key");
+    tool.wait();
+    destination.wait_for_figure("t", "c", "depth", 3);
+    assert_eq!(ids(texts(&destination, "t", 3)), [1, 2, 3]);
+}
+
+#[test]
+fn nsq_to_http_makes_one_request_for_each_message() {
+    let source = Source::new();
+    let server = HttpServer::start(|_, _| Answer::status(200));
+    let to = format!("--post=http://{}", server.address);
+    let args = ["--topic=t", "--channel=c", &to, DEDUP];
+    let mut tool = source.start(env!("CARGO_BIN_EXE_nsq_to_http"), &args);
+    source.wait_for_answers();
+    tool.stop();
+    let requests = server.wait_for(3);
+    assert_eq!(
+        ids(requests.iter().map(|request| request.text())),
+        [1, 2, 3]
+    );
+}
+
+#[test]
+fn nsq_tail_prints_each_message_once() {
+    let source = Source::new();
+    let args = ["--topic=t", "--channel=c", "-n=3", DEDUP];
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_nsq_tail"));
+    for node in &source.nodes {
+        command.arg(format!("--nsqd-tcp-address={}", node.tcp));
+    }
+    let output = command.args(args).output().expect("the program runs");
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert_eq!(ids(text.lines()), [1, 2, 3]);
+}
+
+#[test]
+fn nsq_forget_counts_each_message_once() {
+    let source = Source::new();
+    let args = [
+        "--topic=t",
+        "--channel=c",
+        "--field=id",
+        "--rate=0.000000001",
+        "--http-address=127.0.0.1:0",
+        DEDUP,
+    ];
+    let mut tool = source.start(env!("CARGO_BIN_EXE_nsq_forget"), &args);
+    let line = tool.wait_for_log("listening on ");
+    let http = address_in(&line).expect("an address");
+    source.wait_for_answers();
+    let target = "/dist?distribution=t";
+    let answer = test_support::http::http(http, "GET", target, b"");
+    assert_eq!(answer.json()["data"]["Z"], 3, "{}", answer.text());
+    tool.stop();
+}
+
+/// Two clients have two channels: each gets every message, and each gets it once.
+#[test]
+fn the_channels_of_nsq_pubsub_have_their_own_messages() {
+    let source = Source::new();
+    for node in &source.nodes {
+        node.create_channel("t", "d");
+        node.publish("t", &[r#"{"id":4}"#]);
+    }
+    let args = ["--http-address=127.0.0.1:0", DEDUP];
+    let mut tool = source.start(env!("CARGO_BIN_EXE_nsq_pubsub"), &args);
+    let line = tool.wait_for_log("listening on ");
+    let http = address_in(&line).expect("an address");
+    let stream = |channel: &str, count: usize| {
+        let mut socket = TcpStream::connect(http).expect("it listens");
+        let request = format!("GET /sub?topic=t&channel={channel} HTTP/1.1\r\nHost: h\r\n\r\n");
+        socket.write_all(request.as_bytes()).expect("it reads");
+        socket.set_read_timeout(Some(TIMEOUT)).expect("a time");
+        let lines = BufReader::new(&socket)
+            .lines()
+            .map(|line| line.expect("a line"));
+        let lines = lines.filter(|line| line.starts_with("{\"") && !line.contains("_heartbeat_"));
+        (ids(lines.take(count)), socket)
+    };
+    let (first, _first) = stream("c", 4);
+    assert_eq!(first, [1, 2, 3, 4]);
+    let (second, _second) = stream("d", 1);
+    assert_eq!(second, [4]);
+    source.wait_for_answers();
+    tool.stop();
+}
+
+/// Two processes share a channel of each node, and memcached.
+#[test]
+fn two_tools_share_their_filter_in_memcached() {
+    let Some(memcached) = Memcached::start() else {
+        return;
+    };
+    let (source, destination) = (Source::new(), Daemon::nsqd(&[]));
+    destination.create_channel("t", "c");
+    let to = format!("--destination-nsqd-tcp-address={}", destination.tcp);
+    let dedup = format!(
+        "--dedup=json:/id,filter=memcached,address={}",
+        memcached.address()
+    );
+    let args = ["--topic=t", "--channel=c", &to, &dedup];
+    let program = env!("CARGO_BIN_EXE_nsq_to_nsq");
+    let mut tools = [source.start(program, &args), source.start(program, &args)];
+    for number in 10..60 {
+        let body = format!(r#"{{"id":{number}}}"#);
+        for node in &source.nodes {
+            node.publish("t", &[&body]);
+        }
+    }
+    source.wait_for_answers();
+    for tool in &mut tools {
+        tool.stop();
+    }
+    destination.wait_for_figure("t", "c", "depth", 53);
+    let expected: Vec<u64> = (1..=3).chain(10..60).collect();
+    assert_eq!(ids(texts(&destination, "t", 53)), expected);
+}
+
+#[test]
+fn a_filter_that_may_drop_fresh_messages_warns_at_the_start() {
+    let source = Source::new();
+    let dedup = "--dedup=json:/id,filter=time-limited,window=1m,rate=100,false-positives=0.0001";
+    let args = ["--topic=t", "--channel=c", dedup];
+    let mut tool = source.start(env!("CARGO_BIN_EXE_nsq_tail"), &args);
+    tool.wait_for_log("time-limited Bloom filter for 60s at 100 to 200 messages per second, ");
+    tool.wait_for_log("WARNING: filter=time-limited takes up to 0.0001 of the fresh messages");
+    source.wait_for_answers();
+    tool.stop();
+}
+
+#[test]
+fn wrong_values_end_the_tools_with_advice() {
+    let check = |args: &[&str], code: i32, advice: &str| {
+        let mut all = vec!["--topic=t", "--nsqd-tcp-address=127.0.0.1:1"];
+        all.extend(args);
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_nsq_tail"))
+            .args(all)
+            .output()
+            .expect("the program runs");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains(advice), "{text}");
+        assert_eq!(output.status.code(), Some(code), "{text}");
+    };
+    check(&["--dedup=id"], 2, "begin with body, or with json:");
+    check(&["--dedup-state=file"], 1, "--dedup-state needs --dedup");
+    check(
+        &["--dedup=body", "--dedup-state=/no/such/directory/file"],
+        1,
+        "--dedup-state: /no/such/directory/file: the saved state cannot be used: No such file or directory",
+    );
+    check(
+        &[
+            "--dedup=body,filter=memcached,address=a:1",
+            "--dedup-state=file",
+        ],
+        1,
+        "memcached keeps its own state",
+    );
+}
