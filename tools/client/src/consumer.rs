@@ -177,8 +177,7 @@ impl Consumer {
             delivery.give_back();
             return None;
         }
-        let attempts_max = hub.config.max_attempts;
-        if attempts_max == 0 || delivery.attempts <= attempts_max {
+        if !delivery.is_given_up() {
             return Some(message);
         }
         hub.events.emit(Event::GaveUp {

@@ -1,5 +1,7 @@
 //! [`Line`]: one connection of a consumer, for the threads that answer messages.
 
+#[cfg(feature = "dedup")]
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -37,6 +39,9 @@ pub(crate) struct Line {
     answered: AtomicU64,
     /// The time of the last message, in milliseconds since `created_at`, plus 1. 0 means none.
     last_message_ms: AtomicU64,
+    /// The messages about which the store of handled messages is asked.
+    #[cfg(feature = "dedup")]
+    questions: AtomicUsize,
     is_lost: AtomicBool,
     /// True when nsqd will send nothing more. The last answer then closes the connection.
     is_draining: AtomicBool,
@@ -67,6 +72,8 @@ impl Line {
             received: AtomicU64::new(0),
             answered: AtomicU64::new(0),
             last_message_ms: AtomicU64::new(0),
+            #[cfg(feature = "dedup")]
+            questions: AtomicUsize::new(0),
             is_lost: AtomicBool::new(false),
             is_draining: AtomicBool::new(false),
         }
@@ -113,6 +120,24 @@ impl Line {
         if self.is_draining.load(Ordering::SeqCst) && self.in_flight() == 0 {
             self.outbox.close();
         }
+    }
+
+    /// Counts a message about which the store of handled messages is asked.
+    #[cfg(feature = "memcached")]
+    pub(crate) fn begin_question(&self) {
+        self.questions.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// States that the store has answered about a message, or is not asked any more.
+    #[cfg(feature = "memcached")]
+    pub(crate) fn end_question(&self) {
+        self.questions.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of messages about which the store of handled messages is asked.
+    #[cfg(feature = "dedup")]
+    pub(crate) fn questions(&self) -> usize {
+        self.questions.load(Ordering::Relaxed)
     }
 
     /// Returns the number of messages that were received and not answered.

@@ -108,6 +108,19 @@ pub(crate) fn positive(option: &'static str, value: f64) -> Result<(), SizeError
     })
 }
 
+/// Checks that the machine can give this many bytes to a filter. The filter takes its memory later.
+pub(crate) fn affordable(option: &'static str, value: f64, bytes: f64) -> Result<(), SizeError> {
+    // A number of bytes above the largest one is cut to it, and no machine has so many.
+    match Vec::<u8>::new().try_reserve_exact(bytes as usize) {
+        Ok(()) => Ok(()),
+        Err(_) => Err(SizeError {
+            option,
+            must: "smaller: the filter does not fit into the memory of this machine",
+            value,
+        }),
+    }
+}
+
 /// Checks that a value is a probability that is neither certain nor impossible.
 pub(crate) fn probability(option: &'static str, value: f64) -> Result<(), SizeError> {
     if value > 0.0 && value < 1.0 {

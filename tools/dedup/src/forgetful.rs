@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::arithmetic::{forgetful_false_positives, half_full_bits, positive, probability};
+use crate::arithmetic::{
+    affordable, forgetful_false_positives, half_full_bits, positive, probability,
+};
 use crate::bits::{Bits, Places};
 use crate::error::{DedupError, SizeError};
 use crate::key::{Fingerprint, KeyHasher};
@@ -194,6 +196,8 @@ fn sizes(options: &ForgetfulOptions) -> Result<Sizes, SizeError> {
     // A filter takes keys for two periods: as the future, and as the present.
     let keys = 2.0 * options.rate * period(options).as_secs_f64();
     let bits = half_full_bits(keys, hashes);
+    let bytes = options.filters as f64 * bits as f64 / 8.0;
+    affordable("rate", options.rate, bytes)?;
     // The bound permits this part of set bits in a filter: r^(2k) = pair.
     let fill_max = pair.powf(0.5 / f64::from(hashes));
     Ok(Sizes {

@@ -1,6 +1,6 @@
 //! [`InverseBloom`]: a table in which the newest key overwrites.
 
-use crate::arithmetic::positive;
+use crate::arithmetic::{affordable, positive};
 use crate::bits::scale;
 use crate::error::{DedupError, SizeError};
 use crate::key::{Fingerprint, KeyHasher};
@@ -41,9 +41,10 @@ impl InverseBloom {
     /// Makes an empty filter with this number of slots. The hasher should have a random secret.
     ///
     /// # Errors
-    /// If there is no slot.
+    /// If there is no slot, or no memory for them.
     pub fn with_hasher(slots: u64, hasher: KeyHasher) -> Result<InverseBloom, SizeError> {
         positive("slots", slots as f64)?;
+        affordable("slots", slots as f64, slots as f64 * 16.0)?;
         Ok(InverseBloom {
             hasher,
             slots: vec![0; slots as usize],

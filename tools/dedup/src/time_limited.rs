@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::arithmetic::{age_partitioned_false_positives, half_full_bits, positive, probability};
+use crate::arithmetic::{
+    affordable, age_partitioned_false_positives, half_full_bits, positive, probability,
+};
 use crate::bits::{Bits, Places};
 use crate::error::{DedupError, SizeError};
 use crate::key::{Fingerprint, KeyHasher};
@@ -120,6 +122,8 @@ impl Sizes {
             value: options.false_positives_max,
         })?;
         let bits = half_full_bits(keys_max as f64, hashes);
+        let bytes = f64::from(hashes) * bits as f64 / 8.0;
+        affordable("rate", options.rate, bytes)?;
         Ok(Sizes {
             hashes,
             closed_max,

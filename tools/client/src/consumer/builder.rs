@@ -209,7 +209,8 @@ impl ConsumerBuilder {
     /// * A copy of a message that is *done* is finished at once.
     /// * A copy of a message that is *in progress* waits until its twin is done or has failed, and is touched in the
     ///   meantime. It goes back to nsqd when nsqd's limit for touched messages (`--max-msg-timeout`) is near, or when all
-    ///   messages that a connection may have are waiting copies. With ringq's nsqd, that does not count as an attempt.
+    ///   messages that a connection may have are waiting copies. With ringq's nsqd, that does not count as an attempt. With
+    ///   the original it does, so the second half of `max_attempts` is not spent on waiting.
     /// * A message without a key comes to the application without the filter.
     ///
     /// All of these count in [`ConsumerStats::dedup`](crate::ConsumerStats::dedup), and in `nsq_client_dedup_total` with

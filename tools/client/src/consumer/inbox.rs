@@ -33,23 +33,19 @@ impl Inbox {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes over the messages of a connection. If the inbox refuses them, they stay. Returns the number of messages of the
-    /// connection that wait now.
-    pub(crate) fn push(&self, from: ConnectionId, messages: &mut Vec<Message>) -> usize {
+    /// Takes over the messages of a connection. If the inbox refuses them, they stay.
+    pub(crate) fn push(&self, from: ConnectionId, messages: &mut Vec<Message>) {
         let mut state = self.state();
         if state.is_refusing || messages.is_empty() {
-            return 0;
+            return;
         }
-        let waiting = state.waiting.entry(from).or_default();
-        *waiting += messages.len();
-        let waiting = *waiting;
+        *state.waiting.entry(from).or_default() += messages.len();
         state.queue.extend(messages.drain(..));
         let waker = state.waker.take();
         drop(state);
         if let Some(waker) = waker {
             waker.wake();
         }
-        waiting
     }
 
     /// Returns the number of messages of a connection.

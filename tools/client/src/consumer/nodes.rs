@@ -129,7 +129,7 @@ impl Nodes {
         self.sieve = dedup.map(|dedup| {
             let (hub, inbox) = (Arc::clone(&self.hub), Arc::clone(&self.inbox));
             let runtime = self.runtime.clone();
-            Arc::new(Sieve::new(dedup, hub, inbox, runtime, self.gives_back))
+            Arc::new(Sieve::new(dedup, hub, inbox, runtime))
         });
         self
     }

@@ -28,7 +28,7 @@ const WAITING_FACTOR: usize = 4;
 
 /// Puts the messages of one connection into the inbox, once per read.
 ///
-/// If more messages wait than [`WAITING_FACTOR`] allows, those that have timed out make room: nsqd delivers them again.
+/// If more messages wait, copies of messages in progress included, than [`WAITING_FACTOR`] allows, those that have timed out make room: nsqd delivers them again.
 /// If there are still too many, nsqd ignores RDY, and the connection ends.
 pub(crate) struct Receiver {
     source: Arc<Source>,
@@ -90,16 +90,25 @@ impl Receiver {
         if let Some(sieve) = &self.sieve {
             sieve.sort(&mut self.messages);
         }
-        let waiting = self.inbox.push(line.id, &mut self.messages);
+        self.inbox.push(line.id, &mut self.messages);
         for message in self.messages.drain(..) {
             // The answer is on its way without being awaited.
             message.delivery().give_back();
         }
         let waiting_max = (line.ready_peak() as usize).saturating_mul(WAITING_FACTOR);
-        match waiting > waiting_max {
+        match self.waiting() > waiting_max {
             true => self.make_room(waiting_max),
             false => Ok(()),
         }
+    }
+
+    /// Returns the number of messages of the connection that wait for the application, or for the answer to a copy.
+    fn waiting(&self) -> usize {
+        let line = &self.source.line;
+        let waiting = self.inbox.waiting(line.id);
+        #[cfg(feature = "dedup")]
+        let waiting = waiting + self.sieve.as_ref().map_or(0, |sieve| sieve.waiting(line));
+        waiting
     }
 
     /// Drops the messages that have timed out. Fails if more than `waiting_max` of this connection are left.
@@ -116,7 +125,7 @@ impl Receiver {
                 count: timed_out.len(),
             });
         }
-        match self.inbox.waiting(line.id) {
+        match self.waiting() {
             waiting if waiting > waiting_max => Err(ConnectionError::ReadyExceeded {
                 waiting,
                 ready: line.ready_peak(),

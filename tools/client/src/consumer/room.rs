@@ -20,6 +20,8 @@ pub(super) trait Held {
     fn touch(&self);
     /// Returns true if nobody needs the copy any more: its connection is lost.
     fn is_gone(&self) -> bool;
+    /// Returns true if the copy may go back to nsqd so that others can come.
+    fn may_make_room(&self) -> bool;
     /// Returns the connection of the copy.
     fn connection(&self) -> ConnectionId;
     /// Returns the times that nsqd gives to the copy.
@@ -93,6 +95,8 @@ pub(super) struct Due<T> {
 pub(super) struct Room<T> {
     waiting: BTreeMap<u64, Waiting<T>>,
     by_key: HashMap<FilterKey, BTreeSet<u64>>,
+    /// The number of copies of each connection that has some.
+    by_connection: HashMap<ConnectionId, usize>,
     next_number: u64,
 }
 
@@ -101,6 +105,7 @@ impl<T: Held> Room<T> {
         Room {
             waiting: BTreeMap::new(),
             by_key: HashMap::new(),
+            by_connection: HashMap::new(),
             next_number: 0,
         }
     }
@@ -110,8 +115,15 @@ impl<T: Held> Room<T> {
         self.waiting.len()
     }
 
+    /// Returns the number of copies of a connection.
+    pub(super) fn len_of(&self, connection: ConnectionId) -> usize {
+        self.by_connection.get(&connection).copied().unwrap_or(0)
+    }
+
     /// Adds a copy, or puts it back after a question.
     pub(super) fn put(&mut self, waiting: Waiting<T>) {
+        let connection = waiting.copy.connection();
+        *self.by_connection.entry(connection).or_default() += 1;
         let number = self.next_number;
         self.next_number += 1;
         self.by_key.entry(waiting.key).or_default().insert(number);
@@ -124,6 +136,13 @@ impl<T: Held> Room<T> {
         others.remove(&number);
         if others.is_empty() {
             self.by_key.remove(&waiting.key);
+        }
+        let connection = waiting.copy.connection();
+        let count = self.by_connection.get_mut(&connection);
+        let count = count.expect("its connection is here");
+        *count -= 1;
+        if *count == 0 {
+            self.by_connection.remove(&connection);
         }
         waiting
     }
@@ -138,6 +157,7 @@ impl<T: Held> Room<T> {
     /// Takes all copies out of the room, oldest first.
     pub(super) fn take_all(&mut self) -> Vec<T> {
         self.by_key.clear();
+        self.by_connection.clear();
         let all = std::mem::take(&mut self.waiting);
         all.into_values().map(|waiting| waiting.copy).collect()
     }
@@ -186,8 +206,8 @@ impl<T: Held> Room<T> {
     }
 
     /// Takes copies out of the room so that their connections can receive other messages. A connection is stalled if all
-    /// messages that its RDY allows are copies that wait. Then the older half of its copies leaves, if it has waited for
-    /// [`STALL`]. `lines` has each connection, with its messages in flight and its RDY.
+    /// messages that its RDY allows are copies that wait. Then the older half of its copies leaves, of those that may, if it
+    /// has waited for [`STALL`]. `lines` has each connection, with its messages in flight and its RDY.
     pub(super) fn relieve(
         &mut self,
         now: Instant,
@@ -208,6 +228,7 @@ impl<T: Held> Room<T> {
                 continue;
             }
             let mut numbers = numbers.clone();
+            numbers.retain(|number| self.waiting[number].copy.may_make_room());
             numbers.sort_by_key(|number| self.waiting[number].since);
             let older = numbers.len().div_ceil(2);
             for number in &numbers[..older] {
@@ -224,6 +245,15 @@ impl<T: Held> Room<T> {
     pub(super) fn check(&self) {
         let by_key: usize = self.by_key.values().map(BTreeSet::len).sum();
         assert_eq!(by_key, self.waiting.len());
+        assert_eq!(
+            self.by_connection.values().sum::<usize>(),
+            self.waiting.len()
+        );
+        for (connection, count) in &self.by_connection {
+            let copies = self.waiting.values();
+            let copies = copies.filter(|waiting| waiting.copy.connection() == *connection);
+            assert_eq!(copies.count(), *count);
+        }
         for (key, numbers) in &self.by_key {
             assert!(!numbers.is_empty());
             for number in numbers {

@@ -28,6 +28,7 @@ use crate::dedup::{
 };
 use crate::event::Event;
 use crate::hub::{Hub, Phase, now};
+use crate::line::Line;
 use crate::message::Message;
 use crate::ready::ConnectionId;
 
@@ -63,6 +64,10 @@ impl Held for Message {
         self.delivery().source.line.is_lost()
     }
 
+    fn may_make_room(&self) -> bool {
+        self.delivery().may_make_room()
+    }
+
     fn connection(&self) -> ConnectionId {
         self.delivery().source.line.id
     }
@@ -84,8 +89,6 @@ pub(crate) struct Sieve {
     hub: Arc<Hub>,
     inbox: Arc<Inbox>,
     runtime: Handle,
-    /// True if messages that the application has not taken go back to nsqd when the consumer stops.
-    gives_back: bool,
     room: Mutex<Room<Message>>,
     ended: Arc<Ended>,
     counters: Counters,
@@ -96,19 +99,12 @@ pub(crate) struct Sieve {
 }
 
 impl Sieve {
-    pub(crate) fn new(
-        dedup: Dedup,
-        hub: Arc<Hub>,
-        inbox: Arc<Inbox>,
-        runtime: Handle,
-        gives_back: bool,
-    ) -> Sieve {
+    pub(crate) fn new(dedup: Dedup, hub: Arc<Hub>, inbox: Arc<Inbox>, runtime: Handle) -> Sieve {
         Sieve {
             dedup,
             hub,
             inbox,
             runtime,
-            gives_back,
             room: Mutex::new(Room::new()),
             ended: Arc::default(),
             counters: Counters::default(),
@@ -128,6 +124,11 @@ impl Sieve {
         let mut stats = self.counters.stats(waiting, self.dedup.bytes());
         stats.store_failures += self.ended.failures();
         stats
+    }
+
+    /// Returns the number of copies of a connection that wait, or about which the store is asked.
+    pub(crate) fn waiting(&self, line: &Line) -> usize {
+        self.room().len_of(line.id) + line.questions()
     }
 
     /// Resolves when the consumer is over and its filter is saved.
@@ -202,6 +203,7 @@ impl Sieve {
     /// the room. A store is asked in intervals.
     fn wait(&self, waiting: Waiting<Message>) {
         let key = waiting.key;
+        waiting.copy.delivery().set_waited();
         let mut room = self.room();
         room.put(waiting);
         self.ended.watch(true);
@@ -300,10 +302,11 @@ impl Sieve {
         }
     }
 
-    /// Gives the copies that wait for the consumers of other processes back to nsqd, because these consumers can take
-    /// them. Copies that wait for this process stay: if another process took them, its filter would not know them.
+    /// Gives the copies about which a store is asked back to nsqd, because the consumers of other processes can take
+    /// them. Otherwise the end would wait for the store, or for the lease of another process. Copies that wait for this
+    /// process stay: if another process took them, its filter would not know them.
     fn handle_stop(&self) {
-        if self.dedup.is_shared() && self.gives_back {
+        if self.dedup.is_shared() {
             for message in self.room().take_all() {
                 // The answer is on its way without being awaited.
                 drop(message.delivery().give_back());

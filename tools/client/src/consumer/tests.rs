@@ -3,6 +3,8 @@
 mod basics;
 mod bounds;
 mod cancellation;
+#[cfg(feature = "memcached")]
+mod copies;
 #[cfg(feature = "dedup")]
 mod dedup;
 mod discovery;

@@ -15,7 +15,8 @@ type NumberOf = dyn Fn(&[u8]) -> Option<MessageNumber> + Send + Sync;
 /// What two copies of a message have in common. A message without a key is handled without the filter, and counted.
 ///
 /// Topic and channel belong to each key, except those of [`Key::number_by`]. So each channel handles its own copy of a
-/// message, and equal bodies of two topics are two messages, also if the consumers share a [`Dedup`](super::Dedup).
+/// message, and equal bodies of two topics are two messages, also if the consumers share a [`Dedup`](super::Dedup). The
+/// JSON pointers belong to the key, too. So a filter that was saved with one pointer knows no message by another pointer.
 pub struct Key(Kind);
 
 enum Kind {
@@ -50,7 +51,7 @@ impl Key {
 
     /// Makes the value at a JSON pointer (RFC 6901) the key, such as `/order/id`. Strings are compared without their
     /// escapes, and all other values as they are written: `1` and `1.0` are two keys. A body that is no JSON, or has
-    /// nothing or `null` at this place, has no key.
+    /// nothing, `null` or an empty string at this place, has no key.
     ///
     /// # Errors
     /// The text is no JSON pointer.
@@ -59,7 +60,8 @@ impl Key {
     }
 
     /// Lets a function find the key in the body. The function runs where messages arrive, so it must not wait. If it
-    /// panics, the message has no key.
+    /// panics or returns no byte, the message has no key. A saved filter knows keys of the function with which it was
+    /// saved, so another function needs another state file.
     #[must_use]
     pub fn by(function: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static) -> Key {
         Key(Kind::Bytes(Box::new(function)))
@@ -103,8 +105,12 @@ impl Key {
                     Some(source) => Some(source.find(body)?),
                     None => None,
                 };
+                let places = [
+                    number.as_str(),
+                    source.as_ref().map_or("", JsonPointer::as_str),
+                ];
                 MessageNumber {
-                    source: source_number(scope, name.as_ref()),
+                    source: source_number(scope, places, name.as_ref()),
                     number: digits.parse().ok()?,
                 }
             }
@@ -121,23 +127,23 @@ impl Key {
         scope: &str,
         body: &[u8],
     ) -> Option<FilterKey> {
-        let of = |kind: &[u8], value: &[u8]| {
-            Some(
-                hasher
-                    .fingerprint_of_parts(&[scope.as_bytes(), kind, value])
-                    .into(),
-            )
+        let of = |kind: &[u8], place: &str, value: &[u8]| {
+            let parts = [scope.as_bytes(), kind, place.as_bytes(), value];
+            Some(hasher.fingerprint_of_parts(&parts).into())
         };
         match &self.0 {
-            Kind::Body => of(b"body", body),
+            Kind::Body => of(b"body", "", body),
             Kind::Json(pointer) => match pointer.find(body)? {
-                Found::Text(text) => of(b"json text", text.as_bytes()),
-                Found::Raw(raw) => of(b"json", raw.as_bytes()),
+                Found::Text(text) => of(b"json text", pointer.as_str(), text.as_bytes()),
+                Found::Raw(raw) => of(b"json", pointer.as_str(), raw.as_bytes()),
             },
-            Kind::Bytes(function) => of(b"bytes", &call(function, body)?),
+            Kind::Bytes(function) => match &*call(function, body)? {
+                [] => None,
+                bytes => of(b"bytes", "", bytes),
+            },
             Kind::JsonNumber { .. } | Kind::Number(_) => {
                 let number = self.number(scope, body)?;
-                of(b"number", &number.0.to_le_bytes())
+                of(b"number", "", &number.0.to_le_bytes())
             }
         }
     }
@@ -148,15 +154,18 @@ fn call<T>(function: &(dyn Fn(&[u8]) -> Option<T> + Send + Sync), body: &[u8]) -
     catch_unwind(AssertUnwindSafe(|| function(body))).unwrap_or(None)
 }
 
-/// Returns the number of a source. The secret is a constant, so that a saved filter knows the sources again.
-fn source_number(scope: &str, name: Option<&Found<'_>>) -> u64 {
+/// Returns the number of a source, whose name is at the second of the places. The numbers of its messages are at the first
+/// one. The secret is a constant, so that a saved filter knows the sources again.
+fn source_number(scope: &str, places: [&str; 2], name: Option<&Found<'_>>) -> u64 {
     let hasher = KeyHasher::new(*b"ringq dedup keys");
     let (kind, name): (&[u8], &[u8]) = match name {
         None => (b"none", b""),
         Some(Found::Text(text)) => (b"text", text.as_bytes()),
         Some(Found::Raw(raw)) => (b"raw", raw.as_bytes()),
     };
-    let Fingerprint(hash) = hasher.fingerprint_of_parts(&[scope.as_bytes(), kind, name]);
+    let [number, source] = places.map(str::as_bytes);
+    let parts = [scope.as_bytes(), number, source, kind, name];
+    let Fingerprint(hash) = hasher.fingerprint_of_parts(&parts);
     hash as u64
 }
 

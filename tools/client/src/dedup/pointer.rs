@@ -15,6 +15,8 @@ const PARTS_MAX: usize = 100;
 /// a tilde. The empty pointer is the whole body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonPointer {
+    /// The pointer as RFC 6901 writes it. Two pointers to one place have equal texts.
+    text: String,
     /// The names, unescaped.
     parts: Vec<String>,
 }
@@ -56,7 +58,10 @@ impl FromStr for JsonPointer {
 
     fn from_str(text: &str) -> Result<JsonPointer, PointerError> {
         if text.is_empty() {
-            return Ok(JsonPointer { parts: Vec::new() });
+            return Ok(JsonPointer {
+                text: String::new(),
+                parts: Vec::new(),
+            });
         }
         let Some(parts) = text.strip_prefix('/') else {
             return Err(PointerError::NoSlash(text.to_owned()));
@@ -65,7 +70,10 @@ impl FromStr for JsonPointer {
         let parts = parts.ok_or_else(|| PointerError::Escape(text.to_owned()))?;
         match parts.len() {
             count if count > PARTS_MAX => Err(PointerError::TooDeep(count)),
-            _ => Ok(JsonPointer { parts }),
+            _ => Ok(JsonPointer {
+                text: text.to_owned(),
+                parts,
+            }),
         }
     }
 }
@@ -73,10 +81,7 @@ impl FromStr for JsonPointer {
 /// Writes the pointer as RFC 6901 does.
 impl fmt::Display for JsonPointer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let escaped = |part: &String| part.replace('~', "~0").replace('/', "~1");
-        self.parts
-            .iter()
-            .try_for_each(|part| write!(f, "/{}", escaped(part)))
+        f.write_str(&self.text)
     }
 }
 
@@ -107,8 +112,13 @@ pub(crate) enum Found<'a> {
 }
 
 impl JsonPointer {
-    /// Returns the value at this place. `None` if the body is no JSON, has no such place, or has `null` there. If an
-    /// object has a name twice, the last one counts.
+    /// Returns the pointer as RFC 6901 writes it.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the value at this place. `None` if the body is no JSON, has no such place, or has `null` or an empty string
+    /// there: producers write these two when they have no value. If an object has a name twice, the last one counts.
     pub(crate) fn find<'a>(&self, body: &'a [u8]) -> Option<Found<'a>> {
         let mut json = serde_json::Deserializer::from_slice(body);
         let seed = Place { parts: &self.parts };
@@ -117,8 +127,8 @@ impl JsonPointer {
         let raw = raw?.get();
         match raw.as_bytes().first()? {
             b'"' => {
-                let text: Text<'a> = serde_json::from_str(raw).ok()?;
-                Some(Found::Text(text.0))
+                let Text(text): Text<'a> = serde_json::from_str(raw).ok()?;
+                (!text.is_empty()).then_some(Found::Text(text))
             }
             b'n' => None,
             _ => Some(Found::Raw(raw)),

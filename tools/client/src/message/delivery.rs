@@ -56,6 +56,9 @@ pub(crate) struct Delivery {
     /// The right to handle the message, if messages are recognised. The answer takes it.
     #[cfg(feature = "dedup")]
     claim: claimed::ClaimCell,
+    /// True when the message waited, because a copy was being handled.
+    #[cfg(feature = "dedup")]
+    has_waited: AtomicBool,
 }
 
 impl Delivery {
@@ -75,6 +78,8 @@ impl Delivery {
             is_manual: AtomicBool::new(false),
             #[cfg(feature = "dedup")]
             claim: claimed::ClaimCell::default(),
+            #[cfg(feature = "dedup")]
+            has_waited: AtomicBool::new(false),
         }
     }
 
@@ -99,6 +104,14 @@ impl Delivery {
         let line = &self.source.line;
         let lifetime = touched.saturating_add(line.msg_timeout);
         self.delivered_at + lifetime.min(line.msg_timeout_max.max(line.msg_timeout))
+    }
+
+    /// Returns true if the attempts of the message are over, so that the application is not to have it.
+    pub(crate) fn is_given_up(&self) -> bool {
+        let attempts_max = self.source.hub.config.max_attempts;
+        #[cfg(feature = "dedup")]
+        let attempts_max = self.attempts_max(attempts_max);
+        attempts_max != 0 && self.attempts > attempts_max
     }
 
     /// Sends FIN.

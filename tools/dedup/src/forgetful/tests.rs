@@ -164,3 +164,13 @@ fn options_without_meaning_are_refused() {
         assert_eq!(error.to_string(), text);
     }
 }
+
+#[test]
+fn a_size_beyond_the_memory_is_an_error() {
+    let options = ForgetfulOptions {
+        rate: 1e18,
+        ..options()
+    };
+    let error = ForgetfulBloom::new(options, START).expect_err("no machine has this memory");
+    assert!(error.to_string().contains("memory"), "{error}");
+}

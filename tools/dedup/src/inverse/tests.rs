@@ -14,6 +14,14 @@ fn key(filter: &InverseBloom, number: u64) -> Fingerprint {
 }
 
 #[test]
+fn a_size_beyond_the_memory_is_an_error() {
+    for slots in [u64::MAX, 1 << 59, 1 << 44] {
+        let error = InverseBloom::new(slots).expect_err("no machine has this memory");
+        assert!(error.to_string().contains("memory"), "{error}");
+    }
+}
+
+#[test]
 fn a_fresh_key_is_never_known() {
     let mut filter = filter(1000);
     for number in 0..100_000 {

@@ -216,3 +216,14 @@ fn options_without_meaning_are_refused() {
         assert!(error.starts_with(text), "{error}");
     }
 }
+
+#[test]
+fn a_size_beyond_the_memory_is_an_error() {
+    let options = TimeLimitedOptions {
+        rate: 1e18,
+        rate_max: 2e18,
+        ..options()
+    };
+    let error = TimeLimitedBloom::new(options, START).expect_err("no machine has this memory");
+    assert!(error.to_string().contains("memory"), "{error}");
+}

@@ -16,6 +16,7 @@ struct Copy {
     limits: Limits,
     touched: Rc<Cell<u32>>,
     is_gone: Rc<Cell<bool>>,
+    may_make_room: bool,
 }
 
 impl Held for Copy {
@@ -25,6 +26,10 @@ impl Held for Copy {
 
     fn is_gone(&self) -> bool {
         self.is_gone.get()
+    }
+
+    fn may_make_room(&self) -> bool {
+        self.may_make_room
     }
 
     fn connection(&self) -> ConnectionId {
@@ -46,6 +51,7 @@ fn copy(now: Instant, line: u64, timeout: u64, timeout_max: u64) -> Copy {
         },
         touched: Rc::default(),
         is_gone: Rc::default(),
+        may_make_room: true,
     }
 }
 
@@ -144,6 +150,12 @@ fn a_stalled_connection_gets_room() {
     assert_eq!(room.len(), 1);
     // The youngest one has waited long enough, too.
     assert_eq!(room.relieve(later, [line(1, 1, 1)]).len(), 1);
+    // A copy that is near the end of its attempts stays.
+    let mut last = copy(now, 1, 60_000, 900_000);
+    last.may_make_room = false;
+    put(&mut room, now, 5, &last);
+    assert_eq!(room.relieve(later, [line(1, 1, 1)]).len(), 0);
+    assert_eq!(room.len_of(ConnectionId(1)), 1);
 }
 
 /// Random copies: each leaves the room exactly once, and is touched in time until then.

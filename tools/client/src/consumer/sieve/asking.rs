@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use super::{Sieve, Waiting};
+#[cfg(feature = "memcached")]
+use crate::line::Line;
 use crate::message::Message;
 
 /// A copy about which the store is asked.
@@ -13,6 +15,25 @@ pub(super) enum Asked {
     Again(Waiting<Message>),
 }
 
+/// Counts a question with the connection of its copy, until the question is answered or dropped.
+#[cfg(feature = "memcached")]
+struct Question(Arc<Line>);
+
+#[cfg(feature = "memcached")]
+impl Question {
+    fn new(line: &Arc<Line>) -> Question {
+        line.begin_question();
+        Question(Arc::clone(line))
+    }
+}
+
+#[cfg(feature = "memcached")]
+impl Drop for Question {
+    fn drop(&mut self) {
+        self.0.end_question();
+    }
+}
+
 impl Sieve {
     /// Asks the store, in a task.
     #[cfg(feature = "memcached")]
@@ -21,11 +42,13 @@ impl Sieve {
         use crate::hub::Phase;
 
         let sieve = Arc::clone(self);
+        let (is_new, waiting) = match asked {
+            Asked::Arrived(waiting) => (true, waiting),
+            Asked::Again(waiting) => (false, waiting),
+        };
+        let question = Question::new(&waiting.copy.delivery().source.line);
         self.runtime.spawn(async move {
-            let (is_new, waiting) = match asked {
-                Asked::Arrived(waiting) => (true, waiting),
-                Asked::Again(waiting) => (false, waiting),
-            };
+            let _question = question;
             let answer = sieve.dedup.begin_shared(waiting.key, &sieve.ended).await;
             sieve.set_failure(answer.as_ref().err().map(ToString::to_string));
             match answer {
@@ -46,7 +69,7 @@ impl Sieve {
                     }
                 }
             }
-            match sieve.gives_back && sieve.hub.phase() != Phase::Running {
+            match sieve.hub.phase() != Phase::Running {
                 // The answer is on its way without being awaited.
                 true => drop(waiting.copy.delivery().give_back()),
                 false => sieve.wait(waiting),

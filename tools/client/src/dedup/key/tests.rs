@@ -27,6 +27,38 @@ fn bodies_with_equal_values_at_the_pointer_are_copies() {
     assert_eq!(of("no JSON"), None);
 }
 
+/// A filter that is restored from its file, and memcached, know keys of other settings.
+#[test]
+fn the_pointer_belongs_to_the_key() {
+    let body = r#"{"id":"7","order":"7","a":1,"b":1}"#;
+    let json = |pointer| fingerprint(&Key::json(pointer).unwrap(), "t", body).expect("a key");
+    assert_eq!(json("/id"), json("/id"));
+    assert_ne!(json("/id"), json("/order"));
+    let number = |source, pointer| {
+        let key = Key::json_number(source, pointer).unwrap();
+        key.number("t", body.as_bytes()).expect("a number")
+    };
+    assert_eq!(number(Some("/id"), "/a"), number(Some("/id"), "/a"));
+    assert_ne!(number(Some("/id"), "/a"), number(Some("/id"), "/b"));
+    assert_ne!(number(Some("/id"), "/a"), number(Some("/order"), "/a"));
+    assert_ne!(number(None, "/a"), number(None, "/b"));
+}
+
+/// Producers without a value write an empty string. Such messages are no copies of each other.
+#[test]
+fn an_empty_value_is_no_key() {
+    let key = Key::json("/id").unwrap();
+    for body in [r#"{"id":""}"#, r#"{"id":null}"#] {
+        assert_eq!(fingerprint(&key, "t", body), None, "{body}");
+    }
+    assert!(fingerprint(&key, "t", r#"{"id":0}"#).is_some());
+    let key = Key::json_number(Some("/from"), "/n").unwrap();
+    assert_eq!(key.number("t", br#"{"from":"","n":1}"#), None);
+    let key = Key::by(|body| Some(body[1..].to_vec()));
+    assert_eq!(fingerprint(&key, "t", "a"), None);
+    assert!(fingerprint(&key, "t", "ab").is_some());
+}
+
 #[test]
 fn functions_find_keys_and_their_panics_are_no_key() {
     let key = Key::by(|body| match body {

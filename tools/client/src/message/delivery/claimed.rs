@@ -1,5 +1,6 @@
 //! The answer to a message that is recognised: first the claim ends, then the command leaves.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::Handle;
@@ -42,6 +43,28 @@ impl Delivery {
         } else {
             claim.end(false);
         }
+    }
+
+    /// States that the message waits, because a copy is being handled.
+    pub(crate) fn set_waited(&self) {
+        self.has_waited.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns the most attempts of this message. If nsqd counts the returns of a copy that waits as attempts, then a copy
+    /// that has waited has twice as many: no application may have seen the copy yet. The number stays finite, so a message
+    /// that breaks its handlers is given up, although its copies wait for each other.
+    pub(super) fn attempts_max(&self, configured: u16) -> u16 {
+        match self.source.line.has_uncounted || !self.has_waited.load(Ordering::Relaxed) {
+            true => configured,
+            false => configured.saturating_mul(2),
+        }
+    }
+
+    /// Returns true if a copy that waits may go back to nsqd so that others can come. If nsqd counts this as an attempt,
+    /// the second half of the attempts is the application's.
+    pub(crate) fn may_make_room(&self) -> bool {
+        let attempts_max = self.source.hub.config.max_attempts;
+        self.source.line.has_uncounted || attempts_max == 0 || self.attempts <= attempts_max / 2
     }
 
     /// Finishes a copy of a message that was handled. Outside of a backoff, this is no lock of the flow control.
