@@ -55,6 +55,7 @@ mod trial;
 
 pub use data_path::DataPath;
 pub use diskq_log::planted;
+pub use diskq_log::segment;
 pub use diskq_log::{
     AppendError, ChannelCheckpoint, ChannelDraft, ChannelFacts, Checkpoint, CheckpointDraft,
     CheckpointJob, CheckpointNumber, CheckpointRun, Damage, DamageKind, Durable, Failure, Log,

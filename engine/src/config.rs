@@ -155,6 +155,8 @@ pub struct Config {
     pub io: String,
     /// `--check`
     pub check: Check,
+    /// `--peek`
+    pub peek: bool,
     /// `--old-http-endpoints`
     pub old_http_endpoints: bool,
     /// `--create`: `topic` or `topic/channel`.
@@ -271,6 +273,7 @@ impl Config {
             io: text("io"),
             check: Check::of(options.word("check")),
             lookupd_tls_root_ca_file: text("lookupd-tls-root-ca-file"),
+            peek: boolean("peek"),
             old_http_endpoints: boolean("old-http-endpoints"),
             create: list("create"),
             dead_letter: list("dead-letter"),

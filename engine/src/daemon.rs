@@ -18,7 +18,7 @@ use crate::shard::{Clock, Shard, Shared};
 use crate::thread_pool::{Bounds, ThreadPool};
 use crate::tls::ListenerTls;
 use crate::{config, preflight, recovery, statsd, takeover, tls};
-use diskq::{DataPath, DataPathLock, DiskError};
+use diskq::{DataPath, DataPathLock, DiskError, Keeper, OsFiles};
 use diskq_nsqd::Metadata;
 use engine_core::{Owed, ShardId};
 use futures_channel::oneshot;
@@ -124,6 +124,7 @@ impl Daemon {
         let teller = has_peers_teller(&post);
         let lookup = LookupPeers::start(&info.config, info.announced, lookup_settings, teller)
             .map_err(no_thread)?;
+        let peeks = Keeper::new(OsFiles, data_path.clone());
         let (drain, drain_orders) = drain::switch();
         let timeout = Some(info.config.drain_timeout).filter(|timeout| !timeout.is_zero());
         let plan = Plan {
@@ -145,6 +146,7 @@ impl Daemon {
                 info,
                 tls,
                 reports: ThreadPool::start("reports", REPORTS).map_err(no_thread)?,
+                peeks,
             },
         };
         let (statsd, statsd_stopped) = mpsc::channel();

@@ -11,8 +11,8 @@
 
 use std::time::Duration;
 
-use engine_core::Refusal;
 use engine_core::stats::{ShardStats, StatsFilter, StatsSnapshot};
+use engine_core::{PeekBudget, PeekQuestion, PeekSlice, PeekedFrame, Refusal, Seq};
 use http::{Method, StatusCode};
 use program::http::{
     Connection, Failure, Head, Io, OldRequest, Reply, RequestBody, Route, Served, Service,
@@ -32,6 +32,7 @@ mod bodies;
 mod config;
 mod debug;
 mod metrics;
+mod peek;
 mod publish;
 mod route;
 mod stats;
@@ -39,6 +40,8 @@ mod stats;
 pub use admin::Action;
 pub use bodies::Bodies;
 pub(crate) use config::{LOG_LEVEL, LOOKUPD_ADDRESSES};
+pub use peek::ColdReader;
+pub(crate) use peek::FRAME_BYTES_MAX;
 pub(crate) use stats::memory_fields;
 
 /// The reason why a publish was not accepted: 503 `EXITING`, if nothing else is said.
@@ -113,6 +116,17 @@ pub trait Broker {
 
     /// All shards' snapshots, merged; see [`StatsFilter`] for what is to be in it.
     async fn stats(&self, filter: &StatsFilter) -> StatsSnapshot;
+    /// Returns a slice of the messages of a topic or channel. Nothing changes.
+    async fn peek(&self, question: &PeekQuestion) -> Result<PeekSlice, AdminError>;
+    /// Returns where messages of a topic are now. Nothing changes.
+    async fn peek_again(
+        &self,
+        topic: &str,
+        seqs: Vec<Seq>,
+        budget: PeekBudget,
+    ) -> Result<Vec<PeekedFrame>, AdminError>;
+    /// Returns the function that reads messages from disk, for a job of [`Broker::in_background`].
+    fn cold_reader(&self) -> ColdReader;
     /// Returns the figures of all shards, in order.
     async fn shards(&self) -> Vec<ShardStats>;
     /// Has a job done on another thread, so that it delays no message. The job may read files.
@@ -195,6 +209,8 @@ impl<B: Broker> Service for Nsqd<'_, B> {
                 discard_body(body).await?;
                 metrics::metrics(broker, &query, format).await
             }
+            Endpoint::PeekTopic => peek::peek(broker, false, query, body).await,
+            Endpoint::PeekChannel => peek::peek(broker, true, query, body).await,
             Endpoint::Topics => Ok(stats::topics(broker).await),
             Endpoint::Pub => publish::publish(broker, query, body).await,
             Endpoint::Mpub => publish::publish_many(broker, query, body).await,

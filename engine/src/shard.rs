@@ -38,7 +38,7 @@ use crate::tls::ListenerTls;
 pub(crate) use clock::Clock;
 use connection::Connection;
 use connections::Connections;
-use diskq::Tombstone;
+use diskq::{Keeper, OsFiles, Tombstone};
 use engine_core::{Broker, ClientId, Level, Now, Output, ShardId};
 use futures_lite::{StreamExt, future};
 use gathering::Gathering;
@@ -70,6 +70,8 @@ pub(crate) struct Shared {
     pub(crate) tls: Option<ListenerTls>,
     /// The threads that prepare long answers to HTTP requests.
     pub(crate) reports: ThreadPool,
+    /// Reads messages for peeks, on the threads of `reports`. Gets no other jobs.
+    pub(crate) peeks: Keeper<OsFiles>,
 }
 
 /// A shard, as its tasks see it.

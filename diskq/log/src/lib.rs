@@ -53,8 +53,8 @@ pub use file_name::{
     SegmentNumber, file_number, is_partial_file, partial_file, segment_file, segment_number,
 };
 pub use log::{
-    Checkpoints, Durable, FoundLog, Log, LogOptions, LogStats, Notice, Residency, Run, Segment,
-    Taken, next_generation,
+    Checkpoints, ColdMessage, Durable, FoundLog, Log, LogOptions, LogStats, Look, Notice,
+    Residency, Run, Segment, Taken, next_generation,
 };
 pub use memory::{Memory, Pages, Written};
 pub use newest_messages::NewestMessages;

@@ -19,7 +19,7 @@
 //! Each part of the state has a file, and the code that acts on this part has others:
 //!
 //! ```text
-//!   segments.rs      append.rs, read.rs; holders.rs: who needs a segment; residency.rs: spill, load, peek
+//!   segments.rs      append.rs, read.rs, looking.rs; holders.rs: who needs a segment; residency.rs: spill, load, peek
 //!   supply.rs        room.rs: where the next segment comes from
 //!   sync.rs          syncing.rs: when a sync starts, and what its result means
 //!   checkpoints.rs   progress.rs: when a checkpoint is due, how it is put together, what it keeps
@@ -35,6 +35,8 @@ mod found;
 mod holders;
 #[cfg(feature = "sim")]
 mod inspect;
+mod look;
+mod looking;
 mod options;
 mod progress;
 mod read;
@@ -66,6 +68,7 @@ use timer::Timer;
 
 pub use checkpoints::{Checkpoints, Durable};
 pub use found::FoundLog;
+pub use look::{ColdMessage, Look};
 pub use options::LogOptions;
 pub use segments::{Residency, Segment};
 pub use supply::next_generation;

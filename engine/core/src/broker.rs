@@ -8,6 +8,7 @@ mod drain;
 mod forward;
 mod keeper;
 pub(crate) mod output;
+mod peek;
 pub(crate) mod publish;
 mod receive;
 mod report;

@@ -17,6 +17,7 @@
 
 pub(crate) mod dead_letters;
 pub(crate) mod delivery;
+mod peek;
 pub(crate) mod scan;
 
 use crate::client::{Client, Clients};

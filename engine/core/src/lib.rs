@@ -43,6 +43,7 @@ mod long_queue;
 mod now;
 mod outbound;
 mod owed;
+mod peek;
 mod producers;
 mod publication;
 mod random;
@@ -79,6 +80,7 @@ pub use dedup::meter_rules::MeterRules;
 pub use dedup::restored::RestoredKeys;
 pub use dedup::saved::{SavedKeys, SavedKeysError};
 pub use dedup_rules::{DedupKey, DedupRule, DedupRules};
+pub use diskq_log::{ColdMessage, Seq};
 pub use drain::{Drain, DrainStep};
 pub use forward::{ForwardBatch, ForwardId, ForwardReply};
 pub use ids::{ClientId, ShardId, TaskId, TopicKey};
@@ -86,6 +88,9 @@ pub use latency::LatencyOptions;
 pub use now::Now;
 pub use outbound::Piece;
 pub use owed::Owed;
+pub use peek::{
+    PeekBudget, PeekFrom, PeekPlace, PeekQuestion, PeekSlice, PeekState, PeekedFrame, PeekedMessage,
+};
 pub use publication::Publication;
 pub use random::Random;
 pub use refusal::Refusal;

@@ -115,6 +115,16 @@ impl<T> LongQueue<T> {
         self.front..self.front + self.count as u64
     }
 
+    /// The entry at a place.
+    pub(crate) fn get(&self, place: u64) -> Option<&T> {
+        let index = usize::try_from(place.checked_sub(self.front)?).ok()?;
+        let first = self.pieces.front().map_or(0, VecDeque::len);
+        match index.checked_sub(first) {
+            None => self.pieces.front()?.get(index),
+            Some(behind) => self.pieces.get(1 + behind / PIECE)?.get(behind % PIECE),
+        }
+    }
+
     /// The entries from `place` on, in order, without entries that were removed.
     pub(crate) fn iter_from(&self, place: u64) -> impl Iterator<Item = &T> {
         let index = usize::try_from(place.saturating_sub(self.front)).unwrap_or(usize::MAX);
@@ -190,6 +200,11 @@ mod tests {
                 assert_eq!(queue.front(), model.front().map(|(_, name)| name));
                 assert_eq!(queue.back(), model.back().map(|(_, name)| name));
                 let first = queue.first_place();
+                for (place, name) in model.iter().step_by(97) {
+                    assert_eq!(queue.get(*place), Some(name), "seed {seed}");
+                }
+                assert_eq!(queue.get(first - 1), None);
+                assert_eq!(queue.get(first + model.len() as u64), None);
                 for behind in [0, 1, 1023, 1024, 2500, random.below(5000)] {
                     let from = model.iter().filter(|(place, _)| *place >= first + behind);
                     let from = from.map(|(_, name)| name);

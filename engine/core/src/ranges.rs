@@ -4,6 +4,7 @@
 //! Nothing here depends on how many messages the ranges span.
 
 use crate::long_queue::LongQueue;
+use crate::peek::{CandidateState, Candidates, PeekPlace};
 use diskq_log::SeqRange;
 use std::ops::Range;
 use wire::id::Seq;
@@ -112,6 +113,47 @@ impl Ranges {
         self.ranges.iter().copied()
     }
 
+    /// Returns at most `count` seqs in order, from a place on: the place of a range, and a seq.
+    pub(crate) fn candidates(&self, place: Option<PeekPlace>, count: usize) -> Candidates {
+        let mut candidates = Candidates::default();
+        let PeekPlace(first, from) = place.unwrap_or(PeekPlace(0, 0));
+        let first = first.max(self.first_place());
+        for (range, at) in self.iter_from(first).zip(first..) {
+            for seq in range.start.0.max(from)..range.end.0 {
+                if candidates.found.len() == count {
+                    candidates.next = Some(PeekPlace(at, seq));
+                    return candidates;
+                }
+                let next = PeekPlace(at, seq + 1);
+                candidates.push((Seq(seq), 0), CandidateState::Waiting, next);
+            }
+        }
+        candidates
+    }
+
+    /// Returns at most `count` seqs, the newest first, from a place on: the place of a range, and the seq behind the next
+    /// one.
+    pub(crate) fn newest_candidates(&self, place: Option<PeekPlace>, count: usize) -> Candidates {
+        let mut candidates = Candidates::default();
+        let PeekPlace(first, below) = place.unwrap_or(PeekPlace(u64::MAX, u64::MAX));
+        let places = self.places();
+        let places = places.start..places.end.min(first.saturating_add(1));
+        for at in places.rev() {
+            let Some(range) = self.ranges.get(at) else {
+                return candidates;
+            };
+            for seq in (range.start.0..range.end.0.min(below)).rev() {
+                if candidates.found.len() == count {
+                    candidates.next = Some(PeekPlace(at, seq + 1));
+                    return candidates;
+                }
+                let next = PeekPlace(at, seq);
+                candidates.push((Seq(seq), 0), CandidateState::Waiting, next);
+            }
+        }
+        candidates
+    }
+
     /// Asserts the invariants written on the type.
     pub(crate) fn check(&self) {
         self.ranges.check();
@@ -161,6 +203,45 @@ mod tests {
         assert_eq!(ranges.pop_newest(), Some(Seq(10)));
         assert!(ranges.is_empty() && ranges.pop_newest().is_none());
         ranges.check();
+    }
+
+    #[test]
+    fn candidates_come_in_both_directions_and_in_slices() {
+        let mut ranges = Ranges::default();
+        for (start, end) in [(1, 4), (7, 8), (10, 13)] {
+            ranges.push(range(start, end));
+        }
+        let all = |newest: bool, count: usize| {
+            let (mut found, mut place) = (Vec::new(), None);
+            loop {
+                let slice = match newest {
+                    true => ranges.newest_candidates(place, count),
+                    false => ranges.candidates(place, count),
+                };
+                assert!(slice.found.len() <= count);
+                found.extend(slice.found.iter().map(|candidate| candidate.seq.0));
+                // To go on behind a message is to go on where the slice says.
+                let behind = slice.found.last().map(|candidate| candidate.next);
+                if slice.next.is_none() {
+                    return found;
+                }
+                place = behind;
+            }
+        };
+        let expected = [1, 2, 3, 7, 10, 11, 12];
+        let reversed: Vec<u64> = expected.iter().rev().copied().collect();
+        for count in 1..9 {
+            assert_eq!(all(false, count), expected, "{count}");
+            assert_eq!(all(true, count), reversed, "{count}");
+        }
+        for place in [
+            PeekPlace(0, 0),
+            PeekPlace(u64::MAX, 0),
+            PeekPlace(0, u64::MAX),
+        ] {
+            ranges.candidates(Some(place), 3);
+            ranges.newest_candidates(Some(place), 3);
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod in_bounds;
 mod in_grace;
 mod keys;
 mod owed;
+mod peek;
 mod pieces;
 mod restore;
 mod saved_keys;

@@ -122,6 +122,7 @@ const OWN_FLAGS: &[Flag] = {
     Flag::new("unclaimed-messages", List, "", "<topic pattern>=<policy> of messages of topics without any channel (may be given multiple times; the first pattern that matches counts): keep, drop, bytes:<n>, age:<duration>, or bytes:<n>+age:<duration>"),
     Flag::new("drain-on-sigterm", Boolean, "false", "make SIGTERM drain this node: refuse publishes, serve consumers until no message is left, then end; a second SIGTERM ends it at once"),
     Flag::new("drain-timeout", Duration(MIN, MAX), "0s", "time after which a drain ends nsqd although messages are left, which stay on disk; 0 for no limit"),
+    Flag::new("peek", Boolean, "true", "serve /topic/peek and /channel/peek, which show messages over HTTP without consuming them; never served with --auth-http-address"),
     Flag::new("old-http-endpoints", Boolean, "false", "also serve the HTTP endpoints of nsqd before 1.0: /put, /mput, /create_topic, ..."),
     ]
 };

@@ -190,6 +190,28 @@ impl Broker for Fake {
         snapshot
     }
 
+    async fn peek(&self, question: &PeekQuestion) -> Result<PeekSlice, AdminError> {
+        let verb = "peek";
+        match &question.channel {
+            Some(channel) => self.channel_call(verb, &question.topic, channel)?,
+            None => self.topic_call(verb, &question.topic)?,
+        }
+        Ok(PeekSlice::default())
+    }
+
+    async fn peek_again(
+        &self,
+        _: &str,
+        _: Vec<Seq>,
+        _: PeekBudget,
+    ) -> Result<Vec<PeekedFrame>, AdminError> {
+        Ok(Vec::new())
+    }
+
+    fn cold_reader(&self) -> ColdReader {
+        Box::new(|_, _, count| vec![None; count as usize])
+    }
+
     async fn shards(&self) -> Vec<ShardStats> {
         self.shards.clone()
     }
@@ -1566,4 +1588,49 @@ Producers:
         body.ends_with("\nHealth: OK\n\nTopics: None\n\nProducers: None\n"),
         "{body}"
     );
+}
+
+#[test]
+fn peeks_say_what_is_missing_and_what_forbids_them() {
+    let broker = Rc::new(fake());
+    let (status, body) = ask(&broker, "GET", "/channel/peek?topic=t&channel=c", "");
+    let expected = r#"{"topic":"t","channel":"c","messages":[],"scanned_messages":0,"scanned_bytes":0,"ended_by":"end"}"#;
+    assert_eq!((status, body.as_str()), (200, expected));
+    assert_eq!(calls(&broker), ["peek t c"]);
+    let get = |target: &str| ask(&broker, "GET", target, "");
+    is_failure(get("/topic/peek?topic=x"), 404, "TOPIC_NOT_FOUND");
+    is_failure(
+        get("/channel/peek?topic=t&channel=x"),
+        404,
+        "CHANNEL_NOT_FOUND",
+    );
+    is_failure(get("/channel/peek?topic=t"), 400, "MISSING_ARG_CHANNEL");
+    let (status, body) = get("/topic/peek?topic=t&limit=0");
+    let expected = r#"{"message":"INVALID_ARG_LIMIT","reason":"limit is a number from 1 to 100"}"#;
+    assert_eq!((status, body.as_str()), (400, expected));
+    for (flag, part) in [
+        ("--peek=false", "a start without this flag"),
+        ("--auth-http-address=127.0.0.1:1", "consume the channel"),
+    ] {
+        let mut broker = fake();
+        broker.info.config = Arc::new(Config::from_args([flag.into()]).expect("it is good"));
+        let broker = Rc::new(broker);
+        let (status, body) = ask(&broker, "GET", "/topic/peek?topic=t", "");
+        assert_eq!(status, 403);
+        assert!(
+            body.contains("PEEK_FORBIDDEN") && body.contains(part),
+            "{body}"
+        );
+        assert!(calls(&broker).is_empty());
+    }
+}
+
+#[test]
+fn too_many_long_answers_are_refused() {
+    let broker = Rc::new(Fake {
+        is_busy: true,
+        ..fake()
+    });
+    is_failure(ask(&broker, "GET", "/metrics", ""), 503, "BUSY");
+    is_failure(ask(&broker, "GET", "/topic/peek?topic=t", ""), 503, "BUSY");
 }

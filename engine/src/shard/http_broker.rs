@@ -1,15 +1,16 @@
 //! The broker as HTTP sees it: any topic, whichever shard it lives on.
 
 use crate::drain::Ending;
-use crate::http::{self, Action, AdminError, Bodies, Busy, PublishError};
+use crate::http::{self, Action, AdminError, Bodies, Busy, ColdReader, PublishError};
 use crate::process::Info;
 use crate::shard::Shard;
 use crate::shard::mail::Post;
 use crate::thread_pool::Full;
+use diskq::{Keeper, OsFiles, Reply};
 use engine_core::stats::{ShardStats, StatsFilter, StatsSnapshot};
 use engine_core::{
-    AdminError as CoreError, Outcome, Publication, REMOTE_STREAK_MAX, ShardId, TaskId, Wakeup,
-    place,
+    AdminError as CoreError, ColdMessage, Outcome, PeekBudget, PeekQuestion, PeekSlice,
+    PeekedFrame, Publication, REMOTE_STREAK_MAX, Seq, ShardId, TaskId, Wakeup, place,
 };
 use futures_channel::oneshot;
 use futures_lite::future;
@@ -93,6 +94,37 @@ impl http::Broker for HttpBroker {
 
     async fn stats(&self, filter: &StatsFilter) -> StatsSnapshot {
         stats_of_all(&self.shard.shared.post, filter).await
+    }
+
+    async fn peek(&self, question: &PeekQuestion) -> Result<PeekSlice, AdminError> {
+        let owner = self.owner(&question.topic);
+        let question = question.clone();
+        let call = move |shard: Rc<Shard>| async move {
+            let broker = shard.broker.borrow();
+            broker.peek(shard.now.get(), &question)
+        };
+        let slice = self.shard.shared.post.call(owner, call).await;
+        slice.ok_or(AdminError::Exiting)?.map_err(admin_error)
+    }
+
+    async fn peek_again(
+        &self,
+        topic: &str,
+        seqs: Vec<Seq>,
+        budget: PeekBudget,
+    ) -> Result<Vec<PeekedFrame>, AdminError> {
+        let (owner, topic) = (self.owner(topic), topic.to_owned());
+        let call = move |shard: Rc<Shard>| async move {
+            let broker = shard.broker.borrow();
+            broker.peek_again(&topic, &seqs, &budget)
+        };
+        let frames = self.shard.shared.post.call(owner, call).await;
+        frames.ok_or(AdminError::Exiting)?.map_err(admin_error)
+    }
+
+    fn cold_reader(&self) -> ColdReader {
+        let keeper = self.shard.shared.peeks.clone();
+        Box::new(move |topic, first, count| read_cold(&keeper, topic, first, count))
     }
 
     async fn shards(&self) -> Vec<ShardStats> {
@@ -251,6 +283,54 @@ async fn publish(
     }
 }
 
+fn admin_error(error: CoreError) -> AdminError {
+    match error {
+        CoreError::TopicNotFound => AdminError::TopicNotFound,
+        CoreError::ChannelNotFound => AdminError::ChannelNotFound,
+        CoreError::SetAside(cause) => AdminError::Backend(cause.to_string()),
+    }
+}
+
+/// Reads neighbours from a segment, and checks each. A file that was used again in the meantime has another head, so none
+/// of its messages is whole.
+fn read_cold(
+    keeper: &Keeper<OsFiles>,
+    topic: &str,
+    first: &ColdMessage,
+    count: u32,
+) -> Vec<Option<(Vec<u8>, usize)>> {
+    let mut frames = Vec::new();
+    while (frames.len() as u32) < count {
+        let read = frames.len() as u32;
+        let next = ColdMessage {
+            index: first.index + read,
+            ..*first
+        };
+        let request = next.read_request(count - read);
+        if let Some(Reply::Peeked {
+            piece: Some(piece), ..
+        }) = keeper.handle(topic, request)
+        {
+            let bytes = piece.memory.as_ref();
+            for index in next.index..next.index + piece.seqs.len() as u32 {
+                let frame = diskq::segment::slot_at(bytes, index)
+                    .and_then(|slot| bytes.get(slot.start as usize..slot.end as usize));
+                let copied = frame.map(|frame| {
+                    let shown = &frame[..frame.len().min(http::FRAME_BYTES_MAX)];
+                    (shown.to_vec(), frame.len())
+                });
+                frames.push(copied);
+            }
+            keeper.free(piece.memory);
+        }
+        // The piece ends before the first message that is not whole.
+        if (frames.len() as u32) < count {
+            frames.push(None);
+        }
+    }
+    frames
+}
+
 /// Carries an action out on the shard of its topic. Returns when the change is recorded.
 async fn administer(
     shard: &Rc<Shard>,
@@ -263,12 +343,7 @@ async fn administer(
             return Err(AdminError::Exiting);
         }
         let task = shard.start_task();
-        let outcome =
-            begin(shard, topic, channel, action, task.id).map_err(|error| match error {
-                CoreError::TopicNotFound => AdminError::TopicNotFound,
-                CoreError::ChannelNotFound => AdminError::ChannelNotFound,
-                CoreError::SetAside(cause) => AdminError::Backend(cause.to_string()),
-            })?;
+        let outcome = begin(shard, topic, channel, action, task.id).map_err(admin_error)?;
         if outcome == Outcome::Done {
             break Ok(());
         }

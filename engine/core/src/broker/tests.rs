@@ -7,6 +7,7 @@ mod drain;
 mod keys;
 mod pressure;
 mod script;
+mod slices;
 mod unclaimed;
 
 use crate::Topology;

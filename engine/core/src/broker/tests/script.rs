@@ -158,6 +158,10 @@ impl Session {
         }
     }
 
+    pub(super) fn broker(&mut self) -> (&mut Broker, Now) {
+        (&mut self.broker, self.now)
+    }
+
     pub(super) fn wall_ns(&self) -> u64 {
         self.now.wall_ns
     }

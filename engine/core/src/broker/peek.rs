@@ -1,0 +1,133 @@
+//! Peeks: slices of a channel's or topic's messages. A peek changes nothing: it borrows the broker only to read.
+
+use super::Broker;
+use super::admin::AdminError;
+use crate::now::Now;
+use crate::peek::{
+    Candidate, CandidateState, PeekBudget, PeekQuestion, PeekSlice, PeekState, PeekedFrame,
+    PeekedMessage,
+};
+use crate::topic::Topic;
+use diskq_log::Look;
+use std::time::Duration;
+use wire::id::{MessageId, Seq};
+
+impl Broker {
+    /// Returns a slice of messages. The cost is bounded by the question's budget.
+    ///
+    /// # Errors
+    /// There is no such topic or channel.
+    pub fn peek(&self, now: Now, question: &PeekQuestion) -> Result<PeekSlice, AdminError> {
+        let topic = self.peeked_topic(&question.topic)?;
+        let PeekQuestion {
+            from,
+            place,
+            budget,
+            ..
+        } = question;
+        let candidates = match &question.channel {
+            None => topic.candidates(*from, *place, budget.messages_max),
+            Some(name) => {
+                let id = topic
+                    .find_channel(name)
+                    .ok_or(AdminError::ChannelNotFound)?;
+                topic
+                    .channel(id)
+                    .candidates(*from, *place, budget.messages_max)
+            }
+        };
+        let mut slice = PeekSlice {
+            next: candidates.next,
+            ..PeekSlice::default()
+        };
+        let mut left = budget.bytes_max;
+        for candidate in &candidates.found {
+            let frame = frame_of(topic, candidate.seq, budget);
+            let bytes = match &frame {
+                PeekedFrame::Copied(bytes, _) => bytes.len(),
+                _ => 0,
+            };
+            if bytes > left
+                && let Some(last) = slice.messages.last()
+            {
+                slice.next = Some(last.next);
+                break;
+            }
+            left = left.saturating_sub(bytes);
+            slice.messages.push(self.peeked(now, candidate, frame));
+        }
+        Ok(slice)
+    }
+
+    /// Returns where messages are now, because they were not where an earlier peek has found them.
+    ///
+    /// # Errors
+    /// There is no such topic any more.
+    pub fn peek_again(
+        &self,
+        topic: &str,
+        seqs: &[Seq],
+        budget: &PeekBudget,
+    ) -> Result<Vec<PeekedFrame>, AdminError> {
+        let topic = self.peeked_topic(topic)?;
+        let frames = seqs.iter().map(|seq| frame_of(topic, *seq, budget));
+        Ok(frames.collect())
+    }
+
+    fn peeked_topic(&self, name: &str) -> Result<&Topic, AdminError> {
+        if let Some(aside) = self.set_aside.get(name) {
+            return Err(AdminError::SetAside(aside.cause.clone()));
+        }
+        let key = self.by_name.get(name).ok_or(AdminError::TopicNotFound)?;
+        Ok(&self.topics[*key])
+    }
+
+    fn peeked(&self, now: Now, candidate: &Candidate, frame: PeekedFrame) -> PeekedMessage {
+        let state = match candidate.state {
+            CandidateState::Waiting => PeekState::Waiting,
+            CandidateState::Requeued => PeekState::Requeued,
+            CandidateState::DeferredFor(ms) => PeekState::DeferredFor(ms),
+            CandidateState::Due(due) => PeekState::DeferredUntil(unix_ns(now, due)),
+            CandidateState::InFlight(entry) => {
+                let client = self.clients.get(entry.owner);
+                let names = |client: &crate::client::Client| {
+                    (client.address.clone(), client.session.client_id.clone())
+                };
+                PeekState::InFlight {
+                    client: client.map(names),
+                    since_ns: unix_ns(now, entry.delivered),
+                    until_ns: unix_ns(now, entry.deadline),
+                }
+            }
+        };
+        PeekedMessage {
+            seq: candidate.seq,
+            id: MessageId::new(candidate.seq, self.options.topic.log.node),
+            attempts: candidate.attempts,
+            state,
+            frame,
+            next: candidate.next,
+        }
+    }
+}
+
+fn frame_of(topic: &Topic, seq: Seq, budget: &PeekBudget) -> PeekedFrame {
+    match topic.log.look(seq) {
+        Look::Frame(frame) => {
+            let copied = &frame[..frame.len().min(budget.frame_bytes_max)];
+            PeekedFrame::Copied(copied.to_vec(), frame.len())
+        }
+        Look::Cold(cold) => PeekedFrame::Cold(cold),
+        Look::Damaged => PeekedFrame::Damaged,
+        Look::Gone => PeekedFrame::Gone,
+    }
+}
+
+/// Returns the Unix time of a moment on the monotonic clock, in nanoseconds.
+fn unix_ns(now: Now, at: Duration) -> u64 {
+    let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    match at.checked_sub(now.mono) {
+        Some(until) => now.wall_ns.saturating_add(nanos(until)),
+        None => now.wall_ns.saturating_sub(nanos(now.mono - at)),
+    }
+}

@@ -1,0 +1,299 @@
+//! The answer of a peek while it is put together, and its JSON.
+
+use super::question::{Wanted, shown_place};
+use super::{ColdReader, SCANNED_BYTES_MAX, SCANNED_MAX, SHOWN_BYTES_MAX};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use engine_core::{ColdMessage, PeekPlace, PeekSlice, PeekState, PeekedFrame, PeekedMessage, Seq};
+use http::StatusCode;
+use program::http::Reply;
+use std::collections::HashMap;
+use wire::frame::{DATA_AT, HEADER_BYTES, Message};
+use wire::go_json::{JsonObject, push_array};
+
+/// Messages that are read from a file together.
+const READ_TOGETHER: u32 = 32;
+
+/// The beginning of a frame, and the length of the whole frame.
+type Frame = (Vec<u8>, usize);
+
+/// What was found so far.
+#[derive(Debug)]
+pub(super) struct Answer {
+    wanted: Wanted,
+    shown: Vec<Shown>,
+    /// The place at which the list goes on.
+    next: Option<PeekPlace>,
+    scanned: u64,
+    scanned_bytes: u64,
+    shown_bytes: usize,
+    /// True if the last slice was longer than the limit or the budget.
+    is_cut: bool,
+}
+
+/// A message that is shown.
+#[derive(Debug)]
+struct Shown {
+    /// Its number among the messages that were gone through.
+    number: u64,
+    message: PeekedMessage,
+    /// `None`: the message is damaged.
+    frame: Option<Frame>,
+}
+
+/// A message that was not where the shard had seen it, and its number.
+pub(super) type Missing = (u64, PeekedMessage);
+
+impl Answer {
+    pub(super) fn new(wanted: Wanted) -> Answer {
+        Answer {
+            next: wanted.place,
+            wanted,
+            shown: Vec::new(),
+            scanned: 0,
+            scanned_bytes: 0,
+            shown_bytes: 0,
+            is_cut: false,
+        }
+    }
+
+    pub(super) fn wanted(&self) -> &Wanted {
+        &self.wanted
+    }
+
+    /// The place at which the next slice begins. `None`: the list has ended.
+    pub(super) fn next(&self) -> Option<PeekPlace> {
+        self.next
+    }
+
+    /// Returns how many messages the next slice needs at most.
+    pub(super) fn slice_messages(&self, most: usize) -> usize {
+        match self.wanted.filter.accepts_all() {
+            true => most.min(self.wanted.limit - self.shown.len()),
+            false => most,
+        }
+    }
+
+    /// True if the limit or the budget is reached.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_cut
+            || self.shown.len() >= self.wanted.limit
+            || self.shown_bytes >= SHOWN_BYTES_MAX
+            || self.scanned >= SCANNED_MAX
+            || self.scanned_bytes >= SCANNED_BYTES_MAX
+    }
+
+    /// Takes the messages of a slice that fit. Reads from disk what is not in memory. Returns the messages that could not
+    /// be read.
+    pub(super) fn take_slice(&mut self, slice: PeekSlice, read: &ColdReader) -> Vec<Missing> {
+        let mut cold = read_cold(&self.wanted.topic, &slice, read);
+        let mut missing = Vec::new();
+        let mut behind = self.next;
+        for message in slice.messages {
+            // A message that could not be read may still be shown, and takes its place.
+            if self.is_full() || self.shown.len() + missing.len() >= self.wanted.limit {
+                self.is_cut = true;
+                self.next = behind;
+                return missing;
+            }
+            self.scanned += 1;
+            behind = Some(message.next);
+            match &message.frame {
+                PeekedFrame::Copied(frame, length) => {
+                    let frame = (frame.clone(), *length);
+                    self.take(self.scanned, message, Some(frame));
+                }
+                PeekedFrame::Damaged => self.take(self.scanned, message, None),
+                PeekedFrame::Gone => {}
+                PeekedFrame::Cold(_) => match cold.remove(&message.seq) {
+                    Some(frame) => self.take(self.scanned, message, Some(frame)),
+                    None => missing.push((self.scanned, message)),
+                },
+            }
+        }
+        self.next = slice.next;
+        missing
+    }
+
+    /// Takes messages that have moved, from where they are now. A message that is on disk and still cannot be read is
+    /// damaged.
+    pub(super) fn take_moved(
+        &mut self,
+        missing: Vec<Missing>,
+        found: Vec<PeekedFrame>,
+        read: &ColdReader,
+    ) {
+        for ((number, message), found) in missing.into_iter().zip(found) {
+            match found {
+                PeekedFrame::Copied(frame, length) => {
+                    self.take(number, message, Some((frame, length)));
+                }
+                PeekedFrame::Damaged => self.take(number, message, None),
+                PeekedFrame::Gone => {}
+                PeekedFrame::Cold(cold) => {
+                    let frame = read(&self.wanted.topic, &cold, 1).pop().flatten();
+                    self.take(number, message, frame);
+                }
+            }
+        }
+        self.shown.sort_by_key(|shown| shown.number);
+    }
+
+    fn take(&mut self, number: u64, message: PeekedMessage, frame: Option<Frame>) {
+        let body = frame
+            .as_ref()
+            .and_then(|(frame, _)| frame.get(HEADER_BYTES..));
+        self.scanned_bytes += frame.as_ref().map_or(0, |(frame, _)| frame.len() as u64);
+        // Nobody knows what is in a damaged body: it is shown where everything is shown.
+        let is_wanted = match body {
+            Some(body) => self.wanted.filter.accepts(body),
+            None => self.wanted.filter.accepts_all(),
+        };
+        if is_wanted {
+            self.shown_bytes += body.map_or(0, |body| body.len().min(self.wanted.body_bytes_max));
+            self.shown.push(Shown {
+                number,
+                message,
+                frame,
+            });
+        }
+    }
+
+    pub(super) fn into_reply(self) -> Reply {
+        let mut json = String::new();
+        let mut object = JsonObject::new(&mut json);
+        object.text("topic", &self.wanted.topic);
+        if let Some(channel) = &self.wanted.channel {
+            object.text("channel", channel);
+        }
+        push_array(object.key("messages"), &self.shown, |out, shown| {
+            push_message(out, shown, self.wanted.body_bytes_max);
+        });
+        object.number("scanned_messages", self.scanned);
+        object.number("scanned_bytes", self.scanned_bytes);
+        object.text("ended_by", self.end());
+        if let Some(next) = self.next {
+            object.text("next", &shown_place(next));
+        }
+        object.end();
+        Reply::json(StatusCode::OK, json)
+    }
+
+    fn end(&self) -> &'static str {
+        if self.next.is_none() {
+            "end"
+        } else if self.shown.len() >= self.wanted.limit {
+            "limit"
+        } else {
+            "budget"
+        }
+    }
+}
+
+/// Reads the messages of a slice that are on disk, neighbours together.
+fn read_cold(topic: &str, slice: &PeekSlice, read: &ColdReader) -> HashMap<Seq, Frame> {
+    let mut places: Vec<(Seq, ColdMessage)> = Vec::new();
+    for message in &slice.messages {
+        if let PeekedFrame::Cold(cold) = &message.frame {
+            places.push((message.seq, *cold));
+        }
+    }
+    places.sort_by_key(|(seq, _)| *seq);
+    let is_next = |(_, a): &(Seq, ColdMessage), (_, b): &(Seq, ColdMessage)| {
+        (a.segment, a.head, a.index + 1) == (b.segment, b.head, b.index)
+    };
+    let mut frames = HashMap::new();
+    for neighbours in places.chunk_by(is_next) {
+        for together in neighbours.chunks(READ_TOGETHER as usize) {
+            let found = read(topic, &together[0].1, together.len() as u32);
+            for ((seq, _), frame) in together.iter().zip(found) {
+                frames.extend(frame.map(|frame| (*seq, frame)));
+            }
+        }
+    }
+    frames
+}
+
+/// Returns the answer to a request that is refused.
+pub(super) fn refusal(status: StatusCode, code: &str, reason: &str) -> Reply {
+    let mut json = String::new();
+    let mut object = JsonObject::new(&mut json);
+    object.text("message", code);
+    object.text("reason", reason);
+    object.end();
+    Reply::json(status, json)
+}
+
+fn push_message(out: &mut String, shown: &Shown, body_bytes_max: usize) {
+    let message = &shown.message;
+    let mut object = JsonObject::new(out);
+    object.text("id", &String::from_utf8_lossy(message.id.as_bytes()));
+    object.number("attempts", message.attempts);
+    push_state(&mut object, &message.state);
+    let parsed = shown.frame.as_ref().and_then(|(frame, length)| {
+        Some((
+            Message::parse(frame.get(DATA_AT..)?)?,
+            length - HEADER_BYTES,
+        ))
+    });
+    let Some((parsed, body_bytes)) = parsed else {
+        object.boolean("damaged", true);
+        return object.end();
+    };
+    object.number("timestamp", parsed.timestamp_ns);
+    object.number("body_bytes", body_bytes as u64);
+    let body = &parsed.body[..parsed.body.len().min(body_bytes_max)];
+    let is_cut = body.len() < body_bytes;
+    match text_of(body, is_cut) {
+        Some(text) => {
+            object.boolean("is_cut", is_cut);
+            object.text("encoding", "text");
+            object.text("body", text);
+        }
+        None => {
+            object.boolean("is_cut", is_cut);
+            object.text("encoding", "base64");
+            object.text("body", &STANDARD.encode(body));
+        }
+    }
+    object.end();
+}
+
+/// Returns a body as text. The end of a body that is cut may be in the middle of a character.
+fn text_of(body: &[u8], is_cut: bool) -> Option<&str> {
+    match std::str::from_utf8(body) {
+        Ok(text) => Some(text),
+        Err(error) if is_cut && error.error_len().is_none() => {
+            std::str::from_utf8(&body[..error.valid_up_to()]).ok()
+        }
+        Err(_) => None,
+    }
+}
+
+fn push_state(object: &mut JsonObject<'_>, state: &PeekState) {
+    match state {
+        PeekState::Waiting => object.text("state", "waiting"),
+        PeekState::Requeued => object.text("state", "requeued"),
+        PeekState::InFlight {
+            client,
+            since_ns,
+            until_ns,
+        } => {
+            object.text("state", "in_flight");
+            if let Some((address, id)) = client {
+                object.text("client", address);
+                object.text("client_id", id);
+            }
+            object.number("delivered_at", *since_ns);
+            object.number("times_out_at", *until_ns);
+        }
+        PeekState::DeferredUntil(at) => {
+            object.text("state", "deferred");
+            object.number("deferred_until", *at);
+        }
+        PeekState::DeferredFor(ms) => {
+            object.text("state", "deferred");
+            object.number("defer_ms", *ms);
+        }
+    }
+}
