@@ -147,12 +147,14 @@ impl<'a, F: Files> LogReader<'a, F> {
         let Some(Loaded { image, scan, .. }) = &self.loaded else {
             return Ok(None);
         };
-        let at = seq.0 - self.segments[index].1.base.0;
+        let head = &self.segments[index].1;
+        let at = seq.0 - head.base.0;
         let is_whole = scan
             .whole
             .iter()
             .any(|whole| (u64::from(whole.start)..u64::from(whole.end)).contains(&at));
-        let slot = is_whole.then(|| slot_at(image, at as u32)).flatten();
+        let slot = is_whole.then(|| slot_at(image, head.slots, at as u32));
+        let slot = slot.flatten();
         let frame = slot.and_then(|slot| image.get(slot.start as usize..slot.end as usize));
         Ok(frame.and_then(|frame| Message::parse(frame.get(DATA_AT..)?)))
     }

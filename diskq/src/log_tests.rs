@@ -8,7 +8,7 @@ use std::time::Duration;
 use diskq_log::policy::{HUGE_FROM, SPILLING_ENOUGH};
 use diskq_log::range::{normalise, within};
 use diskq_log::segment::{slot_at, slot_offset};
-use diskq_log::slot::SLOT_BYTES;
+use diskq_log::slot::{SLOT_BYTES, SlotKind};
 use diskq_log::{
     AppendError, ChannelCheckpoint, Checkpoint, CheckpointJob, CheckpointNumber, CheckpointRun,
     Damage, DamageKind, Durable, Log, LogOptions, LogStats, Notice, Pages, Recovered, Reply,
@@ -37,6 +37,7 @@ fn small_options() -> LogOptions {
         sync_timeout: Duration::from_secs(2),
         pool_segments_min: 2,
         generation_seed: 1,
+        slots: SlotKind::Plain,
     }
 }
 
@@ -1224,9 +1225,9 @@ fn a_slot_that_rots_in_memory_costs_its_message_and_nothing_else() {
     let (first, second) = (world.must_append(100), world.must_append(100));
     for frame_bytes in (0..HEADER_BYTES as u32).rev() {
         let bytes = world.log.mapped_bytes_mut(first);
-        let mut slot = slot_at(bytes, 0).expect("the first message");
+        let mut slot = slot_at(bytes, SlotKind::Plain, 0).expect("the first message");
         slot.end = slot.start + frame_bytes;
-        let at = slot_offset(bytes.len(), 0).expect("the first message");
+        let at = slot_offset(bytes.len(), SlotKind::Plain, 0).expect("the first message");
         bytes[at..at + SLOT_BYTES].copy_from_slice(&slot.encode());
         assert_eq!(world.log.frame_bounds(first), None, "{frame_bytes}");
     }

@@ -10,7 +10,8 @@ use diskq_log::segment::{
 };
 use diskq_log::slot::SLOT_BYTES;
 use diskq_log::{
-    Checkpoint, CheckpointDraft, Log, LogOptions, SegmentNumber, next_generation, segment_file,
+    Checkpoint, CheckpointDraft, Log, LogOptions, SegmentNumber, SlotKind, next_generation,
+    segment_file,
 };
 use wire::id::{MessageId, Seq};
 
@@ -63,6 +64,7 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
                 base: Seq(0),
                 bytes: 0,
                 node: options.node,
+                slots: SlotKind::Plain,
             },
             count: 0,
             end: FRAMES_AT,
@@ -75,7 +77,7 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
     /// A full segment could not be written, or the message fits no segment.
     pub fn append(&mut self, timestamp_ns: i64, body: &[u8]) -> Result<Seq, DiskError> {
         let used = u64::from(self.end) + u64::from(self.count) * SLOT_BYTES as u64;
-        let needed = bytes_needed(1, body.len() as u64);
+        let needed = bytes_needed(SlotKind::Plain, 1, body.len() as u64);
         if self.count == 0 || used + needed > self.image.len() as u64 {
             self.flush()?;
             self.start_segment(needed)?;
@@ -131,6 +133,7 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
             base: self.next,
             bytes,
             node: self.node,
+            slots: SlotKind::Plain,
         };
         Ok(())
     }

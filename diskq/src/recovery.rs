@@ -17,6 +17,7 @@
 mod checkpoints;
 mod heads;
 mod segments;
+mod state;
 
 use std::io;
 use std::path::Path;
@@ -25,10 +26,11 @@ use diskq_log::checkpoint::Roster;
 use diskq_log::planted::{Bug, is_planted};
 use diskq_log::range::{within, without};
 use diskq_log::{
-    Checkpoint, Checkpoints, Damage, DamageKind, FoundLog, Log, LogOptions, Recovered, Segment,
-    SegmentNumber, SeqRange,
+    Checkpoint, Checkpoints, Damage, DamageKind, FoundLog, Log, LogOptions, Recovered, SavedState,
+    Segment, SegmentNumber, SeqRange, SlotKind, States,
 };
 use wire::id::Seq;
+use wire::origin::Origin;
 
 use crate::error::{Attempt, DiskError};
 use crate::files::Files;
@@ -50,7 +52,8 @@ pub fn open_log(
     options: LogOptions,
     wall_ns: u64,
 ) -> Result<Recovered, DiskError> {
-    let opening = Opening::read(files, data_path, topic, true)?;
+    let wants_origins = options.slots == SlotKind::WithOrigin;
+    let opening = Opening::read(files, data_path, topic, true, wants_origins)?;
     Ok(opening.finish(options, wall_ns))
 }
 
@@ -59,7 +62,7 @@ pub fn open_log(
 /// # Errors
 /// The errors are those of [`open_log`].
 pub fn read_log(files: &impl Files, data_path: &Path, topic: &str) -> Result<Recovered, DiskError> {
-    let opening = Opening::read(files, data_path, topic, false)?;
+    let opening = Opening::read(files, data_path, topic, false, false)?;
     Ok(opening.finish(LogOptions::default(), 0))
 }
 
@@ -69,6 +72,12 @@ struct Opening<'a, F> {
     directory: LogDirectory<'a, F>,
     /// False if no file may be changed.
     may_change: bool,
+    /// True if the origins of messages are wanted.
+    wants_origins: bool,
+    /// The origins of messages below this seq are in the saved state.
+    origins_from: Seq,
+    state: Option<SavedState>,
+    states: States,
     checkpoint: Option<Checkpoint>,
     checkpoints: Checkpoints,
     durable_channels: Roster,
@@ -86,6 +95,7 @@ struct Opening<'a, F> {
     voided: Vec<SegmentNumber>,
     found: Vec<SeqRange>,
     deferred: Vec<(Seq, u64)>,
+    origins: Vec<(Seq, Origin)>,
     damage: Vec<Damage>,
     /// One above every seq any file names.
     next: Seq,
@@ -98,6 +108,7 @@ impl<'a, F: Files> Opening<'a, F> {
         data_path: &Path,
         topic: &str,
         may_change: bool,
+        wants_origins: bool,
     ) -> Result<Opening<'a, F>, DiskError> {
         let directory = LogDirectory::new(files, data_path, topic);
         let entries = match files.list(directory.path()) {
@@ -108,6 +119,10 @@ impl<'a, F: Files> Opening<'a, F> {
             files,
             directory,
             may_change,
+            wants_origins,
+            origins_from: Seq(0),
+            state: None,
+            states: States::default(),
             checkpoint: None,
             checkpoints: Checkpoints::default(),
             durable_channels: Roster::default(),
@@ -120,11 +135,13 @@ impl<'a, F: Files> Opening<'a, F> {
             voided: Vec::new(),
             found: Vec::new(),
             deferred: Vec::new(),
+            origins: Vec::new(),
             damage: Vec::new(),
             next: Seq(0),
             next_number: 1,
         };
         opening.read_checkpoints(&entries)?;
+        opening.read_state(&entries)?;
         opening.read_segments(&entries)?;
         opening.report_missing();
         opening.tidy();
@@ -193,6 +210,16 @@ impl<'a, F: Files> Opening<'a, F> {
         self.deferred.sort_unstable();
         self.deferred
             .retain(|_| !is_planted(Bug::DeferredForgotten));
+        // A segment that is left alone has no messages, whatever its slots say.
+        let found = &self.found;
+        let is_found = |seq: Seq| {
+            let index = found.partition_point(|range| range.end <= seq);
+            found.get(index).is_some_and(|range| range.contains(seq))
+        };
+        let from = self.origins_from;
+        self.origins
+            .retain(|(seq, _)| *seq >= from && is_found(*seq));
+        self.origins.sort_unstable_by_key(|(seq, _)| *seq);
         let named = if is_planted(Bug::SeqReused) {
             Seq(0)
         } else {
@@ -203,6 +230,7 @@ impl<'a, F: Files> Opening<'a, F> {
             synced: self.synced(),
             next_number: SegmentNumber(self.next_number),
             checkpoints: self.checkpoints,
+            states: self.states,
             damaged_count: self.damage.iter().map(|damage| damage.seqs.len()).sum(),
             segments: self.segments,
             voided: self.voided,
@@ -213,6 +241,8 @@ impl<'a, F: Files> Opening<'a, F> {
             durable_channels: self.durable_channels,
             found: self.found,
             deferred: self.deferred,
+            state: self.state,
+            origins: self.origins,
             damage: self.damage,
         }
     }

@@ -57,7 +57,7 @@ pub(crate) fn restore(
     clock: Clock,
     topics: BTreeMap<String, Option<TopicFacts>>,
 ) -> Broker {
-    let log_options = options.topic.log.clone();
+    let topic_options = options.topic.clone();
     let mut broker = Broker::new(options);
     let keeper = Keeper::new(OsFiles, path.clone());
     for (name, listed) in topics {
@@ -84,14 +84,14 @@ pub(crate) fn restore(
             }
         }
         let now = clock.now();
-        let recovered =
-            match diskq::open_log(&OsFiles, path, &name, log_options.clone(), now.wall_ns) {
-                Ok(recovered) => recovered,
-                Err(error) => {
-                    set_aside(&mut broker, listed, &error);
-                    continue;
-                }
-            };
+        let log_options = topic_options.log_options(topic);
+        let recovered = match diskq::open_log(&OsFiles, path, &name, log_options, now.wall_ns) {
+            Ok(recovered) => recovered,
+            Err(error) => {
+                set_aside(&mut broker, listed, &error);
+                continue;
+            }
+        };
         let keys = restored_keys(&broker, path, now, topic, &recovered);
         for damage in &recovered.damage {
             log_error!("TOPIC({name}): damaged on disk, skipped - {damage}");

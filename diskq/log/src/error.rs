@@ -48,6 +48,9 @@ pub enum DamageKind {
     /// A checkpoint slot that does not agree with its CRC. Power lost during its write leaves the
     /// same picture; the other slots stand in for it.
     Checkpoint,
+    /// A saved state that does not agree with its CRC. Power lost during its write leaves the same picture; the
+    /// other file stands in for it.
+    State,
     /// Every checkpoint slot is unreadable: everything found is delivered (again).
     CheckpointLost,
     /// A file could not be read or is not one of ours. It is left alone.

@@ -40,6 +40,7 @@ mod recovered;
 mod request;
 pub mod segment;
 pub mod slot;
+mod state;
 mod topic_file;
 
 pub use checkpoint::{
@@ -54,7 +55,7 @@ pub use file_name::{
 };
 pub use log::{
     Checkpoints, ColdMessage, Durable, FoundLog, Log, LogOptions, LogStats, Look, Notice,
-    Residency, Run, Segment, Taken, next_generation,
+    Residency, Run, Segment, States, Taken, next_generation,
 };
 pub use memory::{Memory, Pages, Written};
 pub use newest_messages::NewestMessages;
@@ -62,8 +63,12 @@ pub use random::splitmix64;
 pub use range::SeqRange;
 pub use recovered::Recovered;
 pub use request::{
-    CheckpointJob, CheckpointNumber, Failure, Piece, Reply, Request, SyncFailure, SyncJob,
+    CheckpointJob, CheckpointNumber, Failure, Piece, Reply, Request, StateJob, SyncFailure, SyncJob,
 };
 pub use segment::SPILLED_BYTES;
+pub use slot::SlotKind;
+pub use state::{
+    STATE_FILES, STATE_HEAD_BYTES, SavedState, StateContent, decode_state, encode_state_head,
+};
 pub use topic_file::{TOPIC_FILE, TopicFile, UnfinishedFile, is_unfinished_file};
 pub use wire::id::Seq;

@@ -24,6 +24,7 @@
 //!   sync.rs          syncing.rs: when a sync starts, and what its result means
 //!   checkpoints.rs   progress.rs: when a checkpoint is due, how it is put together, what it keeps
 //!   topic_file.rs: the file that the topic keeps beside the log
+//!   states.rs        saving.rs: what the topic saves of messages that the log need not have any more
 //! ```
 //!
 //! An append only touches the memory of the tail and a few numbers. All other work happens once per segment, per sync
@@ -42,7 +43,9 @@ mod progress;
 mod read;
 mod residency;
 mod room;
+mod saving;
 mod segments;
+mod states;
 mod supply;
 mod sync;
 mod syncing;
@@ -71,6 +74,7 @@ pub use found::FoundLog;
 pub use look::{ColdMessage, Look};
 pub use options::LogOptions;
 pub use segments::{Residency, Segment};
+pub use states::States;
 pub use supply::next_generation;
 
 /// A message of a log to its topic.
@@ -111,6 +115,10 @@ pub enum Notice {
     },
     /// The topic's file was written, or could not be. An older file stands then.
     TopicFileWritten(Result<(), Arc<str>>),
+    /// The topic's state of all messages below this seq is durable.
+    StateSaved(Seq),
+    /// The topic's state of all messages below this seq could not be saved; an older one stands.
+    StateFailed(Seq, Arc<str>),
     /// Something on disk is not what was written there.
     Damage(Damage),
 }
@@ -179,6 +187,7 @@ pub struct Log {
     supply: Supply,
     sync: Sync,
     checkpoints: Checkpoints,
+    states: States,
     requests: VecDeque<Request>,
     /// Memory for the next loads.
     buffers: Vec<Memory>,
@@ -209,6 +218,7 @@ impl Log {
             supply: Supply::new(&options, SegmentNumber(1)),
             sync: Sync::new(Seq(0)),
             checkpoints: Checkpoints::default(),
+            states: States::default(),
             requests: VecDeque::new(),
             buffers: Vec::new(),
             load_retries: Vec::new(),
@@ -231,6 +241,7 @@ impl Log {
         log.next = found.next;
         log.damaged_count = found.damaged_count;
         log.checkpoints = found.checkpoints;
+        log.states = found.states;
         log.segments = Segments::from_found(found.segments);
         // Messages that are in the files but perhaps only in the page cache are unsynced.
         let is_synced = log
@@ -285,6 +296,7 @@ impl Log {
             Reply::Peeked { segment, piece } => self.peeked(segment, piece, notices),
             Reply::Loaded { segment, result } => self.loaded(segment, result, notices),
             Reply::Synced { upto, result } => self.sync_ended(upto, result, notices),
+            Reply::StateWritten { upto, result } => self.state_written(upto, result, notices),
             Reply::CheckpointWritten { number, result } => {
                 self.checkpoint_ended(number, result, notices);
             }

@@ -63,6 +63,13 @@ bugs! {
     UncountedCounts: "a REQ counts as an attempt that must not count",
     KeyBeforeStore: "the key of a message is remembered before the message is stored",
     KeysAheadOfSync: "the file of keys names messages that are not synced",
+    StateCrcLeftOut: "the CRC of a saved state is not checked",
+    NumberBeforeStore: "the number of a message counts as stored before the message is",
+    NumbersOfBatchForgotten: "only the first number of a batch is remembered",
+    NumbersSavedTooEarly: "the numbers of messages are saved that are not synced",
+    NumbersNotHeld: "messages go whose numbers are not saved",
+    NumbersNotRead: "start-up does not read the numbers of messages",
+    DuplicateBeforeSync: "a duplicate is answered before its first copy is synced",
     LoadNotChecked: "a segment that is read back is not checked",
 }
 

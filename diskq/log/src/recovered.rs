@@ -1,11 +1,13 @@
 //! [`Recovered`]: a log as start-up hands it over, and what is owed from it.
 
 use wire::id::Seq;
+use wire::origin::Origin;
 
 use crate::checkpoint::{Checkpoint, Roster};
 use crate::error::Damage;
 use crate::log::Log;
 use crate::range::SeqRange;
+use crate::state::SavedState;
 
 /// A log after start-up.
 #[derive(Debug)]
@@ -24,6 +26,11 @@ pub struct Recovered {
     /// Messages at or above the checkpoint's `next` that were published deferred, by seq, with the
     /// Unix time in ns at which they are due.
     pub deferred: Vec<(Seq, u64)>,
+    /// The newest state that the topic has saved. `None`: there is none, or the log's slots have no origins.
+    pub state: Option<SavedState>,
+    /// The origins of the messages at or above the `upto` of `state`, in the order of the seqs: none unless the log's
+    /// slots have origins. All of these messages are in `found`.
+    pub origins: Vec<(Seq, Origin)>,
     /// The damage that was found. The log's stats count it already.
     pub damage: Vec<Damage>,
 }

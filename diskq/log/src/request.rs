@@ -71,6 +71,8 @@ pub enum Request {
     Sync(SyncJob),
     /// Write a checkpoint into one of its slots.
     WriteCheckpoint(CheckpointJob),
+    /// Write what the topic saves of its messages, and make it durable.
+    WriteState(StateJob),
     /// Take back the mapping of a segment that stays on disk.
     Unmap {
         /// The file.
@@ -134,6 +136,23 @@ pub struct CheckpointJob {
     /// True if it must be durable before the reply.
     pub sync: bool,
     /// True if names changed since the last sync: the directories are synced too.
+    pub names: bool,
+}
+
+/// The job of a [`Request::WriteState`].
+#[derive(Debug)]
+pub struct StateJob {
+    /// The number of the state.
+    pub number: u64,
+    /// The index of the file.
+    pub file: u8,
+    /// The state knows all messages below this seq.
+    pub upto: Seq,
+    /// The bytes of the topic.
+    pub body: Vec<u8>,
+    /// True if the other file must be durable before this one is written.
+    pub sync_other: bool,
+    /// True if the names of the files may be new: the directories are synced too.
     pub names: bool,
 }
 
@@ -275,6 +294,13 @@ pub enum Reply {
         /// `Ok` if the job worked.
         result: Result<(), SyncFailure>,
     },
+    /// To [`Request::WriteState`].
+    StateWritten {
+        /// The request's `upto`.
+        upto: Seq,
+        /// `Ok` if the job worked. [`SyncFailure::Final`] means that names of the log may be lost.
+        result: Result<(), SyncFailure>,
+    },
     /// To [`Request::WriteCheckpoint`].
     CheckpointWritten {
         /// The request's `number`.
@@ -302,6 +328,7 @@ impl Reply {
             Reply::Peeked { piece, .. } => piece.map(|piece| piece.memory),
             Reply::Loaded { result, .. } => result.ok().map(|(memory, _)| memory),
             Reply::Synced { .. }
+            | Reply::StateWritten { .. }
             | Reply::CheckpointWritten { .. }
             | Reply::TopicFileWritten { .. } => None,
         }

@@ -10,22 +10,27 @@
 //!
 //! A message exists from the moment its slot is whole. The slot is stored after the frame, but
 //! nothing relies on that order: the kernel writes pages as it likes, the CRC covers both.
+//!
+//! The slots of a segment have sixteen bytes, or thirty-two with the origins of the messages
+//! ([`SlotKind`]). The version in the head tells which.
 
 use std::iter;
 use std::ops::Range;
 
 use wire::frame::{ATTEMPTS_AT, HEADER_BYTES, TIMESTAMP_AT, write_header};
 use wire::id::{MessageId, Seq};
+use wire::origin::Origin;
 
 use crate::crc::crc32c;
 use crate::planted::{Bug, is_planted};
 use crate::range::SeqRange;
-use crate::slot::{SLOT_BYTES, Slot};
+use crate::slot::{SLOT_BYTES, Slot, SlotKind};
 
 /// The offset at which the first frame starts.
 pub const FRAMES_AT: u32 = 128;
-/// The format this code writes and reads. 2: CRC-32C in the slots.
-pub(crate) const VERSION: u16 = 2;
+/// The formats that this code writes and reads: CRC-32C in the slots, without and with origins.
+const VERSION: u16 = 2;
+const VERSION_WITH_ORIGIN: u16 = 3;
 /// The size of a page. The size of a segment for a large message is rounded up to whole pages.
 pub const PAGE_BYTES: u32 = 4096;
 /// No segment is larger: offsets are 32 bits, and sums of two of them stay below 2^32.
@@ -50,6 +55,8 @@ pub struct Head {
     pub bytes: u32,
     /// The node id in the message ids, for the tools.
     pub node: u16,
+    /// The kind of the slots.
+    pub slots: SlotKind,
 }
 
 /// The content that the twin has in addition once the segment is sealed.
@@ -64,8 +71,8 @@ pub struct Seal {
 impl Seal {
     /// Returns whether a segment with this head can have been sealed so.
     pub fn fits(&self, head: &Head) -> bool {
-        let least = bytes_needed(u64::from(self.count), u64::from(FRAMES_AT));
-        let slots = u64::from(self.count) * SLOT_BYTES as u64;
+        let least = bytes_needed(head.slots, u64::from(self.count), u64::from(FRAMES_AT));
+        let slots = u64::from(self.count) * head.slots.bytes() as u64;
         self.count > 0
             && u64::from(self.end) + slots >= least
             && u64::from(self.end) + slots <= u64::from(head.bytes)
@@ -135,7 +142,11 @@ enum Block {
 fn encode_block(magic: [u8; 4], head: &Head, seal: Option<&Seal>) -> [u8; BLOCK_BYTES] {
     let mut block = [0; BLOCK_BYTES];
     block[0..4].copy_from_slice(&magic);
-    block[4..6].copy_from_slice(&VERSION.to_le_bytes());
+    let version = match head.slots {
+        SlotKind::Plain => VERSION,
+        SlotKind::WithOrigin => VERSION_WITH_ORIGIN,
+    };
+    block[4..6].copy_from_slice(&version.to_le_bytes());
     block[6..8].copy_from_slice(&head.node.to_le_bytes());
     block[8..16].copy_from_slice(&head.generation.to_le_bytes());
     block[16..24].copy_from_slice(&head.base.0.to_le_bytes());
@@ -157,14 +168,17 @@ fn decode_block(magic: [u8; 4], block: &[u8]) -> Block {
     if block[..4] != magic || crc32c(0, &block[..60]) != u32_at(60) {
         return Block::Broken;
     }
-    if u16_at(4) != VERSION {
-        return Block::Newer(u16_at(4));
-    }
+    let slots = match u16_at(4) {
+        VERSION => SlotKind::Plain,
+        VERSION_WITH_ORIGIN => SlotKind::WithOrigin,
+        other => return Block::Newer(other),
+    };
     let head = Head {
         generation: u64_at(8),
         base: Seq(u64_at(16)),
         bytes: u32_at(24),
         node: u16_at(6),
+        slots,
     };
     let seal = (u32_at(28) == 1).then(|| Seal {
         count: u32_at(32),
@@ -175,35 +189,45 @@ fn decode_block(magic: [u8; 4], block: &[u8]) -> Block {
 
 /// Returns the bytes that `count` messages take: their frames and slots. `body_bytes` is the sum of their bodies.
 #[inline]
-pub fn bytes_needed(count: u64, body_bytes: u64) -> u64 {
-    body_bytes + count * (HEADER_BYTES + SLOT_BYTES) as u64
+pub fn bytes_needed(slots: SlotKind, count: u64, body_bytes: u64) -> u64 {
+    body_bytes + count * (HEADER_BYTES + slots.bytes()) as u64
 }
 
-/// Returns the largest number of messages that fit a segment of `bytes` bytes, all with empty bodies.
-pub fn count_limit(bytes: u32) -> u32 {
-    bytes.saturating_sub(FRAMES_AT) / (HEADER_BYTES + SLOT_BYTES) as u32
+/// Returns the largest number of messages that fit a segment with this head, all with empty bodies.
+pub fn count_limit(head: &Head) -> u32 {
+    head.bytes.saturating_sub(FRAMES_AT) / (HEADER_BYTES + head.slots.bytes()) as u32
 }
 
 /// Returns where the slot of the `index`-th message starts.
 #[inline]
-pub fn slot_offset(segment_bytes: usize, index: u32) -> Option<usize> {
-    segment_bytes.checked_sub((index as usize + 1) * SLOT_BYTES)
+pub fn slot_offset(segment_bytes: usize, slots: SlotKind, index: u32) -> Option<usize> {
+    segment_bytes.checked_sub((index as usize + 1) * slots.bytes())
 }
 
 /// The slot of the `index`-th message, copied out before anyone judges it.
 #[inline]
-pub fn slot_at(bytes: &[u8], index: u32) -> Option<Slot> {
-    let at = slot_offset(bytes.len(), index)?;
-    let slot = bytes.get(at..)?.first_chunk::<SLOT_BYTES>()?;
-    Some(Slot::decode(slot))
+pub fn slot_at(bytes: &[u8], slots: SlotKind, index: u32) -> Option<Slot> {
+    let at = slot_offset(bytes.len(), slots, index)?;
+    let slot = bytes.get(at..)?;
+    match slots {
+        SlotKind::Plain => slot.first_chunk().map(Slot::decode),
+        SlotKind::WithOrigin => slot.first_chunk().map(Slot::decode_with_origin),
+    }
 }
 
 /// Returns the place of the frames and the place of the slots of the messages from the `index`-th on. The segment has
 /// `count` messages, and the last frame ends at `end`.
-pub(crate) fn pieces_from(bytes: &[u8], index: u32, count: u32, end: u32) -> [Range<u32>; 2] {
+pub(crate) fn pieces_from(
+    bytes: &[u8],
+    slots: SlotKind,
+    index: u32,
+    count: u32,
+    end: u32,
+) -> [Range<u32>; 2] {
     let length = bytes.len() as u32;
-    let slot_end = |count: u32| length.saturating_sub(count.saturating_mul(SLOT_BYTES as u32));
-    let start = match slot_at(bytes, index) {
+    let slot_bytes = slots.bytes() as u32;
+    let slot_end = |count: u32| length.saturating_sub(count.saturating_mul(slot_bytes));
+    let start = match slot_at(bytes, slots, index) {
         Some(slot) if index > 0 => slot.start.min(end),
         _ => 0,
     };
@@ -233,9 +257,38 @@ pub fn write_frame(
     start: u32,
     new: &NewFrame<'_>,
 ) -> u32 {
+    match head.slots {
+        SlotKind::Plain => write_with(bytes, head, SlotKind::Plain, index, start, new, None),
+        SlotKind::WithOrigin => write_numbered(bytes, head, index, start, new, None),
+    }
+}
+
+/// Writes a message as [`write_frame`] does, with its origin. Plain slots do not keep it.
+#[inline(never)]
+pub fn write_numbered(
+    bytes: &mut [u8],
+    head: &Head,
+    index: u32,
+    start: u32,
+    new: &NewFrame<'_>,
+    origin: Option<Origin>,
+) -> u32 {
+    write_with(bytes, head, head.slots, index, start, new, origin)
+}
+
+#[inline(always)]
+fn write_with(
+    bytes: &mut [u8],
+    head: &Head,
+    kind: SlotKind,
+    index: u32,
+    start: u32,
+    new: &NewFrame<'_>,
+    origin: Option<Origin>,
+) -> u32 {
     let seq = Seq(head.base.0 + u64::from(index));
     let end = start as usize + HEADER_BYTES + new.body.len();
-    let at = slot_offset(bytes.len(), index).expect("the caller made sure there is room");
+    let at = slot_offset(bytes.len(), kind, index).expect("the caller made sure there is room");
     // Split where the slots begin: a frame can never run into them.
     let (frames, slots) = bytes.split_at_mut(at);
     let frame = &mut frames[start as usize..end];
@@ -245,7 +298,14 @@ pub fn write_frame(
     // First deliveries send these bytes as they are, so attempts is 1 already.
     write_header(header, new.body.len() as u32, new.timestamp_ns, 1, &new.id);
     body.copy_from_slice(new.body);
-    let slot = Slot::of(head.generation, seq, start, new.defer_ms, frame);
+    let (generation, defer_ms) = (head.generation, new.defer_ms);
+    let slot = match kind {
+        SlotKind::Plain => Slot::of(generation, seq, start, defer_ms, frame),
+        SlotKind::WithOrigin => Slot::with_origin(generation, seq, start, defer_ms, origin, frame),
+    };
+    if let Some(origin) = slot.origin {
+        slots[SLOT_BYTES..kind.bytes()].copy_from_slice(&Slot::encode_origin(origin));
+    }
     slots[..SLOT_BYTES].copy_from_slice(&slot.encode());
     end as u32
 }
@@ -292,7 +352,12 @@ impl Scan {
 }
 
 /// The messages of `holes` whose slot or frame lies in `unreadable`.
-pub fn unread(bytes: &[u8], holes: &[Range<u32>], unreadable: &[Range<u32>]) -> Vec<Range<u32>> {
+pub fn unread(
+    bytes: &[u8],
+    slots: SlotKind,
+    holes: &[Range<u32>],
+    unreadable: &[Range<u32>],
+) -> Vec<Range<u32>> {
     if unreadable.is_empty() {
         return Vec::new();
     }
@@ -301,9 +366,9 @@ pub fn unread(bytes: &[u8], holes: &[Range<u32>], unreadable: &[Range<u32>]) -> 
         pieces.any(|piece| piece.start < end && start < piece.end)
     };
     let is_lost = |&index: &u32| {
-        let at = slot_offset(bytes.len(), index).unwrap_or(0) as u32;
-        is_unread(at, at + SLOT_BYTES as u32)
-            || slot_at(bytes, index).is_some_and(|slot| is_unread(slot.start, slot.end))
+        let at = slot_offset(bytes.len(), slots, index).unwrap_or(0) as u32;
+        is_unread(at, at + slots.bytes() as u32)
+            || slot_at(bytes, slots, index).is_some_and(|slot| is_unread(slot.start, slot.end))
     };
     let lost = holes.iter().cloned().flatten().filter(is_lost);
     lost.map(|index| index..index + 1).collect()
@@ -316,10 +381,13 @@ pub fn scan(bytes: &[u8], head: &Head, count: Option<u32>) -> Scan {
         end: FRAMES_AT,
         ..Scan::default()
     };
-    let limit = count_limit(bytes.len() as u32);
+    let limit = count_limit(&Head {
+        bytes: bytes.len() as u32,
+        ..*head
+    });
     let limit = count.map_or(limit, |count| count.min(limit));
     for index in 0..limit {
-        let Some(at) = slot_offset(bytes.len(), index) else {
+        let Some(at) = slot_offset(bytes.len(), head.slots, index) else {
             break;
         };
         // Frames and slots grow towards each other: where they meet there is no further slot.
@@ -347,13 +415,13 @@ pub fn scan(bytes: &[u8], head: &Head, count: Option<u32>) -> Scan {
 
 /// Returns whether slot and frame of the `index`-th message are whole.
 pub fn is_whole(bytes: &[u8], head: &Head, index: u32) -> bool {
-    let at = slot_offset(bytes.len(), index);
+    let at = slot_offset(bytes.len(), head.slots, index);
     at.is_some_and(|at| whole_at(bytes, head, index, at).is_some())
 }
 
 /// The slot of the `index`-th message, if slot and frame are whole. `at` is where the slot is.
 fn whole_at(bytes: &[u8], head: &Head, index: u32, at: usize) -> Option<Slot> {
-    let slot = slot_at(bytes, index)?;
+    let slot = slot_at(bytes, head.slots, index)?;
     if slot.start < FRAMES_AT || slot.start >= slot.end || slot.end as usize > at {
         return None;
     }
@@ -377,8 +445,8 @@ pub(crate) fn is_frame(frame: &[u8], slot: Slot, head: &Head, index: u32) -> boo
 
 /// Returns the time of the publish of the `index`-th message, in Unix nanoseconds. The message is not checked, so the
 /// time of a message that is not whole may be any number. `None`: it has no frame within the segment.
-pub fn published_ns(bytes: &[u8], index: u32) -> Option<u64> {
-    let slot = slot_at(bytes, index)?;
+pub fn published_ns(bytes: &[u8], slots: SlotKind, index: u32) -> Option<u64> {
+    let slot = slot_at(bytes, slots, index)?;
     let frame = bytes.get(slot.start as usize..slot.end as usize)?;
     let timestamp = frame.get(TIMESTAMP_AT..ATTEMPTS_AT)?.first_chunk()?;
     u64::try_from(i64::from_be_bytes(*timestamp)).ok()

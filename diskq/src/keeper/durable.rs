@@ -7,7 +7,7 @@ use std::path::Path;
 use diskq_log::checkpoint::{self, CheckpointDraft};
 use diskq_log::planted::{Bug, is_planted};
 use diskq_log::segment::PAGE_BYTES;
-use diskq_log::{Failure, SyncFailure, SyncJob};
+use diskq_log::{Failure, STATE_FILES, StateJob, SyncFailure, SyncJob, encode_state_head};
 
 use super::directory::LogDirectory;
 use super::reading::is_media_error;
@@ -94,6 +94,36 @@ impl<F: Files> LogDirectory<'_, F> {
         }
         let synced = data_path.sync_names(self.files);
         synced.map_err(|error| sync_failure(data_path, &error))
+    }
+
+    /// Writes a state of the topic, and syncs it. If that fails, the state in the other file stands, so only a failed
+    /// sync of the names is final: other files of the log may be concerned.
+    pub(super) fn save_state(
+        &self,
+        job: &StateJob,
+        data_path: &DataPath,
+    ) -> Result<(), SyncFailure> {
+        let file = usize::from(job.file);
+        let path = self.path.join(STATE_FILES[file]);
+        let failed = |attempt, path: &Path, error: &io::Error| {
+            SyncFailure::Retryable(Failure::of(attempt, path, error))
+        };
+        if job.sync_other {
+            let other = self.path.join(STATE_FILES[1 - file]);
+            let synced = self.files.sync(&other);
+            synced.map_err(|error| failed("sync", &other, &error.into_inner()))?;
+        }
+        let head = encode_state_head(job.number, job.upto, &job.body);
+        let written = self
+            .with_directory(|| self.files.write_at(&path, 0, &head))
+            .and_then(|()| self.files.write_at(&path, head.len() as u64, &job.body));
+        written.map_err(|error| failed("write", &path, &error))?;
+        let synced = self.files.sync(&path);
+        synced.map_err(|error| failed("sync", &path, &error.into_inner()))?;
+        if job.names {
+            self.sync_names(data_path)?;
+        }
+        Ok(())
     }
 
     /// Writes a checkpoint. It is not synced.

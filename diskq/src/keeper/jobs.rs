@@ -94,6 +94,12 @@ impl<F: Files> Keeper<F> {
                 let written = self.do_up_to_sync(topic, &request);
                 request.durable_reply(written.and_then(|()| self.sync(topic, &request)))
             }
+            Request::WriteState(job) => {
+                let upto = job.upto;
+                let result = log.map_err(SyncFailure::Retryable);
+                let result = result.and_then(|log| log.save_state(&job, &self.data_path));
+                Some(Reply::StateWritten { upto, result })
+            }
             Request::Unmap { segment, memory } => {
                 match log {
                     Ok(log) => self.files.unmap(&log.segment_path(segment), memory),

@@ -6,9 +6,8 @@ use std::ops::Range;
 
 use diskq_log::planted::{Bug, is_planted};
 use diskq_log::segment::{self, FRAMES_AT, Head, PAGE_BYTES, seqs_at};
-use diskq_log::slot::SLOT_BYTES;
 use diskq_log::{
-    Damage, DamageKind, Failure, Memory, Piece, SegmentNumber, SeqRange, segment_file,
+    Damage, DamageKind, Failure, Memory, Piece, SegmentNumber, SeqRange, SlotKind, segment_file,
 };
 use wire::go_error::system_text;
 use wire::id::Seq;
@@ -30,7 +29,7 @@ impl<F: Files> LogDirectory<'_, F> {
         wanted: &Head,
         indices: Range<u32>,
     ) -> Option<Piece> {
-        let image = self.read_messages(segment, wanted.bytes, &indices).ok()?;
+        let image = self.read_messages(segment, wanted, &indices).ok()?;
         let is_whole = |index: &u32| segment::is_whole(&image, wanted, *index);
         let count = indices.clone().take_while(is_whole).count() as u32;
         let seqs = seqs_at(wanted.base, &(indices.start..indices.start + count));
@@ -45,17 +44,18 @@ impl<F: Files> LogDirectory<'_, F> {
     fn read_messages(
         &self,
         segment: SegmentNumber,
-        bytes: u32,
+        wanted: &Head,
         indices: &Range<u32>,
     ) -> io::Result<Buffer> {
         let path = self.segment_path(segment);
-        let mut image = Buffer::zeroed(bytes)?;
-        let slots_end = bytes as usize - indices.start as usize * SLOT_BYTES;
-        let slots_at = bytes as usize - indices.end as usize * SLOT_BYTES;
+        let mut image = Buffer::zeroed(wanted.bytes)?;
+        let (bytes, kind) = (wanted.bytes as usize, wanted.slots);
+        let slots_end = bytes - indices.start as usize * kind.bytes();
+        let slots_at = bytes - indices.end as usize * kind.bytes();
         let slots = &mut image[slots_at..slots_end];
         self.files.read_at(&path, slots_at as u64, slots)?;
-        let first = segment::slot_at(&image, indices.start);
-        let last = segment::slot_at(&image, indices.end - 1);
+        let first = segment::slot_at(&image, kind, indices.start);
+        let last = segment::slot_at(&image, kind, indices.end - 1);
         if let (Some(first), Some(last)) = (first, last) {
             let frames = first.start as usize..(last.end as usize).min(slots_at);
             // A damaged slot may have any bounds. Bounds out of range leave the frames unread, and frames
@@ -94,7 +94,7 @@ impl<F: Files> LogDirectory<'_, F> {
         // checked.
         let mut holes = segment::scan(memory.as_ref(), wanted, Some(count)).holes(count);
         holes.retain(|_| !is_planted(Bug::LoadNotChecked));
-        damage.extend(self.message_damage(segment, memory.as_ref(), wanted.base, &holes, true));
+        damage.extend(self.message_damage(segment, memory.as_ref(), wanted, &holes, true));
         Ok((memory, damage))
     }
 
@@ -170,7 +170,7 @@ impl<F: Files> LogDirectory<'_, F> {
         &self,
         segment: SegmentNumber,
         bytes: &[u8],
-        base: Seq,
+        head: &Head,
         bad: &[Range<u32>],
         may_keep: bool,
     ) -> Vec<Damage> {
@@ -178,7 +178,7 @@ impl<F: Files> LogDirectory<'_, F> {
             return Vec::new();
         }
         let aside = format!("{:012}.damaged", segment.0);
-        let kept = match may_keep.then(|| self.set_aside(&aside, bytes, bad)) {
+        let kept = match may_keep.then(|| self.set_aside(&aside, bytes, head.slots, bad)) {
             None => "its bytes stay where they are".to_owned(),
             Some(Ok(())) => format!("its bytes are kept in {aside}"),
             Some(Err(error)) => format!(
@@ -189,8 +189,9 @@ impl<F: Files> LogDirectory<'_, F> {
         let to_damage = |indices: &Range<u32>| Damage {
             kind: DamageKind::Messages,
             file: self.shown(&segment_file(segment)),
-            offset: segment::slot_offset(bytes.len(), indices.start).unwrap_or(0) as u64,
-            seqs: seqs_at(base, indices),
+            offset: segment::slot_offset(bytes.len(), head.slots, indices.start).unwrap_or(0)
+                as u64,
+            seqs: seqs_at(head.base, indices),
             detail: format!("slot or frame does not agree with its CRC; {kept}"),
         };
         bad.iter().map(to_damage).collect()
@@ -198,16 +199,22 @@ impl<F: Files> LogDirectory<'_, F> {
 
     /// Keeps the slots and frames of `bad` in a file for an operator. For each run of bad messages, the file has a line
     /// of text, the slots, and the bytes between the frames of the two whole neighbours.
-    fn set_aside(&self, name: &str, bytes: &[u8], bad: &[Range<u32>]) -> io::Result<()> {
+    fn set_aside(
+        &self,
+        name: &str,
+        bytes: &[u8],
+        kind: SlotKind,
+        bad: &[Range<u32>],
+    ) -> io::Result<()> {
         let mut out = Vec::new();
         for indices in bad {
-            let slots_at = segment::slot_offset(bytes.len(), indices.end - 1).unwrap_or(0);
-            let slots_end = slots_at + (indices.end - indices.start) as usize * SLOT_BYTES;
+            let slots_at = segment::slot_offset(bytes.len(), kind, indices.end - 1).unwrap_or(0);
+            let slots_end = slots_at + (indices.end - indices.start) as usize * kind.bytes();
             let before = indices
                 .start
                 .checked_sub(1)
-                .and_then(|i| segment::slot_at(bytes, i));
-            let after = segment::slot_at(bytes, indices.end);
+                .and_then(|i| segment::slot_at(bytes, kind, i));
+            let after = segment::slot_at(bytes, kind, indices.end);
             let start = before.map_or(FRAMES_AT, |slot| slot.end) as usize;
             let end = after.map_or(0, |slot| slot.start) as usize;
             let slots = bytes.get(slots_at..slots_end).unwrap_or_default();

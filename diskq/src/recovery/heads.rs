@@ -3,8 +3,7 @@
 use std::io;
 
 use diskq_log::segment::{self, Head, HeadState, Scan, Seal, count_limit, read_head};
-use diskq_log::slot::SLOT_BYTES;
-use diskq_log::{DamageKind, Segment, SegmentNumber};
+use diskq_log::{DamageKind, Segment, SegmentNumber, SlotKind};
 use wire::go_error::system_text;
 use wire::id::{SEQ_MAX, Seq};
 
@@ -31,7 +30,7 @@ impl Found {
     pub(super) fn end(&self) -> Seq {
         let count = match self.seal {
             Some(seal) => seal.count,
-            None => count_limit(self.head.bytes),
+            None => count_limit(&self.head),
         };
         self.head.base.offset(u64::from(count))
     }
@@ -102,14 +101,16 @@ impl<F: Files> Opening<'_, F> {
         Ok(None)
     }
 
-    /// Returns whether anything was written where the first slot belongs.
+    /// Returns whether anything was written where the first slot belongs. The file has no head, so the slot may be of
+    /// any kind.
     fn has_first_slot(&self, entry: &Entry) -> io::Result<bool> {
-        let mut slot = [0; SLOT_BYTES];
-        let Some(at) = entry.bytes.checked_sub(SLOT_BYTES as u64) else {
+        const BYTES: usize = SlotKind::WithOrigin.bytes();
+        let mut slot = [0; BYTES];
+        let Some(at) = entry.bytes.checked_sub(BYTES as u64) else {
             return Ok(false);
         };
         self.directory.read(&entry.name, at, &mut slot)?;
-        Ok(slot != [0; SLOT_BYTES])
+        Ok(slot != [0; BYTES])
     }
 
     /// Seals the last segment of a broker that was killed, so that later starts need not read the segment. The seal
@@ -167,7 +168,7 @@ pub(super) fn join_copies(sorted: Vec<Found>) -> Vec<Found> {
 
 /// Returns whether a log of ours can have begun a segment with this head.
 fn is_possible(head: &Head) -> bool {
-    let highest = head.base.0.checked_add(count_limit(head.bytes).into());
+    let highest = head.base.0.checked_add(count_limit(head).into());
     let has_seqs = head.base > Seq(0) && highest.is_some_and(|end| end <= SEQ_MAX + 1);
     has_seqs && segment::is_size(head.bytes)
 }

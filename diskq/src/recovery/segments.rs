@@ -7,8 +7,8 @@ use diskq_log::planted::{Bug, is_planted};
 use diskq_log::range::{normalise, push_joined, within, without};
 use diskq_log::segment::{self, Head, Scan, count_limit, seqs_at};
 use diskq_log::{
-    DamageKind, Residency, Segment, SeqRange, file_number, is_partial_file, is_unfinished_file,
-    segment_file, segment_number,
+    DamageKind, Residency, Segment, SeqRange, SlotKind, file_number, is_partial_file,
+    is_unfinished_file, segment_file, segment_number,
 };
 use wire::id::Seq;
 
@@ -71,8 +71,11 @@ impl<F: Files> Opening<'_, F> {
         let next = self.checkpoint_next();
         // A copy below the marks is whole, or it would be gone: see `Sync::voided`.
         let is_below_marks = found.is_long_enough && found.end() <= self.synced().min(next);
+        let has_wanted_origins = self.wants_origins
+            && found.head.slots == SlotKind::WithOrigin
+            && found.end() > self.origins_from;
         let mut segment = match found.seal {
-            Some(seal) if is_below_marks => {
+            Some(seal) if is_below_marks && !has_wanted_origins => {
                 let mut segment = Segment::new(found.number, found.head, Residency::Cold);
                 segment.count = seal.count;
                 segment.end = seal.end;
@@ -186,14 +189,15 @@ impl<F: Files> Opening<'_, F> {
         segment.count = seal.map_or(whole_end.max(must_end), |seal| seal.count);
         segment.end = seal.map_or(scan.end, |seal| seal.end);
         let first_whole = scan.whole.first();
-        let first_ns = first_whole.and_then(|whole| segment::published_ns(&bytes, whole.start));
+        let first_ns =
+            first_whole.and_then(|whole| segment::published_ns(&bytes, head.slots, whole.start));
         segment.began_ns = first_ns.unwrap_or(0);
         segment.is_doubtful = true;
         segment.is_unreadable = !unreadable.is_empty();
         let holes = scan.holes(segment.count);
         segment.damaged = holes.iter().map(|hole| seqs_at(head.base, hole)).collect();
         // Bytes that the device cannot read are damage, not a torn tail: they were written, synced or not.
-        let unread = segment::unread(&bytes, &holes, &unreadable);
+        let unread = segment::unread(&bytes, head.slots, &holes, &unreadable);
         must_hold.extend(unread.iter().map(|indices| seqs_at(head.base, indices)));
         normalise(&mut must_hold);
         let bad: Vec<Range<u32>> = segment
@@ -202,11 +206,12 @@ impl<F: Files> Opening<'_, F> {
             .flat_map(|hole| within(*hole, &must_hold))
             .map(|lost| lost.start.since(head.base) as u32..lost.end.since(head.base) as u32)
             .collect();
-        let damage =
-            self.directory
-                .message_damage(number, &bytes, head.base, &bad, self.may_change);
+        let damage = self
+            .directory
+            .message_damage(number, &bytes, &head, &bad, self.may_change);
         self.damage.extend(damage);
         self.add_deferred(&head, &scan);
+        self.add_origins(&head, &scan, &bytes);
         if seal.is_some() && !holes.is_empty() {
             self.unseal(number, &head);
         }
@@ -215,7 +220,7 @@ impl<F: Files> Opening<'_, F> {
 
     /// The messages that a segment must hold: the checkpoint owes them, and they were synced.
     fn owed_and_synced(&self, head: &Head, limit: Seq) -> Vec<SeqRange> {
-        let most = head.base.offset(u64::from(count_limit(head.bytes)));
+        let most = head.base.offset(u64::from(count_limit(head)));
         within(
             SeqRange::new(head.base, most.min(limit).min(self.synced())),
             &self.owed,
@@ -230,6 +235,19 @@ impl<F: Files> Opening<'_, F> {
                 let published_ns = u64::try_from(timestamp_ns).unwrap_or(0);
                 let due_ns = published_ns.saturating_add(u64::from(defer_ms) * 1_000_000);
                 self.deferred.push((seq, due_ns));
+            }
+        }
+    }
+
+    fn add_origins(&mut self, head: &Head, scan: &Scan, bytes: &[u8]) {
+        if !self.wants_origins || head.slots != SlotKind::WithOrigin {
+            return;
+        }
+        for index in scan.whole.iter().cloned().flatten() {
+            let slot = segment::slot_at(bytes, head.slots, index);
+            if let Some(origin) = slot.and_then(|slot| slot.message_origin()) {
+                let seq = head.base.offset(u64::from(index));
+                self.origins.push((seq, origin));
             }
         }
     }

@@ -9,25 +9,39 @@
 //!                           │
 //!            newest <──► ... <──► oldest      the order of the last use
 //! ```
+//!
+//! The table is saved while messages go on to be stored ([`Producers::save`]), a slice per turn. What is saved must be the
+//! table of one moment, the *boundary*: each place keeps the numbers that it had at the boundary, from the first change
+//! after the boundary on.
 
 mod index;
 mod numbers;
+mod saved;
+mod saving;
 
 use index::Index;
 use numbers::{Known, Numbers};
+pub(crate) use saving::Saving;
 use wire::origin::Origin;
 
 /// No place.
 const NONE: u32 = u32::MAX;
 
-/// Bytes of a place beside its bits: the [`Place`], and its part of the index.
-const PLACE_BYTES: u64 = 64 + 16;
+/// Bytes of a place beside its bits: the [`Place`], and its slots of the index, of which up to four belong to a place.
+const PLACE_BYTES: u64 = 64 + 4 * 8;
+const _: () = assert!(size_of::<Place>() == 64);
 
 /// One publisher.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     producer: u64,
     numbers: Numbers,
+    /// The numbers at the boundary, if `boundary` is the number of the last boundary. Otherwise nothing has changed since
+    /// then.
+    numbers_at_boundary: Numbers,
+    boundary: u64,
+    /// The time of the last use, in uses of the table.
+    used: u64,
     /// The publisher that was used next after this one. [`NONE`]: this one is the newest.
     newer: u32,
     /// The publisher that was used last before this one. [`NONE`]: this one is the oldest.
@@ -41,13 +55,16 @@ struct Place {
 pub(crate) struct Producers {
     /// The number of places that there may be.
     places_max: usize,
-    /// The words of bits that each place has.
+    /// The words of bits that each place has twice: now, and at the boundary.
     words: usize,
     places: Vec<Place>,
     bits: Vec<u64>,
     index: Index,
     newest: u32,
     oldest: u32,
+    /// The number of the last boundary.
+    boundary: u64,
+    uses: u64,
     /// Publishers that were forgotten because the table was full, since the process started.
     pub(crate) evicted_count: u64,
 }
@@ -67,6 +84,8 @@ impl Producers {
             index: Index::new(key),
             newest: NONE,
             oldest: NONE,
+            boundary: 0,
+            uses: 0,
             evicted_count: 0,
         }
     }
@@ -93,7 +112,7 @@ impl Producers {
         } as usize;
         Some(Found {
             numbers: &self.places[place].numbers,
-            bits: &self.bits[place * self.words..][..self.words],
+            bits: &self.bits[place * self.words * 2..][..self.words],
         })
     }
 
@@ -108,8 +127,20 @@ impl Producers {
             self.make_newest(origin.producer);
         }
         let place = self.newest as usize;
-        let bits = &mut self.bits[place * self.words..][..self.words];
-        self.places[place].numbers.insert(bits, origin.number);
+        let bits = &mut self.bits[place * self.words * 2..][..self.words * 2];
+        let (bits, bits_at_boundary) = bits.split_at_mut(self.words);
+        let place = &mut self.places[place];
+        if place.boundary != self.boundary {
+            place.boundary = self.boundary;
+            place.numbers_at_boundary = place.numbers;
+            bits_at_boundary.copy_from_slice(bits);
+        }
+        place.numbers.insert(bits, origin.number);
+    }
+
+    /// Makes this moment the boundary: a save that begins now saves the table as it is now.
+    pub(crate) fn set_boundary(&mut self) {
+        self.boundary += 1;
     }
 
     /// Makes a publisher the newest one. Gives the publisher a place if it has none.
@@ -123,6 +154,8 @@ impl Producers {
             None => self.new_place(producer),
         };
         let place_before = std::mem::replace(&mut self.newest, place);
+        self.uses += 1;
+        self.places[place as usize].used = self.uses;
         self.places[place as usize].older = place_before;
         self.places[place as usize].newer = NONE;
         match self.places.get_mut(place_before as usize) {
@@ -136,25 +169,29 @@ impl Producers {
         let new = Place {
             producer,
             numbers: Numbers::default(),
+            // The publisher was not there at the boundary.
+            numbers_at_boundary: Numbers::default(),
+            boundary: self.boundary,
+            used: 0,
             newer: NONE,
             older: NONE,
         };
         if self.places.is_empty() {
             // The table never moves: the kernel gives memory for the part that is used.
             self.places.reserve_exact(self.places_max);
-            self.bits.reserve_exact(self.places_max * self.words);
+            self.bits.reserve_exact(self.places_max * self.words * 2);
             self.index.reserve(self.places_max);
         }
         let place = if self.places.len() < self.places_max {
             self.places.push(new);
-            self.bits.resize(self.places.len() * self.words, 0);
+            self.bits.resize(self.places.len() * self.words * 2, 0);
             self.places.len() as u32 - 1
         } else {
             let place = self.oldest;
             self.unlink(place);
             let forgotten = std::mem::replace(&mut self.places[place as usize], new);
             self.index.remove(forgotten.producer, place);
-            self.bits[place as usize * self.words..][..self.words].fill(0);
+            self.bits[place as usize * self.words * 2..][..self.words * 2].fill(0);
             self.evicted_count += 1;
             place
         };

@@ -23,6 +23,7 @@ mod peek;
 mod pieces;
 mod restore;
 mod saved_keys;
+mod saved_numbers;
 mod saving;
 mod stop;
 mod unclaimed;
@@ -53,7 +54,7 @@ use crate::unclaimed::UnclaimedRules;
 use crate::work::Work;
 use dedup::Dedup;
 use diskq_log::{
-    AppendError, CheckpointNumber, Durable, Log, LogOptions, SeqRange, planted::Bug,
+    AppendError, CheckpointNumber, Durable, Log, LogOptions, SeqRange, SlotKind, planted::Bug,
     planted::is_planted,
 };
 use grace::Grace;
@@ -69,6 +70,7 @@ pub(crate) use waiters::Waiter;
 use waiters::Waiters;
 use wire::id::{MessageId, Seq};
 use wire::name::{ChannelName, TopicName};
+use wire::origin::Origin;
 
 /// A connection or task whose command is tried again once the topic has started (only the topic's creator waits for
 /// that), or has caught up ([`Topic::catch_up`]).
@@ -120,11 +122,26 @@ pub struct TopicOptions {
     pub meters: Arc<MeterRules>,
 }
 
+impl TopicOptions {
+    /// Returns the settings of the log of a topic. A topic with a rule keeps the origins of its messages in the log.
+    #[must_use]
+    pub fn log_options(&self, topic: TopicName<'_>) -> LogOptions {
+        let has_rule = self.dedup.of(topic.as_str()).is_some();
+        LogOptions {
+            slots: match has_rule && !topic.is_ephemeral() {
+                true => SlotKind::WithOrigin,
+                false => SlotKind::Plain,
+            },
+            ..self.log.clone()
+        }
+    }
+}
+
 /// One topic.
 ///
 /// Invariants: after `distribute`, `undistributed` is empty unless the topic is not open ([`Topic::is_open`]) or
 /// [`Topic::has_work_left`]. The log holds each seq once for each channel that owes it, once if it is undistributed,
-/// once if the grace keeps it, and once for each list of discarded messages that has it. The subscriptions and lists that have the id of a channel
+/// once if the grace keeps it, once if its number is not saved, and once for each list of discarded messages that has it. The subscriptions and lists that have the id of a channel
 /// lose the id when the channel is deleted.
 #[derive(Debug)]
 pub(crate) struct Topic {
@@ -196,7 +213,7 @@ pub(crate) struct Topic {
 impl Topic {
     /// An empty topic; its log takes neither memory nor disk before the first message.
     pub(crate) fn new(name: TopicName<'_>, options: TopicOptions) -> Topic {
-        let mut log_options = options.log.clone();
+        let mut log_options = options.log_options(name);
         if name.is_ephemeral() {
             // Nothing of it is read after a restart: no sync is worth its time.
             log_options.sync_every = 0;
@@ -277,7 +294,7 @@ impl Topic {
     }
 
     /// Appends messages to the log.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn store<'b>(
         &mut self,
         now: Now,
@@ -297,6 +314,37 @@ impl Topic {
         } else {
             self.log.append_batch(mono, wall_ns, bodies, count, bytes)?
         };
+        Ok(self.keep(range, bytes))
+    }
+
+    /// Appends messages with their origins. `sizes` has their number and their bytes.
+    fn append_from<'b, B>(
+        &mut self,
+        now: Now,
+        sizes: &Publication<B>,
+        messages: impl Iterator<Item = (&'b [u8], Option<Origin>)>,
+    ) -> Result<SeqRange, AppendError> {
+        let Publication {
+            count,
+            body_bytes,
+            defer_ms,
+            ..
+        } = *sizes;
+        let (mono, wall_ns) = (now.mono, now.wall_ns);
+        let range = self
+            .log
+            .append_numbered(mono, wall_ns, messages, count, body_bytes, defer_ms)?;
+        if defer_ms > 0 {
+            self.new_deferred += 1;
+            self.undistributed_deferred
+                .push_back((range.start, defer_ms));
+        }
+        Ok(range)
+    }
+
+    /// Does what follows an append: the topic holds the messages until it gives them to its channels.
+    #[inline(always)]
+    fn keep(&mut self, range: SeqRange, bytes: u64) -> Published {
         self.log.retain(range, 1);
         self.undistributed.push(range);
         self.message_count += range.len();
@@ -306,9 +354,9 @@ impl Topic {
         }
         if self.options.group_commit && !self.ephemeral && !is_planted(Bug::OkBeforeSync) {
             self.log.want_sync();
-            return Ok(Published::AfterSync(range.end));
+            return Published::AfterSync(range.end);
         }
-        Ok(Published::Done)
+        Published::Done
     }
 
     /// Limits the sealed segments in memory to `bytes` bytes, but to no less than 4 MiB and to no more than the log's
@@ -345,6 +393,7 @@ impl Topic {
         work.begin_long_share();
         self.continue_checkpoint(now, work);
         self.continue_draft(work);
+        self.continue_save(work);
         let (mut again, mut unserved) = (Vec::new(), Vec::new());
         loop {
             let channels = &mut self.channels;
@@ -396,7 +445,7 @@ impl Topic {
 
     /// Returns true when the next turn has to continue unfinished work.
     pub(crate) fn has_work_left(&self) -> bool {
-        let has_draft = self.unfinished.is_some() || self.has_draft();
+        let has_draft = self.unfinished.is_some() || self.has_draft() || self.is_encoding();
         has_draft || !self.discarded.is_empty() || self.wants_pump()
     }
 
@@ -607,6 +656,7 @@ impl Topic {
         self.end_grace_in_time(now);
         self.log.handle_timeout(now.mono);
         self.save_keys_in_time(now);
+        self.save_numbers_if_synced(now);
         if !self.ephemeral && self.log.checkpoint_due(now.mono) {
             self.want_checkpoint(Durable::IfNeeded);
         }
@@ -621,14 +671,15 @@ impl Topic {
             .as_ref()
             .and_then(|keys| keys.saving.next_timeout());
         let deadlines = self.deadline.into_iter().chain(log).chain(grace);
-        deadlines.chain(unclaimed).chain(keys).min()
+        let save = self.save_timeout();
+        deadlines.chain(unclaimed).chain(keys).chain(save).min()
     }
 
     /// Asserts the invariants written on the type.
     pub(crate) fn check(&self, clients: &Clients) {
         self.undistributed.check();
         self.log.check();
-        self.check_dedup();
+        let numbered = self.check_dedup();
         self.check_keys();
         self.undistributed_deferred.check();
         let mut kept = 0;
@@ -658,7 +709,7 @@ impl Topic {
         let discarded = self.discarded.iter().map(Discarded::count);
         assert_eq!(
             self.log.holders(),
-            self.undistributed.count() + kept + owed.chain(discarded).sum::<u64>(),
+            self.undistributed.count() + kept + numbered + owed.chain(discarded).sum::<u64>(),
             "a message is held as often as it is owed"
         );
         let mut to_pump = self.channels_to_pump.iter();

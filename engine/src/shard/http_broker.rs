@@ -313,7 +313,7 @@ fn read_cold(
         {
             let bytes = piece.memory.as_ref();
             for index in next.index..next.index + piece.seqs.len() as u32 {
-                let frame = diskq::segment::slot_at(bytes, index)
+                let frame = diskq::segment::slot_at(bytes, next.head.slots, index)
                     .and_then(|slot| bytes.get(slot.start as usize..slot.end as usize));
                 let copied = frame.map(|frame| {
                     let shown = &frame[..frame.len().min(http::FRAME_BYTES_MAX)];

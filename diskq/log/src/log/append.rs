@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wire::id::{MessageId, Seq};
+use wire::origin::Origin;
 
 use crate::error::AppendError;
 use crate::planted::{Bug, is_planted};
@@ -11,7 +12,7 @@ use crate::policy;
 use crate::range::SeqRange;
 use crate::segment::{
     FRAMES_AT, Head, NewFrame, SEGMENT_BYTES_LIMIT, Seal, bytes_needed, write_frame, write_head,
-    write_seal,
+    write_numbered, write_seal,
 };
 
 use super::Log;
@@ -31,7 +32,8 @@ impl Log {
         body: &[u8],
         defer_ms: u32,
     ) -> Result<Seq, AppendError> {
-        self.make_room(mono, wall_ns, bytes_needed(1, body.len() as u64))?;
+        let needed = bytes_needed(self.options.slots, 1, body.len() as u64);
+        self.make_room(mono, wall_ns, needed)?;
         let seq = self.next;
         self.write(wall_ns, body, defer_ms);
         self.appended(mono);
@@ -56,10 +58,46 @@ impl Log {
         if count == 0 {
             return Ok(SeqRange::new(self.next, self.next));
         }
-        self.make_room(mono, wall_ns, bytes_needed(u64::from(count), body_bytes))?;
+        let needed = bytes_needed(self.options.slots, u64::from(count), body_bytes);
+        self.make_room(mono, wall_ns, needed)?;
         let start = self.next;
         for body in bodies {
             self.write(wall_ns, body, 0);
+        }
+        let range = SeqRange::new(start, self.next);
+        assert_eq!(
+            range.len(),
+            u64::from(count),
+            "a batch of another count than announced"
+        );
+        self.appended(mono);
+        Ok(range)
+    }
+
+    /// Appends messages with their origins, as [`Log::append_batch`] does. All are deferred by `defer_ms` milliseconds
+    /// (0: not). A log whose [`LogOptions::slots`](super::LogOptions::slots) are plain does not keep the origins.
+    ///
+    /// # Panics
+    /// If `messages` is not what `count` and `body_bytes` say: the caller's bug.
+    pub fn append_numbered<'b>(
+        &mut self,
+        mono: Duration,
+        wall_ns: u64,
+        messages: impl Iterator<Item = (&'b [u8], Option<Origin>)>,
+        count: u32,
+        body_bytes: u64,
+        defer_ms: u32,
+    ) -> Result<SeqRange, AppendError> {
+        if count == 0 {
+            return Ok(SeqRange::new(self.next, self.next));
+        }
+        let needed = bytes_needed(self.options.slots, u64::from(count), body_bytes);
+        self.make_room(mono, wall_ns, needed)?;
+        let start = self.next;
+        for (body, origin) in messages {
+            self.write_with(wall_ns, body, defer_ms, |bytes, head, index, start, new| {
+                write_numbered(bytes, head, index, start, new, origin)
+            });
         }
         let range = SeqRange::new(start, self.next);
         assert_eq!(
@@ -94,6 +132,17 @@ impl Log {
 
     #[inline]
     fn write(&mut self, wall_ns: u64, body: &[u8], defer_ms: u32) {
+        self.write_with(wall_ns, body, defer_ms, write_frame);
+    }
+
+    #[inline(always)]
+    fn write_with(
+        &mut self,
+        wall_ns: u64,
+        body: &[u8],
+        defer_ms: u32,
+        write: impl FnOnce(&mut [u8], &Head, u32, u32, &NewFrame<'_>) -> u32,
+    ) {
         let tail = self
             .segments
             .tail
@@ -109,7 +158,7 @@ impl Log {
             defer_ms,
             body,
         };
-        tail.end = write_frame(memory.as_mut(), &tail.head, tail.count, tail.end, &new);
+        tail.end = write(memory.as_mut(), &tail.head, tail.count, tail.end, &new);
         tail.count += 1;
         self.next = Seq(self.next.0 + 1);
     }
@@ -219,6 +268,7 @@ impl Log {
             base: self.next,
             bytes: memory.as_ref().len() as u32,
             node: self.options.node,
+            slots: self.options.slots,
         };
         write_head(memory.as_mut(), &head);
         let mut tail = Segment::new(number, head, Residency::Mapped(memory));

@@ -6,6 +6,7 @@ use crate::file_name::SegmentNumber;
 
 use super::checkpoints::Checkpoints;
 use super::segments::Segment;
+use super::states::States;
 
 /// The facts from which start-up makes a [`Log`](super::Log).
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub struct FoundLog {
     pub next_number: SegmentNumber,
     /// The checkpoints that were found.
     pub checkpoints: Checkpoints,
+    /// The saved states that were found.
+    pub states: States,
     /// The number of messages that are lost.
     pub damaged_count: u64,
     /// Files whose names have to be gone for good before anything is synced.

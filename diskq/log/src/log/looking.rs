@@ -35,7 +35,7 @@ impl Log {
         if self.has_failed_sync() && !segment::is_whole(memory, &segment.head, index) {
             return Look::Damaged;
         }
-        let frame = slot_at(memory, index)
+        let frame = slot_at(memory, segment.head.slots, index)
             .and_then(|slot| memory.get(slot.start as usize..slot.end as usize));
         frame.map_or(Look::Damaged, Look::Frame)
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::segment::SPILLED_BYTES;
+use crate::slot::SlotKind;
 
 /// The settings of a log. The rules that nobody chooses are in `policy.rs`.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct LogOptions {
     pub sync_timeout: Duration,
     /// Recycled segments kept for the next appends; more of them up to `resident_bytes_min`.
     pub pool_segments_min: usize,
+    /// The kind of the slots of new segments: with the origins of the messages, or without.
+    pub slots: SlotKind,
     /// Seeds the generations. Random per process; fixed in simulation.
     pub generation_seed: u64,
 }
@@ -42,6 +45,7 @@ impl Default for LogOptions {
             sync_every: 2_500,
             sync_timeout: Duration::from_secs(2),
             pool_segments_min: 4,
+            slots: SlotKind::Plain,
             generation_seed: 0,
         }
     }

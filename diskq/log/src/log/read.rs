@@ -80,7 +80,7 @@ impl Log {
         let index = seq.since(segment.head.base) as u32;
         let exact = memory
             .filter(|_| !is_damaged)
-            .and_then(|memory| segment::published_ns(memory, index));
+            .and_then(|memory| segment::published_ns(memory, segment.head.slots, index));
         exact.or((segment.began_ns > 0).then_some(segment.began_ns))
     }
 
@@ -104,7 +104,7 @@ impl Log {
             let bad = indices.take_while(|index| !is_whole(index)).count() as u64;
             return self.lose(place, SeqRange::new(run.first, run.first.offset(bad)));
         }
-        let last = slot_at(bytes, first + count - 1);
+        let last = slot_at(bytes, segment.head.slots, first + count - 1);
         let end = last.map_or(run.start, |slot| slot.end);
         Taken::Run(Run { count, end, ..run })
     }
@@ -173,7 +173,7 @@ impl Log {
         let first = run.first.since(segment.head.base) as u32;
         let mut at = run.start;
         for index in first..first + run.count {
-            let Some(slot) = slot_at(memory, index) else {
+            let Some(slot) = slot_at(memory, segment.head.slots, index) else {
                 return false;
             };
             if slot.end <= at {
@@ -237,9 +237,10 @@ fn run_in(segment: &Segment, range: SeqRange, count_max: u32, bytes_max: u32) ->
     let memory = segment.memory()?;
     let first = (range.start.0 - segment.head.base.0) as u32;
     let mut count = (end.0 - range.start.0).min(u64::from(count_max)) as u32;
-    let start = slot_at(memory, first)?.start;
+    let slots = segment.head.slots;
+    let start = slot_at(memory, slots, first)?.start;
     // Offsets from `start`; nonsense is caught below.
-    let end_of = |count: u32| slot_at(memory, first + count - 1).map(|slot| slot.end);
+    let end_of = |count: u32| slot_at(memory, slots, first + count - 1).map(|slot| slot.end);
     if end_of(count)?.wrapping_sub(start) > bytes_max {
         count = fitting(count, |count| {
             end_of(count).is_some_and(|end| end.wrapping_sub(start) <= bytes_max)

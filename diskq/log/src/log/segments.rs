@@ -13,7 +13,6 @@ use crate::planted::{Bug, is_planted};
 use crate::range::SeqRange;
 use crate::request::{Piece, Request};
 use crate::segment::{FRAMES_AT, Head, count_limit, pieces_from};
-use crate::slot::SLOT_BYTES;
 
 /// The place of a segment's bytes.
 #[derive(Debug)]
@@ -126,7 +125,7 @@ impl Segment {
     /// The bytes taken: head blocks, frames and slots.
     #[inline]
     pub(super) fn used(&self) -> u64 {
-        u64::from(self.end) + u64::from(self.count) * SLOT_BYTES as u64
+        u64::from(self.end) + u64::from(self.count) * self.head.slots.bytes() as u64
     }
 
     #[inline]
@@ -153,12 +152,13 @@ impl Segment {
         };
         let index = seq.0.saturating_sub(self.head.base.0) as u32;
         let bytes = memory.as_ref();
-        memory.written(pieces_from(bytes, index, self.count, self.end))
+        let slots = self.head.slots;
+        memory.written(pieces_from(bytes, slots, index, self.count, self.end))
     }
 
     /// The place of the segment's messages in its file.
     pub(super) fn pieces(&self) -> [Range<u32>; 2] {
-        let slots = self.count * SLOT_BYTES as u32;
+        let slots = self.count * self.head.slots.bytes() as u32;
         [0..self.end, self.head.bytes - slots..self.head.bytes]
     }
 
@@ -278,7 +278,7 @@ impl Segments {
             assert!(segment.head.base >= end, "segments overlap");
             assert!(segment.count > 0, "an empty segment is kept");
             assert!(
-                segment.count <= count_limit(segment.head.bytes),
+                segment.count <= count_limit(&segment.head),
                 "impossibly many messages"
             );
             assert!(

@@ -41,6 +41,13 @@ impl Log {
         self.sync.synced
     }
 
+    /// Returns the seq up to which a sync under way covers the messages. `None`: no sync is under way.
+    #[inline]
+    #[must_use]
+    pub fn sync_upto(&self) -> Option<Seq> {
+        self.sync.upto()
+    }
+
     /// Returns why the log takes no messages any more: a sync has failed.
     #[must_use]
     pub fn poisoned(&self) -> Option<&Arc<str>> {

@@ -6,7 +6,25 @@ const HEAD: Head = Head {
     base: Seq(1000),
     bytes: 65_536,
     node: 7,
+    slots: SlotKind::Plain,
 };
+
+/// Both kinds of slots.
+const HEADS: [Head; 2] = [
+    HEAD,
+    Head {
+        slots: SlotKind::WithOrigin,
+        ..HEAD
+    },
+];
+
+/// Every third message has an origin.
+fn origin_of(index: u32) -> Option<Origin> {
+    index.is_multiple_of(3).then_some(Origin {
+        producer: 1 + u64::from(index % 2),
+        number: index.into(),
+    })
+}
 
 /// A pseudo-random byte per index, different for each salt.
 fn noise(salt: u64, at: usize) -> u8 {
@@ -33,7 +51,7 @@ fn fill(image: &mut [u8], head: &Head, count: u32, salt: u64) -> Vec<Range<usize
             defer_ms,
             body: &body,
         };
-        let end = write_frame(image, head, index, start, &new);
+        let end = write_numbered(image, head, index, start, &new, origin_of(index));
         frames.push(start as usize..end as usize);
         start = end;
     }
@@ -51,24 +69,33 @@ fn whole_indices(scan: &Scan) -> Vec<u32> {
 }
 
 #[test]
+fn what_is_written_is_found() {
+    HEADS.into_iter().for_each(what_is_written_is_found_with);
+}
+
 #[expect(
     clippy::single_range_in_vec_init,
     reason = "one run of whole messages is meant"
 )]
-fn what_is_written_is_found() {
-    let (mut image, frames) = full_image(&HEAD, 1);
-    assert_eq!(read_head(&image), HeadState::Segment(HEAD, None));
-    let found = scan(&image, &HEAD, None);
+fn what_is_written_is_found_with(head: Head) {
+    let (mut image, frames) = full_image(&head, 1);
+    assert_eq!(read_head(&image), HeadState::Segment(head, None));
+    let found = scan(&image, &head, None);
     assert_eq!(found.whole, [0..200]);
     assert_eq!(found.end as usize, frames[199].end);
     assert_eq!(found.deferred.len(), 20);
     assert_eq!(found.deferred[1], (13, 77, 13));
+    for index in 0..200 {
+        let slot = slot_at(&image, head.slots, index).expect("it has room");
+        let expected = origin_of(index).filter(|_| head.slots == SlotKind::WithOrigin);
+        assert_eq!(slot.message_origin(), expected);
+    }
     let seal = Seal {
         count: 200,
         end: found.end,
     };
-    write_seal(&mut image, &HEAD, &seal);
-    assert_eq!(read_head(&image), HeadState::Segment(HEAD, Some(seal)));
+    write_seal(&mut image, &head, &seal);
+    assert_eq!(read_head(&image), HeadState::Segment(head, Some(seal)));
     assert_eq!(found.holes(200), []);
     assert_eq!(found.holes(203), [200..203]);
 }
@@ -96,27 +123,33 @@ fn a_newer_version_is_named() {
 /// T5: the write of a full segment stops at each byte; behind it is what was there before.
 #[test]
 fn a_write_that_stops_anywhere_keeps_what_was_whole() {
-    let (image, frames) = full_image(&HEAD, 1);
+    HEADS
+        .into_iter()
+        .for_each(a_write_that_stops_anywhere_keeps_what_was_whole_with);
+}
+
+fn a_write_that_stops_anywhere_keeps_what_was_whole_with(head: Head) {
+    let (image, frames) = full_image(&head, 1);
     let earlier = Head {
-        generation: HEAD.generation + 1,
+        generation: head.generation + 1,
         base: Seq(700),
-        ..HEAD
+        ..head
     };
     let (mut earlier_image, _) = full_image(&earlier, 9);
     // The same bytes under another generation: the hardest earlier life.
     let twin = Head {
-        generation: HEAD.generation + 2,
-        ..HEAD
+        generation: head.generation + 2,
+        ..head
     };
     let (mut twin_image, _) = full_image(&twin, 1);
-    write_head(&mut earlier_image, &HEAD);
-    write_head(&mut twin_image, &HEAD);
+    write_head(&mut earlier_image, &head);
+    write_head(&mut twin_image, &head);
     let mut zeros = vec![0; BYTES];
-    write_head(&mut zeros, &HEAD);
+    write_head(&mut zeros, &head);
     let mut noisy: Vec<u8> = (0..BYTES).map(|at| noise(5, at)).collect();
-    write_head(&mut noisy, &HEAD);
+    write_head(&mut noisy, &head);
 
-    let slot_start = |index: usize| BYTES - (index + 1) * SLOT_BYTES;
+    let slot_start = |index: usize| BYTES - (index + 1) * head.slots.bytes();
     for before in [&zeros, &earlier_image, &twin_image, &noisy] {
         // Frames reach the disk first: bytes in rising order. Whole slots are those at the end.
         let mut torn = before.clone();
@@ -124,13 +157,14 @@ fn a_write_that_stops_anywhere_keeps_what_was_whole() {
             torn[stop] = image[stop];
             let expected: Vec<u32> = (0..200u32)
                 .filter(|&index| {
-                    let slot = slot_start(index as usize)..slot_start(index as usize) + SLOT_BYTES;
+                    let slot =
+                        slot_start(index as usize)..slot_start(index as usize) + head.slots.bytes();
                     let frame = &frames[index as usize];
                     torn[slot.clone()] == image[slot] && torn[frame.clone()] == image[frame.clone()]
                 })
                 .collect();
             assert_eq!(
-                whole_indices(&scan(&torn, &HEAD, None)),
+                whole_indices(&scan(&torn, &head, None)),
                 expected,
                 "stopped at {stop}"
             );
@@ -142,7 +176,7 @@ fn a_write_that_stops_anywhere_keeps_what_was_whole() {
             let from = frames.partition_point(|frame| frame.start < stop);
             let expected: Vec<u32> = (from as u32..200).collect();
             // The bytes before the stop may be equal by chance: then more is whole, rightly.
-            let found = whole_indices(&scan(&torn, &HEAD, None));
+            let found = whole_indices(&scan(&torn, &head, None));
             assert!(found.ends_with(&expected), "stopped at {stop}: {found:?}");
             for index in found {
                 let frame = frames[index as usize].clone();
@@ -155,22 +189,28 @@ fn a_write_that_stops_anywhere_keeps_what_was_whole() {
 /// T7: one bit of each byte flips.
 #[test]
 fn a_flipped_bit_costs_one_message_at_most() {
-    let (mut image, frames) = full_image(&HEAD, 1);
+    HEADS
+        .into_iter()
+        .for_each(a_flipped_bit_costs_one_message_at_most_with);
+}
+
+fn a_flipped_bit_costs_one_message_at_most_with(head: Head) {
+    let (mut image, frames) = full_image(&head, 1);
     let seal = Seal {
         count: 200,
         end: frames[199].end as u32,
     };
-    write_seal(&mut image, &HEAD, &seal);
+    write_seal(&mut image, &head, &seal);
     let original = image.clone();
     for at in 0..BYTES {
         let bit = 1 << (noise(3, at) % 8);
         image[at] ^= bit;
-        let HeadState::Segment(head, sealed) = read_head(&image) else {
+        let HeadState::Segment(found_head, sealed) = read_head(&image) else {
             panic!("byte {at} cost the segment")
         };
-        assert_eq!(head, HEAD);
+        assert_eq!(found_head, head);
         let is_in_frames = (FRAMES_AT as usize..frames[199].end).contains(&at);
-        if at < 128 || is_in_frames || at >= BYTES - 200 * SLOT_BYTES {
+        if at < 128 || is_in_frames || at >= BYTES - 200 * head.slots.bytes() {
             let found = scan(&image, &head, sealed.map(|seal| seal.count));
             let lost: u32 = found
                 .holes(200)
@@ -192,23 +232,29 @@ fn a_flipped_bit_costs_one_message_at_most() {
 }
 
 #[test]
+fn nothing_of_an_earlier_life_is_valid() {
+    HEADS
+        .into_iter()
+        .for_each(nothing_of_an_earlier_life_is_valid_with);
+}
+
 #[expect(
     clippy::single_range_in_vec_init,
     reason = "one run of whole messages is meant"
 )]
-fn nothing_of_an_earlier_life_is_valid() {
-    let (mut image, _) = full_image(&HEAD, 1);
+fn nothing_of_an_earlier_life_is_valid_with(head: Head) {
+    let (mut image, _) = full_image(&head, 1);
     write_seal(
         &mut image,
-        &HEAD,
+        &head,
         &Seal {
             count: 200,
             end: 60_000,
         },
     );
     let next = Head {
-        generation: HEAD.generation ^ 1,
-        ..HEAD
+        generation: head.generation ^ 1,
+        ..head
     };
     write_head(&mut image, &next);
     assert_eq!(read_head(&image), HeadState::Segment(next, None));
@@ -219,7 +265,7 @@ fn nothing_of_an_earlier_life_is_valid() {
     let mut stale = image.clone();
     write_seal(
         &mut stale,
-        &HEAD,
+        &head,
         &Seal {
             count: 200,
             end: 60_000,

@@ -21,22 +21,59 @@ fn the_layout_is_the_documented_one() {
         end: 0x0807_0605,
         crc: 0x0C0B_0A09,
         defer_ms: 0x100F_0E0D,
+        origin: None,
     };
     assert_eq!(
         slot.encode(),
         [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]
     );
-    // A stored value of version 2: changing the mix is changing the format.
+    let origin = Origin {
+        producer: 0x0807_0605_0403_0201,
+        number: 0x100F_0E0D_0C0B_0A09,
+    };
+    let origin_bytes = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
+    assert_eq!(Slot::encode_origin(origin), origin_bytes);
+    // Stored values of versions 2 and 3: changing the mix is changing the format.
     assert_eq!(Slot::of(1, Seq(2), 128, 3, b"frame").crc, STORED_CRC);
+    let crc = |origin| Slot::with_origin(1, Seq(2), 128, 3, origin, b"frame").crc;
+    assert_eq!(crc(None), STORED_CRC_WITHOUT_ORIGIN);
+    assert_eq!(crc(Some(origin)), STORED_CRC_WITH_ORIGIN);
 }
 
 const STORED_CRC: u32 = 3_735_441_123;
+const STORED_CRC_WITHOUT_ORIGIN: u32 = 3_125_100_702;
+const STORED_CRC_WITH_ORIGIN: u32 = 2_002_470_165;
 
 proptest! {
     #[test]
     fn a_slot_comes_back(start: u32, end: u32, crc: u32, defer_ms: u32) {
-        let slot = Slot { start, end, crc, defer_ms };
+        let slot = Slot { start, end, crc, defer_ms, origin: None };
         prop_assert_eq!(Slot::decode(&slot.encode()), slot);
+    }
+
+    #[test]
+    fn a_slot_with_an_origin_comes_back(start: u32, end: u32, crc: u32, producer: u64, number: u64) {
+        let origin = Origin { producer, number };
+        let slot = Slot { start, end, crc, defer_ms: 7, origin: Some(origin) };
+        let mut bytes = [0; 32];
+        bytes[..16].copy_from_slice(&slot.encode());
+        bytes[16..].copy_from_slice(&Slot::encode_origin(origin));
+        prop_assert_eq!(Slot::decode_with_origin(&bytes), slot);
+        prop_assert_eq!(slot.message_origin(), (producer != 0).then_some(origin));
+    }
+
+    #[test]
+    fn the_origin_is_covered(producer: u64, number: u64, bit in 0usize..64) {
+        let origin = Origin { producer, number };
+        let slot = Slot::with_origin(5, Seq(9), 128, 0, Some(origin), b"frame");
+        prop_assert!(slot.is_proof_of(5, Seq(9), b"frame"));
+        let other = |origin| Slot { origin: Some(origin), ..slot };
+        let producer = other(Origin { producer: producer ^ 1 << bit, ..origin });
+        prop_assert!(!producer.is_proof_of(5, Seq(9), b"frame"));
+        let number = other(Origin { number: number ^ 1 << bit, ..origin });
+        prop_assert!(!number.is_proof_of(5, Seq(9), b"frame"));
+        let plain = Slot { origin: None, ..slot };
+        prop_assert!(!plain.is_proof_of(5, Seq(9), b"frame"));
     }
 
     #[test]

@@ -68,9 +68,19 @@ impl Broker {
                 out.push(repeated_error(what, &cause, line));
             }
             Notice::Synced(upto) => {
+                topic.save_numbers_if_synced(now);
                 for waiter in topic.waiters.take_synced(upto) {
                     self.answer(waiter, Ok(()), out);
                 }
+            }
+            Notice::StateSaved(upto) => topic.end_save(upto),
+            Notice::StateFailed(upto, cause) => {
+                topic.end_save(upto);
+                let what = "cannot save the numbers of messages";
+                let line = format!(
+                    "TOPIC({name}): {what}, after a crash messages that are sent again may be stored twice - {cause}"
+                );
+                out.push(repeated_error(what, &cause, line));
             }
             Notice::SyncDelayed(cause) => {
                 let what = "sync waits, is tried again";

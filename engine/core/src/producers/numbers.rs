@@ -63,6 +63,31 @@ impl Numbers {
         }
     }
 
+    /// Returns the same numbers with the window of `bits`, which are all 0 and are filled. `own` are the bits so far.
+    pub(crate) fn with_window(&self, own: &[u64], bits: &mut [u64]) -> Numbers {
+        let low = |bits: &[u64]| self.end.saturating_sub(bits.len() as u64 * 64);
+        let (own_low, low) = (low(own), low(bits));
+        let mut first = self.first;
+        for number in own_low..low {
+            if !is_set(own, number) {
+                first = number + 1;
+            }
+        }
+        for number in low..self.end {
+            let is_stored = match number >= own_low {
+                true => is_set(own, number),
+                false => number >= self.first,
+            };
+            if is_stored {
+                bits[word(bits, number)] |= mask(number);
+            }
+        }
+        Numbers {
+            end: self.end,
+            first: first.min(low),
+        }
+    }
+
     /// Moves the bits up to a new end. The numbers that leave the bits join the run before the bits. A number that was
     /// not stored ends the run: a later run begins behind it.
     #[inline]
@@ -195,6 +220,38 @@ mod tests {
         small.insert(wire::origin::NUMBER_MAX);
         assert_eq!(small.find(wire::origin::NUMBER_MAX), Known::Stored);
         assert_eq!(small.find(1_000_000), Known::Forgotten);
+    }
+
+    /// A window that grows or shrinks knows what it can, and nothing that was not stored.
+    #[test]
+    fn a_window_of_another_size_knows_the_same_numbers() {
+        for seed in 0..200 {
+            let mut random = Random::new(seed);
+            let mut small = Small::new();
+            let first = random.below(400);
+            for number in first..first + random.below(600) {
+                if random.below(60) > 0 {
+                    small.insert(number);
+                }
+            }
+            for words in [1, 2, 3, 8] {
+                let mut bits = vec![0; words];
+                let numbers = small.numbers.with_window(&small.bits, &mut bits);
+                let low = numbers.end.saturating_sub(words as u64 * 64);
+                assert!(numbers.first <= low);
+                for number in 0..numbers.end + 2 {
+                    let (before, after) = (small.find(number), numbers.find(&bits, number));
+                    let is_near = number >= low;
+                    let is_same = match before {
+                        Known::Forgotten => after != Known::Stored,
+                        Known::Stored if is_near => after == Known::Stored,
+                        Known::Stored => after != Known::Fresh,
+                        Known::Fresh => after != Known::Stored,
+                    };
+                    assert!(is_same, "{seed} {words} {number}: {before:?} {after:?}");
+                }
+            }
+        }
     }
 
     #[test]

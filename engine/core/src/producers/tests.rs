@@ -1,4 +1,5 @@
 use super::*;
+use crate::work::Work;
 
 /// Returns a table with room for `places` publishers.
 fn table(places: u64) -> Producers {
@@ -38,7 +39,7 @@ fn redpanda_28233_unbounded_table_of_producers() {
     }
     table.check();
     assert_eq!(table.evicted_count, 9_899);
-    assert!(table.places.capacity() == 100 && table.bits.capacity() == 100);
+    assert!(table.places.capacity() == 100 && table.bits.capacity() == 200);
     assert!(has_stored(&table, 9_999, 0) && has_stored(&table, 9_900, 0));
     assert!(!has_stored(&table, 9_899, 0));
 }
@@ -70,4 +71,74 @@ fn the_producer_that_was_idle_the_longest_goes() {
     }
     // The place has no bits of the publisher that had it before.
     assert!(!has_stored(&table, 4, 1));
+}
+
+fn saved(table: &Producers, saving: &mut Saving) -> Vec<u8> {
+    while !table.continue_save(saving, &mut Work::new(2)) {}
+    std::mem::replace(saving, table.save()).into_body()
+}
+
+#[test]
+fn a_save_has_the_table_at_its_boundary() {
+    let mut table = table(4);
+    for producer in 1..4 {
+        (0..100).for_each(|number| table.insert(origin(producer, number)));
+    }
+    table.set_boundary();
+    let mut saving = table.save();
+    assert!(!table.continue_save(&mut saving, &mut Work::new(1)));
+    // Changes while the save is under way: a known publisher, a new one, and one that takes the place of another.
+    table.insert(origin(3, 100));
+    table.insert(origin(9, 0));
+    table.insert(origin(10, 0));
+    let body = saved(&table, &mut saving);
+    let mut loaded = Producers::new(64, 1 << 20, 1);
+    assert!(loaded.load(&body));
+    loaded.check();
+    assert!(has_stored(&loaded, 3, 99) && has_stored(&loaded, 3, 0));
+    assert!(!has_stored(&loaded, 3, 100), "stored after the boundary");
+    assert!(loaded.find(9).is_none() && loaded.find(10).is_none());
+    assert!(has_stored(&loaded, 2, 99));
+    // The next boundary has the changes.
+    table.set_boundary();
+    let mut saving = table.save();
+    let body = saved(&table, &mut saving);
+    let mut loaded = Producers::new(128, 1 << 20, 1);
+    assert!(loaded.load(&body));
+    assert!(has_stored(&loaded, 3, 100) && has_stored(&loaded, 9, 0) && has_stored(&loaded, 10, 0));
+    assert!(!has_stored(&loaded, 3, 101));
+}
+
+#[test]
+fn a_smaller_table_loads_the_publishers_that_were_used_last() {
+    let mut table = table(10);
+    for producer in [1, 2, 3, 4, 5, 1, 3] {
+        table.insert(origin(producer, 7));
+    }
+    table.set_boundary();
+    let body = saved(&table, &mut table.save());
+    let mut small = self::table(3);
+    assert!(small.load(&body));
+    small.check();
+    for (producer, is_there) in [(1, true), (2, false), (3, true), (4, false), (5, true)] {
+        assert_eq!(has_stored(&small, producer, 7), is_there, "{producer}");
+    }
+    assert_eq!(small.evicted_count, 0);
+}
+
+#[test]
+fn bytes_that_are_no_table_are_not_loaded() {
+    let mut table = table(3);
+    table.insert(origin(1, 7));
+    table.set_boundary();
+    let body = saved(&table, &mut table.save());
+    for length in 0..body.len() {
+        let is_empty = length == 5;
+        assert_eq!(self::table(3).load(&body[..length]), is_empty, "{length}");
+    }
+    for (at, wrong) in [(0, 2), (1, 1), (5, 0), (29, 9)] {
+        let mut body = body.clone();
+        body[at] = wrong;
+        assert!(!self::table(3).load(&body), "byte {at}");
+    }
 }

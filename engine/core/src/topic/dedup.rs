@@ -1,13 +1,22 @@
 //! [`Dedup`]: how a topic recognises the messages that it has stored before.
 
 use crate::dedup_rules::{DedupKey, DedupRule};
-use crate::producers::Producers;
+use crate::producers::{Producers, Saving};
+use crate::ranges::Ranges;
+use std::time::Duration;
+use wire::id::Seq;
 
 /// How a topic recognises the messages that it has stored before, and how often it did.
 #[derive(Debug)]
 pub(super) struct Dedup {
     pub(super) producers: Producers,
     pub(super) counters: DedupCounters,
+    /// The messages whose numbers are not in a durable saved state. The log keeps them for the next start, whoever has
+    /// finished them. Empty for an ephemeral topic.
+    pub(super) held: Ranges,
+    pub(super) save: Save,
+    /// The time before which no further save begins.
+    pub(super) save_at: Duration,
 }
 
 /// Counters since the process started.
@@ -27,6 +36,22 @@ impl Dedup {
         Dedup {
             producers: Producers::new(rule.window, rule.memory_bytes, seed),
             counters: DedupCounters::default(),
+            held: Ranges::default(),
+            save: Save::Idle,
+            save_at: Duration::ZERO,
         }
     }
+}
+
+/// The progress of a save of the numbers.
+#[derive(Debug)]
+pub(super) enum Save {
+    /// No save is under way.
+    Idle,
+    /// The boundary is set. The save waits until all messages below it are synced.
+    Syncing(Seq),
+    /// The table is being encoded.
+    Encoding(Seq, Saving),
+    /// The keeper writes the save.
+    Writing,
 }

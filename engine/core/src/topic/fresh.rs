@@ -3,10 +3,12 @@
 use super::dedup::Dedup;
 use super::{Published, Topic};
 use crate::now::Now;
+use crate::producers::Producers;
 use crate::publication::Publication;
 use crate::stats::DedupStats;
-use diskq_log::AppendError;
+use diskq_log::{AppendError, planted::Bug, planted::is_planted};
 use std::sync::Arc;
+use wire::origin::Origin;
 
 impl Topic {
     /// Appends those messages to the log that the topic has not stored before.
@@ -20,57 +22,98 @@ impl Topic {
         publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
     ) -> Result<Published, AppendError> {
         let mut dedup = self.dedup.take().expect("the caller has looked");
-        let published = self.store_unless_stored(now, publication, &mut dedup);
+        let published = match publication.origin {
+            None => self.store_unnumbered(now, publication, &mut dedup),
+            Some(origin) => self.store_numbered(now, publication, origin, &mut dedup),
+        };
         self.dedup = Some(dedup);
         published
     }
 
-    fn store_unless_stored<'b>(
+    fn store_unnumbered<'b>(
         &mut self,
         now: Now,
         publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
         dedup: &mut Dedup,
     ) -> Result<Published, AppendError> {
-        let Some(origin) = publication.origin else {
-            let published = self.store(now, publication)?;
-            dedup.counters.unchecked += u64::from(publication.count);
-            return Ok(published);
-        };
-        let found = dedup.producers.find(origin.producer);
-        let is_fresh = |index: u32| {
-            let number = origin.offset(index).number;
-            found.is_none_or(|found| !found.has_stored(number))
-        };
-        let indices = 0..publication.count;
-        let fresh_count = indices.clone().filter(|index| is_fresh(*index)).count() as u32;
-        let duplicates = u64::from(publication.count - fresh_count);
-        let published = if fresh_count == 0 {
-            self.answer_duplicates()?
-        } else if duplicates == 0 {
-            self.store(now, publication)?
-        } else {
-            let bodies = (0..).zip(publication.bodies.clone());
-            let bodies = bodies.filter(|(index, _)| is_fresh(*index));
-            let bodies = bodies.map(|(_, body)| body);
-            let fresh = Publication {
-                body_bytes: bodies.clone().map(|body| body.len() as u64).sum(),
-                count: fresh_count,
-                bodies,
-                defer_ms: publication.defer_ms,
-                origin: publication.origin,
-            };
-            self.store(now, &fresh)?
-        };
-        let is_forgotten = |index: &u32| {
-            let number = origin.offset(*index).number;
-            found.is_some_and(|found| found.has_forgotten(number))
-        };
-        dedup.counters.duplicates += duplicates;
-        dedup.counters.unchecked += indices.clone().filter(is_forgotten).count() as u64;
-        for index in indices {
-            dedup.producers.insert(origin.offset(index));
-        }
+        let messages = publication.bodies.clone().map(|body| (body, None));
+        let published = self.store_with(now, publication, messages, dedup)?;
+        dedup.counters.unchecked += u64::from(publication.count);
         Ok(published)
+    }
+
+    fn store_numbered<'b>(
+        &mut self,
+        now: Now,
+        publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
+        origin: Origin,
+        dedup: &mut Dedup,
+    ) -> Result<Published, AppendError> {
+        let (mut fresh_count, mut fresh_bytes, mut forgotten) = (0, 0, 0);
+        if let Some(found) = dedup.producers.find(origin.producer) {
+            for (index, body) in (0..).zip(publication.bodies.clone()) {
+                let number = origin.offset(index).number;
+                forgotten += u64::from(found.has_forgotten(number));
+                if !found.has_stored(number) {
+                    fresh_count += 1;
+                    fresh_bytes += body.len() as u64;
+                }
+            }
+        } else {
+            (fresh_count, fresh_bytes) = (publication.count, publication.body_bytes);
+        }
+        if is_planted(Bug::NumberBeforeStore) {
+            remember(&mut dedup.producers, origin, publication.count);
+        }
+        let duplicates = publication.count - fresh_count;
+        let published = match fresh_count {
+            0 => self.answer_duplicates()?,
+            _ => {
+                self.set_boundary_at_sync(now, dedup);
+                let messages = (0..).zip(publication.bodies.clone());
+                let messages = messages.map(|(index, body)| (body, origin.offset(index)));
+                let Dedup { producers, .. } = &*dedup;
+                let found = producers.find(origin.producer).filter(|_| duplicates > 0);
+                let is_fresh = |number: u64| found.is_none_or(|found| !found.has_stored(number));
+                let fresh = messages.filter(|(_, origin)| is_fresh(origin.number));
+                let fresh = fresh.map(|(body, origin)| (body, Some(origin)));
+                let sizes = Publication {
+                    bodies: (),
+                    count: fresh_count,
+                    body_bytes: fresh_bytes,
+                    defer_ms: publication.defer_ms,
+                    origin: None,
+                };
+                let range = self.append_from(now, &sizes, fresh)?;
+                self.hold(dedup, range);
+                self.keep(range, fresh_bytes)
+            }
+        };
+        dedup.counters.duplicates += u64::from(duplicates);
+        dedup.counters.unchecked += forgotten;
+        let count = match is_planted(Bug::NumbersOfBatchForgotten) {
+            true => 1,
+            false => publication.count,
+        };
+        remember(&mut dedup.producers, origin, count);
+        Ok(published)
+    }
+
+    /// Appends all messages of a publication, which has no origin.
+    fn store_with<'b, B>(
+        &mut self,
+        now: Now,
+        publication: &Publication<B>,
+        messages: impl Iterator<Item = (&'b [u8], Option<Origin>)>,
+        dedup: &mut Dedup,
+    ) -> Result<Published, AppendError> {
+        self.set_boundary_at_sync(now, dedup);
+        let range = self.append_from(now, publication, messages)?;
+        if dedup.producers.count() > 0 {
+            // Otherwise there is nothing to save.
+            self.hold(dedup, range);
+        }
+        Ok(self.keep(range, publication.body_bytes))
     }
 
     /// Answers a publish whose messages were all stored before. With `--sync-every=1`, the answer waits until they are
@@ -80,7 +123,8 @@ impl Topic {
             // The first copy may have been refused because of the failed sync.
             return Err(AppendError::Poisoned(Arc::clone(text)));
         }
-        if self.options.group_commit && !self.ephemeral && !self.log.is_synced() {
+        let is_synced = self.log.is_synced() || is_planted(Bug::DuplicateBeforeSync);
+        if self.options.group_commit && !self.ephemeral && !is_synced {
             self.log.want_sync();
             return Ok(Published::AfterSync(self.log.next_seq()));
         }
@@ -93,6 +137,7 @@ impl Topic {
         let Dedup {
             producers,
             counters,
+            ..
         } = &**dedup;
         Some(DedupStats {
             duplicate_count: counters.duplicates,
@@ -103,10 +148,18 @@ impl Topic {
         })
     }
 
-    /// Asserts the invariants of the table of publishers.
-    pub(super) fn check_dedup(&self) {
-        if let Some(dedup) = &self.dedup {
-            dedup.producers.check();
-        }
+    /// Asserts the invariants of the table of publishers. Returns the number of messages that are held for it.
+    pub(super) fn check_dedup(&self) -> u64 {
+        let Some(dedup) = &self.dedup else {
+            return 0;
+        };
+        dedup.producers.check();
+        dedup.held.check();
+        dedup.held.count()
     }
+}
+
+/// Remembers that `count` messages from `origin` on are stored.
+fn remember(producers: &mut Producers, origin: Origin, count: u32) {
+    (0..count).for_each(|index| producers.insert(origin.offset(index)));
 }

@@ -68,6 +68,7 @@ impl Topic {
                 }
             }
         }
+        topic.restore_numbers(recovered.state, &recovered.origins, &recovered.found);
         // Above the checkpoint: owed to all. The deferred among them keep their deadlines.
         let above = CheckpointRun {
             start: checkpoint.next,

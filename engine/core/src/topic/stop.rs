@@ -8,7 +8,8 @@ use diskq_log::{CheckpointNumber, Durable};
 const DELAYED_SYNCS_MAX: u32 = 40;
 
 impl Topic {
-    /// Does the next step of a graceful stop: syncs all messages, writes their keys, then one last checkpoint. Returns true while
+    /// Does the next step of a graceful stop: syncs all messages, saves their numbers or keys if the topic has a rule,
+    /// then writes one last checkpoint. Returns true while
     /// the last checkpoint has not ended. Call this again after the keeper's next answer.
     pub(crate) fn drive_stop(&mut self, now: Now) -> bool {
         match self.stopping {
@@ -24,7 +25,7 @@ impl Topic {
                 true
             }
             Stopping::No => {
-                if self.drive_last_keys(now) {
+                if self.save_before_stop() || self.drive_last_keys(now) {
                     return true;
                 }
                 let durable = if self.sync_failed {

@@ -4,7 +4,7 @@ use crate::lists;
 use crate::retries::History;
 use diskq::{
     Call, ChannelDraft, CheckpointDraft, Crash, DataPath, Durable, Files, Keeper, Log, LogOptions,
-    Recovered, Request, Runs, Seq, SeqRange, SimFiles, open_log,
+    Recovered, Request, Runs, STATE_FILES, Seq, SeqRange, SimFiles, SlotKind, open_log,
 };
 use std::io::ErrorKind;
 use std::path::Path;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use wire::encode;
 use wire::name::ChannelName;
 
-pub(super) const ALL: [(&str, fn()); 12] = [
+pub(super) const ALL: [(&str, fn()); 13] = [
     (
         "a wrong bit costs one message",
         a_wrong_bit_costs_one_message,
@@ -24,6 +24,10 @@ pub(super) const ALL: [(&str, fn()); 12] = [
     (
         "a wrong bit in a checkpoint is detected",
         a_wrong_bit_in_a_checkpoint_is_seen,
+    ),
+    (
+        "a wrong bit in a saved state is detected",
+        a_wrong_bit_in_a_saved_state_is_seen,
     ),
     (
         "the last durable checkpoint survives a power failure",
@@ -190,6 +194,26 @@ fn a_wrong_bit_in_a_checkpoint_is_seen() {
     small.files.damage(path, at, 1);
     let found = small.open().checkpoint.expect("one is whole");
     assert_eq!((found.number, second), (first, first + 1));
+}
+
+/// The older of two states counts if the newer one is wrong.
+fn a_wrong_bit_in_a_saved_state_is_seen() {
+    let mut small = Small::new(1);
+    for body in [b"old", b"new"] {
+        let upto = small.log.next_seq();
+        small.log.save_state(upto, body.to_vec());
+        small.serve();
+    }
+    let path = Path::new(DATA_PATH).join("orders.log").join(STATE_FILES[0]);
+    let bytes = small.files.length(&path).expect("it is there");
+    small.files.damage(&path, bytes as usize - 1, 1);
+    let options = LogOptions {
+        slots: SlotKind::WithOrigin,
+        ..LogOptions::default()
+    };
+    let opened = open_log(&small.files, Path::new(DATA_PATH), TOPIC, options, WALL_NS);
+    let state = opened.expect("opens").state.expect("one is whole");
+    assert_eq!(state.body, b"old");
 }
 
 /// Checkpoints that need not be durable do not overwrite the last durable one.

@@ -120,6 +120,10 @@ impl World {
             Reply::CheckpointWritten {
                 result: Err(SyncFailure::Final(failure)),
                 ..
+            }
+            | Reply::StateWritten {
+                result: Err(SyncFailure::Final(failure)),
+                ..
             } => {
                 self.say(&failure.text);
                 self.at_risk.fail(topic);

@@ -4,13 +4,15 @@
 //! connections, `faults.rs` the faults of disk, kernel and clock. `model.rs` knows the owed
 //! messages, `at_risk.rs` the messages that a power failure may destroy, `promises.rs` the
 //! answers that operators got, `grace.rs` the topics in grace, `unclaimed.rs` the bounds of
-//! topics without channels, and `dead_letters.rs` the messages that have reached their attempts.
+//! topics without channels, `dead_letters.rs` the messages that have reached their attempts, and
+//! `numbers.rs` the messages that their publishers number and send again.
 
 mod at_risk;
 mod dead_letters;
 mod faults;
 mod grace;
 mod model;
+mod numbers;
 mod peer;
 mod promises;
 mod shared_sync;
@@ -19,16 +21,17 @@ mod unclaimed;
 use at_risk::{AtRisk, Pass, Risk};
 use dead_letters::DEAD;
 use diskq::{
-    Call, Crash, DataPath, Keeper, LOG_SUFFIX, LogOptions, Logs, Reply, Request, SharedSync,
-    SimFiles, Tombstone, TopicFacts,
+    Call, Crash, DamageKind, DataPath, Keeper, LOG_SUFFIX, LogOptions, Logs, Reply, Request,
+    SharedSync, SimFiles, Tombstone, TopicFacts,
 };
 use engine_core::stats::StatsFilter;
 use engine_core::{
-    AdminError, Broker, BrokerOptions, Client, DeadLetterRules, DeletedLog, ForwardBatch,
-    ForwardReply, GraceOptions, LatencyOptions, Now, Outcome, Output, Random, Refusal, Required,
-    ShardId, TaskId, TopicKey, TopicOptions, UnclaimedBounds, Wakeup, place,
+    AdminError, Broker, BrokerOptions, Client, DeadLetterRules, DedupRules, DeletedLog,
+    ForwardBatch, ForwardReply, GraceOptions, LatencyOptions, Now, Outcome, Output, Random,
+    Refusal, Required, ShardId, TaskId, TopicKey, TopicOptions, UnclaimedBounds, Wakeup, place,
 };
 use model::{Model, Place};
+use numbers::Numbers;
 use peer::TestClient;
 use promises::{Fact, Promises};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -148,6 +151,10 @@ impl Reached {
             "clock stepped back",
             "taken by a power failure",
             "kept in a power failure",
+            "sent again",
+            "sent again after a power failure",
+            "duplicate",
+            "numbers not saved",
         ] {
             assert!(self.counts.contains_key(what), "no history reached: {what}");
         }
@@ -254,6 +261,8 @@ pub(crate) struct World {
     dead_letters: Arc<DeadLetterRules>,
     /// In some histories, topics without channels have bounds.
     unclaimed: UnclaimedBounds,
+    /// Two fifths of the histories have a rule for messages that are sent again.
+    dedup: Arc<DedupRules>,
     /// In some histories, the first topic and its first channel always exist.
     required: Arc<Required>,
     /// True if syncs that wait at the same time are done as one. A sync of all files hides a file
@@ -274,6 +283,10 @@ pub(crate) struct World {
     /// The lost names in the data path that a process believes to be stored, because a sync reported their loss before
     /// the process started (docs/reliability.md, "Known limits"). A power failure may take the logs that have them.
     believed_names: BTreeSet<OsString>,
+    /// True if the process is killed in this step: numbers were saved just now.
+    is_killed_soon: bool,
+    /// True when the history is over, and everything is consumed.
+    is_ending: bool,
     /// Time by which the wall clock was set back.
     set_back: Duration,
     /// The number of starts of the program.
@@ -354,6 +367,7 @@ impl World {
             grace,
             dead_letters: dead_letters::rules(seed),
             unclaimed: unclaimed::bounds(seed),
+            dedup: numbers::rules(seed),
             required: required(seed),
             shares_syncs,
             has_faults,
@@ -362,6 +376,8 @@ impl World {
             may_be_flipped: false,
             was_reclaimed: false,
             believed_names: BTreeSet::new(),
+            is_killed_soon: false,
+            is_ending: false,
             set_back: Duration::ZERO,
             starts: 0,
             model: Model::default(),
@@ -374,6 +390,7 @@ impl World {
             digest: 0,
         };
         world.model.dead_letters.attempts_max = dead_letters::attempts_max(seed);
+        world.model.numbers = Numbers::new(seed);
         world.start(shards as usize);
         world
     }
@@ -405,7 +422,10 @@ impl World {
             shard: ShardId(shard as u32),
             shards: shards as u32,
             limits: Limits::default(),
-            server: ServerSettings::default(),
+            server: ServerSettings {
+                takes_numbers: self.dedup.has_producers(),
+                ..ServerSettings::default()
+            },
             topic: TopicOptions {
                 log: self.log_options(),
                 mem_queue_size: 50,
@@ -414,7 +434,7 @@ impl World {
                 grace: self.grace,
                 dead_letters: self.dead_letters.clone(),
                 unclaimed: unclaimed::rules(self.unclaimed),
-                dedup: Arc::default(),
+                dedup: self.dedup.clone(),
                 meters: Arc::default(),
             },
             resident_bytes: 1 << 20,
@@ -498,7 +518,11 @@ impl World {
     fn restore(&mut self, topic: &str, listed: Option<&TopicFacts>, shard: usize) {
         let now = self.now();
         let path = Path::new(DATA_PATH);
-        let options = self.log_options();
+        let name = TopicName::new(topic.as_bytes()).expect("a valid name");
+        let options = self
+            .options(shard, self.shards.len())
+            .topic
+            .log_options(name);
         let is_harmed = self.random.below(8) == 0;
         if is_harmed {
             self.harm_start();
@@ -517,14 +541,25 @@ impl World {
             recovered.found, recovered.checkpoint, recovered.damage
         ));
         // One of the three checkpoints may be torn. Synced messages may be lost only after a failed
-        // sync.
-        let is_loss = |damage: &&diskq::Damage| !damage.seqs.is_empty() || !self.may_be_torn;
+        // sync. A saved state on a full disk may be torn at any time.
+        let is_loss = |damage: &&diskq::Damage| {
+            let may_be_torn = self.may_be_torn || damage.kind == DamageKind::State;
+            !damage.seqs.is_empty() || !may_be_torn
+        };
         let lost: Vec<_> = recovered.damage.iter().filter(is_loss).collect();
         assert!(
             lost.is_empty() || self.had_failed_sync,
             "damage after a stop: {lost:?}"
         );
-        let name = TopicName::new(topic.as_bytes()).expect("a valid name");
+        if let Some(damage) = recovered
+            .damage
+            .iter()
+            .find(|it| it.kind == DamageKind::State)
+            && recovered.state.is_none()
+        {
+            self.say(format_args!("{topic}: {damage}"));
+            self.model.numbers.allow_doubles(place_of(topic));
+        }
         let broker = &mut self.shards[shard].broker;
         broker.restore(now, name, recovered, listed);
     }
@@ -539,6 +574,9 @@ impl World {
 
     /// Kills the process or cuts its power, and starts the program again.
     fn kill(&mut self) {
+        if self.model.numbers.is_on && self.random.below(2) == 0 {
+            self.send_again_at_the_end();
+        }
         if self.random.below(4) == 0 {
             self.die_in_a_job();
         }
@@ -596,6 +634,14 @@ impl World {
             }
             self.files.crash(Crash::Process);
         }
+        let messages = &self.model.messages;
+        let is_kept = |number: u64| {
+            let message = &messages[number as usize];
+            message.acknowledged && !message.is_lost || !is_power_lost
+        };
+        let is_trusted = !self.was_reclaimed && !self.had_failed_sync;
+        let numbers = &mut self.model.numbers;
+        numbers.crash(is_trusted, |number| is_trusted && is_kept(number));
         self.peers.clear();
         self.creating.clear();
         self.model.kill();
@@ -720,6 +766,9 @@ impl World {
                 1 if self.random.below(8) == 0 => self.flood(),
                 _ => self.harm(),
             },
+        }
+        if std::mem::take(&mut self.is_killed_soon) {
+            self.kill();
         }
         self.read_slowly();
         for shard in 0..self.shards.len() {
@@ -880,6 +929,7 @@ impl World {
                     self.reached.note("topic deleted");
                     // Publishes under way are refused, or go to a new topic of this name.
                     self.model.delete_topic(topic, task);
+                    self.model.numbers.forget_topic(topic);
                     for channel in 0..CHANNELS.len() {
                         self.model.delete((topic, channel));
                     }
@@ -1098,6 +1148,10 @@ impl World {
         if line.contains("a backlog stays in memory") {
             self.reached.note("spill failed");
         }
+        if line.contains("cannot save the numbers of messages") {
+            self.reached.note("numbers not saved");
+            self.model.numbers.allow_doubles(topic_of(line));
+        }
         if line.contains("sync waits, is tried again") {
             self.reached.note("sync delayed");
         }
@@ -1286,6 +1340,7 @@ impl World {
         let Some(mail) = self.shards[shard].inbox.pop_front() else {
             return;
         };
+        self.disturb_saves(&mail);
         let now = self.now();
         let mut out = Vec::new();
         let mut poisons = None;
@@ -1360,6 +1415,10 @@ impl World {
                 &stats,
                 &mut self.reached,
             );
+            let dedup = stats.topics.iter().filter_map(|topic| topic.dedup.as_ref());
+            for _ in dedup.filter(|dedup| dedup.duplicate_count > 0) {
+                self.reached.note("duplicate");
+            }
             for (place, owes, received) in ledgers(&stats) {
                 if is_durable(place) && self.model.check_ledger(place, owes, received) {
                     self.reached.note("ledger agreed");
@@ -1378,6 +1437,7 @@ impl World {
     /// Ends all faults and consumes everything. Asserts that every acknowledged message has reached
     /// every channel that it is owed to.
     fn drain(&mut self) {
+        self.is_ending = true;
         self.files.limit(None);
         self.files.disarm();
         self.run_until_idle();

@@ -3,6 +3,7 @@
 use super::CHANNELS;
 use super::dead_letters::{DeadLetters, RULE};
 use super::grace::Graces;
+use super::numbers::Numbers;
 use engine_core::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,10 +24,19 @@ pub(crate) struct Tracked {
     pub(crate) acknowledged: bool,
     /// The durable channels that must get the message once it is acknowledged.
     pub(crate) owed: BTreeSet<usize>,
+    /// The channels that must get the message once a copy of it is acknowledged: those of the first
+    /// attempt that have neither finished the message nor dropped it.
+    pub(crate) eligible: BTreeSet<usize>,
+    /// True if a power failure may have taken the message.
+    pub(crate) is_lost: bool,
     /// The Unix time of the acknowledgement in nanoseconds. 0 before it.
     pub(crate) acknowledged_ns: u64,
     /// The time before which no channel gets the message, from DPUB.
     pub(crate) due: Duration,
+    /// True if the message was sent again, so a copy of it may be on its way.
+    was_sent_again: bool,
+    /// True if the broker has carried out a publish of the message.
+    is_published: bool,
     /// The task whose deletion of the topic includes this message.
     deleted_by: Option<TaskId>,
     /// True when that deletion was answered, after which the message must not arrive.
@@ -36,10 +46,37 @@ pub(crate) struct Tracked {
 }
 
 impl Tracked {
-    /// Notes that the message may be lost.
+    /// Notes that a power failure may have taken the message. A copy that is acknowledged later brings it back.
     pub(crate) fn lose(&mut self) {
         self.owed.clear();
         self.is_kept = false;
+        self.is_lost = true;
+    }
+
+    /// Notes that the message may be gone for good: a copy counts as a duplicate.
+    pub(crate) fn drop_for_good(&mut self) {
+        self.lose();
+        self.eligible.clear();
+    }
+
+    /// Notes that a publish was carried out. Only the first copy that the broker stores counts, and the model does not
+    /// know which one that is.
+    pub(crate) fn defer_until(&mut self, due: Duration) {
+        let is_first = !std::mem::replace(&mut self.is_published, true);
+        self.due = if is_first { due } else { self.due.min(due) };
+    }
+
+    /// Notes that the message is sent again. If its topic was deleted, the new topic of that name gets the message.
+    pub(crate) fn send_again(&mut self) {
+        self.was_sent_again = true;
+        self.deleted_by = None;
+        self.is_gone = false;
+    }
+
+    /// Notes that a channel need not get the message any more.
+    fn end_debt(&mut self, channel: usize) {
+        self.owed.remove(&channel);
+        self.eligible.remove(&channel);
     }
 }
 
@@ -78,6 +115,7 @@ pub(crate) struct Model {
     pub(crate) poisoned: BTreeMap<usize, u64>,
     pub(crate) graces: Graces,
     pub(crate) dead_letters: DeadLetters,
+    pub(crate) numbers: Numbers,
     held: BTreeMap<(Place, u64), InFlight>,
     /// The messages that were certainly finished since the last kill.
     finished: BTreeSet<(Place, u64)>,
@@ -103,7 +141,7 @@ impl Model {
     /// Adds a message whose publish is about to be sent.
     pub(crate) fn track(&mut self, topic: usize, body: Vec<u8>) {
         // These channels must get the message. Later channels may get it too.
-        let owed = self
+        let owed: BTreeSet<usize> = self
             .channels
             .iter()
             .filter(|(t, _)| *t == topic)
@@ -112,6 +150,7 @@ impl Model {
         self.messages.push(Tracked {
             topic,
             body,
+            eligible: owed.clone(),
             owed,
             is_kept: true,
             ..Tracked::default()
@@ -129,7 +168,7 @@ impl Model {
     pub(crate) fn finish(&mut self, place: Place, number: u64, peer: usize, now: Duration) -> bool {
         let key = (place, number);
         let is_sure = self.holds(key, peer, now);
-        self.messages[number as usize].owed.remove(&place.1);
+        self.messages[number as usize].end_debt(place.1);
         if is_sure {
             self.held.remove(&key);
             self.finished.insert(key);
@@ -265,7 +304,7 @@ impl Model {
             .iter_mut()
             .filter(|message| message.topic == place.0)
         {
-            message.owed.remove(&place.1);
+            message.end_debt(place.1);
         }
         self.held.retain(|(p, _), _| *p != place);
         self.due.retain(|(p, _), _| *p != place);
@@ -286,7 +325,7 @@ impl Model {
             .iter_mut()
             .filter(|message| message.topic == topic)
         {
-            message.lose();
+            message.drop_for_good();
         }
     }
 
@@ -295,8 +334,14 @@ impl Model {
     pub(crate) fn delete_topic(&mut self, topic: usize, task: TaskId) {
         self.empty_topic(topic);
         self.graces.end(topic);
+        // A copy that is sent again is a new message of the next topic of this name.
+        self.finished.retain(|(place, _)| place.0 != topic);
+        let delivered = self.deliveries.keys();
+        let delivered = delivered.filter(|(place, _)| place.0 == topic);
+        self.unsure_attempts.extend(delivered.copied());
         for message in &mut self.messages {
-            if message.topic == topic && message.acknowledged && message.deleted_by.is_none() {
+            let is_there = message.acknowledged && !message.was_sent_again;
+            if message.topic == topic && is_there && message.deleted_by.is_none() {
                 message.deleted_by = Some(task);
             }
         }
@@ -335,7 +380,7 @@ impl Model {
         self.channels.remove(&place);
         let of_topic = |message: &&mut Tracked| message.topic == place.0;
         for message in self.messages.iter_mut().filter(of_topic) {
-            message.owed.remove(&place.1);
+            message.end_debt(place.1);
         }
     }
 
@@ -349,7 +394,7 @@ impl Model {
     /// that delivered bytes are correct.
     pub(crate) fn forget_promises(&mut self) {
         for message in &mut self.messages {
-            message.lose();
+            message.drop_for_good();
         }
     }
 
@@ -418,6 +463,8 @@ impl Model {
 #[derive(Debug)]
 pub(crate) enum Action {
     Publish(Vec<u64>, Duration),
+    /// Messages that were sent before.
+    PublishAgain(Vec<u64>),
     Ready(u32),
     Finish(MessageId, u64),
     /// A REQ with its delay, and true if it counts as an attempt.

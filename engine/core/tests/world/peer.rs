@@ -21,11 +21,15 @@ enum Awaited {
     /// The answer to a publish: its message numbers, and the failed sync that already forbade
     /// publishes when it was sent.
     Publish(Vec<u64>, Option<u64>),
+    /// The answer to messages that are sent again.
+    PublishAgain(Vec<u64>, Option<u64>),
     Sub,
     CloseWait,
     Identify,
     /// The answer to an IDENTIFY that asks for REQs that do not count.
     Negotiation,
+    /// The answer to an IDENTIFY that asks for numbers of messages.
+    Numbers,
 }
 
 /// A simulated peer.
@@ -59,6 +63,8 @@ pub(crate) struct TestClient {
     was_refused: bool,
     /// True if the peer asks for REQs that do not count as attempts.
     may_not_count: bool,
+    /// The id of the publisher, if the peer numbers its messages.
+    pub(crate) producer: Option<u64>,
     /// The messages that the peer has got and not answered.
     pub(crate) holds: Vec<(MessageId, u64)>,
     /// The ids of messages whose answers may fail.
@@ -74,6 +80,7 @@ impl World {
         let is_slow = self.random.below(8) == 0;
         let index = self.connect_to(shard, is_slow);
         self.peers[index].is_silent = self.random.below(10) == 0;
+        self.become_producer(index);
         self.offer(index);
     }
 
@@ -104,6 +111,12 @@ impl World {
         let Some(index) = self.pick_peer(|peer| !peer.input_ended) else {
             return self.connect();
         };
+        if self.peers[index].producer.is_some()
+            && self.random.below(3) == 0
+            && self.send_again(index)
+        {
+            return;
+        }
         let topic = self.random.below(DEAD as u64) as usize;
         let kind = self.random.below(10);
         let count = if kind < 4 {
@@ -130,18 +143,31 @@ impl World {
             bodies.push(body);
         }
         let action = Action::Publish(numbers.clone(), defer);
-        self.send(index, action, |out| match kind {
-            0 => encode::dpub(out, topic_name(topic), defer, &bodies[0]),
-            1..=3 => encode::publish(out, topic_name(topic), &bodies[0]),
-            _ => encode::mpub(out, topic_name(topic), &bodies),
-        });
+        let mut command = Vec::new();
+        let messages = (&numbers[..], &bodies[..]);
+        let deferral = (kind == 0).then_some(defer);
+        self.encode_publish(index, topic, deferral, kind > 3, messages, &mut command);
+        self.send(index, action, |out| out.extend_from_slice(&command));
         if defer_ms > 0 {
             self.reached.note("deferred");
         }
+        self.await_publish(index, topic, numbers, false);
+    }
+
+    /// Makes a peer wait for the answer to a publish.
+    pub(crate) fn await_publish(
+        &mut self,
+        index: usize,
+        topic: usize,
+        numbers: Vec<u64>,
+        is_again: bool,
+    ) {
         let refuses = self.model.poisoned.get(&topic).copied();
-        self.peers[index]
-            .awaiting
-            .push_back(Awaited::Publish(numbers, refuses));
+        let awaited = match is_again {
+            true => Awaited::PublishAgain(numbers, refuses),
+            false => Awaited::Publish(numbers, refuses),
+        };
+        self.peers[index].awaiting.push_back(awaited);
         self.offer(index);
     }
 
@@ -170,6 +196,9 @@ impl World {
         ready: u32,
         sample: Option<u8>,
     ) {
+        // Another IDENTIFY would end the agreement of a publisher.
+        let is_producer = self.peers[index].producer.is_some();
+        let sample = sample.filter(|_| !is_producer);
         if let Some(rate) = sample {
             let json = format!("{{\"sample_rate\":{rate}}}");
             self.send(index, Action::Other, |out| {
@@ -180,7 +209,7 @@ impl World {
             self.reached.note("sampled");
         }
         // An IDENTIFY that was sent for the sample rate negotiates nothing.
-        if sample.is_none() && !index.is_multiple_of(3) {
+        if sample.is_none() && !is_producer && !index.is_multiple_of(3) {
             let json = br#"{"feature_negotiation":true,"req_uncounted":true}"#;
             self.send(index, Action::Other, |out| encode::identify(out, json));
             self.peers[index].awaiting.push_back(Awaited::Negotiation);
@@ -395,7 +424,12 @@ impl World {
         match action {
             Action::Publish(numbers, defer) => {
                 for number in numbers {
-                    self.model.messages[number as usize].due = now + defer;
+                    self.model.messages[number as usize].defer_until(now + defer);
+                }
+            }
+            Action::PublishAgain(numbers) => {
+                for number in numbers {
+                    self.model.messages[number as usize].defer_until(now);
                 }
             }
             Action::Ready(_) if self.peers[index].has_closed => {}
@@ -538,16 +572,37 @@ impl World {
             peer.awaiting.pop_front();
             return;
         }
+        if let Some(Awaited::Numbers) = peer.awaiting.front() {
+            assert!(data.ends_with(br#","publisher_id":true}"#));
+            peer.awaiting.pop_front();
+            return;
+        }
         let wanted: &[u8] = match peer.awaiting.front().expect("an answer has its command") {
             Awaited::CloseWait => b"CLOSE_WAIT",
-            Awaited::Publish(..) | Awaited::Sub | Awaited::Identify | Awaited::Negotiation => b"OK",
+            _ => b"OK",
         };
         assert_eq!(data, wanted);
-        match peer
-            .awaiting
-            .pop_front()
-            .expect("the command is still there")
-        {
+        let awaited = peer.awaiting.pop_front();
+        match awaited.expect("the command is still there") {
+            Awaited::PublishAgain(numbers, refuses) => {
+                let topic = self.model.messages[numbers[0] as usize].topic;
+                let still = self.model.poisoned.get(&topic).copied();
+                assert!(
+                    refuses.is_none() || refuses != still,
+                    "accepted after a failed sync"
+                );
+                for number in numbers {
+                    self.model.acknowledge_copy(number);
+                    let message = &mut self.model.messages[number as usize];
+                    let was_there = message.acknowledged && !message.is_lost;
+                    message.acknowledged = true;
+                    message.is_lost = false;
+                    message.acknowledged_ns = self.wall_ns;
+                    if !was_there {
+                        self.put_at_risk(Risk::Message(number), topic);
+                    }
+                }
+            }
             Awaited::Publish(numbers, refuses) => {
                 let topic = self.model.messages[numbers[0] as usize].topic;
                 let still = self.model.poisoned.get(&topic).copied();
@@ -575,7 +630,7 @@ impl World {
                 }
             }
             Awaited::CloseWait => self.reached.note("close wait"),
-            Awaited::Identify | Awaited::Negotiation => {}
+            Awaited::Identify | Awaited::Negotiation | Awaited::Numbers => {}
         }
     }
 
@@ -624,6 +679,7 @@ impl World {
             return;
         }
         self.reached.note("delivered");
+        self.model.check_copy(number, message.id, delivered.is_late);
         if message.attempts > 1 {
             self.reached.note("redelivered");
         }
@@ -633,5 +689,12 @@ impl World {
         let peer = &mut self.peers[index];
         peer.holds.retain(|(_, held)| *held != number);
         peer.holds.push((message.id, number));
+    }
+}
+
+impl TestClient {
+    /// Notes that the peer waits for the agreement to number its messages.
+    pub(crate) fn await_numbers(&mut self) {
+        self.awaiting.push_back(Awaited::Numbers);
     }
 }

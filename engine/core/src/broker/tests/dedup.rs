@@ -1,6 +1,6 @@
 //! Topics that recognise the messages that their publishers send again.
 
-use super::script::{check_with, options};
+use super::script::{self, check_with, options};
 use crate::{BrokerOptions, DedupKey, DedupRule, DedupRules};
 
 /// Options with a rule for the topics `t*`.
@@ -249,6 +249,109 @@ b: PUB t 0 | y
 b< OK
 dedup t
 = 0 duplicates, 5 unchecked, 1 publishers
+",
+    );
+}
+
+/// The IDENTIFY of a publisher.
+const IDENTIFY: &str = "a: IDENTIFY | {\"feature_negotiation\":true,\"publisher_id\":\"7f\"}";
+
+/// NATS let a message through again after a restart.
+#[test]
+fn nats_3272_inconsistent_after_restart() {
+    let after = |events: &[&str]| {
+        let mut session = script::Session::new(with_rule());
+        let before = [
+            "c: SUB t ch",
+            "c: RDY 9",
+            IDENTIFY,
+            "a: PUB t 0 | x",
+            "c: FIN #x",
+            "+5s",
+            "a: MPUB t 1 | y,z",
+            "c: FIN #y; FIN #z",
+        ];
+        let behind = [
+            IDENTIFY,
+            "a: MPUB t 0 | x,y,z,w",
+            "dedup t",
+            "c: SUB t ch",
+            "c: RDY 9",
+        ];
+        for line in before.iter().chain(events).chain(&behind) {
+            session.act(line);
+        }
+        let transcript = session.transcript();
+        assert!(
+            transcript.contains("= 3 duplicates, 0 unchecked, 1 publishers"),
+            "{events:?}: {transcript}"
+        );
+        assert_eq!(transcript.matches("c< w (").count(), 1, "{transcript}");
+    };
+    after(&["restart"]);
+    after(&["restart", "restart"]);
+    after(&["+1s", "restart", "+9s", "restart"]);
+    after(&["+9s", "restart"]);
+    // By now, everything is synced.
+    for seed in 0..20 {
+        let lost = format!("power lost {seed}");
+        after(&["+3s", &lost]);
+        after(&["+3s", &lost, "+9s", &lost]);
+    }
+}
+
+/// A message that a power failure has taken is stored when its publisher sends it again.
+#[test]
+fn a_message_that_a_power_failure_has_taken_is_fresh() {
+    let mut both = 0;
+    for seed in 0..40 {
+        let mut session = script::Session::new(with_rule());
+        let lines = [
+            "create t/ch",
+            IDENTIFY,
+            "a: PUB t 0 | x",
+            "+3s",
+            "a: PUB t 1 | y",
+            &format!("power lost {seed}"),
+            IDENTIFY,
+            "a: PUB t 0 | x",
+            "a: PUB t 1 | y",
+            "c: SUB t ch",
+            "c: RDY 9",
+        ];
+        lines.iter().for_each(|line| session.act(line));
+        let count = |body: &str| session.transcript().matches(body).count();
+        assert_eq!(count("c< x ("), 1, "{}", session.transcript());
+        assert_eq!(count("c< y ("), 1, "{}", session.transcript());
+        session.act("dedup t");
+        both += usize::from(session.transcript().contains("= 2 duplicates"));
+    }
+    assert!(
+        (1..40).contains(&both),
+        "the disk kept y {both} times of 40"
+    );
+}
+
+/// While its numbers are not saved, a message stays in the log, whoever has finished it. Then its segment goes.
+#[test]
+fn a_full_disk_ends_the_wait_for_a_save() {
+    check(
+        with_rule(),
+        "
+c: SUB t ch
+c< OK
+c: RDY 9
+a is 7f
+a: PUB t 0 | x
+a< OK
+c< x (1)
+c: FIN #x
+disk full
++5s
+a: PUB t 0 | x
+a< OK
+dedup t
+= 1 duplicates, 0 unchecked, 1 publishers
 ",
     );
 }

@@ -839,9 +839,9 @@ impl Session {
         self.broker = Broker::new(self.options.clone());
         let logs = Logs::list(&self.files, path).expect("the disk lists");
         for topic in logs.topics {
-            let options = self.options.topic.log.clone();
-            let log = diskq::open_log(&self.files, path, &topic, options, self.now.wall_ns);
             let name = TopicName::new(topic.as_bytes()).expect("a valid name");
+            let options = self.options.topic.log_options(name);
+            let log = diskq::open_log(&self.files, path, &topic, options, self.now.wall_ns);
             let log = log.expect("opens");
             let keys = self.restored_keys(name, &log);
             self.broker.restore(self.now, name, log, None);

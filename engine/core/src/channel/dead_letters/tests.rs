@@ -16,6 +16,7 @@ fn log(bodies: &[&[u8]], damaged: Range<usize>) -> Log {
         base: BASE,
         bytes: bytes.len() as u32,
         node: 0,
+        slots: diskq_log::SlotKind::Plain,
     };
     write_head(&mut bytes, &head);
     let (mut end, mut flipped) = (FRAMES_AT, Vec::new());
@@ -45,6 +46,7 @@ fn log(bodies: &[&[u8]], damaged: Range<usize>) -> Log {
         synced: next,
         next_number: SegmentNumber(2),
         checkpoints: Checkpoints::default(),
+        states: diskq_log::States::default(),
         damaged_count: 0,
         voided: Vec::new(),
     };

@@ -1,0 +1,141 @@
+//! The bytes of a table of publishers, as a topic saves it.
+//!
+//! ```text
+//!   at  size                                        little endian
+//!    0   1   1: publishers
+//!    1   4   window: the number of bits of each publisher
+//!    5       for each publisher
+//!         8   id
+//!         8   use: publishers that were used later have higher numbers
+//!         8   end
+//!         8   first
+//!         window / 8   the bits
+//! ```
+
+use super::Producers;
+use super::numbers::Numbers;
+use super::saving::Saving;
+use crate::work::Work;
+use diskq_log::{planted::Bug, planted::is_planted};
+use wire::origin::{NUMBER_MAX, Origin};
+
+/// The first byte of a saved table of publishers.
+const TAG: u8 = 1;
+const HEAD_BYTES: usize = 5;
+/// The bytes of a publisher before its bits.
+const PRODUCER_BYTES: usize = 4 * 8;
+
+impl Producers {
+    /// Begins to save the table as it was at the last boundary. No new boundary may be set until the save is done.
+    pub(crate) fn save(&self) -> Saving {
+        let place_bytes = PRODUCER_BYTES + self.words * 8;
+        let mut body = Vec::with_capacity(HEAD_BYTES + self.places.len() * place_bytes);
+        body.push(TAG);
+        body.extend_from_slice(&(self.words as u32 * 64).to_le_bytes());
+        Saving { next: 0, body }
+    }
+
+    /// Continues a save. Returns true if the save is done.
+    pub(crate) fn continue_save(&self, saving: &mut Saving, work: &mut Work) -> bool {
+        while let Some(place) = self.places.get(saving.next) {
+            if !work.is_left() {
+                return false;
+            }
+            work.spend(1);
+            let bits = &self.bits[saving.next * self.words * 2..][..self.words * 2];
+            let (bits, bits_at_boundary) = bits.split_at(self.words);
+            saving.next += 1;
+            let has_changed =
+                place.boundary == self.boundary && !is_planted(Bug::NumbersSavedTooEarly);
+            let (numbers, bits) = match has_changed {
+                true => (&place.numbers_at_boundary, bits_at_boundary),
+                false => (&place.numbers, bits),
+            };
+            if numbers.end > 0 {
+                for field in [place.producer, place.used, numbers.end, numbers.first] {
+                    saving.body.extend_from_slice(&field.to_le_bytes());
+                }
+                for word in bits {
+                    saving.body.extend_from_slice(&word.to_le_bytes());
+                }
+            }
+        }
+        true
+    }
+
+    /// Takes the publishers of a saved table over into this one, which is empty. The windows may differ. If the saved
+    /// table has more publishers than there are places, those that were used last stay.
+    ///
+    /// Returns false, and takes nothing over, if the bytes are none of a table of publishers.
+    pub(crate) fn load(&mut self, body: &[u8]) -> bool {
+        let Some(mut saved) = decode(body) else {
+            return false;
+        };
+        saved.sort_unstable_by_key(|saved| saved.used);
+        for Saved {
+            producer,
+            numbers,
+            words,
+            ..
+        } in saved
+        {
+            // Makes the publisher the newest one, whatever its numbers are.
+            self.insert(Origin {
+                producer,
+                number: 0,
+            });
+            let place = self.newest as usize;
+            let bits = &mut self.bits[place * self.words * 2..][..self.words];
+            bits.fill(0);
+            self.places[place].numbers = numbers.with_window(&words, bits);
+        }
+        self.evicted_count = 0;
+        true
+    }
+}
+
+struct Saved {
+    producer: u64,
+    used: u64,
+    numbers: Numbers,
+    words: Vec<u64>,
+}
+
+/// Returns the publishers of a saved table. `None`: no program of ours can have written these bytes.
+fn decode(body: &[u8]) -> Option<Vec<Saved>> {
+    let (head, rest) = body.split_first_chunk::<HEAD_BYTES>()?;
+    let [TAG, window @ ..] = *head else {
+        return None;
+    };
+    let window = u32::from_le_bytes(window);
+    if window == 0 || !window.is_multiple_of(64) {
+        return None;
+    }
+    let entries = rest.chunks_exact(PRODUCER_BYTES + window as usize / 8);
+    if !entries.remainder().is_empty() {
+        return None;
+    }
+    let mut all = Vec::new();
+    for entry in entries {
+        let (fields, _) = entry.as_chunks::<8>();
+        let mut fields = fields.iter().copied().map(u64::from_le_bytes);
+        let saved = Saved {
+            producer: fields.next()?,
+            used: fields.next()?,
+            numbers: Numbers {
+                end: fields.next()?,
+                first: fields.next()?,
+            },
+            words: fields.collect(),
+        };
+        let Numbers { end, first } = saved.numbers;
+        let is_possible = saved.producer != 0
+            && (1..=NUMBER_MAX + 1).contains(&end)
+            && first <= end.saturating_sub(u64::from(window));
+        if !is_possible {
+            return None;
+        }
+        all.push(saved);
+    }
+    Some(all)
+}
