@@ -8,6 +8,7 @@ mod keys;
 mod pressure;
 mod script;
 mod slices;
+mod stop;
 mod unclaimed;
 
 use crate::Topology;

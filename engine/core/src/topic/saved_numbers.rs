@@ -122,11 +122,14 @@ impl Topic {
     }
 
     /// Saves all numbers before a stop. Returns true while the save has not ended.
+    ///
+    /// A stop that could not sync all messages saves nothing: a power failure could take the messages and leave their
+    /// numbers.
     pub(super) fn save_before_stop(&mut self) -> bool {
         let Some(dedup) = self.dedup.as_mut().filter(|dedup| !dedup.held.is_empty()) else {
             return false;
         };
-        if self.sync_failed {
+        if self.sync_failed || !self.log.is_synced() {
             return false;
         }
         if matches!(dedup.save, Save::Idle) {

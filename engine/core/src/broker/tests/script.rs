@@ -19,6 +19,7 @@
 //! dead t/ch           the dead letters of a channel
 //! dedup t             the messages that a topic has recognised
 //! keys t              ... by their content
+//! stop                a graceful stop, until everything is on the disk
 //! power lost 3        ... and of what was not synced, what seed 3 says is there; no nsqd.dat
 //! drain on, drain off publishes are refused, or taken again
 //! errors              the lines of repeated errors since the last such line
@@ -29,6 +30,7 @@
 //! grant a 60s         ... that it may do nothing
 //! auth fails a        ... that there is none
 //! disk full, disk free, sync fails, open fails (once, before a sync)
+//! no descriptors 10s  no sync of the only topic can open its files
 //! reclaim             the kernel drops clean pages; those that it could not write are read from the disk
 //! reclaim early       ... from now on before each answer of the keeper
 //! ```
@@ -251,6 +253,8 @@ impl Session {
             ["disk", "full"] => self.files.limit(Some(self.files.bytes())),
             ["sync", "fails"] => self.files.fail_next(Call::Sync, ErrorKind::Other),
             ["open", "fails"] => self.files.fail_next(Call::Open, ErrorKind::OutOfMemory),
+            ["no", "descriptors", time] => self.lack_descriptors(duration(time)),
+            ["stop"] => self.stop(),
             ["reclaim"] => self.reclaim(),
             ["reclaim", "early"] => self.reclaims_early = true,
             ["disk", "free"] => self.files.limit(None),
@@ -816,7 +820,34 @@ impl Session {
         }
     }
 
-    /// The process is killed, or the machine, and started again.
+    /// Lets each sync of this time fail, at its first try and at each further one.
+    fn lack_descriptors(&mut self, time: Duration) {
+        let end = self.now.mono + time;
+        while self.now.mono < end {
+            self.files.fail_next(Call::Open, ErrorKind::OutOfMemory);
+            let delayed = self.delayed_syncs();
+            while self.delayed_syncs() == delayed {
+                assert!(self.now.mono < end + time, "no sync is due");
+                self.pass(Duration::from_millis(50));
+            }
+        }
+    }
+
+    fn delayed_syncs(&self) -> u32 {
+        self.broker.logs().map(|(_, log)| log.delayed_syncs()).sum()
+    }
+
+    fn stop(&mut self) {
+        for _ in 0..TIMERS_MAX {
+            let left = self.broker.shut_down(self.now);
+            self.run_until_idle(Vec::new());
+            if left == 0 {
+                return;
+            }
+        }
+        panic!("the stop does not end");
+    }
+
     fn restored_keys(&self, name: TopicName<'_>, log: &Recovered) -> Option<RestoredKeys> {
         let (path, topic) = (Path::new(DATA_PATH), name.as_str());
         let file = diskq::read_topic_file(&self.files, path, topic).expect("the disk reads");
@@ -828,6 +859,7 @@ impl Session {
         Some(keys)
     }
 
+    /// The process is killed, or the machine, and started again.
     fn restart(&mut self, crash: Crash) {
         let path = Path::new(DATA_PATH);
         for (name, log) in self.broker.logs() {
