@@ -99,16 +99,22 @@ impl Numbers {
             self.end = end;
             return;
         }
-        for number in self.end..end {
-            // The number that leaves has the bit of the number that comes.
-            let (word, mask) = (word(bits, number), mask(number));
-            let was_stored = bits[word] & mask != 0;
-            bits[word] &= !mask;
-            if let Some(leaves) = number.checked_sub(window)
-                && !was_stored
+        let mut number = self.end;
+        while number < end {
+            // The numbers that leave have the bits of the numbers that come. A word of them takes one step: a step for
+            // each number of a large window would hold up the shard.
+            let first_bit = number % 64;
+            let count = (64 - first_bit).min(end - number);
+            let mask = u64::MAX >> (64 - count) << first_bit;
+            let word = &mut bits[word(bits, number)];
+            let not_stored = !*word & mask;
+            *word &= !mask;
+            if let Some(last) = not_stored.checked_ilog2()
+                && let Some(leaves) = (number - first_bit + u64::from(last)).checked_sub(window)
             {
                 self.first = leaves + 1;
             }
+            number += count;
         }
         self.end = end;
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::work::Work;
+use crate::work::{TURN_ENTRIES, Work};
 
 /// Returns a table with room for `places` publishers.
 fn table(places: u64) -> Producers {
@@ -141,4 +141,21 @@ fn bytes_that_are_no_table_are_not_loaded() {
         body[at] = wrong;
         assert!(!self::table(3).load(&body), "byte {at}");
     }
+}
+
+/// A publisher's bits may have 128 KiB.
+#[test]
+fn a_turn_saves_few_publishers_with_large_windows() {
+    const WINDOW: u32 = 1 << 20;
+    let mut table = Producers::new(WINDOW, 64 << 20, 1);
+    (1..=40).for_each(|producer| table.insert(origin(producer, 7)));
+    table.set_boundary();
+    let mut saving = table.save();
+    let (mut turns, mut is_done) = (0, false);
+    while !is_done {
+        let mut work = Work::new(TURN_ENTRIES);
+        is_done = table.continue_save(&mut saving, &mut work);
+        turns += 1;
+    }
+    assert!(turns >= 8, "5 MiB in {turns} turns");
 }
