@@ -17,17 +17,28 @@ use super::numbers::Numbers;
 use super::saving::Saving;
 use crate::work::Work;
 use diskq_log::{planted::Bug, planted::is_planted};
+use std::time::Duration;
 use wire::origin::{NUMBER_MAX, Origin};
 
 /// The first byte of a saved table of publishers.
 const TAG: u8 = 1;
 const HEAD_BYTES: usize = 5;
+/// Bytes that the saves of a topic write per second, at most, on average: 4 MiB. Syncs of the shard's topics wait for a
+/// save of a large table.
+const BYTES_PER_SECOND: u64 = 4 << 20;
 /// Words of bits that count as one more entry of a turn's work. Copying them takes some 50 ns.
 const WORDS_PER_ENTRY: usize = 64;
 /// The bytes of a publisher before its bits.
 const PRODUCER_BYTES: usize = 4 * 8;
 
 impl Producers {
+    /// Returns the time that a save should take, on average, so that its bytes do not hold up other writes.
+    pub(crate) fn save_time(&self) -> Duration {
+        let place_bytes = PRODUCER_BYTES + self.words * 8;
+        let bytes = (self.places.len() * place_bytes) as u64;
+        Duration::from_millis(bytes * 1000 / BYTES_PER_SECOND)
+    }
+
     /// Begins to save the table as it was at the last boundary. No new boundary may be set until the save is done.
     pub(crate) fn save(&self) -> Saving {
         let place_bytes = PRODUCER_BYTES + self.words * 8;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::work::{TURN_ENTRIES, Work};
+use std::time::Duration;
 
 /// Returns a table with room for `places` publishers.
 fn table(places: u64) -> Producers {
@@ -141,6 +142,21 @@ fn bytes_that_are_no_table_are_not_loaded() {
         body[at] = wrong;
         assert!(!self::table(3).load(&body), "byte {at}");
     }
+}
+
+/// A table of a million publishers is not written every two seconds.
+#[test]
+fn large_tables_are_saved_less_often() {
+    let mut small = table(1000);
+    (1..=1000).for_each(|producer| small.insert(origin(producer, 7)));
+    assert!(small.save_time() < Duration::from_millis(20));
+    let mut large = table(1_000_000);
+    (1..=1_000_000).for_each(|producer| large.insert(origin(producer, 7)));
+    large.set_boundary();
+    let body = saved(&large, &mut large.save());
+    let seconds = body.len() as u64 >> 22;
+    assert_eq!(large.save_time().as_secs(), seconds);
+    assert!(seconds >= 9, "{seconds} s");
 }
 
 /// A publisher's bits may have 128 KiB.

@@ -44,7 +44,7 @@ impl Topic {
 
     fn begin_save(&self, now: Now, dedup: &mut Dedup) {
         dedup.producers.set_boundary();
-        dedup.save_at = now.mono + self.options.log.sync_timeout;
+        dedup.save_at = now.mono + self.options.log.sync_timeout + dedup.producers.save_time();
     }
 
     /// Goes on with a save when the log may have been synced, or when the time of the next save has come.
