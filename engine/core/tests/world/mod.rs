@@ -694,6 +694,13 @@ impl World {
         for place in gone {
             self.model.forget_channel(place);
         }
+        if !is_power_lost {
+            // A channel that a kill has left is still at risk until the new process has recorded it.
+            unsure_channels.retain(|place| self.model.channels.contains(place));
+            for place in unsure_channels {
+                self.put_at_risk(Risk::Channel(place), place.0);
+            }
+        }
     }
 
     /// Forgets what the logs owe that a power failure takes because a process believed their lost names.
