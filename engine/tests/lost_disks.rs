@@ -76,7 +76,7 @@ impl Node {
     }
 }
 
-/// What producers, consumer and test share.
+/// The state that producers, consumer and test share.
 #[derive(Default)]
 struct Ledger {
     next: AtomicU64,

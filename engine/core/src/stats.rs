@@ -245,7 +245,7 @@ pub struct KeyStats {
     pub memory_bytes: u64,
     /// Bytes of the tables of keys when all are there.
     pub memory_bytes_max: u64,
-    /// How far back the topic remembers keys, in milliseconds.
+    /// The time back to which the topic remembers keys, in milliseconds.
     pub reach_ms: u64,
 }
 

@@ -24,9 +24,9 @@ const INVALID_NAMES: Failure = Failure::bad("INVALID_ARG_NAMES");
 enum Names {
     /// Our own.
     Own,
-    /// Those of lovoo/nsq_exporter.
+    /// The names of lovoo/nsq_exporter.
     NsqExporter,
-    /// Those of telegraf's nsq input with telegraf's output for Prometheus.
+    /// The names of telegraf's nsq input with telegraf's output for Prometheus.
     Telegraf,
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn is_power_of_ten(count: u64) -> bool {
     10_u64.pow(count.ilog10()) == count
 }
 
-/// What a consumer does with messages while a store such as memcached does not answer.
+/// The treatment of messages while a store such as memcached does not answer.
 #[cfg(feature = "memcached")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoreFailure {
@@ -126,7 +126,7 @@ impl DedupBuilder {
     /// consumer stops ([`Control::shutdown`](crate::Control::shutdown), or the end of its stream). A file belongs to one
     /// process.
     ///
-    /// What was committed after the last save is forgotten by a crash: its duplicates are handled again.
+    /// A crash forgets the messages that were committed after the last save: their duplicates are handled again.
     #[must_use]
     pub fn state_file(mut self, path: impl Into<PathBuf>) -> DedupBuilder {
         self.state_file = Some(path.into());

@@ -29,7 +29,7 @@ impl ContentRule {
         Ok(ContentRule { key, plan })
     }
 
-    /// What makes two messages equal.
+    /// The part of a message by which two messages are equal.
     pub(crate) fn key(&self) -> &ContentKey {
         &self.key
     }

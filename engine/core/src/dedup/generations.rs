@@ -29,7 +29,7 @@ pub(crate) const MEMORY_DEFAULT: u64 = 16 << 20;
 /// time between.
 const CLOCK_OFFSET_MS: u64 = 1 << 42;
 
-/// How far back a topic remembers keys.
+/// The window in which a topic remembers keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyWindow {
     /// This number of stored messages.
@@ -122,7 +122,7 @@ pub(crate) struct Generations {
     older: VecDeque<Arc<Generation>>,
     /// A table to be used again.
     spare: Option<Generation>,
-    /// What the publish that is under way has done, and what can still be taken back.
+    /// The entries of the publish that is under way, which can still be taken back.
     unconfirmed: Vec<Step>,
 }
 
@@ -290,7 +290,7 @@ impl Generations {
         older.sum::<u64>() + others.map(|it| it.bytes() as u64).sum::<u64>()
     }
 
-    /// How far back keys are remembered, in milliseconds.
+    /// The time back to which keys are remembered, in milliseconds.
     pub(crate) fn reach_ms(&self, now_ms: u64) -> u64 {
         let oldest = self.older.back().map_or(&self.newest, |it| it);
         now_ms.saturating_sub(oldest.began_ms)

@@ -4,7 +4,7 @@ use crate::dedup::fingerprint::{Fingerprint, KeyHasher};
 use crate::dedup::json_pointer::JsonPointer;
 use std::fmt;
 
-/// What makes two messages of a topic equal.
+/// The part of a message by which two messages of a topic are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ContentKey {
     /// The whole body.

@@ -98,7 +98,7 @@ pub struct MeterReport {
     pub within_time: [(&'static str, u64); TIMES.len()],
     /// For each window in messages: its length, and the messages in the sample that the window finds.
     pub within_count: [(u64, u64); COUNTS.len()],
-    /// How far back the table reaches, in milliseconds. `None`: no entry had to leave yet.
+    /// The time back to which the table reaches, in milliseconds. `None`: no entry had to leave yet.
     pub reach_ms: Option<u64>,
 }
 

@@ -279,7 +279,7 @@ impl<'b> SavedKeys<'b> {
         })
     }
 
-    /// What the keys are, in the words of the rule that they were saved with.
+    /// The kind of the keys, in the words of the rule that they were saved with.
     #[must_use]
     pub fn rule(&self) -> &str {
         self.rule

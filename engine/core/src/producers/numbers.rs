@@ -9,7 +9,7 @@
 //! their numbers, so a lower number may come later: the bits tell whether it was stored. A publisher without gaps has
 //! all of its earlier numbers in the run before the bits, however many these are.
 
-/// What is known of a number.
+/// The knowledge about a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
     /// No message with this number was stored.

@@ -6,7 +6,7 @@ use crate::ranges::Ranges;
 use std::time::Duration;
 use wire::id::Seq;
 
-/// How a topic recognises the messages that it has stored before, and how often it did.
+/// The table by which a topic recognises messages that it has stored before, with its counts.
 #[derive(Debug)]
 pub(super) struct Dedup {
     pub(super) producers: Producers,

@@ -22,7 +22,7 @@ const BYTES_PER_SECOND: u64 = 4 << 20;
 /// Slots of the table that count as one entry of a turn's work. Copying 64 slots takes some 50 ns.
 pub(super) const SLOTS_PER_ENTRY: usize = 64;
 
-/// What a topic's file of keys is at.
+/// The state of a topic's file of keys.
 #[derive(Debug, Default)]
 pub(super) struct Saving {
     pub(super) step: Step,
@@ -44,7 +44,7 @@ pub(super) enum Step {
     Writing,
 }
 
-/// How often the keys are written, at most.
+/// The shortest time between two saves of the keys.
 pub(super) fn interval(keys: &Generations) -> Duration {
     INTERVAL_MIN + Duration::from_millis(keys.bytes() * 1000 / BYTES_PER_SECOND)
 }

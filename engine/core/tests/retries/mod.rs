@@ -32,7 +32,7 @@ fn channel() -> ChannelName<'static> {
     ChannelName::new(b"archive").expect("a name")
 }
 
-/// What happened in some histories.
+/// The events of some histories, counted.
 #[derive(Debug, Default)]
 pub(crate) struct Reached {
     pub(crate) duplicates: u64,

@@ -17,7 +17,7 @@ const READ_TOGETHER: u32 = 32;
 /// The beginning of a frame, and the length of the whole frame.
 type Frame = (Vec<u8>, usize);
 
-/// What was found so far.
+/// The messages that were found so far.
 #[derive(Debug)]
 pub(super) struct Answer {
     wanted: Wanted,

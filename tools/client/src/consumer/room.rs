@@ -79,7 +79,7 @@ impl<T: Held> Waiting<T> {
     }
 }
 
-/// What is to be done for copies that were in the room.
+/// The work for copies that were in the room.
 #[derive(Debug)]
 pub(super) struct Due<T> {
     /// The copies about which the filter is asked. They come back by [`Room::put`].

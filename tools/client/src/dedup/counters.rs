@@ -24,7 +24,7 @@ pub struct DedupStats {
     pub bytes: u64,
 }
 
-/// What is counted.
+/// The counters of a consumer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Count {
     Fresh,

@@ -12,7 +12,7 @@ type BytesOf = dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync;
 /// A function of the application that finds the number of a message in its body.
 type NumberOf = dyn Fn(&[u8]) -> Option<MessageNumber> + Send + Sync;
 
-/// What two copies of a message have in common. A message without a key is handled without the filter, and counted.
+/// The part that two copies of a message have in common. A message without a key is handled without the filter, and counted.
 ///
 /// Topic and channel belong to each key, except those of [`Key::number_by`]. So each channel handles its own copy of a
 /// message, and equal bodies of two topics are two messages, also if the consumers share a [`Dedup`](super::Dedup). The

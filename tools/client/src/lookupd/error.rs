@@ -12,7 +12,7 @@ pub struct LookupdError {
     reason: Reason,
 }
 
-/// What went wrong.
+/// The cause of the failure.
 #[derive(Debug)]
 pub(super) enum Reason {
     MissingPort,

@@ -54,7 +54,7 @@ pub struct Dedup {
     state: Option<PathBuf>,
 }
 
-/// What two copies of a message have in common.
+/// The part that two copies of a message have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum KeyPlace {
     Body,

@@ -1,4 +1,4 @@
-//! What is logged of settings: no secret.
+//! Settings are logged without secrets.
 
 use super::*;
 use crate::consumer::Consumer;

@@ -1,4 +1,4 @@
-//! What a consumer holds is bounded, whatever an nsqd sends.
+//! The messages that a consumer holds are bounded, whatever an nsqd sends.
 
 use super::*;
 
