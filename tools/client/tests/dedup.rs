@@ -145,7 +145,7 @@ async fn the_commit_comes_before_the_fin() {
     for number in 0..100 {
         nodes[0].publish("t", number.to_string());
         let message = next(&mut consumer).await;
-        let parts: [&[u8]; 3] = [b"t/c", b"bytes", message.body()];
+        let parts: [&[u8]; 4] = [b"t/c", b"bytes", b"", message.body()];
         let key: Fingerprint = shared.hasher().fingerprint_of_parts(&parts);
         let begun = shared.begin(key).await.expect("memcached answers");
         assert!(matches!(begun, SharedBegin::InProgress), "{begun:?}");
