@@ -13,7 +13,7 @@ mod settings;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use program::flag::Flag;
+use program::flag::{Flag, Kind};
 use program::{Options, log_info, log_warn};
 use ringq_client::dedup::filters::{
     ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher, Memcached, MemcachedOptions,
@@ -22,23 +22,26 @@ use ringq_client::dedup::filters::{
 use ringq_client::dedup::{self, Filter, JsonPointer, Key, StoreFailure};
 
 use self::settings::Settings;
-use super::text;
 
 /// The recognition of messages that were handled before.
-pub const DEDUP: Flag = text(
+pub const DEDUP: Flag = Flag::new(
     "dedup",
+    Kind::Text,
     "",
     "finish messages that were handled before: body or json:/pointer (what copies have in common), then options such as \
      filter=inverse,slots=1000000 (docs/deduplication.md). filter=forgetful and filter=time-limited may drop fresh messages",
 )
+.without_key()
 .checked_by(check);
 
 /// The file of the filter.
-pub const DEDUP_STATE: Flag = text(
+pub const DEDUP_STATE: Flag = Flag::new(
     "dedup-state",
+    Kind::Text,
     "",
     "path of the file that keeps the filter of --dedup over restarts; written at the end and once per minute",
-);
+)
+.without_key();
 
 /// The time between two saves of the filter.
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
