@@ -237,7 +237,7 @@ impl Decoder {
             b"RDY" => ready(words.next(), context)?,
             b"PUB" => {
                 let topic = topic("PUB", words.next())?;
-                let number = first_number("PUB", || words.next(), context)?;
+                let number = first_number("PUB", words, context)?;
                 let (body, end) = body.message("PUB")?;
                 let command = Command::Pub {
                     topic,
@@ -248,7 +248,7 @@ impl Decoder {
             }
             b"MPUB" => {
                 let topic = topic_of_mpub(words.next())?;
-                let number = first_number("MPUB", || words.next(), context)?;
+                let number = first_number("MPUB", words, context)?;
                 let (batch, end) = body
                     .batch(&mut self.walk)
                     .map_err(|stop| stop.creating(topic))?;
@@ -262,7 +262,7 @@ impl Decoder {
             }
             b"DPUB" => {
                 let (topic, defer) = deferral(words.next(), words.next(), context.limits)?;
-                let number = first_number("DPUB", || words.next(), context)?;
+                let number = first_number("DPUB", words, context)?;
                 let (body, end) = body.message("DPUB")?;
                 let command = Command::Dpub {
                     topic,
@@ -426,22 +426,27 @@ fn deferral<'a>(
     Ok((topic, Duration::from_nanos(defer_ns.unsigned_abs())))
 }
 
-/// Decodes the number of the first message of a publish, if IDENTIFY has agreed on `publisher_id`.
+/// Decodes the number of the first message of a publish, if IDENTIFY has agreed on `publisher_id`. Takes `words` by
+/// value: a reference would keep the words of every command in memory instead of registers.
 #[inline]
 fn first_number<'a, 'w>(
     verb: &'static str,
-    word: impl FnOnce() -> Option<&'w [u8]>,
+    words: impl Iterator<Item = &'w [u8]>,
     context: &Context<'_>,
 ) -> Result<Option<Number>, Stop<'a>> {
     if !context.has_numbers {
         return Ok(None);
     }
-    parse_number(verb, word())
+    parse_number(verb, words)
 }
 
 #[cold]
-fn parse_number<'a>(verb: &'static str, word: Option<&[u8]>) -> Result<Option<Number>, Stop<'a>> {
-    let word = word.ok_or_else(|| too_few_parameters(verb))?;
+#[inline(never)]
+fn parse_number<'a, 'w>(
+    verb: &'static str,
+    mut words: impl Iterator<Item = &'w [u8]>,
+) -> Result<Option<Number>, Stop<'a>> {
+    let word = words.next().ok_or_else(|| too_few_parameters(verb))?;
     match origin::parse_number(word) {
         Some(number) => Ok(Some(number)),
         None => {

@@ -247,9 +247,9 @@ pub struct NewFrame<'a> {
     pub body: &'a [u8],
 }
 
-/// Writes the `index`-th message of a segment at `start`: frame first, slot last. Returns where the
-/// frame ends. The caller has made sure that there is room.
-#[inline]
+/// Writes the `index`-th message of a segment with plain slots at `start`: frame first, slot last.
+/// Returns where the frame ends. The caller has made sure that there is room.
+#[inline(always)]
 pub fn write_frame(
     bytes: &mut [u8],
     head: &Head,
@@ -257,13 +257,12 @@ pub fn write_frame(
     start: u32,
     new: &NewFrame<'_>,
 ) -> u32 {
-    match head.slots {
-        SlotKind::Plain => write_with(bytes, head, SlotKind::Plain, index, start, new, None),
-        SlotKind::WithOrigin => write_numbered(bytes, head, index, start, new, None),
-    }
+    debug_assert_eq!(head.slots, SlotKind::Plain, "the slots have origins");
+    write_with(bytes, head, SlotKind::Plain, index, start, new, None)
 }
 
-/// Writes a message as [`write_frame`] does, with its origin. Plain slots do not keep it.
+/// Writes a message with its origin to a segment with any slots, as [`write_frame`] does. Plain slots do not keep the
+/// origin.
 #[inline(never)]
 pub fn write_numbered(
     bytes: &mut [u8],

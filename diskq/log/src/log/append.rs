@@ -1,5 +1,6 @@
 //! Appending: the part of the log that runs once per message.
 
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use crate::segment::{
     FRAMES_AT, Head, NewFrame, SEGMENT_BYTES_LIMIT, Seal, bytes_needed, write_frame, write_head,
     write_numbered, write_seal,
 };
+use crate::slot::SlotKind;
 
 use super::Log;
 use super::segments::{Residency, Segment};
@@ -32,8 +34,13 @@ impl Log {
         body: &[u8],
         defer_ms: u32,
     ) -> Result<Seq, AppendError> {
-        let needed = bytes_needed(self.options.slots, 1, body.len() as u64);
-        self.make_room(mono, wall_ns, needed)?;
+        let body_bytes = body.len() as u64;
+        if self.options.slots == SlotKind::WithOrigin {
+            let message = iter::once((body, None));
+            let range = self.append_numbered(mono, wall_ns, message, 1, body_bytes, defer_ms)?;
+            return Ok(range.start);
+        }
+        self.make_room(mono, wall_ns, bytes_needed(SlotKind::Plain, 1, body_bytes))?;
         let seq = self.next;
         self.write(wall_ns, body, defer_ms);
         self.appended(mono);
@@ -55,23 +62,20 @@ impl Log {
         count: u32,
         body_bytes: u64,
     ) -> Result<SeqRange, AppendError> {
+        if self.options.slots == SlotKind::WithOrigin {
+            let messages = bodies.map(|body| (body, None));
+            return self.append_numbered(mono, wall_ns, messages, count, body_bytes, 0);
+        }
         if count == 0 {
             return Ok(SeqRange::new(self.next, self.next));
         }
-        let needed = bytes_needed(self.options.slots, u64::from(count), body_bytes);
+        let needed = bytes_needed(SlotKind::Plain, u64::from(count), body_bytes);
         self.make_room(mono, wall_ns, needed)?;
         let start = self.next;
         for body in bodies {
             self.write(wall_ns, body, 0);
         }
-        let range = SeqRange::new(start, self.next);
-        assert_eq!(
-            range.len(),
-            u64::from(count),
-            "a batch of another count than announced"
-        );
-        self.appended(mono);
-        Ok(range)
+        Ok(self.appended_batch(mono, start, count))
     }
 
     /// Appends messages with their origins, as [`Log::append_batch`] does. All are deferred by `defer_ms` milliseconds
@@ -79,6 +83,7 @@ impl Log {
     ///
     /// # Panics
     /// If `messages` is not what `count` and `body_bytes` say: the caller's bug.
+    #[inline(never)]
     pub fn append_numbered<'b>(
         &mut self,
         mono: Duration,
@@ -99,6 +104,12 @@ impl Log {
                 write_numbered(bytes, head, index, start, new, origin)
             });
         }
+        Ok(self.appended_batch(mono, start, count))
+    }
+
+    /// Ends the append of a batch that began at `start`. Returns its messages.
+    #[inline(always)]
+    fn appended_batch(&mut self, mono: Duration, start: Seq, count: u32) -> SeqRange {
         let range = SeqRange::new(start, self.next);
         assert_eq!(
             range.len(),
@@ -106,7 +117,7 @@ impl Log {
             "a batch of another count than announced"
         );
         self.appended(mono);
-        Ok(range)
+        range
     }
 
     #[inline]
@@ -130,9 +141,13 @@ impl Log {
             && !self.checkpoints.may_name(tail.named_by)
     }
 
-    #[inline]
+    /// Writes a message to a tail with plain slots. Not inlined: two copies of this function would cost more than its
+    /// calls.
+    #[inline(never)]
     fn write(&mut self, wall_ns: u64, body: &[u8], defer_ms: u32) {
-        self.write_with(wall_ns, body, defer_ms, write_frame);
+        self.write_with(wall_ns, body, defer_ms, |bytes, head, index, start, new| {
+            write_frame(bytes, head, index, start, new)
+        });
     }
 
     #[inline(always)]

@@ -14,6 +14,7 @@ impl Log {
     ///
     /// Seqs that lie in no segment (lost before the start) are ignored, here and in `release`. [`Log::take_run`]
     /// returns [`Taken::Damaged`](super::Taken::Damaged) for them.
+    #[inline]
     pub fn retain(&mut self, range: SeqRange, holders: u64) {
         let mut index = self.segments.index_at_or_after(range.start);
         while let Some(segment) = self.segments.sealed.get_mut(index) {

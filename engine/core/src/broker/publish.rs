@@ -62,7 +62,11 @@ impl Broker {
         };
         let (topic, client) = (&mut self.topics[key], &mut self.clients[id]);
         client.producer.found_topic(key);
-        let flow = match topic.publish(now, publication) {
+        // `pump_later` and `flush_later` would look up the topic and the client again.
+        self.topics_to_pump.insert(key, &mut topic.in_to_pump);
+        self.clients_to_flush
+            .insert(id, &mut client.output.in_to_flush);
+        match topic.publish(now, publication) {
             Ok(done) => {
                 client
                     .producer
@@ -82,14 +86,10 @@ impl Broker {
                 Flow::Retry
             }
             Err(refused) => {
-                let cause = refused.to_string();
-                self.fail(id, verb.failed(&cause), out);
+                self.fail(id, verb.failed(&refused.to_string()), out);
                 Flow::Next
             }
-        };
-        self.pump_later(key);
-        self.flush_later(id);
-        flow
+        }
     }
 
     fn publish_elsewhere<'b>(
