@@ -10,7 +10,6 @@
 //!                            ├──► destinations  a choice among addresses, and how long requests take
 //!                            ├──► host_pool     a choice among destinations, without those that fail
 //!                            ├──► timing_lines  how long the last requests took
-//!                            ├──► doctor        what limits a channel
 //!                            └──► cluster       the nsqds and their figures, over HTTP
 //! ```
 
@@ -19,7 +18,6 @@
 pub mod cluster;
 pub mod consuming;
 pub mod destinations;
-pub mod doctor;
 pub mod flags;
 pub mod host_pool;
 pub mod listening;

@@ -1,11 +1,12 @@
 //! The rows of channels.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+use nsq_doctor::{ChannelSample, Flow, NodeSample, diagnose, duration, short};
 
 use super::row::{Cell, Column, Pair, Row, number, oldest, text, worst_latency};
 use super::sample::Sample;
-use crate::doctor::{ChannelSample, Flow, NodeSample, diagnose, duration, short};
+use crate::cluster::{ChannelStats, TopicStats};
 
 pub(super) const COLUMNS: &[Column] = &[
     text("CHANNEL", 16),
@@ -20,15 +21,25 @@ pub(super) const COLUMNS: &[Column] = &[
     text("DOCTOR", 12),
 ];
 
+/// One channel: the figures of each node, and what the doctor needs of them.
+#[derive(Default)]
+struct Channel<'a> {
+    stats: Vec<&'a ChannelStats>,
+    sample: ChannelSample,
+}
+
 /// The channels of a sample by topic and channel.
-type Channels<'a> = BTreeMap<(&'a str, &'a str), ChannelSample<'a>>;
+type Channels<'a> = BTreeMap<(&'a str, &'a str), Channel<'a>>;
 
 pub(super) fn rows(pair: Pair<'_>) -> Vec<Row> {
     let before = pair.before.map(channels_of).unwrap_or_default();
     let nothing = ChannelSample::default();
     channels_of(pair.after)
         .iter()
-        .map(|(name, after)| row(*name, before.get(name).unwrap_or(&nothing), after, pair))
+        .map(|(name, after)| {
+            let before = before.get(name).map(|channel| &channel.sample);
+            row(*name, before.unwrap_or(&nothing), after, pair)
+        })
         .collect()
 }
 
@@ -36,42 +47,55 @@ fn channels_of(sample: &Sample) -> Channels<'_> {
     let mut channels = Channels::new();
     for (address, figures) in &sample.nodes {
         for topic in &figures.stats.topics {
-            for channel in &topic.channels {
-                let name = (topic.topic_name.as_str(), channel.channel_name.as_str());
-                let node = NodeSample {
-                    topic_depth: topic.depth,
-                    is_topic_paused: topic.paused,
-                    channel: Cow::Borrowed(channel),
-                };
-                let nodes = &mut channels.entry(name).or_default().nodes;
-                nodes.insert(address.clone(), node);
+            for stats in &topic.channels {
+                let name = (topic.topic_name.as_str(), stats.channel_name.as_str());
+                let channel = channels.entry(name).or_default();
+                let nodes = &mut channel.sample.nodes;
+                nodes.insert(address.to_string(), node_sample(topic, stats));
+                channel.stats.push(stats);
             }
         }
     }
     channels
 }
 
+fn node_sample(topic: &TopicStats, channel: &ChannelStats) -> NodeSample {
+    let ready = channel.clients.iter().map(|client| client.ready_count);
+    NodeSample {
+        topic_depth: topic.depth,
+        is_topic_paused: topic.paused,
+        is_paused: channel.paused,
+        depth: channel.depth,
+        in_flight: channel.in_flight_count,
+        deferred: channel.deferred_count,
+        message_count: channel.message_count,
+        requeue_count: channel.requeue_count,
+        timeout_count: channel.timeout_count,
+        ready: ready.collect(),
+    }
+}
+
 fn row(
     (topic, channel): (&str, &str),
-    before: &ChannelSample<'_>,
-    after: &ChannelSample<'_>,
+    before: &ChannelSample,
+    after: &Channel<'_>,
     pair: Pair<'_>,
 ) -> Row {
     let elapsed = pair.elapsed();
-    let flow = Flow::between(before, after, elapsed);
+    let flow = Flow::between(before, &after.sample, elapsed);
     let rate = |rate: f64| Cell::Number((!elapsed.is_zero()).then_some(rate));
-    let stats = || after.nodes.values().map(|node| node.channel.as_ref());
+    let stats = || after.stats.iter();
     let latency = worst_latency(stats().map(|channel| &channel.e2e_processing_latency));
     let age = oldest(stats().map(|channel| channel.oldest_unfinished_ms));
     let (sentence, is_problem) = match elapsed.is_zero() {
         true => ("waiting for a second sample".to_owned(), false),
         false => {
-            let diagnosis = diagnose(before, after, elapsed);
+            let diagnosis = diagnose(before, &after.sample, elapsed);
             (diagnosis.to_string(), diagnosis.is_problem())
         }
     };
     let name = format!("{topic}/{channel}");
-    let sum = |figure: fn(&crate::cluster::ChannelStats) -> i64| stats().map(figure).sum::<i64>();
+    let sum = |figure: fn(&ChannelStats) -> i64| stats().map(|stats| figure(stats)).sum::<i64>();
     let connections = sum(|channel| channel.client_count);
     // Without a finished message, there is no such time.
     let time = flow

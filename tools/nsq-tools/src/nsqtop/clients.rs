@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::row::{Cell, Column, Pair, Row, number, text};
 use super::sample::{NodeFigures, Sample};
 use crate::cluster::ClientStats;
-use crate::doctor::{duration, grown};
+use nsq_doctor::{duration, grown};
 
 pub(super) const COLUMNS: &[Column] = &[
     text("CLIENT", 12),

@@ -3,7 +3,7 @@
 use super::row::{Cell, Column, Pair, Row, number, text};
 use super::sample::NodeFigures;
 use crate::cluster::{ChannelStats, NodeAddress};
-use crate::doctor::{duration, grown};
+use nsq_doctor::{duration, grown};
 
 pub(super) const COLUMNS: &[Column] = &[
     text("NODE", 14),

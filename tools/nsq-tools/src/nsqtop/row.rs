@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::sample::{NodeFigures, Sample};
 use crate::cluster::{LatencyStats, NodeAddress};
-use crate::doctor::{duration, short};
+use nsq_doctor::{duration, short};
 
 /// A column of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use ratatui::widgets::{self, Block, Clear, Paragraph, TableState, Wrap};
 use super::row::{Column, Row};
 use super::state::State;
 use super::table::{Table, VIEWS};
-use crate::doctor::short;
+use nsq_doctor::short;
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::row::{Cell, Column, Pair, Row, number, text};
 use crate::cluster::{ChannelStats, NodeAddress, TopicStats};
-use crate::doctor::{grown, short};
+use nsq_doctor::{grown, short};
 
 pub(super) const COLUMNS: &[Column] = &[
     text("NODE", 14),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::row::{Cell, Column, Pair, Row, number, oldest, text, worst_latency};
 use crate::cluster::{NodeAddress, TopicStats};
-use crate::doctor::grown;
+use nsq_doctor::grown;
 
 pub(super) const COLUMNS: &[Column] = &[
     text("TOPIC", 16),

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use super::diagnosis::{Change, Diagnosis, Limit, Saturation, Setting};
-use crate::cluster::NodeAddress;
+use crate::diagnosis::{Change, Diagnosis, Limit, Saturation, Setting};
 
 impl Diagnosis {
     /// Returns true if somebody should do something.
@@ -158,8 +157,8 @@ fn keeps_up(f: &mut fmt::Formatter<'_>, arrivals: f64, capacity: Option<f64>) ->
     }
 }
 
-fn unreached(f: &mut fmt::Formatter<'_>, nodes: &[NodeAddress], depth: i64) -> fmt::Result {
-    let names: Vec<String> = nodes.iter().take(2).map(ToString::to_string).collect();
+fn unreached(f: &mut fmt::Formatter<'_>, nodes: &[String], depth: i64) -> fmt::Result {
+    let names: Vec<String> = nodes.iter().take(2).cloned().collect();
     let names = names.join(", ");
     let more = match nodes.len() {
         0..=2 => String::new(),

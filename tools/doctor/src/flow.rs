@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::sample::{ChannelSample, NodeSample};
+use crate::sample::{ChannelSample, NodeSample};
 
 /// The rates and levels of a channel. Rates are per second. A node that is in one sample only counts
 /// for the levels and not for the rates.
@@ -36,35 +36,27 @@ pub struct Flow {
 
 impl Flow {
     /// Returns the flow between two samples.
-    pub fn between(
-        before: &ChannelSample<'_>,
-        after: &ChannelSample<'_>,
-        elapsed: Duration,
-    ) -> Flow {
+    pub fn between(before: &ChannelSample, after: &ChannelSample, elapsed: Duration) -> Flow {
         let seconds = elapsed.as_secs_f64();
         let mut flow = Flow::default();
         for (name, node) in &after.nodes {
-            let channel = &node.channel;
-            flow.depth += channel.depth;
-            flow.deferred += channel.deferred_count;
-            flow.ready += channel.clients.iter().map(|c| c.ready_count).sum::<i64>();
-            flow.connections += channel.clients.len();
-            flow.consumers = flow.consumers.max(channel.clients.len() as u64);
+            flow.depth += node.depth;
+            flow.deferred += node.deferred;
+            flow.ready += node.ready.iter().sum::<i64>();
+            flow.connections += node.ready.len();
+            flow.consumers = flow.consumers.max(node.ready.len() as u64);
             match before.nodes.get(name) {
                 Some(earlier) if seconds > 0.0 => flow.add_rates(earlier, node, seconds),
-                _ => flow.in_flight += channel.in_flight_count as f64,
+                _ => flow.in_flight += node.in_flight as f64,
             }
         }
         flow
     }
 
-    fn add_rates(&mut self, before: &NodeSample<'_>, after: &NodeSample<'_>, seconds: f64) {
-        let (before, after) = (before.channel.as_ref(), after.channel.as_ref());
+    fn add_rates(&mut self, before: &NodeSample, after: &NodeSample, seconds: f64) {
         let has_restarted = after.message_count < before.message_count;
         let arrived = grown(before.message_count, after.message_count);
-        let held = |sample: &crate::cluster::ChannelStats| {
-            sample.depth + sample.in_flight_count + sample.deferred_count
-        };
+        let held = |sample: &NodeSample| sample.depth + sample.in_flight + sample.deferred;
         // The messages that a restarted nsqd has kept did not arrive in this time.
         let left = match has_restarted {
             true => 0,
@@ -75,7 +67,7 @@ impl Flow {
         self.requeues += grown(before.requeue_count, after.requeue_count) as f64 / seconds;
         self.timeouts += grown(before.timeout_count, after.timeout_count) as f64 / seconds;
         self.growth += (after.depth - before.depth) as f64 / seconds;
-        self.in_flight += (before.in_flight_count + after.in_flight_count) as f64 / 2.0;
+        self.in_flight += (before.in_flight + after.in_flight) as f64 / 2.0;
     }
 
     /// Returns the time that a message is in flight, in seconds, by Little's law. `None` if no
@@ -99,7 +91,7 @@ impl Flow {
 }
 
 /// Returns the growth of a counter. A counter of a restarted process began again at 0.
-pub(crate) fn grown(before: i64, after: i64) -> i64 {
+pub fn grown(before: i64, after: i64) -> i64 {
     match after < before {
         true => after,
         false => after - before,

@@ -1,7 +1,5 @@
 //! [`Diagnosis`]: what the doctor says.
 
-use crate::cluster::NodeAddress;
-
 /// The diagnosis of a channel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnosis {
@@ -10,7 +8,7 @@ pub struct Diagnosis {
     /// The number to change, if the samples say which.
     pub change: Option<Change>,
     /// The only node that has a backlog, if the channel is on several nodes.
-    pub only_node: Option<NodeAddress>,
+    pub only_node: Option<String>,
 }
 
 /// A proposal: a number and its new value.
@@ -79,7 +77,7 @@ pub enum Limit {
     /// Consumers are subscribed at some nodes, but not at all nodes with messages.
     UnreachedNodes {
         /// The nodes without consumers.
-        nodes: Vec<NodeAddress>,
+        nodes: Vec<String>,
         /// The backlog of these nodes.
         depth: i64,
     },

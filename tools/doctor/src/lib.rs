@@ -11,6 +11,8 @@
 //!   /stats ─► ChannelSample ─┴─► Flow (rates, S, R) ─► Limit ─► one sentence
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod diagnosis;
 mod flow;
 mod sample;
@@ -20,11 +22,9 @@ use std::time::Duration;
 
 pub use diagnosis::{Change, Diagnosis, Limit, Saturation, Setting};
 pub use flow::Flow;
-pub(crate) use flow::grown;
+pub use flow::grown;
 pub use sample::{ChannelSample, NodeSample};
 pub use sentence::{duration, short};
-
-use crate::cluster::NodeAddress;
 
 /// The part by which a proposed number exceeds what the present arrivals need.
 const HEADROOM: f64 = 1.25;
@@ -50,11 +50,7 @@ const TIMEOUTS: f64 = 0.05;
 const REQUEUES: f64 = 0.1;
 
 /// Says what limits a channel. `before` and `after` are samples that were taken `elapsed` apart.
-pub fn diagnose(
-    before: &ChannelSample<'_>,
-    after: &ChannelSample<'_>,
-    elapsed: Duration,
-) -> Diagnosis {
+pub fn diagnose(before: &ChannelSample, after: &ChannelSample, elapsed: Duration) -> Diagnosis {
     let flow = Flow::between(before, after, elapsed);
     let plain = |limit| Diagnosis {
         limit,
@@ -91,7 +87,7 @@ pub fn diagnose(
     if let Some(diagnosis) = connections_without_ready(after, &flow) {
         return diagnosis;
     }
-    let is_behind = |node: &NodeAddress| after.has_backlog_at(node);
+    let is_behind = |node: &str| after.has_backlog_at(node);
     let part = Flow::between(&before.only(is_behind), &after.only(is_behind), elapsed);
     Diagnosis {
         only_node: only_node_behind(after),
@@ -100,9 +96,9 @@ pub fn diagnose(
 }
 
 /// Returns why no message can flow, if that is so.
-fn stopped(after: &ChannelSample<'_>, flow: &Flow) -> Option<Limit> {
+fn stopped(after: &ChannelSample, flow: &Flow) -> Option<Limit> {
     let nodes = || after.nodes.values();
-    if nodes().any(|node| node.channel.paused) {
+    if nodes().any(|node| node.is_paused) {
         return Some(Limit::Paused {
             waiting: flow.depth,
         });
@@ -128,11 +124,11 @@ fn stopped(after: &ChannelSample<'_>, flow: &Flow) -> Option<Limit> {
     let unreached: Vec<_> = after
         .nodes
         .iter()
-        .filter(|(_, node)| node.channel.clients.is_empty() && node.channel.depth > 0)
+        .filter(|(_, node)| node.ready.is_empty() && node.depth > 0)
         .collect();
     if !unreached.is_empty() {
         return Some(Limit::UnreachedNodes {
-            depth: unreached.iter().map(|(_, node)| node.channel.depth).sum(),
+            depth: unreached.iter().map(|(_, node)| node.depth).sum(),
             nodes: unreached
                 .into_iter()
                 .map(|(name, _)| name.clone())
@@ -183,16 +179,13 @@ fn has_backlog(flow: &Flow) -> bool {
 }
 
 /// Returns the diagnosis for a backlog while some connections have RDY 0.
-fn connections_without_ready(after: &ChannelSample<'_>, flow: &Flow) -> Option<Diagnosis> {
-    let ready = || after.clients().map(|client| client.ready_count);
+fn connections_without_ready(after: &ChannelSample, flow: &Flow) -> Option<Diagnosis> {
+    let ready = || after.ready();
     let without_ready = ready().filter(|ready| *ready == 0).count();
     if without_ready == 0 {
         return None;
     }
-    let nodes = after
-        .nodes
-        .values()
-        .filter(|node| !node.channel.clients.is_empty());
+    let nodes = after.nodes.values().filter(|node| !node.ready.is_empty());
     let nodes = nodes.count();
     let has_failed = flow.requeues > 0.0 || flow.timeouts > 0.0;
     let rotates = nodes > 1 && !has_failed && ready().all(|ready| ready <= 1);
@@ -272,7 +265,7 @@ fn of_consumers(part: &Flow, whole: &Flow) -> Diagnosis {
 }
 
 /// Returns the node with a backlog, if the channel is on several nodes and only one has a backlog.
-fn only_node_behind(after: &ChannelSample<'_>) -> Option<NodeAddress> {
+fn only_node_behind(after: &ChannelSample) -> Option<String> {
     let mut behind = after.nodes.keys().filter(|node| after.has_backlog_at(node));
     match (behind.next(), behind.next()) {
         (Some(node), None) if after.nodes.len() > 1 => Some(node.clone()),

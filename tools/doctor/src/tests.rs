@@ -1,7 +1,4 @@
-use std::borrow::Cow;
-
 use super::*;
-use crate::cluster::{ChannelStats, ClientStats};
 
 /// The figures of one node: depth, in flight, deferred, arrived, requeued, timed out, and RDY of each client.
 #[derive(Clone, Copy)]
@@ -27,27 +24,18 @@ const fn at(depth: i64, in_flight: i64, arrived: i64, ready: &'static [i64]) -> 
     }
 }
 
-fn sample(nodes: &[At]) -> ChannelSample<'static> {
+fn sample(nodes: &[At]) -> ChannelSample {
     let nodes = nodes.iter().enumerate().map(|(index, at)| {
-        let clients = at.ready.iter().map(|ready| ClientStats {
-            ready_count: *ready,
-            ..Default::default()
-        });
-        let channel = ChannelStats {
+        let name = format!("{}:4151", ["a", "b", "c"][index]);
+        let node = NodeSample {
             depth: at.depth,
-            in_flight_count: at.in_flight,
-            deferred_count: at.deferred,
+            in_flight: at.in_flight,
+            deferred: at.deferred,
             message_count: at.arrived,
             requeue_count: at.requeued,
             timeout_count: at.timed_out,
-            client_count: at.ready.len() as i64,
-            clients: clients.collect(),
-            ..Default::default()
-        };
-        let name = NodeAddress::new(["a", "b", "c"][index], 4151);
-        let node = NodeSample {
-            channel: Cow::Owned(channel),
-            ..Default::default()
+            ready: at.ready.to_vec(),
+            ..NodeSample::default()
         };
         (name, node)
     });
@@ -101,7 +89,7 @@ fn a_stopped_channel_says_who_stopped_it() {
     );
     let mut paused = sample(&[at(5, 0, 5, &[10])]);
     let diagnose_alone =
-        |sample: &ChannelSample<'_>| diagnose(sample, sample, Duration::from_secs(1)).to_string();
+        |sample: &ChannelSample| diagnose(sample, sample, Duration::from_secs(1)).to_string();
     for node in paused.nodes.values_mut() {
         node.is_topic_paused = true;
         node.topic_depth = 12_345;
@@ -111,7 +99,7 @@ fn a_stopped_channel_says_who_stopped_it() {
         "Topic paused with 12k waiting messages: unpause it"
     );
     for node in paused.nodes.values_mut() {
-        node.channel.to_mut().paused = true;
+        node.is_paused = true;
     }
     assert_eq!(
         diagnose_alone(&paused),
