@@ -56,6 +56,7 @@ function read(status, text) {
 
 // Messages of the server, and what they mean.
 const MEANINGS = {
+  FORBIDDEN_BODIES: "You may not read bodies of messages, and therefore not search in them (--peek-bodies of nsqadmin).",
   FORBIDDEN: "You may not do this: only admins may act, and the server does not count you as one.",
   INVALID_TOPIC: "This is no valid topic name. Use 1 to 64 of the characters A-Z a-z 0-9 . _ - and, if wanted, #ephemeral at the end.",
   INVALID_CHANNEL: "This is no valid channel name. Use 1 to 64 of the characters A-Z a-z 0-9 . _ - and, if wanted, #ephemeral at the end.",

@@ -10,6 +10,7 @@ import { chooseTheme, facts, held, lastAnswer, theme, useStore } from "./store.j
 import { Channel } from "./views/channel.js";
 import { Counter } from "./views/counter.js";
 import { Lookup } from "./views/lookup.js";
+import { Messages } from "./views/messages.js";
 import { Node } from "./views/node.js";
 import { Nodes } from "./views/nodes.js";
 import { Topic } from "./views/topic.js";
@@ -23,6 +24,7 @@ function view([first, second, third, ...rest]) {
   if (first === undefined || (first === "topics" && second === undefined)) return html`<${Topics} />`;
   if (first === "topics" && third === undefined) return html`<${Topic} key=${second} name=${second} />`;
   if (first === "topics") return html`<${Channel} key=${`${second}/${third}`} topic=${second} name=${third} />`;
+  if (first === "peek" && second !== undefined) return html`<${Messages} key=${`${second}/${third}`} topic=${second} channel=${third} />`;
   if (first === "nodes" && second === undefined) return html`<${Nodes} />`;
   if (first === "nodes" && third === undefined) return html`<${Node} key=${second} name=${second} />`;
   if (first === "lookup" && second === undefined) return html`<${Lookup} />`;
@@ -40,7 +42,7 @@ function App() {
     document.title = `${title} – nsqadmin`;
   }, [title]);
   return html`
-    <${Header} section=${segments[0] ?? "topics"} onHelp=${() => setHelpOpen(true)} />
+    <${Header} section=${segments[0] === "peek" ? "topics" : segments[0] ?? "topics"} onHelp=${() => setHelpOpen(true)} />
     <main>
       ${failure && html`<div class="bar bad" role="alert"><b>The page does not know who you are, so it shows no actions.</b> ${failure.message}</div>`}
       ${view(segments) ?? html`<h1>There is nothing here</h1><p><a href=${link()}>All topics</a></p>`}
@@ -52,7 +54,8 @@ function App() {
 function up() {
   const [first, ...rest] = new URL(location.href).pathname.slice(link().length).split("/").filter(Boolean);
   if (first === undefined) return;
-  if (rest.length === 0) go(link());
+  if (first === "peek") go(link("topics", ...rest.map(decodeURIComponent)));
+  else if (rest.length === 0) go(link());
   else if (rest.length === 1) go(first === "topics" ? link() : link(first));
   else go(link(first, decodeURIComponent(rest[0])));
 }

@@ -24,6 +24,19 @@ pub struct Access {
     pub trusted_proxies: Vec<Cidr>,
     /// `--allowed-origin`
     pub allowed_origins: Vec<String>,
+    /// `--peek-bodies`
+    pub body_readers: BodyReaders,
+}
+
+/// The users who may read the bodies of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyReaders {
+    /// Those who may act.
+    Admins,
+    /// Everybody who reaches nsqadmin.
+    Everybody,
+    /// No user.
+    Nobody,
 }
 
 impl Access {
@@ -46,6 +59,15 @@ impl Access {
     /// Returns true if the user may act.
     pub fn is_admin(&self, user: &str) -> bool {
         self.admin_users.is_empty() || self.admin_users.iter().any(|admin| admin == user)
+    }
+
+    /// Returns true if the user may read the bodies of messages.
+    pub fn may_read_bodies(&self, user: &str) -> bool {
+        match self.body_readers {
+            BodyReaders::Admins => self.is_admin(user),
+            BodyReaders::Everybody => true,
+            BodyReaders::Nobody => false,
+        }
     }
 
     /// Returns true if the request came through a proxy, or names a user.

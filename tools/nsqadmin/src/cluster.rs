@@ -5,6 +5,7 @@
 
 mod act;
 mod nodes;
+mod peek;
 mod topics;
 
 use std::sync::{Arc, PoisonError, RwLock};
@@ -19,6 +20,7 @@ use crate::url_map::UrlMap;
 
 pub use act::{Act, Acted, NodeAct};
 pub use nodes::{Stats, Target};
+pub use peek::Peeked;
 pub use topics::Place;
 
 /// Most requests that one question has under way.

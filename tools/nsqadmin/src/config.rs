@@ -7,6 +7,8 @@ use program::flag::{self, Flag, Kind};
 use program::log::{Level, Style};
 use program::{Exit, Options, Program, version};
 
+use crate::access::BodyReaders;
+
 mod checks;
 
 pub use checks::Checked;
@@ -67,6 +69,7 @@ const OWN_FLAGS: &[Flag] = {
     flag::LOG_FORMAT,
     Flag::new("trusted-proxy-cidr", List, "", "CIDR of the proxies whose acl-http-header counts (may be given multiple times); without it, the header counts from everywhere"),
     Flag::new("allowed-origin", List, "", "origin of pages that may act, such as https://nsq.example.com, for proxies that change the Host header (may be given multiple times)"),
+    Flag::new("peek-bodies", Choice(&["admins", "everybody", "nobody"]), "admins", "users who may read the bodies of messages: admins, everybody or nobody"),
     Flag::new("audit-log-file", Text, "", "file that gets a line of JSON for every act of an admin, and for every refused one"),
     Flag::new("nsqd-url-map", List, "", "<broadcast address>:<http port>=<URL>: where to reach an nsqd whose broadcast address cannot be reached from here (may be given multiple times)"),
     Flag::new("max-nodes", Integer(1, 100_000), "1000", "most nsqds that are asked; further ones are left out with a warning"),
@@ -116,6 +119,8 @@ pub struct Config {
     pub trusted_proxy_cidrs: Vec<String>,
     /// `--allowed-origin`
     pub allowed_origins: Vec<String>,
+    /// `--peek-bodies`
+    pub body_readers: BodyReaders,
     /// `--audit-log-file`
     pub audit_log_file: String,
     /// `--lookupd-http-address`
@@ -244,6 +249,11 @@ impl Config {
             admin_users: options.list("admin-user"),
             trusted_proxy_cidrs: options.list("trusted-proxy-cidr"),
             allowed_origins: options.list("allowed-origin"),
+            body_readers: match options.text("peek-bodies").as_str() {
+                "everybody" => BodyReaders::Everybody,
+                "nobody" => BodyReaders::Nobody,
+                _ => BodyReaders::Admins,
+            },
             audit_log_file: options.text("audit-log-file"),
             lookupd_http_addresses: options.list("lookupd-http-address"),
             nsqd_http_addresses: options.list("nsqd-http-address"),

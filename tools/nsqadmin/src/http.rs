@@ -13,6 +13,7 @@ mod acting;
 mod endpoint;
 mod live;
 mod options;
+mod peeking;
 mod reading;
 mod reply;
 mod request;
@@ -153,6 +154,7 @@ impl App {
             Endpoint::Render => self.render(request).await,
             Endpoint::Rate => self.rate(request).await,
             Endpoint::Live(live) => self.live(live, segments, request),
+            Endpoint::Peek => self.peek(segments, request).await,
             Endpoint::Read(read) => self.read(read, segments, request).await,
             Endpoint::Change(change) => self.change(change, segments, request).await,
             Endpoint::GetOption => self.get_option(&segments[0], request),

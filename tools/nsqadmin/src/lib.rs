@@ -31,6 +31,7 @@ pub mod live;
 pub mod node;
 pub mod notification;
 pub mod outcome;
+pub mod peek;
 pub mod server;
 mod stream;
 pub mod upstream;

@@ -177,6 +177,7 @@ fn app(config: &Config, checked: Checked) -> Result<App, String> {
             admin_users: config.admin_users.clone(),
             trusted_proxies: checked.trusted_proxies,
             allowed_origins: config.allowed_origins.clone(),
+            body_readers: config.body_readers,
         },
         audit: Audit::open(&config.audit_log_file)?,
         notifier: Notifier::start(config.notification_http_endpoint.clone(), client.clone()),

@@ -122,6 +122,15 @@ impl Upstream {
             .map_err(other)
     }
 
+    /// Sends a GET, and returns the status and the body of any answer.
+    ///
+    /// # Errors
+    /// There is no answer, or the answer is too long.
+    pub async fn get_any(&self, server: Server, url: &str) -> Result<(u16, Vec<u8>), Failed> {
+        let answered = self.query(Method::GET, server, url).await?;
+        Ok((answered.status.as_u16(), answered.body))
+    }
+
     /// Sends a POST with an empty body.
     ///
     /// # Errors
@@ -130,8 +139,8 @@ impl Upstream {
         self.fetch(Method::POST, server, url).await.map(drop)
     }
 
-    /// Asks, and asks once more over HTTPS if the server wants that. Returns the body.
-    async fn fetch(&self, method: Method, server: Server, url: &str) -> Result<Vec<u8>, Failed> {
+    /// Asks, and asks once more over HTTPS if the server wants that.
+    async fn query(&self, method: Method, server: Server, url: &str) -> Result<Answered, Failed> {
         match self.is_quiet {
             true => log_debug!("CI: querying {server} {url}"),
             false => log_info!("CI: querying {server} {url}"),
@@ -142,6 +151,12 @@ impl Upstream {
         {
             answered = self.ask(&method, &secure).await?;
         }
+        Ok(answered)
+    }
+
+    /// Returns the body of an answer with status 200.
+    async fn fetch(&self, method: Method, server: Server, url: &str) -> Result<Vec<u8>, Failed> {
+        let answered = self.query(method, server, url).await?;
         if answered.status == StatusCode::OK {
             return Ok(answered.body);
         }

@@ -16,6 +16,7 @@ use std::time::Duration;
 use serde_json::json;
 use test_support::TIMEOUT;
 use test_support::daemon::Daemon;
+use test_support::http_server::{Answer, HttpServer};
 use test_support::packages;
 use test_support::process::{Log, address_in, run};
 
@@ -114,6 +115,40 @@ fn nsqd_with_many_topics(lookupd: &Daemon) -> Daemon {
     nsqd
 }
 
+/// Starts an nsqd with peeks, one that forbids them, and a server that answers as NSQ's own nsqd does.
+/// Each has the topic `t` with the channel `c`. Also starts an nsqadmin for them.
+fn nsqds_of_many_kinds() -> (Vec<Daemon>, Nsqadmin) {
+    let original = HttpServer::start(|request, _| {
+        let path = request.target().split('?').next().unwrap_or_default();
+        let (status, body) = match path {
+            "/info" => (
+                200,
+                json!({"version": "1.3.0", "broadcast_address": "original", "http_port": 4151}),
+            ),
+            "/stats" => (
+                200,
+                json!({"topics": [{"topic_name": "t", "channels": [{"channel_name": "c"}]}]}),
+            ),
+            _ => (404, json!({"message": "NOT_FOUND"})),
+        };
+        Answer {
+            status,
+            headers: Vec::new(),
+            body: body.to_string().into_bytes(),
+        }
+    });
+    let nsqds = vec![Daemon::nsqd(&[]), Daemon::nsqd(&["--peek=false"])];
+    for nsqd in &nsqds {
+        nsqd.create_channel("t", "c");
+        nsqd.publish("t", &["open"]);
+    }
+    let addresses = nsqds.iter().map(|nsqd| nsqd.http);
+    let addresses = addresses.chain([original.address]);
+    let flags = addresses.map(|address| format!("--nsqd-http-address={address}"));
+    let admin = Nsqadmin::start(&flags.collect::<Vec<_>>());
+    (nsqds, admin)
+}
+
 #[test]
 fn the_page_in_a_browser() {
     let is_complete = is_installed("chromium", "apt-get install chromium")
@@ -146,6 +181,7 @@ fn the_page_in_a_browser() {
         .map(|nsqd| format!("--nsqd-http-address={}", nsqd.http));
     let direct = Nsqadmin::start(&nsqd_flags.collect::<Vec<_>>());
     let many = Nsqadmin::start(&[at(&many_lookupd)]);
+    let (_peeked, mixed) = nsqds_of_many_kinds();
 
     let nsqds: Vec<_> = nsqds
         .iter()
@@ -156,6 +192,7 @@ fn the_page_in_a_browser() {
         "acl": acl.url("/"),
         "direct": direct.url("/"),
         "many": many.url("/"),
+        "mixed": mixed.url("/"),
         "lookupd": lookupd.http.to_string(),
         "nsqds": nsqds,
         "pictures": pictures,

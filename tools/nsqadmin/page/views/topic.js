@@ -36,6 +36,7 @@ export function Topic({ name }) {
   return html`
     <${Trail} levels=${[["Topics", link()], [name, link("topics", name)]]} />
     <div class="head"><h1><span class="kind">Topic</span> ${name}<${Paused} is=${topic?.paused} /></h1>
+      <a class="button" href=${link("peek", name)}>Look at messages</a>
       ${actions.canAct && topic && html`<div class="buttons">
         <button type="button" onClick=${() => actions.start(pauseTopic(topic))}>${topic.paused ? "Unpause" : "Pause"} topic</button>
         <button type="button" class="danger" onClick=${() => actions.start(emptyTopic(topic))}>Empty topic</button>

@@ -9,6 +9,7 @@ fn access(admins: &[&str], proxies: &[&str]) -> Access {
             .map(|text| Cidr::parse(text).unwrap())
             .collect(),
         allowed_origins: vec!["https://nsq.example.com".to_owned()],
+        body_readers: BodyReaders::Admins,
     }
 }
 
@@ -113,4 +114,19 @@ fn the_user_of_basic_authentication_is_read() {
     for value in ["Bearer Y2Fyb2w6", "Basic ???", "Basic", "Basic Y2Fyb2w="] {
         assert_eq!(user(value), "", "{value}");
     }
+}
+
+#[test]
+fn bodies_are_for_those_whom_the_operator_names() {
+    let readers = |body_readers, admins: &[&str]| {
+        let rules = Access {
+            body_readers,
+            ..access(admins, &[])
+        };
+        (rules.may_read_bodies("carol"), rules.may_read_bodies(""))
+    };
+    assert_eq!(readers(BodyReaders::Admins, &["carol"]), (true, false));
+    assert_eq!(readers(BodyReaders::Admins, &[]), (true, true));
+    assert_eq!(readers(BodyReaders::Everybody, &["carol"]), (true, true));
+    assert_eq!(readers(BodyReaders::Nobody, &[]), (false, false));
 }

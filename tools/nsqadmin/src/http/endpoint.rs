@@ -21,6 +21,8 @@ pub(super) enum Endpoint {
     Rate,
     /// An endpoint of live figures.
     Live(Live),
+    /// `/api/peek/*` and `/api/peek/*/*`
+    Peek,
     /// An endpoint that reads figures.
     Read(Read),
     /// An endpoint that acts.
@@ -69,6 +71,8 @@ pub(super) const ROUTES: &[Route<Endpoint>] = &[
     ("GET", "/topics", Endpoint::Page),
     ("GET", "/topics/*", Endpoint::Page),
     ("GET", "/topics/*/*", Endpoint::Page),
+    ("GET", "/peek/*", Endpoint::Page),
+    ("GET", "/peek/*/*", Endpoint::Page),
     ("GET", "/nodes", Endpoint::Page),
     ("GET", "/nodes/*", Endpoint::Page),
     ("GET", "/counter", Endpoint::Page),
@@ -85,6 +89,8 @@ pub(super) const ROUTES: &[Route<Endpoint>] = &[
     ("GET", "/api/nodes", Endpoint::Read(Read::Nodes)),
     ("GET", "/api/nodes/*", Endpoint::Read(Read::Node)),
     ("GET", "/api/counter", Endpoint::Read(Read::Counter)),
+    ("GET", "/api/peek/*", Endpoint::Peek),
+    ("GET", "/api/peek/*/*", Endpoint::Peek),
     ("GET", "/api/live", Endpoint::Live(Live::All)),
     ("GET", "/api/live/topics", Endpoint::Live(Live::Topics)),
     ("GET", "/api/live/topics/*", Endpoint::Live(Live::Topic)),

@@ -62,6 +62,7 @@ impl App {
         object.text("base_path", &self.base_path);
         object.text("user", &user);
         object.boolean("is_admin", self.access.is_admin(&user));
+        object.boolean("may_read_bodies", self.access.may_read_bodies(&user));
         object.boolean("is_lookup_mode", self.cluster.is_lookup_mode());
         let lookupds = self.cluster.lookupds();
         push_array(object.key("nsqlookupd"), &lookupds, |out, text| {

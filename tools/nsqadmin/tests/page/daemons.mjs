@@ -43,6 +43,11 @@ export async function publish(http, topic, messages) {
   if (messages > 0) await ask(http, `/mpub?topic=${topic}`, "POST", Array(messages).fill("body").join("\n"));
 }
 
+// Publishes one message: a text or bytes.
+export async function publishBody(http, topic, body) {
+  await ask(http, `/pub?topic=${topic}`, "POST", body);
+}
+
 // A consumer that takes `ready` messages and never finishes one. Returns the function that ends it.
 export async function consume(nsqd, topic, channel, ready) {
   const [host, port] = nsqd.tcp.split(":");

@@ -5,6 +5,7 @@
 //   acl        nsqadmin's URL, with alice as the only admin
 //   direct     nsqadmin's URL, with nsqd addresses instead of nsqlookupd's
 //   many       nsqadmin's URL, with 10,000 topics
+//   mixed      nsqadmin's URL, with an nsqd that has peeks, one that forbids them, and one that has none
 //   lookupd    the HTTP address of nsqlookupd
 //   nsqds      {http, tcp, pid} of three nsqds. The checks kill the last one
 //   pictures   the directory for screenshots
@@ -15,13 +16,14 @@ import { checks as access } from "./access.mjs";
 import { checks as actions } from "./actions.mjs";
 import { checks as failures } from "./failures.mjs";
 import { checks as many } from "./many.mjs";
+import { checks as messages } from "./messages.mjs";
 import { checks as modules } from "./modules.mjs";
 import { checks as render } from "./render.mjs";
 import { checks as use } from "./use.mjs";
 
 const cluster = JSON.parse(process.env.PAGE_TEST);
 const wanted = process.env.PAGE_CHECK ?? "";
-const all = { ...modules, ...render, ...use, ...actions, ...access, ...many, ...failures };
+const all = { ...modules, ...render, ...use, ...messages, ...actions, ...access, ...many, ...failures };
 const browser = await Browser.start();
 let [passed, failed] = [0, 0];
 for (const [name, check] of Object.entries(all)) {

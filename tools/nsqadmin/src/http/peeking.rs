@@ -1,0 +1,62 @@
+//! The endpoint that shows messages.
+
+use ::http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::{App, Reply, Request};
+use crate::outcome::{Refusal, Warnings};
+use crate::peek::{Found, Obstacle, PARAMETERS, Peek};
+
+impl App {
+    /// Answers `/api/peek/TOPIC` and `/api/peek/TOPIC/CHANNEL`: the messages of all nodes, or of the node
+    /// that `node` names. Who may not read bodies gets everything else.
+    pub(super) async fn peek(
+        &self,
+        segments: &[String],
+        request: &Request,
+    ) -> Result<Reply, Refusal> {
+        let query = request.parsed_query()?;
+        let text = |name: &str| query.get(name).unwrap_or_default().to_owned();
+        let peek = Peek {
+            topic: segments[0].clone(),
+            channel: segments.get(1).cloned().unwrap_or_default(),
+            parameters: PARAMETERS.map(|name| (name, text(name))).into(),
+        };
+        let user = self.access.user(request.headers(), request.peer().ip());
+        let shows_bodies = self.access.may_read_bodies(&user);
+        if !shows_bodies && peek.looks_into_bodies() {
+            return Err(Refusal::new(StatusCode::FORBIDDEN, "FORBIDDEN_BODIES"));
+        }
+        let mut warnings = Warnings::default();
+        let answers = self
+            .cluster
+            .peek(&peek, &text("node"), &mut warnings)
+            .await?;
+        let is_absent = |found: &Found| *found == Found::Nothing(Obstacle::Absent);
+        if !answers.is_empty() && answers.iter().all(|answer| is_absent(&answer.found)) {
+            return Err(Refusal::not_found(match peek.channel.is_empty() {
+                true => "TOPIC_NOT_FOUND",
+                false => "CHANNEL_NOT_FOUND",
+            }));
+        }
+        let mut nodes = Vec::new();
+        for mut answer in answers {
+            if let Found::Nothing(Obstacle::BadQuestion(why)) = answer.found {
+                return Err(Refusal::bad(why));
+            }
+            if !shows_bodies {
+                answer.found.mask();
+            }
+            let mut node = answer.found.into_json();
+            node.insert("node".to_owned(), json!(answer.node.address));
+            node.insert("hostname".to_owned(), json!(answer.node.hostname));
+            node.insert("url".to_owned(), json!(answer.url));
+            nodes.push(Value::Object(node));
+        }
+        let mut json = Map::new();
+        json.insert("bodies".to_owned(), json!(shows_bodies));
+        json.insert("nodes".to_owned(), Value::Array(nodes));
+        json.insert("message".to_owned(), json!(warnings.message()));
+        Ok(Reply::json(Value::Object(json).to_string()))
+    }
+}

@@ -1,0 +1,153 @@
+//! [`Peek`]: a question for messages that a node shows and does not consume, and [`Found`], a node's answer.
+//!
+//! Only ringq's nsqd answers peeks. Each answer of another kind becomes an [`Obstacle`], with a sentence
+//! that says what to change.
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// The parameters that a question passes on to the nodes.
+pub const PARAMETERS: [&str; 7] = [
+    "from", "limit", "max_body", "contains", "json", "equals", "cursor",
+];
+
+/// The parameters that look into bodies: their answers tell something about bodies that are not shown.
+const FILTERS: [&str; 3] = ["contains", "json", "equals"];
+
+/// A question to the nodes of a topic.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Peek {
+    /// The topic.
+    pub topic: String,
+    /// The channel, or an empty text for the messages that no channel has got yet.
+    pub channel: String,
+    /// The names and values of [`PARAMETERS`]. Empty values count as missing.
+    pub parameters: Vec<(&'static str, String)>,
+}
+
+/// The answer of one node.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Found {
+    /// The node's JSON, with its messages.
+    Messages(Map<String, Value>),
+    /// The node shows no messages.
+    Nothing(Obstacle),
+}
+
+/// The reason why a node shows no messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// The node has no peeks: it is another nsqd than ringq's.
+    NotServed,
+    /// The operator of the node forbids peeks. The node says why.
+    Forbidden(String),
+    /// The node does not have the topic, or not the channel.
+    Absent,
+    /// The question is wrong. The node says what is allowed.
+    BadQuestion(String),
+    /// The node did not answer, or not as expected.
+    Failed(String),
+}
+
+impl Peek {
+    /// Returns the path of the endpoint of nsqd.
+    pub fn path(&self) -> &'static str {
+        match self.channel.is_empty() {
+            true => "/topic/peek",
+            false => "/channel/peek",
+        }
+    }
+
+    /// Returns true if the answer depends on what bodies contain.
+    pub fn looks_into_bodies(&self) -> bool {
+        let mut parameters = self.parameters.iter();
+        parameters.any(|(name, value)| FILTERS.contains(name) && !value.is_empty())
+    }
+}
+
+impl Found {
+    /// Reads the answer of a node.
+    pub fn read(status: u16, body: &[u8]) -> Found {
+        if status != 200 {
+            return Found::Nothing(Obstacle::read(status, body));
+        }
+        match serde_json::from_slice(body) {
+            Ok(Value::Object(answer)) if answer.contains_key("messages") => Found::Messages(answer),
+            _ => Found::Nothing(Obstacle::Failed("the answer is not understood".to_owned())),
+        }
+    }
+
+    /// Removes the bodies of the messages.
+    pub fn mask(&mut self) {
+        let Found::Messages(answer) = self else {
+            return;
+        };
+        let messages = answer.get_mut("messages").and_then(Value::as_array_mut);
+        for message in messages.into_iter().flatten() {
+            if let Some(message) = message.as_object_mut() {
+                message.remove("body");
+                message.remove("encoding");
+            }
+        }
+    }
+
+    /// Returns the JSON for the page: `outcome`, and the messages or the `reason` why there are none.
+    pub fn into_json(self) -> Map<String, Value> {
+        let (outcome, reason) = match self {
+            Found::Messages(mut answer) => {
+                answer.insert("outcome".to_owned(), json!("messages"));
+                return answer;
+            }
+            Found::Nothing(obstacle) => (obstacle.word(), obstacle.reason()),
+        };
+        let mut json = Map::new();
+        json.insert("outcome".to_owned(), json!(outcome));
+        json.insert("reason".to_owned(), json!(reason));
+        json
+    }
+}
+
+impl Obstacle {
+    fn read(status: u16, body: &[u8]) -> Obstacle {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Refusal {
+            message: String,
+            reason: String,
+        }
+        let Refusal { message, reason } = serde_json::from_slice(body).unwrap_or_default();
+        match (status, message.as_str()) {
+            (404, "TOPIC_NOT_FOUND" | "CHANNEL_NOT_FOUND") => Obstacle::Absent,
+            (404, _) => Obstacle::NotServed,
+            (403, "PEEK_FORBIDDEN") => Obstacle::Forbidden(reason),
+            (400, _) if !reason.is_empty() => Obstacle::BadQuestion(reason),
+            (400, _) => Obstacle::BadQuestion(message),
+            (503, _) => Obstacle::Failed("the node is busy; try again".to_owned()),
+            _ => Obstacle::Failed(format!("got response {status} {message}")),
+        }
+    }
+
+    fn word(&self) -> &'static str {
+        match self {
+            Obstacle::NotServed => "not_served",
+            Obstacle::Forbidden(_) => "forbidden",
+            Obstacle::Absent => "absent",
+            Obstacle::BadQuestion(_) | Obstacle::Failed(_) => "failed",
+        }
+    }
+
+    fn reason(&self) -> String {
+        match self {
+            Obstacle::NotServed => "This node has no peeks, as NSQ's own nsqd. Run ringq's nsqd there, or read a copy of the \
+                                    messages: nsq_tail makes a channel of its own."
+                .to_owned(),
+            Obstacle::Absent => "This node does not have it.".to_owned(),
+            Obstacle::Forbidden(why) | Obstacle::BadQuestion(why) | Obstacle::Failed(why) => {
+                why.clone()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

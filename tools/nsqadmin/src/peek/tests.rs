@@ -1,0 +1,70 @@
+use super::*;
+
+fn obstacle(status: u16, body: &str) -> Obstacle {
+    match Found::read(status, body.as_bytes()) {
+        Found::Nothing(obstacle) => obstacle,
+        Found::Messages(messages) => panic!("{messages:?}"),
+    }
+}
+
+#[test]
+fn an_answer_without_messages_says_why() {
+    assert_eq!(
+        obstacle(404, r#"{"message":"NOT_FOUND"}"#),
+        Obstacle::NotServed
+    );
+    assert_eq!(obstacle(404, "<html>"), Obstacle::NotServed);
+    for missing in ["TOPIC_NOT_FOUND", "CHANNEL_NOT_FOUND"] {
+        let body = json!({ "message": missing }).to_string();
+        assert_eq!(obstacle(404, &body), Obstacle::Absent);
+    }
+    let forbidden = obstacle(403, r#"{"message":"PEEK_FORBIDDEN","reason":"no --peek"}"#);
+    assert_eq!(forbidden, Obstacle::Forbidden("no --peek".to_owned()));
+    let bad = obstacle(
+        400,
+        r#"{"message":"INVALID_ARG_FROM","reason":"from is oldest"}"#,
+    );
+    assert_eq!(bad, Obstacle::BadQuestion("from is oldest".to_owned()));
+    let bad = obstacle(400, r#"{"message":"INVALID_ARG_CHANNEL"}"#);
+    assert_eq!(bad, Obstacle::BadQuestion("INVALID_ARG_CHANNEL".to_owned()));
+    assert!(matches!(obstacle(500, ""), Obstacle::Failed(_)));
+    assert!(matches!(obstacle(200, "[]"), Obstacle::Failed(_)));
+    let json = Found::Nothing(Obstacle::NotServed).into_json();
+    assert_eq!(json["outcome"], json!("not_served"));
+    assert!(json["reason"].as_str().unwrap().contains("ringq's nsqd"));
+}
+
+#[test]
+fn a_mask_leaves_nothing_of_a_body() {
+    let body = r#"{"messages":[{"id":"0f","timestamp":1795525738123456789,"body_bytes":6,
+        "encoding":"text","body":"secret"}],"scanned_messages":1,"ended_by":"end"}"#;
+    let mut found = Found::read(200, body.as_bytes());
+    let shown = Value::Object(found.clone().into_json());
+    assert_eq!(shown["messages"][0]["body"], json!("secret"));
+    // A time in nanoseconds is beyond 2^53, and stays exact.
+    assert!(shown.to_string().contains("1795525738123456789"));
+    found.mask();
+    let masked = Value::Object(found.into_json());
+    assert!(!masked.to_string().contains("secret"), "{masked}");
+    assert_eq!(masked["messages"][0]["body_bytes"], json!(6));
+    assert_eq!(masked["outcome"], json!("messages"));
+}
+
+#[test]
+fn filters_look_into_bodies() {
+    let peek = |name, value: &str| Peek {
+        parameters: vec![("from", "newest".to_owned()), (name, value.to_owned())],
+        ..Peek::default()
+    };
+    for name in ["contains", "json", "equals"] {
+        assert!(peek(name, "x").looks_into_bodies(), "{name}");
+        assert!(!peek(name, "").looks_into_bodies(), "{name}");
+    }
+    assert!(!peek("cursor", "1.2").looks_into_bodies());
+    assert_eq!(Peek::default().path(), "/topic/peek");
+    let channel = Peek {
+        channel: "c".to_owned(),
+        ..Peek::default()
+    };
+    assert_eq!(channel.path(), "/channel/peek");
+}

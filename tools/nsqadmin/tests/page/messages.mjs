@@ -1,0 +1,118 @@
+// The view of messages: lists, forms, filters, more, the live tail, users who may not read bodies, nodes without peeks.
+
+import { accessible, equal, until } from "./browser.mjs";
+import { consume, make, publishBody } from "./daemons.mjs";
+
+const bodies = (page) => page.locator(".messages pre").allTextContents();
+const choose = (page, label, value) => page.getByRole("combobox", { name: label }).selectOption(value);
+
+export const checks = {
+  async "messages: lists, forms and the filter of a channel"(browser, cluster) {
+    const { nsqds } = cluster;
+    await make(nsqds, "parcels", ["archive"], 0);
+    await publishBody(nsqds[0].http, "parcels", '{"order":{"id":9007199254740993,"items":["pen","ink"]},"note":[]}');
+    await publishBody(nsqds[1].http, "parcels", "plain text");
+    await publishBody(nsqds[1].http, "parcels", new Uint8Array([0xff, 0x00, 0x41]));
+    const page = await browser.open(`${cluster.admin}topics/parcels/archive`);
+    await page.getByRole("link", { name: "Look at messages" }).click();
+    await page.getByRole("heading", { name: "Messages of parcels / archive" }).waitFor();
+    await until(async () => await page.locator(".messages li").count() === 3, "three messages");
+    await choose(page, "List", "oldest");
+    await until(async () => (await bodies(page))[0]?.includes('"id": 9007199254740993,'), "JSON is indented, and its digits are exact");
+    equal((await bodies(page))[0], '{\n  "order": {\n    "id": 9007199254740993,\n    "items": [\n      "pen",\n      "ink"\n    ]\n  },\n  "note": []\n}', "JSON");
+    equal((await bodies(page)).slice(1), ["plain text", "000000  ff 00 41                                         ..A"], "text, and what is none as hex");
+    await accessible(page, "messages, light");
+    await page.screenshot({ path: `${cluster.pictures}/messages-light.png`, fullPage: true });
+    await page.emulateMedia({ colorScheme: "dark" });
+    await accessible(page, "messages, dark");
+    await page.screenshot({ path: `${cluster.pictures}/messages-dark.png`, fullPage: true });
+    await page.setViewportSize({ width: 360, height: 740 });
+    await until(() => page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "messages fit into 360 pixels");
+    await page.screenshot({ path: `${cluster.pictures}/messages-narrow.png`, fullPage: true });
+    await page.setViewportSize({ width: 1280, height: 900 });
+    await choose(page, "Bodies", "hex");
+    await until(async () => (await bodies(page))[1]?.startsWith("000000  70 6c 61 69 6e"), "hex");
+    await choose(page, "Bodies", "auto");
+    await page.getByRole("textbox", { name: "JSON pointer" }).fill("/order/items/1");
+    await page.getByRole("textbox", { name: "equals" }).fill("ink");
+    await page.keyboard.press("Enter");
+    await page.getByText("1 message found. Gone through 3 messages").waitFor();
+    equal(new URL(page.url()).searchParams.get("json"), "/order/items/1", "the address has the filter");
+    await page.getByRole("button", { name: "No filter" }).click();
+    await page.getByRole("textbox", { name: "Body contains" }).fill("nowhere");
+    await page.getByRole("button", { name: "Search" }).click();
+    await page.getByText("No message is here.").waitFor();
+    await page.getByRole("button", { name: "Copy as curl" }).click();
+    const command = await page.locator(".command pre").textContent();
+    equal(command.split("\n").every((line) => /^curl 'http:\/\/[\d.:]+\/channel\/peek\?topic=parcels&channel=archive&from=oldest&limit=10&contains=nowhere'$/.test(line)),
+      true, command);
+    browser.healthy();
+  },
+
+  async "messages: more of them, in flight, and those of a topic"(browser, cluster) {
+    const { nsqds } = cluster;
+    await make(nsqds.slice(0, 1), "crowd", ["archive"], 25);
+    const stop = await consume(nsqds[0], "crowd", "archive", 2);
+    const page = await browser.open(`${cluster.admin}peek/crowd/archive?from=in_flight`);
+    await until(async () => await page.locator(".messages li").count() === 2, "two are in flight");
+    await page.getByText("held by consumer-7").first().waitFor();
+    await choose(page, "List", "oldest");
+    await until(async () => await page.locator(".messages li").count() === 10, "ten at a time");
+    await page.getByRole("button", { name: "More" }).click();
+    await until(async () => await page.locator(".messages li").count() === 20, "ten more");
+    await page.getByRole("button", { name: "More" }).click();
+    await until(async () => await page.locator(".messages li").count() === 23, "all that wait");
+    equal(await page.getByRole("button", { name: "More" }).count(), 0, "no more");
+    stop();
+    await make(nsqds.slice(0, 1), "unclaimed", [], 1);
+    await page.goto(`${cluster.admin}peek/unclaimed`);
+    await until(async () => await page.locator(".messages li").count() === 1, "the topic's own message");
+    await page.keyboard.press("Escape");
+    await page.getByRole("heading", { name: "Topic unclaimed" }).waitFor();
+    browser.healthy();
+  },
+
+  async "messages: the live tail says what it can show"(browser, cluster) {
+    const { nsqds } = cluster;
+    await make(nsqds.slice(0, 1), "stream", ["archive"], 1);
+    const page = await browser.open(`${cluster.admin}peek/stream/archive`);
+    await page.getByRole("button", { name: "Live tail" }).click();
+    await page.getByText("At most 10 messages/s of each node").waitFor();
+    await until(async () => await page.locator(".messages li").count() === 1, "what is there already");
+    await publishBody(nsqds[0].http, "stream", "fresh");
+    await until(async () => (await bodies(page))[0] === "fresh", "the new message comes on top");
+    await accessible(page, "the live tail");
+    await page.screenshot({ path: `${cluster.pictures}/tail.png` });
+    await make(nsqds.slice(0, 1), "stream", ["archive"], 60);
+    await page.getByText("1 time, more came than a look shows.").waitFor();
+    await page.keyboard.press("h");
+    await publishBody(nsqds[0].http, "stream", "late");
+    await page.waitForTimeout(4500);
+    equal((await bodies(page)).includes("late"), false, "the hold switch holds the tail");
+    await page.getByRole("button", { name: "On hold" }).click();
+    await until(async () => (await bodies(page))[0] === "late", "the tail goes on");
+    await page.getByRole("button", { name: "Stop the live tail" }).click();
+    await page.getByRole("button", { name: "Look again" }).waitFor();
+    browser.healthy();
+  },
+
+  async "messages: who may not read bodies sees none"(browser, cluster) {
+    await make(cluster.nsqds.slice(0, 1), "sealed", ["archive"], 2);
+    const page = await browser.open(`${cluster.acl}peek/sealed/archive`, { headers: { "X-Forwarded-User": "bob" } });
+    await page.getByText("Bodies are masked.").waitFor();
+    await until(async () => await page.locator(".messages li").count() === 2, "the messages without bodies");
+    equal([await bodies(page), await page.getByRole("textbox").count()], [[], 0], "no bodies and no filter");
+    await accessible(page, "masked messages");
+    browser.healthy();
+  },
+
+  async "messages: nodes without peeks say what to change"(browser, cluster) {
+    const page = await browser.open(`${cluster.mixed}peek/t/c`);
+    await page.getByText("Run ringq's nsqd there").waitFor();
+    await page.getByText("a start without this flag allows peeks").waitFor();
+    await until(async () => (await bodies(page)).join() === "open", "the node that shows its message");
+    await accessible(page, "nodes without peeks");
+    await page.screenshot({ path: `${cluster.pictures}/obstacles.png` });
+    browser.healthy();
+  },
+};

@@ -1,0 +1,172 @@
+//! Messages that nsqadmin shows without consuming them: of several nodes, with filters, for users who may
+//! read bodies and for others, and nodes that show nothing.
+
+mod support;
+
+use serde_json::{Value, json};
+use support::Admin;
+use test_support::daemon::Daemon;
+use test_support::http_server::{Answer, HttpServer};
+
+/// Starts a server that answers as NSQ's own nsqd with the topic `t` does, as far as a peek asks.
+fn original() -> HttpServer {
+    HttpServer::start(|request, _| {
+        let path = request.target().split('?').next().unwrap_or_default();
+        let (status, body) = match path {
+            "/info" => (
+                200,
+                json!({"version": "1.3.0", "broadcast_address": "original", "http_port": 4151}),
+            ),
+            "/stats" => (
+                200,
+                json!({"topics": [{"topic_name": "t", "channels": [{"channel_name": "c"}]}]}),
+            ),
+            _ => (404, json!({"message": "NOT_FOUND"})),
+        };
+        Answer {
+            status,
+            headers: Vec::new(),
+            body: body.to_string().into_bytes(),
+        }
+    })
+}
+
+fn nsqd(args: &[&str], bodies: &[&str]) -> Daemon {
+    let nsqd = Daemon::nsqd(args);
+    nsqd.create_channel("t", "c");
+    nsqd.publish("t", bodies);
+    let count = i64::try_from(bodies.len()).unwrap();
+    nsqd.wait_for_figure("t", "c", "depth", count);
+    nsqd
+}
+
+fn admin_at(addresses: &[std::net::SocketAddr], args: &[&str]) -> Admin {
+    let flags = addresses.iter();
+    let flags: Vec<String> = flags
+        .map(|address| format!("--nsqd-http-address={address}"))
+        .collect();
+    let flags = flags.iter().map(String::as_str);
+    let all: Vec<&str> = flags.chain(args.iter().copied()).collect();
+    Admin::start(&all)
+}
+
+fn bodies(answer: &Value) -> Vec<&str> {
+    let nodes = answer["nodes"].as_array().expect("nodes");
+    let messages = nodes
+        .iter()
+        .flat_map(|node| node["messages"].as_array().into_iter().flatten());
+    messages
+        .map(|message| message["body"].as_str().unwrap_or("masked"))
+        .collect()
+}
+
+#[test]
+fn all_nodes_or_one_show_their_messages_and_keep_them() {
+    let nsqds = [
+        nsqd(&[], &[r#"{"order":{"id":1}}"#, "two"]),
+        nsqd(&[], &[r#"{"order":{"id":3}}"#]),
+    ];
+    let admin = admin_at(&[nsqds[0].http, nsqds[1].http], &[]);
+    let all = admin.json("/api/peek/t/c");
+    assert_eq!(bodies(&all).len(), 3, "{all}");
+    assert_eq!(all["bodies"], json!(true));
+    let second = nsqds[1].http.to_string();
+    let one = admin.json(&format!("/api/peek/t/c?node={second}"));
+    assert_eq!(bodies(&one), [r#"{"order":{"id":3}}"#]);
+    assert_eq!(one["nodes"][0]["node"], json!(second));
+    let url = one["nodes"][0]["url"].as_str().unwrap();
+    assert_eq!(
+        url,
+        format!("http://{second}/channel/peek?topic=t&channel=c")
+    );
+    let found = admin.json("/api/peek/t/c?json=%2Forder%2Fid&equals=1");
+    assert_eq!(bodies(&found), [r#"{"order":{"id":1}}"#]);
+    assert_eq!(bodies(&admin.json("/api/peek/t/c?contains=two")), ["two"]);
+    // One message at a time, and the next one from where the last answer ended.
+    let first = nsqds[0].http.to_string();
+    let page = admin.json(&format!("/api/peek/t/c?node={first}&limit=1"));
+    let next = page["nodes"][0]["next"].as_str().expect("one is left");
+    let rest = admin.json(&format!("/api/peek/t/c?node={first}&cursor={next}"));
+    assert_eq!(bodies(&rest), ["two"]);
+    assert_eq!(bodies(&admin.json("/api/peek/t")), [""; 0]);
+    for nsqd in &nsqds {
+        assert_eq!(
+            nsqd.figure("t", "c", "message_count"),
+            nsqd.figure("t", "c", "depth")
+        );
+    }
+}
+
+#[test]
+fn who_may_not_read_bodies_sees_everything_else() {
+    let nsqd = nsqd(&[], &["secret"]);
+    let carol = ["X-Forwarded-User: carol"];
+    for (flag, for_carol, for_others) in [
+        ("admins", "secret", "masked"),
+        ("everybody", "secret", "secret"),
+        ("nobody", "masked", "masked"),
+    ] {
+        let flag = format!("--peek-bodies={flag}");
+        let admin = admin_at(&[nsqd.http], &["--admin-user=carol", &flag]);
+        for (headers, expected) in [(&carol[..], for_carol), (&[], for_others)] {
+            let text = admin.ask("GET", "/api/peek/t/c", headers, "").text();
+            let answer: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(bodies(&answer), [expected], "{flag}");
+            assert_eq!(
+                text.contains("secret"),
+                expected == "secret",
+                "{flag}: {text}"
+            );
+            assert_eq!(answer["nodes"][0]["messages"][0]["body_bytes"], json!(6));
+            let settings = admin.ask("GET", "/api/settings", headers, "").json();
+            assert_eq!(settings["may_read_bodies"], json!(expected == "secret"));
+            // A search tells what a body contains.
+            for query in ["contains=secret", "json=%2Fa", "json=%2Fa&equals=1"] {
+                let target = format!("/api/peek/t/c?{query}");
+                let found = admin.ask("GET", &target, headers, "");
+                match expected {
+                    "secret" => drop(found.expect_status(200)),
+                    _ => drop(found.expect_error(403, "FORBIDDEN_BODIES")),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn nodes_without_messages_say_why() {
+    let original = original();
+    let forbidding = nsqd(&["--peek=false"], &["x"]);
+    let open = nsqd(&[], &["y"]);
+    let other = Daemon::nsqd(&[]);
+    let addresses = [original.address, forbidding.http, open.http, other.http];
+    let admin = admin_at(&addresses, &[]);
+    let answer = admin.json("/api/peek/t/c");
+    assert_eq!(bodies(&answer), ["y"]);
+    let node = |name: &str| {
+        let nodes = answer["nodes"].as_array().unwrap();
+        let found = nodes.iter().find(|node| node["node"] == json!(name));
+        found
+            .unwrap_or_else(|| panic!("{name} in {answer}"))
+            .clone()
+    };
+    let said = node("original:4151");
+    assert_eq!(said["outcome"], json!("not_served"));
+    let reason = said["reason"].as_str().unwrap();
+    assert!(reason.contains("Run ringq's nsqd there"), "{reason}");
+    let said = node(&forbidding.http.to_string());
+    assert_eq!(said["outcome"], json!("forbidden"));
+    let reason = said["reason"].as_str().unwrap();
+    assert!(reason.contains("--peek=false"), "{reason}");
+    admin
+        .get(&format!("/api/peek/t/nope?node={}", open.http))
+        .expect_error(404, "CHANNEL_NOT_FOUND");
+    admin
+        .get("/api/peek/nope")
+        .expect_error(404, "TOPIC_NOT_FOUND");
+    admin
+        .get("/api/peek/t/c?node=127.0.0.1:1")
+        .expect_error(404, "NODE_NOT_FOUND");
+    let bad = admin.get("/api/peek/t/c?from=middle").expect_status(400);
+    assert!(bad.text().contains("from is oldest"), "{}", bad.text());
+}
