@@ -1,6 +1,8 @@
-//! [`Discarded`]: the messages of an emptied or deleted channel, while they are released slice by slice.
+//! [`Discarded`]: the messages and tables of an emptied or deleted channel or topic, while they are released slice by
+//! slice.
 
 use crate::deferred::Deferred;
+use crate::freed_table::FreedTable;
 use crate::long_queue::LongQueue;
 use crate::ranges::Ranges;
 use crate::seq_set::SeqSet;
@@ -24,6 +26,8 @@ pub(crate) struct Discarded {
     pub(crate) undistributed_deferred: LongQueue<(Seq, u32)>,
     /// The lists of an unfinished checkpoint of the channel, which are dropped as well.
     pub(crate) runs: Vec<Runs>,
+    /// Large tables of a topic that recognises messages.
+    pub(crate) tables: Vec<Box<dyn FreedTable>>,
 }
 
 impl Discarded {
@@ -61,6 +65,12 @@ impl Discarded {
                 } else {
                     self.runs.pop();
                 }
+            } else if let Some(table) = self.tables.last_mut() {
+                if !table.free_piece() {
+                    self.tables.pop();
+                }
+                // A piece is large: one per turn.
+                work.spend(work.left());
             } else {
                 return true;
             }

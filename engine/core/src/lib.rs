@@ -36,6 +36,7 @@ mod dirty_set;
 mod discarded;
 mod drain;
 mod forward;
+mod freed_table;
 mod glob;
 mod ids;
 mod latency;

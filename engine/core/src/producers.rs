@@ -19,6 +19,7 @@ mod numbers;
 mod saved;
 mod saving;
 
+use crate::freed_table::FreedTable;
 use index::Index;
 use numbers::{Known, Numbers};
 pub(crate) use saving::Saving;
@@ -88,6 +89,12 @@ impl Producers {
             uses: 0,
             evicted_count: 0,
         }
+    }
+
+    /// Takes the table apart. Returns the memory that is to be freed.
+    pub(crate) fn into_tables(self) -> Vec<Box<dyn FreedTable>> {
+        let index = self.index.into_slots();
+        vec![Box::new(self.places), Box::new(self.bits), Box::new(index)]
     }
 
     /// The number of publishers that are remembered.

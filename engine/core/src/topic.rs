@@ -562,7 +562,8 @@ impl Topic {
 
     /// Takes the topic apart at its deletion. Returns its log, and the lists that have to be dropped in slices, one per
     /// turn.
-    pub(crate) fn close(self) -> (Log, Vec<Discarded>) {
+    pub(crate) fn close(mut self) -> (Log, Vec<Discarded>) {
+        let tables = self.take_tables();
         let mut discarded = self.discarded;
         discarded.extend(self.grace.map(|grace| Discarded {
             waiting: grace.messages,
@@ -572,6 +573,7 @@ impl Topic {
             waiting: self.undistributed,
             undistributed_deferred: self.undistributed_deferred,
             runs: self.unfinished.map_or(Vec::new(), |it| it.into_runs()),
+            tables,
             ..Discarded::default()
         });
         (self.log, discarded)

@@ -92,6 +92,11 @@ impl Generation {
         keys_max(self.slots.len()).saturating_sub(self.count)
     }
 
+    /// Returns the table, whose keys are not needed any more.
+    pub(crate) fn into_table(self) -> Vec<u128> {
+        self.slots.into_vec()
+    }
+
     /// Bytes of the table.
     pub(crate) fn bytes(&self) -> usize {
         self.slots.len() * SLOT_BYTES

@@ -25,6 +25,9 @@ pub(crate) const MEMORY_MAX: u64 = 1 << 36;
 /// The memory of a topic's keys, if the window has no length in messages: 16 MiB, for 734,000 to 838,000 keys.
 pub(crate) const MEMORY_DEFAULT: u64 = 16 << 20;
 
+/// The entries of a publish for which the memory is kept, 64 KiB. A large batch takes more memory, and gives it back.
+const STEPS_KEPT: usize = 4096;
+
 /// Zero of the clock of keys lies so far before the start of the process: 139 years. A key of an earlier process has a
 /// time between.
 const CLOCK_OFFSET_MS: u64 = 1 << 42;
@@ -122,6 +125,8 @@ pub(crate) struct Generations {
     older: VecDeque<Arc<Generation>>,
     /// A table to be used again.
     spare: Option<Generation>,
+    /// Tables that are to be freed.
+    unneeded: Vec<Vec<u128>>,
     /// The entries of the publish that is under way, which can still be taken back.
     unconfirmed: Vec<Step>,
 }
@@ -144,6 +149,7 @@ impl Generations {
             newest: Generation::new(plan.slots, Seq(0), now_ms),
             older: VecDeque::with_capacity(GENERATIONS),
             spare: None,
+            unneeded: Vec::new(),
             unconfirmed: Vec::new(),
         }
     }
@@ -201,11 +207,29 @@ impl Generations {
         }
     }
 
-    /// Forgets the oldest generation. Its table is used again, unless the keeper is still writing the table to a file.
+    /// Forgets the oldest generation. Its table is used again or is to be freed, unless the keeper is still writing the
+    /// table to a file.
     fn forget_oldest(&mut self) {
         let oldest = self.older.pop_back();
-        let table = oldest.and_then(|oldest| Arc::try_unwrap(oldest).ok());
-        self.spare = table.or(self.spare.take());
+        if let Some(Ok(table)) = oldest.map(Arc::try_unwrap) {
+            let unneeded = self.spare.replace(table);
+            self.unneeded.extend(unneeded.map(Generation::into_table));
+        }
+    }
+
+    /// Takes the tables that are to be freed.
+    #[inline]
+    pub(crate) fn take_unneeded(&mut self) -> Vec<Vec<u128>> {
+        std::mem::take(&mut self.unneeded)
+    }
+
+    /// Takes the generations apart. Returns their tables, except those that the keeper is writing to a file.
+    pub(crate) fn into_tables(self) -> Vec<Vec<u128>> {
+        let older = self.older.into_iter().map(Arc::try_unwrap);
+        let unshared = older.filter_map(Result::ok);
+        let all = unshared.chain(self.spare).chain([self.newest]);
+        let tables = all.map(Generation::into_table);
+        tables.chain(self.unneeded).collect()
     }
 
     /// Returns the seq of the message with this key, if a generation has the key.
@@ -245,6 +269,9 @@ impl Generations {
     #[inline]
     pub(crate) fn confirm(&mut self) {
         self.unconfirmed.clear();
+        if self.unconfirmed.capacity() > STEPS_KEPT {
+            self.unconfirmed = Vec::new();
+        }
     }
 
     /// Takes the inserted keys back: their messages are not stored. A generation that was forgotten for them stays
@@ -264,7 +291,9 @@ impl Generations {
         let Some(Ok(before)) = before else {
             unreachable!("the keeper gets no generation during a publish")
         };
-        self.spare = Some(std::mem::replace(&mut self.newest, before));
+        let empty = std::mem::replace(&mut self.newest, before);
+        let unneeded = self.spare.replace(empty);
+        self.unneeded.extend(unneeded.map(Generation::into_table));
     }
 
     /// The number of keys.

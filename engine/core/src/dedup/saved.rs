@@ -119,6 +119,15 @@ impl KeysDraft {
         0
     }
 
+    /// Gives the draft up. Returns its copy of the newest generation.
+    pub(crate) fn into_table(self) -> Option<Vec<u128>> {
+        let mut generations = self.generations.into_iter();
+        generations.find_map(|generation| match generation.table {
+            Table::Copied(slots) => Some(slots),
+            Table::Shared(_) => None,
+        })
+    }
+
     fn head(&self) -> [u8; HEAD_BYTES] {
         let mut head = [0; HEAD_BYTES];
         head[..8].copy_from_slice(MAGIC);

@@ -1,26 +1,42 @@
 //! [`Index`]: finds the place of a publisher by its id. A hash table with open addressing, which never allocates after
 //! [`Index::reserve`], and is freed in one piece.
 
-/// No place: the slot is free.
-const FREE: u32 = u32::MAX;
+/// A slot without a place. It is zero, so that the system gives the memory of a large index when it is first used.
+const FREE: u64 = 0;
 
 /// The places of the publishers, by the hash of their ids.
+///
+/// ```text
+///   a slot:   bit 63                32 31                    0
+///                | half of the hash   | place + 1; 0: free   |
+/// ```
 ///
 /// Invariant: between the slot to which an id hashes and the slot that has its place, no slot is free.
 #[derive(Debug)]
 pub(super) struct Index {
     /// The place in each slot, with a part of the hash. The number of slots is a power of two, and at most half of
     /// them are taken.
-    slots: Vec<Slot>,
+    slots: Vec<u64>,
     key: u64,
     count: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    place: u32,
-    /// The low half of the hash.
-    hash: u32,
+/// Returns the slot of a place, which is below `u32::MAX`.
+#[inline]
+fn slot(place: u32, hash: u32) -> u64 {
+    u64::from(hash) << 32 | u64::from(place + 1)
+}
+
+/// Returns the place in a slot that is not free.
+#[inline]
+fn place_in(slot: u64) -> u32 {
+    (slot as u32).wrapping_sub(1)
+}
+
+/// Returns the half of the hash in a slot that is not free.
+#[inline]
+fn hash_in(slot: u64) -> u32 {
+    (slot >> 32) as u32
 }
 
 impl Index {
@@ -35,11 +51,12 @@ impl Index {
     /// Makes room for `places` places.
     pub(super) fn reserve(&mut self, places: usize) {
         let slots = (places * 2).next_power_of_two();
-        let free = Slot {
-            place: FREE,
-            hash: 0,
-        };
-        self.slots = vec![free; slots];
+        self.slots = vec![FREE; slots];
+    }
+
+    /// Takes the index apart. Returns its memory.
+    pub(super) fn into_slots(self) -> Vec<u64> {
+        self.slots
     }
 
     pub(super) fn count(&self) -> usize {
@@ -53,11 +70,12 @@ impl Index {
         let mut at = self.slot_of(hash)?;
         loop {
             let slot = self.slots[at];
-            if slot.place == FREE {
+            if slot == FREE {
                 return None;
             }
-            if slot.hash == hash && is_it(slot.place) {
-                return Some(slot.place);
+            let place = place_in(slot);
+            if hash_in(slot) == hash && is_it(place) {
+                return Some(place);
             }
             at = self.after(at);
         }
@@ -74,10 +92,10 @@ impl Index {
             self.count * 2 < self.slots.len(),
             "half of the slots stay free"
         );
-        while self.slots[at].place != FREE {
+        while self.slots[at] != FREE {
             at = self.after(at);
         }
-        self.slots[at] = Slot { place, hash };
+        self.slots[at] = slot(place, hash);
         self.count += 1;
     }
 
@@ -88,14 +106,17 @@ impl Index {
     pub(super) fn remove(&mut self, id: u64, place: u32) {
         let hash = self.hash(id);
         let mut hole = self.slot_of(hash).expect("the id has a place");
-        while self.slots[hole].place != place {
-            assert!(self.slots[hole].place != FREE, "the id has a place");
+        let wanted = slot(place, hash);
+        while self.slots[hole] != wanted {
+            assert!(self.slots[hole] != FREE, "the id has a place");
             hole = self.after(hole);
         }
         // The slots behind the hole move up if they may lie there, so that no search ends at the hole.
         let mut at = self.after(hole);
-        while self.slots[at].place != FREE {
-            let home = self.slot_of(self.slots[at].hash).expect("there are slots");
+        while self.slots[at] != FREE {
+            let home = self
+                .slot_of(hash_in(self.slots[at]))
+                .expect("there are slots");
             let mask = self.slots.len() - 1;
             let distance = |from: usize| at.wrapping_sub(from) & mask;
             if distance(home) >= distance(hole) {
@@ -104,7 +125,7 @@ impl Index {
             }
             at = self.after(at);
         }
-        self.slots[hole].place = FREE;
+        self.slots[hole] = FREE;
         self.count -= 1;
     }
 

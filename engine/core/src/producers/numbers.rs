@@ -65,6 +65,10 @@ impl Numbers {
 
     /// Returns the same numbers with the window of `bits`, which are all 0 and are filled. `own` are the bits so far.
     pub(crate) fn with_window(&self, own: &[u64], bits: &mut [u64]) -> Numbers {
+        if own.len() == bits.len() {
+            bits.copy_from_slice(own);
+            return *self;
+        }
         let low = |bits: &[u64]| self.end.saturating_sub(bits.len() as u64 * 64);
         let (own_low, low) = (low(own), low(bits));
         let mut first = self.first;

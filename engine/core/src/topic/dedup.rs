@@ -1,6 +1,7 @@
 //! [`Dedup`]: how a topic recognises the messages that it has stored before.
 
 use crate::dedup_rules::{DedupKey, DedupRule};
+use crate::freed_table::FreedTable;
 use crate::producers::{Producers, Saving};
 use crate::ranges::Ranges;
 use std::time::Duration;
@@ -40,6 +41,15 @@ impl Dedup {
             save: Save::Idle,
             save_at: Duration::ZERO,
         }
+    }
+
+    /// Takes the table apart at the deletion of its topic. Returns the memory that is to be freed.
+    pub(super) fn into_tables(self) -> Vec<Box<dyn FreedTable>> {
+        let mut tables = self.producers.into_tables();
+        if let Save::Encoding(_, saving) = self.save {
+            tables.push(Box::new(saving.into_body()));
+        }
+        tables
     }
 }
 

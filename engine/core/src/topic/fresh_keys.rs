@@ -5,11 +5,16 @@ use super::{Published, Topic};
 use crate::dedup::generations::clock_ms;
 use crate::dedup::meter::MeterReport;
 use crate::dedup::restored::RestoredKeys;
+use crate::discarded::Discarded;
+use crate::freed_table::FreedTable;
 use crate::now::Now;
 use crate::publication::Publication;
 use crate::stats::KeyStats;
 use diskq_log::AppendError;
 use diskq_log::planted::{Bug, is_planted};
+
+/// The messages of a publish for which the memory is kept.
+const FATES_KEPT: usize = 64 << 10;
 
 impl Topic {
     /// Does a publish of a topic with keys, or with a meter.
@@ -48,6 +53,7 @@ impl Topic {
             seq: self.log.next_append_seq(now.wall_ns),
         };
         keys.generations.begin(at.now_ms, at.seq);
+        self.free_tables(keys.generations.take_unneeded());
         let mut counters = KeyCounters::default();
         let mut fates = std::mem::take(&mut keys.fates);
         fates.clear();
@@ -79,7 +85,9 @@ impl Topic {
             count if count == publication.count => self.store(now, publication),
             _ => self.store(now, &fresh),
         };
-        keys.fates = fates;
+        if fates.capacity() <= FATES_KEPT {
+            keys.fates = fates;
+        }
         if published.is_err() {
             keys.generations.take_back();
             return published;
@@ -94,6 +102,28 @@ impl Topic {
             self.lower_deadline(keys.saving.make_draft_due(now.mono, &keys.generations));
         }
         published
+    }
+
+    /// Has tables freed in slices.
+    #[inline]
+    fn free_tables(&mut self, tables: Vec<Vec<u128>>) {
+        if !tables.is_empty() {
+            self.discarded.push(Discarded {
+                tables: tables.into_iter().map(boxed).collect(),
+                ..Discarded::default()
+            });
+        }
+    }
+
+    /// Takes what recognises messages apart, at the deletion of the topic. Returns the tables that are to be freed.
+    pub(super) fn take_tables(&mut self) -> Vec<Box<dyn FreedTable>> {
+        let keys = self
+            .keys
+            .take()
+            .map_or(Vec::new(), |keys| keys.into_tables());
+        let numbers = self.dedup.take().map(|dedup| dedup.into_tables());
+        let tables = keys.into_iter().map(boxed);
+        tables.chain(numbers.into_iter().flatten()).collect()
     }
 
     /// Returns the facts about the topic's keys. `None`: the topic has no rule that compares contents.
@@ -120,4 +150,8 @@ impl Topic {
             keys.generations.check();
         }
     }
+}
+
+fn boxed(table: Vec<u128>) -> Box<dyn FreedTable> {
+    Box::new(table)
 }

@@ -1,6 +1,6 @@
 //! [`Keys`]: the keys of the messages that a topic has stored not long ago.
 
-use super::saving::Saving;
+use super::saving::{Saving, Step};
 use crate::dedup::content_rule::ContentRule;
 use crate::dedup::fingerprint::KeyHasher;
 use crate::dedup::generations::Generations;
@@ -26,7 +26,7 @@ pub(super) struct Keys {
 pub(super) struct KeyCounters {
     /// Messages that were answered with OK and not stored.
     duplicates: u64,
-    /// The duplicates among them whose first copy was not in memory, so that the fingerprint decided.
+    /// The duplicates among them whose first copy was not compared, so that the fingerprint decided.
     unverified: u64,
     /// Messages without the key. They were stored.
     keyless: u64,
@@ -87,7 +87,18 @@ impl Keys {
         false
     }
 
-    /// Compares a body with that of a stored message. `None`: the message is not in memory.
+    /// Takes the keys apart at the deletion of their topic. Returns the tables that are to be freed.
+    pub(super) fn into_tables(self) -> Vec<Vec<u128>> {
+        // The draft shares generations, so it goes first.
+        let copy = match self.saving.step {
+            Step::Draft(draft) => draft.into_table(),
+            Step::Idle | Step::Writing => None,
+        };
+        let tables = self.generations.into_tables();
+        tables.into_iter().chain(copy).collect()
+    }
+
+    /// Compares a body with that of a stored message. `None`: the message is not in memory, or its value lies far back.
     fn is_copy(&self, log: &Log, first: Seq, body: &[u8]) -> Option<bool> {
         let (start, end) = log.frame_bounds(first)?;
         let run = Run {
@@ -97,7 +108,7 @@ impl Keys {
             end,
         };
         let stored = Message::parse(log.bytes(&run).get(DATA_AT..)?)?;
-        Some(self.key.is_same(stored.body, body))
+        self.key.is_same(stored.body, body)
     }
 
     pub(super) fn stats(&self, now_ms: u64) -> KeyStats {

@@ -1,7 +1,7 @@
 //! Topics that recognise messages by their content.
 
-use super::script::{check_with, options};
-use crate::{BrokerOptions, ContentKey, ContentRule, DedupRules, JsonPointer, KeyWindow};
+use super::script::{Session, check_with, options};
+use crate::{BrokerOptions, ContentKey, ContentRule, DedupRules, JsonPointer, KeyWindow, TaskId};
 use std::time::Duration;
 
 /// Options with rules: `body` for the topics `t*`, and the value at `/id` for the topics `j*`.
@@ -337,4 +337,24 @@ stats t.dead/ch
 = depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
 ",
     );
+}
+
+/// Regression: the deletion of a topic freed the tables of its keys in one turn, up to 64 GiB.
+#[test]
+fn the_tables_of_a_deleted_topic_are_freed_over_many_turns() {
+    // A table of 20 MB.
+    let mut session = Session::new(with_rules(KeyWindow::Count(7_000_000)));
+    session.act("a: PUB t | x");
+    let (broker, now) = session.broker();
+    let mut out = Vec::new();
+    broker
+        .delete_topic(now, "t", TaskId(9), &mut out)
+        .expect("the topic exists");
+    let mut turns = 0;
+    while broker.is_turn_open() {
+        broker.end_turn(now, &mut out);
+        turns += 1;
+        assert!(turns < 100, "the turns do not end");
+    }
+    assert!(turns >= 9, "{turns}");
 }

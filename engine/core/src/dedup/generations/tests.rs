@@ -250,3 +250,38 @@ fn restored_keys_count_as_those_of_this_process() {
     assert!(!publish(&mut keys, 40_000, 23, &mut next));
     keys.check();
 }
+
+/// Regression: the first publish after a long silence freed all tables of the window at once.
+#[test]
+fn tables_of_a_window_that_has_passed_are_handed_over() {
+    let window = KeyWindow::Time(Duration::from_secs(7));
+    let mut keys = generations(window, Some(MEMORY_MIN));
+    let mut next = Seq(1);
+    for number in 0..8 {
+        assert!(publish(&mut keys, number * 1000, number, &mut next));
+    }
+    let before = keys.bytes();
+    assert!(keys.take_unneeded().is_empty());
+    assert!(publish(&mut keys, 3_600_000, 8, &mut next));
+    assert_eq!(keys.count(), 1);
+    let unneeded = keys.take_unneeded();
+    let bytes = unneeded.iter().map(|table| size_of_val(&table[..]) as u64);
+    assert_eq!(keys.bytes() + bytes.sum::<u64>(), before);
+    assert!(unneeded.len() > 3, "{}", unneeded.len());
+    assert_eq!(keys.into_tables().len(), 2);
+}
+
+/// Regression: a batch of a million messages left 16 MB to its topic for ever.
+#[test]
+fn a_large_batch_keeps_no_memory() {
+    let mut keys = generations(KeyWindow::Count(100_000), None);
+    let at_ms = clock_ms(Duration::ZERO);
+    keys.begin(at_ms, Seq(1));
+    for number in 0..50_000 {
+        assert!(keys.insert(at_ms, key(number), Seq(1 + number)));
+    }
+    keys.confirm();
+    assert!(keys.unconfirmed.capacity() <= STEPS_KEPT);
+    assert_eq!(keys.count(), 50_000);
+    keys.check();
+}

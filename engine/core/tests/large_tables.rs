@@ -1,0 +1,77 @@
+//! The memory of large tables comes from the system when it is first used, so no turn fills a table.
+
+#[path = "path/shell.rs"]
+mod shell;
+
+use engine_core::{DedupKey, DedupRule, DedupRules};
+use rustix::time::{ClockId, clock_gettime};
+use shell::{Counter, Part, Shell, messages, options};
+use std::time::Duration;
+use wire::encode;
+use wire::name::{ChannelName, TopicName};
+
+/// Remembers the longest processor time of one call of the broker.
+#[derive(Default)]
+struct Longest(Duration);
+
+impl Counter for Longest {
+    fn count<R>(&mut self, _: Part, act: impl FnOnce() -> R) -> R {
+        let began = cpu_time();
+        let result = act();
+        self.0 = self.0.max(cpu_time() - began);
+        result
+    }
+}
+
+/// The processor time of this thread: other programs on the machine do not count.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Regression: the first numbered message of a topic with `memory=1GiB` filled an index of 268 MB, which took more than a
+/// tenth of a second.
+#[test]
+fn the_first_numbered_message_fills_no_table() {
+    let (_, most) = DedupRule::MEMORY_BOUNDS;
+    let rule = DedupRule {
+        key: DedupKey::Producer,
+        window: DedupRule::WINDOW_BOUNDS.0,
+        memory_bytes: most,
+    };
+    let mut rules = DedupRules::default();
+    rules.add("*", rule);
+    let mut options = options();
+    options.server.takes_numbers = true;
+    options.topic.dedup = rules.into();
+    let mut shell = Shell::new(Longest::default(), options);
+    let topic = TopicName::new(b"orders").expect("a name");
+
+    let consumer = shell.connect();
+    let mut input = b"  V2".to_vec();
+    encode::sub(
+        &mut input,
+        topic,
+        ChannelName::new(b"bill").expect("a name"),
+    );
+    encode::rdy(&mut input, 10);
+    shell.receive(Part::Deliver, consumer, &input);
+
+    let producer = shell.connect();
+    let mut input = b"  V2".to_vec();
+    encode::identify(
+        &mut input,
+        br#"{"feature_negotiation":true,"publisher_id":"7f"}"#,
+    );
+    for number in [5, 5, 6] {
+        encode::publish_numbered(&mut input, topic, number, b"x");
+    }
+    shell.receive(Part::Publish, producer, &input);
+    shell.end_turn();
+    shell.take_clients_to_flush(&mut Vec::new());
+    let mut received = Vec::with_capacity(1 << 16);
+    shell.take_output(consumer, &mut received);
+    assert_eq!(messages(&received).count(), 2);
+    let Longest(time) = shell.counter;
+    assert!(time < Duration::from_millis(30), "{time:?}");
+}
