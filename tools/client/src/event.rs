@@ -1,12 +1,16 @@
-//! [`Event`]: what happens to a producer or consumer beside its messages. The display of an event is the line that NSQ's
-//! client logs.
+//! [`Event`]: what happens to a producer or consumer beside its messages. The display of an event is a line in the form of
+//! NSQ's client.
+
+mod client;
+mod level;
+#[cfg(any(feature = "tracing", feature = "metrics"))]
+mod observe;
+mod text;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use wire::go_value::duration_text;
 use wire::id::MessageId;
 
 use crate::address::Address;
@@ -14,74 +18,9 @@ use crate::core::Negotiated;
 #[cfg(feature = "dedup")]
 use crate::dedup::DedupReport;
 use crate::error::{ConnectionError, ErrorFrame};
-use crate::lookupd::{LookupdError, NODES_MAX};
-
-/// The number of the next producer or consumer of this process.
-static NEXT_NUMBER: AtomicU32 = AtomicU32::new(1);
-
-/// A producer or a consumer of this process, in events.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Client {
-    number: u32,
-    /// `topic/channel` of a consumer.
-    subscription: Option<Arc<str>>,
-}
-
-impl Client {
-    /// Numbers a new producer.
-    pub(crate) fn producer() -> Client {
-        Client {
-            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
-            subscription: None,
-        }
-    }
-
-    /// Numbers a new consumer.
-    pub(crate) fn consumer(topic: &str, channel: &str) -> Client {
-        Client {
-            subscription: Some(format!("{topic}/{channel}").into()),
-            ..Client::producer()
-        }
-    }
-
-    /// Returns the number of the producer or consumer, which counts both from 1 in each process.
-    #[must_use]
-    pub fn number(&self) -> u32 {
-        self.number
-    }
-
-    /// Returns `topic/channel` of a consumer.
-    #[must_use]
-    pub fn subscription(&self) -> Option<&str> {
-        self.subscription.as_deref()
-    }
-}
-
-/// The importance of an [`Event`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Level {
-    /// For the search for errors in the client.
-    Debug,
-    /// The usual course.
-    Info,
-    /// The client goes on, but something is wrong.
-    Warning,
-    /// Something failed.
-    Error,
-}
-
-impl Level {
-    /// Returns the tag of log lines: `DBG`, `INF`, `WRN` or `ERR`.
-    #[must_use]
-    pub fn tag(self) -> &'static str {
-        match self {
-            Level::Debug => "DBG",
-            Level::Info => "INF",
-            Level::Warning => "WRN",
-            Level::Error => "ERR",
-        }
-    }
-}
+use crate::lookupd::LookupdError;
+pub use client::Client;
+pub use level::Level;
 
 /// Something that happened to a producer or consumer.
 #[derive(Clone, Debug)]
@@ -215,7 +154,7 @@ pub enum Event {
     },
     /// An nsqlookupd could not be asked. It is asked again later.
     DiscoveryFailed {
-        /// The consumer.
+        /// The producer or consumer.
         client: Client,
         /// The reason.
         error: Arc<LookupdError>,
@@ -310,135 +249,6 @@ impl Event {
             Event::Stopping { .. } => "stopping",
         }
     }
-
-    /// Returns the importance of the event.
-    #[must_use]
-    pub fn level(&self) -> Level {
-        match self {
-            Event::ConnectFailed { .. } | Event::ErrorFrame { .. } => Level::Error,
-            Event::Disconnected { error: Some(_), .. }
-            | Event::HandlerFailed { .. }
-            | Event::DiscoveryFailed { .. } => Level::Error,
-            Event::ReadyTruncated { .. }
-            | Event::BackoffEntered { .. }
-            | Event::BackoffLeft { .. }
-            | Event::NodesIgnored { .. }
-            | Event::TimedOut { .. }
-            | Event::GaveUp { .. } => Level::Warning,
-            #[cfg(feature = "dedup")]
-            Event::Dedup { report, .. } => match report {
-                DedupReport::StoreFailed { .. }
-                | DedupReport::EndFailed { .. }
-                | DedupReport::SaveFailed { .. } => Level::Error,
-                DedupReport::WithoutKey { .. } => Level::Warning,
-                DedupReport::StoreAnswers
-                | DedupReport::Ended { .. }
-                | DedupReport::Saved { .. } => Level::Info,
-            },
-            _ => Level::Info,
-        }
-    }
-
-    /// Writes what happened, without the client and the nsqd.
-    fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Event::Connecting { .. } => f.write_str("connecting to nsqd"),
-            Event::Connected { negotiated, .. } => match &negotiated.authorization {
-                Some(auth) => write!(
-                    f,
-                    "connected; Auth accepted. Identity: {} {} Permissions: {}",
-                    auth.identity, auth.identity_url, auth.permission_count
-                ),
-                None => f.write_str("connected"),
-            },
-            Event::ConnectFailed {
-                error, retry_in, ..
-            } => {
-                write!(f, "error connecting to nsqd - {error}")?;
-                match retry_in {
-                    Some(delay) => write!(f, "; re-connecting in {delay:?}"),
-                    None => Ok(()),
-                }
-            }
-            Event::Disconnected {
-                error: Some(error), ..
-            } => write!(f, "disconnected - {error}"),
-            Event::Disconnected { error: None, .. } => f.write_str("disconnected"),
-            Event::ErrorFrame { error, .. } => write!(f, "protocol error - {error}"),
-            Event::ReadyTruncated {
-                max_rdy_count,
-                max_in_flight,
-                ..
-            } => write!(
-                f,
-                "max RDY count {max_rdy_count} < consumer max in flight {max_in_flight}, truncation possible"
-            ),
-            Event::BackoffEntered { level, period, .. } => write!(
-                f,
-                "backing off for {} (backoff level {level}), setting all to RDY 0",
-                duration_text(*period)
-            ),
-            Event::BackoffLeft { .. } => f.write_str("exiting backoff, returning all to RDY"),
-            Event::HandlerFailed { id, error, .. } => {
-                write!(
-                    f,
-                    "Handler returned error ({error}) for msg {}",
-                    id_text(id)
-                )
-            }
-            Event::GaveUp { id, attempts, .. } => {
-                write!(
-                    f,
-                    "msg {} attempted {attempts} times, giving up",
-                    id_text(id)
-                )
-            }
-            Event::Discovered { .. } => f.write_str("discovered by nsqlookupd"),
-            Event::TopicNotFound { lookupd, .. } => {
-                write!(f, "nsqlookupd {lookupd} does not know the topic yet")
-            }
-            Event::NodesIgnored {
-                lookupd, ignored, ..
-            } => write!(
-                f,
-                "ignored {ignored} nodes of nsqlookupd {lookupd}: there are more than {NODES_MAX}, or they have no address"
-            ),
-            Event::TimedOut { count, .. } => write!(
-                f,
-                "{count} messages timed out before the application took them; nsqd delivers them again"
-            ),
-            Event::DiscoveryFailed { error, .. } => {
-                write!(f, "error querying nsqlookupd - {error}")
-            }
-            #[cfg(feature = "dedup")]
-            Event::Dedup { report, .. } => write!(f, "{report}"),
-            Event::Stopping { client } => f.write_str(match client.subscription {
-                Some(_) => "stopping...",
-                None => "stopping",
-            }),
-        }
-    }
-}
-
-/// Returns an id as text.
-fn id_text(id: &MessageId) -> std::borrow::Cow<'_, str> {
-    String::from_utf8_lossy(id.as_bytes())
-}
-
-/// Writes the line of NSQ's client, without the time: `INF    1 [topic/channel] (127.0.0.1:4150) connecting to nsqd`.
-impl fmt::Display for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let client = self.client();
-        write!(f, "{:<4} {:3}", self.level().tag(), client.number)?;
-        if let Some(subscription) = &client.subscription {
-            write!(f, " [{subscription}]")?;
-        }
-        if let Some(node) = self.node() {
-            write!(f, " ({node})")?;
-        }
-        f.write_str(" ")?;
-        self.write_text(f)
-    }
 }
 
 /// The destination of the events of one client.
@@ -474,9 +284,6 @@ impl fmt::Debug for Events {
             .finish()
     }
 }
-
-#[cfg(any(feature = "tracing", feature = "metrics"))]
-mod observe;
 
 #[cfg(test)]
 mod tests;

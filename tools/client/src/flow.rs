@@ -64,6 +64,11 @@ impl Flow {
         }
     }
 
+    /// Returns true for a connection that takes part in the distribution of RDY.
+    pub(crate) fn has(&self, id: ConnectionId) -> bool {
+        self.ready.has(id)
+    }
+
     /// Returns the RDY count of a connection.
     pub(crate) fn count(&self, id: ConnectionId) -> u32 {
         self.ready.count(id)

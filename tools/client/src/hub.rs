@@ -216,10 +216,13 @@ impl Hub {
         self.carry_out(state, changes);
     }
 
-    /// Returns true if no connection may send more before some of its messages are answered.
+    /// Returns true if a connection may send no more, or hardly more, before some of its messages are answered: 85 % of its
+    /// RDY are in flight. A connection that closes does not count, because it sends no more in any case.
     pub(crate) fn is_starved(&self) -> bool {
         let state = self.state();
-        state.lines.values().any(|line| {
+        let lines = state.lines.values();
+        let mut open = lines.filter(|line| state.flow.has(line.id) && !line.is_draining());
+        open.any(|line| {
             let in_flight = line.in_flight();
             let ready = u64::from(state.flow.count(line.id));
             in_flight > 0 && in_flight >= ready * 85 / 100

@@ -64,13 +64,21 @@
 //!
 //! # Settings, events and tests
 //! [`Config`] has the options of NSQ's Go client by name. Events ([`Event`]) tell what happens to connections: their
-//! display is the Go client's log line. The feature `tracing` sends them to `tracing` too, and the feature `metrics`
+//! display has the form of the Go client's log lines. The feature `tracing` sends them to `tracing` too, and the feature `metrics`
 //! counts them. The module `testing` (feature `testing`) has an nsqd in memory.
 //!
 //! # How the crate is made
-//! One connection is a state machine without sockets (`core`): bytes in, events and bytes out, the time as an argument.
-//! A `Link` drives it over a stream. An `Outbox` gathers the commands of all threads into one write. The producer
-//! matches answers with publishes, and the consumer distributes RDY over its connections.
+//! Each layer knows only those below it:
+//!
+//! ```text
+//!   Producer               matches answers with publishes
+//!   Consumer               a stream of messages
+//!   Inbox, Delivery        the messages that wait for the application; one message until its answer
+//!   Hub, Line              what all connections of a consumer share; one connection, for the threads that answer messages
+//!   Flow: Ready, Backoff   the RDY of each connection, as a state machine
+//!   Link, Outbox           one connection over a stream; the commands of all threads, in one write
+//!   Connection (core)      one connection as a state machine: bytes in, events and bytes out, the time as an argument
+//! ```
 #![forbid(unsafe_code)]
 
 mod address;

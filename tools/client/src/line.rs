@@ -162,6 +162,11 @@ impl Line {
         }
     }
 
+    /// Returns true if nsqd sends nothing more.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::SeqCst)
+    }
+
     /// States that the connection is over: the answers to its messages reach nobody.
     pub(crate) fn lose(&self) {
         self.is_lost.store(true, Ordering::Relaxed);

@@ -316,7 +316,7 @@ impl From<&Message> for GivenUp {
 /// Displays the message as log lines of NSQ's client name it: by its id.
 impl fmt::Display for GivenUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let id = String::from_utf8_lossy(self.id.as_bytes());
-        write!(f, "msg {id} attempted {} times, giving up", self.attempts)
+        let GivenUp { id, attempts, .. } = self;
+        write!(f, "msg {id} attempted {attempts} times, giving up")
     }
 }

@@ -90,6 +90,11 @@ impl Ready {
             .map_or(0, |index| self.connections[index].count)
     }
 
+    /// Returns true if the connection was added and not removed.
+    pub(crate) fn has(&self, id: ConnectionId) -> bool {
+        self.find(id).is_some()
+    }
+
     fn find(&self, id: ConnectionId) -> Option<usize> {
         self.connections
             .binary_search_by_key(&id, |found| found.id)

@@ -10,9 +10,9 @@ use wire::name::is_valid_name;
 
 use super::discovery::{Directory, Discovery, Filter};
 use super::error::{ConnectError, NodeError};
-use super::nodes::{Kind, Nodes, keep_time};
+use super::nodes::{Kind, Nodes, handle_timeouts};
 #[cfg(feature = "dedup")]
-use super::sieve::keep_room;
+use super::sieve::serve_room;
 use super::touching::AutoTouch;
 use super::{Consumer, GiveUp};
 use crate::address::Address;
@@ -295,10 +295,10 @@ impl ConsumerBuilder {
             self.give_up,
             self.retry_first_connection,
         );
-        runtime.spawn(keep_time(Arc::clone(&nodes)));
+        runtime.spawn(handle_timeouts(Arc::clone(&nodes)));
         #[cfg(feature = "dedup")]
         if let Some(sieve) = &nodes.sieve {
-            runtime.spawn(keep_room(Arc::clone(sieve)));
+            runtime.spawn(serve_room(Arc::clone(sieve)));
         }
         let kind = match self.retry_first_connection {
             true => Kind::Fixed,

@@ -28,8 +28,9 @@ const WAITING_FACTOR: usize = 4;
 
 /// Puts the messages of one connection into the inbox, once per read.
 ///
-/// If more messages wait, copies of messages in progress included, than [`WAITING_FACTOR`] allows, those that have timed out make room: nsqd delivers them again.
-/// If there are still too many, nsqd ignores RDY, and the connection ends.
+/// The messages that wait are bounded by [`WAITING_FACTOR`], copies of messages in progress included. If there are more,
+/// those that have timed out make room: nsqd delivers them again. If there are still too many, nsqd ignores RDY, and the
+/// connection ends.
 pub(crate) struct Receiver {
     source: Arc<Source>,
     inbox: Arc<Inbox>,

@@ -344,7 +344,7 @@ impl Sieve {
 }
 
 /// Serves the room until the end of the consumer, and saves the filter.
-pub(crate) async fn keep_room(sieve: Arc<Sieve>) {
+pub(crate) async fn serve_room(sieve: Arc<Sieve>) {
     let ending = Ending(&sieve);
     let mut phase = sieve.hub.watch_phase();
     let mut seen = Phase::Running;

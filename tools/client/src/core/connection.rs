@@ -1,25 +1,26 @@
-//! [`Connection`]: the handshake, the upgrades, and the open state of one connection.
+//! [`Connection`]: the bytes of one connection in both directions, and its time limits. `handshake.rs` has the steps until
+//! the connection is open.
+
+mod handshake;
 
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Buf, Bytes, BytesMut};
-use upgrade::pki_types::ServerName;
-use upgrade::{Upgrade, Upgrades};
+use upgrade::Upgrades;
 use wire::encode;
-use wire::name::{ChannelName, TopicName};
 
 use super::frames::{Batch, FrameBuffer, Incoming};
 use super::negotiated::Negotiated;
 use super::settings::Settings;
 use crate::error::{ConnectionError, ErrorFrame};
+use handshake::State;
 
 /// The first bytes of each connection.
 const MAGIC: &[u8] = b"  V2";
 const HEARTBEAT: &[u8] = b"_heartbeat_";
 const NOP: &[u8] = b"NOP\n";
-const OK: &[u8] = b"OK";
 /// The most sealed bytes of one read, in bytes.
 const SEALED_BYTES: usize = 32 * 1024;
 /// The most output whose memory is kept after a write, in bytes.
@@ -36,23 +37,6 @@ pub(crate) enum Event {
     Error(ErrorFrame),
     /// Messages.
     Messages(Batch),
-}
-
-/// The answer that the handshake waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// The answer to IDENTIFY.
-    Identify,
-    /// The OK through TLS.
-    Tls,
-    /// The OK through the compression.
-    Compression,
-    /// The answer to AUTH.
-    Auth,
-    /// The answer to SUB.
-    Subscribe,
-    /// None: the handshake is over.
-    Open,
 }
 
 /// One connection. The owner moves bytes: it reads into [`Connection::receive_space`] and writes
@@ -194,136 +178,6 @@ impl Connection {
         }
     }
 
-    /// Returns the error of a step of the handshake that nsqd refused.
-    fn refusal(&self, data: &[u8]) -> ConnectionError {
-        let text = String::from_utf8_lossy(data).into_owned();
-        match self.state {
-            State::Auth => ConnectionError::Auth(text),
-            State::Subscribe => ConnectionError::Subscribe(text),
-            _ => ConnectionError::Identify(text),
-        }
-    }
-
-    fn continue_handshake(&mut self, data: &[u8]) -> Result<Option<Event>, ConnectionError> {
-        match self.state {
-            State::Identify => {
-                if data.starts_with(b"{") {
-                    self.negotiated =
-                        serde_json::from_slice(data).map_err(ConnectionError::Negotiation)?;
-                }
-                self.check_upgrades()?;
-                self.begin_tls()
-            }
-            State::Auth => {
-                let answer = serde_json::from_slice(data).map_err(ConnectionError::AuthAnswer)?;
-                self.negotiated.authorization = Some(answer);
-                self.begin_subscription()
-            }
-            _ if data != OK => Err(unexpected(data)),
-            State::Tls => self.begin_compression(),
-            State::Compression => self.begin_auth(),
-            State::Subscribe | State::Open => self.open(),
-        }
-    }
-
-    /// Fails when nsqd refused TLS, or granted what the client did not ask for.
-    fn check_upgrades(&self) -> Result<(), ConnectionError> {
-        let (asked, granted) = (&self.settings, &self.negotiated);
-        match () {
-            () if asked.tls.is_some() && !granted.tls_v1 => Err(ConnectionError::TlsRefused),
-            () if granted.tls_v1 && asked.tls.is_none() => {
-                Err(ConnectionError::UpgradeUnasked("TLS"))
-            }
-            () if granted.deflate && !asked.deflate => {
-                Err(ConnectionError::UpgradeUnasked("deflate"))
-            }
-            () if granted.snappy && !asked.snappy => Err(ConnectionError::UpgradeUnasked("snappy")),
-            () => Ok(()),
-        }
-    }
-
-    fn begin_tls(&mut self) -> Result<Option<Event>, ConnectionError> {
-        let Some(tls) = self.settings.tls.clone() else {
-            return self.begin_compression();
-        };
-        let name = ServerName::try_from(self.host.clone())
-            .map_err(|_| ConnectionError::ServerName(self.host.clone()))?;
-        self.state = State::Tls;
-        self.upgrade(Upgrade::tls_client(&tls, name)?)?;
-        Ok(None)
-    }
-
-    fn begin_compression(&mut self) -> Result<Option<Event>, ConnectionError> {
-        let upgrade = if self.negotiated.deflate {
-            let level = self.negotiated.deflate_level.clamp(1, 9);
-            Upgrade::deflate(u32::try_from(level).expect("1 to 9"))
-        } else if self.negotiated.snappy {
-            Upgrade::snappy()
-        } else {
-            return self.begin_auth();
-        };
-        self.state = State::Compression;
-        self.upgrade(upgrade)?;
-        Ok(None)
-    }
-
-    fn begin_auth(&mut self) -> Result<Option<Event>, ConnectionError> {
-        if !self.negotiated.auth_required {
-            return self.begin_subscription();
-        }
-        if self.settings.auth_secret.is_empty() {
-            return Err(ConnectionError::AuthRequired);
-        }
-        self.state = State::Auth;
-        encode::auth(&mut self.output, self.settings.auth_secret.as_bytes());
-        Ok(None)
-    }
-
-    fn begin_subscription(&mut self) -> Result<Option<Event>, ConnectionError> {
-        let settings = Arc::clone(&self.settings);
-        let Some(names) = &settings.subscription else {
-            return self.open();
-        };
-        let topic = TopicName::new(names.topic.as_bytes()).expect("the name was checked");
-        let channel = ChannelName::new(names.channel.as_bytes()).expect("the name was checked");
-        self.state = State::Subscribe;
-        encode::sub(&mut self.output, topic, channel);
-        Ok(None)
-    }
-
-    fn open(&mut self) -> Result<Option<Event>, ConnectionError> {
-        self.state = State::Open;
-        Ok(Some(Event::Opened))
-    }
-
-    /// Adds an upgrade. The output so far goes out as it would have before. The input behind the answer that led to
-    /// this upgrade goes through it.
-    fn upgrade(&mut self, upgrade: Upgrade) -> Result<(), ConnectionError> {
-        let is_first = self.upgrades.is_none();
-        let upgrades = self.upgrades.get_or_insert_default();
-        upgrades.seal(&[IoSlice::new(&self.output[self.sent..])])?;
-        self.output.clear();
-        self.sent = 0;
-        upgrades.push(upgrade);
-        let rest = self.frames.take_rest();
-        if is_first {
-            self.sealed = rest;
-            return Ok(());
-        }
-        let mut rest = &rest[..];
-        while !rest.is_empty() {
-            let plain = self.frames.space();
-            let (filled, end) = (plain.len(), plain.capacity());
-            plain.resize(end, 0);
-            let opened = upgrades.open_last(&mut rest, &mut plain[filled..]);
-            plain.truncate(filled + opened.as_ref().map_or(0, |opened| *opened));
-            if opened? < end - filled {
-                break;
-            }
-        }
-        Ok(())
-    }
-
     /// Moves all of `commands` to the output, and leaves `commands` empty, with memory for the next ones.
     #[inline]
     pub(crate) fn send(&mut self, commands: &mut Vec<u8>) {
@@ -434,10 +288,6 @@ impl Connection {
             Some(_) => Err(ConnectionError::HandshakeTimeout(read_timeout)),
         }
     }
-}
-
-fn unexpected(data: &[u8]) -> ConnectionError {
-    ConnectionError::Unexpected(String::from_utf8_lossy(data).into_owned())
 }
 
 #[cfg(test)]

@@ -248,3 +248,37 @@ async fn a_consumer_is_starved_when_a_connection_has_its_fill() {
     assert!(!control.is_starved());
     assert_eq!(control.stats().in_flight, 7);
 }
+
+/// A connection that closes brings no more messages, whatever the application answers.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_closes_starves_nobody() {
+    let (mut server, mut consumer) = one_server(config(2)).await;
+    let mut nsqd = accept(&mut server).await;
+    nsqd.expect("RDY 2").await;
+    let control = consumer.control();
+    nsqd.deliver(1, 1, "").await;
+    let held = next(&mut consumer).await;
+    assert!(control.is_starved());
+    control.remove_node(&server.address()).expect("a node");
+    nsqd.expect("CLS").await;
+    assert!(!control.is_starved());
+    held.finish();
+    nsqd.expect(&fin(1)).await;
+
+    let (mut server, mut consumer) = one_server(config(2)).await;
+    let mut nsqd = accept(&mut server).await;
+    nsqd.expect("RDY 2").await;
+    let control = consumer.control();
+    nsqd.deliver(1, 1, "").await;
+    let held = next(&mut consumer).await;
+    let stopping = tokio::spawn(async move { control.shutdown().await });
+    nsqd.expect("CLS").await;
+    assert!(consumer.control().is_starved());
+    nsqd.respond("CLOSE_WAIT").await;
+    nsqd.heartbeat().await;
+    nsqd.expect("NOP").await;
+    assert!(!consumer.control().is_starved());
+    held.finish();
+    nsqd.expect(&fin(1)).await;
+    stopping.await.expect("no panic");
+}

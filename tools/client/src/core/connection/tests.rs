@@ -2,6 +2,8 @@ mod limits;
 
 use std::time::Duration;
 
+use upgrade::Upgrade;
+
 use super::super::settings::Subscription;
 use super::*;
 use crate::config::Config;
