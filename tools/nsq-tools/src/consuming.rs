@@ -16,7 +16,7 @@ use ringq_client::{
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 
-use crate::flags::Sources;
+use crate::flags::{self, Sources};
 
 /// The longest time that a stopping tool waits for the answers to the messages that it has.
 pub const STOP_TIME_MAX: Duration = Duration::from_secs(30);
@@ -57,6 +57,20 @@ impl Consuming {
             config,
             dedup: None,
         })
+    }
+
+    /// Returns the settings of consumers of these sources. Makes the filter of `--dedup`, if there is one, and logs what the
+    /// filter is. All consumers share the filter.
+    ///
+    /// # Errors
+    /// The filter cannot be made, or the address of an nsqd is wrong. The error is the text for the user.
+    pub fn start(
+        sources: &Sources,
+        config: Config,
+        dedup: Option<&flags::Dedup>,
+    ) -> Result<Consuming, String> {
+        let dedup = dedup.map(flags::Dedup::start).transpose()?;
+        Ok(Consuming::new(sources, config)?.recognising(dedup))
     }
 
     /// Lets the consumers recognise messages that were handled before. All of them share one filter.

@@ -183,9 +183,11 @@ pub fn check_no_words(options: &Options) -> Result<(), String> {
 /// # Errors
 /// The value is no number of messages. The error is the reason for the user.
 pub fn max_in_flight(options: &Options) -> Result<u32, String> {
-    let value = u32::try_from(options.number(MAX_IN_FLIGHT.name));
-    let value = value.ok().filter(|value| *value > 0);
-    value.ok_or_else(|| "--max-in-flight should be positive".to_owned())
+    match options.number(MAX_IN_FLIGHT.name) {
+        ..=0 => Err("--max-in-flight should be positive".to_owned()),
+        value => u32::try_from(value)
+            .map_err(|_| format!("--max-in-flight must not be above {}", u32::MAX)),
+    }
 }
 
 /// Applies the values of [`CONSUMER_OPT`] or [`PRODUCER_OPT`] to `config`, in the order of the

@@ -22,8 +22,6 @@ mod table;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use program::log::Level;
-
 use crate::process;
 use config::Config;
 pub use config::NSQ_FORGET;
@@ -31,12 +29,13 @@ pub use config::NSQ_FORGET;
 /// Runs the tool with these arguments, without the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     program::stop::abort_on_panic();
-    let config = match Config::from_args(args) {
-        Ok(config) => config,
-        Err(exit) => return exit.print(),
-    };
-    process::run(Level::Info, config.log_style.clone(), async {
-        let end = counting::run(&config).await;
-        end.map_err(|why| format!("FATAL: {why}"))
-    })
+    let config = Config::from_args(args);
+    process::run_tool(
+        config,
+        |config| &config.log_style,
+        async |config, signals| {
+            let end = counting::run(&config, signals).await;
+            end.map_err(|why| format!("FATAL: {why}"))
+        },
+    )
 }

@@ -16,15 +16,14 @@ use std::process::ExitCode;
 
 use self::config::Config;
 pub use self::config::NSQ_TAIL;
-use program::log::Level;
 
 use crate::process;
 
 /// Runs the program with this command line, without the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let config = match Config::from_args(args) {
-        Ok(config) => config,
-        Err(exit) => return exit.print(),
-    };
-    process::run(Level::Info, config.log_style.clone(), tail::run(&config))
+    process::run_tool(
+        Config::from_args(args),
+        |config| &config.log_style,
+        tail::run,
+    )
 }

@@ -21,12 +21,10 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use program::log::Level;
 use program::log_info;
 use ringq_client::{AutoTouch, Message};
 
 use crate::consuming::{Consuming, StopSignals, shut_down};
-use crate::flags;
 use crate::process;
 use crate::progress::{self, Figures};
 use config::Config;
@@ -39,17 +37,11 @@ const TOUCH_MARGIN: Duration = Duration::from_secs(60);
 
 /// Runs the tool with these arguments, without the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let config = match Config::from_args(args) {
-        Ok(config) => config,
-        Err(exit) => return exit.print(),
-    };
-    process::run(Level::Info, config.log_style.clone(), relay(config))
+    process::run_tool(Config::from_args(args), |config| &config.log_style, relay)
 }
 
 /// Sends messages until a signal comes. The error is the reason for the user.
-async fn relay(config: Config) -> Result<(), String> {
-    let mut signals =
-        StopSignals::catch().map_err(|error| format!("cannot receive signals: {error}"))?;
+async fn relay(config: Config, mut signals: StopSignals) -> Result<(), String> {
     let has_tls = config.endpoints.iter().any(|endpoint| endpoint.has_tls());
     let client = HttpClient::new(
         config.headers.clone(),
@@ -62,8 +54,8 @@ async fn relay(config: Config) -> Result<(), String> {
     for warning in delivery.warnings() {
         log_info!("{warning}");
     }
-    let dedup = config.dedup.as_ref().map(flags::Dedup::start).transpose()?;
-    let consuming = Consuming::new(&config.sources, config.client.clone())?.recognising(dedup);
+    let consumer = config.client.clone();
+    let consuming = Consuming::start(&config.sources, consumer, config.dedup.as_ref())?;
     let connecting = consuming
         .builder(&config.topic, &config.channel)
         .retry_first_connection(false)

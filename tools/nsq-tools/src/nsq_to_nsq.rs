@@ -19,13 +19,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
-use program::log::Level;
 use program::log_info;
 use ringq_client::{Consumer, Message, Producer};
 use tokio::task::JoinSet;
 
 use crate::consuming::{Consuming, StopSignals, close, log_event, shut_down, within_stop_time};
-use crate::flags;
 use crate::process;
 use crate::progress::{self, Figures};
 use config::Config;
@@ -34,17 +32,11 @@ use forwarding::Forwarding;
 
 /// Runs the tool with these arguments, without the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let config = match Config::from_args(args) {
-        Ok(config) => config,
-        Err(exit) => return exit.print(),
-    };
-    process::run(Level::Info, config.log_style.clone(), relay(config))
+    process::run_tool(Config::from_args(args), |config| &config.log_style, relay)
 }
 
 /// Forwards messages until a signal comes. The error is the reason for the user.
-async fn relay(config: Config) -> Result<(), String> {
-    let mut signals =
-        StopSignals::catch().map_err(|error| format!("cannot receive signals: {error}"))?;
+async fn relay(config: Config, mut signals: StopSignals) -> Result<(), String> {
     let producer = Producer::builder()
         .nodes(config.destinations.iter().cloned())
         .config(config.producer.clone())
@@ -89,8 +81,8 @@ async fn relay(config: Config) -> Result<(), String> {
 
 /// Connects one consumer for each topic. An nsqd that cannot be reached is an error.
 async fn connect(config: &Config) -> Result<Vec<Consumer>, String> {
-    let dedup = config.dedup.as_ref().map(flags::Dedup::start).transpose()?;
-    let consuming = Consuming::new(&config.sources, config.consumer.clone())?.recognising(dedup);
+    let consumer = config.consumer.clone();
+    let consuming = Consuming::start(&config.sources, consumer, config.dedup.as_ref())?;
     let connecting = config.topics.iter().map(|topic| {
         consuming
             .builder(topic, &config.channel)

@@ -1,13 +1,38 @@
-//! The process of a tool: its log, its threads, and its exit code.
+//! The process of a tool: its command line, its log, its threads, its signals, and its exit code.
 
 use std::process::ExitCode;
 
 use program::log::{Level, Style};
-use program::{log, log_fatal};
+use program::{Exit, log, log_fatal};
 use tokio::runtime::Runtime;
 
-/// Runs a tool until its work ends. Starts the log and the threads before, and writes all log lines behind it. `level` is
-/// the lowest level that is logged. An error of the work becomes the last log line, and exit code 1.
+use crate::consuming::StopSignals;
+
+/// Runs a tool with a valid command line, and otherwise prints why the tool ends. `style` returns the form of the log's
+/// lines, and `work` does the tool's work until a signal comes. An error of the work is the reason for the user: it becomes
+/// the last log line, with exit code 1.
+pub fn run_tool<C, W>(
+    config: Result<C, Exit>,
+    style: impl FnOnce(&C) -> &Style,
+    work: impl FnOnce(C, StopSignals) -> W,
+) -> ExitCode
+where
+    W: Future<Output = Result<(), String>>,
+{
+    let config = match config {
+        Ok(config) => config,
+        Err(exit) => return exit.print(),
+    };
+    let style = style(&config).clone();
+    run(Level::Info, style, async {
+        let signals = StopSignals::catch();
+        let signals = signals.map_err(|error| format!("cannot receive signals: {error}"))?;
+        work(config, signals).await
+    })
+}
+
+/// Runs `work` until it ends. Starts the log and the threads before, and writes all log lines behind it. `level` is the
+/// lowest level that is logged. An error of the work becomes the last log line, with exit code 1.
 pub fn run(level: Level, style: Style, work: impl Future<Output = Result<(), String>>) -> ExitCode {
     if let Err(error) = log::init_tool(level, style) {
         log_fatal!("cannot start the log's thread: {error}");

@@ -20,7 +20,6 @@ use std::future::pending;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
-use program::log::Level;
 use program::log_info;
 use tokio::time::{Instant, sleep_until};
 
@@ -35,17 +34,15 @@ use rate::Rate;
 
 /// Runs the tool with these arguments, without the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let config = match Config::from_args(args) {
-        Ok(config) => config,
-        Err(exit) => return exit.print(),
-    };
-    process::run(Level::Info, config.log_style.clone(), publish_input(config))
+    process::run_tool(
+        Config::from_args(args),
+        |config| &config.log_style,
+        publish_input,
+    )
 }
 
 /// Publishes the input until its end, or until a signal comes. The error is the reason for the user.
-async fn publish_input(config: Config) -> Result<(), String> {
-    let mut signals =
-        StopSignals::catch().map_err(|error| format!("cannot receive signals: {error}"))?;
+async fn publish_input(config: Config, mut signals: StopSignals) -> Result<(), String> {
     let rate = Rate::new(config.rate);
     if let Some(rate) = &rate {
         log_info!("{}", rate.announcement());

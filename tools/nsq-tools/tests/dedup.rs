@@ -9,7 +9,6 @@ use std::path::Path;
 use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer};
 use test_support::memcached::Memcached;
-use test_support::process::address_in;
 use test_support::{TIMEOUT, wait_until};
 use tool::Tool;
 use tool::consumed::texts;
@@ -26,32 +25,23 @@ struct Source {
 
 impl Source {
     fn new() -> Source {
-        let nodes = [Daemon::nsqd(&[]), Daemon::nsqd(&[])];
-        for node in &nodes {
-            node.create_channel("t", "c");
-            node.publish("t", &BODIES);
-        }
+        let nodes = [(); 2].map(|()| Daemon::nsqd(&[]).with_messages("t", "c", &BODIES));
         nodes[1].publish("t", &COPIES);
         Source { nodes }
     }
 
     /// Starts a tool that consumes from both.
     fn start(&self, program: &str, args: &[&str]) -> Tool {
-        let mut all: Vec<String> = self
-            .nodes
-            .iter()
-            .map(|node| format!("--nsqd-tcp-address={}", node.tcp))
-            .collect();
-        all.extend(args.iter().map(|arg| (*arg).to_owned()));
-        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        let nodes = self.nodes.iter();
+        let nodes = nodes.map(|node| format!("--nsqd-tcp-address={}", node.tcp));
+        let args = args.iter().map(|arg| (*arg).to_owned());
+        let all: Vec<String> = nodes.chain(args).collect();
         Tool::start(program, &all, &[])
     }
 
     fn wait_for_answers(&self) {
         for node in &self.nodes {
-            for figure in ["depth", "in_flight_count", "deferred_count"] {
-                node.wait_for_figure("t", "c", figure, 0);
-            }
+            node.wait_for_answers("t", "c");
         }
     }
 }
@@ -214,8 +204,7 @@ fn nsq_forget_counts_each_message_once() {
         DEDUP,
     ];
     let mut tool = source.start(env!("CARGO_BIN_EXE_nsq_forget"), &args);
-    let line = tool.wait_for_log("listening on ");
-    let http = address_in(&line).expect("an address");
+    let http = tool.wait_for_http();
     source.wait_for_answers();
     let target = "/dist?distribution=t";
     let answer = test_support::http::http(http, "GET", target, b"");
@@ -233,8 +222,7 @@ fn the_channels_of_nsq_pubsub_have_their_own_messages() {
     }
     let args = ["--http-address=127.0.0.1:0", DEDUP];
     let mut tool = source.start(env!("CARGO_BIN_EXE_nsq_pubsub"), &args);
-    let line = tool.wait_for_log("listening on ");
-    let http = address_in(&line).expect("an address");
+    let http = tool.wait_for_http();
     let stream = |channel: &str, count: usize| {
         let mut socket = TcpStream::connect(http).expect("it listens");
         let request = format!("GET /sub?topic=t&channel={channel} HTTP/1.1\r\nHost: h\r\n\r\n");

@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use test_support::daemon::Daemon;
 use test_support::http::{Response, http};
-use test_support::process::{address_in, run};
+use test_support::process::run;
 use test_support::{TIMEOUT, wait_until};
 use tool::Tool;
 
@@ -22,11 +22,8 @@ struct Forget {
 impl Forget {
     fn start(nsqd: &Daemon, args: &[&str]) -> Forget {
         let tool = Tool::of_command(&mut command(nsqd, args));
-        let line = tool.wait_for_log("listening on ");
-        Forget {
-            http: address_in(&line).expect("the line ends with an address"),
-            tool,
-        }
+        let http = tool.wait_for_http();
+        Forget { tool, http }
     }
 
     fn get(&self, target: &str) -> Response {
@@ -53,9 +50,8 @@ impl Forget {
     }
 
     /// Sends a signal, and returns the exit code and the log.
-    fn end(mut self, signal: &str) -> (Option<i32>, String) {
-        self.tool.signal(signal);
-        (self.tool.wait().code(), self.tool.log())
+    fn end(self, signal: &str) -> (Option<i32>, String) {
+        self.tool.end(signal)
     }
 }
 
@@ -84,14 +80,9 @@ fn nsqd_with_clicks(countries: &[&str]) -> Daemon {
 }
 
 fn publish(nsqd: &Daemon, countries: &[&str]) {
-    let bodies: Vec<String> = countries
-        .iter()
-        .map(|country| json!({"country": country, "site": {"name": "s1"}}).to_string())
-        .collect();
-    nsqd.publish(
-        "clicks",
-        &bodies.iter().map(String::as_str).collect::<Vec<_>>(),
-    );
+    let body = |country: &&str| json!({"country": country, "site": {"name": "s1"}}).to_string();
+    let bodies: Vec<String> = countries.iter().map(body).collect();
+    nsqd.publish("clicks", &bodies);
 }
 
 fn owned(bins: &[(&str, u64)]) -> Vec<(String, u64)> {

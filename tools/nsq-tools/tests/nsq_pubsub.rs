@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use test_support::daemon::Daemon;
 use test_support::http::{Response, http};
-use test_support::process::{address_in, run};
+use test_support::process::run;
 use test_support::{TIMEOUT, wait_until};
 use tool::Tool;
 
@@ -26,11 +26,8 @@ struct Pubsub {
 impl Pubsub {
     fn start(args: &[&str]) -> Pubsub {
         let tool = Tool::of_command(&mut command(args));
-        let line = tool.wait_for_log("listening on ");
-        Pubsub {
-            http: address_in(&line).expect("the line ends with an address"),
-            tool,
-        }
+        let http = tool.wait_for_http();
+        Pubsub { tool, http }
     }
 
     fn of(nsqd: &Daemon, args: &[&str]) -> Pubsub {
@@ -42,9 +39,8 @@ impl Pubsub {
         http(self.http, "GET", target, b"")
     }
 
-    fn end(mut self, signal: &str) -> (Option<i32>, String) {
-        self.tool.signal(signal);
-        (self.tool.wait().code(), self.tool.log())
+    fn end(self, signal: &str) -> (Option<i32>, String) {
+        self.tool.end(signal)
     }
 
     /// Waits until `/stats` has this number of messages.
@@ -154,7 +150,7 @@ fn clients_of_one_channel_share_and_others_get_everything() {
         [(); 2].map(|()| Client::open(&pubsub, "topic=t&channel=shared&max_in_flight=1"));
     nsqd.wait_for_figure("t", "shared", "client_count", 2);
     let bodies: Vec<String> = (0..20).map(|number| format!("m{number}")).collect();
-    nsqd.publish("t", &bodies.iter().map(String::as_str).collect::<Vec<_>>());
+    nsqd.publish("t", &bodies);
     for client in &mut own {
         let lines: BTreeSet<String> = client.lines(20).into_iter().collect();
         assert_eq!(lines, bodies.iter().cloned().collect());
@@ -280,7 +276,7 @@ fn a_client_that_leaves_loses_no_message() {
     let bodies: Vec<String> = (0..MESSAGES)
         .map(|number| format!("{number} {padding}"))
         .collect();
-    nsqd.publish("t", &bodies.iter().map(String::as_str).collect::<Vec<_>>());
+    nsqd.publish("t", &bodies);
     let pubsub = Pubsub::of(&nsqd, &["--max-in-flight=20"]);
     let mut first = Client::open(&pubsub, "topic=t&channel=c");
     let number = |line: &str| -> usize { line.split(' ').next().unwrap().parse().unwrap() };

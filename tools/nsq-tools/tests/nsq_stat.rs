@@ -25,9 +25,7 @@ fn command(args: &[&str]) -> Command {
 
 /// Returns an nsqd with a channel that holds three messages.
 fn nsqd_with_messages(lookupds: &[&Daemon]) -> Daemon {
-    let nsqd = Daemon::nsqd_at(lookupds, &[]);
-    nsqd.create_channel("t", "c");
-    nsqd.publish("t", &["1", "2", "3"]);
+    let nsqd = Daemon::nsqd_at(lookupds, &[]).with_messages("t", "c", &["1", "2", "3"]);
     nsqd.wait_for_figure("t", "c", "depth", 3);
     nsqd
 }

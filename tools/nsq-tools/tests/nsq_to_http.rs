@@ -16,10 +16,7 @@ const CHANNEL: &str = "nsq_to_http";
 
 /// Starts an nsqd with these messages in the topic `t`.
 fn nsqd(bodies: &[&str]) -> Daemon {
-    let nsqd = Daemon::nsqd(&[]);
-    nsqd.create_channel("t", CHANNEL);
-    nsqd.publish("t", bodies);
-    nsqd
+    Daemon::nsqd(&[]).with_messages("t", CHANNEL, bodies)
 }
 
 fn start(nsqd: &Daemon, args: &[&str]) -> Tool {
@@ -393,9 +390,7 @@ fn an_unreachable_nsqd_ends_the_tool() {
 #[test]
 fn nsqds_are_found_by_nsqlookupd() {
     let lookupd = Daemon::nsqlookupd(&[]);
-    let nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
-    nsqd.create_channel("t", CHANNEL);
-    nsqd.publish("t", &["one"]);
+    let nsqd = Daemon::nsqd_at(&[&lookupd], &[]).with_messages("t", CHANNEL, &["one"]);
     let server = ok();
     let lookupd = format!("-lookupd-http-address={}", lookupd.http);
     let post = format!("-post={}", server.url("/"));

@@ -20,12 +20,7 @@ const QUICK: [&str; 3] = [
 
 /// Starts an nsqd whose topic `t` has these messages for the tool.
 fn source(messages: &[&[u8]]) -> Daemon {
-    let nsqd = Daemon::nsqd(&[]);
-    nsqd.create_channel("t", CHANNEL);
-    for message in messages {
-        nsqd.post("/pub?topic=t", message).expect_status(200);
-    }
-    nsqd
+    Daemon::nsqd(&[]).with_messages("t", CHANNEL, messages)
 }
 
 /// Starts an nsqd whose topic `t` keeps its messages for the test.
@@ -36,15 +31,12 @@ fn destination() -> Daemon {
 }
 
 fn start(source: &Daemon, destinations: &[&Daemon], args: &[&str]) -> Tool {
-    let mut all = vec![
-        "-topic=t".to_owned(),
-        format!("-nsqd-tcp-address={}", source.tcp),
-    ];
-    for destination in destinations {
-        all.push(format!("-destination-nsqd-tcp-address={}", destination.tcp));
-    }
-    all.extend(args.iter().map(|arg| (*arg).to_owned()));
-    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    let source = format!("-nsqd-tcp-address={}", source.tcp);
+    let destinations = destinations.iter();
+    let destinations = destinations.map(|to| format!("-destination-nsqd-tcp-address={}", to.tcp));
+    let args = args.iter().map(|arg| (*arg).to_owned());
+    let all = ["-topic=t".to_owned(), source].into_iter();
+    let all: Vec<String> = all.chain(destinations).chain(args).collect();
     Tool::start(env!("CARGO_BIN_EXE_nsq_to_nsq"), &all, &[])
 }
 
@@ -398,9 +390,7 @@ fn an_unreachable_source_ends_the_tool() {
 #[test]
 fn sources_are_found_by_nsqlookupd() {
     let lookupd = Daemon::nsqlookupd(&[]);
-    let source = Daemon::nsqd_at(&[&lookupd], &[]);
-    source.create_channel("t", CHANNEL);
-    source.publish("t", &["one"]);
+    let source = Daemon::nsqd_at(&[&lookupd], &[]).with_messages("t", CHANNEL, &["one"]);
     let destination = destination();
     let lookupd = format!("-lookupd-http-address={}", lookupd.http);
     let to = format!("-destination-nsqd-tcp-address={}", destination.tcp);

@@ -11,10 +11,7 @@ use tool::pty::Pty;
 
 /// Starts an nsqd with three messages in the channel `t/c`.
 fn nsqd() -> Daemon {
-    let nsqd = Daemon::nsqd(&[]);
-    nsqd.create_channel("t", "c");
-    nsqd.publish("t", &["a", "b", "c"]);
-    nsqd
+    Daemon::nsqd(&[]).with_messages("t", "c", &["a", "b", "c"])
 }
 
 /// Runs a tool in a terminal until the line has the text. Afterwards the log has its lines, and the line is gone.

@@ -152,11 +152,19 @@ impl Daemon {
     }
 
     /// Publishes messages over HTTP.
-    pub fn publish(&self, topic: &str, bodies: &[&str]) {
+    pub fn publish(&self, topic: &str, bodies: &[impl AsRef<[u8]>]) {
+        let target = format!("/pub?topic={topic}");
         for body in bodies {
-            let target = format!("/pub?topic={topic}");
-            self.post(&target, body.as_bytes()).expect_status(200);
+            self.post(&target, body.as_ref()).expect_status(200);
         }
+    }
+
+    /// Returns the nsqd with a further channel, which has these messages.
+    #[must_use]
+    pub fn with_messages(self, topic: &str, channel: &str, bodies: &[impl AsRef<[u8]>]) -> Daemon {
+        self.create_channel(topic, channel);
+        self.publish(topic, bodies);
+        self
     }
 
     /// Creates a channel over HTTP, with its topic.

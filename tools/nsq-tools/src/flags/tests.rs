@@ -47,6 +47,21 @@ fn exactly_one_kind_of_address_is_a_source() {
 }
 
 #[test]
+fn max_in_flight_is_a_number_of_messages() {
+    let check = |value: &str, expected: Result<u32, &str>| {
+        let options = read(&["-max-in-flight", value]).unwrap();
+        assert_eq!(max_in_flight(&options), expected.map_err(str::to_owned));
+    };
+    check("1", Ok(1));
+    check("4294967295", Ok(u32::MAX));
+    for value in ["0", "-1"] {
+        check(value, Err("--max-in-flight should be positive"));
+    }
+    let too_many = "--max-in-flight must not be above 4294967295";
+    check("4294967296", Err(too_many));
+}
+
+#[test]
 fn wrong_options_of_the_client_end_the_program_with_code_2() {
     let fails = |value: &str, why: &str| {
         let exit = read(&["-consumer-opt", value]).unwrap_err();

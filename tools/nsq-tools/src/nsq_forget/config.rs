@@ -156,8 +156,7 @@ impl Config {
         if options.number("save-interval") <= 0 {
             return Err("--save-interval should be positive".to_owned());
         }
-        client.max_in_flight = u32::try_from(count("max-in-flight")?)
-            .map_err(|_| "--max-in-flight must not be above 4294967295".to_owned())?;
+        client.max_in_flight = flags::max_in_flight(options)?;
         client.user_agent = flags::user_agent(NSQ_FORGET.name);
         let sources = Sources::from_options(options).map_err(|error| error.to_string())?;
         client.validate().map_err(|error| error.to_string())?;

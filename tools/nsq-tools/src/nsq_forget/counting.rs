@@ -16,16 +16,13 @@ use super::http::{self, Api};
 use super::state_file;
 use super::table::ForgetTable;
 use crate::consuming::{Consuming, StopSignals, shut_down};
-use crate::flags;
 use crate::listening::listen;
 
 /// The longest time that HTTP clients may take for their last answers.
 const HTTP_STOP: Duration = Duration::from_secs(2);
 
 /// Counts until a signal comes. The error is the text for the user.
-pub(super) async fn run(config: &Config) -> Result<(), String> {
-    let stop = StopSignals::catch();
-    let mut stop = stop.map_err(|error| format!("cannot receive signals: {error}"))?;
+pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(), String> {
     let state = match &config.state_file {
         Some(path) => state_file::load(path)?,
         None => Default::default(),
@@ -47,8 +44,8 @@ pub(super) async fn run(config: &Config) -> Result<(), String> {
     // A file that cannot be written is found before anything is counted.
     save(config, &api).await?;
     let (listener, address) = listen(&config.http_address, NSQ_FORGET.name)?;
-    let dedup = config.dedup.as_ref().map(flags::Dedup::start).transpose()?;
-    let consuming = Consuming::new(&config.sources, config.client.clone())?.recognising(dedup);
+    let client = config.client.clone();
+    let consuming = Consuming::start(&config.sources, client, config.dedup.as_ref())?;
     let builder = consuming.builder(&config.topic, &config.channel);
     let consumer = builder.retry_first_connection(false).connect().await;
     let mut consumer = consumer.map_err(|error| error.to_string())?;
@@ -65,7 +62,7 @@ pub(super) async fn run(config: &Config) -> Result<(), String> {
     loop {
         tokio::select! {
             biased;
-            () = stop.wait() => break,
+            () = signals.wait() => break,
             _ = saves.tick() => if let Err(why) = save(config, &api).await {
                 log_error!("ERROR: {why}");
             },

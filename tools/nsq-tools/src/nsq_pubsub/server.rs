@@ -43,9 +43,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const WAITING_MAX: usize = 64;
 
 /// Serves until a signal comes. The error is the text for the user.
-pub(super) async fn run(config: &Config) -> Result<(), String> {
-    let signals = StopSignals::catch();
-    let mut signals = signals.map_err(|error| format!("cannot receive signals - {error}"))?;
+pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(), String> {
     let dedup = config.dedup.as_ref().map(flags::Dedup::start).transpose()?;
     let producer = producer(config)?;
     let (listener, address) = listen(&config.http_address, NSQ_PUBSUB.name)?;

@@ -78,9 +78,7 @@ impl Config {
             return Err("--topic required".to_owned());
         }
         let message_count = Some(options.count("n", u64::MAX)).filter(|count| *count > 0);
-        let max_in_flight = u32::try_from(options.number("max-in-flight")).ok();
-        let max_in_flight = max_in_flight.filter(|max| *max > 0);
-        let max_in_flight = max_in_flight.ok_or("--max-in-flight should be positive")?;
+        let max_in_flight = flags::max_in_flight(options)?;
         let wanted = message_count.and_then(|count| u32::try_from(count).ok());
         client.max_in_flight = wanted.map_or(max_in_flight, |count| count.min(max_in_flight));
         client.user_agent = flags::user_agent(NSQ_TAIL.name);

@@ -14,7 +14,6 @@ use tokio::time::{Instant, sleep_until};
 use super::config::Config;
 use super::printer::Printer;
 use crate::consuming::{Consuming, StopSignals, give_back, shut_down};
-use crate::flags;
 
 /// The longest time that a stop waits for a reader of stdout that does not read.
 const STALL_TIME_MAX: Duration = Duration::from_secs(2);
@@ -37,15 +36,13 @@ enum Failure {
 }
 
 /// Prints messages until a signal comes or `-n` is reached. The error is the text for the user.
-pub(super) async fn run(config: &Config) -> Result<(), String> {
-    let signals = StopSignals::catch();
-    let mut signals = signals.map_err(|error| format!("cannot receive signals: {error}"))?;
-    let connecting = connect(config);
+pub(super) async fn run(config: Config, mut signals: StopSignals) -> Result<(), String> {
+    let connecting = connect(&config);
     let consumers = tokio::select! {
         consumers = connecting => consumers?,
         () = signals.wait() => return Ok(()),
     };
-    let mut tail = Tail::new(config, signals, consumers);
+    let mut tail = Tail::new(&config, signals, consumers);
     let mut result = tail.print_all().await;
     if result.is_ok() {
         result = tail.stop().await;
@@ -68,8 +65,8 @@ pub(super) async fn run(config: &Config) -> Result<(), String> {
 
 /// Connects the consumers of all topics.
 async fn connect(config: &Config) -> Result<Vec<Consumer>, String> {
-    let dedup = config.dedup.as_ref().map(flags::Dedup::start).transpose()?;
-    let consuming = Consuming::new(&config.sources, config.client.clone())?.recognising(dedup);
+    let client = config.client.clone();
+    let consuming = Consuming::start(&config.sources, client, config.dedup.as_ref())?;
     let mut consumers = Vec::new();
     for topic in &config.topics {
         log_info!("Adding consumer for topic: {topic}");

@@ -1,7 +1,7 @@
 //! Draws the state. The drawing fits 80 columns and 24 rows, and uses more if there is more.
 //!
 //! ```text
-//!   nsqtop  2 nodes  in 1.2k/s  depth 35k  in flight 200                      PAUSED
+//!   nsqtop  2 nodes  depth 35k  in flight 200                                  PAUSED
 //!   1 channels  2 topics  3 clients  4 nodes  5 shards                 filter: orders
 //!   CHANNEL           IN/S OUT/S DEPTH v ...  DOCTOR
 //!   rows

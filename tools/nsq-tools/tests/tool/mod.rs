@@ -7,14 +7,15 @@ pub mod consumed;
 pub mod files;
 pub mod pty;
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use test_support::TIMEOUT;
 use test_support::daemon::{send_signal, wait_for_end};
-use test_support::process::{LOG_LINES_MAX, Log};
+use test_support::process::{LOG_LINES_MAX, Log, address_in};
 
 /// A running tool. A drop kills the process, and prints the log if the test is failing.
 pub struct Tool {
@@ -25,8 +26,8 @@ pub struct Tool {
 
 impl Tool {
     /// Starts a program with these arguments and variables, and an open standard input.
-    pub fn start(program: impl AsRef<Path>, args: &[&str], variables: &[(&str, &str)]) -> Tool {
-        let mut command = Command::new(program.as_ref());
+    pub fn start(program: &str, args: &[impl AsRef<OsStr>], variables: &[(&str, &str)]) -> Tool {
+        let mut command = Command::new(program);
         command.args(args).envs(variables.iter().copied());
         Tool::of_command(command.stdin(Stdio::piped()).stdout(Stdio::null()))
     }
@@ -71,6 +72,12 @@ impl Tool {
         line.unwrap_or_else(|| panic!("no log line with {text:?}:\n{}", self.log()))
     }
 
+    /// Waits until the tool serves HTTP clients, and returns its address.
+    pub fn wait_for_http(&self) -> SocketAddr {
+        let line = self.wait_for_log("listening on ");
+        address_in(&line).expect("the line ends with an address")
+    }
+
     /// Sends a signal by name, such as `TERM`.
     pub fn signal(&self, name: &str) {
         send_signal(self.pid(), name);
@@ -83,6 +90,12 @@ impl Tool {
             drain.join().expect("the log reader does not panic");
         }
         status
+    }
+
+    /// Sends a signal, and returns the exit code and the log.
+    pub fn end(mut self, signal: &str) -> (Option<i32>, String) {
+        self.signal(signal);
+        (self.wait().code(), self.log())
     }
 
     /// Ends the process by SIGTERM. Panics if the exit code is not 0.
