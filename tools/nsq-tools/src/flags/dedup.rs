@@ -4,23 +4,21 @@
 //! ```text
 //!   --dedup=KEY[,filter=FILTER][,OPTION=VALUE]...
 //!           │            │       └─ settings: those of the filter
-//!           │            └─ inverse, forgetful, time-limited, roaring, memcached
+//!           │            └─ plan: inverse, forgetful, time-limited, roaring, memcached
 //!           └─ body, json:/pointer
 //! ```
 
+mod plan;
 mod settings;
 
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use program::flag::{Flag, Kind};
 use program::{Options, log_info, log_warn};
-use ringq_client::dedup::filters::{
-    ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher, Memcached, MemcachedOptions,
-    RoaringPair, TimeLimitedBloom, TimeLimitedOptions, arithmetic,
-};
-use ringq_client::dedup::{self, Filter, JsonPointer, Key, StoreFailure};
+use ringq_client::dedup::{self, JsonPointer, Key};
 
+use self::plan::{Plan, parse_pointer};
 use self::settings::Settings;
 
 /// The recognition of messages that were handled before.
@@ -46,9 +44,6 @@ pub const DEDUP_STATE: Flag = Flag::new(
 /// The time between two saves of the filter.
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The slots of an inverse Bloom filter, and the numbers of a source, if the command line does not say how many.
-const KEYS_DEFAULT: u64 = 1_000_000;
-
 /// The values of `--dedup` and `--dedup-state`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dedup {
@@ -62,37 +57,6 @@ pub struct Dedup {
 enum KeyPlace {
     Body,
     Json(JsonPointer),
-}
-
-/// A filter that is to be made.
-#[derive(Clone, Debug, PartialEq)]
-enum Plan {
-    Inverse {
-        slots: u64,
-    },
-    Forgetful {
-        window: Duration,
-        rate: f64,
-        false_positives: f64,
-    },
-    TimeLimited {
-        window: Duration,
-        rate: f64,
-        rate_max: f64,
-        false_positives: f64,
-    },
-    Roaring {
-        numbers: u64,
-        sources: u64,
-        source: Option<JsonPointer>,
-    },
-    Memcached {
-        address: String,
-        prefix: String,
-        lease: Duration,
-        window: Duration,
-        when_away: StoreFailure,
-    },
 }
 
 impl Dedup {
@@ -125,50 +89,7 @@ impl Dedup {
         let mut parts = value.split(',');
         let key = parse_key(parts.next().unwrap_or_default())?;
         let mut settings = Settings::parse(parts)?;
-        let filter = settings
-            .text("filter")
-            .unwrap_or_else(|| "inverse".to_owned());
-        let filter = match filter.as_str() {
-            "inverse" => inverse(&mut settings)?,
-            "forgetful" => Plan::Forgetful {
-                window: settings.needed_duration("window")?,
-                rate: settings.needed_rate("rate")?,
-                false_positives: settings.probability("false-positives", 0.001)?,
-            },
-            "time-limited" => {
-                let rate = settings.needed_rate("rate")?;
-                Plan::TimeLimited {
-                    window: settings.needed_duration("window")?,
-                    rate,
-                    rate_max: settings.rate("rate-max")?.unwrap_or(2.0 * rate),
-                    false_positives: settings.probability("false-positives", 0.001)?,
-                }
-            }
-            "roaring" => Plan::Roaring {
-                numbers: settings.count("numbers", KEYS_DEFAULT)?,
-                sources: settings.count("sources", 1000)?,
-                source: match settings.text("source") {
-                    Some(pointer) => Some(parse_pointer(&pointer)?),
-                    None => None,
-                },
-            },
-            "memcached" => Plan::Memcached {
-                address: settings.needed("address", "host:port or unix:///path")?,
-                prefix: settings.text("prefix").unwrap_or_else(|| "nsq:".to_owned()),
-                lease: settings
-                    .duration("lease")?
-                    .unwrap_or(Duration::from_secs(60)),
-                window: settings
-                    .duration("window")?
-                    .unwrap_or(Duration::from_secs(3600)),
-                when_away: when_away(&mut settings)?,
-            },
-            other => {
-                return Err(format!(
-                    "there is no filter {other:?}: choose inverse, forgetful, time-limited, roaring or memcached"
-                ));
-            }
-        };
+        let filter = Plan::parse(&mut settings)?;
         settings.end()?;
         let dedup = Dedup {
             key,
@@ -189,7 +110,10 @@ impl Dedup {
     /// # Errors
     /// The sizes make no filter, or the saved filter cannot be used. The error is the text for the user.
     pub fn start(&self) -> Result<dedup::Dedup, String> {
-        let filter = self.filter().map_err(|why| format!("--dedup: {why}"))?;
+        let filter = self
+            .filter
+            .make()
+            .map_err(|why| format!("--dedup: {why}"))?;
         let mut builder = dedup::Dedup::builder(self.key(), filter);
         if let Some(path) = &self.state {
             builder = builder.state_file(path).save_interval(SAVE_INTERVAL);
@@ -205,7 +129,7 @@ impl Dedup {
             self.key_text(),
             self.describe(&dedup)
         );
-        if let Some(warning) = self.warning() {
+        if let Some(warning) = self.filter.warning() {
             log_warn!("WARNING: {warning}");
         }
         Ok(dedup)
@@ -230,126 +154,18 @@ impl Dedup {
         }
     }
 
-    fn filter(&self) -> Result<Filter, String> {
-        let hasher = KeyHasher::new(rand::random());
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = since_1970.unwrap_or_default();
-        let no_sizes = |error: ringq_client::dedup::filters::SizeError| error.to_string();
-        Ok(match &self.filter {
-            Plan::Inverse { slots } => InverseBloom::with_hasher(*slots, hasher)
-                .map_err(no_sizes)?
-                .into(),
-            Plan::Forgetful {
-                window,
-                rate,
-                false_positives,
-            } => {
-                let options = ForgetfulOptions {
-                    filters: 5,
-                    window: *window,
-                    rate: *rate,
-                    false_positives_max: *false_positives,
-                    hasher,
-                };
-                ForgetfulBloom::new(options, now).map_err(no_sizes)?.into()
-            }
-            Plan::TimeLimited {
-                window,
-                rate,
-                rate_max,
-                false_positives,
-            } => {
-                let options = TimeLimitedOptions {
-                    window: *window,
-                    rate: *rate,
-                    rate_max: *rate_max,
-                    false_positives_max: *false_positives,
-                    hasher,
-                };
-                TimeLimitedBloom::new(options, now)
-                    .map_err(no_sizes)?
-                    .into()
-            }
-            Plan::Roaring {
-                numbers, sources, ..
-            } => RoaringPair::new(*numbers, *sources as usize)
-                .map_err(no_sizes)?
-                .into(),
-            Plan::Memcached {
-                address,
-                prefix,
-                lease,
-                window,
-                ..
-            } => {
-                // All consumers need the same secret, so it is that of the options.
-                let options = MemcachedOptions {
-                    prefix: prefix.clone(),
-                    lease: *lease,
-                    window: *window,
-                    ..MemcachedOptions::new(address)
-                };
-                Memcached::new(options)
-                    .map_err(|error| error.to_string())?
-                    .into()
-            }
-        })
-    }
-
-    /// Returns the filter and its memory in words.
+    /// Returns the filter, its memory and its file in words.
     fn describe(&self, dedup: &dedup::Dedup) -> String {
-        let filter = match &self.filter {
-            Plan::Inverse { slots } => format!("inverse Bloom filter with {slots} slots"),
-            Plan::Forgetful { window, rate, .. } => {
-                format!("forgetful Bloom filter for {window:?} at {rate} messages per second")
-            }
-            Plan::TimeLimited {
-                window,
-                rate,
-                rate_max,
-                ..
-            } => format!(
-                "time-limited Bloom filter for {window:?} at {rate} to {rate_max} messages per second"
-            ),
-            Plan::Roaring {
-                numbers, sources, ..
-            } => format!(
-                "exact sets of the last {numbers} numbers of {sources} sources; memory follows the numbers"
-            ),
-            Plan::Memcached {
-                address,
-                lease,
-                window,
-                ..
-            } => {
-                return format!(
-                    "memcached at {address}, leases of {lease:?}, window of {window:?}"
-                );
-            }
-        };
+        let filter = self.filter.describe();
+        if let Plan::Memcached { .. } = self.filter {
+            return filter;
+        }
         let state = match (&self.state, dedup.is_restored()) {
             (Some(path), true) => format!(", restored from {}", path.display()),
             (Some(path), false) => format!(", new in {}", path.display()),
             (None, _) => String::new(),
         };
         format!("{filter}, {} bytes of memory{state}", dedup.bytes())
-    }
-
-    /// Returns what the user must know about a filter that may drop fresh messages.
-    fn warning(&self) -> Option<String> {
-        let (name, bound) = match &self.filter {
-            Plan::Forgetful {
-                false_positives, ..
-            } => ("forgetful", false_positives),
-            Plan::TimeLimited {
-                false_positives, ..
-            } => ("time-limited", false_positives),
-            _ => return None,
-        };
-        Some(format!(
-            "filter={name} takes up to {bound} of the fresh messages for duplicates, and finishes them: these messages are \
-             lost. filter=inverse loses none"
-        ))
     }
 }
 
@@ -366,37 +182,6 @@ fn parse_key(text: &str) -> Result<KeyPlace, String> {
         (_, Some(pointer)) => Ok(KeyPlace::Json(parse_pointer(pointer)?)),
         _ => Err(format!(
             "the key is {text:?}: begin with body, or with json: and a pointer such as json:/id"
-        )),
-    }
-}
-
-fn parse_pointer(text: &str) -> Result<JsonPointer, String> {
-    text.parse()
-        .map_err(|error: dedup::PointerError| error.to_string())
-}
-
-/// Reads the sizes of an inverse Bloom filter: its slots, or what they follow from.
-fn inverse(settings: &mut Settings) -> Result<Plan, String> {
-    let Some(window) = settings.duration("window")? else {
-        let slots = settings.count("slots", KEYS_DEFAULT)?;
-        return Ok(Plan::Inverse { slots });
-    };
-    if settings.has("slots") {
-        return Err("give slots, or window and rate, and not both".to_owned());
-    }
-    let rate = settings.needed_rate("rate")?;
-    let forgotten = settings.probability("forgotten", 0.01)?;
-    let slots =
-        arithmetic::slots_for(rate, window, forgotten).map_err(|error| error.to_string())?;
-    Ok(Plan::Inverse { slots })
-}
-
-fn when_away(settings: &mut Settings) -> Result<StoreFailure, String> {
-    match settings.text("when-away").as_deref() {
-        None | Some("wait") => Ok(StoreFailure::Wait),
-        Some("handle") => Ok(StoreFailure::Handle),
-        Some(other) => Err(format!(
-            "when-away is {other:?}: choose wait, or handle, which may handle duplicates"
         )),
     }
 }

@@ -1,3 +1,5 @@
+use ringq_client::dedup::StoreFailure;
+
 use super::*;
 
 fn parse(value: &str) -> Result<Dedup, String> {
@@ -138,7 +140,7 @@ fn sizes_that_make_no_filter_are_an_error_at_the_start() {
 
 #[test]
 fn filters_that_may_drop_fresh_messages_say_so() {
-    let warning = |value: &str| parse(value).expect("right").warning();
+    let warning = |value: &str| parse(value).expect("right").filter.warning();
     let text =
         warning("body,filter=forgetful,window=1m,rate=10,false-positives=0.01").expect("a warning");
     assert!(text.contains("up to 0.01 of the fresh messages"), "{text}");
