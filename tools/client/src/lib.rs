@@ -64,8 +64,8 @@
 //!
 //! # Settings, events and tests
 //! [`Config`] has the options of NSQ's Go client by name. Events ([`Event`]) tell what happens to connections: their
-//! display has the form of the Go client's log lines. The feature `tracing` sends them to `tracing` too, and the feature `metrics`
-//! counts them. The module `testing` (feature `testing`) has an nsqd in memory.
+//! display has the form of the Go client's log lines. The feature `tracing` sends them to `tracing` too, and the feature
+//! `metrics` counts them. The module `testing` (feature `testing`) has an nsqd in memory.
 //!
 //! # How the crate is made
 //! Each layer knows only those below it:

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   src/bin/<tool>.rs ──► <tool>: table of flags, checks, work
-//!                            ├──► process       log, threads and exit code
+//!                            ├──► process       command line, log, threads, signals and exit code
 //!                            ├──► progress      the line below the log, at a terminal
 //!                            ├──► flags         rows that several tools have
 //!                            ├──► consuming     from those flags to consumers; signals
