@@ -26,6 +26,8 @@ enum Names {
     Own,
     /// The names of lovoo/nsq_exporter.
     NsqExporter,
+    /// The names of adamweiner/nsqd-prometheus-exporter.
+    NsqdPrometheusExporter,
     /// The names of telegraf's nsq input with telegraf's output for Prometheus.
     Telegraf,
 }
@@ -35,6 +37,7 @@ impl Names {
         match query.get("names") {
             None | Some("" | "ringq") => Ok(Names::Own),
             Some("nsq_exporter") => Ok(Names::NsqExporter),
+            Some("nsqd-prometheus-exporter") => Ok(Names::NsqdPrometheusExporter),
             Some("telegraf") => Ok(Names::Telegraf),
             Some(_) => Err(INVALID_NAMES),
         }
@@ -93,6 +96,9 @@ pub(super) async fn metrics<B: Broker>(
         match names {
             Names::Own => own::append(&mut out, &figures),
             Names::NsqExporter => foreign::append_nsq_exporter(&mut out, &figures),
+            Names::NsqdPrometheusExporter => {
+                foreign::append_nsqd_prometheus_exporter(&mut out, &figures);
+            }
             Names::Telegraf => foreign::append_telegraf(&mut out, &figures),
         }
         out.end()

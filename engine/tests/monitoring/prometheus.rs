@@ -1,62 +1,15 @@
 //! Prometheus: `/metrics` of nsqd and nsqlookupd, read by Prometheus's own parser for Python.
 
-use std::collections::BTreeMap;
-use std::io::Write;
 use std::net::SocketAddr;
-use std::process::Stdio;
 
-use serde::Deserialize;
 use serde_json::Value;
+use test_support::prometheus::{self, Metrics};
 
 use super::Scene;
 use super::ringq_lookupd::Lookupd;
 use super::support::{
-    Broker, Client, Response, TIMEOUT, http_with_headers, python_program_in, wait_until,
+    Broker, Client, Response, TIMEOUT, has_python, http_with_headers, interop_dir, wait_until,
 };
-
-/// The header of Prometheus 3.
-const PROMETHEUS: &str = "Accept: application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,\
-                          application/openmetrics-text;version=0.0.1;q=0.4,\
-                          text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
-
-#[derive(Deserialize)]
-struct Family {
-    name: String,
-    #[serde(rename = "type")]
-    kind: String,
-    help: String,
-    samples: Vec<Sample>,
-}
-
-#[derive(Deserialize)]
-struct Sample {
-    name: String,
-    labels: BTreeMap<String, String>,
-    value: String,
-}
-
-/// A parsed answer.
-struct Metrics(Vec<Family>);
-
-impl Metrics {
-    /// Returns the value of the one sample that has this name and, among its labels, these.
-    fn value(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
-        let found = self.find(name, labels);
-        assert_eq!(found.len(), 1, "{name} {labels:?}");
-        found[0].value.parse().expect("a number")
-    }
-
-    fn find(&self, name: &str, labels: &[(&str, &str)]) -> Vec<&Sample> {
-        let samples = self.0.iter().flat_map(|family| &family.samples);
-        samples
-            .filter(|sample| sample.name == name)
-            .filter(|sample| {
-                let mut labels = labels.iter();
-                labels.all(|(label, value)| sample.labels.get(*label).is_some_and(|it| it == value))
-            })
-            .collect()
-    }
-}
 
 fn ask(address: SocketAddr, target: &str, headers: &[&str]) -> Response {
     http_with_headers(address, "GET", target, headers, b"").expect_status(200)
@@ -64,58 +17,10 @@ fn ask(address: SocketAddr, target: &str, headers: &[&str]) -> Response {
 
 /// Asks in both forms, and checks the rules of each. `None`: Python is missing.
 fn scrape(address: SocketAddr, target: &str) -> Option<[Metrics; 2]> {
-    let text = ask(address, target, &[]);
-    let kind = text.header("content-type");
-    assert_eq!(kind, Some("text/plain; version=0.0.4; charset=utf-8"));
-    let open = ask(address, target, &[PROMETHEUS]);
-    assert_eq!(
-        open.header("content-type"),
-        Some("application/openmetrics-text; version=1.0.0; charset=utf-8")
-    );
-    let text = parse("text", &text)?;
-    for family in &text.0 {
-        let is_counter = family.kind == "counter";
-        for sample in &family.samples {
-            assert_eq!(
-                sample.name.ends_with("_total"),
-                is_counter,
-                "{}",
-                sample.name
-            );
-        }
-    }
-    Some([text, parse("openmetrics", &open)?])
-}
-
-fn parse(form: &str, answer: &Response) -> Option<Metrics> {
-    let mut parser = python_program_in("prometheus", "parse.py")?;
-    let mut parser = parser
-        .arg(form)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("Python can be started");
-    let mut input = parser.stdin.take().expect("it is piped");
-    input
-        .write_all(&answer.body)
-        .expect("the parser reads all input first");
-    drop(input);
-    let output = parser.wait_with_output().expect("the parser ends");
-    assert!(output.status.success(), "{}", answer.text());
-    let families: Vec<Family> = serde_json::from_slice(&output.stdout).expect("its JSON");
-    for family in &families {
-        assert!(
-            !family.help.is_empty() && !family.samples.is_empty(),
-            "{}",
-            family.name
-        );
-        assert!(
-            !["unknown", "untyped"].contains(&&*family.kind),
-            "{}",
-            family.name
-        );
-    }
-    Some(Metrics(families))
+    has_python().then(|| {
+        let python = prometheus::install(&interop_dir());
+        prometheus::scrape(&python, address, target)
+    })
 }
 
 /// Checks every figure of a topic or channel that `/stats` has too.
@@ -322,6 +227,31 @@ fn the_names_of_other_exporters() {
             .iter()
             .all(|family| family.name.starts_with("nsq_"))
     );
+
+    let answer = scene
+        .broker
+        .get("/metrics?names=nsqd-prometheus-exporter")
+        .expect_status(200)
+        .text();
+    let started = scene.broker.stats()["start_time"].to_string();
+    let orders = "topic=\"orders\",paused=";
+    for line in [
+        format!("nsqd_info{{health=\"OK\",start_time=\"{started}\",version=\"1.3.0\"}} 1\n"),
+        format!("nsqd_depth{{type=\"topic\",{orders}\"false\"}} 0\n"),
+        format!("nsqd_channel_count{{type=\"topic\",{orders}\"false\"}} 2\n"),
+        format!("nsqd_depth{{type=\"channel\",{orders}\"true\",channel=\"audit\"}} 9\n"),
+        format!(
+            "nsqd_in_flight_count{{type=\"channel\",{orders}\"false\",channel=\"billing\"}} 3\n"
+        ),
+        format!(
+            "nsqd_message_count_total{{type=\"channel\",{orders}\"false\",channel=\"billing\"}} 10\n"
+        ),
+        "# TYPE nsqd_message_count_total gauge\n".to_owned(),
+    ] {
+        assert!(answer.contains(&line), "{line} {answer}");
+    }
+    let heads = answer.matches("# TYPE nsqd_depth ").count();
+    assert_eq!(heads, 1, "{answer}");
 
     let answer = scene
         .broker

@@ -38,30 +38,22 @@ pub fn go_program(name: &str, version: &str) -> Option<Command> {
 /// Installs the Python libraries of the client libraries. Returns the command that runs a script of the directory
 /// `python`, or None if Python is missing.
 pub fn python_program(script: &str) -> Option<Command> {
-    python_program_in("python", script)
-}
-
-/// Installs the Python libraries that a directory lists. Returns the command that runs a script of this directory, or
-/// None if Python is missing.
-pub fn python_program_in(directory: &str, script: &str) -> Option<Command> {
-    if !is_installed(
-        "python3",
-        "Python 3.9 or later with venv, such as python3-venv",
-    ) {
+    if !has_python() {
         return None;
     }
-    let installed = install(directory, &["requirements.txt"], |source, target| {
-        run_installer(Command::new("python3").args(["-m", "venv"]).arg(target));
-        run_installer(
-            Command::new(target.join("bin/python"))
-                .args(["-m", "pip", "install", "--disable-pip-version-check", "-r"])
-                .arg(source.join("requirements.txt")),
-        );
-    });
-    let mut command = Command::new(installed.join("bin/python"));
+    let source = source_dir("python");
+    let mut command = Command::new(packages::python(&interop_dir(), &source));
     // Python must not write __pycache__ to the source tree.
-    command.arg("-B").arg(source_dir(directory).join(script));
+    command.arg("-B").arg(source.join(script));
     Some(command)
+}
+
+/// Returns true if Python can be run. Otherwise prints a notice, or fails with `CI` set.
+pub fn has_python() -> bool {
+    is_installed(
+        "python3",
+        "Python 3.9 or later with venv, such as python3-venv",
+    )
 }
 
 /// Installs the Node libraries. Returns the command that runs a script of the directory `node`, or None if Node or npm is

@@ -38,7 +38,7 @@ pub use certificates::Certificates;
 pub use client::{Client, Frame, FrameType, Message, MessageId};
 pub use dns::Dns;
 pub use install::{
-    go_program, install, node_program, python_program, python_program_in, run_installer, source_dir,
+    go_program, has_python, install, node_program, python_program, run_installer, source_dir,
 };
 pub use namespace::with_own_network;
 pub use process::{Rss, cpu_time, descriptors, first_core, open_files, rss};

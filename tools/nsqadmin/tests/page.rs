@@ -17,7 +17,7 @@ use serde_json::json;
 use test_support::TIMEOUT;
 use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer};
-use test_support::packages;
+use test_support::packages::{self, is_installed};
 use test_support::process::{Log, address_in, run};
 
 /// The longest time for all checks. They take less than a minute on a machine with nothing else to
@@ -76,21 +76,6 @@ impl Drop for Nsqadmin {
         let _ = self.child.kill(); // It may have ended already.
         let _ = self.child.wait();
     }
-}
-
-/// Returns true if the program can be run. Otherwise prints a notice, or panics if `CI` is set.
-fn is_installed(program: &str, how: &str) -> bool {
-    let found = Command::new(program)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .output();
-    if found.is_ok_and(|output| output.status.success()) {
-        return true;
-    }
-    let text = format!("*** NOT TESTED: {program} is missing. Install it: {how} ***");
-    assert!(std::env::var_os("CI").is_none(), "{text}");
-    eprintln!("\n{text}\n");
-    false
 }
 
 fn directory() -> PathBuf {

@@ -1,5 +1,5 @@
 //! The parts that tests of several programs share: an HTTP client, processes and their output,
-//! running daemons, packages of other ecosystems, and the differential tests against the originals.
+//! running daemons, the parser of Prometheus, packages of other ecosystems, and the differential tests against the originals.
 
 #![forbid(unsafe_code)]
 
@@ -10,6 +10,7 @@ pub mod http_server;
 pub mod memcached;
 pub mod packages;
 pub mod process;
+pub mod prometheus;
 
 use std::time::{Duration, Instant};
 

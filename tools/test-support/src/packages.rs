@@ -3,8 +3,9 @@
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
 use std::hash::Hasher;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::process::run;
@@ -41,6 +42,23 @@ pub fn install(
     target
 }
 
+/// Returns true if the program can be run. Otherwise prints a notice with the way to install it, or panics
+/// if `CI` is set.
+pub fn is_installed(program: &str, how: &str) -> bool {
+    let found = Command::new(program)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output();
+    if found.is_ok_and(|output| output.status.success()) {
+        return true;
+    }
+    let text = format!("*** NOT TESTED: {program} is missing. Install it: {how} ***");
+    assert!(std::env::var_os("CI").is_none(), "{text}");
+    // Past the test harness, which hides the output of a passing test. Without stderr nobody could read it.
+    let _ = writeln!(std::io::stderr(), "\n{text}\n");
+    false
+}
+
 /// Installs the packages that `package.json` and `package-lock.json` in `source` list, below `root`.
 /// Returns the directory that `NODE_PATH` has to name. The machine needs npm. No script of a package
 /// runs, and optional packages are left out.
@@ -59,6 +77,20 @@ pub fn npm(root: &Path, source: &Path) -> PathBuf {
         ]));
     });
     installed.join("node_modules")
+}
+
+/// Installs the Python packages that `requirements.txt` in `source` lists, below `root`. Returns the path
+/// of the Python that has them. The machine needs Python with venv.
+pub fn python(root: &Path, source: &Path) -> PathBuf {
+    let installed = install(root, source, &["requirements.txt"], |source, target| {
+        run_installer(Command::new("python3").args(["-m", "venv"]).arg(target));
+        run_installer(
+            Command::new(target.join("bin/python"))
+                .args(["-m", "pip", "install", "--disable-pip-version-check", "-r"])
+                .arg(source.join("requirements.txt")),
+        );
+    });
+    installed.join("bin/python")
 }
 
 /// Runs a command of a package manager. Panics with its output if it fails.

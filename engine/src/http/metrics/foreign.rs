@@ -1,5 +1,8 @@
-//! The metrics under the names of programs that were in use before: lovoo/nsq_exporter, and telegraf's nsq input with
-//! telegraf's output for Prometheus. Names, labels and units are theirs.
+//! The metrics under the names of programs that were in use before: lovoo/nsq_exporter,
+//! adamweiner/nsqd-prometheus-exporter, and telegraf's nsq input with telegraf's output for Prometheus. Names, labels and
+//! units are theirs.
+
+use std::time::UNIX_EPOCH;
 
 use super::Figures;
 use engine_core::stats::{ChannelStats, ClientStats, LatencyStats, TopicStats};
@@ -69,6 +72,25 @@ const EXPORTED_CLIENT: &[Row<ClientStats>] = &[
 ];
 
 #[rustfmt::skip]
+const SCRAPED_TOPIC: &[Row<TopicStats>] = &[
+    exported("nsqd_depth", "Queue depth", |it| it.depth.into()),
+    exported("nsqd_backend_depth", "Queue backend depth", |it| it.backend_depth.into()),
+    exported("nsqd_channel_count", "Number of channels", |it| (it.channels.len() as u64).into()),
+];
+
+#[rustfmt::skip]
+const SCRAPED_CHANNEL: &[Row<ChannelStats>] = &[
+    exported("nsqd_depth", "Queue depth", |it| it.depth.into()),
+    exported("nsqd_backend_depth", "Queue backend depth", |it| it.backend_depth.into()),
+    exported("nsqd_in_flight_count", "In flight count", |it| it.in_flight_count.into()),
+    exported("nsqd_timeout_count_total", "Timeout count", |it| it.timeout_count.into()),
+    exported("nsqd_requeue_count_total", "Requeue count", |it| it.requeue_count.into()),
+    exported("nsqd_deferred_count_total", "Deferred count", |it| it.deferred_count.into()),
+    exported("nsqd_message_count_total", "Total message count", |it| it.message_count.into()),
+    exported("nsqd_client_count", "Number of clients", |it| it.client_count.into()),
+];
+
+#[rustfmt::skip]
 const GATHERED_TOPIC: &[Row<TopicStats>] = &[
     gathered("nsq_topic_depth", |it| it.depth.into()),
     gathered("nsq_topic_backend_depth", |it| it.backend_depth.into()),
@@ -135,6 +157,69 @@ pub(super) fn append_nsq_exporter(out: &mut Exposition, figures: &Figures) {
             (labelled(&labels), client)
         })
     });
+}
+
+/// Writes the metrics of nsqd-prometheus-exporter. Topics and channels share some families, and the label `type` tells
+/// them apart.
+pub(super) fn append_nsqd_prometheus_exporter(out: &mut Exposition, figures: &Figures) {
+    let started = figures.info.start_time.duration_since(UNIX_EPOCH);
+    let started = started.unwrap_or_default().as_secs().to_string();
+    let health = if figures.is_healthy { "OK" } else { "NOK" };
+    let info = exported::<Figures>("nsqd_info", "nsqd info", |_| 1_u64.into());
+    append(out, &[info], || {
+        let labels = [
+            ("health", health),
+            ("start_time", &started),
+            ("version", NSQ_VERSION),
+        ];
+        std::iter::once((labelled(&labels), figures))
+    });
+    let topics: Vec<(String, &TopicStats)> = figures
+        .snapshot
+        .topics
+        .iter()
+        .map(|topic| {
+            let labels = [
+                ("type", "topic"),
+                ("topic", &*topic.topic_name),
+                ("paused", word(topic.paused)),
+            ];
+            (labelled(&labels), topic)
+        })
+        .collect();
+    let channels: Vec<(String, &ChannelStats)> = channels(figures)
+        .map(|(topic, channel)| {
+            let labels = [
+                ("type", "channel"),
+                ("topic", topic),
+                ("paused", word(channel.paused)),
+                ("channel", &*channel.channel_name),
+            ];
+            (labelled(&labels), channel)
+        })
+        .collect();
+    let own = |name| {
+        SCRAPED_CHANNEL
+            .iter()
+            .find(move |row| row.family.name == name)
+    };
+    for row in SCRAPED_TOPIC {
+        out.begin(row.family);
+        for (labels, topic) in &topics {
+            out.sample(labels, (row.read)(topic));
+        }
+        if let Some(row) = own(row.family.name) {
+            for (labels, channel) in &channels {
+                out.sample(labels, (row.read)(channel));
+            }
+        }
+    }
+    let is_shared = |name| SCRAPED_TOPIC.iter().any(|row| row.family.name == name);
+    for row in SCRAPED_CHANNEL {
+        if !is_shared(row.family.name) {
+            append(out, std::slice::from_ref(row), || channels.iter().cloned());
+        }
+    }
 }
 
 /// Writes the metrics of telegraf. Its `server_host` is the address that telegraf is told; here it is the announced one.

@@ -60,26 +60,28 @@ fn names_follow_the_conventions() {
 fn named(text: &str) -> BTreeSet<String> {
     let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let words = text.split(|character| !is_name(character));
-    let prefixes = ["nsqd_", "nsqlookupd_", "process_"];
+    let prefixes = ["nsqd_", "nsqlookupd_", "nsqadmin_", "process_"];
     let names = words.filter(|word| prefixes.iter().any(|prefix| word.starts_with(prefix)));
     names.map(str::to_owned).collect()
 }
 
-/// Checks that each metric in the expressions is one that `/metrics` serves. nsqlookupd's are those of the page, which
-/// the test of nsqlookupd compares with its code.
+/// Checks that each metric in the expressions is one that `/metrics` serves. Those of nsqlookupd and nsqadmin are in the
+/// page, and tests of these programs compare the page with their code.
 fn check_served(expressions: &[String]) {
     let mut served: BTreeSet<String> = own::all()
         .iter()
         .map(|(family, _)| family.name.to_owned())
         .collect();
     let text = std::fs::read_to_string(page("monitoring.md")).expect("the page exists");
-    let (_, table) = text
-        .split_once("<!-- nsqlookupd's metrics -->")
-        .expect("the page has it");
-    let (table, _) = table
-        .split_once("<!-- end of nsqlookupd's metrics -->")
-        .expect("it ends");
-    served.extend(named(table));
+    for program in ["nsqlookupd", "nsqadmin"] {
+        let (_, table) = text
+            .split_once(&format!("<!-- {program}'s metrics -->"))
+            .expect("the page has it");
+        let (table, _) = table
+            .split_once(&format!("<!-- end of {program}'s metrics -->"))
+            .expect("it ends");
+        served.extend(named(table));
+    }
     let used = named(&expressions.concat());
     assert!(used.len() > 10, "{used:?}");
     let unknown: Vec<_> = used.difference(&served).collect();
@@ -107,7 +109,7 @@ fn the_alerts_use_metrics_that_are_served() {
     let config: serde_json::Value = serde_norway::from_str(&text).expect("YAML");
     let jobs = config["scrape_configs"].as_array().expect("jobs");
     let jobs: Vec<_> = jobs.iter().map(|job| job["job_name"].as_str()).collect();
-    assert_eq!(jobs, [Some("nsqd"), Some("nsqlookupd")]);
+    assert_eq!(jobs, [Some("nsqd"), Some("nsqlookupd"), Some("nsqadmin")]);
 }
 
 #[test]
