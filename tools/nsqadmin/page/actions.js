@@ -5,7 +5,7 @@ import { api, ask } from "./api.js";
 import { ActionBar } from "./bars.js";
 import { Confirm } from "./confirm.js";
 import { plus } from "./exact.js";
-import { count, many } from "./format.js";
+import { count, many, moment } from "./format.js";
 import { facts, useStore } from "./store.js";
 
 // Asks for actions and shows their outcome. Returns `canAct`, `start(action)`, and `shown`, which belongs above the content.
@@ -14,14 +14,14 @@ export function useActions(after) {
   const isAdmin = useStore(facts)?.is_admin === true;
   const [action, setAction] = useState(null);
   const [outcome, setOutcome] = useState(null);
-  const done = (answer) => {
+  const done = (answer, outcome = { what: action.what, message: answer.message }) => {
     setAction(null);
-    setOutcome({ what: action.what, message: answer.message });
+    setOutcome(outcome);
     after(action);
   };
   const shown = html`
     <${ActionBar} outcome=${outcome} onClose=${() => setOutcome(null)} />
-    ${action && html`<${Confirm} action=${action} onDone=${done} onClose=${() => setAction(null)} />`}`;
+    ${action && html`<${action.dialog ?? Confirm} action=${action} onDone=${done} onClose=${() => setAction(null)} />`}`;
   return { canAct: isAdmin, start: setAction, shown };
 }
 
@@ -88,7 +88,8 @@ export function pauseTopic(topic) {
     effect: topic.paused
       ? `The topic passes its messages on to its channels again. ${many(topic.depth, "message")} wait in the topic.`
       : "Messages stay in the topic, and its channels get none of them, until the topic is unpaused. Nothing is lost.",
-    run: () => post(api("topics", name), { action: verb }),
+    ...(!topic.paused && { terms: "pause", topic: name }),
+    run: (terms) => post(api("topics", name), { action: verb, ...terms }),
   };
 }
 
@@ -96,9 +97,11 @@ export function emptyChannel(channel) {
   const { topic_name: topic, channel_name: name } = channel;
   return {
     what: `Empty the channel ${topic}/${name}`, title: `Empty the channel ${name} of the topic ${topic}?`, button: "Empty", isDangerous: true, name,
-    effect: "All messages of this channel are lost: waiting, in flight and deferred. The other channels of the topic keep theirs.",
+    effect: "All messages of this channel go: waiting, in flight and deferred. The other channels of the topic keep theirs.",
+    // The log of something ephemeral is not kept.
+    ...(![topic, name].some((one) => one.endsWith("#ephemeral")) && { terms: "undo", topic }),
     destroys: contents(channel.depth, { ...ofChannel(channel), consumers: undefined }),
-    run: () => post(api("topics", topic, name), { action: "empty" }),
+    run: (terms) => post(api("topics", topic, name), { action: "empty", ...terms }),
   };
 }
 
@@ -121,8 +124,30 @@ export function pauseChannel(channel) {
     effect: channel.paused
       ? `Consumers get messages again. ${many(channel.depth, "message waits", "messages wait")}.`
       : `${many(channel.client_count, "consumer gets", "consumers get")} no more messages until the channel is unpaused. Nothing is lost.`,
-    run: () => post(api("topics", topic, name), { action: verb }),
+    ...(!channel.paused && { terms: "pause", topic }),
+    run: (terms) => post(api("topics", topic, name), { action: verb, ...terms }),
   };
+}
+
+// Brings the messages of an emptied channel back.
+export function unemptyChannel(channel) {
+  const { topic_name: topic, channel_name: name } = channel;
+  const messages = many(channel.undo_message_count, "message");
+  return {
+    what: `Bring back ${messages} of ${topic}/${name}`, title: `Bring back ${messages} of the channel ${name}?`, button: "Bring back",
+    effect: "The messages that were emptied wait in the channel again, in addition to those that have come since. Consumers get them.",
+    run: () => post(api("topics", topic, name), { action: "unempty" }),
+  };
+}
+
+// The bar that offers the undo of an empty, for as long as there is one.
+export function UndoBar({ channel, actions }) {
+  if (!(Number(channel.undo_until_ms) > Date.now())) return null;
+  return html`<div class="bar undo" role="status">
+    <div><b>${many(channel.undo_message_count, "emptied message")} can be brought back until ${moment(channel.undo_until_ms)}.</b>
+      Until then they use disk space.</div>
+    ${actions.canAct && html`<button type="button" onClick=${() => actions.start(unemptyChannel(channel))}>Undo the empty</button>`}
+  </div>`;
 }
 
 // `topic` is the topic's object of this node.

@@ -21,9 +21,9 @@ export function api(...segments) {
 }
 
 // Asks the server, and returns the JSON of its answer. `path` is below the base path. Throws a Failure.
-export async function ask(path, { method = "GET", body, signal } = {}) {
+export async function ask(path, { method = "GET", body, signal, timeout = TIMEOUT } = {}) {
   const limit = new AbortController();
-  const timer = setTimeout(() => limit.abort(), TIMEOUT);
+  const timer = setTimeout(() => limit.abort(), timeout);
   const stop = () => limit.abort();
   signal?.addEventListener("abort", stop);
   try {
@@ -34,7 +34,7 @@ export async function ask(path, { method = "GET", body, signal } = {}) {
     return read(answer.status, await answer.text());
   } catch (error) {
     if (error instanceof Failure || signal?.aborted) throw error;
-    if (limit.signal.aborted) throw new Failure(`nsqadmin has not answered within ${TIMEOUT / 1000} s.`, 0);
+    if (limit.signal.aborted) throw new Failure(`nsqadmin has not answered within ${timeout / 1000} s.`, 0);
     throw new Failure("nsqadmin cannot be reached. Has it stopped, or is the network down?", 0, String(error.message));
   } finally {
     clearTimeout(timer);
@@ -64,10 +64,23 @@ const MEANINGS = {
   CHANNEL_NOT_FOUND: "There is no channel with this name.",
   NODE_NOT_FOUND: "No nsqd with this address is known. It may have stopped.",
   NOT_FOUND: "There is nothing at this address.",
+  LIST_CHANGED: "What matches has changed in the meantime, so nothing was done. Read the new list, and decide again.",
+};
+
+// Words inside of longer messages, and what they mean.
+const CAUSES = {
+  UNDO_TOO_LARGE: "The channel has too many deferred, requeued or in-flight messages for an undo. Nothing was emptied there. Choose “not at all” to empty it without one.",
+  UNDO_NOT_FOUND: "There is nothing to bring back any more: the time is over, or somebody has brought the messages back or emptied the channel for good.",
+  LIMIT_UNSUPPORTED: "Some nodes know no limit of a pause, and would pause without an end. Nothing was paused.",
+  UNDO_UNSUPPORTED: "Some nodes know no undo. Nothing was emptied.",
+  TOO_MANY: "Too many match. Narrow the filter.",
+  INVALID_NOTE: "The note is not possible: at most 200 characters, in one line.",
 };
 
 function plain(message, status) {
   if (MEANINGS[message]) return MEANINGS[message];
+  const cause = Object.keys(CAUSES).find((word) => message.includes(word));
+  if (cause) return CAUSES[cause];
   if (message.startsWith("UPSTREAM_ERROR")) {
     const who = message.includes("nsqlookupd") ? "nsqlookupd" : "nsqd";
     return `No ${who} gave an answer.`;

@@ -1,6 +1,8 @@
 // The dialog that asks before an action. What destroys something says what, and asks for the name.
 
 import { html, useEffect, useRef, useState } from "./html.js";
+import { useAbilities } from "./abilities.js";
+import { PauseTerms, UndoTerms } from "./terms.js";
 
 // Properties: `action`:
 //   title       the question, such as "Delete the channel archive?"
@@ -9,44 +11,74 @@ import { html, useEffect, useRef, useState } from "./html.js";
 //   name        what the user has to type, for what destroys
 //   effect      a sentence that says what happens
 //   destroys    {label, value} of each figure that will be gone
-//   run()       does it; a failure is shown in the dialog
+//   terms       "pause" or "undo" for what only ringq's nsqds know; `topic` is then the topic whose nodes are asked
+//   run(terms)  does it; a failure is shown in the dialog
 // and `onDone(answer)`, `onClose()`.
 export function Confirm({ action, onDone, onClose }) {
-  const dialog = useRef();
   const [typed, setTyped] = useState("");
+  const [terms, setTerms] = useState({});
   const [state, setState] = useState({ isRunning: false, error: null });
+  const abilities = useAbilities(action.topic, Boolean(action.terms));
   useEffect(() => {
-    const opener = document.activeElement;
-    dialog.current.showModal();
-    return () => opener?.focus?.();
-  }, []);
-  const isReady = !action.name || typed === action.name;
+    if (action.terms === "undo" && abilities?.undo.all) setTerms({ undo: "10m" });
+  }, [abilities]);
+  // Without the answer, an empty could not be undone although the nodes can.
+  const isReady = (!action.name || typed === action.name) && (!action.terms || abilities !== null);
   async function submit(event) {
     event.preventDefault();
     if (!isReady || state.isRunning) return;
     setState({ isRunning: true, error: null });
     try {
-      onDone(await action.run());
+      onDone(await action.run(given(terms)));
     } catch (error) {
       setState({ isRunning: false, error });
     }
   }
+  return html`<${Dialog} title=${action.title} onClose=${onClose} onSubmit=${submit} error=${state.error} isRunning=${state.isRunning}
+      isReady=${isReady} button=${action.button} isDangerous=${action.isDangerous}>
+    <p>${action.effect}</p>
+    ${action.destroys && html`<${Figures} rows=${action.destroys} />`}
+    ${action.terms === "pause" && html`<${PauseTerms} ability=${abilities?.pauseTerms} terms=${terms} onChange=${setTerms} />`}
+    ${action.terms === "undo" && html`<${UndoTerms} ability=${abilities?.undo} terms=${terms} onChange=${setTerms} />`}
+    ${action.name && html`<${Typed} word=${action.name} value=${typed} onInput=${setTyped} />`}<//>`;
+}
+
+// The terms that are not empty.
+export function given(terms) {
+  return Object.fromEntries(Object.entries(terms).filter(([, value]) => value));
+}
+
+// The frame of a dialog: its title, a failure, and its buttons.
+export function Dialog({ title, children, error, button, isDangerous, isReady, isRunning, onSubmit, onClose }) {
+  const dialog = useRef();
+  useEffect(() => {
+    const opener = document.activeElement;
+    dialog.current.showModal();
+    return () => opener?.focus?.();
+  }, []);
   return html`<dialog ref=${dialog} aria-labelledby="confirm-title" onClose=${onClose}>
-    <form onSubmit=${submit}>
-      <h2 id="confirm-title">${action.title}</h2>
-      <p>${action.effect}</p>
-      ${action.destroys && html`<table class="destroys"><caption>This is there now:</caption><tbody>${action.destroys.map(({ label, value }) =>
-        html`<tr key=${label}><th scope="row">${label}</th><td>${value}</td></tr>`)}</tbody></table>`}
-      ${action.name && html`<label>Type <code>${action.name}</code> to go on
-        <input type="text" value=${typed} autocomplete="off" autocapitalize="off" spellcheck=${false}
-          onInput=${(event) => setTyped(event.target.value)} /></label>`}
-      ${state.error && html`<p class="failure" role="alert"><b>It failed.</b> ${state.error.message}
-        ${state.error.raw && html` <code>${state.error.raw}</code>`}</p>`}
+    <form onSubmit=${onSubmit}>
+      <h2 id="confirm-title">${title}</h2>
+      ${children}
+      ${error && html`<p class="failure" role="alert"><b>It failed.</b> ${error.message}
+        ${error.raw && html` <code>${error.raw}</code>`}</p>`}
       <div class="buttons">
         <button type="button" onClick=${() => dialog.current.close()}>Cancel</button>
-        <button type="submit" class=${action.isDangerous ? "danger" : "primary"} disabled=${!isReady || state.isRunning}>
-          ${state.isRunning ? "Working …" : action.button}</button>
+        <button type="submit" class=${isDangerous ? "danger" : "primary"} disabled=${!isReady || isRunning}>
+          ${isRunning ? "Working …" : button}</button>
       </div>
     </form>
   </dialog>`;
+}
+
+export function Figures({ rows }) {
+  return html`<table class="destroys"><caption>This is there now:</caption><tbody>${rows.map(({ label, value }) =>
+    html`<tr key=${label}><th scope="row">${label}</th><td>${value}</td></tr>`)}</tbody></table>`;
+}
+
+// The field for the word without which nothing is destroyed.
+export function Typed({ word, value, onInput }) {
+  return html`<label>Type <code>${word}</code> to go on
+    <input type="text" value=${value} autocomplete="off" autocapitalize="off" spellcheck=${false}
+      onInput=${(event) => onInput(event.target.value)} /></label>`;
 }

@@ -76,6 +76,14 @@ export function clock(date) {
   return date.toTimeString().slice(0, 8);
 }
 
+// "14:10", with the date if that is another day: "2026-11-25 14:10". In the browser's time zone.
+export function moment(milliseconds) {
+  const [date, now] = [new Date(Number(milliseconds)), new Date()];
+  const time = date.toTimeString().slice(0, 5);
+  const pad = (number) => String(number).padStart(2, "0");
+  return date.toDateString() === now.toDateString() ? time : `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())} ${time}`;
+}
+
 // "host:port" with brackets around an IPv6 host.
 export function address(host, port) {
   return host.includes(":") && !host.startsWith("[") ? `[${host}]:${port}` : `${host}:${port}`;

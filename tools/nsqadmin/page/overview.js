@@ -37,7 +37,7 @@ async function refreshNames(signal) {
 
 function liveTopic(live) {
   return {
-    topic_name: live.topic, depth: live.depth, message_count: live.message_count, paused: live.paused, node_count: live.node_count,
+    topic_name: live.topic, depth: live.depth, message_count: live.message_count, ...pauseOf(live), node_count: live.node_count,
     oldest_unfinished_ms: liveAge(live), channels: live.channels.map(liveChannel),
   };
 }
@@ -46,9 +46,14 @@ function liveTopic(live) {
 function liveChannel(live) {
   return {
     channel_name: live.channel, depth: live.depth, in_flight_count: live.in_flight, deferred_count: live.deferred, requeue_count: live.requeue_count,
-    timeout_count: live.timeout_count, message_count: live.message_count, client_count: live.clients, paused: live.paused,
+    timeout_count: live.timeout_count, message_count: live.message_count, client_count: live.clients, ...pauseOf(live),
     oldest_unfinished_ms: liveAge(live),
   };
+}
+
+// What is known of a pause.
+function pauseOf({ paused, pause_until_ms, pause_note, paused_by }) {
+  return { paused, pause_until_ms, pause_note, paused_by };
 }
 
 // The age of the oldest message in live figures, which have 0 if nsqd does not tell it.
@@ -104,7 +109,8 @@ function sumOfTopics(names, answers) {
 
 function add(total, part, counts) {
   for (const name of counts) total[name] = plus(total[name], part[name]);
-  total.paused ||= part.paused;
+  // The first node that has paused it tells the terms.
+  if (part.paused && !total.paused) Object.assign(total, pauseOf(part));
   if (part.oldest_unfinished_ms !== undefined) {
     total.oldest_unfinished_ms = Math.max(total.oldest_unfinished_ms ?? 0, part.oldest_unfinished_ms);
   }
@@ -140,6 +146,7 @@ export class TopicRows {
       consumers: sum("client_count"),
       nodeCount: topic.node_count,
       isPaused: topic.paused,
+      pause: pauseOf(topic),
       pausedChannels: channels.filter((channel) => channel.paused).length,
       channels,
       problems: channels.filter((channel) => channel.problem),

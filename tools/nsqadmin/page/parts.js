@@ -1,7 +1,7 @@
 // Small pieces that several views show.
 
 import { html } from "./html.js";
-import { age, count, duration, percentile, rate } from "./format.js";
+import { age, count, duration, moment, percentile, rate } from "./format.js";
 import { difference } from "./exact.js";
 import { link } from "./route.js";
 
@@ -20,8 +20,16 @@ export function Badge({ kind, children, title }) {
   return html`<span class=${`badge ${kind}`} title=${title}>${children}</span>`;
 }
 
-export function Paused({ is }) {
-  return is ? html` <${Badge} kind="info">paused<//>` : null;
+// `of` is a topic or channel with `paused` and, from ringq's nsqds, the terms of the pause.
+export function Paused({ of }) {
+  if (!of?.paused) return null;
+  const text = pauseText(of);
+  return html` <${Badge} kind="info pause" title=${text}>${text}<//>`;
+}
+
+// "paused until 14:10 by ann: deploying".
+export function pauseText({ pause_until_ms: until, paused_by: by, pause_note: note }) {
+  return `paused${until ? ` until ${moment(until)}` : ""}${by ? ` by ${by}` : ""}${note ? `: ${note}` : ""}`;
 }
 
 // The age of the oldest unfinished message, with an arrow if it grows.

@@ -110,6 +110,12 @@ lenient! {
         pub message_bytes: i64,
         /// True if the topic is paused.
         pub paused: bool,
+        /// The end of the pause, in milliseconds since 1970. Only ringq's nsqd has limits of pauses.
+        pub pause_until_ms: Option<i64>,
+        /// The reason of the pause.
+        pub pause_note: String,
+        /// The name of the admin who has paused it.
+        pub paused_by: String,
         /// The latency of all channels.
         pub e2e_processing_latency: Latency,
         /// The age of the oldest message that is owed, in milliseconds. Only ringq's nsqd has it.
@@ -148,6 +154,17 @@ lenient! {
         pub clients: Option<Vec<Client>>,
         /// True if the channel is paused.
         pub paused: bool,
+        /// The end of the pause, in milliseconds since 1970. Only ringq's nsqd has limits of pauses.
+        pub pause_until_ms: Option<i64>,
+        /// The reason of the pause.
+        pub pause_note: String,
+        /// The name of the admin who has paused it.
+        pub paused_by: String,
+        /// The time until which emptied messages can come back, in milliseconds since 1970. Only ringq's
+        /// nsqd has it.
+        pub undo_until_ms: Option<i64>,
+        /// The number of these messages.
+        pub undo_message_count: i64,
         /// The latency.
         pub e2e_processing_latency: Latency,
         /// The age of the oldest message that is owed, in milliseconds. Only ringq's nsqd has it.

@@ -19,6 +19,8 @@ use program::{log_error, log_info, log_warn};
 use wire::go_error::system_text;
 use wire::go_json::JsonObject;
 
+use crate::tally::Tally;
+
 /// The result of an act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -56,7 +58,8 @@ pub struct Entry {
 }
 
 impl Outcome {
-    fn word(self) -> &'static str {
+    /// Returns the word for it.
+    pub fn word(self) -> &'static str {
         match self {
             Outcome::Done => "done",
             Outcome::Partly => "partly",
@@ -108,16 +111,17 @@ impl Entry {
 #[derive(Clone, Debug, Default)]
 pub struct Audit {
     file: Option<Arc<Mutex<PathBuf>>>,
+    tally: Tally,
 }
 
 impl Audit {
-    /// Returns the audit log with this file. An empty path means no file.
+    /// Returns the audit log with this file. An empty path means no file. The acts are also counted.
     ///
     /// # Errors
     /// The file cannot be opened for writing.
-    pub fn open(path: &str) -> Result<Audit, String> {
+    pub fn open(path: &str, tally: Tally) -> Result<Audit, String> {
         if path.is_empty() {
-            return Ok(Audit::default());
+            return Ok(Audit { file: None, tally });
         }
         let path = PathBuf::from(path);
         open(&path).map_err(|error| {
@@ -129,11 +133,13 @@ impl Audit {
         })?;
         Ok(Audit {
             file: Some(Arc::new(Mutex::new(path))),
+            tally,
         })
     }
 
     /// Writes a line. A failure is logged, and the act counts nevertheless.
     pub async fn write(&self, entry: Entry) {
+        self.tally.count_act(&entry.action, entry.outcome.word());
         match entry.outcome {
             Outcome::Done | Outcome::Partly => log_info!("{}", entry.text()),
             Outcome::Failed | Outcome::Refused => log_warn!("{}", entry.text()),

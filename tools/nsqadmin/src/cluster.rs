@@ -3,6 +3,7 @@
 //! In *lookup mode*, nsqlookupds say which nsqds there are. In *direct mode*, the nsqds are fixed.
 //! The mode is lookup mode as soon as there is one nsqlookupd.
 
+mod ability;
 mod act;
 mod nodes;
 mod peek;
@@ -18,7 +19,8 @@ use crate::outcome::Gathered;
 use crate::upstream::{Failed, FailureKind, Upstream};
 use crate::url_map::UrlMap;
 
-pub use act::{Act, Acted, NodeAct};
+pub use ability::Abilities;
+pub use act::{Act, Acted, NodeAct, Terms};
 pub use nodes::{Stats, Target};
 pub use peek::Peeked;
 pub use topics::Place;
@@ -162,6 +164,6 @@ mod tests {
         let text = advice(FailureKind::Unreachable, false);
         assert!(text.contains("--nsqd-url-map=n1:4151=URL"), "{text}");
         assert_eq!(advice(FailureKind::Unreachable, true), "x");
-        assert_eq!(advice(FailureKind::Other, false), "x");
+        assert_eq!(advice(FailureKind::Refused, false), "x");
     }
 }

@@ -16,6 +16,7 @@ use crate::figures::NodeStats;
 use crate::history::History;
 use crate::live::Snapshot;
 use crate::outcome::{Refusal, Warnings};
+use crate::tally::Tally;
 
 /// Time after which the list of nodes is asked for again. A failure asks for it at once.
 const TARGETS_LIFETIME: Duration = Duration::from_secs(5);
@@ -39,7 +40,7 @@ pub struct Collector {
 impl Collector {
     /// Reads the saved history, and starts to ask the cluster. A saved history that cannot be read is
     /// reported, moved to `<file>.bad` and begun anew.
-    pub fn start(cluster: &Cluster, collection: &Collection) -> Collector {
+    pub fn start(cluster: &Cluster, collection: &Collection, tally: Tally) -> Collector {
         let file = match collection.file.as_str() {
             "" => None,
             path => Some(Arc::new(PathBuf::from(path))),
@@ -60,6 +61,7 @@ impl Collector {
             history: collector.history.clone(),
             sender,
             has_left_out: false,
+            tally,
         };
         tokio::spawn(collect(task, collector.clone(), collection.interval));
         collector
@@ -132,6 +134,7 @@ struct Task {
     sender: watch::Sender<Arc<Snapshot>>,
     /// True if the log says already that the history is full.
     has_left_out: bool,
+    tally: Tally,
 }
 
 /// Collects until the process ends.
@@ -154,7 +157,10 @@ async fn collect(mut task: Task, collector: Collector, interval: Duration) {
 impl Task {
     async fn collect_once(&mut self) {
         let mut warnings = Warnings::default();
+        let started = Instant::now();
         let stats = self.ask(&mut warnings).await;
+        let is_complete = stats.as_ref().ok().map(|_| warnings.is_empty());
+        self.tally.count_collection(started.elapsed(), is_complete);
         if stats.is_err() || !warnings.is_empty() {
             self.targets = None;
         }
@@ -180,6 +186,7 @@ impl Task {
             let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
             history.add(unix_millis / 1000, snapshot.samples())
         };
+        self.tally.set_left_out_series(left_out);
         if left_out > 0 && !self.has_left_out {
             log_warn!("history: no room for {left_out} series (--history-max-series)");
             self.has_left_out = true;

@@ -10,6 +10,7 @@
 mod channel;
 mod client;
 mod latency;
+mod pause;
 mod topic;
 
 use crate::answer;
@@ -17,7 +18,8 @@ use crate::answer;
 pub use channel::{ChannelFigures, channel_total};
 pub use client::ClientFigures;
 pub use latency::LatencyFigures;
-pub use topic::{TopicFigures, topic_total, topics_of_node};
+pub use pause::{Pause, Undo};
+pub use topic::{TopicFigures, topic_total, topic_totals, topics_of_node};
 
 /// The name that a total has in place of a node.
 pub const ALL_NODES: &str = "*";

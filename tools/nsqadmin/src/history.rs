@@ -193,6 +193,17 @@ impl History {
         self.series.is_empty()
     }
 
+    /// Returns the greatest number of series.
+    pub fn series_max(&self) -> usize {
+        self.series_max
+    }
+
+    /// Returns the bytes of all points.
+    pub fn points_bytes(&self) -> usize {
+        let rings = self.series.values().flat_map(|series| &series.0);
+        rings.map(|ring| ring.points.len()).sum::<usize>() * size_of::<Point>()
+    }
+
     /// Adds the samples of one moment. A history that is full first drops the series that had no
     /// sample for ten minutes. Returns the number of samples for which there was no room.
     pub fn add(

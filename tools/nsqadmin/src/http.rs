@@ -12,6 +12,8 @@
 mod acting;
 mod endpoint;
 mod live;
+mod many;
+mod metrics;
 mod options;
 mod peeking;
 mod reading;
@@ -39,6 +41,7 @@ use crate::config::{Config, GraphiteFlags};
 use crate::graphite::Forward;
 use crate::notification::Notifier;
 use crate::outcome::Refusal;
+use crate::tally::Tally;
 
 use endpoint::{Endpoint, ROUTES};
 
@@ -85,6 +88,10 @@ pub struct App {
     pub hostname: String,
     /// The longest time for a request's body.
     pub read_timeout: Option<Duration>,
+    /// The counts for `/metrics`.
+    pub tally: Tally,
+    /// The time at which the process started.
+    pub started: SystemTime,
 }
 
 impl App {
@@ -96,10 +103,12 @@ impl App {
             Some(path) => self.answer_below(path, &mut request).await,
             None => (Reply::refusal(&Refusal::not_found("NOT_FOUND")), true),
         };
+        let status = reply.status().as_u16();
+        self.tally.count_request(request.method().as_str(), status);
         if is_logged {
             log_info!(
                 "{} {} {} ({}) {}",
-                reply.status().as_u16(),
+                status,
                 request.method(),
                 request.target(),
                 request.peer(),
@@ -150,6 +159,7 @@ impl App {
             Endpoint::Page => Ok(self.page()),
             Endpoint::Ping => Ok(Reply::plain(StatusCode::OK, "OK")),
             Endpoint::Asset => Ok(self.asset(&segments.join("/"), request)),
+            Endpoint::Metrics => Ok(self.metrics(request)),
             Endpoint::Settings => Ok(self.settings(request)),
             Endpoint::Render => self.render(request).await,
             Endpoint::Rate => self.rate(request).await,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use wire::go_json::{JsonObject, push_array, push_float, push_string};
 
 use crate::answer;
-use crate::figures::NodeStats;
+use crate::figures::{NodeStats, Pause};
 use crate::history::{Key, Point};
 
 /// The present figures of a topic, a channel or a node.
@@ -36,6 +36,8 @@ pub struct Figures {
     pub oldest_ms: i64,
     /// True if it is paused on any nsqd.
     pub is_paused: bool,
+    /// The terms of the pause. `None` if it is not paused, and for a node.
+    pub pause: Option<Pause>,
 }
 
 /// The present figures of a subject, and the number of messages on each node.
@@ -76,6 +78,7 @@ impl Figures {
             message_count: topic.message_count,
             oldest_ms: topic.oldest_unfinished_ms.unwrap_or(0),
             is_paused: topic.paused,
+            pause: Pause::of_topic(topic),
             ..Figures::default()
         };
         for channel in &topic.channels {
@@ -101,6 +104,7 @@ impl Figures {
             clients: channel.client_count.unwrap_or(listed),
             oldest_ms: channel.oldest_unfinished_ms.unwrap_or(0),
             is_paused: channel.paused,
+            pause: Pause::of_channel(channel),
         }
     }
 
@@ -126,6 +130,7 @@ impl Figures {
         self.message_count = self.message_count.saturating_add(part.message_count);
         self.rate += part.rate;
         self.is_paused |= part.is_paused;
+        Pause::add(&mut self.pause, part.pause.as_ref());
     }
 
     /// Returns the point of the history.
@@ -151,6 +156,9 @@ impl Figures {
         object.number("clients", self.clients);
         object.number("oldest_ms", self.oldest_ms);
         object.boolean("paused", self.is_paused);
+        if let Some(pause) = &self.pause {
+            pause.push_fields(object);
+        }
     }
 }
 
@@ -209,6 +217,8 @@ impl Snapshot {
                     total.add(node, Figures::of_channel(channel), known, seconds);
                 }
             }
+            // The pauses of a node's topics have nothing in common.
+            of_node.pause = None;
             snapshot.nodes.insert(node.clone(), of_node);
         }
         snapshot

@@ -7,6 +7,7 @@ use reqwest::Client;
 use tokio::sync::mpsc;
 use wire::go_json::JsonObject;
 
+use crate::tally::{Tally, Told};
 use crate::upstream;
 
 /// Most notifications that wait for the endpoint. Further ones are dropped with a log line.
@@ -59,45 +60,61 @@ impl Notification {
 
 /// The queue of notifications.
 #[derive(Clone, Debug)]
-pub struct Notifier(Option<mpsc::Sender<Notification>>);
+pub struct Notifier {
+    sender: Option<mpsc::Sender<Notification>>,
+    tally: Tally,
+}
 
 impl Notifier {
     /// Starts the task that sends notifications to `endpoint`. An empty endpoint gets none.
-    pub fn start(endpoint: String, client: Client) -> Notifier {
+    pub fn start(endpoint: String, client: Client, tally: Tally) -> Notifier {
         if endpoint.is_empty() {
-            return Notifier(None);
+            return Notifier {
+                sender: None,
+                tally,
+            };
         }
         let (sender, mut waiting) = mpsc::channel::<Notification>(WAITING_MAX);
+        let counted = tally.clone();
         tokio::spawn(async move {
             while let Some(notification) = waiting.recv().await {
-                send(&client, &endpoint, &notification).await;
+                let told = send(&client, &endpoint, &notification).await;
+                counted.count_notification(told);
             }
         });
-        Notifier(Some(sender))
+        Notifier {
+            sender: Some(sender),
+            tally,
+        }
     }
 
     /// Sends a notification, if there is an endpoint. Does not wait.
     pub fn notify(&self, notification: Notification) {
-        if let Some(sender) = &self.0
+        if let Some(sender) = &self.sender
             && let Err(error) = sender.try_send(notification)
         {
+            self.tally.count_notification(Told::Dropped);
             log_error!("failed to POST notification - {error}: the endpoint is too slow");
         }
     }
 }
 
-async fn send(client: &Client, endpoint: &str, notification: &Notification) {
+async fn send(client: &Client, endpoint: &str, notification: &Notification) -> Told {
     log_info!("POSTing notification to {}", shown(endpoint));
     let request = client
         .post(endpoint)
         .header("content-type", "application/json")
         .body(notification.json());
     // The status of the answer does not matter.
-    if let Err(error) = request.send().await {
-        log_error!(
-            "failed to POST notification - {}",
-            upstream::reason(endpoint, &error)
-        );
+    match request.send().await {
+        Ok(_) => Told::Sent,
+        Err(error) => {
+            log_error!(
+                "failed to POST notification - {}",
+                upstream::reason(endpoint, &error)
+            );
+            Told::Failed
+        }
     }
 }
 

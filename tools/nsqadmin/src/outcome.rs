@@ -142,8 +142,8 @@ mod tests {
     #[test]
     fn some_failures_are_a_warning_and_all_are_a_refusal() {
         let failures = vec![
-            failed("a", FailureKind::Other),
-            failed("b", FailureKind::Other),
+            failed("a", FailureKind::Refused),
+            failed("b", FailureKind::Refused),
         ];
         let mut warnings = Warnings::default();
         let some = Gathered {

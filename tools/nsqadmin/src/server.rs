@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -31,6 +31,7 @@ use crate::graphite::Forward;
 use crate::http::{App, Request};
 use crate::notification::Notifier;
 use crate::stream::WriteLimited;
+use crate::tally::Tally;
 use crate::upstream::{self, Upstream};
 
 /// The backlog of a listener; the kernel's net.core.somaxconn caps it.
@@ -159,7 +160,8 @@ fn app(config: &Config, checked: Checked) -> Result<App, String> {
             .ok(),
     };
     let client = upstream::client(&config.client, checked.client_tls.clone())?;
-    let upstream = Upstream::new(&config.client, checked.client_tls)?;
+    let tally = Tally::default();
+    let upstream = Upstream::new(&config.client, checked.client_tls, tally.clone())?;
     let servers = Servers {
         lookupds: config.lookupd_http_addresses.clone(),
         nsqds: config.nsqd_http_addresses.clone(),
@@ -168,8 +170,10 @@ fn app(config: &Config, checked: Checked) -> Result<App, String> {
     };
     let cluster = Cluster::new(upstream, servers);
     let collection = config.collection.as_ref();
+    let endpoint = config.notification_http_endpoint.clone();
     Ok(App {
-        collector: collection.map(|collection| Collector::start(&cluster, collection)),
+        collector: collection
+            .map(|collection| Collector::start(&cluster, collection, tally.clone())),
         streams: crate::http::streams(),
         cluster,
         access: Access {
@@ -179,8 +183,10 @@ fn app(config: &Config, checked: Checked) -> Result<App, String> {
             allowed_origins: config.allowed_origins.clone(),
             body_readers: config.body_readers,
         },
-        audit: Audit::open(&config.audit_log_file)?,
-        notifier: Notifier::start(config.notification_http_endpoint.clone(), client.clone()),
+        audit: Audit::open(&config.audit_log_file, tally.clone())?,
+        notifier: Notifier::start(endpoint, client.clone(), tally.clone()),
+        tally,
+        started: SystemTime::now(),
         assets: Assets::new(&config.dev_static_dir),
         base_path: config.base_path.clone(),
         graphite: config.graphite.clone(),

@@ -1,7 +1,7 @@
 //! [`Upstream`]: the requests to nsqds and nsqlookupds.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use program::{log_debug, log_info};
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
@@ -14,6 +14,7 @@ use wire::go_error::system_text;
 
 use crate::answer;
 use crate::config::ClientFlags;
+use crate::tally::{Tally, UpstreamName};
 
 /// Most redirects that are followed. Go's client has the same limit.
 const REDIRECTS_MAX: usize = 10;
@@ -33,12 +34,18 @@ pub enum Server {
     Nsqlookupd,
 }
 
-impl fmt::Display for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Server {
+    fn name(self) -> &'static str {
+        match self {
             Server::Nsqd => "nsqd",
             Server::Nsqlookupd => "nsqlookupd",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -56,10 +63,32 @@ pub struct Failed {
 pub enum FailureKind {
     /// The server could not be reached: no connection, or no such host.
     Unreachable,
+    /// The connection ended before the answer did, or the answer took too long.
+    NoAnswer,
     /// The server does not know the topic or the channel.
     NotFound,
-    /// Another failure.
-    Other,
+    /// The server answered with another status than 200.
+    Refused,
+    /// The answer is too long, or cannot be read.
+    NotUnderstood,
+}
+
+impl FailureKind {
+    /// Returns the word for `/metrics`. A server that does not know a topic has not failed.
+    fn reason(self) -> Option<&'static str> {
+        match self {
+            FailureKind::Unreachable => Some("unreachable"),
+            FailureKind::NoAnswer => Some("no_answer"),
+            FailureKind::NotFound => None,
+            FailureKind::Refused => Some("refused"),
+            FailureKind::NotUnderstood => Some("not_understood"),
+        }
+    }
+
+    /// Returns true if there was an answer.
+    fn is_answer(self) -> bool {
+        !matches!(self, FailureKind::Unreachable | FailureKind::NoAnswer)
+    }
 }
 
 /// A client of nsqds and nsqlookupds. Many tasks can share it.
@@ -69,6 +98,7 @@ pub struct Upstream {
     answer_bytes_max: usize,
     /// True if requests are logged only at level DEBUG, because they are made all the time.
     is_quiet: bool,
+    tally: Tally,
 }
 
 /// An answer whose body has been read.
@@ -82,12 +112,13 @@ impl Upstream {
     ///
     /// # Errors
     /// The HTTP library refuses the settings.
-    pub fn new(flags: &ClientFlags, tls: ClientConfig) -> Result<Upstream, String> {
+    pub fn new(flags: &ClientFlags, tls: ClientConfig, tally: Tally) -> Result<Upstream, String> {
         let client = client(flags, tls)?;
         Ok(Upstream {
             client,
             answer_bytes_max: flags.answer_bytes_max,
             is_quiet: false,
+            tally,
         })
     }
 
@@ -108,26 +139,29 @@ impl Upstream {
     where
         T: DeserializeOwned + Send + 'static,
     {
-        let body = self.fetch(Method::GET, server, url).await?;
-        let other = |why| Failed {
-            why: format!("Get {url:?}: {why}"),
-            kind: FailureKind::Other,
+        let started = Instant::now();
+        let read = match self.fetch(Method::GET, server, url).await {
+            Ok(body) => read(url, body).await,
+            Err(failed) => Err(failed),
         };
-        if body.len() <= PARSED_AT_ONCE_BYTES_MAX {
-            return answer::read(&body).map_err(other);
-        }
-        let parsed = tokio::task::spawn_blocking(move || answer::read(&body)).await;
-        parsed
-            .map_err(|error| other(error.to_string()))?
-            .map_err(other)
+        self.count(server, url, started, &read);
+        read
     }
 
-    /// Sends a GET, and returns the status and the body of any answer.
+    /// Sends a request with an empty body, and returns the status and the body of any answer.
     ///
     /// # Errors
     /// There is no answer, or the answer is too long.
-    pub async fn get_any(&self, server: Server, url: &str) -> Result<(u16, Vec<u8>), Failed> {
-        let answered = self.query(Method::GET, server, url).await?;
+    pub async fn answer(
+        &self,
+        method: Method,
+        server: Server,
+        url: &str,
+    ) -> Result<(u16, Vec<u8>), Failed> {
+        let started = Instant::now();
+        let answered = self.query(method, server, url).await;
+        self.count(server, url, started, &answered);
+        let answered = answered?;
         Ok((answered.status.as_u16(), answered.body))
     }
 
@@ -136,7 +170,25 @@ impl Upstream {
     /// # Errors
     /// There is no answer, or its status is not 200.
     pub async fn post(&self, server: Server, url: &str) -> Result<(), Failed> {
-        self.fetch(Method::POST, server, url).await.map(drop)
+        let started = Instant::now();
+        let posted = self.fetch(Method::POST, server, url).await.map(drop);
+        self.count(server, url, started, &posted);
+        posted
+    }
+
+    fn count<T>(&self, server: Server, url: &str, started: Instant, result: &Result<T, Failed>) {
+        let kind = result.as_ref().err().map(|failed| failed.kind);
+        let now = Instant::now();
+        self.tally.count_upstream(
+            UpstreamName {
+                server: server.name(),
+                address: authority(url),
+            },
+            now.saturating_duration_since(started),
+            kind.and_then(FailureKind::reason),
+            kind.is_none_or(FailureKind::is_answer),
+            now,
+        );
     }
 
     /// Asks, and asks once more over HTTPS if the server wants that.
@@ -145,11 +197,11 @@ impl Upstream {
             true => log_debug!("CI: querying {server} {url}"),
             false => log_info!("CI: querying {server} {url}"),
         }
-        let mut answered = self.ask(&method, url).await?;
+        let answered = self.ask(&method, url).await?;
         if answered.status == StatusCode::FORBIDDEN
             && let Some(secure) = secure_url(url, &answered.body)
         {
-            answered = self.ask(&method, &secure).await?;
+            return self.ask(&method, &secure).await;
         }
         Ok(answered)
     }
@@ -170,7 +222,7 @@ impl Upstream {
             ),
             kind: match answered.status {
                 StatusCode::NOT_FOUND => FailureKind::NotFound,
-                _ => FailureKind::Other,
+                _ => FailureKind::Refused,
             },
         })
     }
@@ -189,12 +241,42 @@ impl Upstream {
                         "{} {url:?}: the answer has more than {max} bytes (--max-answer-size)",
                         verb(method)
                     ),
-                    kind: FailureKind::Other,
+                    kind: FailureKind::NotUnderstood,
                 });
             }
             body.extend_from_slice(&chunk);
         }
         Ok(Answered { status, body })
+    }
+}
+
+/// Reads an answer, on another thread if it is long.
+async fn read<T>(url: &str, body: Vec<u8>) -> Result<T, Failed>
+where
+    T: DeserializeOwned + Send + 'static,
+{
+    let not_understood = |why| Failed {
+        why: format!("Get {url:?}: {why}"),
+        kind: FailureKind::NotUnderstood,
+    };
+    if body.len() <= PARSED_AT_ONCE_BYTES_MAX {
+        return answer::read(&body).map_err(not_understood);
+    }
+    let parsed = tokio::task::spawn_blocking(move || answer::read(&body)).await;
+    parsed
+        .map_err(|error| not_understood(error.to_string()))?
+        .map_err(not_understood)
+}
+
+/// Returns `host:port` of a URL, without the user and the password that it may have.
+fn authority(url: &str) -> String {
+    let Ok(url) = url::Url::parse(url) else {
+        return "an address that is not a URL".to_owned();
+    };
+    let host = url.host_str().unwrap_or_default();
+    match url.port_or_known_default() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
     }
 }
 
@@ -258,7 +340,7 @@ fn failed(method: &Method, url: &str, error: &reqwest::Error) -> Failed {
         why: format!("{} {url:?}: {}", verb(method), reason(url, error)),
         kind: match is_unreachable {
             true => FailureKind::Unreachable,
-            false => FailureKind::Other,
+            false => FailureKind::NoAnswer,
         },
     }
 }
@@ -309,5 +391,13 @@ mod tests {
         );
         assert_eq!(url("https://h:4152/x", body), None);
         assert_eq!(url("http://h:4151/x", "{}"), None);
+    }
+
+    #[test]
+    fn a_server_is_counted_by_its_host_and_port() {
+        assert_eq!(authority("http://u:p@h:4151/stats?a=b"), "h:4151");
+        assert_eq!(authority("https://h/x"), "h:443");
+        assert_eq!(authority("http://[::1]:1/x"), "[::1]:1");
+        assert_eq!(authority("http://h:x/"), "an address that is not a URL");
     }
 }

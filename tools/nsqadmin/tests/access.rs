@@ -9,7 +9,7 @@ use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer};
 
 /// Every request that changes something, with a body that would work.
-const ACTS: [(&str, &str, &str); 8] = [
+const ACTS: [(&str, &str, &str); 10] = [
     ("POST", "/api/topics", r#"{"topic":"t","channel":"c"}"#),
     ("POST", "/api/topics/t", r#"{"action":"pause"}"#),
     ("POST", "/api/topics/t", r#"{"action":"empty"}"#),
@@ -18,6 +18,12 @@ const ACTS: [(&str, &str, &str); 8] = [
     ("DELETE", "/api/topics/t", ""),
     ("DELETE", "/api/nodes/127.0.0.1:1", r#"{"topic":"t"}"#),
     ("POST", "/api/topics/t/c", "no JSON"),
+    (
+        "POST",
+        "/api/acts",
+        r#"{"action":"delete","of":"topics","show":"all"}"#,
+    ),
+    ("POST", "/api/acts", "no JSON"),
 ];
 
 #[test]
@@ -47,7 +53,9 @@ fn only_admins_act_and_everybody_reads() {
         "/api/topics/t",
         "/api/nodes",
         "/api/counter",
+        "/api/abilities",
         "/api/settings",
+        "/metrics",
     ] {
         admin.get(target).expect_status(200);
     }
@@ -79,7 +87,10 @@ fn every_other_method_is_refused() {
         "/api/nodes/h:1",
         "/api/counter",
         "/api/graphite",
+        "/api/abilities",
+        "/api/acts",
         "/api/settings",
+        "/metrics",
         "/static/main.js",
         "/render",
         "/config/log_level",

@@ -1,7 +1,7 @@
 // One channel: its part on each node, and its consumers.
 
 import { html, useEffect, useRef, useState } from "../html.js";
-import { deleteChannel, emptyChannel, pauseChannel, useActions } from "../actions.js";
+import { UndoBar, deleteChannel, emptyChannel, pauseChannel, useActions } from "../actions.js";
 import { api, ask } from "../api.js";
 import { GoneNodes, PollBars } from "../bars.js";
 import { Chart } from "../chart.js";
@@ -39,13 +39,14 @@ export function Channel({ topic, name }) {
   const channel = shown?.topic_name === topic && shown?.channel_name === name ? shown : null;
   return html`
     <${Trail} levels=${[["Topics", link()], [topic, link("topics", topic)], [name, link("topics", topic, name)]]} />
-    <div class="head"><h1><span class="kind">Channel</span> ${name}<${Paused} is=${channel?.paused} /></h1>
+    <div class="head"><h1><span class="kind">Channel</span> ${name}<${Paused} of=${channel} /></h1>
       <a class="button" href=${link("peek", topic, name)}>Look at messages</a>
       ${actions.canAct && channel && html`<div class="buttons">
         <button type="button" onClick=${() => actions.start(pauseChannel(channel))}>${channel.paused ? "Unpause" : "Pause"} channel</button>
         <button type="button" class="danger" onClick=${() => actions.start(emptyChannel(channel))}>Empty channel</button>
         <button type="button" class="danger" onClick=${() => actions.start(deleteChannel(channel))}>Delete channel</button></div>`}</div>
     ${actions.shown}
+    ${channel && html`<${UndoBar} channel=${channel} actions=${actions} />`}
     <${PollBars} poll=${poll} what="The channel" />
     <${GoneNodes} name=${`${topic}/${name}`} nodes=${channel?.nodes?.map((node) => node.node)} />
     ${!channel && !poll.error && html`<${Loading} what="the channel" />`}
@@ -130,7 +131,7 @@ function zoneClass(client) {
 function nodeColumns(channel) {
   return [
     { key: "node", title: "Node", isText: true, value: nodeKey,
-      cell: (row) => row.isTotal ? "Total" : html`<${NodeLink} node=${row.node} host=${row.hostname} /><${Paused} is=${row.paused} />` },
+      cell: (row) => row.isTotal ? "Total" : html`<${NodeLink} node=${row.node} host=${row.hostname} /><${Paused} of=${row} />` },
     ...ifKnown(channel.nodes, { key: "oldest", title: "Oldest", value: (row) => row.oldest_unfinished_ms,
       cell: (row) => html`<${Age} ms=${row.oldest_unfinished_ms} />` }),
     counted("depth", "Depth", "depth"),

@@ -100,7 +100,7 @@ const DISK = { key: "disk", title: "Memory + disk", value: (row) => row.backend_
 function topicColumns(node, actions) {
   return [
     { key: "topic", title: "Topic", isText: true, value: topicKey,
-      cell: (row) => html`<a href=${link("topics", row.topic_name)}>${row.topic_name}</a><${Paused} is=${row.paused} />` },
+      cell: (row) => html`<a href=${link("topics", row.topic_name)}>${row.topic_name}</a><${Paused} of=${row} />` },
     ...ifKnown(node.topics, AGE),
     counted("depth", "Depth", "depth"),
     DISK,
@@ -116,7 +116,7 @@ function topicColumns(node, actions) {
 function channelColumns(node) {
   return [
     { key: "channel", title: "Channel", isText: true, value: channelKey,
-      cell: (row) => html`<a href=${link("topics", row.topic_name, row.channel_name)}>${row.topic_name} / ${row.channel_name}</a><${Paused} is=${row.paused} />` },
+      cell: (row) => html`<a href=${link("topics", row.topic_name, row.channel_name)}>${row.topic_name} / ${row.channel_name}</a><${Paused} of=${row} />` },
     ...ifKnown(node.channels, AGE),
     counted("depth", "Depth", "depth"),
     DISK,

@@ -35,7 +35,7 @@ export function Topic({ name }) {
   const hasNodes = topic?.nodes?.length > 0;
   return html`
     <${Trail} levels=${[["Topics", link()], [name, link("topics", name)]]} />
-    <div class="head"><h1><span class="kind">Topic</span> ${name}<${Paused} is=${topic?.paused} /></h1>
+    <div class="head"><h1><span class="kind">Topic</span> ${name}<${Paused} of=${topic} /></h1>
       <a class="button" href=${link("peek", name)}>Look at messages</a>
       ${actions.canAct && topic && html`<div class="buttons">
         <button type="button" onClick=${() => actions.start(pauseTopic(topic))}>${topic.paused ? "Unpause" : "Pause"} topic</button>
@@ -124,7 +124,7 @@ export const nodeText = (row) => `${row.node} ${row.hostname}`.toLowerCase();
 function channelColumns(topic) {
   return [
     { key: "channel", title: "Channel", isText: true, value: channelKey,
-      cell: (row) => html`<a href=${link("topics", topic.topic_name, row.channel_name)}>${row.channel_name}</a><${Paused} is=${row.paused} />` },
+      cell: (row) => html`<a href=${link("topics", topic.topic_name, row.channel_name)}>${row.channel_name}</a><${Paused} of=${row} />` },
     ...ifKnown(topic.channels, { key: "oldest", title: "Oldest", help: "Age of the oldest message that is not finished", value: (row) => row.oldest,
       cell: (row) => html`<${Age} ms=${row.oldest} isOlder=${row.getsOlder} />` }),
     counted("depth", "Depth", "depth", "Messages that wait"),
@@ -145,7 +145,7 @@ function channelColumns(topic) {
 function nodeColumns(topic, actions) {
   return [
     { key: "node", title: "Node", isText: true, value: nodeKey,
-      cell: (row) => row.isTotal ? "Total" : html`<${NodeLink} node=${row.node} host=${row.hostname} /><${Paused} is=${row.paused} />` },
+      cell: (row) => row.isTotal ? "Total" : html`<${NodeLink} node=${row.node} host=${row.hostname} /><${Paused} of=${row} />` },
     counted("depth", "Depth", "depth", "Messages that wait in the topic itself"),
     { key: "disk", title: "Memory + disk", value: (row) => row.backend_depth, cell: memoryAndDisk },
     rated("rate", "Messages/s", "arrivals"),

@@ -1,11 +1,13 @@
 // The list of topics, with what needs attention above it.
 
 import { html, useEffect, useMemo, useRef, useState } from "../html.js";
+import { useActions } from "../actions.js";
 import { ask } from "../api.js";
 import { PollBars } from "../bars.js";
 import { Chart } from "../chart.js";
 import { plus } from "../exact.js";
 import { count, growth, many, rate } from "../format.js";
+import { actOnMany } from "../many.js";
 import { TopicRows, loadTopics } from "../overview.js";
 import { Age, Badge, Loading, Paused, Tiles, counted, rated } from "../parts.js";
 import { usePoll } from "../poll.js";
@@ -40,6 +42,7 @@ export function Topics() {
     });
     setRows(rows);
   });
+  const actions = useActions(() => poll.reload());
   const names = useNames();
   const all = rows ?? names;
   const kept = SHOWN[query.get("show")] ? query.get("show") : "all";
@@ -47,11 +50,13 @@ export function Topics() {
   const narrowed = useMemo(() => all?.filter(SHOWN[kept][1]), [all, kept]);
   return html`
     <h1>Topics</h1>
+    ${actions.shown}
     <${PollBars} poll=${poll} what="The list of topics" />
     ${rows && html`<${Problems} rows=${rows} />`}
     ${!all && !poll.error && html`<${Loading} what="topics" />`}
     ${narrowed && html`<${Table} caption="Topics" rows=${narrowed} rowKey=${keyOf} text=${textOf} columns=${columns} first=${firstOrder(rows)}
-      search="Search topics" rowClass=${classOf} tools=${html`<${Narrow} kept=${kept} />`}
+      search="Search topics" rowClass=${classOf} tools=${html`<${Narrow} kept=${kept} />
+        ${actions.canAct && rows && html`<${ActButton} kept=${kept} search=${query.get("q") ?? ""} rows=${narrowed} actions=${actions} />`}`}
       empty=${all.length ? "No topic is like this." : "There are no topics yet. A topic is made when a producer publishes to it, or on the page Lookup."} />`}
     ${rows && html`<${Totals} rows=${rows} total=${total} />`}`;
 }
@@ -84,7 +89,7 @@ function firstOrder(rows) {
 const COLUMNS = [
   {
     key: "topic", title: "Topic", isText: true, value: (row) => row.name,
-    cell: (row) => html`<a href=${link("topics", row.name)} title=${row.name}>${row.name}</a><${Paused} is=${row.isPaused} />
+    cell: (row) => html`<a href=${link("topics", row.name)} title=${row.name}>${row.name}</a><${Paused} of=${row.pause} />
       ${row.pausedChannels > 0 && html` <${Badge} kind="info">${many(row.pausedChannels, "channel")} paused<//>`}
       ${row.nodeCount === 0 && html` <${Badge} kind="plain" title="nsqlookupd knows the topic, but no nsqd has it">inactive<//>`}`,
   },
@@ -110,6 +115,16 @@ const COLUMNS_WITHOUT_AGE = COLUMNS.filter((column) => column.key !== "oldest");
 function Narrow({ kept }) {
   return html`<select aria-label="Show" value=${kept} onChange=${(event) => setQuery({ show: event.target.value === "all" ? "" : event.target.value })}>
     ${Object.entries(SHOWN).map(([key, [title]]) => html`<option key=${key} value=${key}>${title}</option>`)}</select>`;
+}
+
+// The button for an action on all that match, when something narrows the list.
+function ActButton({ kept, search, rows, actions }) {
+  const needle = search.trim();
+  if (rows.length === 0 || (kept === "all" && !needle)) return null;
+  // Only the page knows whose messages get older, so these topics go by their names.
+  const shown = kept === "problem" ? { topics: rows.map((row) => row.name) } : kept !== "all" && { show: kept };
+  const text = [kept !== "all" && SHOWN[kept][0].toLowerCase(), needle && `names with “${needle}”`].filter(Boolean).join(", ");
+  return html`<button type="button" onClick=${() => actions.start(actOnMany({ search: needle, ...shown }, text))}>Act on all that match</button>`;
 }
 
 // The channels that need attention, the oldest first.

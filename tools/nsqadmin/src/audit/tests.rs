@@ -31,7 +31,7 @@ fn a_line_says_who_did_what_where_and_with_which_result() {
 async fn lines_are_appended_and_the_file_may_be_moved_away() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("audit.log");
-    let audit = Audit::open(path.to_str().unwrap()).unwrap();
+    let audit = Audit::open(path.to_str().unwrap(), Tally::default()).unwrap();
     audit.write(entry()).await;
     audit.write(entry()).await;
     let expected = format!("{LINE}\n{LINE}\n");
@@ -43,14 +43,14 @@ async fn lines_are_appended_and_the_file_may_be_moved_away() {
 
 #[tokio::test]
 async fn a_file_that_cannot_be_written_is_an_error_of_the_start_and_later_a_log_line() {
-    let error = Audit::open("/nonexistent/audit.log").unwrap_err();
+    let error = Audit::open("/nonexistent/audit.log", Tally::default()).unwrap_err();
     assert_eq!(
         error,
         "failed to open --audit-log-file (/nonexistent/audit.log) - no such file or directory"
     );
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("audit.log");
-    let audit = Audit::open(path.to_str().unwrap()).unwrap();
+    let audit = Audit::open(path.to_str().unwrap(), Tally::default()).unwrap();
     directory.close().unwrap();
     audit.write(entry()).await;
 }

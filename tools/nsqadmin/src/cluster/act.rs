@@ -4,7 +4,7 @@ use futures_util::FutureExt;
 
 use super::{Asked, Cluster, Target, gather, query, with_advice};
 use crate::outcome::{Gathered, Refusal, Warnings};
-use crate::upstream::Server;
+use crate::upstream::{FailureKind, Server};
 
 /// An action on a topic, or on one of its channels if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,21 @@ pub enum Act {
     Unpause,
     /// Drops the messages of the topic or the channel.
     Empty,
+    /// Brings the dropped messages of a channel back.
+    Unempty,
+}
+
+/// The terms of an action, which only ringq's nsqds know. Empty texts are not sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// The time after which a pause ends, as Go writes durations: `10m`.
+    pub limit: String,
+    /// The reason of a pause.
+    pub note: String,
+    /// The name of the admin who pauses.
+    pub by: String,
+    /// The time for which the messages of an emptied channel can come back.
+    pub undo: String,
 }
 
 /// An action on a topic of one node.
@@ -42,17 +57,28 @@ impl Act {
             Act::Pause => "pause",
             Act::Unpause => "unpause",
             Act::Empty => "empty",
+            Act::Unempty => "unempty",
         }
     }
 
     /// Returns path and query of the request that carries the action out.
-    fn request(self, topic: &str, channel: &str) -> String {
+    fn request(self, topic: &str, channel: &str, terms: &Terms) -> String {
         let subject = if channel.is_empty() {
             "topic"
         } else {
             "channel"
         };
-        let query = query(&[("topic", topic), ("channel", channel)]);
+        let mut parameters = vec![("topic", topic), ("channel", channel)];
+        match self {
+            Act::Pause => parameters.extend([
+                ("for", &*terms.limit),
+                ("note", &*terms.note),
+                ("by", &*terms.by),
+            ]),
+            Act::Empty => parameters.push(("undo", &*terms.undo)),
+            _ => {}
+        }
+        let query = query(&parameters);
         format!("/{subject}/{}{query}", self.verb())
     }
 }
@@ -61,32 +87,60 @@ impl Cluster {
     /// Carries out an action on a topic, or on a channel if `channel` is not empty.
     ///
     /// # Errors
-    /// No server could carry it out, or no server knows the topic.
-    pub async fn act(&self, act: Act, topic: &str, channel: &str) -> Acted {
-        match act {
-            Act::Create => self.create(topic, channel).await,
-            Act::Delete => self.delete(topic, channel).await,
-            Act::Pause | Act::Unpause | Act::Empty => {
-                let mut warnings = Warnings::default();
-                let targets = self.producers(topic, &mut warnings).await?;
-                let request = act.request(topic, channel);
-                let acted = self.post_to_nsqds(&targets, &request).await;
-                acted.or_refuse_action(Server::Nsqd, &mut warnings)?;
-                Ok(warnings.of_one_stage())
-            }
+    /// No server could carry it out, no server knows the topic, or a server does not know the terms (409).
+    pub async fn act(&self, act: Act, topic: &str, channel: &str, terms: &Terms) -> Acted {
+        if act == Act::Create {
+            return self.create(topic, channel).await;
         }
+        let mut warnings = Warnings::default();
+        let targets = self.producers(topic, &mut warnings).await?;
+        let targets = self.able(act, terms, &targets, &mut warnings).await?;
+        self.act_at(act, topic, channel, terms, &targets, warnings)
+            .await
+    }
+
+    /// Carries out an action on these nsqds, which know the terms. A deletion also goes to the nsqlookupds.
+    ///
+    /// # Errors
+    /// No server could carry it out.
+    pub async fn act_at(
+        &self,
+        act: Act,
+        topic: &str,
+        channel: &str,
+        terms: &Terms,
+        targets: &[Target],
+        mut warnings: Warnings,
+    ) -> Acted {
+        let request = act.request(topic, channel, terms);
+        if act == Act::Delete && self.is_lookup_mode() {
+            let deleted = self.post_to_lookupds(&request).await;
+            deleted.or_refuse_action(Server::Nsqlookupd, &mut warnings)?;
+        }
+        let mut acted = self.post_to_nsqds(targets, &request).await;
+        if act == Act::Unempty && !acted.data.is_empty() {
+            // The channel may have had no messages on the other nodes.
+            let is_missing = |kind| kind == FailureKind::NotFound;
+            acted.failures.retain(|failed| !is_missing(failed.kind));
+        }
+        match act {
+            Act::Unempty => drop(acted.or_refuse(Server::Nsqd, &mut warnings)?),
+            _ => acted.or_refuse_action(Server::Nsqd, &mut warnings)?,
+        }
+        Ok(warnings.of_one_stage())
     }
 
     async fn create(&self, topic: &str, channel: &str) -> Acted {
         let mut warnings = Warnings::default();
-        let create_topic = Act::Create.request(topic, "");
+        let none = Terms::default();
+        let create_topic = Act::Create.request(topic, "", &none);
         if !self.is_lookup_mode() {
             // Without nsqlookupds, the nsqds themselves get the topic.
             let targets = self.targets(&mut warnings).await?;
             let created = self.post_to_nsqds(&targets, &create_topic).await;
             created.or_refuse(Server::Nsqd, &mut warnings)?;
             if !channel.is_empty() {
-                let request = Act::Create.request(topic, channel);
+                let request = Act::Create.request(topic, channel, &none);
                 let created = self.post_to_nsqds(&targets, &request).await;
                 created.or_refuse(Server::Nsqd, &mut warnings)?;
             }
@@ -97,25 +151,12 @@ impl Cluster {
         if channel.is_empty() {
             return Ok(warnings.of_one_stage());
         }
-        let request = Act::Create.request(topic, channel);
+        let request = Act::Create.request(topic, channel, &none);
         let created = self.post_to_lookupds(&request).await;
         created.or_refuse(Server::Nsqlookupd, &mut warnings)?;
         let targets = self.producers(topic, &mut warnings).await?;
         let created = self.post_to_nsqds(&targets, &request).await;
         created.or_refuse_action(Server::Nsqd, &mut warnings)?;
-        Ok(warnings.of_one_stage())
-    }
-
-    async fn delete(&self, topic: &str, channel: &str) -> Acted {
-        let mut warnings = Warnings::default();
-        let targets = self.producers(topic, &mut warnings).await?;
-        let request = Act::Delete.request(topic, channel);
-        if self.is_lookup_mode() {
-            let deleted = self.post_to_lookupds(&request).await;
-            deleted.or_refuse_action(Server::Nsqlookupd, &mut warnings)?;
-        }
-        let deleted = self.post_to_nsqds(&targets, &request).await;
-        deleted.or_refuse_action(Server::Nsqd, &mut warnings)?;
         Ok(warnings.of_one_stage())
     }
 
@@ -146,7 +187,7 @@ impl Cluster {
                 found.ok_or_else(|| Refusal::not_found("NODE_NOT_FOUND"))?
             }
         };
-        let request = Act::Delete.request(topic, "");
+        let request = Act::Delete.request(topic, "", &Terms::default());
         let deleted = self.post_to_nsqds(&[target], &request).await;
         deleted.or_refuse_action(Server::Nsqd, &mut warnings)?;
         Ok(warnings.of_one_stage())

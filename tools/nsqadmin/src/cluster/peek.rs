@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
+use reqwest::Method;
 
 use super::{Cluster, Target, query, with_advice};
 use crate::figures::NodeIdentity;
@@ -68,7 +69,8 @@ impl Cluster {
 
 async fn peek_at(upstream: Upstream, target: Target, path: String) -> Peeked {
     let url = format!("{}{path}", target.url);
-    let answer = tokio::time::timeout(TIMEOUT, upstream.get_any(Server::Nsqd, &url)).await;
+    let answer =
+        tokio::time::timeout(TIMEOUT, upstream.answer(Method::GET, Server::Nsqd, &url)).await;
     let failed = |why| Found::Nothing(Obstacle::Failed(why));
     let found = match answer {
         Ok(Ok((status, body))) => Found::read(status, &body),

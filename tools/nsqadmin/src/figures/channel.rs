@@ -2,7 +2,9 @@
 
 use wire::go_json::{JsonObject, push_array};
 
-use super::{ALL_NODES, ClientFigures, LatencyFigures, NodeIdentity, NodeStats, add, sort_parts};
+use super::{
+    ALL_NODES, ClientFigures, LatencyFigures, NodeIdentity, NodeStats, Pause, Undo, add, sort_parts,
+};
 use crate::answer;
 
 /// The figures of a channel. The counts are sums in a total.
@@ -44,6 +46,10 @@ pub struct ChannelFigures {
     pub clients: Option<Vec<ClientFigures>>,
     /// True if the channel is paused on any nsqd.
     pub is_paused: bool,
+    /// The terms of the pause. `None` if the channel is not paused.
+    pub pause: Option<Pause>,
+    /// Emptied messages that can come back.
+    pub undo: Option<Undo>,
     /// The latency.
     pub latency: LatencyFigures,
     /// The age of the oldest message that is owed, in milliseconds: the highest of all nsqds. `None` if
@@ -111,6 +117,8 @@ impl ChannelFigures {
             nodes: None,
             clients,
             is_paused: given.paused,
+            pause: Pause::of_channel(given),
+            undo: Undo::of_channel(given),
             latency: LatencyFigures::of_node(&given.e2e_processing_latency),
             oldest_unfinished_ms: given.oldest_unfinished_ms,
         }
@@ -149,6 +157,8 @@ impl ChannelFigures {
         add(&mut self.global_count, part.global_count);
         add(&mut self.client_count, part.client_count);
         self.is_paused |= part.is_paused;
+        Pause::add(&mut self.pause, part.pause.as_ref());
+        Undo::add(&mut self.undo, part.undo);
         self.oldest_unfinished_ms = self.oldest_unfinished_ms.max(part.oldest_unfinished_ms);
         self.latency.add(&part.latency);
         // A total without any client has no list in the original, either.
@@ -207,6 +217,12 @@ impl ChannelFigures {
             }),
         }
         object.boolean("paused", self.is_paused);
+        if let Some(pause) = &self.pause {
+            pause.push_fields(object);
+        }
+        if let Some(undo) = self.undo {
+            undo.push_fields(object);
+        }
         if let Some(age) = self.oldest_unfinished_ms {
             object.number("oldest_unfinished_ms", age);
         }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use wire::go_json::{JsonObject, push_array};
 
-use super::{ALL_NODES, ChannelFigures, LatencyFigures, NodeIdentity, NodeStats, add, sort_parts};
+use super::{
+    ALL_NODES, ChannelFigures, LatencyFigures, NodeIdentity, NodeStats, Pause, add, sort_parts,
+};
 use crate::answer;
 
 /// The figures of a topic. The counts are sums in a total.
@@ -30,6 +32,8 @@ pub struct TopicFigures {
     pub channels: Vec<ChannelFigures>,
     /// True if the topic is paused on any nsqd.
     pub is_paused: bool,
+    /// The terms of the pause. `None` if the topic is not paused.
+    pub pause: Option<Pause>,
     /// The latency of all channels.
     pub latency: LatencyFigures,
     /// The age of the oldest message that is owed, in milliseconds: the highest of all nsqds. `None` if
@@ -46,6 +50,21 @@ pub fn topic_total(stats: &[NodeStats], topic: &str) -> TopicFigures {
         parts.extend(of_topic.map(|given| TopicFigures::of_node(node, given, None)));
     }
     TopicFigures::total(topic, parts)
+}
+
+/// Returns the totals of all topics, sorted by name.
+pub fn topic_totals(stats: &[NodeStats]) -> Vec<TopicFigures> {
+    let mut parts: BTreeMap<&str, Vec<TopicFigures>> = BTreeMap::new();
+    for NodeStats { node, topics } in stats {
+        for given in topics {
+            let part = TopicFigures::of_node(node, given, None);
+            parts.entry(&given.topic_name).or_default().push(part);
+        }
+    }
+    let parts = parts.into_iter();
+    parts
+        .map(|(topic, parts)| TopicFigures::total(topic, parts))
+        .collect()
 }
 
 /// Returns the topics of one nsqd, with the clients of their channels. `unix_seconds` is the present
@@ -80,6 +99,7 @@ impl TopicFigures {
                 .map(|channel| ChannelFigures::of_node(node, topic, channel, unix_seconds))
                 .collect(),
             is_paused: given.paused,
+            pause: Pause::of_topic(given),
             latency: LatencyFigures::of_node(&given.e2e_processing_latency),
             oldest_unfinished_ms: given.oldest_unfinished_ms,
         }
@@ -101,6 +121,7 @@ impl TopicFigures {
             add(&mut total.message_count, part.message_count);
             add(&mut total.message_bytes, part.message_bytes);
             total.is_paused |= part.is_paused;
+            Pause::add(&mut total.pause, part.pause.as_ref());
             total.oldest_unfinished_ms = total.oldest_unfinished_ms.max(part.oldest_unfinished_ms);
             total.latency.add(&part.latency);
             for channel in &part.channels {
@@ -140,6 +161,9 @@ impl TopicFigures {
             channel.push_json(out);
         });
         object.boolean("paused", self.is_paused);
+        if let Some(pause) = &self.pause {
+            pause.push_fields(object);
+        }
         if let Some(age) = self.oldest_unfinished_ms {
             object.number("oldest_unfinished_ms", age);
         }

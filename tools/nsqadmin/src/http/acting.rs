@@ -8,25 +8,46 @@ use super::endpoint::Change;
 use super::{App, Reply, Request, unix_seconds};
 use crate::access::basic_user;
 use crate::audit::{Entry, Outcome};
-use crate::cluster::{Act, Acted, NodeAct};
+use crate::cluster::{Act, Acted, NodeAct, Terms};
 use crate::notification::Notification;
 use crate::outcome::Refusal;
 
 /// The subject of an act.
 #[derive(Clone, Debug, Default)]
-struct Subject {
-    topic: String,
+pub(super) struct Subject {
+    pub(super) topic: String,
     /// Empty for an act on a topic.
-    channel: String,
+    pub(super) channel: String,
     /// Empty, except for a tombstone.
-    node: String,
+    pub(super) node: String,
+}
+
+/// The client that acts.
+#[derive(Clone, Debug)]
+pub(super) struct Actor {
+    /// The user for logs, or an empty text.
+    pub(super) user: String,
+    remote_address: String,
+    user_agent: String,
+    url: String,
+}
+
+/// Longest name of an admin that nsqd takes, in characters.
+const BY_MAX: usize = 64;
+
+impl Actor {
+    /// Returns the name for the terms of a pause: what nsqd takes of the user's name.
+    pub(super) fn by(&self) -> String {
+        let plain = self.user.chars().filter(|c| !c.is_control());
+        plain.take(BY_MAX).collect()
+    }
 }
 
 impl Subject {
     fn of_path(change: Change, segments: &[String]) -> Subject {
         let segment = |index: usize| segments.get(index).cloned().unwrap_or_default();
         match change {
-            Change::Create => Subject::default(),
+            Change::Create | Change::Many => Subject::default(),
             Change::Act | Change::Delete => Subject {
                 topic: segment(0),
                 channel: segment(1),
@@ -40,7 +61,7 @@ impl Subject {
     }
 
     /// Returns the name of an action: `pause_topic`, `pause_channel`, ...
-    fn action(&self, verb: Act) -> &'static str {
+    pub(super) fn action(&self, verb: Act) -> &'static str {
         match (verb, self.channel.is_empty()) {
             (Act::Create, true) => "create_topic",
             (Act::Create, false) => "create_channel",
@@ -52,6 +73,8 @@ impl Subject {
             (Act::Unpause, false) => "unpause_channel",
             (Act::Empty, true) => "empty_topic",
             (Act::Empty, false) => "empty_channel",
+            (Act::Unempty, true) => "unempty_topic",
+            (Act::Unempty, false) => "unempty_channel",
         }
     }
 }
@@ -67,13 +90,16 @@ impl App {
         request: &mut Request,
     ) -> Result<Reply, Refusal> {
         let mut subject = Subject::of_path(change, segments);
+        let actor = self.actor(request);
         if let Err(refusal) = self.check_right_to_act(request) {
             let action = format!("{change:?}").to_lowercase();
-            let entry = self.entry(request, &action, &subject, &Err(refusal.clone()));
+            let entry = actor.entry(&action, &subject, &Err(refusal.clone()));
             self.audit.write(entry).await;
             return Err(refusal);
         }
+        let none = Terms::default();
         let (action, acted) = match change {
+            Change::Many => return self.act_on_many(actor, request).await,
             Change::Create => {
                 [subject.topic, subject.channel] = request
                     .read_texts(self.read_timeout, ["topic", "channel"])
@@ -82,35 +108,42 @@ impl App {
                 if !subject.channel.is_empty() {
                     check_name(&subject.channel, "INVALID_CHANNEL")?;
                 }
-                let act = self
-                    .cluster
-                    .act(Act::Create, &subject.topic, &subject.channel);
-                let acted = act.await;
+                let (topic, channel) = (&subject.topic, &subject.channel);
+                let acted = self.cluster.act(Act::Create, topic, channel, &none).await;
                 if !subject.channel.is_empty() {
                     // The topic that a channel needs is an act of its own.
                     let topic = Subject {
                         channel: String::new(),
                         ..subject.clone()
                     };
-                    self.report(request, "create_topic", topic, &acted).await;
+                    self.report(&actor, "create_topic", topic, &acted).await;
                 }
                 (subject.action(Act::Create), acted)
             }
             Change::Delete => {
-                let acted = self
-                    .cluster
-                    .act(Act::Delete, &subject.topic, &subject.channel);
+                let (topic, channel) = (&subject.topic, &subject.channel);
+                let acted = self.cluster.act(Act::Delete, topic, channel, &none);
                 (subject.action(Act::Delete), acted.await)
             }
             Change::Act => {
-                let [action] = request.read_texts(self.read_timeout, ["action"]).await?;
+                let keys = ["action", "for", "note", "undo"];
+                let [action, limit, note, undo] =
+                    request.read_texts(self.read_timeout, keys).await?;
                 let act = match action.as_str() {
                     "pause" => Act::Pause,
                     "unpause" => Act::Unpause,
                     "empty" => Act::Empty,
+                    "unempty" if !subject.channel.is_empty() => Act::Unempty,
                     _ => return Err(Refusal::bad("INVALID_ACTION")),
                 };
-                let acted = self.cluster.act(act, &subject.topic, &subject.channel);
+                let terms = Terms {
+                    limit,
+                    note,
+                    by: actor.by(),
+                    undo,
+                };
+                let (topic, channel) = (&subject.topic, &subject.channel);
+                let acted = self.cluster.act(act, topic, channel, &terms);
                 (subject.action(act), acted.await)
             }
             Change::Tombstone => {
@@ -125,7 +158,7 @@ impl App {
                 (TOMBSTONE, self.cluster.tombstone(&act).await)
             }
         };
-        self.report(request, action, subject, &acted).await;
+        self.report(&actor, action, subject, &acted).await;
         let warnings = acted?;
         Ok(Reply::object(&warnings, |_| {}))
     }
@@ -152,22 +185,41 @@ impl App {
     }
 
     /// Writes an act to the audit log, and sends the notification of an act that has not failed.
-    async fn report(
+    pub(super) async fn report(
         &self,
-        request: &Request,
+        actor: &Actor,
         action: &'static str,
         subject: Subject,
         acted: &Acted,
     ) {
-        let entry = self.entry(request, action, &subject, acted);
-        self.audit.write(entry).await;
+        self.audit.write(actor.entry(action, &subject, acted)).await;
         if acted.is_ok() {
-            let notification = self.notification(request, action, subject);
+            let notification = actor.notification(action, subject, &self.hostname);
             self.notifier.notify(notification);
         }
     }
 
-    fn entry(&self, request: &Request, action: &str, subject: &Subject, acted: &Acted) -> Entry {
+    fn actor(&self, request: &Request) -> Actor {
+        Actor {
+            user: self.acting_user(request),
+            remote_address: request.peer().to_string(),
+            user_agent: request.user_agent().to_owned(),
+            url: request.url(),
+        }
+    }
+
+    /// Returns the name of the user for logs: that of basic authentication as in the original, and
+    /// the proxy's user otherwise.
+    fn acting_user(&self, request: &Request) -> String {
+        match basic_user(request.headers()) {
+            user if user.is_empty() => self.access.user(request.headers(), request.peer().ip()),
+            user => user,
+        }
+    }
+}
+
+impl Actor {
+    pub(super) fn entry(&self, action: &str, subject: &Subject, acted: &Acted) -> Entry {
         let (outcome, message) = match acted {
             Ok(warnings) if warnings.is_empty() => (Outcome::Done, String::new()),
             Ok(warnings) => (Outcome::Partly, warnings.message()),
@@ -178,8 +230,8 @@ impl App {
         };
         Entry {
             unix_seconds: unix_seconds(),
-            user: self.acting_user(request),
-            remote_address: request.peer().to_string(),
+            user: self.user.clone(),
+            remote_address: self.remote_address.clone(),
             action: action.to_owned(),
             topic: subject.topic.clone(),
             channel: subject.channel.clone(),
@@ -189,32 +241,18 @@ impl App {
         }
     }
 
-    fn notification(
-        &self,
-        request: &Request,
-        action: &'static str,
-        subject: Subject,
-    ) -> Notification {
+    fn notification(&self, action: &'static str, subject: Subject, via: &str) -> Notification {
         Notification {
             action,
             topic: subject.topic,
             channel: subject.channel,
             node: subject.node,
             unix_seconds: unix_seconds(),
-            user: self.acting_user(request),
-            remote_ip: request.peer().to_string(),
-            user_agent: request.user_agent().to_owned(),
-            url: request.url(),
-            via: self.hostname.clone(),
-        }
-    }
-
-    /// Returns the name of the user for logs: that of basic authentication as in the original, and
-    /// the proxy's user otherwise.
-    fn acting_user(&self, request: &Request) -> String {
-        match basic_user(request.headers()) {
-            user if user.is_empty() => self.access.user(request.headers(), request.peer().ip()),
-            user => user,
+            user: self.user.clone(),
+            remote_ip: self.remote_address.clone(),
+            user_agent: self.user_agent.clone(),
+            url: self.url.clone(),
+            via: via.to_owned(),
         }
     }
 }

@@ -11,6 +11,8 @@ pub(super) enum Endpoint {
     Page,
     /// `/ping`
     Ping,
+    /// `/metrics`, for Prometheus.
+    Metrics,
     /// A file of the page.
     Asset,
     /// `/api/settings`: what the page needs to know.
@@ -48,6 +50,8 @@ pub(super) enum Read {
     Node,
     /// `/api/counter`
     Counter,
+    /// `/api/abilities`
+    Abilities,
 }
 
 /// The endpoints that act.
@@ -61,12 +65,15 @@ pub(super) enum Change {
     Act,
     /// `DELETE /api/nodes/*`
     Tombstone,
+    /// `POST /api/acts`
+    Many,
 }
 
 /// All routes.
 #[rustfmt::skip]
 pub(super) const ROUTES: &[Route<Endpoint>] = &[
     ("GET", "/ping", Endpoint::Ping),
+    ("GET", "/metrics", Endpoint::Metrics),
     ("GET", "/", Endpoint::Page),
     ("GET", "/topics", Endpoint::Page),
     ("GET", "/topics/*", Endpoint::Page),
@@ -91,6 +98,7 @@ pub(super) const ROUTES: &[Route<Endpoint>] = &[
     ("GET", "/api/counter", Endpoint::Read(Read::Counter)),
     ("GET", "/api/peek/*", Endpoint::Peek),
     ("GET", "/api/peek/*/*", Endpoint::Peek),
+    ("GET", "/api/abilities", Endpoint::Read(Read::Abilities)),
     ("GET", "/api/live", Endpoint::Live(Live::All)),
     ("GET", "/api/live/topics", Endpoint::Live(Live::Topics)),
     ("GET", "/api/live/topics/*", Endpoint::Live(Live::Topic)),
@@ -103,6 +111,7 @@ pub(super) const ROUTES: &[Route<Endpoint>] = &[
     ("DELETE", "/api/topics/*", Endpoint::Change(Change::Delete)),
     ("DELETE", "/api/topics/*/*", Endpoint::Change(Change::Delete)),
     ("DELETE", "/api/nodes/*", Endpoint::Change(Change::Tombstone)),
+    ("POST", "/api/acts", Endpoint::Change(Change::Many)),
     ("GET", "/config/*", Endpoint::GetOption),
     ("PUT", "/config/*", Endpoint::PutOption),
 ];

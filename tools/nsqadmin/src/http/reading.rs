@@ -26,6 +26,7 @@ impl App {
             Read::Nodes => self.read_nodes().await,
             Read::Node => self.read_node(&segments[0]).await,
             Read::Counter => self.read_counter().await,
+            Read::Abilities => self.read_abilities(request).await,
         }
     }
 
@@ -150,6 +151,26 @@ impl App {
                 object.end();
             }
             by_key.end();
+        }))
+    }
+
+    /// Answers `/api/abilities?topic=T`: what the nodes of a topic can do, or all nodes without a topic.
+    async fn read_abilities(&self, request: &Request) -> Result<Reply, Refusal> {
+        let mut warnings = Warnings::default();
+        let query = request.parsed_query()?;
+        let targets = match query.get("topic").unwrap_or_default() {
+            "" => self.cluster.targets(&mut warnings).await?,
+            topic => self.cluster.producers(topic, &mut warnings).await?,
+        };
+        let nodes = self.cluster.abilities(&targets, &mut warnings).await;
+        Ok(Reply::object(&warnings, |object| {
+            push_array(object.key("nodes"), &nodes, |out, (target, abilities)| {
+                let mut object = JsonObject::new(out);
+                object.text("node", &target.identity.address);
+                object.boolean("pause_terms", abilities.has_pause_terms);
+                object.boolean("undo", abilities.has_undo);
+                object.end();
+            });
         }))
     }
 

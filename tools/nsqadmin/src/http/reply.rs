@@ -14,6 +14,7 @@ use flate2::write::GzEncoder;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::ext::ReasonPhrase;
+use program::metrics::Format;
 use wire::go_json::JsonObject;
 
 use crate::outcome::{Refusal, Warnings};
@@ -58,6 +59,11 @@ impl Reply {
     /// Returns a text without NSQ's marker: the answer to `/ping`, and errors of files.
     pub fn plain(status: StatusCode, body: impl Into<Bytes>) -> Reply {
         Reply::new(status, TEXT, body)
+    }
+
+    /// Returns a text of metrics.
+    pub fn metrics(format: Format, body: impl Into<Bytes>) -> Reply {
+        Reply::new(StatusCode::OK, format.content_type(), body)
     }
 
     /// Returns a text of the API.

@@ -12,6 +12,7 @@ use futures_util::future::BoxFuture;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Limited};
 use program::http::Query;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::outcome::Refusal;
@@ -144,6 +145,19 @@ impl Request {
             }
             Err(_) => Err(Refusal::bad("INVALID_BODY")),
         }
+    }
+
+    /// Reads the body as JSON, whatever the content type says.
+    ///
+    /// # Errors
+    /// The errors are those of [`Request::read_body`], and 400 with the reason for another body.
+    pub async fn read_json<T: DeserializeOwned>(
+        &mut self,
+        limit: Option<Duration>,
+    ) -> Result<T, Refusal> {
+        let body = self.read_body(limit).await?;
+        let read = serde_json::from_slice(&body);
+        read.map_err(|error| Refusal::bad(format!("INVALID_BODY: {error}")))
     }
 
     /// Reads the first JSON value of the body, whatever the content type says. Returns texts by

@@ -1,0 +1,149 @@
+// The dialog for an action on all topics, or all channels, that match the filter of the list.
+
+import { html, useEffect, useState } from "./html.js";
+import { useAbilities } from "./abilities.js";
+import { ask } from "./api.js";
+import { Dialog, Figures, Typed, given } from "./confirm.js";
+import { plus } from "./exact.js";
+import { count, many } from "./format.js";
+import { PauseTerms } from "./terms.js";
+
+const VERBS = { pause: "Pause", unpause: "Unpause", empty: "Empty", delete: "Delete" };
+const KINDS = { topics: "the topics themselves", channels: "channels of these topics" };
+
+// The rows of the listing that are drawn.
+const SHOWN_MAX = 200;
+
+// The longest wait for an order, in milliseconds. It is many requests to each node.
+const TIMEOUT = 120_000;
+
+const EFFECTS = {
+  "pause topics": "Messages stay in the topics, and their channels get none of them, until they are unpaused. Nothing is lost.",
+  "pause channels": "Consumers get no more messages until the channels are unpaused. Nothing is lost.",
+  "unpause topics": "The topics pass their messages on to their channels again.",
+  "unpause channels": "Consumers get messages again.",
+  "empty topics": "The messages that wait in the topics themselves are lost. Those that channels have already are kept.",
+  "empty channels": "All messages of these channels are lost: waiting, in flight and deferred. There is no undo for many channels at once.",
+  "delete topics": "The topics, their channels and all their messages are deleted on every node. Consumers lose their connections. A producer that still publishes creates its topic again.",
+  "delete channels": "The channels and all their messages are deleted on every node. Consumers lose their connections. A consumer that comes back creates its channel again.",
+};
+
+// `filter` has the parts of the body of api/acts that narrow it, and `filterText` says them to people.
+export function actOnMany(filter, filterText) {
+  return { dialog: Many, filter, filterText };
+}
+
+function Many({ action, onDone, onClose }) {
+  const [chosen, setChosen] = useState({ action: "pause", of: "channels", channel: "" });
+  const [terms, setTerms] = useState({});
+  const [typed, setTyped] = useState("");
+  const [state, setState] = useState({ isRunning: false, error: null });
+  const isPause = chosen.action === "pause";
+  const abilities = useAbilities("", isPause);
+  const order = { ...action.filter, ...chosen, channel: chosen.of === "channels" ? chosen.channel.trim() : "", ...(isPause ? given(terms) : {}) };
+  const [listing, listAgain] = useListing(order);
+  const subjects = listing?.subjects;
+  const isDangerous = chosen.action === "empty" || chosen.action === "delete";
+  const noun = chosen.of === "topics" ? "topic" : "channel";
+  const what = subjects && `${VERBS[chosen.action]} ${many(subjects.length, noun)}`;
+  const word = isDangerous && what ? what.toLowerCase() : "";
+  const isReady = subjects?.length > 0 && typed === word;
+  async function submit(event) {
+    event.preventDefault();
+    if (!isReady || state.isRunning) return;
+    setState({ isRunning: true, error: null });
+    try {
+      const answer = await ask("api/acts", { method: "POST", body: { ...order, confirm: listing.confirm }, timeout: TIMEOUT });
+      onDone(answer, outcomeOf(what, noun, answer));
+    } catch (error) {
+      setState({ isRunning: false, error });
+      setTyped("");
+      if (error.raw === "LIST_CHANGED") listAgain();
+    }
+  }
+  const choose = (name) => (event) => {
+    setTyped("");
+    setState({ isRunning: false, error: null });
+    setChosen({ ...chosen, [name]: event.target.value });
+  };
+  return html`<${Dialog} title="Act on all that match" onClose=${onClose} onSubmit=${submit} error=${state.error ?? listing?.error} isRunning=${state.isRunning}
+      isReady=${isReady} button=${what ?? "Counting …"} isDangerous=${isDangerous}>
+    <p>The filter of the list: <b>${action.filterText}</b></p>
+    <div class="choices">
+      <${Select} label="Action" choices=${VERBS} value=${chosen.action} onChange=${choose("action")} />
+      <${Select} label="On" choices=${KINDS} value=${chosen.of} onChange=${choose("of")} />
+      ${chosen.of === "channels" && html`<label>Only channels named
+        <input type="text" value=${chosen.channel} placeholder="all channels" autocomplete="off" autocapitalize="off" spellcheck=${false} onInput=${choose("channel")} /></label>`}
+    </div>
+    <p>${EFFECTS[`${chosen.action} ${chosen.of}`]}</p>
+    ${isPause && html`<${PauseTerms} ability=${abilities?.pauseTerms} terms=${terms} onChange=${setTerms} />`}
+    ${listing?.message && html`<p class="failure" role="alert"><b>Not all servers answered.</b> What they have is not listed, and is not touched. <code>${listing.message}</code></p>`}
+    ${subjects && (subjects.length === 0
+      ? html`<p class="empty" role="status">${nothing(chosen.action, noun)}</p>`
+      : html`<${Figures} rows=${totals(subjects, noun)} /><${Subjects} subjects=${subjects} />`)}
+    ${word && subjects.length > 0 && html`<${Typed} word=${word} value=${typed} onInput=${setTyped} />`}<//>`;
+}
+
+// Asks for the listing of an order, and again when the order differs. Returns the answer, or {error}, or null until there is one.
+function useListing(order) {
+  const [listing, setListing] = useState(null);
+  const [turn, setTurn] = useState(0);
+  const body = JSON.stringify(order);
+  useEffect(() => {
+    setListing(null);
+    const cancel = new AbortController();
+    // A name that is being typed is asked for when it is complete.
+    const timer = setTimeout(() => {
+      ask("api/acts", { method: "POST", body: JSON.parse(body), signal: cancel.signal })
+        .then(setListing, (error) => cancel.signal.aborted || setListing({ error }));
+    }, 250);
+    return () => {
+      clearTimeout(timer);
+      cancel.abort();
+    };
+  }, [body, turn]);
+  return [listing, () => setTurn(turn + 1)];
+}
+
+function nothing(action, noun) {
+  if (action === "unpause") return `No ${noun} that matches is paused.`;
+  if (action === "empty") return `No ${noun} that matches has messages.`;
+  return `No ${noun} matches.`;
+}
+
+function totals(subjects, noun) {
+  const sum = (name) => subjects.reduce((total, one) => plus(total, one[name]), 0);
+  const nodes = new Set(subjects.flatMap((one) => one.nodes));
+  const channels = subjects.reduce((total, one) => total + one.channels.length, 0);
+  const rows = [[noun === "topic" ? "Topics" : "Channels", count(subjects.length)], noun === "topic" && channels > 0 && ["Channels of these topics", count(channels)],
+    ["Messages waiting (depth)", count(sum("depth"))], ["In flight", count(sum("in_flight_count"))], ["Deferred", count(sum("deferred_count"))],
+    ["Consumers connected", count(sum("client_count"))], ["Nodes", count(nodes.size)]];
+  return rows.filter(Boolean).map(([label, value]) => ({ label, value }));
+}
+
+function Subjects({ subjects }) {
+  const rest = subjects.length - SHOWN_MAX;
+  return html`<details class="subjects"><summary>Show each of them</summary>
+    <div class="scroll" tabindex="0" role="region" aria-label="What is touched"><table><thead><tr><th scope="col" class="text">Name</th><th scope="col">Depth</th>
+      <th scope="col">In flight</th><th scope="col">Deferred</th><th scope="col">Consumers</th></tr></thead>
+    <tbody>${subjects.slice(0, SHOWN_MAX).map((one) => html`<tr key=${nameOf(one)}><th scope="row" class="text">${nameOf(one)}</th><td>${count(one.depth)}</td>
+      <td>${count(one.in_flight_count)}</td><td>${count(one.deferred_count)}</td><td>${count(one.client_count)}</td></tr>`)}</tbody></table></div>
+    ${rest > 0 && html`<p class="note">and ${rest} more</p>`}</details>`;
+}
+
+function nameOf(subject) {
+  return subject.channel ? `${subject.topic} / ${subject.channel}` : subject.topic;
+}
+
+// What the page says afterwards.
+function outcomeOf(what, noun, { results, message }) {
+  const failed = results.filter((one) => one.result === "failed");
+  if (failed.length === 0) return { what, message };
+  const names = failed.slice(0, 3).map(nameOf).join(", ");
+  return { what: `${what}: it failed for ${many(failed.length, noun)} (${names}${failed.length > 3 ? " …" : ""})`, message };
+}
+
+function Select({ label, choices, value, onChange }) {
+  return html`<label>${label}
+    <select value=${value} onChange=${onChange}>${Object.entries(choices).map(([key, title]) => html`<option key=${key} value=${key}>${title}</option>`)}</select></label>`;
+}

@@ -1,0 +1,108 @@
+//! [`Abilities`]: what an nsqd can do beyond nsqd 1.3.0, which ignores parameters that it does not know: it
+//! would pause without an end, and empty without an undo.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use futures_util::FutureExt;
+use reqwest::Method;
+
+use super::{Act, Asked, Cluster, Target, Terms, gather, query};
+use crate::outcome::{Refusal, Warnings};
+use crate::upstream::{Failed, Server, Upstream};
+
+/// What an nsqd can do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Abilities {
+    /// Pauses with an end, a reason and a name.
+    pub has_pause_terms: bool,
+    /// Emptied messages that come back.
+    pub has_undo: bool,
+}
+
+impl Cluster {
+    /// Asks nsqds what they can do. The requests change nothing. A node that does not answer is left out
+    /// with a warning.
+    pub async fn abilities(
+        &self,
+        targets: &[Target],
+        warnings: &mut Warnings,
+    ) -> Vec<(Target, Abilities)> {
+        let requests = targets.iter().cloned().map(|target| -> Asked<_> {
+            let upstream = self.upstream.clone();
+            async move {
+                let abilities = abilities_of(&upstream, &target.url).await?;
+                Ok((target, abilities))
+            }
+            .boxed()
+        });
+        let asked = gather(requests.collect()).await;
+        warnings.add(&asked.failures);
+        asked.data
+    }
+
+    /// Returns the targets that can carry out the action with these terms. Those that do not say what they
+    /// can do are left out with a warning.
+    ///
+    /// # Errors
+    /// 409 if one of them cannot. Nothing has been done yet.
+    pub async fn able(
+        &self,
+        act: Act,
+        terms: &Terms,
+        targets: &[Target],
+        warnings: &mut Warnings,
+    ) -> Result<Vec<Target>, Refusal> {
+        type Test = fn(&Abilities) -> bool;
+        let (code, what, can): (_, _, Test) = match act {
+            Act::Pause if !terms.limit.is_empty() => {
+                ("LIMIT_UNSUPPORTED", "a limit of a pause", |it| {
+                    it.has_pause_terms
+                })
+            }
+            Act::Empty if !terms.undo.is_empty() => {
+                ("UNDO_UNSUPPORTED", "an undo of empty", |it| it.has_undo)
+            }
+            _ => return Ok(targets.to_vec()),
+        };
+        let asked = self.abilities(targets, warnings).await;
+        let unable = asked.iter().filter(|(_, abilities)| !can(abilities));
+        let unable: Vec<&str> = unable
+            .map(|(target, _)| &*target.identity.address)
+            .collect();
+        match unable.is_empty() {
+            true => Ok(asked.into_iter().map(|(target, _)| target).collect()),
+            false => Err(Refusal::new(
+                http::StatusCode::CONFLICT,
+                format!(
+                    "{code}: nothing was done; no {what} at {}",
+                    unable.join(", ")
+                ),
+            )),
+        }
+    }
+}
+
+async fn abilities_of(upstream: &Upstream, url: &str) -> Result<Abilities, Failed> {
+    // No nsqd has this topic. A nsqd that knows the limit refuses the value before it looks for the topic.
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    let topic = format!(
+        "nsqadmin-asks.{:x}",
+        since_1970.unwrap_or_default().as_nanos()
+    );
+    let pause = query(&[("topic", &topic), ("for", "unknown")]);
+    let pause = format!("{url}/topic/pause{pause}");
+    let (_, asked) = upstream.answer(Method::POST, Server::Nsqd, &pause).await?;
+    let has_pause_terms = names(&asked, "INVALID_FOR");
+    // The path exists for POST only, or it does not exist.
+    let unempty = format!("{url}/channel/unempty");
+    let (_, asked) = upstream.answer(Method::GET, Server::Nsqd, &unempty).await?;
+    Ok(Abilities {
+        has_pause_terms,
+        has_undo: names(&asked, "METHOD_NOT_ALLOWED"),
+    })
+}
+
+/// Returns true if the body has the word.
+fn names(body: &[u8], word: &str) -> bool {
+    String::from_utf8_lossy(body).contains(word)
+}

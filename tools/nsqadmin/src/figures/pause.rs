@@ -1,0 +1,143 @@
+//! [`Pause`] and [`Undo`]: what ringq's nsqds tell about a pause, and about messages that were emptied and can
+//! come back. nsqd 1.3.0 tells only that something is paused.
+
+use wire::go_json::JsonObject;
+
+use crate::answer;
+
+/// The terms of a pause.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pause {
+    /// The end, in milliseconds since 1970. `None` is a pause without an end.
+    pub until_ms: Option<i64>,
+    /// The reason, or an empty text.
+    pub note: String,
+    /// The name of the admin, or an empty text.
+    pub by: String,
+}
+
+/// Messages of a channel that was emptied, which can come back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Undo {
+    /// The time until which they can come back, in milliseconds since 1970.
+    pub until_ms: i64,
+    /// The number of these messages.
+    pub message_count: i64,
+}
+
+impl Pause {
+    /// Returns the terms of a topic's pause on one nsqd, or `None` if the topic is not paused there.
+    pub fn of_topic(topic: &answer::Topic) -> Option<Pause> {
+        topic.paused.then(|| Pause {
+            until_ms: topic.pause_until_ms,
+            note: topic.pause_note.clone(),
+            by: topic.paused_by.clone(),
+        })
+    }
+
+    /// Returns the terms of a channel's pause on one nsqd, or `None` if the channel is not paused there.
+    pub fn of_channel(channel: &answer::Channel) -> Option<Pause> {
+        channel.paused.then(|| Pause {
+            until_ms: channel.pause_until_ms,
+            note: channel.pause_note.clone(),
+            by: channel.paused_by.clone(),
+        })
+    }
+
+    /// Adds the pause on another nsqd. The total ends when the last one ends.
+    pub fn add(total: &mut Option<Pause>, part: Option<&Pause>) {
+        let Some(part) = part else {
+            return;
+        };
+        let Some(total) = total else {
+            *total = Some(part.clone());
+            return;
+        };
+        total.until_ms = match (total.until_ms, part.until_ms) {
+            (Some(own), Some(other)) => Some(own.max(other)),
+            _ => None,
+        };
+        for (own, other) in [(&mut total.note, &part.note), (&mut total.by, &part.by)] {
+            if own.is_empty() {
+                own.clone_from(other);
+            }
+        }
+    }
+
+    /// Adds the fields to a JSON object, under nsqd's names. Terms that were not given are left out.
+    pub fn push_fields(&self, object: &mut JsonObject<'_>) {
+        if let Some(until_ms) = self.until_ms {
+            object.number("pause_until_ms", until_ms);
+        }
+        object.text_unless_empty("pause_note", &self.note);
+        object.text_unless_empty("paused_by", &self.by);
+    }
+}
+
+impl Undo {
+    /// Returns the undo of a channel on one nsqd, if there is one.
+    pub fn of_channel(channel: &answer::Channel) -> Option<Undo> {
+        channel.undo_until_ms.map(|until_ms| Undo {
+            until_ms,
+            message_count: channel.undo_message_count,
+        })
+    }
+
+    /// Adds the undo on another nsqd. The total can be undone as a whole until the first one ends.
+    pub fn add(total: &mut Option<Undo>, part: Option<Undo>) {
+        let Some(part) = part else {
+            return;
+        };
+        let own = total.unwrap_or(Undo {
+            until_ms: i64::MAX,
+            message_count: 0,
+        });
+        *total = Some(Undo {
+            until_ms: own.until_ms.min(part.until_ms),
+            message_count: own.message_count.saturating_add(part.message_count),
+        });
+    }
+
+    /// Adds the fields to a JSON object, under nsqd's names.
+    pub fn push_fields(self, object: &mut JsonObject<'_>) {
+        object.number("undo_until_ms", self.until_ms);
+        object.number("undo_message_count", self.message_count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_ends_with_its_last_node() {
+        let part = |until_ms, note: &str| Pause {
+            until_ms,
+            note: note.to_owned(),
+            by: "ann".to_owned(),
+        };
+        let mut total = None;
+        Pause::add(&mut total, None);
+        assert_eq!(total, None);
+        Pause::add(&mut total, Some(&part(Some(5), "")));
+        Pause::add(&mut total, Some(&part(Some(9), "x")));
+        assert_eq!(total, Some(part(Some(9), "x")));
+        Pause::add(&mut total, Some(&part(None, "y")));
+        Pause::add(&mut total, Some(&part(Some(20), "")));
+        assert_eq!(total, Some(part(None, "x")));
+        assert_eq!(Pause::of_topic(&answer::Topic::default()), None);
+    }
+
+    #[test]
+    fn an_undo_ends_with_its_first_node() {
+        let part = |until_ms, message_count| Undo {
+            until_ms,
+            message_count,
+        };
+        let mut total = None;
+        for other in [None, Some(part(9, 3)), None, Some(part(5, 4))] {
+            Undo::add(&mut total, other);
+        }
+        assert_eq!(total, Some(part(5, 7)));
+    }
+}

@@ -1,0 +1,201 @@
+//! `POST /api/acts`: an action on all topics or channels that match a filter.
+//!
+//! Without a token the answer is the listing, and nothing is done. With the token of the listing, the server
+//! makes the listing anew, and acts only if the token is still the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ::http::StatusCode;
+use futures_util::stream::{self, StreamExt};
+use program::log_error;
+use wire::go_json::{JsonObject, push_array};
+
+use super::acting::{Actor, Subject as Acting};
+use super::{App, Reply, Request};
+use crate::audit::Outcome;
+use crate::cluster::{Act, Acted, Stats, Target, Terms};
+use crate::order::{Kind, Order, SUBJECTS_MAX, Subject, Verb};
+use crate::outcome::{Refusal, Warnings};
+
+/// Topics or channels on which an order acts at the same time.
+const AT_ONCE_MAX: usize = 16;
+
+/// What an order touches.
+struct Listing {
+    subjects: Vec<Subject>,
+    /// The nsqds by `host:port`.
+    targets: BTreeMap<String, Target>,
+    warnings: Warnings,
+}
+
+/// The result of one act.
+struct Done {
+    subject: Subject,
+    outcome: Outcome,
+    message: String,
+}
+
+impl App {
+    /// Answers `POST /api/acts`.
+    pub(super) async fn act_on_many(
+        &self,
+        actor: Actor,
+        request: &mut Request,
+    ) -> Result<Reply, Refusal> {
+        let order: Order = request.read_json(self.read_timeout).await?;
+        if !order.has_filter() {
+            return Err(Refusal::bad("MISSING_FILTER"));
+        }
+        let listing = self.listing(&order).await?;
+        let count = listing.subjects.len();
+        if count > SUBJECTS_MAX {
+            return Err(Refusal::bad(format!(
+                "TOO_MANY: {count} match, and at most {SUBJECTS_MAX} can be acted on at once; narrow the filter"
+            )));
+        }
+        let token = order.token(&listing.subjects);
+        if order.confirm.is_empty() {
+            return Ok(Reply::object(&listing.warnings, |object| {
+                object.text("confirm", &token);
+                let subjects = &listing.subjects;
+                push_array(object.key("subjects"), subjects, |out, subject| {
+                    subject.push_json(out);
+                });
+            }));
+        }
+        if order.confirm != token {
+            return Err(Refusal::new(StatusCode::CONFLICT, "LIST_CHANGED"));
+        }
+        // The order goes on if the client closes its connection, so that no half of it is left undone.
+        let app = self.clone();
+        let carried_out = tokio::spawn(async move { app.carry_out(order, listing, actor).await });
+        carried_out.await.unwrap_or_else(|error| {
+            log_error!("an order on many topics broke off - {error}");
+            let status = StatusCode::INTERNAL_SERVER_ERROR;
+            Err(Refusal::new(status, "INTERNAL_ERROR"))
+        })
+    }
+
+    /// Returns what the order touches now.
+    async fn listing(&self, order: &Order) -> Result<Listing, Refusal> {
+        let mut warnings = Warnings::default();
+        let targets = self.cluster.targets(&mut warnings).await?;
+        let by_address = targets
+            .iter()
+            .map(|target| (target.identity.address.clone(), target.clone()));
+        let by_address = by_address.collect();
+        let wanted = Stats::default();
+        let stats = self.cluster.stats(targets, wanted, &mut warnings).await?;
+        let has_inactive = (order.action, order.of) == (Verb::Delete, Kind::Topics);
+        // A node that does not answer may have topics that look as if no nsqd had them.
+        let inactive = match has_inactive && warnings.is_empty() && self.cluster.is_lookup_mode() {
+            true => self.cluster.topics(&mut warnings).await?,
+            false => BTreeSet::new(),
+        };
+        Ok(Listing {
+            subjects: order.subjects(&stats, &inactive),
+            targets: by_address,
+            warnings,
+        })
+    }
+
+    /// Acts on all subjects of a listing. Failures of single ones do not end the order.
+    async fn carry_out(
+        &self,
+        order: Order,
+        listing: Listing,
+        actor: Actor,
+    ) -> Result<Reply, Refusal> {
+        let Listing {
+            subjects,
+            targets,
+            mut warnings,
+        } = listing;
+        let terms = Terms {
+            limit: order.limit.clone(),
+            note: order.note.clone(),
+            by: actor.by(),
+            undo: String::new(),
+        };
+        let act = match order.action {
+            Verb::Pause => Act::Pause,
+            Verb::Unpause => Act::Unpause,
+            Verb::Empty => Act::Empty,
+            Verb::Delete => Act::Delete,
+        };
+        let names: BTreeSet<&String> = subjects.iter().flat_map(|one| &one.nodes).collect();
+        let named = names.into_iter().filter_map(|name| targets.get(name));
+        let named: Vec<Target> = named.cloned().collect();
+        let able = self.cluster.able(act, &terms, &named, &mut warnings).await;
+        if let Err(refusal) = &able {
+            let failed = Err(refusal.clone());
+            let entry = actor.entry("many", &Acting::default(), &failed);
+            self.audit.write(entry).await;
+        }
+        let able = able?.into_iter();
+        let able: BTreeMap<String, Target> = able
+            .map(|target| (target.identity.address.clone(), target))
+            .collect();
+        let acts = stream::iter(subjects).map(|subject| {
+            let nodes = subject.nodes.iter().filter_map(|node| able.get(node));
+            let nodes: Vec<Target> = nodes.cloned().collect();
+            self.act_on_one(act, &terms, &actor, subject, nodes)
+        });
+        let done: Vec<Done> = acts.buffered(AT_ONCE_MAX).collect().await;
+        let messages: BTreeSet<&str> = done.iter().map(|one| &*one.message).collect();
+        for message in messages.into_iter().filter(|message| !message.is_empty()) {
+            warnings.add_text(message.trim_start_matches("WARNING: ").to_owned());
+        }
+        Ok(Reply::object(&warnings, |object| {
+            push_array(object.key("results"), &done, |out, one| one.push_json(out));
+        }))
+    }
+
+    async fn act_on_one(
+        &self,
+        act: Act,
+        terms: &Terms,
+        actor: &Actor,
+        subject: Subject,
+        nodes: Vec<Target>,
+    ) -> Done {
+        let (topic, channel) = (&subject.topic, &subject.channel);
+        let none = Warnings::default();
+        let acted = self
+            .cluster
+            .act_at(act, topic, channel, terms, &nodes, none)
+            .await;
+        let acting = Acting {
+            topic: topic.clone(),
+            channel: channel.clone(),
+            node: String::new(),
+        };
+        let action = acting.action(act);
+        self.report(actor, action, acting, &acted).await;
+        Done::new(subject, acted)
+    }
+}
+
+impl Done {
+    fn new(subject: Subject, acted: Acted) -> Done {
+        let (outcome, message) = match acted {
+            Ok(warnings) if warnings.is_empty() => (Outcome::Done, String::new()),
+            Ok(warnings) => (Outcome::Partly, warnings.message()),
+            Err(refusal) => (Outcome::Failed, refusal.message),
+        };
+        Done {
+            subject,
+            outcome,
+            message,
+        }
+    }
+
+    fn push_json(&self, out: &mut String) {
+        let mut object = JsonObject::new(out);
+        object.text("topic", &self.subject.topic);
+        object.text_unless_empty("channel", &self.subject.channel);
+        object.text("result", self.outcome.word());
+        object.text("message", &self.message);
+        object.end();
+    }
+}

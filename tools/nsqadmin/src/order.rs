@@ -1,0 +1,269 @@
+//! [`Order`]: an action on all topics, or on all channels of topics, that match a filter.
+//!
+//! ```text
+//!   Order ──► subjects that match, with their figures ──► Listing ──► the admin reads it
+//!                                                            │
+//!   Order with the token of this listing ──► the listing again ──► the same token? ──► acts
+//! ```
+//!
+//! The token stands for what the action touches: the action, the names and the nodes. Messages come and
+//! go all the time, so the counts do not belong to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use serde::Deserialize;
+use wire::go_json::{JsonObject, push_array, push_string};
+
+use crate::figures::{ChannelFigures, NodeStats, TopicFigures, topic_totals};
+
+/// Most topics or channels that one order touches. Each of them is some requests to each node, and one
+/// notification, of which 1000 can wait.
+pub const SUBJECTS_MAX: usize = 500;
+
+/// The actions of orders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verb {
+    /// Pauses.
+    Pause,
+    /// Ends pauses.
+    Unpause,
+    /// Drops messages.
+    Empty,
+    /// Deletes.
+    Delete,
+}
+
+/// The kind of things that an order is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// The topics that match.
+    Topics,
+    /// The channels of the topics that match.
+    Channels,
+}
+
+/// The states of topics that the page can narrow its list to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Show {
+    /// All topics.
+    All,
+    /// Topics whose messages wait, in the topic or in a channel.
+    Backlog,
+    /// Topics without consumers.
+    Lonely,
+    /// Topics that are paused, or have a paused channel.
+    Paused,
+}
+
+/// An order, as the body of a request has it. All parts of the filter must match.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Order {
+    /// The action.
+    pub action: Verb,
+    /// The kind of things.
+    pub of: Kind,
+    /// Words that the name of a topic must contain, in any order. The case does not matter, as in the
+    /// page's search.
+    #[serde(default)]
+    pub search: String,
+    /// The state of a topic.
+    pub show: Option<Show>,
+    /// The names of the topics.
+    pub topics: Option<BTreeSet<String>>,
+    /// The name of the channels. An empty text matches all.
+    #[serde(default)]
+    pub channel: String,
+    /// The token of the listing that the admin has read. Without it, nothing is done.
+    #[serde(default)]
+    pub confirm: String,
+    /// `for` of nsqd: the time after which the pause ends.
+    #[serde(default, rename = "for")]
+    pub limit: String,
+    /// The reason of the pause.
+    #[serde(default)]
+    pub note: String,
+}
+
+/// A topic or channel that an order touches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// The topic.
+    pub topic: String,
+    /// The channel. Empty for a topic.
+    pub channel: String,
+    /// `host:port` of the nsqds that have it.
+    pub nodes: BTreeSet<String>,
+    /// The channels of a topic that is deleted.
+    pub channels: BTreeSet<String>,
+    /// Messages that wait: for an order to empty topics those in the topic alone, otherwise also those in
+    /// its channels.
+    pub depth: i64,
+    /// Messages that consumers have and have not finished.
+    pub in_flight: i64,
+    /// Messages that are not due yet.
+    pub deferred: i64,
+    /// Connections of consumers.
+    pub consumers: i64,
+    /// True if it is paused on any nsqd.
+    pub is_paused: bool,
+}
+
+impl Order {
+    /// Returns true if something narrows the order. A missing filter is more likely a mistake than the
+    /// wish to act on everything, which `"show":"all"` says.
+    pub fn has_filter(&self) -> bool {
+        let has_words = !self.search.trim().is_empty();
+        has_words || self.show.is_some() || self.topics.is_some() || !self.channel.is_empty()
+    }
+
+    /// Returns what the order touches, sorted by name. `inactive` are topics that no nsqd has, which can
+    /// only be deleted.
+    pub fn subjects(&self, stats: &[NodeStats], inactive: &BTreeSet<String>) -> Vec<Subject> {
+        let mut subjects: BTreeMap<(String, String), Subject> = BTreeMap::new();
+        let totals = topic_totals(stats);
+        let known: BTreeSet<&str> = totals.iter().map(|total| &*total.topic_name).collect();
+        for total in totals.iter().filter(|total| self.matches(total)) {
+            match self.of {
+                Kind::Topics => {
+                    let subject = self.of_topic(total);
+                    subjects.insert((subject.topic.clone(), String::new()), subject);
+                }
+                Kind::Channels => {
+                    let channels = total.channels.iter();
+                    let wanted = channels.filter(|channel| {
+                        self.channel.is_empty() || channel.channel_name == self.channel
+                    });
+                    subjects.extend(wanted.map(|channel| {
+                        let key = (channel.topic_name.clone(), channel.channel_name.clone());
+                        (key, of_channel(channel))
+                    }));
+                }
+            }
+        }
+        if (self.action, self.of) == (Verb::Delete, Kind::Topics) {
+            let without_nodes = inactive.iter().filter(|name| !known.contains(&***name));
+            for topic in without_nodes {
+                let total = TopicFigures::total(topic, Vec::new());
+                if self.matches(&total) {
+                    let subject = self.of_topic(&total);
+                    subjects.insert((topic.clone(), String::new()), subject);
+                }
+            }
+        }
+        subjects
+            .into_values()
+            .filter(|subject| self.has_work(subject))
+            .collect()
+    }
+
+    /// Returns true if the topic matches the filter.
+    fn matches(&self, total: &TopicFigures) -> bool {
+        let name = total.topic_name.to_lowercase();
+        let search = self.search.to_lowercase();
+        let mut words = search.split_whitespace();
+        let is_named = self
+            .topics
+            .as_ref()
+            .is_none_or(|topics| topics.contains(&total.topic_name));
+        let mut channels = total.channels.iter();
+        let is_shown = match self.show {
+            None | Some(Show::All) => true,
+            Some(Show::Backlog) => total.depth > 0 || channels.any(|channel| channel.depth > 0),
+            Some(Show::Lonely) => channels.all(|channel| channel.client_count == 0),
+            Some(Show::Paused) => total.is_paused || channels.any(|channel| channel.is_paused),
+        };
+        is_named && is_shown && words.all(|word| name.contains(word))
+    }
+
+    fn of_topic(&self, total: &TopicFigures) -> Subject {
+        let mut subject = Subject {
+            topic: total.topic_name.clone(),
+            depth: total.depth,
+            nodes: nodes(total.nodes.iter().flatten().map(|part| &part.node)),
+            is_paused: total.is_paused,
+            ..Subject::default()
+        };
+        // Emptying a topic leaves its channels as they are.
+        if self.action != Verb::Empty {
+            for channel in &total.channels {
+                let part = of_channel(channel);
+                subject.channels.insert(part.channel);
+                subject.depth = subject.depth.saturating_add(part.depth);
+                subject.in_flight = subject.in_flight.saturating_add(part.in_flight);
+                subject.deferred = subject.deferred.saturating_add(part.deferred);
+                subject.consumers = subject.consumers.saturating_add(part.consumers);
+            }
+        }
+        subject
+    }
+
+    /// Returns true if the action would change the subject.
+    fn has_work(&self, subject: &Subject) -> bool {
+        match self.action {
+            Verb::Pause | Verb::Delete => true,
+            Verb::Unpause => subject.is_paused,
+            Verb::Empty => subject.depth > 0 || subject.in_flight > 0 || subject.deferred > 0,
+        }
+    }
+
+    /// Returns the token of a listing. The token is the same in every nsqadmin of the same build.
+    pub fn token(&self, subjects: &[Subject]) -> String {
+        let mut hasher = DefaultHasher::new();
+        (self.action, self.of, &self.limit, &self.note).hash(&mut hasher);
+        for subject in subjects {
+            let Subject {
+                topic,
+                channel,
+                nodes,
+                channels,
+                ..
+            } = subject;
+            (topic, channel, nodes, channels).hash(&mut hasher);
+        }
+        format!("{:016x}", hasher.finish())
+    }
+}
+
+fn of_channel(channel: &ChannelFigures) -> Subject {
+    Subject {
+        topic: channel.topic_name.clone(),
+        channel: channel.channel_name.clone(),
+        nodes: nodes(channel.nodes.iter().flatten().map(|part| &part.node)),
+        channels: BTreeSet::new(),
+        depth: channel.depth,
+        in_flight: channel.in_flight_count,
+        deferred: channel.deferred_count,
+        consumers: channel.client_count,
+        is_paused: channel.is_paused,
+    }
+}
+
+fn nodes<'a>(names: impl Iterator<Item = &'a String>) -> BTreeSet<String> {
+    names.cloned().collect()
+}
+
+impl Subject {
+    /// Appends the subject as JSON.
+    pub fn push_json(&self, out: &mut String) {
+        let mut object = JsonObject::new(out);
+        object.text("topic", &self.topic);
+        object.text_unless_empty("channel", &self.channel);
+        object.number("depth", self.depth);
+        object.number("in_flight_count", self.in_flight);
+        object.number("deferred_count", self.deferred);
+        object.number("client_count", self.consumers);
+        object.boolean("paused", self.is_paused);
+        for (key, names) in [("nodes", &self.nodes), ("channels", &self.channels)] {
+            push_array(object.key(key), names, |out, name| push_string(out, name));
+        }
+        object.end();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+use super::*;
+use crate::answer::{Channel, Topic};
+use crate::figures::NodeIdentity;
+
+fn channel(name: &str, depth: i64, clients: i64, paused: bool) -> Channel {
+    Channel {
+        channel_name: name.to_owned(),
+        depth,
+        client_count: Some(clients),
+        paused,
+        ..Channel::default()
+    }
+}
+
+fn topic(name: &str, depth: i64, channels: Vec<Channel>) -> Topic {
+    Topic {
+        topic_name: name.to_owned(),
+        depth,
+        channels,
+        ..Topic::default()
+    }
+}
+
+fn node(address: &str, topics: Vec<Topic>) -> NodeStats {
+    NodeStats {
+        node: NodeIdentity {
+            address: address.to_owned(),
+            ..NodeIdentity::default()
+        },
+        topics,
+    }
+}
+
+/// Two nodes: `Orders.eu` is on both, `orders.us` and `idle` on one each.
+fn stats() -> Vec<NodeStats> {
+    let eu = |depth| topic("Orders.eu", 0, vec![channel("archive", depth, 1, false)]);
+    let us = topic(
+        "orders.us",
+        3,
+        vec![
+            channel("archive", 0, 0, true),
+            channel("billing", 7, 0, false),
+        ],
+    );
+    vec![
+        node("n1:1", vec![eu(5), us]),
+        node("n2:1", vec![eu(1), topic("idle", 0, Vec::new())]),
+    ]
+}
+
+fn order(json: &str) -> Order {
+    serde_json::from_str(json).expect("an order")
+}
+
+fn names(json: &str) -> Vec<String> {
+    let inactive = ["forgotten".to_owned()].into_iter().collect();
+    let subjects = order(json).subjects(&stats(), &inactive);
+    let name = |subject: Subject| format!("{}/{}", subject.topic, subject.channel);
+    subjects.into_iter().map(name).collect()
+}
+
+#[test]
+fn the_filter_narrows_as_the_page_does() {
+    let check = |filter: &str, expected: &[&str]| {
+        let json = format!(r#"{{"action":"pause","of":"topics",{filter}}}"#);
+        assert_eq!(names(&json), expected, "{filter}");
+    };
+    check(r#""search":"ORDERS""#, &["Orders.eu/", "orders.us/"]);
+    check(r#""search":" us  ord ""#, &["orders.us/"]);
+    check(r#""search":"nothing""#, &[]);
+    check(r#""show":"all""#, &["Orders.eu/", "idle/", "orders.us/"]);
+    check(r#""show":"backlog""#, &["Orders.eu/", "orders.us/"]);
+    check(r#""show":"lonely""#, &["idle/", "orders.us/"]);
+    check(r#""show":"paused""#, &["orders.us/"]);
+    check(r#""topics":["idle","gone"]"#, &["idle/"]);
+    check(r#""topics":["idle"],"show":"backlog""#, &[]);
+}
+
+#[test]
+fn only_what_the_action_changes_is_listed() {
+    let check = |action: &str, expected: &[&str]| {
+        assert_eq!(names(action), expected, "{action}");
+    };
+    let all = r#""show":"all"}"#;
+    check(
+        &format!(r#"{{"action":"unpause","of":"channels",{all}"#),
+        &["orders.us/archive"],
+    );
+    check(
+        &format!(r#"{{"action":"empty","of":"channels",{all}"#),
+        &["Orders.eu/archive", "orders.us/billing"],
+    );
+    check(
+        &format!(r#"{{"action":"empty","of":"topics",{all}"#),
+        &["orders.us/"],
+    );
+    check(
+        &format!(r#"{{"action":"delete","of":"channels","channel":"archive",{all}"#),
+        &["Orders.eu/archive", "orders.us/archive"],
+    );
+    check(
+        &format!(r#"{{"action":"delete","of":"topics",{all}"#),
+        &["Orders.eu/", "forgotten/", "idle/", "orders.us/"],
+    );
+}
+
+#[test]
+fn a_subject_shows_what_is_destroyed() {
+    let delete = order(r#"{"action":"delete","of":"topics","search":"us"}"#);
+    let subjects = delete.subjects(&stats(), &BTreeSet::new());
+    assert_eq!(subjects.len(), 1);
+    assert_eq!(subjects[0].depth, 10);
+    let mut json = String::new();
+    subjects[0].push_json(&mut json);
+    let expected = r#"{"topic":"orders.us","depth":10,"in_flight_count":0,"deferred_count":0,"client_count":0,"paused":false,"nodes":["n1:1"],"channels":["archive","billing"]}"#;
+    assert_eq!(json, expected);
+    let empty = order(r#"{"action":"empty","of":"topics","search":"us"}"#);
+    assert_eq!(empty.subjects(&stats(), &BTreeSet::new())[0].depth, 3);
+}
+
+#[test]
+fn the_token_changes_with_what_is_touched_and_not_with_the_counts() {
+    let token = |json: &str, stats: &[NodeStats]| {
+        let order = order(json);
+        order.token(&order.subjects(stats, &BTreeSet::new()))
+    };
+    let delete = r#"{"action":"delete","of":"topics","search":"orders"}"#;
+    let before = token(delete, &stats());
+    let mut more = stats();
+    more[0].topics[1].depth += 5;
+    assert_eq!(token(delete, &more), before);
+    more[0].topics[1].channels.push(channel("new", 0, 0, false));
+    assert_ne!(token(delete, &more), before);
+    let mut elsewhere = stats();
+    elsewhere[1].topics.push(topic("orders.us", 0, Vec::new()));
+    assert_ne!(token(delete, &elsewhere), before);
+    let pause = r#"{"action":"pause","of":"topics","search":"orders"}"#;
+    assert_ne!(token(pause, &stats()), before);
+    let longer = r#"{"action":"pause","of":"topics","search":"orders","for":"10m"}"#;
+    assert_ne!(token(longer, &stats()), token(pause, &stats()));
+}
+
+#[test]
+fn a_misspelled_or_missing_filter_is_no_order_for_everything() {
+    let misspelled = r#"{"action":"delete","of":"topics","serach":"orders"}"#;
+    assert!(serde_json::from_str::<Order>(misspelled).is_err());
+    assert!(!order(r#"{"action":"delete","of":"topics"}"#).has_filter());
+    assert!(!order(r#"{"action":"delete","of":"topics","search":" "}"#).has_filter());
+    assert!(order(r#"{"action":"delete","of":"topics","show":"all"}"#).has_filter());
+}

@@ -1,0 +1,237 @@
+//! [`Tally`]: the counts since the start that `/metrics` shows.
+//!
+//! The parts of nsqadmin count here, and nothing is read back but by `/metrics`.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Time after which a server that nobody asks any more leaves the metrics.
+const UPSTREAM_LIFETIME: Duration = Duration::from_secs(600);
+
+/// Methods that have a label of their own. A client can send any word.
+const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"];
+
+/// The counts. All clones count the same.
+#[derive(Clone, Debug, Default)]
+pub struct Tally(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    requests: Mutex<BTreeMap<(&'static str, u16), u64>>,
+    upstreams: Mutex<BTreeMap<UpstreamName, Counted>>,
+    acts: Mutex<BTreeMap<(String, &'static str), u64>>,
+    notifications: [AtomicU64; Told::ALL.len()],
+    collections: Mutex<Collections>,
+}
+
+/// A server that nsqadmin asks.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UpstreamName {
+    /// `nsqd` or `nsqlookupd`.
+    pub server: &'static str,
+    /// `host:port` of its HTTP interface.
+    pub address: String,
+}
+
+/// The counts of one server.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UpstreamCounts {
+    /// Requests.
+    pub requests: u64,
+    /// The time of these requests.
+    pub time: Duration,
+    /// The requests that failed, by the reason.
+    pub failures: BTreeMap<&'static str, u64>,
+    /// True if the last request got an answer, even if that was a refusal.
+    pub is_up: bool,
+}
+
+#[derive(Debug)]
+struct Counted {
+    counts: UpstreamCounts,
+    asked: Instant,
+}
+
+/// The fate of a notification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// The endpoint has answered.
+    Sent,
+    /// The endpoint has not answered.
+    Failed,
+    /// Too many notifications waited for the endpoint.
+    Dropped,
+}
+
+/// The counts of collections, each of which asks all nsqds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Collections {
+    /// Collections in which all servers answered.
+    pub complete: u64,
+    /// Collections in which some servers did not answer.
+    pub partial: u64,
+    /// Collections without any figures.
+    pub failed: u64,
+    /// The time of all collections.
+    pub time: Duration,
+    /// The time of the last collection.
+    pub last_time: Duration,
+    /// Series for which the last collection found no room in the history.
+    pub left_out_series: u64,
+}
+
+impl Told {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Told; 3] = [Told::Sent, Told::Failed, Told::Dropped];
+
+    /// Returns the word of the label.
+    pub fn word(self) -> &'static str {
+        match self {
+            Told::Sent => "sent",
+            Told::Failed => "failed",
+            Told::Dropped => "dropped",
+        }
+    }
+}
+
+impl Tally {
+    /// Counts a request of a client.
+    pub fn count_request(&self, method: &str, status: u16) {
+        let known = METHODS.iter().find(|known| **known == method);
+        let key = (known.copied().unwrap_or("other"), status);
+        *lock(&self.0.requests).entry(key).or_default() += 1;
+    }
+
+    /// Counts a request to a server. `failure` is the reason if it failed. `is_up` is true if there was
+    /// an answer.
+    pub fn count_upstream(
+        &self,
+        name: UpstreamName,
+        took: Duration,
+        failure: Option<&'static str>,
+        is_up: bool,
+        now: Instant,
+    ) {
+        let mut upstreams = lock(&self.0.upstreams);
+        let counted = upstreams.entry(name).or_insert_with(|| Counted {
+            counts: UpstreamCounts::default(),
+            asked: now,
+        });
+        counted.asked = now;
+        let counts = &mut counted.counts;
+        counts.requests += 1;
+        counts.time += took;
+        counts.is_up = is_up;
+        if let Some(reason) = failure {
+            *counts.failures.entry(reason).or_default() += 1;
+        }
+    }
+
+    /// Counts an act, or one that was refused.
+    pub fn count_act(&self, action: &str, result: &'static str) {
+        let key = (action.to_owned(), result);
+        *lock(&self.0.acts).entry(key).or_default() += 1;
+    }
+
+    /// Counts a notification.
+    pub fn count_notification(&self, told: Told) {
+        self.0.notifications[told as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a collection. `is_complete` is `None` if there are no figures.
+    pub fn count_collection(&self, took: Duration, is_complete: Option<bool>) {
+        let mut collections = lock(&self.0.collections);
+        collections.time += took;
+        collections.last_time = took;
+        match is_complete {
+            Some(true) => collections.complete += 1,
+            Some(false) => collections.partial += 1,
+            None => collections.failed += 1,
+        }
+    }
+
+    /// Sets the number of series for which the history has no room.
+    pub fn set_left_out_series(&self, count: usize) {
+        lock(&self.0.collections).left_out_series = count as u64;
+    }
+
+    /// Returns the requests of clients by method and status.
+    pub fn requests(&self) -> BTreeMap<(&'static str, u16), u64> {
+        lock(&self.0.requests).clone()
+    }
+
+    /// Returns the servers that were asked lately.
+    pub fn upstreams(&self, now: Instant) -> Vec<(UpstreamName, UpstreamCounts)> {
+        let mut upstreams = lock(&self.0.upstreams);
+        upstreams
+            .retain(|_, counted| now.saturating_duration_since(counted.asked) < UPSTREAM_LIFETIME);
+        let upstreams = upstreams.iter();
+        upstreams
+            .map(|(name, counted)| (name.clone(), counted.counts.clone()))
+            .collect()
+    }
+
+    /// Returns the acts by action and result.
+    pub fn acts(&self) -> BTreeMap<(String, &'static str), u64> {
+        lock(&self.0.acts).clone()
+    }
+
+    /// Returns the number of notifications with this fate.
+    pub fn notifications(&self, told: Told) -> u64 {
+        self.0.notifications[told as usize].load(Ordering::Relaxed)
+    }
+
+    /// Returns the counts of collections.
+    pub fn collections(&self) -> Collections {
+        *lock(&self.0.collections)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A count that a panic has interrupted is off by one at most.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(address: &str) -> UpstreamName {
+        UpstreamName {
+            server: "nsqd",
+            address: address.to_owned(),
+        }
+    }
+
+    #[test]
+    fn unknown_methods_share_a_label() {
+        let tally = Tally::default();
+        tally.count_request("GET", 200);
+        tally.count_request("BREW", 405);
+        tally.clone().count_request("brew", 405);
+        let expected = [(("GET", 200), 1), (("other", 405), 2)];
+        assert_eq!(tally.requests(), expected.into_iter().collect());
+    }
+
+    #[test]
+    fn a_server_that_nobody_asks_leaves() {
+        let tally = Tally::default();
+        let start = Instant::now();
+        let second = Duration::from_secs(1);
+        tally.count_upstream(name("old:1"), second, None, true, start);
+        let later = start + UPSTREAM_LIFETIME - second;
+        tally.count_upstream(name("new:1"), second, None, true, later);
+        tally.count_upstream(name("new:1"), second, Some("no_answer"), false, later);
+        assert_eq!(tally.upstreams(later).len(), 2);
+        let expected = UpstreamCounts {
+            requests: 2,
+            time: 2 * second,
+            failures: [("no_answer", 1)].into_iter().collect(),
+            is_up: false,
+        };
+        let left = tally.upstreams(later + second);
+        assert_eq!(left, [(name("new:1"), expected)]);
+    }
+}

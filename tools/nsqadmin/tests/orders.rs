@@ -1,0 +1,238 @@
+//! Acts on all that match, over real sockets: the listing, its token, a node that dies in between, and the
+//! audit log and notifications of each act.
+
+mod support;
+
+use serde_json::{Value, json};
+use support::Admin;
+use test_support::daemon::Daemon;
+use test_support::http_server::{Answer, HttpServer};
+
+/// Returns nsqds that have the topics `orders.eu` and `orders.us`, each with the channel `archive` and a
+/// message, and the topic `other`.
+fn cluster(lookupd: &Daemon, count: usize) -> Vec<Daemon> {
+    let nsqds: Vec<Daemon> = (0..count)
+        .map(|_| Daemon::nsqd_at(&[lookupd], &[]))
+        .collect();
+    for nsqd in &nsqds {
+        for topic in ["orders.eu", "orders.us", "other"] {
+            nsqd.create_channel(topic, "archive");
+            nsqd.publish(topic, &["x"]);
+            nsqd.wait_for_figure(topic, "archive", "depth", 1);
+        }
+    }
+    nsqds
+}
+
+fn order(action: &str, of: &str, confirm: &str) -> String {
+    json!({"action": action, "of": of, "search": "orders", "confirm": confirm}).to_string()
+}
+
+/// Returns the listing of an order, and the order with its token.
+fn listed(admin: &Admin, action: &str, of: &str) -> (Value, String) {
+    let body = order(action, of, "");
+    let listing = admin.post("/api/acts", &body).expect_status(200).json();
+    let token = listing["confirm"].as_str().expect("a token");
+    let confirmed = order(action, of, token);
+    (listing, confirmed)
+}
+
+fn names(answer: &Value, key: &str) -> Vec<String> {
+    let rows = answer[key].as_array().expect("a list").iter();
+    rows.map(|row| row["topic"].as_str().expect("a topic").to_owned())
+        .collect()
+}
+
+#[test]
+fn an_order_lists_first_and_then_acts_on_exactly_that() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let nsqds = cluster(&lookupd, 2);
+    let directory = tempfile::tempdir().unwrap();
+    let audit = directory.path().join("audit.log");
+    let endpoint = HttpServer::start(|_, _| Answer::status(200));
+    let flags = [
+        format!("--audit-log-file={}", audit.display()),
+        format!("--notification-http-endpoint={}", endpoint.url("/told")),
+    ];
+    let admin = Admin::start_at(&[&lookupd], &[&flags[0], &flags[1]]);
+    admin.wait_for("/api/nodes", |answer| {
+        let nodes = answer["nodes"].as_array().into_iter().flatten();
+        let topics = nodes.map(|node| node["topics"].as_array().map_or(0, Vec::len));
+        topics.sum::<usize>() == 6
+    });
+
+    let (listing, confirmed) = listed(&admin, "empty", "channels");
+    assert_eq!(names(&listing, "subjects"), ["orders.eu", "orders.us"]);
+    let first = &listing["subjects"][0];
+    assert_eq!(first["channel"], "archive");
+    assert_eq!(first["depth"], 2);
+    assert_eq!(first["nodes"].as_array().map(Vec::len), Some(2));
+    assert_eq!(nsqds[0].figure("orders.eu", "archive", "depth"), 1);
+    assert!(!audit.exists() || std::fs::read_to_string(&audit).unwrap().is_empty());
+
+    // What has come in the meantime is not touched unseen.
+    nsqds[1].create_channel("orders.us", "new");
+    nsqds[1].publish("orders.us", &["y"]);
+    nsqds[1].wait_for_figure("orders.us", "new", "depth", 1);
+    let late = admin.post("/api/acts", &confirmed);
+    late.expect_error(409, "LIST_CHANGED");
+    assert_eq!(nsqds[0].figure("orders.eu", "archive", "depth"), 1);
+
+    let (listing, confirmed) = listed(&admin, "empty", "channels");
+    assert_eq!(listing["subjects"].as_array().map(Vec::len), Some(3));
+    let done = admin
+        .post("/api/acts", &confirmed)
+        .expect_status(200)
+        .json();
+    assert_eq!(done["message"], "");
+    let results = done["results"].as_array().expect("results");
+    assert!(results.iter().all(|one| one["result"] == "done"), "{done}");
+    for nsqd in &nsqds {
+        assert_eq!(nsqd.figure("orders.eu", "archive", "depth"), 0);
+        assert_eq!(nsqd.figure("orders.us", "archive", "depth"), 0);
+        assert_eq!(nsqd.figure("other", "archive", "depth"), 1);
+    }
+    let (listing, _) = listed(&admin, "empty", "channels");
+    assert_eq!(listing["subjects"], json!([]));
+
+    let lines = std::fs::read_to_string(&audit).expect("the audit log");
+    let lines: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert!(lines.iter().all(|line| line["action"] == "empty_channel"));
+    let told = endpoint.wait_for(3);
+    let told: Vec<Value> = told
+        .iter()
+        .map(|request| serde_json::from_str(&request.text()).expect("JSON"))
+        .collect();
+    // The acts run at the same time.
+    let is_told = |topic: &str, channel: &str| {
+        let mut told = told.iter();
+        told.any(|one| one["topic"] == topic && one["channel"] == channel)
+    };
+    assert!(is_told("orders.eu", "archive"), "{told:?}");
+    assert!(is_told("orders.us", "archive"), "{told:?}");
+    assert!(is_told("orders.us", "new"), "{told:?}");
+
+    let (listing, confirmed) = listed(&admin, "delete", "topics");
+    assert_eq!(
+        listing["subjects"][1]["channels"],
+        json!(["archive", "new"])
+    );
+    admin.post("/api/acts", &confirmed).expect_status(200);
+    assert_eq!(admin.json("/api/topics")["topics"], json!(["other"]));
+    assert!(nsqds[0].channel("orders.eu", "archive").is_none());
+}
+
+#[test]
+fn a_dead_node_is_a_warning_and_a_failed_act_does_not_end_the_order() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let mut nsqds = cluster(&lookupd, 2);
+    let flags: Vec<String> = nsqds
+        .iter()
+        .map(|nsqd| format!("--nsqd-http-address={}", nsqd.http))
+        .collect();
+    let admin = Admin::start(&[&flags[0], &flags[1]]);
+    let (_, confirmed) = listed(&admin, "pause", "topics");
+    let dead = nsqds[1].http.to_string();
+    nsqds[1].kill();
+    // The dead node's part of the list can no longer be seen.
+    admin
+        .post("/api/acts", &confirmed)
+        .expect_error(409, "LIST_CHANGED");
+    let (listing, confirmed) = listed(&admin, "pause", "topics");
+    let warning = listing["message"].as_str().expect("a text");
+    assert!(warning.starts_with("WARNING: ") && warning.contains(&dead));
+    let done = admin
+        .post("/api/acts", &confirmed)
+        .expect_status(200)
+        .json();
+    let results = done["results"].as_array().expect("results");
+    assert_eq!(results.len(), 2);
+    assert!(results.iter().all(|one| one["result"] == "done"), "{done}");
+    assert!(
+        done["message"]
+            .as_str()
+            .is_some_and(|it| it.contains(&dead))
+    );
+    admin.wait_for("/api/topics/orders.us", |topic| topic["paused"] == true);
+    admin.wait_for("/api/topics/other", |topic| topic["paused"] == false);
+}
+
+/// A node that has answered for the listing, and fails for one of the acts.
+#[test]
+fn the_result_of_each_act_is_told() {
+    let stats = r#"{"topics":[{"topic_name":"a","channels":[]},{"topic_name":"b","channels":[]}]}"#;
+    let nsqd = HttpServer::start(move |request, _| {
+        let target = request.target();
+        let (status, body) = match target.split('?').next() {
+            Some("/info") => (200, r#"{"broadcast_address":"n","http_port":1}"#),
+            Some("/stats") => (200, stats),
+            _ if target.contains("topic=b") => (500, "broken"),
+            _ => (200, ""),
+        };
+        Answer {
+            status,
+            headers: Vec::new(),
+            body: body.as_bytes().to_vec(),
+        }
+    });
+    let url = nsqd.url("");
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let admin = Admin::start(&[
+        &format!("--nsqd-http-address={address}"),
+        "--live-interval=0",
+    ]);
+    let body = r#"{"action":"delete","of":"topics","show":"all"}"#;
+    let listing = admin.post("/api/acts", body).expect_status(200).json();
+    let token = listing["confirm"].as_str().expect("a token");
+    let confirmed = json!({"action": "delete", "of": "topics", "show": "all", "confirm": token});
+    let done = admin.post("/api/acts", &confirmed.to_string());
+    let done = done.expect_status(200).json();
+    assert_eq!(done["results"][0]["result"], "done");
+    assert_eq!(done["results"][1]["result"], "failed");
+    let message = done["message"].as_str().expect("a text");
+    assert!(message.contains("got response 500"), "{message}");
+    let metrics = admin.get("/metrics").text();
+    let failed = "nsqadmin_acts_total{action=\"delete_topic\",result=\"failed\"} 1\n";
+    assert!(metrics.contains(failed), "{metrics}");
+    // This nsqd answers like one that knows no limit of a pause.
+    let limited = r#"{"action":"pause","for":"10m"}"#;
+    let refused = admin.post("/api/topics/a", limited);
+    assert_eq!(refused.status, 409);
+    assert!(
+        refused.text().contains("LIMIT_UNSUPPORTED"),
+        "{}",
+        refused.text()
+    );
+    let pauses = nsqd.requests();
+    let mut pauses = pauses.iter().map(|request| request.target());
+    assert!(!pauses.any(|target| target.contains("topic=a&for")));
+}
+
+#[test]
+fn orders_that_make_no_sense_are_refused() {
+    let nsqd = Daemon::nsqd(&[]);
+    let admin = Admin::start(&[&format!("--nsqd-http-address={}", nsqd.http)]);
+    let check = |body: &str, text: &str| {
+        let answer = admin.post("/api/acts", body).expect_status(400);
+        assert!(answer.text().contains(text), "{body}: {}", answer.text());
+    };
+    check("", "INVALID_BODY");
+    check(r#"{"action":"create","of":"topics"}"#, "INVALID_BODY");
+    check(
+        r#"{"action":"empty","of":"topics","filter":"x"}"#,
+        "INVALID_BODY",
+    );
+    check(r#"{"action":"delete","of":"topics"}"#, "MISSING_FILTER");
+    for number in 0..501 {
+        let created = nsqd.post(&format!("/topic/create?topic=many-{number}"), b"");
+        created.expect_status(200);
+    }
+    check(
+        r#"{"action":"delete","of":"topics","search":"many"}"#,
+        "TOO_MANY: 501 match",
+    );
+}
