@@ -144,7 +144,7 @@ export function unemptyChannel(channel) {
 export function UndoBar({ channel, actions }) {
   if (!(Number(channel.undo_until_ms) > Date.now())) return null;
   return html`<div class="bar undo" role="status">
-    <div><b>${many(channel.undo_message_count, "emptied message")} can be brought back until ${moment(channel.undo_until_ms)}.</b>
+    <div><b>${many(channel.undo_message_count, "emptied message")} can be brought back until ${moment(channel.undo_until_ms)}.</b>${" "}
       Until then they use disk space.</div>
     ${actions.canAct && html`<button type="button" onClick=${() => actions.start(unemptyChannel(channel))}>Undo the empty</button>`}
   </div>`;

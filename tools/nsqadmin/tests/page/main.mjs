@@ -16,14 +16,16 @@ import { checks as access } from "./access.mjs";
 import { checks as actions } from "./actions.mjs";
 import { checks as failures } from "./failures.mjs";
 import { checks as many } from "./many.mjs";
+import { checks as orders } from "./orders.mjs";
 import { checks as messages } from "./messages.mjs";
 import { checks as modules } from "./modules.mjs";
 import { checks as render } from "./render.mjs";
+import { checks as terms } from "./terms.mjs";
 import { checks as use } from "./use.mjs";
 
 const cluster = JSON.parse(process.env.PAGE_TEST);
 const wanted = process.env.PAGE_CHECK ?? "";
-const all = { ...modules, ...render, ...use, ...messages, ...actions, ...access, ...many, ...failures };
+const all = { ...modules, ...render, ...use, ...messages, ...actions, ...orders, ...terms, ...access, ...many, ...failures };
 const browser = await Browser.start();
 let [passed, failed] = [0, 0];
 for (const [name, check] of Object.entries(all)) {

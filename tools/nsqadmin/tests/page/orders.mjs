@@ -1,0 +1,111 @@
+// Acts on all topics or channels that match the filter of the list.
+
+import { accessible, equal, until } from "./browser.mjs";
+import { channelAt, make, publish, topicAt } from "./daemons.mjs";
+
+const button = (page, name) => page.getByRole("button", { name, exact: true });
+
+async function everywhere(nsqds, test, what) {
+  for (const nsqd of nsqds) await until(() => test(nsqd), `${what} at ${nsqd.http}`);
+}
+
+// Opens the dialog for the topics with `needle`.
+async function open(browser, { admin }, needle, options) {
+  const page = await browser.open(`${admin}?q=${needle}`, options);
+  await button(page, "Act on all that match").click();
+  const dialog = page.getByRole("dialog");
+  await dialog.waitFor();
+  return [page, dialog];
+}
+
+async function pictures(page, dialog, name, directory) {
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    await accessible(page, `${name}, ${colorScheme}`);
+    await page.screenshot({ path: `${directory}/${name}-${colorScheme}.png` });
+  }
+  await page.emulateMedia({ colorScheme: "light" });
+}
+
+export const checks = {
+  async "orders: no button without a filter, and none for others than admins"(browser, cluster) {
+    await make(cluster.nsqds, "batch.one", ["archive"], 0);
+    const page = await browser.open(cluster.admin);
+    await page.getByRole("link", { name: "batch.one", exact: true }).waitFor();
+    equal(await button(page, "Act on all that match").count(), 0, "the button without a filter");
+    await page.getByRole("searchbox").fill("batch");
+    await button(page, "Act on all that match").waitFor();
+    const others = await browser.open(`${cluster.acl}?q=batch`);
+    await others.getByRole("link", { name: "batch.one", exact: true }).waitFor();
+    equal(await button(others, "Act on all that match").count(), 0, "the button of somebody who is no admin");
+    browser.healthy();
+  },
+
+  async "orders: empty all channels that match, after their figures and the words"(browser, cluster) {
+    const { nsqds } = cluster;
+    for (const topic of ["spring.one", "spring.two"]) await make(nsqds, topic, ["archive", "kept"], 5);
+    await make(nsqds, "summer", ["archive"], 5);
+    const [page, dialog] = await open(browser, cluster, "spring");
+    await dialog.getByLabel("Action").selectOption("empty");
+    await dialog.getByLabel("Only channels named").fill("archive");
+    const submit = button(dialog, "Empty 2 channels");
+    await submit.waitFor();
+    await until(async () => /Channels\s*2.*depth\)\s*30.*Nodes\s*3/s.test(await dialog.innerText()), "the dialog shows what is destroyed");
+    equal(await submit.isDisabled(), true, "a destructive order needs the words");
+    await dialog.getByText("Show each of them").click();
+    await dialog.getByText("spring.two / archive").waitFor();
+    await pictures(page, dialog, "order-empty", cluster.pictures);
+    await dialog.getByLabel("Type").fill("empty 2 channels");
+    await submit.click();
+    await page.getByText("Empty 2 channels: done.").waitFor();
+    for (const topic of ["spring.one", "spring.two"]) {
+      await everywhere(nsqds, async (nsqd) => (await channelAt(nsqd, topic, "archive")).depth === 0, "the channel is empty");
+      equal((await channelAt(nsqds[0], topic, "kept")).depth, 5, "the other channel keeps its messages");
+    }
+    equal((await channelAt(nsqds[0], "summer", "archive")).depth, 5, "the other topic keeps its messages");
+    browser.healthy();
+  },
+
+  async "orders: what has changed in between is not touched"(browser, cluster) {
+    const { nsqds } = cluster;
+    await make(nsqds, "autumn.one", ["archive"], 2);
+    const [page, dialog] = await open(browser, cluster, "autumn", { allowed: /409/ });
+    await dialog.getByLabel("Action").selectOption("delete");
+    await dialog.getByRole("combobox", { name: "On", exact: true }).selectOption("topics");
+    await button(dialog, "Delete 1 topic").waitFor();
+    await make(nsqds, "autumn.two", ["archive"], 2);
+    await dialog.getByLabel("Type").fill("delete 1 topic");
+    await button(dialog, "Delete 1 topic").click();
+    await dialog.getByText("What matches has changed in the meantime").waitFor();
+    await button(dialog, "Delete 2 topics").waitFor();
+    equal((await topicAt(nsqds[0], "autumn.one")).topic_name, "autumn.one", "nothing was deleted");
+    await dialog.getByLabel("Type").fill("delete 2 topics");
+    await button(dialog, "Delete 2 topics").click();
+    await page.getByText("Delete 2 topics: done.").waitFor();
+    for (const topic of ["autumn.one", "autumn.two"]) {
+      await everywhere(nsqds, async (nsqd) => (await topicAt(nsqd, topic)) === undefined, "the topic is deleted");
+    }
+    browser.healthy();
+  },
+
+  async "orders: pause and unpause topics, and nothing to do"(browser, cluster) {
+    const { nsqds } = cluster;
+    for (const topic of ["winter.one", "winter.two"]) await make(nsqds, topic, ["archive"], 1);
+    const [page, dialog] = await open(browser, cluster, "winter");
+    await dialog.getByRole("combobox", { name: "On", exact: true }).selectOption("topics");
+    await button(dialog, "Pause 2 topics").click();
+    await page.getByText("Pause 2 topics: done.").waitFor();
+    await everywhere(nsqds, async (nsqd) => (await topicAt(nsqd, "winter.two")).paused === true, "paused");
+    await button(page, "Act on all that match").click();
+    await dialog.getByRole("combobox", { name: "On", exact: true }).selectOption("topics");
+    await dialog.getByLabel("Action").selectOption("unpause");
+    await button(dialog, "Unpause 2 topics").click();
+    await page.getByText("Unpause 2 topics: done.").waitFor();
+    await everywhere(nsqds, async (nsqd) => (await topicAt(nsqd, "winter.one")).paused === false, "unpaused");
+    await publish(nsqds[0].http, "winter.one", 1);
+    await button(page, "Act on all that match").click();
+    await dialog.getByLabel("Action").selectOption("unpause");
+    await dialog.getByText("No channel that matches is paused.").waitFor();
+    browser.healthy();
+  },
+};
