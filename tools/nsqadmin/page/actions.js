@@ -97,7 +97,7 @@ export function emptyChannel(channel) {
   const { topic_name: topic, channel_name: name } = channel;
   return {
     what: `Empty the channel ${topic}/${name}`, title: `Empty the channel ${name} of the topic ${topic}?`, button: "Empty", isDangerous: true, name,
-    effect: "All messages of this channel go: waiting, in flight and deferred. The other channels of the topic keep theirs.",
+    effect: "All messages of this channel are dropped: waiting, in flight and deferred. The other channels of the topic keep theirs.",
     // The log of something ephemeral is not kept.
     ...(![topic, name].some((one) => one.endsWith("#ephemeral")) && { terms: "undo", topic }),
     destroys: contents(channel.depth, { ...ofChannel(channel), consumers: undefined }),
