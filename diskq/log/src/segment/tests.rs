@@ -1,3 +1,5 @@
+mod stored;
+
 use super::*;
 
 const BYTES: usize = 64 << 10;

@@ -1,3 +1,5 @@
+mod stored;
+
 use super::*;
 use crate::work::{TURN_ENTRIES, Work};
 use std::time::Duration;

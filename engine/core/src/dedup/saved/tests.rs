@@ -1,3 +1,5 @@
+mod stored;
+
 use super::*;
 use crate::dedup::fingerprint::Fingerprint;
 use crate::dedup::generations::KeyWindow;
