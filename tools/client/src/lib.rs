@@ -99,6 +99,7 @@ mod lookupd;
 mod message;
 mod outbox;
 mod producer;
+mod publisher_id;
 mod ready;
 mod reconnect;
 #[cfg(any(test, feature = "testing"))]
@@ -117,7 +118,8 @@ pub use event::{Client, Event, Level};
 pub use lookupd::{Lookup, Lookupd, LookupdError, NodeInfo};
 pub use message::{Acker, Answered, GivenUp, Message, Requeue};
 pub use producer::{
-    Batching, BuildError, Producer, ProducerBuilder, PublishError, Receipt, ReplicationError,
-    Spread, Unanswered, UnansweredError,
+    Batching, BuildError, NumberError, Producer, ProducerBuilder, PublishError, Receipt,
+    ReplicationError, Spread, Unanswered, UnansweredError,
 };
+pub use publisher_id::{PublisherId, PublisherIdError};
 pub use wire::id::MessageId;

@@ -3,6 +3,7 @@
 //! ```text
 //!   publish ─► permit ─► Pool ─► Node ─► Open: Outbox and Pending, in the same order ─► nsqd
 //!   nsqd ─► OK or error ─► Confirmations ─► the oldest of Pending ─► the future of publish
+//!   lost connection ─► Pending: numbered commands stay ─► the next Open of the same Node, in the same order
 //! ```
 
 mod attempt;
@@ -12,10 +13,15 @@ mod copies;
 mod discovery;
 mod error;
 mod inner;
+mod kept;
 mod node;
+mod numbered;
+mod numbering;
 mod open;
 mod pending;
 mod pool;
+mod serving;
+mod session;
 mod unanswered;
 
 use std::fmt;
@@ -30,6 +36,7 @@ use command::Bodies;
 pub use error::{BuildError, PublishError, ReplicationError};
 use inner::Inner;
 use node::Node;
+pub use numbering::NumberError;
 pub use pool::Spread;
 pub use unanswered::{Unanswered, UnansweredError};
 
@@ -103,7 +110,8 @@ impl Producer {
         topic: &str,
         body: impl Into<Bytes>,
     ) -> Result<Receipt, PublishError> {
-        self.submit(topic, Bodies::One(body.into()), None).await
+        self.submit(topic, Bodies::One(body.into()), None, None)
+            .await
     }
 
     /// Publishes one message to `node`, which must be one of the producer's nodes, and to no other.
@@ -116,7 +124,7 @@ impl Producer {
         topic: &str,
         body: impl Into<Bytes>,
     ) -> Result<Receipt, PublishError> {
-        self.submit(topic, Bodies::One(body.into()), Some(node))
+        self.submit(topic, Bodies::One(body.into()), None, Some(node))
             .await
     }
 
@@ -129,8 +137,8 @@ impl Producer {
         topic: &str,
         bodies: impl IntoIterator<Item = Bytes>,
     ) -> Result<Receipt, PublishError> {
-        self.submit(topic, Bodies::Many(bodies.into_iter().collect()), None)
-            .await
+        let bodies = Bodies::Many(bodies.into_iter().collect());
+        self.submit(topic, bodies, None, None).await
     }
 
     /// Publishes several messages by one command to `node`, which must be one of the producer's nodes, and to no other.
@@ -143,12 +151,8 @@ impl Producer {
         topic: &str,
         bodies: impl IntoIterator<Item = Bytes>,
     ) -> Result<Receipt, PublishError> {
-        self.submit(
-            topic,
-            Bodies::Many(bodies.into_iter().collect()),
-            Some(node),
-        )
-        .await
+        let bodies = Bodies::Many(bodies.into_iter().collect());
+        self.submit(topic, bodies, None, Some(node)).await
     }
 
     /// Publishes one message that nsqd delivers after `delay`, in whole milliseconds. nsqd limits the delay by its
@@ -162,7 +166,7 @@ impl Producer {
         delay: Duration,
         body: impl Into<Bytes>,
     ) -> Result<Receipt, PublishError> {
-        self.submit(topic, Bodies::Deferred(delay, body.into()), None)
+        self.submit(topic, Bodies::Deferred(delay, body.into()), None, None)
             .await
     }
 

@@ -4,6 +4,7 @@ mod auth_server;
 #[path = "../../../wire/upgrade/tests/certificates/mod.rs"]
 mod certificates;
 mod cutting_proxy;
+mod drained;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,8 +12,9 @@ use std::time::Duration;
 use auth_server::AuthServer;
 use bytes::Bytes;
 use cutting_proxy::CuttingProxy;
+use drained::drain;
 use futures_util::future::join_all;
-use ringq_client::{Address, Config, Consumer, Outcome, Producer, ProducerBuilder, PublishError};
+use ringq_client::{Address, Config, Outcome, Producer, ProducerBuilder, PublishError};
 use test_support::TIMEOUT;
 use test_support::daemon::Daemon;
 use tokio::time::{sleep, timeout};
@@ -24,38 +26,6 @@ fn node(daemon: &Daemon) -> Address {
 fn producer(daemon: &Daemon) -> Producer {
     let builder = Producer::builder().node(node(daemon));
     builder.build().expect("the settings are right")
-}
-
-/// Reads the messages of `t/c`, until none has come for a second and at least `count` have come.
-async fn drain(nodes: &[Address], count: usize, config: Config) -> Vec<Bytes> {
-    let config = Config {
-        max_in_flight: 1000,
-        ..config
-    };
-    let builder = Consumer::builder("t", "c").nodes(nodes.iter().cloned());
-    let mut consumer = builder
-        .config(config)
-        .connect()
-        .await
-        .expect("nsqd is there");
-    let mut bodies = Vec::new();
-    loop {
-        let limit = match bodies.len() < count {
-            true => TIMEOUT,
-            false => Duration::from_secs(1),
-        };
-        match timeout(limit, consumer.next()).await {
-            Ok(Some(message)) => {
-                bodies.push(message.body().clone());
-                message.finish().await.expect("the connection lives");
-            }
-            Ok(None) => panic!("the consumer ended"),
-            Err(_) if bodies.len() < count => panic!("{} of {count} messages came", bodies.len()),
-            Err(_) => break,
-        }
-    }
-    consumer.control().shutdown().await;
-    bodies
 }
 
 fn sorted(mut bodies: Vec<Bytes>) -> Vec<Bytes> {
@@ -329,7 +299,7 @@ async fn nodes_are_found_and_their_loss_is_survived() {
 async fn cut_connections_lose_and_double_nothing_confirmed() {
     let nsqd = Daemon::nsqd(&[]);
     nsqd.create_channel("t", "c");
-    let proxy = CuttingProxy::start(nsqd.tcp, 7).await;
+    let proxy = CuttingProxy::start(nsqd.tcp, 7, [1500, 600]).await;
     let builder = Producer::builder().node(proxy.address);
     let producer = builder.permits(8).build().expect("the settings are right");
     let mut results = BTreeMap::new();

@@ -48,6 +48,9 @@ pub struct Negotiated {
     pub topology_zone: String,
     /// True when a REQ may say that it does not count as an attempt. Only ringq's nsqd has this.
     pub req_uncounted: bool,
+    /// True when nsqd takes the numbers of messages: the client has a publisher id, and a topic of this nsqd has a rule for
+    /// numbers. Only ringq's nsqd has this.
+    pub publisher_id: bool,
     /// The answer to AUTH, if nsqd wanted it.
     #[serde(skip)]
     pub authorization: Option<Authorization>,
@@ -72,6 +75,7 @@ impl Default for Negotiated {
             topology_region: String::new(),
             topology_zone: String::new(),
             req_uncounted: false,
+            publisher_id: false,
             authorization: None,
         }
     }

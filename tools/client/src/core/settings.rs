@@ -8,6 +8,7 @@ use serde::Serialize;
 use upgrade::ClientConfig;
 
 use crate::config::{Config, OptionError, Redacted};
+use crate::publisher_id::PublisherId;
 
 /// The settings that a connection asks nsqd for, and the limits of the connection.
 #[derive(Clone)]
@@ -129,6 +130,19 @@ impl Settings {
             write_timeout: config.write_timeout,
             has_heartbeats: config.heartbeat_interval.is_some(),
         })
+    }
+}
+
+impl Settings {
+    /// Returns the same settings for a client that numbers its messages under `id`.
+    pub(crate) fn with_publisher_id(&self, id: PublisherId) -> Settings {
+        let mut identify: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_slice(&self.identify).expect("it was made by `new`");
+        identify.insert("publisher_id".to_owned(), id.to_string().into());
+        Settings {
+            identify: serde_json::to_vec(&identify).expect("strings and numbers are JSON"),
+            ..self.clone()
+        }
     }
 }
 

@@ -15,14 +15,31 @@ use super::{Producer, Receipt};
 use crate::address::Address;
 
 impl Producer {
-    /// Publishes within the timeout.
+    /// Publishes within the timeout. `number` is the one that the application gave the first message.
     pub(super) async fn submit(
         &self,
         topic: &str,
         bodies: Bodies,
+        number: Option<u64>,
         on: Option<&Address>,
     ) -> Result<Receipt, PublishError> {
-        let command = Command::new(topic, bodies, self.0.bytes_max)?;
+        let command = Command {
+            number,
+            is_resent: true,
+            ..Command::new(topic, bodies, self.0.bytes_max)?
+        };
+        self.carry_out(command, on).await
+    }
+
+    /// Publishes within the timeout. `on` is the only node that may get the message, if there is one.
+    pub(super) async fn carry_out(
+        &self,
+        command: Command<'_>,
+        on: Option<&Address>,
+    ) -> Result<Receipt, PublishError> {
+        let numbering = &self.0.shared.numbering;
+        let checked = numbering.check(command.number, command.count());
+        checked.map_err(PublishError::Number)?;
         let Some(limit) = self.0.publish_timeout else {
             return self.try_nodes(&command, on, &Mutex::new(None)).await;
         };
@@ -174,6 +191,9 @@ impl Attempts<'_> {
             Answer::NotSent(error) => {
                 open.ended().await;
                 Attempt::Failed(PublishError::NotSent { node, error })
+            }
+            Answer::ResendRefused(error) => {
+                Attempt::Failed(PublishError::ResendRefused { node, error })
             }
             Answer::Lost(error) => Attempt::Failed(PublishError::Lost { node, error }),
             Answer::Refused { error, is_alone } => {

@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use super::discovery::Plan;
 use super::inner::{Inner, Shared};
 use super::node::Node;
+use super::numbering::Numbering;
 use super::pool::{Pool, Spread};
 use super::{BuildError, Producer};
 use crate::address::Address;
@@ -17,11 +18,14 @@ use crate::connector::{Connector, SystemConnector};
 use crate::core::Settings;
 use crate::event::{Client, Event, Events};
 use crate::lookupd::Lookupd;
+use crate::publisher_id::PublisherId;
 
 /// The publishes that may be without an answer, by default.
 const PERMITS: usize = 10_000;
 /// The longest wait for answers at the end, by default.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(30);
+/// The time for which a numbered publish waits for its nsqd, by default.
+const RESEND_LIMIT: Duration = Duration::from_secs(30);
 /// The most permits that a producer can have.
 const PERMITS_MAX: usize = 1 << 29;
 
@@ -46,6 +50,14 @@ impl Default for Batching {
     }
 }
 
+/// The numbering that the application asked for.
+#[derive(Clone, Copy)]
+enum Numbers {
+    None,
+    Automatic,
+    Application(PublisherId),
+}
+
 /// Builds a [`Producer`].
 #[must_use = "a builder does nothing before `build`"]
 pub struct ProducerBuilder {
@@ -57,6 +69,8 @@ pub struct ProducerBuilder {
     publish_timeout: Option<Duration>,
     flush_timeout: Duration,
     spread: Spread,
+    numbers: Numbers,
+    resend_limit: Duration,
     connector: Option<Arc<dyn Connector>>,
     events: Events,
 }
@@ -72,6 +86,8 @@ impl ProducerBuilder {
             publish_timeout: None,
             flush_timeout: FLUSH_TIMEOUT,
             spread: Spread::default(),
+            numbers: Numbers::None,
+            resend_limit: RESEND_LIMIT,
             connector: None,
             events: Events::default(),
         }
@@ -134,6 +150,38 @@ impl ProducerBuilder {
         self
     }
 
+    /// Numbers the messages, so that nsqd recognises those that come again. If a connection is lost before nsqd has
+    /// answered, the producer connects to the same nsqd again, and sends the messages with the same numbers. So a
+    /// publish fails with an unknown outcome only after [`resend_limit`](ProducerBuilder::resend_limit).
+    ///
+    /// nsqd needs a rule `--dedup=TOPIC=publisher`. An nsqd without any such rule, and the original, get messages without
+    /// numbers: all is as without this setting. A topic without a rule, at an nsqd that has a rule for another one,
+    /// stores a message that comes again.
+    ///
+    /// The producer draws an id for each node. So a later run of the program has other ids, and nsqd does not recognise
+    /// messages of an earlier run: [`publisher_id`](ProducerBuilder::publisher_id) is for this. The later of both
+    /// calls counts.
+    pub fn number_messages(mut self) -> ProducerBuilder {
+        self.numbers = Numbers::Automatic;
+        self
+    }
+
+    /// Sets the id under which the application numbers its messages. Every message needs a number, with
+    /// [`publish_numbered`](Producer::publish_numbered) and the like. Messages are sent again as with
+    /// [`number_messages`](ProducerBuilder::number_messages).
+    pub fn publisher_id(mut self, id: PublisherId) -> ProducerBuilder {
+        self.numbers = Numbers::Application(id);
+        self
+    }
+
+    /// Sets the time for which a numbered publish with an unknown outcome waits for a new connection to its nsqd. The time begins
+    /// with the loss of the first connection. Default 30 s. With 0, such a publish fails at once, as one without a number
+    /// does.
+    pub fn resend_limit(mut self, resend_limit: Duration) -> ProducerBuilder {
+        self.resend_limit = resend_limit;
+        self
+    }
+
     /// Sets how connections are made. Default: [`SystemConnector`].
     pub fn connector(mut self, connector: impl Connector) -> ProducerBuilder {
         self.connector = Some(Arc::new(connector));
@@ -178,12 +226,21 @@ impl ProducerBuilder {
                 None => SystemConnector::default(),
             })
         });
+        let numbering = match self.numbers {
+            Numbers::None => Numbering::Off,
+            Numbers::Automatic => {
+                Numbering::automatic(PublisherId::random().map_err(BuildError::Randomness)?)
+            }
+            Numbers::Application(id) => Numbering::Application(id),
+        };
         let shared = Arc::new(Shared {
             client: Client::producer(),
             events: self.events,
             settings: Arc::new(settings),
             connector,
             flush_timeout: self.flush_timeout,
+            numbering,
+            resend_limit: self.resend_limit,
         });
         let mut pool = Pool::new(self.spread);
         for address in &self.nodes {

@@ -20,6 +20,10 @@ const BODY_BYTES_MAX: usize = i32::MAX as usize;
 pub(crate) struct Command<'a> {
     pub(crate) topic: &'a str,
     pub(crate) bodies: Bodies,
+    /// The number that the application gave the first message.
+    pub(crate) number: Option<u64>,
+    /// True when a numbered message is sent again to its node if the outcome is unknown.
+    pub(crate) is_resent: bool,
 }
 
 /// The messages of a publish.
@@ -71,16 +75,38 @@ impl<'a> Command<'a> {
                 bytes_max: BODY_BYTES_MAX,
             });
         }
-        Ok(Command { topic, bodies })
+        Ok(Command {
+            topic,
+            bodies,
+            number: None,
+            is_resent: false,
+        })
     }
 
-    /// Appends the command to `out`.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let topic = TopicName::new(self.topic.as_bytes()).expect("the name was checked");
+    /// Returns the number of messages.
+    pub(crate) fn count(&self) -> usize {
         match &self.bodies {
-            Bodies::One(body) => encode::publish(out, topic, body),
-            Bodies::Deferred(delay, body) => encode::dpub(out, topic, *delay, body),
-            Bodies::Many(bodies) => encode::mpub(out, topic, bodies.iter()),
+            Bodies::One(_) | Bodies::Deferred(..) => 1,
+            Bodies::Many(bodies) => bodies.len(),
+        }
+    }
+
+    /// Appends the command to `out`, with the number of its first message if it has one.
+    pub(crate) fn encode(&self, number: Option<u64>, out: &mut Vec<u8>) {
+        let topic = TopicName::new(self.topic.as_bytes()).expect("the name was checked");
+        match (&self.bodies, number) {
+            (Bodies::One(body), None) => encode::publish(out, topic, body),
+            (Bodies::One(body), Some(number)) => {
+                encode::publish_numbered(out, topic, number, body);
+            }
+            (Bodies::Deferred(delay, body), None) => encode::dpub(out, topic, *delay, body),
+            (Bodies::Deferred(delay, body), Some(number)) => {
+                encode::dpub_numbered(out, topic, *delay, number, body);
+            }
+            (Bodies::Many(bodies), None) => encode::mpub(out, topic, bodies.iter()),
+            (Bodies::Many(bodies), Some(number)) => {
+                encode::mpub_numbered(out, topic, number, bodies.iter());
+            }
         }
     }
 }
@@ -90,6 +116,8 @@ impl<'a> Command<'a> {
 /// ```text
 ///   PUB t [5]hello                                  one publish
 ///   MPUB t [22][2][5]hello[5]world                  the next publish joined
+///   PUB t 7 [5]hello                                the same with numbers: the next message has number 8
+///   MPUB t 7 [22][2][5]hello[5]world
 /// ```
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
@@ -100,11 +128,13 @@ pub(crate) struct Tail {
     count: u32,
     /// The bytes of all bodies.
     body_bytes: usize,
+    /// The number of the first message.
+    number: Option<u64>,
 }
 
 impl Tail {
-    /// Makes `command`, which lies at `place`, the last one.
-    pub(crate) fn set(&mut self, command: &Command<'_>, place: Range<u64>) {
+    /// Makes `command`, which has the number `number` and lies at `place`, the last one.
+    pub(crate) fn set(&mut self, command: &Command<'_>, number: Option<u64>, place: Range<u64>) {
         match &command.bodies {
             Bodies::One(body) => {
                 self.topic.clear();
@@ -112,6 +142,7 @@ impl Tail {
                 self.place = place;
                 self.count = 1;
                 self.body_bytes = body.len();
+                self.number = number;
             }
             Bodies::Deferred(..) | Bodies::Many(_) => self.count = 0,
         }
@@ -122,11 +153,12 @@ impl Tail {
         self.place.end
     }
 
-    /// Lets the message of `command` join this command, which must be the last one of `out`, the output up to `end`.
-    /// Returns false, and changes nothing, when the message cannot join.
+    /// Lets the message of `command`, which has the number `number`, join this command, which must be the last one of
+    /// `out`, the output up to `end`. Returns false, and changes nothing, when the message cannot join.
     pub(crate) fn join(
         &mut self,
         command: &Command<'_>,
+        number: Option<u64>,
         batching: Batching,
         out: &mut Vec<u8>,
         end: u64,
@@ -139,6 +171,7 @@ impl Tail {
             || self.place.end != end
             || self.place.start < taken_up_to
             || self.topic != command.topic
+            || self.next_number() != number
             || self.count >= batching.messages_max
             || self.body_bytes + body.len() > batching.bytes_max
         {
@@ -149,12 +182,14 @@ impl Tail {
         if self.count == 1 {
             let first = Bytes::copy_from_slice(&out[out.len() - self.body_bytes..]);
             out.truncate(start);
-            encode::mpub(out, topic, [&first, body]);
+            match self.number {
+                None => encode::mpub(out, topic, [&first, body]),
+                Some(number) => encode::mpub_numbered(out, topic, number, [&first, body]),
+            }
         } else {
             out.extend_from_slice(&size(body.len()));
             out.extend_from_slice(body);
-            // The sizes lie behind the line: "MPUB topic LF".
-            let sizes_at = start + "MPUB ".len() + self.topic.len() + 1;
+            let sizes_at = start + self.line_bytes();
             let count_at = sizes_at + SIZE_BYTES;
             let bytes = size(out.len() - count_at);
             out[sizes_at..count_at].copy_from_slice(&bytes);
@@ -165,6 +200,20 @@ impl Tail {
         self.body_bytes += body.len();
         self.place.end = taken_up_to + out.len() as u64;
         true
+    }
+
+    /// Returns the number that a message must have to join.
+    fn next_number(&self) -> Option<u64> {
+        self.number.map(|first| first + u64::from(self.count))
+    }
+
+    /// Returns the length of the line `MPUB topic LF` or `MPUB topic number LF`, behind which the sizes lie.
+    fn line_bytes(&self) -> usize {
+        let number = self.number.map_or(0, |number| {
+            let further_digits = number.checked_ilog10().unwrap_or(0) as usize;
+            " 0".len() + further_digits
+        });
+        "MPUB ".len() + self.topic.len() + number + "\n".len()
     }
 }
 

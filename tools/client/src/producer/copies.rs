@@ -4,13 +4,15 @@ use bytes::Bytes;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::command::{Bodies, Command};
 use super::error::{PublishError, ReplicationError};
 use super::{Producer, Receipt};
 use crate::address::Address;
 
 impl Producer {
     /// Publishes one message to `count` different nodes at the same time. If a node fails, another one takes its place.
-    /// So the message may be stored once more than asked for, if the outcome at the failed node is unknown.
+    /// So the message may be stored once more than asked for, if the outcome at the failed node is unknown. Such a message
+    /// is not sent again to the failed node, even if it has a number: another node is faster.
     ///
     /// # Errors
     /// The error says which nodes have the message. With fewer than `count` nodes, nothing is sent.
@@ -24,6 +26,14 @@ impl Producer {
         let mut tried: Vec<Address> = Vec::new();
         let mut running = JoinSet::new();
         let (mut stored, mut failures) = (Vec::new(), Vec::new());
+        if let Err(error) = self.0.shared.numbering.check(None, 1) {
+            failures.push(PublishError::Number(error));
+            return Err(ReplicationError {
+                wanted: count,
+                stored,
+                failures,
+            });
+        }
         if let Err(error) = self.nodes_are_known().await {
             failures.push(error);
         }
@@ -41,8 +51,14 @@ impl Producer {
                 };
                 tried.push(node.address.clone());
                 let (producer, topic, body) = (self.clone(), topic.to_owned(), body.clone());
-                running
-                    .spawn(async move { producer.publish_on(&node.address, &topic, body).await });
+                running.spawn(async move {
+                    // If the outcome is unknown, another node takes the place of this one at once.
+                    let command = Command {
+                        is_resent: false,
+                        ..Command::new(&topic, Bodies::One(body), producer.0.bytes_max)?
+                    };
+                    producer.carry_out(command, Some(&node.address)).await
+                });
             }
             match running.join_next().await {
                 None if stored.len() >= count => return Ok(stored),

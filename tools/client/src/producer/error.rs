@@ -1,10 +1,12 @@
 //! The errors of a producer.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Receipt;
+use super::numbering::NumberError;
 use crate::address::Address;
 use crate::config::OptionError;
 use crate::error::{ConnectionError, ErrorFrame, Outcome};
@@ -27,6 +29,8 @@ pub enum PublishError {
         /// The limit, in bytes.
         bytes_max: usize,
     },
+    /// The number of the message is missing, or there should be none.
+    Number(NumberError),
     /// The producer is closed.
     Stopped,
     /// The producer has no such node.
@@ -61,6 +65,14 @@ pub enum PublishError {
         /// The reason.
         error: Arc<ConnectionError>,
     },
+    /// A numbered message whose outcome was unknown came again, and nsqd refused it. nsqd may have the message from the
+    /// time before.
+    ResendRefused {
+        /// The nsqd.
+        node: Address,
+        /// nsqd's error.
+        error: ErrorFrame,
+    },
     /// The publish timeout ended before nsqd answered.
     Timeout {
         /// The timeout.
@@ -76,9 +88,9 @@ impl PublishError {
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         match self {
-            PublishError::Lost { .. } | PublishError::Timeout { node: Some(_), .. } => {
-                Outcome::Unknown
-            }
+            PublishError::Lost { .. }
+            | PublishError::ResendRefused { .. }
+            | PublishError::Timeout { node: Some(_), .. } => Outcome::Unknown,
             PublishError::Refused { error, .. } if may_be_stored(error) => Outcome::Unknown,
             _ => Outcome::NotStored,
         }
@@ -91,6 +103,7 @@ impl PublishError {
             PublishError::UnknownNode(node)
             | PublishError::Connect { node, .. }
             | PublishError::Refused { node, .. }
+            | PublishError::ResendRefused { node, .. }
             | PublishError::NotSent { node, .. }
             | PublishError::Lost { node, .. } => Some(node),
             PublishError::Timeout { node, .. } => node.as_ref(),
@@ -112,7 +125,7 @@ impl PublishError {
 const DRAINING: &str = "draining, publish to another nsqd";
 
 /// Returns true when the nsqd that sent this error exits or is drained, and has not stored the messages.
-fn is_leaving(error: &ErrorFrame) -> bool {
+pub(super) fn is_leaving(error: &ErrorFrame) -> bool {
     let text = error.text();
     is_failure(error) && (text.ends_with("exiting") || text.ends_with(DRAINING))
 }
@@ -141,6 +154,7 @@ impl fmt::Display for PublishError {
             PublishError::TooLarge { bytes, bytes_max } => {
                 write!(f, "message too big: {bytes} bytes, {bytes_max} are allowed")
             }
+            PublishError::Number(error) => error.fmt(f),
             PublishError::Stopped => f.write_str("stopped"),
             PublishError::UnknownNode(node) => write!(f, "the producer has no node {node}"),
             PublishError::NoNode(None) => f.write_str("no nsqlookupd knows an nsqd"),
@@ -159,6 +173,10 @@ impl fmt::Display for PublishError {
                     "not connected: {node}: {error}; the message may be stored"
                 )
             }
+            PublishError::ResendRefused { node, error } => write!(
+                f,
+                "{node} refused the message when it came again: {error}; the message may be stored"
+            ),
             PublishError::Timeout { limit, node } => match node {
                 Some(node) => write!(
                     f,
@@ -177,6 +195,7 @@ impl std::error::Error for PublishError {
             | PublishError::NotSent { error, .. }
             | PublishError::Lost { error, .. } => Some(error),
             PublishError::NoNode(Some(error)) => Some(error),
+            PublishError::Number(error) => Some(error),
             _ => None,
         }
     }
@@ -233,6 +252,8 @@ pub enum BuildError {
     Permits(usize),
     /// A limit of the batching is 0.
     Batching,
+    /// The system has no randomness for the id of the publisher.
+    Randomness(io::Error),
     /// An option of the configuration is wrong.
     Option(OptionError),
     /// The address of an nsqlookupd is wrong.
@@ -249,6 +270,9 @@ impl fmt::Display for BuildError {
                 write!(f, "{permits} permits: 1 to 2^29 are allowed")
             }
             BuildError::Batching => f.write_str("the limits of the batching must be 1 or more"),
+            BuildError::Randomness(error) => {
+                write!(f, "cannot draw the id of the publisher: {error}")
+            }
             BuildError::Option(error) => error.fmt(f),
             BuildError::Lookupd(error) => error.fmt(f),
         }
@@ -258,6 +282,7 @@ impl fmt::Display for BuildError {
 impl std::error::Error for BuildError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
+            BuildError::Randomness(error) => Some(error),
             BuildError::Option(error) => Some(error),
             BuildError::Lookupd(error) => Some(error),
             _ => None,

@@ -11,8 +11,9 @@ use tokio::time::Instant;
 use super::builder::Batching;
 use super::discovery::{Discovery, Plan};
 use super::node::Node;
-use super::open::Open;
+use super::numbering::Numbering;
 use super::pool::Pool;
+use super::session::Session;
 use crate::address::Address;
 use crate::connector::Connector;
 use crate::core::Settings;
@@ -26,6 +27,9 @@ pub(crate) struct Shared {
     pub(crate) connector: Arc<dyn Connector>,
     /// The longest wait for the answers of a connection that is to end.
     pub(crate) flush_timeout: Duration,
+    pub(crate) numbering: Numbering,
+    /// The time for which a numbered publish with an unknown outcome waits for a new connection.
+    pub(crate) resend_limit: Duration,
 }
 
 /// The state of one producer.
@@ -74,8 +78,8 @@ impl Inner {
         leaving.push(Arc::downgrade(node));
     }
 
-    /// Returns all connections that may have publishes without an answer, each with its node.
-    pub(super) fn connections(&self) -> Vec<(Arc<Node>, Arc<Open>)> {
+    /// Returns all tasks that may have publishes without an answer, each with its node.
+    pub(super) fn connections(&self) -> Vec<(Arc<Node>, Arc<Session>)> {
         let mut nodes = self.pool().all();
         let leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
         nodes.extend(leaving.iter().filter_map(Weak::upgrade));
@@ -84,7 +88,7 @@ impl Inner {
             let connections = node.connections();
             connections
                 .into_iter()
-                .map(move |open| (Arc::clone(&node), open))
+                .map(move |session| (Arc::clone(&node), session))
         });
         connections.collect()
     }

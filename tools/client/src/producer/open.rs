@@ -1,54 +1,70 @@
-//! [`Open`]: one open connection of a producer, with its publishes that wait for answers.
+//! [`Open`]: one open connection of a producer.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot, watch};
-use tokio::time::{sleep, timeout};
+use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
 use super::builder::Batching;
-use super::command::{Command, Tail};
-use super::pending::{Answer, Pending, Waiter};
-use crate::error::{ConnectionError, ErrorFrame};
+use super::command::Command;
+use super::kept::Kept;
+use super::pending::{Answer, Waiter};
+use super::session::{Replies, Session};
+use crate::error::ConnectionError;
 use crate::outbox::Outbox;
+
+/// The numbers of the commands of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Numbers {
+    /// The commands have no numbers: nobody numbers the messages, or nsqd takes none.
+    None,
+    /// The numbers are the next ones of the node.
+    Counted,
+    /// The numbers are those of the application.
+    Given,
+}
 
 /// An open connection.
 #[derive(Debug)]
 pub(crate) struct Open {
+    session: Arc<Session>,
     outbox: Outbox,
-    replies: Mutex<Replies>,
+    numbers: Numbers,
+    /// The reason why the connection is over.
+    reason: OnceLock<Arc<ConnectionError>>,
     /// Ends when the connection is over.
     over: watch::Receiver<()>,
-    /// Notified when the connection is to end.
-    retired: Notify,
-}
-
-/// The state of a connection's publishes. It is locked inside the outbox's lock, so that commands and waiters have the
-/// same order.
-#[derive(Debug, Default)]
-struct Replies {
-    pending: Pending,
-    tail: Tail,
-    /// True when the connection is closed as soon as nothing is pending.
-    is_retiring: bool,
 }
 
 /// The answer to a publish, when it comes.
 pub(crate) type Answering = oneshot::Receiver<(Answer, OwnedSemaphorePermit)>;
 
 impl Open {
-    /// Makes the connection whose output is `outbox`. `over` ends when the connection is over.
-    pub(crate) fn new(outbox: Outbox, over: watch::Receiver<()>) -> Open {
+    /// Makes the connection of `session` whose output is `outbox`. The publishes of the session that stayed are written first.
+    /// `over` ends when the connection is over.
+    pub(crate) fn new(
+        session: Arc<Session>,
+        outbox: Outbox,
+        numbers: Numbers,
+        over: watch::Receiver<()>,
+    ) -> Open {
+        session.connect(&outbox, numbers != Numbers::None);
         Open {
+            session,
             outbox,
-            replies: Mutex::default(),
+            numbers,
+            reason: OnceLock::new(),
             over,
-            retired: Notify::new(),
         }
     }
 
-    fn replies(&self) -> MutexGuard<'_, Replies> {
-        self.replies.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the publishes of the connection.
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// Returns true when the commands have numbers.
+    pub(crate) fn is_numbered(&self) -> bool {
+        self.numbers != Numbers::None
     }
 
     /// Queues `command`. The answer comes through the receiver, together with the permit. Fails when the connection is
@@ -60,28 +76,57 @@ impl Open {
         permit: OwnedSemaphorePermit,
     ) -> Result<Answering, OwnedSemaphorePermit> {
         let (answer, answering) = oneshot::channel();
-        let mut waiter = Some(Waiter { answer, permit });
+        let mut waiter = Some(Waiter {
+            answer,
+            permit,
+            is_resent: command.is_resent,
+        });
         let queued = self.outbox.rewrite(|out, end| {
             let waiter = waiter.take().expect("the outbox calls once");
-            let mut replies = self.replies();
-            let Replies { pending, tail, .. } = &mut *replies;
-            if let Some(batching) = batching
-                && tail.join(command, batching, out, end.0)
-            {
-                pending.join(tail.end(), waiter);
-                return;
-            }
-            let before = out.len();
-            command.encode(out);
-            let place = end.0..end.0 + (out.len() - before) as u64;
-            tail.set(command, place.clone());
-            pending.push(place, waiter);
+            self.write(command, batching, waiter, out, end.0);
         });
         match (queued, waiter) {
             (Ok(_), _) => Ok(answering),
             (Err(_), Some(waiter)) => Err(waiter.permit),
             (Err(_), None) => unreachable!("a refused command is not written"),
         }
+    }
+
+    /// Writes `command` to `out`, the output up to `end`.
+    fn write(
+        &self,
+        command: &Command<'_>,
+        batching: Option<Batching>,
+        waiter: Waiter,
+        out: &mut Vec<u8>,
+        end: u64,
+    ) {
+        let mut replies = self.session.replies();
+        let Replies { pending, tail, .. } = &mut *replies;
+        let mut counters = match self.numbers {
+            Numbers::Counted => Some(self.session.counters()),
+            Numbers::None | Numbers::Given => None,
+        };
+        let number = match (self.numbers, &counters) {
+            (Numbers::None, _) => None,
+            (_, Some(counters)) => Some(counters.next(command.topic)),
+            (_, None) => command.number,
+        };
+        if let Some(counters) = &mut counters {
+            counters.advance(command.topic, command.count() as u64);
+        }
+        if let Some(batching) = batching
+            && tail.join(command, number, batching, out, end)
+        {
+            pending.join(tail.end(), waiter, command);
+            return;
+        }
+        let before = out.len();
+        command.encode(number, out);
+        let place = end..end + (out.len() - before) as u64;
+        tail.set(command, number, place.clone());
+        let kept = number.map(|number| Box::new(Kept::new(command, number)));
+        pending.push(place, waiter, kept);
     }
 
     /// Sends a NOP, and returns when the socket has taken it.
@@ -99,86 +144,22 @@ impl Open {
         }
     }
 
-    /// Ends the connection when nothing is pending.
-    pub(crate) fn retire(&self) {
-        let mut replies = self.replies();
-        replies.is_retiring = true;
-        let is_idle = replies.pending.is_empty();
-        drop(replies);
-        self.retired.notify_one();
-        if is_idle {
-            self.outbox.close();
-        }
-    }
-
-    /// Gives the oldest command its answer. Returns false when no command waits.
-    pub(crate) fn answer(&self, refusal: Option<&ErrorFrame>) -> bool {
-        let mut replies = self.replies();
-        let was_pending = replies.pending.answer(refusal);
-        let is_over = replies.is_retiring && replies.pending.is_empty();
-        drop(replies);
-        if is_over {
-            self.outbox.close();
-        }
-        was_pending
-    }
-
-    /// Returns when the connection was to end and has not ended for `limit`.
-    pub(crate) async fn overdue(&self, limit: Duration) {
-        self.retired.notified().await;
-        sleep(limit).await;
-    }
-
-    /// Ends the connection at once: nsqd did not answer for `limit`.
-    pub(crate) fn give_up(&self, limit: Duration) {
-        // Now nothing more is queued or leaves.
-        self.outbox.abort();
-        self.lose(&Arc::new(ConnectionError::AnswerTimeout(limit)));
-    }
-
-    /// Waits until all publishes that were queued so far have been answered, for `limit` at most. Returns the number of
-    /// those that were not answered and may have reached nsqd, and the reason.
-    pub(crate) async fn flush(&self, limit: Duration) -> Option<(usize, Arc<ConnectionError>)> {
-        let flushing = self.replies().pending.flush();
-        let (queued, flushed) = flushing?;
-        match timeout(limit, flushed).await {
-            Ok(Ok(0)) => None,
-            Ok(Ok(unknown)) => Some((unknown, self.reason())),
-            Ok(Err(_)) => unreachable!("a flush of a connection that lives has an end"),
-            Err(_) => {
-                let unknown = self.replies().pending.unanswered(queued);
-                let reason = || Arc::new(ConnectionError::AnswerTimeout(limit));
-                (unknown > 0).then(|| (unknown, reason()))
-            }
-        }
-    }
-
-    /// Waits for the end of the connection, for `limit` at most, and gives the connection up after that. Returns the number
-    /// of publishes that were lost meanwhile and may have reached nsqd, and the reason.
-    pub(crate) async fn finish(&self, limit: Duration) -> Option<(usize, Arc<ConnectionError>)> {
-        let before = self.replies().pending.unknown();
-        if timeout(limit, self.ended()).await.is_err() {
-            self.give_up(limit);
-        }
-        let unknown = self.replies().pending.unknown() - before;
-        (unknown > 0).then(|| (unknown, self.reason()))
-    }
-
     /// Ends the connection after its output.
     pub(crate) fn close(&self) {
         self.outbox.close();
     }
 
-    /// Ends the publishes that wait: the connection is over, for `reason`.
+    /// States that the connection is over, for `reason`. Publishes that wait are ended, or stay in the session.
     pub(crate) fn lose(&self, reason: &Arc<ConnectionError>) {
-        let taken = self.outbox.taken();
-        self.replies().pending.lose(reason, taken);
+        // The first reason counts.
+        let _ = self.reason.set(Arc::clone(reason));
+        self.session.lose(&self.outbox, self.is_numbered(), reason);
     }
 
     /// Returns the reason why the connection is over.
     pub(crate) fn reason(&self) -> Arc<ConnectionError> {
-        let lost = self.replies().pending.lost();
-        lost.unwrap_or_else(|| Arc::new(ConnectionError::Stopped))
+        let reason = self.reason.get();
+        reason.map_or_else(|| Arc::new(ConnectionError::Stopped), Arc::clone)
     }
 
     /// Returns when the connection is over.

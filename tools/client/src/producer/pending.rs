@@ -1,14 +1,22 @@
-//! [`Pending`]: the publishes of one connection that nsqd has not answered, in the order in which they were sent.
+//! [`Pending`]: the publishes to one node that nsqd has not answered, in the order in which they were sent.
 //!
 //! nsqd answers publishes in order. So each answer belongs to the oldest publish here, whatever happened to the future
 //! that waits for this answer.
+//!
+//! A publish without a number ends with its connection. A numbered one may stay here, and is written again to the next
+//! connection, before all newer publishes. The order matters: nsqd surely recognises a number only if no higher number
+//! has come that lies far above it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::Instant;
 
+use super::command::Command;
+use super::error::is_leaving;
+use super::kept::{Kept, Loss};
 use crate::error::{ConnectionError, ErrorFrame};
 use crate::outbox::Position;
 
@@ -19,6 +27,8 @@ pub(crate) enum Answer {
     Stored,
     /// nsqd refused the command. `is_alone` is false when the command had messages of other publishes too.
     Refused { error: ErrorFrame, is_alone: bool },
+    /// nsqd refused the command when it came again. It may have stored the messages when they came first.
+    ResendRefused(ErrorFrame),
     /// The connection was lost before the command left.
     NotSent(Arc<ConnectionError>),
     /// The connection was lost, and nsqd may have received the command.
@@ -31,6 +41,8 @@ pub(crate) struct Waiter {
     pub(crate) answer: oneshot::Sender<(Answer, OwnedSemaphorePermit)>,
     /// The permit of the publish. It is in use until nsqd answers, even if the caller has gone away.
     pub(crate) permit: OwnedSemaphorePermit,
+    /// True when the publish waits until its numbered command was sent again.
+    pub(crate) is_resent: bool,
 }
 
 impl Waiter {
@@ -43,26 +55,76 @@ impl Waiter {
 /// One command that waits for its answer.
 #[derive(Debug)]
 struct Entry {
+    /// The place of the command among all commands of this list, counted from 0.
+    serial: u64,
     /// The command's place in the output of the connection, in bytes.
     place: Range<u64>,
     first: Waiter,
     /// The publishes whose messages joined this command.
     others: Vec<Waiter>,
+    /// The command, if it is numbered.
+    kept: Option<Box<Kept>>,
+}
+
+impl Entry {
+    fn publishes(&self) -> usize {
+        1 + self.others.len()
+    }
+
+    /// Returns the loss of the connection that may have sent the command first.
+    fn first_loss(&self) -> Option<&Loss> {
+        self.kept.as_ref()?.lost.as_ref()
+    }
+
+    /// Gives each publish of the command its answer.
+    fn finish(self, answer: impl Fn() -> Answer) {
+        for waiter in std::iter::once(self.first).chain(self.others) {
+            waiter.finish(answer());
+        }
+    }
+
+    /// Gives the publishes that do not wait for a second try their answer. Returns the number of these, and the entry if
+    /// other publishes are left.
+    fn finish_impatient(self, answer: impl Fn() -> Answer) -> (usize, Option<Entry>) {
+        let waiters = std::iter::once(self.first).chain(self.others);
+        let (patient, impatient): (Vec<Waiter>, Vec<Waiter>) =
+            waiters.partition(|waiter| waiter.is_resent);
+        let count = impatient.len();
+        for waiter in impatient {
+            waiter.finish(answer());
+        }
+        let mut patient = patient.into_iter();
+        let entry = patient.next().map(|first| Entry {
+            serial: self.serial,
+            place: self.place,
+            first,
+            others: patient.collect(),
+            kept: self.kept,
+        });
+        (count, entry)
+    }
 }
 
 /// The commands without an answer, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     entries: VecDeque<Entry>,
-    /// The number of commands so far, and of these the answered ones.
+    /// The number of commands so far.
     queued: u64,
-    answered: u64,
-    /// The flushes that wait until as many commands are answered.
-    flushes: Vec<(u64, oneshot::Sender<usize>)>,
+    /// The flushes that wait.
+    flushes: Vec<Flush>,
     /// The number of publishes that were lost with the connection after they may have reached nsqd.
     unknown: usize,
-    /// The reason why the connection is over.
-    lost: Option<Arc<ConnectionError>>,
+}
+
+/// A flush that waits for the commands before it.
+#[derive(Debug)]
+struct Flush {
+    /// The number of commands before the flush.
+    queued: u64,
+    /// `unknown` at the beginning of the flush.
+    unknown: usize,
+    done: oneshot::Sender<usize>,
 }
 
 impl Pending {
@@ -71,45 +133,52 @@ impl Pending {
         self.entries.is_empty()
     }
 
-    /// Returns the reason why the connection is over.
-    pub(crate) fn lost(&self) -> Option<Arc<ConnectionError>> {
-        self.lost.clone()
-    }
-
-    /// Adds a command that occupies `place` of the output.
-    pub(crate) fn push(&mut self, place: Range<u64>, waiter: Waiter) {
-        self.queued += 1;
+    /// Adds a command that occupies `place` of the output. `kept` is the command if it is numbered.
+    pub(crate) fn push(&mut self, place: Range<u64>, waiter: Waiter, kept: Option<Box<Kept>>) {
         self.entries.push_back(Entry {
+            serial: self.queued,
             place,
             first: waiter,
             others: Vec::new(),
+            kept,
         });
+        self.queued += 1;
     }
 
     /// Lets a publish join the newest command, which now ends at `end`.
-    pub(crate) fn join(&mut self, end: u64, waiter: Waiter) {
+    pub(crate) fn join(&mut self, end: u64, waiter: Waiter, command: &Command<'_>) {
         let newest = self.entries.back_mut();
         let newest = newest.expect("a command that is still in the outbox waits for an answer");
         newest.place.end = end;
         newest.others.push(waiter);
+        if let Some(kept) = &mut newest.kept {
+            kept.join(command);
+        }
     }
 
     /// Gives the oldest command its answer. Returns false when no command waits.
     pub(crate) fn answer(&mut self, refusal: Option<&ErrorFrame>) -> bool {
-        let Some(entry) = self.entries.pop_front() else {
+        let Some(front) = self.entries.front() else {
             return false;
         };
-        self.answered += 1;
-        let is_alone = entry.others.is_empty();
-        for waiter in std::iter::once(entry.first).chain(entry.others) {
-            waiter.finish(match refusal {
-                None => Answer::Stored,
-                Some(error) => Answer::Refused {
-                    error: error.clone(),
-                    is_alone,
-                },
-            });
+        let was_sent_before = front.first_loss().is_some();
+        if was_sent_before && refusal.is_some_and(is_leaving) {
+            // This nsqd exits, and closes the connection. The command waits for the next nsqd at this address.
+            return true;
         }
+        let entry = self.entries.pop_front().expect("there is a front");
+        let is_alone = entry.others.is_empty();
+        if was_sent_before && refusal.is_some() {
+            self.unknown += entry.publishes();
+        }
+        entry.finish(|| match refusal {
+            None => Answer::Stored,
+            Some(error) if was_sent_before => Answer::ResendRefused(error.clone()),
+            Some(error) => Answer::Refused {
+                error: error.clone(),
+                is_alone,
+            },
+        });
         self.end_flushes();
         true
     }
@@ -119,56 +188,129 @@ impl Pending {
         self.unknown
     }
 
-    /// States that the connection is over. Only the commands that end at or before `taken` may have reached nsqd.
-    pub(crate) fn lose(&mut self, error: &Arc<ConnectionError>, taken: Position) {
-        self.lost.get_or_insert_with(|| Arc::clone(error));
-        for entry in std::mem::take(&mut self.entries) {
-            let has_left = Position(entry.place.end) <= taken;
-            self.answered += 1;
-            if has_left {
-                self.unknown += 1 + entry.others.len();
-            }
-            for waiter in std::iter::once(entry.first).chain(entry.others) {
-                let error = Arc::clone(error);
-                waiter.finish(match has_left {
-                    true => Answer::Lost(error),
-                    false => Answer::NotSent(error),
+    /// States that the connection is over. Only the commands that end at or before `taken` may have reached nsqd. With
+    /// `keep`, the numbered ones among these stay until `keep`. `give_back` gets the topic and the first number of each
+    /// command that was never sent.
+    pub(crate) fn lose(
+        &mut self,
+        error: &Arc<ConnectionError>,
+        taken: Position,
+        keep: Option<Instant>,
+        now: Instant,
+        mut give_back: impl FnMut(&str, u64),
+    ) {
+        let lost = || Answer::Lost(Arc::clone(error));
+        let mut staying = VecDeque::new();
+        while let Some(mut entry) = self.entries.pop_front() {
+            let was_sent_before = entry.first_loss().is_some();
+            if !was_sent_before && Position(entry.place.end) > taken {
+                if let Some(kept) = &entry.kept {
+                    let (topic, number) = kept.first();
+                    give_back(topic, number);
+                }
+                entry.finish(|| Answer::NotSent(Arc::clone(error)));
+            } else if let (Some(kept), Some(deadline)) = (&mut entry.kept, keep) {
+                let loss = kept.lost.get_or_insert_with(|| Loss {
+                    reason: Arc::clone(error),
+                    deadline,
                 });
+                if loss.deadline > now {
+                    let (impatient, entry) = entry.finish_impatient(lost);
+                    self.unknown += impatient;
+                    staying.extend(entry);
+                } else {
+                    self.unknown += entry.publishes();
+                    entry.finish(lost);
+                }
+            } else {
+                self.unknown += entry.publishes();
+                entry.finish(lost);
             }
-            self.end_flushes();
+            if staying.is_empty() {
+                self.end_flushes();
+            }
+        }
+        self.entries = staying;
+        self.end_flushes();
+    }
+
+    /// Appends all commands to `out`, the empty output of a new connection, in their order.
+    pub(crate) fn resend(&mut self, out: &mut Vec<u8>) {
+        for entry in &mut self.entries {
+            let kept = entry.kept.as_ref().expect("only numbered commands stay");
+            let start = out.len() as u64;
+            kept.encode(out);
+            entry.place = start..out.len() as u64;
         }
     }
 
+    /// Returns the time at which the oldest command is given up, if the node has no connection until then.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        Some(self.entries.front()?.first_loss()?.deadline)
+    }
+
+    /// Gives up the commands whose time is over at `now`.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        while self.deadline().is_some_and(|deadline| deadline <= now) {
+            self.give_up_oldest();
+        }
+    }
+
+    /// Gives up the commands that stayed when their connection was lost: the new one takes no numbers.
+    pub(crate) fn give_up_all(&mut self) {
+        while !self.entries.is_empty() {
+            self.give_up_oldest();
+        }
+    }
+
+    fn give_up_oldest(&mut self) {
+        let Some(entry) = self.entries.pop_front() else {
+            return;
+        };
+        let loss = entry.first_loss().expect("only lost commands are given up");
+        let reason = Arc::clone(&loss.reason);
+        self.unknown += entry.publishes();
+        entry.finish(|| Answer::Lost(Arc::clone(&reason)));
+        self.end_flushes();
+    }
+
     /// Begins to wait until all commands so far are answered or lost. `None` means that none waits. Returns the number of
-    /// commands so far. The receiver gets the number of publishes that were lost and may have reached nsqd.
+    /// commands so far. The receiver gets the number of publishes that were lost meanwhile and may have reached nsqd.
     pub(crate) fn flush(&mut self) -> Option<(u64, oneshot::Receiver<usize>)> {
         if self.entries.is_empty() {
             return None;
         }
         let (done, flushed) = oneshot::channel();
-        self.flushes.push((self.queued, done));
+        self.flushes.push(Flush {
+            queued: self.queued,
+            unknown: self.unknown,
+            done,
+        });
         Some((self.queued, flushed))
     }
 
     /// Returns the number of publishes without an answer among the first `queued` commands.
     pub(crate) fn unanswered(&self, queued: u64) -> usize {
-        let commands = usize::try_from(queued.saturating_sub(self.answered)).unwrap_or(usize::MAX);
-        let waiting = self.entries.iter().take(commands);
-        waiting.map(|entry| 1 + entry.others.len()).sum()
+        let waiting = self.entries.iter();
+        let waiting = waiting.take_while(|entry| entry.serial < queued);
+        waiting.map(Entry::publishes).sum()
     }
 
     fn end_flushes(&mut self) {
         if self.flushes.is_empty() {
             return;
         }
-        let answered = self.answered;
+        let oldest = self
+            .entries
+            .front()
+            .map_or(self.queued, |entry| entry.serial);
         let (over, waiting) = std::mem::take(&mut self.flushes)
             .into_iter()
-            .partition(|(queued, _)| *queued <= answered);
+            .partition(|flush| flush.queued <= oldest);
         self.flushes = waiting;
-        for (_, done) in over {
+        for Flush { unknown, done, .. } in over {
             // A caller that has gone away waits no more.
-            let _ = done.send(self.unknown);
+            let _ = done.send(self.unknown - unknown);
         }
     }
 }

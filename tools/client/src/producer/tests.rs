@@ -3,6 +3,7 @@
 mod cancellation;
 mod cuts;
 mod nodes;
+mod numbers;
 mod runtimes;
 mod script;
 mod unanswered;

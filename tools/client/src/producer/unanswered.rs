@@ -64,8 +64,8 @@ impl Producer {
     pub async fn flush(&self) -> Result<(), UnansweredError> {
         let limit = self.0.shared.flush_timeout;
         let connections = self.0.connections();
-        let flushing = connections.iter().map(async |(node, open)| {
-            let unanswered = open.flush(limit).await;
+        let flushing = connections.iter().map(async |(node, session)| {
+            let unanswered = session.flush(limit).await;
             unanswered.map(|(publishes, reason)| Unanswered {
                 node: node.address.clone(),
                 publishes,
@@ -97,8 +97,8 @@ impl Producer {
         nodes.iter().for_each(|node| node.retire());
         let limit = inner.shared.flush_timeout;
         let connections = inner.connections();
-        let finishing = connections.iter().map(async |(node, open)| {
-            let unanswered = open.finish(limit).await;
+        let finishing = connections.iter().map(async |(node, session)| {
+            let unanswered = session.finish(limit).await;
             unanswered.map(|(publishes, reason)| Unanswered {
                 node: node.address.clone(),
                 publishes,

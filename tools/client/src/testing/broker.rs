@@ -1,6 +1,6 @@
 //! [`MockBroker`]: a small nsqd in memory.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ use super::stream::Cut;
 use crate::address::Address;
 
 /// A small nsqd. It stores messages in memory, delivers them to consumers as far as their RDY allows, requeues them, and
-/// delivers what a lost consumer had. Messages never time out, and there are no heartbeats.
+/// delivers what a lost consumer had. Messages never time out, and there are no heartbeats. With
+/// [`take_numbers`](MockBroker::take_numbers), it recognises numbered messages that come again.
 #[derive(Clone, Debug)]
 pub struct MockBroker {
     network: MockNetwork,
@@ -34,6 +35,14 @@ struct State {
     next_message: u64,
     /// The errors that answer the next publishes.
     refusals: VecDeque<String>,
+    /// True when IDENTIFY agrees on numbers.
+    takes_numbers: bool,
+    /// The publisher ids of the connections.
+    publishers: HashMap<u64, String>,
+    /// The publisher, the topic and the number of each message that was stored.
+    origins: HashSet<(String, String, u64)>,
+    /// The messages that came again and were not stored.
+    duplicates: u64,
 }
 
 #[derive(Debug, Default)]
@@ -116,6 +125,18 @@ impl MockBroker {
         self.state().refusals.push_back(error.to_owned());
     }
 
+    /// Takes the numbers of messages on further connections, as an nsqd with a rule `--dedup=*=publisher` does, or
+    /// does not. All numbers are remembered.
+    pub fn take_numbers(&self, takes_numbers: bool) {
+        self.state().takes_numbers = takes_numbers;
+    }
+
+    /// Returns the number of messages that came again and were not stored.
+    #[must_use]
+    pub fn duplicates(&self) -> u64 {
+        self.state().duplicates
+    }
+
     /// Refuses further connections, or accepts them again.
     pub fn refuse(&self, is_refusing: bool) {
         self.network.refuse(&self.address, is_refusing);
@@ -144,10 +165,33 @@ impl MockBroker {
             match turn {
                 Turn::Frame(frame) if frame.is_empty() => break,
                 Turn::Frame(frame) => connection.send(&frame).await,
-                Turn::Command(command) => self.handle(number, command, &frames),
+                Turn::Command(command) => {
+                    if let Received::Identify(body) = &command {
+                        let answer = self.identify(number, body);
+                        connection.agree(body, answer);
+                        connection.respond(answer).await;
+                    } else {
+                        self.handle(number, command, &frames);
+                    }
+                }
             }
         }
         self.state().disconnect(number);
+    }
+
+    /// Carries an IDENTIFY out. Returns the answer.
+    fn identify(&self, number: u64, body: &serde_json::Value) -> &'static str {
+        let mut state = self.state();
+        match body["publisher_id"].as_str() {
+            Some(id) if state.takes_numbers => {
+                let id = id.to_owned();
+                state.publishers.insert(number, id);
+                r#"{"max_rdy_count":2500,"version":"1.3.0","max_msg_timeout":900000,"msg_timeout":60000,"publisher_id":true}"#
+            }
+            _ => {
+                r#"{"max_rdy_count":2500,"version":"1.3.0","max_msg_timeout":900000,"msg_timeout":60000}"#
+            }
+        }
     }
 
     /// Carries a command out. The answers go to `frames`. An empty frame closes the connection.
@@ -163,10 +207,10 @@ impl MockBroker {
         };
         let mut state = self.state();
         match command {
-            Received::Identify(_) => respond(
-                br#"{"max_rdy_count":2500,"version":"1.3.0","max_msg_timeout":900000,"msg_timeout":60000}"#,
-            ),
-            Received::Auth(_) => respond(br#"{"identity":"","identity_url":"","permission_count":1}"#),
+            Received::Identify(_) => unreachable!("the caller answers it"),
+            Received::Auth(_) => {
+                respond(br#"{"identity":"","identity_url":"","permission_count":1}"#)
+            }
             Received::Sub { topic, channel } => {
                 state.subscribe(number, topic, channel, frames.clone());
                 respond(b"OK");
@@ -178,13 +222,37 @@ impl MockBroker {
                     return;
                 }
                 match command {
-                    Received::Pub { topic, body } => state.store(&topic, body),
-                    Received::Mpub { topic, bodies } => {
-                        bodies.into_iter().for_each(|body| state.store(&topic, body));
+                    Received::Pub {
+                        topic,
+                        number: of,
+                        body,
+                    } => {
+                        if state.is_fresh(number, &topic, of) {
+                            state.store(&topic, body);
+                        }
                     }
-                    Received::Dpub { topic, delay, body } => self.later(delay, move |state| {
-                        state.store(&topic, body);
-                    }),
+                    Received::Mpub {
+                        topic,
+                        number: first,
+                        bodies,
+                    } => {
+                        for (index, body) in (0_u64..).zip(bodies) {
+                            let of = first.map(|first| first + index);
+                            if state.is_fresh(number, &topic, of) {
+                                state.store(&topic, body);
+                            }
+                        }
+                    }
+                    Received::Dpub {
+                        topic,
+                        delay,
+                        number: of,
+                        body,
+                    } => {
+                        if state.is_fresh(number, &topic, of) {
+                            self.later(delay, move |state| state.store(&topic, body));
+                        }
+                    }
                     _ => unreachable!("the command publishes"),
                 }
                 respond(b"OK");
@@ -228,6 +296,17 @@ fn error(text: &str) -> Vec<u8> {
 }
 
 impl State {
+    /// Returns false for a message that was stored before, by its number. `connection` is that of the publisher.
+    fn is_fresh(&mut self, connection: u64, topic: &str, number: Option<u64>) -> bool {
+        let (Some(number), Some(publisher)) = (number, self.publishers.get(&connection)) else {
+            return true;
+        };
+        let origin = (publisher.clone(), topic.to_owned(), number);
+        let is_fresh = self.origins.insert(origin);
+        self.duplicates += u64::from(!is_fresh);
+        is_fresh
+    }
+
     fn store(&mut self, name: &str, body: Bytes) {
         self.next_message += 1;
         let stored = Stored {
@@ -302,6 +381,7 @@ impl State {
     }
 
     fn disconnect(&mut self, number: u64) {
+        self.publishers.remove(&number);
         let Some(consumer) = self.consumers.remove(&number) else {
             return;
         };

@@ -6,8 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use wire::command::Command;
 use wire::id::MessageId;
+use wire::origin::Number;
 
-/// A command of a client. Its display is the command as text, without sizes: `PUB orders one`.
+/// A command of a client. Its display is the command as text, without sizes: `PUB orders one`. With a number it is
+/// `PUB orders 17 one`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Received {
@@ -26,6 +28,8 @@ pub enum Received {
     Pub {
         /// The topic.
         topic: String,
+        /// The number of the message, if the client and the server have agreed on numbers.
+        number: Option<u64>,
         /// The message.
         body: Bytes,
     },
@@ -33,6 +37,8 @@ pub enum Received {
     Mpub {
         /// The topic.
         topic: String,
+        /// The number of the first message, as in `Pub`.
+        number: Option<u64>,
         /// The messages.
         bodies: Vec<Bytes>,
     },
@@ -42,6 +48,8 @@ pub enum Received {
         topic: String,
         /// The deferral.
         delay: Duration,
+        /// The number of the message, as in `Pub`.
+        number: Option<u64>,
         /// The message.
         body: Bytes,
     },
@@ -78,19 +86,36 @@ impl Received {
                 topic: topic.to_string(),
                 channel: channel.to_string(),
             },
-            Command::Pub { topic, body, .. } => Received::Pub {
+            Command::Pub {
+                topic,
+                number,
+                body,
+                ..
+            } => Received::Pub {
                 topic: topic.to_string(),
+                number: number.map(Number::get),
                 body: copy(body),
             },
-            Command::Mpub { topic, batch, .. } => Received::Mpub {
+            Command::Mpub {
+                topic,
+                number,
+                batch,
+                ..
+            } => Received::Mpub {
                 topic: topic.to_string(),
+                number: number.map(Number::get),
                 bodies: batch.into_iter().map(copy).collect(),
             },
             Command::Dpub {
-                topic, defer, body, ..
+                topic,
+                defer,
+                number,
+                body,
+                ..
             } => Received::Dpub {
                 topic: topic.to_string(),
                 delay: defer,
+                number: number.map(Number::get),
                 body: copy(body),
             },
             Command::Rdy { count } => Received::Rdy(count),
@@ -108,21 +133,44 @@ fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
+/// A number as a further word, if there is one.
+struct Word(Option<u64>);
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |number| write!(f, " {number}"))
+    }
+}
+
 impl fmt::Display for Received {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Received::Identify(_) => f.write_str("IDENTIFY"),
             Received::Auth(secret) => write!(f, "AUTH {}", text(secret)),
             Received::Sub { topic, channel } => write!(f, "SUB {topic} {channel}"),
-            Received::Pub { topic, body } => write!(f, "PUB {topic} {}", text(body)),
-            Received::Mpub { topic, bodies } => {
-                write!(f, "MPUB {topic}")?;
+            Received::Pub {
+                topic,
+                number,
+                body,
+            } => write!(f, "PUB {topic}{} {}", Word(*number), text(body)),
+            Received::Mpub {
+                topic,
+                number,
+                bodies,
+            } => {
+                write!(f, "MPUB {topic}{}", Word(*number))?;
                 bodies
                     .iter()
                     .try_for_each(|body| write!(f, " {}", text(body)))
             }
-            Received::Dpub { topic, delay, body } => {
-                write!(f, "DPUB {topic} {} {}", delay.as_millis(), text(body))
+            Received::Dpub {
+                topic,
+                delay,
+                number,
+                body,
+            } => {
+                let (delay, number) = (delay.as_millis(), Word(*number));
+                write!(f, "DPUB {topic} {delay}{number} {}", text(body))
             }
             Received::Rdy(count) => write!(f, "RDY {count}"),
             Received::Fin(id) => write!(f, "FIN {}", text(id.as_bytes())),

@@ -83,6 +83,8 @@ pub struct MockConnection {
     decoder: Decoder,
     state: ClientState,
     has_magic: bool,
+    /// True when the client and the answer to IDENTIFY have agreed on numbers.
+    has_numbers: bool,
 }
 
 impl MockConnection {
@@ -93,6 +95,7 @@ impl MockConnection {
             decoder: Decoder::default(),
             state: ClientState::Init,
             has_magic: false,
+            has_numbers: false,
         }
     }
 
@@ -104,6 +107,16 @@ impl MockConnection {
         self.handshake_with(ANSWER).await
     }
 
+    /// Reads IDENTIFY, and answers that this nsqd takes numbers, if the client has a publisher id. Then each publish has a
+    /// number. Returns the client's JSON.
+    ///
+    /// # Panics
+    /// If the client sends anything else.
+    pub async fn handshake_with_numbers(&mut self) -> serde_json::Value {
+        let answer = ANSWER.replacen('{', r#"{"publisher_id":true,"#, 1);
+        self.handshake_with(&answer).await
+    }
+
     /// Reads IDENTIFY and answers it by `answer`. Returns the client's JSON.
     ///
     /// # Panics
@@ -111,11 +124,19 @@ impl MockConnection {
     pub async fn handshake_with(&mut self, answer: &str) -> serde_json::Value {
         match self.command().await {
             Some(Received::Identify(body)) => {
+                self.agree(&body, answer);
                 self.respond(answer).await;
                 body
             }
             other => panic!("IDENTIFY is expected: {other:?}"),
         }
+    }
+
+    /// Notes whether the publishes of a client with this IDENTIFY have numbers after this answer.
+    pub(super) fn agree(&mut self, identify: &serde_json::Value, answer: &str) {
+        let takes_numbers = serde_json::from_str::<serde_json::Value>(answer)
+            .is_ok_and(|answer| answer["publisher_id"] == true);
+        self.has_numbers = takes_numbers && identify.get("publisher_id").is_some();
     }
 
     /// Reads the next command. `None` means that the client has closed the connection, or that the connection broke.
@@ -147,7 +168,7 @@ impl MockConnection {
             heartbeats: true,
             tls_missing: false,
             req_uncounted: false,
-            has_numbers: false,
+            has_numbers: self.has_numbers,
             limits: &LIMITS,
         };
         let (received, consumed) = match self.decoder.decode(&self.input, &context) {

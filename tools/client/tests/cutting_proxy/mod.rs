@@ -14,7 +14,12 @@ pub(crate) struct CuttingProxy {
 }
 
 impl CuttingProxy {
-    pub(crate) async fn start(server: SocketAddr, seed: u64) -> CuttingProxy {
+    /// Starts a proxy. Each connection forwards fewer than `sent` bytes to the server, or fewer than `received` bytes back.
+    pub(crate) async fn start(
+        server: SocketAddr,
+        seed: u64,
+        [sent, received]: [u64; 2],
+    ) -> CuttingProxy {
         let listener = TcpListener::bind("127.0.0.1:0")
             .await
             .expect("a port is free");
@@ -25,7 +30,7 @@ impl CuttingProxy {
             let mut random = fastrand::Rng::with_seed(seed);
             while let Ok((client, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::Relaxed);
-                let (sent, received) = (random.u64(0..1500), random.u64(0..600));
+                let (sent, received) = (random.u64(0..sent), random.u64(0..received));
                 if let Ok(server) = TcpStream::connect(server).await {
                     tokio::spawn(forward(client, server, sent, received));
                 }

@@ -18,9 +18,9 @@ fn a_stored_file_of_numbers_is_read() {
     assert!(table.load(&state.body));
     table.check();
     assert_eq!(table.count(), 3);
-    let publisher = 0x9f86_d081_884c_7d65;
+    let id = 0x9f86_d081_884c_7d65;
     let fresh: Vec<u64> = (0..202)
-        .filter(|number| !has_stored(&table, publisher, *number))
+        .filter(|number| !has_stored(&table, id, *number))
         .collect();
     let expected: Vec<u64> = [150].into_iter().chain(190..199).chain(200..202).collect();
     assert_eq!(fresh, expected);
@@ -35,8 +35,8 @@ fn a_stored_file_of_numbers_is_read() {
     assert!(table.continue_save(&mut saving, &mut Work::new(TURN_ENTRIES)));
     let without_uses = |body: &[u8]| {
         let mut body = body.to_vec();
-        for publisher in body[5..].chunks_exact_mut(4 * 8 + 128 / 8) {
-            publisher[8..16].fill(0);
+        for place in body[5..].chunks_exact_mut(4 * 8 + 128 / 8) {
+            place[8..16].fill(0);
         }
         body
     };

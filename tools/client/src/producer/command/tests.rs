@@ -14,13 +14,13 @@ fn write(commands: &[Command<'_>], taken: u64) -> (Vec<u8>, usize) {
     let (mut out, mut tail, mut count) = (Vec::new(), Tail::default(), 0);
     for command in commands {
         let end = taken + out.len() as u64;
-        if tail.join(command, BATCHING, &mut out, end) {
+        if tail.join(command, command.number, BATCHING, &mut out, end) {
             assert_eq!(tail.end(), taken + out.len() as u64);
             continue;
         }
         count += 1;
-        command.encode(&mut out);
-        tail.set(command, end..taken + out.len() as u64);
+        command.encode(command.number, &mut out);
+        tail.set(command, command.number, end..taken + out.len() as u64);
     }
     (out, count)
 }
@@ -52,8 +52,38 @@ fn other_topics_and_other_commands_stay_apart() {
     let mut expected = Vec::new();
     commands
         .iter()
-        .for_each(|command| command.encode(&mut expected));
+        .for_each(|command| command.encode(None, &mut expected));
     assert_eq!(write(&commands, 0), (expected, 7));
+}
+
+fn numbered(number: u64, body: &'static str) -> Command<'static> {
+    Command {
+        number: Some(number),
+        ..one("t", body)
+    }
+}
+
+#[test]
+fn messages_whose_numbers_follow_each_other_become_one_command() {
+    let topic = TopicName::new(b"t").unwrap();
+    for first in [0, 7, 9, 10, 98, 999_999, (1 << 63) - 3] {
+        let commands = ["a", "bb", "ccc"];
+        let commands = [0, 1, 2].map(|index| numbered(first + index as u64, commands[index]));
+        let mut expected = Vec::new();
+        encode::mpub_numbered(&mut expected, topic, first, [&b"a"[..], b"bb", b"ccc"]);
+        assert_eq!(write(&commands, 5), (expected, 1));
+    }
+    let commands = [
+        numbered(1, "a"),
+        numbered(3, "b"),
+        numbered(3, "c"),
+        one("t", "d"),
+    ];
+    let mut expected = Vec::new();
+    for command in &commands {
+        command.encode(command.number, &mut expected);
+    }
+    assert_eq!(write(&commands, 0), (expected, 4));
 }
 
 #[test]
@@ -70,14 +100,14 @@ fn a_batch_has_limits() {
 fn a_command_that_was_taken_cannot_be_joined() {
     let (mut out, mut tail) = (Vec::new(), Tail::default());
     let first = one("t", "a");
-    first.encode(&mut out);
-    tail.set(&first, 0..out.len() as u64);
+    first.encode(None, &mut out);
+    tail.set(&first, None, 0..out.len() as u64);
     let end = out.len() as u64;
     out.clear();
-    assert!(!tail.join(&one("t", "b"), BATCHING, &mut out, end));
+    assert!(!tail.join(&one("t", "b"), None, BATCHING, &mut out, end));
     // Another command lies behind it.
     out.extend_from_slice(b"NOP\n");
-    assert!(!tail.join(&one("t", "b"), BATCHING, &mut out, end + 4));
+    assert!(!tail.join(&one("t", "b"), None, BATCHING, &mut out, end + 4));
     assert_eq!(out, b"NOP\n");
 }
 

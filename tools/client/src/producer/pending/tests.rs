@@ -1,23 +1,199 @@
+use std::time::Duration;
+
 use tokio::sync::Semaphore;
 
 use super::*;
+use crate::producer::command::Bodies;
 
 type Receiver = oneshot::Receiver<(Answer, OwnedSemaphorePermit)>;
 
 fn waiter(permits: &Arc<Semaphore>) -> (Waiter, Receiver) {
     let (answer, receiver) = oneshot::channel();
     let permit = Arc::clone(permits).try_acquire_owned().unwrap();
-    (Waiter { answer, permit }, receiver)
+    let waiter = Waiter {
+        answer,
+        permit,
+        is_resent: true,
+    };
+    (waiter, receiver)
 }
 
 fn answer(receiver: &mut Receiver) -> String {
     match receiver.try_recv() {
         Ok((Answer::Stored, _)) => "stored".into(),
         Ok((Answer::Refused { error, is_alone }, _)) => format!("{error} {is_alone}"),
+        Ok((Answer::ResendRefused(error), _)) => format!("resend refused: {error}"),
         Ok((Answer::NotSent(_), _)) => "not sent".into(),
         Ok((Answer::Lost(_), _)) => "lost".into(),
         Err(error) => error.to_string(),
     }
+}
+
+fn one(body: &'static str) -> Command<'static> {
+    Command::new("t", Bodies::One(body.into()), None).unwrap()
+}
+
+/// Loses a connection that has taken `taken` bytes. Nothing stays.
+fn lose(pending: &mut Pending, taken: u64) {
+    let (error, now) = (Arc::new(ConnectionError::Closed), Instant::now());
+    pending.lose(&error, Position(taken), None, now, |_, _| {
+        panic!("there are no numbers")
+    });
+}
+
+/// Numbered commands of one message and 10 bytes each, and the losses of their connections.
+struct Numbered {
+    pending: Pending,
+    permits: Arc<Semaphore>,
+    receivers: Vec<Receiver>,
+    began_at: Instant,
+    given_back: Vec<u64>,
+}
+
+/// The time for which commands stay.
+const LIMIT: Duration = Duration::from_secs(10);
+
+impl Numbered {
+    /// Begins with one command for each item of `resent`, which is true for those that are sent again.
+    fn new(resent: &[bool]) -> Numbered {
+        let mut numbered = Numbered {
+            pending: Pending::default(),
+            permits: Arc::new(Semaphore::new(10)),
+            receivers: Vec::new(),
+            began_at: Instant::now(),
+            given_back: Vec::new(),
+        };
+        for (number, is_resent) in (0..).zip(resent) {
+            numbered.push(number, *is_resent);
+        }
+        numbered
+    }
+
+    fn push(&mut self, number: u64, is_resent: bool) {
+        let (waiter, receiver) = waiter(&self.permits);
+        let kept = Box::new(Kept::new(&one("body"), number));
+        let waiter = Waiter {
+            is_resent,
+            ..waiter
+        };
+        self.pending
+            .push(number * 10..number * 10 + 10, waiter, Some(kept));
+        self.receivers.push(receiver);
+    }
+
+    fn lose(&mut self, after: u64, taken: u64) {
+        let now = self.began_at + Duration::from_secs(after);
+        let (error, given_back) = (Arc::new(ConnectionError::Closed), &mut self.given_back);
+        self.pending.lose(
+            &error,
+            Position(taken),
+            Some(now + LIMIT),
+            now,
+            |topic, number| {
+                assert_eq!(topic, "t");
+                given_back.push(number);
+            },
+        );
+    }
+
+    /// Returns the commands that are sent again, as text.
+    fn resent(&mut self) -> String {
+        let mut out = Vec::new();
+        self.pending.resend(&mut out);
+        String::from_utf8_lossy(&out).replace("\0\0\0\x04", " ")
+    }
+
+    fn answers(&mut self) -> Vec<String> {
+        self.receivers.iter_mut().map(answer).collect()
+    }
+}
+
+const WAITS: &str = "channel empty";
+
+#[test]
+fn numbered_commands_that_may_have_left_stay_in_their_order() {
+    let mut numbered = Numbered::new(&[true, false, true, true, true]);
+    numbered.lose(0, 30);
+    assert_eq!(
+        numbered.answers(),
+        [WAITS, "lost", WAITS, "not sent", "not sent"]
+    );
+    assert_eq!(numbered.given_back, [3, 4], "their numbers are used again");
+    assert_eq!(numbered.resent(), "PUB t 0\n bodyPUB t 2\n body");
+    // The next connection is lost before anything has left. What may have left before stays all the same.
+    numbered.push(3, true);
+    numbered.lose(1, 0);
+    assert_eq!(numbered.resent(), "PUB t 0\n bodyPUB t 2\n body");
+    assert!(numbered.pending.answer(None) && numbered.pending.answer(None));
+    let answers = numbered.answers();
+    assert_eq!(
+        [&answers[0], &answers[2], &answers[5]],
+        ["stored", "stored", "not sent"]
+    );
+    assert_eq!(numbered.pending.unknown(), 1);
+}
+
+#[test]
+fn the_time_of_a_command_begins_with_the_first_loss() {
+    let mut numbered = Numbered::new(&[true]);
+    numbered.lose(0, 10);
+    let deadline = Some(numbered.began_at + LIMIT);
+    assert_eq!(numbered.pending.deadline(), deadline);
+    numbered.resent();
+    numbered.push(1, true);
+    numbered.lose(9, 20);
+    assert_eq!(numbered.pending.deadline(), deadline);
+    numbered.pending.expire(numbered.began_at + LIMIT);
+    assert_eq!(numbered.answers(), ["lost", WAITS]);
+    // A connection that is lost after the deadline ends the command at once.
+    numbered.resent();
+    numbered.lose(19, 20);
+    assert_eq!(numbered.answers()[1], "lost");
+    assert!(numbered.pending.is_empty());
+    assert_eq!(numbered.pending.unknown(), 2);
+}
+
+#[test]
+fn the_refusal_of_a_second_try_says_nothing_of_the_first_one() {
+    let mut numbered = Numbered::new(&[true, true]);
+    numbered.lose(0, 20);
+    numbered.resent();
+    let exiting = ErrorFrame::new(b"E_PUB_FAILED PUB failed exiting");
+    assert!(numbered.pending.answer(Some(&exiting)));
+    assert_eq!(numbered.answers(), [WAITS, WAITS], "the next nsqd decides");
+    let refusal = ErrorFrame::new(b"E_BAD_MESSAGE x");
+    assert!(numbered.pending.answer(Some(&refusal)));
+    assert!(numbered.pending.answer(None));
+    assert_eq!(
+        numbered.answers(),
+        ["resend refused: E_BAD_MESSAGE x", "stored"]
+    );
+    assert_eq!(numbered.pending.unknown(), 1);
+}
+
+#[test]
+fn a_flush_waits_for_commands_that_stay() {
+    let mut numbered = Numbered::new(&[true, true]);
+    let mut flush = numbered.pending.flush().unwrap();
+    numbered.lose(0, 10);
+    numbered.resent();
+    numbered.push(1, true);
+    assert_eq!(flush.1.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+    assert_eq!(numbered.pending.unanswered(flush.0), 1);
+    assert!(numbered.pending.answer(None));
+    assert_eq!(
+        flush.1.try_recv(),
+        Ok(0),
+        "the newer command does not count"
+    );
+    // A later flush does not count what was lost before it.
+    numbered.lose(0, 20);
+    numbered.pending.give_up_all();
+    assert_eq!(numbered.pending.unknown(), 1);
+    numbered.push(2, true);
+    let mut flush = numbered.pending.flush().unwrap();
+    numbered.pending.answer(None);
+    assert_eq!(flush.1.try_recv(), Ok(0));
 }
 
 #[test]
@@ -27,11 +203,11 @@ fn answers_belong_to_the_oldest_command() {
     let mut receivers = Vec::new();
     for number in 0..5 {
         let (waiter, receiver) = waiter(&permits);
-        pending.push(number * 10..number * 10 + 10, waiter);
+        pending.push(number * 10..number * 10 + 10, waiter, None);
         receivers.push(receiver);
     }
     let (joining, mut joined) = waiter(&permits);
-    pending.join(55, joining);
+    pending.join(55, joining, &one("joining"));
     // The second caller goes away.
     drop(receivers.remove(1));
     assert!(pending.answer(None));
@@ -44,7 +220,7 @@ fn answers_belong_to_the_oldest_command() {
         7,
         "three commands are answered"
     );
-    pending.lose(&Arc::new(ConnectionError::Closed), Position(40));
+    lose(&mut pending, 40);
     assert_eq!(answer(&mut receivers[2]), "lost");
     assert_eq!(answer(&mut receivers[3]), "not sent");
     assert_eq!(answer(&mut joined), "not sent");
@@ -59,10 +235,10 @@ fn a_flush_ends_with_the_commands_before_it() {
     let mut pending = Pending::default();
     assert!(pending.flush().is_none());
     let (first, _first) = waiter(&permits);
-    pending.push(0..1, first);
+    pending.push(0..1, first, None);
     let mut flush = pending.flush().unwrap();
     let (second, _second) = waiter(&permits);
-    pending.push(1..2, second);
+    pending.push(1..2, second, None);
     let mut later = pending.flush().unwrap();
     assert_eq!(flush.1.try_recv(), Err(oneshot::error::TryRecvError::Empty));
     assert_eq!(
@@ -76,6 +252,6 @@ fn a_flush_ends_with_the_commands_before_it() {
     );
     assert_eq!(flush.1.try_recv(), Ok(0));
     assert_eq!(later.1.try_recv(), Err(oneshot::error::TryRecvError::Empty));
-    pending.lose(&Arc::new(ConnectionError::Closed), Position(0));
+    lose(&mut pending, 0);
     assert_eq!(later.1.try_recv(), Ok(0));
 }

@@ -1,0 +1,194 @@
+//! [`Numbering`]: who numbers the messages of a producer. [`Counters`]: the next numbers of one node.
+//!
+//! nsqd recognises a number surely only while the numbers of a topic come without gaps, or among the last ones. So each
+//! node has its own numbers, which count upwards with each message that is written to this node. A number whose message
+//! certainly did not leave is used again.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use wire::origin::NUMBER_MAX;
+
+use crate::publisher_id::PublisherId;
+
+/// The numbering of a producer's messages.
+pub(crate) enum Numbering {
+    /// Messages have no numbers.
+    Off,
+    /// The producer numbers the messages of each node and topic from 0. Each node has an id of its own, which is drawn
+    /// here: an nsqd that has two addresses, or that comes back after its removal, never gets a number twice.
+    Automatic(Mutex<fastrand::Rng>),
+    /// The application numbers the messages. The id belongs to the application.
+    Application(PublisherId),
+}
+
+impl Numbering {
+    /// Returns the numbering by the producer, whose ids follow from `seed`.
+    pub(crate) fn automatic(seed: PublisherId) -> Numbering {
+        Numbering::Automatic(Mutex::new(fastrand::Rng::with_seed(seed.get())))
+    }
+
+    /// Returns the id for a further node.
+    pub(crate) fn id(&self) -> Option<PublisherId> {
+        match self {
+            Numbering::Off => None,
+            Numbering::Automatic(random) => {
+                let mut random = random.lock().unwrap_or_else(PoisonError::into_inner);
+                PublisherId::new(random.u64(1..))
+            }
+            Numbering::Application(id) => Some(*id),
+        }
+    }
+
+    /// Returns true when the producer numbers the messages.
+    pub(crate) fn is_automatic(&self) -> bool {
+        matches!(self, Numbering::Automatic(_))
+    }
+
+    /// Returns true when the application numbers the messages.
+    pub(crate) fn is_by_application(&self) -> bool {
+        matches!(self, Numbering::Application(_))
+    }
+
+    /// Checks that a publish of `count` messages has a number if it needs one.
+    pub(crate) fn check(&self, number: Option<u64>, count: usize) -> Result<(), NumberError> {
+        match (self, number) {
+            (Numbering::Application(_), None) => Err(NumberError::Missing),
+            (Numbering::Off | Numbering::Automatic(_), Some(_)) => Err(NumberError::Unexpected),
+            (Numbering::Application(_), Some(first)) => {
+                let further = (count as u64).saturating_sub(1);
+                match first.checked_add(further) {
+                    Some(last) if last <= NUMBER_MAX => Ok(()),
+                    _ => Err(NumberError::TooLarge { first, count }),
+                }
+            }
+            (Numbering::Off | Numbering::Automatic(_), None) => Ok(()),
+        }
+    }
+}
+
+/// The reason why a publish has a wrong number. The message was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NumberError {
+    /// The application numbers the messages of this producer, and this publish has no number.
+    Missing,
+    /// The application does not number the messages of this producer, and this publish has a number.
+    Unexpected,
+    /// The last number of the publish is above 9223372036854775807.
+    TooLarge {
+        /// The number of the first message.
+        first: u64,
+        /// The number of messages.
+        count: usize,
+    },
+}
+
+impl fmt::Display for NumberError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NumberError::Missing => f.write_str(
+                "the message has no number, and the producer was built with publisher_id: use publish_numbered, or \
+                 another producer",
+            ),
+            NumberError::Unexpected => f.write_str(
+                "the message has a number, and the producer was built without publisher_id: give the builder a \
+                 publisher_id, or use publish",
+            ),
+            NumberError::TooLarge { first, count: 1 } => {
+                write!(f, "message number {first} is above {NUMBER_MAX}")
+            }
+            NumberError::TooLarge { first, count } => write!(
+                f,
+                "message number {first} plus {count} messages is above {NUMBER_MAX}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for NumberError {}
+
+/// The next number of each topic at one node.
+#[derive(Debug, Default)]
+pub(crate) struct Counters(HashMap<Box<str>, u64>);
+
+impl Counters {
+    /// Returns the next number of a topic.
+    pub(crate) fn next(&self, topic: &str) -> u64 {
+        self.0.get(topic).copied().unwrap_or(0)
+    }
+
+    /// States that the next `count` numbers of a topic are in use.
+    pub(crate) fn advance(&mut self, topic: &str, count: u64) {
+        match self.0.get_mut(topic) {
+            Some(next) => *next += count,
+            None => _ = self.0.insert(topic.into(), count),
+        }
+    }
+
+    /// States that `number` and all later numbers of a topic were not sent, so they are used again.
+    pub(crate) fn give_back(&mut self, topic: &str, number: u64) {
+        if let Some(next) = self.0.get_mut(topic) {
+            *next = number.min(*next);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topics_have_numbers_of_their_own() {
+        let mut counters = Counters::default();
+        counters.advance("a", 3);
+        counters.advance("b", 1);
+        counters.advance("a", 2);
+        assert_eq!([counters.next("a"), counters.next("b")], [5, 1]);
+        counters.give_back("a", 4);
+        counters.give_back("a", 3);
+        counters.give_back("a", 4);
+        counters.give_back("c", 4);
+        let next = ["a", "b", "c"].map(|topic| counters.next(topic));
+        assert_eq!(next, [3, 1, 0]);
+    }
+
+    #[test]
+    fn nodes_have_ids_of_their_own() {
+        let numbering = Numbering::automatic(PublisherId::new(7).unwrap());
+        assert_ne!(numbering.id(), numbering.id());
+        let own = PublisherId::new(7).unwrap();
+        let numbering = Numbering::Application(own);
+        assert_eq!([numbering.id(), numbering.id()], [Some(own); 2]);
+    }
+
+    #[test]
+    fn wrong_numbers_are_refused() {
+        let own = Numbering::Application(PublisherId::new(7).unwrap());
+        let text = |numbering: &Numbering, number, count| {
+            let checked = numbering.check(number, count);
+            checked.map_err(|error| error.to_string())
+        };
+        assert_eq!(own.check(Some(NUMBER_MAX), 1), Ok(()));
+        assert_eq!(own.check(Some(NUMBER_MAX - 9), 10), Ok(()));
+        assert_eq!(own.check(None, 1), Err(NumberError::Missing));
+        assert_eq!(
+            text(&own, Some(NUMBER_MAX + 1), 1),
+            Err("message number 9223372036854775808 is above 9223372036854775807".into())
+        );
+        assert_eq!(
+            text(&own, Some(NUMBER_MAX), 2),
+            Err(
+                "message number 9223372036854775807 plus 2 messages is above 9223372036854775807"
+                    .into()
+            )
+        );
+        assert!(own.check(Some(u64::MAX), usize::MAX).is_err());
+        let automatic = Numbering::automatic(PublisherId::new(7).unwrap());
+        for numbering in [Numbering::Off, automatic] {
+            assert_eq!(numbering.check(None, 1), Ok(()));
+            assert_eq!(numbering.check(Some(1), 1), Err(NumberError::Unexpected));
+        }
+    }
+}
