@@ -90,6 +90,10 @@ lenient! {
     pub struct Stats {
         /// The topics.
         pub topics: Vec<Topic>,
+        /// `OK`, or the reason why the nsqd takes no messages.
+        pub health: String,
+        /// The connections that have published, unless the request leaves clients out.
+        pub producers: Vec<Client>,
     }
 }
 
@@ -120,6 +124,8 @@ lenient! {
         pub e2e_processing_latency: Latency,
         /// The age of the oldest message that is owed, in milliseconds. Only ringq's nsqd has it.
         pub oldest_unfinished_ms: Option<i64>,
+        /// The number of the shard that has the topic. Only ringq's nsqd has shards.
+        pub shard: Option<u64>,
     }
 }
 
@@ -173,7 +179,7 @@ lenient! {
 }
 
 lenient! {
-    /// A client of a channel in nsqd's `/stats`.
+    /// A client of a channel in nsqd's `/stats`, or a producer.
     pub struct Client {
         /// The client's address.
         pub remote_address: String,
@@ -223,6 +229,18 @@ lenient! {
         pub tls_negotiated_protocol: String,
         /// True if both sides have agreed on this protocol.
         pub tls_negotiated_protocol_is_mutual: bool,
+        /// The messages that the client has published, by topic.
+        pub pub_counts: Vec<PubCount>,
+    }
+}
+
+lenient! {
+    /// The messages that a client has published to a topic.
+    pub struct PubCount {
+        /// The topic.
+        pub topic: String,
+        /// The number of messages since the connection.
+        pub count: i64,
     }
 }
 

@@ -7,6 +7,7 @@ mod ability;
 mod act;
 mod nodes;
 mod peek;
+mod survey;
 mod topics;
 
 use std::sync::{Arc, PoisonError, RwLock};
@@ -23,6 +24,7 @@ pub use ability::Abilities;
 pub use act::{Act, Acted, NodeAct, Terms};
 pub use nodes::{Stats, Target};
 pub use peek::Peeked;
+pub use survey::Surveyed;
 pub use topics::Place;
 
 /// Most requests that one question has under way.

@@ -10,13 +10,15 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use wire::go_error::system_text;
 
-use crate::cluster::{Cluster, Stats, Target};
+use crate::checkup::{Checker, Checkup, Round};
+use crate::cluster::{Cluster, Stats, Surveyed, Target};
 use crate::config::Collection;
 use crate::figures::NodeStats;
 use crate::history::History;
 use crate::live::Snapshot;
-use crate::outcome::{Refusal, Warnings};
+use crate::outcome::{Gathered, Refusal, Warnings};
 use crate::tally::Tally;
+use crate::upstream::Server;
 
 /// Time after which the list of nodes is asked for again. A failure asks for it at once.
 const TARGETS_LIFETIME: Duration = Duration::from_secs(5);
@@ -24,6 +26,9 @@ const TARGETS_LIFETIME: Duration = Duration::from_secs(5);
 /// Smallest pause after a collection, in durations of that collection. So collections take at most a
 /// fifth of the time, however large the cluster is.
 const PAUSE_FACTOR: u32 = 4;
+
+/// Time between two checkups, for which the nodes also tell their clients.
+const CHECKUP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Time between two saves of the history.
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
@@ -33,6 +38,8 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 pub struct Collector {
     /// The present figures.
     pub snapshots: watch::Receiver<Arc<Snapshot>>,
+    /// The last checkup.
+    pub checkups: watch::Receiver<Arc<Checkup>>,
     history: Arc<Mutex<History>>,
     file: Option<Arc<PathBuf>>,
 }
@@ -50,8 +57,10 @@ impl Collector {
             .map(|path| read(path, collection.series_max));
         let history = saved.unwrap_or_else(|| History::new(collection.series_max));
         let (sender, snapshots) = watch::channel(Arc::default());
+        let (checkup_sender, checkups) = watch::channel(Arc::default());
         let collector = Collector {
             snapshots,
+            checkups,
             history: Arc::new(Mutex::new(history)),
             file,
         };
@@ -60,6 +69,9 @@ impl Collector {
             targets: None,
             history: collector.history.clone(),
             sender,
+            checker: Checker::default(),
+            checked: None,
+            checkup_sender,
             has_left_out: false,
             tally,
         };
@@ -132,6 +144,10 @@ struct Task {
     targets: Option<(Instant, Vec<Target>)>,
     history: Arc<Mutex<History>>,
     sender: watch::Sender<Arc<Snapshot>>,
+    checker: Checker,
+    /// The time of the last checkup.
+    checked: Option<Instant>,
+    checkup_sender: watch::Sender<Arc<Checkup>>,
     /// True if the log says already that the history is full.
     has_left_out: bool,
     tally: Tally,
@@ -158,16 +174,17 @@ impl Task {
     async fn collect_once(&mut self) {
         let mut warnings = Warnings::default();
         let started = Instant::now();
-        let stats = self.ask(&mut warnings).await;
+        let is_due = |checked: Instant| checked.elapsed() >= CHECKUP_INTERVAL;
+        let stats = match self.checked.is_none_or(is_due) {
+            true => self.check(&mut warnings).await,
+            false => self.ask(&mut warnings).await,
+        };
         let is_complete = stats.as_ref().ok().map(|_| warnings.is_empty());
         self.tally.count_collection(started.elapsed(), is_complete);
         if stats.is_err() || !warnings.is_empty() {
             self.targets = None;
         }
-        let since_1970 = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let unix_millis = i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX);
+        let unix_millis = unix_millis();
         let before = self.sender.borrow().clone();
         let stats = match stats {
             Ok(stats) => stats,
@@ -195,17 +212,72 @@ impl Task {
     }
 
     async fn ask(&mut self, warnings: &mut Warnings) -> Result<Vec<NodeStats>, Refusal> {
-        let targets = match &self.targets {
-            Some((asked, targets)) if asked.elapsed() < TARGETS_LIFETIME => targets.clone(),
-            _ => {
-                let asked = Instant::now();
-                let targets = self.cluster.targets(warnings).await?;
-                self.targets = Some((asked, targets.clone()));
-                targets
-            }
-        };
+        let targets = self.present_targets(warnings).await?;
         self.cluster
             .stats(targets, Stats::default(), warnings)
             .await
     }
+
+    async fn present_targets(&mut self, warnings: &mut Warnings) -> Result<Vec<Target>, Refusal> {
+        if let Some((asked, targets)) = &self.targets
+            && asked.elapsed() < TARGETS_LIFETIME
+        {
+            return Ok(targets.clone());
+        }
+        let asked = Instant::now();
+        let targets = self.cluster.targets(warnings).await?;
+        self.targets = Some((asked, targets.clone()));
+        Ok(targets)
+    }
+
+    /// Asks the nodes for their clients, too, and the nsqlookupds for their nodes, and makes a checkup.
+    /// Servers that do not answer are a part of the checkup.
+    async fn check(&mut self, warnings: &mut Warnings) -> Result<Vec<NodeStats>, Refusal> {
+        self.checked = Some(Instant::now());
+        let targets = self.present_targets(warnings).await;
+        let mut round = Round {
+            lookupds: self.cluster.lookupd_rounds().await,
+            ..Round::default()
+        };
+        let known = targets.as_deref().unwrap_or_default();
+        for address in self.cluster.silent_nsqds(known) {
+            round.add_failure(&address, "it does not say what it is (/info)".to_owned());
+        }
+        let answers = self.cluster.survey(known.to_vec(), warnings).await;
+        round.unix_millis = unix_millis();
+        let mut gathered = Gathered {
+            data: Vec::new(),
+            failures: Vec::new(),
+        };
+        for Surveyed {
+            node,
+            stats,
+            machine,
+        } in answers
+        {
+            match stats {
+                Ok(stats) => {
+                    round.add_node(&node.address, &stats, machine);
+                    let topics = stats.topics;
+                    gathered.data.push(NodeStats { node, topics });
+                }
+                Err(failed) => {
+                    round.add_failure(&node.address, failed.why.clone());
+                    gathered.failures.push(failed);
+                }
+            }
+        }
+        let checkup = self.checker.check(round);
+        self.checkup_sender.send_replace(Arc::new(checkup));
+        match targets?.is_empty() {
+            true => Ok(Vec::new()),
+            false => gathered.or_refuse(Server::Nsqd, warnings),
+        }
+    }
+}
+
+/// Returns the present time in milliseconds since 1970.
+fn unix_millis() -> i64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    i64::try_from(since_1970.unwrap_or_default().as_millis()).unwrap_or(i64::MAX)
 }

@@ -5,6 +5,7 @@
 //!                 │         └──────HTTP──► each nsqd: /stats
 //!                 │         answers ──► figures ──► JSON
 //!                 ├─► live: the present figures, which a task collects, and their history
+//!                 ├─► checkup: what needs attention, and what limits each channel
 //!                 ├─► audit log
 //!                 └─► notifications
 //! ```
@@ -19,6 +20,7 @@ pub mod access;
 pub mod answer;
 pub mod assets;
 pub mod audit;
+pub mod checkup;
 pub mod cidr;
 pub mod cluster;
 pub mod collector;

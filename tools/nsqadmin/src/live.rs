@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use wire::go_json::{JsonObject, push_array, push_float, push_string};
 
 use crate::answer;
+use crate::checkup::Checkup;
 use crate::figures::{NodeStats, Pause};
 use crate::history::{Key, Point};
 
@@ -287,8 +288,8 @@ impl Snapshot {
         json
     }
 
-    /// Returns all topics with their channels as JSON.
-    pub fn topics(&self) -> String {
+    /// Returns all topics with their channels as JSON. `checkup` has what limits the channels.
+    pub fn topics(&self, checkup: &Checkup) -> String {
         let mut json = String::new();
         let mut object = JsonObject::new(&mut json);
         object.number("time", self.unix_millis);
@@ -296,8 +297,12 @@ impl Snapshot {
             let mut object = JsonObject::new(out);
             topic.push_summary_fields(&mut object, name);
             let channels = &topic.channels;
-            push_array(object.key("channels"), channels, |out, (name, total)| {
-                push_named(out, "channel", name, &total.figures);
+            push_array(object.key("channels"), channels, |out, (channel, total)| {
+                let mut object = JsonObject::new(out);
+                object.text("channel", channel);
+                total.figures.push_fields(&mut object);
+                checkup.push_doctor(&mut object, name, channel, true);
+                object.end();
             });
             object.end();
         });
@@ -306,8 +311,9 @@ impl Snapshot {
         json
     }
 
-    /// Returns a topic with its channels and nodes as JSON, or `None` if there is no such topic.
-    pub fn topic(&self, name: &str) -> Option<String> {
+    /// Returns a topic with its channels, producers and nodes as JSON, or `None` if there is no such
+    /// topic.
+    pub fn topic(&self, name: &str, checkup: &Checkup) -> Option<String> {
         let topic = self.topics.get(name)?;
         let mut json = String::new();
         let mut object = JsonObject::new(&mut json);
@@ -316,10 +322,11 @@ impl Snapshot {
         push_array(
             object.key("channels"),
             &topic.channels,
-            |out, (name, total)| {
+            |out, (channel, total)| {
                 let mut object = JsonObject::new(out);
-                object.text("channel", name);
+                object.text("channel", channel);
                 total.figures.push_fields(&mut object);
+                checkup.push_doctor(&mut object, name, channel, false);
                 push_array(object.key("nodes"), &total.nodes, |out, (node, figures)| {
                     push_named(out, "node", node, figures);
                 });
@@ -333,6 +340,7 @@ impl Snapshot {
                 push_named(out, "node", node, figures);
             },
         );
+        checkup.push_producers(&mut object, name);
         object.text("message", &self.message);
         object.end();
         Some(json)

@@ -33,7 +33,7 @@ pub struct Stats<'a> {
 }
 
 impl Stats<'_> {
-    fn path(self) -> String {
+    pub(super) fn path(self) -> String {
         let include_clients = if self.has_clients { "" } else { "false" };
         let query = query(&[
             ("format", "json"),
@@ -131,24 +131,34 @@ impl Cluster {
     /// There are targets, and none of them answered.
     pub async fn stats(
         &self,
-        mut targets: Vec<Target>,
+        targets: Vec<Target>,
         stats: Stats<'_>,
         warnings: &mut Warnings,
     ) -> Result<Vec<NodeStats>, Refusal> {
         if targets.is_empty() {
             return Ok(Vec::new());
         }
-        if targets.len() > self.nodes_max {
-            let left_out = targets.len() - self.nodes_max;
-            warnings.add_text(format!("{left_out} nsqds are left out (--max-nodes)"));
-            targets.truncate(self.nodes_max);
-        }
+        let targets = self.within_limit(targets, warnings);
         let path = stats.path();
         let requests = targets.into_iter().map(|target| -> Asked<_> {
             stats_of(self.upstream.clone(), target, path.clone()).boxed()
         });
         let answers = gather(requests.collect()).await;
         answers.or_refuse(Server::Nsqd, warnings)
+    }
+
+    /// Leaves targets beyond the limit on nodes out, with a warning.
+    pub(super) fn within_limit(
+        &self,
+        mut targets: Vec<Target>,
+        warnings: &mut Warnings,
+    ) -> Vec<Target> {
+        if targets.len() > self.nodes_max {
+            let left_out = targets.len() - self.nodes_max;
+            warnings.add_text(format!("{left_out} nsqds are left out (--max-nodes)"));
+            targets.truncate(self.nodes_max);
+        }
+        targets
     }
 
     /// Returns the figures of one node with all its clients, and `None` for an unknown node.

@@ -34,6 +34,10 @@ pub(super) enum Live {
     Topics,
     /// `/api/live/topics/*`
     Topic,
+    /// `/api/live/attention`
+    Attention,
+    /// `/api/live/nodes/*`
+    Node,
     /// `/api/live/history`
     History,
     /// `/api/live/events`
@@ -61,9 +65,23 @@ impl App {
         let collector = collector.ok_or_else(|| Refusal::not_found("LIVE_DISABLED"))?;
         match live {
             Live::All => Ok(Reply::json(collector.snapshots.borrow().changes(None))),
-            Live::Topics => Ok(Reply::json(collector.snapshots.borrow().topics())),
+            Live::Topics => {
+                let checkup = collector.checkups.borrow().clone();
+                Ok(Reply::json(collector.snapshots.borrow().topics(&checkup)))
+            }
+            Live::Attention => {
+                let message = collector.snapshots.borrow().message.clone();
+                let checkup = collector.checkups.borrow();
+                Ok(Reply::json(checkup.attention(&message)))
+            }
+            Live::Node => {
+                let node = collector.checkups.borrow().node(&segments[0]);
+                let node = node.ok_or_else(|| Refusal::not_found("NODE_NOT_FOUND"))?;
+                Ok(Reply::json(node))
+            }
             Live::Topic => {
-                let topic = collector.snapshots.borrow().topic(&segments[0]);
+                let checkup = collector.checkups.borrow().clone();
+                let topic = collector.snapshots.borrow().topic(&segments[0], &checkup);
                 let topic = topic.ok_or_else(|| Refusal::not_found("TOPIC_NOT_FOUND"))?;
                 Ok(Reply::json(topic))
             }

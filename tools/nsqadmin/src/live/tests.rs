@@ -89,11 +89,11 @@ fn only_what_differs_is_told() {
         (&none["topics"], &none["nodes"]),
         (&serde_json::json!([]), &serde_json::json!([]))
     );
-    let detail = json(&second.topic("t").unwrap());
+    let detail = json(&second.topic("t", &Checkup::default()).unwrap());
     assert_eq!(detail["channels"][0]["channel"], serde_json::json!("c"));
     assert_eq!(detail["topic"]["channel_count"], serde_json::json!(1));
-    assert_eq!(second.topic("idle"), None);
-    let topics = json(&second.topics());
+    assert_eq!(second.topic("idle", &Checkup::default()), None);
+    let topics = json(&second.topics(&Checkup::default()));
     let t = &topics["topics"][1];
     assert_eq!(
         (&t["topic"], &t["channels"][0]["channel"]),

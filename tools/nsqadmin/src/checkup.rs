@@ -1,0 +1,194 @@
+//! [`Checker`]: says every few seconds what is wrong in the cluster, and what limits each channel.
+//!
+//! ```text
+//!   Round (what every node and nsqlookupd said) ─► Checker ─► Checkup: doctor, producers, shards, disks
+//!                                                    │            └──► concerns, the worst one first
+//!                                                    └─ the round before, usual rates, free bytes of disks
+//! ```
+//!
+//! The checker is a state machine without sockets and clocks. A round costs what its clients cost,
+//! so the live figures, which have no clients, come more often.
+
+mod concern;
+mod disk;
+mod json;
+mod producer;
+mod round;
+mod shard;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use nsq_doctor::{ChannelSample, Diagnosis, Flow, Limit, diagnose};
+
+pub use concern::{Concern, Subject};
+pub use disk::DiskFigures;
+pub use producer::{ProducerFigures, TopicProducers};
+pub use round::{ChannelRound, LookupdRound, Machine, NodeRound, Round, ShardUse};
+pub use shard::ShardFigures;
+
+use disk::Disks;
+use producer::Usual;
+
+/// The time for which a node that has vanished needs attention, in milliseconds. After this time, the
+/// node counts as taken out of the cluster.
+const GONE_MILLIS: i64 = 30 * 60 * 1000;
+
+/// The state between two rounds.
+#[derive(Debug, Default)]
+pub struct Checker {
+    before: Option<Round>,
+    usual: Usual,
+    disks: Disks,
+    /// The nodes that no nsqlookupd knows any more, and the time at which they were seen last.
+    gone: BTreeMap<String, i64>,
+}
+
+/// The result of a round.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Checkup {
+    /// The time of the round, in milliseconds since 1970. 0 before the first one.
+    pub unix_millis: i64,
+    /// The channels by topic and channel. Empty after the first round.
+    pub channels: BTreeMap<(String, String), ChannelCheck>,
+    /// The producers of each topic.
+    pub producers: BTreeMap<String, TopicProducers>,
+    /// The nodes by `host:port`.
+    pub nodes: BTreeMap<String, NodeCheck>,
+    /// What needs attention, the worst first.
+    pub concerns: Vec<Concern>,
+}
+
+/// The check of a channel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChannelCheck {
+    /// The sentence of the doctor.
+    pub sentence: String,
+    /// True if the channel needs attention: a concern says so, too.
+    pub is_problem: bool,
+    /// Seconds until no message waits, if the present rates stay and the backlog becomes shorter.
+    pub drained_in: Option<f64>,
+    /// True if the channel has nothing to do.
+    pub is_idle: bool,
+}
+
+/// The check of a node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeCheck {
+    /// `OK`, or the reason why the node takes no messages. Empty if the node did not answer.
+    pub health: String,
+    /// The shards by number. Only ringq's nsqd has some.
+    pub shards: BTreeMap<u64, ShardFigures>,
+    /// The disk of the node. Only ringq's nsqd tells about it.
+    pub disk: Option<DiskFigures>,
+}
+
+impl Checker {
+    /// Takes the next round.
+    pub fn check(&mut self, after: Round) -> Checkup {
+        let none = Round::default();
+        let before = self.before.as_ref().unwrap_or(&none);
+        let millis = after.unix_millis.saturating_sub(before.unix_millis);
+        let elapsed = match self.before {
+            Some(_) => Duration::from_millis(u64::try_from(millis).unwrap_or(0)),
+            None => Duration::ZERO,
+        };
+        let mut checkup = Checkup {
+            unix_millis: after.unix_millis,
+            ..Checkup::default()
+        };
+        let mut found = Vec::new();
+        for (name, channel) in after.channels.iter().filter(|_| !elapsed.is_zero()) {
+            let known = before.channels.get(name);
+            let (check, concern) = check_channel(name, known, channel, elapsed);
+            found.extend(concern);
+            checkup.channels.insert(name.clone(), check);
+        }
+        checkup.producers = self.usual.producers(before, &after, elapsed);
+        for (address, node) in &after.nodes {
+            let check = NodeCheck {
+                health: node.health.clone(),
+                shards: shard::figures(before.nodes.get(address), node, elapsed),
+                disk: self.disks.next(address, node, after.unix_millis),
+            };
+            checkup.nodes.insert(address.clone(), check);
+        }
+        let nodes = after.nodes.keys().cloned().collect();
+        self.disks.keep(&nodes);
+        self.remember_gone(&after);
+        checkup.concerns = concern::all(&after, &checkup, &self.gone, found);
+        self.before = Some(after);
+        checkup
+    }
+}
+
+impl Checker {
+    /// Remembers the nodes that have vanished: nsqlookupd forgets a node that dies at once. Without an
+    /// answer of all nsqlookupds, no node counts as gone.
+    fn remember_gone(&mut self, after: &Round) {
+        let knows = |lookupd: &LookupdRound| matches!(lookupd, LookupdRound::Knows(_));
+        if after.lookupds.is_empty() || !after.lookupds.values().all(knows) {
+            return;
+        }
+        for (address, _) in self.before.iter().flat_map(|before| &before.nodes) {
+            self.gone
+                .entry(address.clone())
+                .or_insert(after.unix_millis);
+        }
+        self.gone.retain(|address, since| {
+            let is_recent = after.unix_millis - *since < GONE_MILLIS;
+            is_recent && !after.nodes.contains_key(address)
+        });
+    }
+}
+
+/// Returns the check of a channel, and the concern about the channel, if there is one.
+fn check_channel(
+    (topic, channel): &(String, String),
+    before: Option<&ChannelRound>,
+    after: &ChannelRound,
+    elapsed: Duration,
+) -> (ChannelCheck, Option<Concern>) {
+    let unknown = ChannelSample::default();
+    let sample = before.map_or(&unknown, |before| &before.sample);
+    let diagnosis = diagnose(sample, &after.sample, elapsed);
+    let flow = Flow::between(sample, &after.sample, elapsed);
+    let is_older = before.is_some_and(|before| concern::gets_older(before, after, elapsed));
+    let check = ChannelCheck {
+        sentence: match is_older && !diagnosis.is_problem() {
+            true => format!("The oldest message gets older. {diagnosis}"),
+            false => diagnosis.to_string(),
+        },
+        is_problem: is_older || (diagnosis.is_problem() && has_work(&diagnosis, &flow)),
+        drained_in: drained_in(&flow),
+        is_idle: matches!(diagnosis.limit, Limit::Idle { .. }),
+    };
+    let concern = check.is_problem.then(|| Concern {
+        subject: Subject::Channel(topic.clone(), channel.clone()),
+        sentence: check.sentence.clone(),
+        depth: flow.depth,
+        oldest_ms: after.oldest_ms,
+        is_older,
+    });
+    (check, concern)
+}
+
+/// Returns the seconds until no message waits.
+#[allow(clippy::cast_precision_loss)] // A time needs no more.
+fn drained_in(flow: &Flow) -> Option<f64> {
+    let shrinks = flow.finishes - flow.arrivals;
+    (flow.depth > 0 && shrinks > 0.0 && flow.growth < 0.0).then(|| flow.depth as f64 / shrinks)
+}
+
+/// Returns true if a channel with a problem has something to do. A paused channel without messages
+/// needs no attention.
+fn has_work(diagnosis: &Diagnosis, flow: &Flow) -> bool {
+    match diagnosis.limit {
+        Limit::Paused { .. } => flow.depth > 0,
+        Limit::TopicPaused { waiting } => waiting > 0,
+        _ => flow.depth > 0 || flow.deferred > 0 || flow.in_flight > 0.0 || flow.arrivals > 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,227 @@
+//! [`Concern`]: something that needs attention, as one sentence.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use nsq_doctor::{duration, short};
+
+use super::round::{ChannelRound, LookupdRound, NodeRound, Round};
+use super::{Checkup, NodeCheck};
+
+/// The age in milliseconds from which a message counts as old.
+const OLD_MILLIS: i64 = 10_000;
+
+/// Ages that grow by this share of the time, or faster, belong to messages that nobody finishes.
+const STUCK_SHARE: f64 = 0.5;
+
+/// The part of a disk that is free below which the disk needs attention.
+const FREE_MIN: f64 = 0.1;
+
+/// The time until a disk is full below which the disk needs attention, in seconds.
+const FULL_IN_MIN: f64 = 4.0 * 3600.0;
+
+/// The load of a shard from which the shard is near the limit of its core.
+const LOAD_MAX: f64 = 0.9;
+
+/// The subject of a concern.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    /// `host:port` of an nsqlookupd.
+    Lookupd(String),
+    /// `host:port` of an nsqd.
+    Node(String),
+    /// A topic.
+    Topic(String),
+    /// A topic and its channel.
+    Channel(String, String),
+}
+
+/// Something that needs attention.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Concern {
+    /// The subject.
+    pub subject: Subject,
+    /// What is wrong, and what to do.
+    pub sentence: String,
+    /// Messages that wait. 0 for servers.
+    pub depth: i64,
+    /// The age of the oldest message in milliseconds, if a node tells it.
+    pub oldest_ms: Option<i64>,
+    /// True if this age grows all the time.
+    pub is_older: bool,
+}
+
+/// Returns all concerns: servers first, because they explain the rest, then the oldest message first.
+/// `gone` has the nodes that have vanished, and `channels` the concerns about channels.
+pub(super) fn all(
+    round: &Round,
+    checkup: &Checkup,
+    gone: &BTreeMap<String, i64>,
+    channels: Vec<Concern>,
+) -> Vec<Concern> {
+    let mut concerns = lookupds(round);
+    for (address, since) in gone {
+        #[allow(clippy::cast_precision_loss)] // A time needs no more.
+        let seconds = (round.unix_millis - since) as f64 / 1000.0;
+        concerns.push(server(
+            Subject::Node(address.clone()),
+            format!(
+                "This nsqd is gone: no nsqlookupd has known it for {}. Messages on its disk wait until it is back",
+                duration(seconds)
+            ),
+        ));
+    }
+    for (address, node) in &round.nodes {
+        let check = checkup.nodes.get(address);
+        concerns.extend(of_node(address, node, check));
+    }
+    let servers = concerns.len();
+    concerns.extend(topics(round));
+    concerns.extend(channels);
+    for concern in &mut concerns[servers..] {
+        let (Subject::Topic(topic) | Subject::Channel(topic, _)) = &concern.subject else {
+            continue;
+        };
+        // A backlog may come from a producer that sends more than it used to.
+        let producers = checkup.producers.get(topic);
+        if concern.depth > 0
+            && let Some(grown) = producers.and_then(super::TopicProducers::grown)
+        {
+            concern
+                .sentence
+                .push_str(&format!(". A producer has grown: {grown}"));
+        }
+    }
+    concerns[servers..].sort_by(|a, b| {
+        let by_age = b.oldest_ms.unwrap_or(-1).cmp(&a.oldest_ms.unwrap_or(-1));
+        let by_depth = || b.depth.cmp(&a.depth);
+        by_age
+            .then_with(by_depth)
+            .then_with(|| a.subject.cmp(&b.subject))
+    });
+    concerns
+}
+
+/// Returns true if the oldest message is old and grows older.
+#[allow(clippy::cast_precision_loss)] // A comparison needs no more.
+pub(super) fn gets_older(before: &ChannelRound, after: &ChannelRound, elapsed: Duration) -> bool {
+    let (Some(earlier), Some(now)) = (before.oldest_ms, after.oldest_ms) else {
+        return false;
+    };
+    now >= OLD_MILLIS && (now - earlier) as f64 >= elapsed.as_secs_f64() * 1000.0 * STUCK_SHARE
+}
+
+fn server(subject: Subject, sentence: String) -> Concern {
+    Concern {
+        subject,
+        sentence,
+        depth: 0,
+        oldest_ms: None,
+        is_older: false,
+    }
+}
+
+/// Returns the nsqlookupds that do not answer, and those that do not know nodes that others know.
+fn lookupds(round: &Round) -> Vec<Concern> {
+    let known = round.lookupds.values().filter_map(|lookupd| match lookupd {
+        LookupdRound::Knows(nodes) => Some(nodes),
+        LookupdRound::Failed(_) => None,
+    });
+    let all: BTreeSet<&String> = known.flatten().collect();
+    let concerns = round.lookupds.iter().filter_map(|(address, lookupd)| {
+        let sentence = match lookupd {
+            LookupdRound::Failed(why) => format!(
+                "This nsqlookupd does not answer: {why}. Consumers that ask no other one find no new nodes"
+            ),
+            LookupdRound::Knows(nodes) => {
+                let mut missing = all.iter().filter(|node| !nodes.contains(**node));
+                let first = missing.next()?;
+                let more = match missing.count() {
+                    0 => String::new(),
+                    count => format!(" and {count} more"),
+                };
+                format!(
+                    "This nsqlookupd does not know {first}{more}, and others do: see \
+                     --lookupd-tcp-address of the node, and the network between them"
+                )
+            }
+        };
+        Some(server(Subject::Lookupd(address.clone()), sentence))
+    });
+    concerns.collect()
+}
+
+/// Returns what is wrong with a node.
+fn of_node(address: &str, node: &NodeRound, check: Option<&NodeCheck>) -> Vec<Concern> {
+    let mut sentences = Vec::new();
+    if let Some(why) = &node.failure {
+        sentences.push(format!("This nsqd does not answer: {why}"));
+    } else if node.health != "OK" && !node.health.is_empty() {
+        sentences.push(format!("This nsqd takes no messages: {}", node.health));
+    }
+    if node
+        .machine
+        .as_ref()
+        .is_some_and(|machine| machine.is_draining)
+    {
+        sentences.push(
+            "This nsqd drains: it refuses publishes, and ends when its messages are consumed"
+                .to_owned(),
+        );
+    }
+    if let Some(disk) = check.and_then(|check| check.disk) {
+        let free = disk.free_bytes / disk.size_bytes;
+        let is_filling = disk.full_in.filter(|seconds| *seconds < FULL_IN_MIN);
+        if let Some(seconds) = is_filling {
+            sentences.push(format!(
+                "The disk is full in about {} ({}B free): consume or empty the longest backlog",
+                duration(seconds),
+                short(disk.free_bytes)
+            ));
+        } else if free < FREE_MIN {
+            sentences.push(format!(
+                "The disk has {}B free, {:.0} % of its size",
+                short(disk.free_bytes),
+                free * 100.0
+            ));
+        }
+    }
+    for (number, shard) in check.iter().flat_map(|check| &check.shards) {
+        let Some(load) = shard.load.filter(|load| *load >= LOAD_MAX) else {
+            continue;
+        };
+        let busiest = shard
+            .busiest
+            .as_ref()
+            .map_or(String::new(), |(topic, rate)| {
+                format!(
+                    "; {topic} has {} of its {} messages/s",
+                    short(*rate),
+                    short(shard.arrivals)
+                )
+            });
+        sentences.push(format!(
+            "Shard {number} uses {:.0} % of its core{busiest}",
+            load * 100.0
+        ));
+    }
+    let subject = || Subject::Node(address.to_owned());
+    let concerns = sentences.into_iter();
+    concerns
+        .map(|sentence| server(subject(), sentence))
+        .collect()
+}
+
+/// Returns the topics whose messages no channel gets.
+fn topics(round: &Round) -> impl Iterator<Item = Concern> {
+    let lonely = round.topics.iter();
+    let lonely = lonely.filter(|(_, topic)| topic.channel_count == 0 && topic.depth > 0);
+    lonely.map(|(name, topic)| Concern {
+        subject: Subject::Topic(name.clone()),
+        sentence: "No channel: messages wait in the topic for the first one; start a consumer"
+            .to_owned(),
+        depth: topic.depth,
+        oldest_ms: topic.oldest_ms,
+        is_older: topic.oldest_ms.is_some_and(|age| age >= OLD_MILLIS),
+    })
+}

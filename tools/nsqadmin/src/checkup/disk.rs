@@ -1,0 +1,62 @@
+//! [`DiskFigures`]: the room on a node's disk, and the time until there is none.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::round::NodeRound;
+
+/// The time over which the use of a disk is measured, in milliseconds. nsqd takes its disk in whole
+/// segments, so a shorter time shows steps.
+const WINDOW_MILLIS: i64 = 600_000;
+
+/// The shortest time that is enough, in milliseconds.
+const WINDOW_MILLIS_MIN: i64 = 60_000;
+
+/// The disk of a node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DiskFigures {
+    /// Bytes of the file system.
+    pub size_bytes: f64,
+    /// Bytes that nsqd may still use.
+    pub free_bytes: f64,
+    /// Seconds until the disk is full, if it goes on to fill as in the last ten minutes.
+    pub full_in: Option<f64>,
+}
+
+/// The free bytes of each node's disk over time.
+#[derive(Debug, Default)]
+pub(super) struct Disks(BTreeMap<String, VecDeque<(i64, f64)>>);
+
+impl Disks {
+    /// Takes the next figure of a node.
+    pub(super) fn next(
+        &mut self,
+        address: &str,
+        node: &NodeRound,
+        unix_millis: i64,
+    ) -> Option<DiskFigures> {
+        let machine = node
+            .machine
+            .as_ref()
+            .filter(|machine| machine.disk_bytes > 0.0)?;
+        let past = self.0.entry(address.to_owned()).or_default();
+        // A clock that has gone back begins anew.
+        past.retain(|(time, _)| (0..=WINDOW_MILLIS).contains(&(unix_millis - time)));
+        past.push_back((unix_millis, machine.free_bytes));
+        let (began, free) = *past.front()?;
+        let millis = unix_millis - began;
+        let used = free - machine.free_bytes;
+        #[allow(clippy::cast_precision_loss)] // A time needs no more.
+        let full_in = (millis >= WINDOW_MILLIS_MIN && used > 0.0)
+            .then(|| machine.free_bytes / used * (millis as f64 / 1000.0));
+        Some(DiskFigures {
+            size_bytes: machine.disk_bytes,
+            free_bytes: machine.free_bytes,
+            full_in,
+        })
+    }
+
+    /// Forgets the nodes that are gone.
+    pub(super) fn keep(&mut self, nodes: &BTreeSet<String>) {
+        self.0.retain(|address, _| nodes.contains(address));
+    }
+}

@@ -1,0 +1,151 @@
+//! The JSON of a checkup, for the page.
+
+use wire::go_json::{JsonObject, push_array, push_float};
+
+use super::{Checkup, Concern, ProducerFigures, ShardFigures, Subject, TopicProducers};
+
+impl Checkup {
+    /// Adds the key `doctor` to the object of a channel. With `is_brief`, a channel that has nothing to
+    /// do has no such key.
+    pub fn push_doctor(
+        &self,
+        object: &mut JsonObject<'_>,
+        topic: &str,
+        channel: &str,
+        is_brief: bool,
+    ) {
+        let name = (topic.to_owned(), channel.to_owned());
+        let Some(check) = self.channels.get(&name) else {
+            return;
+        };
+        if is_brief && check.is_idle {
+            return;
+        }
+        let mut doctor = JsonObject::new(object.key("doctor"));
+        doctor.text("sentence", &check.sentence);
+        doctor.boolean("is_problem", check.is_problem);
+        if let Some(seconds) = check.drained_in {
+            push_float(doctor.key("drained_in_s"), rounded(seconds));
+        }
+        doctor.end();
+    }
+
+    /// Adds the key `publishing` to the object of a topic: its producers, those with the highest rates first.
+    pub fn push_producers(&self, object: &mut JsonObject<'_>, topic: &str) {
+        let none = TopicProducers::default();
+        let producers = self.producers.get(topic).unwrap_or(&none);
+        let mut publishing = JsonObject::new(object.key("publishing"));
+        push_float(publishing.key("rate"), rounded(producers.arrivals));
+        push_float(publishing.key("others_rate"), rounded(producers.others));
+        push_usual(&mut publishing, "others_usual_rate", producers.others_usual);
+        let count = i64::try_from(producers.count).unwrap_or(i64::MAX);
+        publishing.number("producer_count", count);
+        push_array(publishing.key("producers"), &producers.listed, |out, it| {
+            push_producer(out, it);
+        });
+        publishing.end();
+    }
+
+    /// Returns what needs attention. `message` says which servers did not answer.
+    pub fn attention(&self, message: &str) -> String {
+        let mut json = String::new();
+        let mut object = JsonObject::new(&mut json);
+        object.number("time", self.unix_millis);
+        push_array(object.key("concerns"), &self.concerns, |out, concern| {
+            push_concern(out, concern);
+        });
+        object.text("message", message);
+        object.end();
+        json
+    }
+
+    /// Returns the health, the shards and the disk of a node, or `None` for an unknown node.
+    pub fn node(&self, address: &str) -> Option<String> {
+        let node = self.nodes.get(address)?;
+        let mut json = String::new();
+        let mut object = JsonObject::new(&mut json);
+        object.text("node", address);
+        object.text("health", &node.health);
+        push_array(
+            object.key("shards"),
+            &node.shards,
+            |out, (number, shard)| {
+                push_shard(out, *number, shard);
+            },
+        );
+        if let Some(disk) = &node.disk {
+            let mut of_disk = JsonObject::new(object.key("disk"));
+            push_float(of_disk.key("size_bytes"), disk.size_bytes);
+            push_float(of_disk.key("free_bytes"), disk.free_bytes);
+            if let Some(seconds) = disk.full_in {
+                push_float(of_disk.key("full_in_s"), rounded(seconds));
+            }
+            of_disk.end();
+        }
+        object.text("message", "");
+        object.end();
+        Some(json)
+    }
+}
+
+fn push_producer(out: &mut String, producer: &ProducerFigures) {
+    let mut object = JsonObject::new(out);
+    object.text("node", &producer.node);
+    object.text("remote_address", &producer.remote_address);
+    object.text("client_id", &producer.client_id);
+    object.text("hostname", &producer.hostname);
+    object.text("user_agent", &producer.user_agent);
+    object.number("connect_ts", producer.connect_ts);
+    object.number("count", producer.count);
+    push_float(object.key("rate"), rounded(producer.rate));
+    push_usual(&mut object, "usual_rate", producer.usual);
+    object.end();
+}
+
+fn push_usual(object: &mut JsonObject<'_>, key: &str, usual: Option<f64>) {
+    if let Some(usual) = usual {
+        push_float(object.key(key), rounded(usual));
+    }
+}
+
+fn push_concern(out: &mut String, concern: &Concern) {
+    let mut object = JsonObject::new(out);
+    match &concern.subject {
+        Subject::Lookupd(address) => object.text("lookupd", address),
+        Subject::Node(address) => object.text("node", address),
+        Subject::Topic(topic) => object.text("topic", topic),
+        Subject::Channel(topic, channel) => {
+            object.text("topic", topic);
+            object.text("channel", channel);
+        }
+    }
+    object.text("sentence", &concern.sentence);
+    object.number("depth", concern.depth);
+    if let Some(age) = concern.oldest_ms {
+        object.number("oldest_ms", age);
+    }
+    object.boolean("is_older", concern.is_older);
+    object.end();
+}
+
+fn push_shard(out: &mut String, number: u64, shard: &ShardFigures) {
+    let mut object = JsonObject::new(out);
+    object.number("shard", i64::try_from(number).unwrap_or(i64::MAX));
+    if let Some(load) = shard.load {
+        push_float(object.key("load"), rounded(load));
+    }
+    let topics = i64::try_from(shard.topic_count).unwrap_or(i64::MAX);
+    object.number("topic_count", topics);
+    push_float(object.key("connections"), shard.connections);
+    push_float(object.key("rate"), rounded(shard.arrivals));
+    if let Some((topic, rate)) = &shard.busiest {
+        object.text("busiest_topic", topic);
+        push_float(object.key("busiest_rate"), rounded(*rate));
+    }
+    object.end();
+}
+
+/// A thousandth is enough for a page.
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}

@@ -1,0 +1,228 @@
+//! [`Round`]: the answers of all servers at one moment, as far as a checkup needs them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nsq_doctor::{ChannelSample, NodeSample};
+
+use crate::answer;
+
+/// The answers of all servers at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Round {
+    /// The time, in milliseconds since 1970.
+    pub unix_millis: i64,
+    /// The channels by topic and channel.
+    pub channels: BTreeMap<(String, String), ChannelRound>,
+    /// The topics.
+    pub topics: BTreeMap<String, TopicRound>,
+    /// The nodes by `host:port`.
+    pub nodes: BTreeMap<String, NodeRound>,
+    /// The nsqlookupds by `host:port`. Empty in direct mode.
+    pub lookupds: BTreeMap<String, LookupdRound>,
+}
+
+/// A channel on all nodes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChannelRound {
+    /// The figures for the doctor.
+    pub sample: ChannelSample,
+    /// The age of the oldest message in milliseconds, if a node tells it.
+    pub oldest_ms: Option<i64>,
+}
+
+/// A topic on all nodes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TopicRound {
+    /// Messages that wait in the topic itself.
+    pub depth: i64,
+    /// The number of channels, the largest of all nodes.
+    pub channel_count: usize,
+    /// The age of the oldest message of `depth` in milliseconds, if a node tells it.
+    pub oldest_ms: Option<i64>,
+    /// The messages since the start of each node.
+    pub messages: BTreeMap<String, i64>,
+}
+
+/// A node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeRound {
+    /// The reason why the node did not answer.
+    pub failure: Option<String>,
+    /// `OK`, or the reason why the node takes no messages.
+    pub health: String,
+    /// The producers by connection and topic.
+    pub producers: BTreeMap<ProducerKey, Producer>,
+    /// The shard of each topic, and the messages of the topic since the start.
+    pub shards: BTreeMap<String, (u64, i64)>,
+    /// The shards' use of their cores, and the disk.
+    pub machine: Option<Machine>,
+}
+
+/// A connection, and a topic to which the connection publishes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ProducerKey {
+    /// The topic.
+    pub topic: String,
+    /// The client's end of the connection.
+    pub remote_address: String,
+    /// The time of the connection, in seconds since 1970.
+    pub connect_ts: i64,
+}
+
+/// The figures of a [`ProducerKey`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Producer {
+    /// The name that the client gave itself.
+    pub client_id: String,
+    /// The name of the client's machine.
+    pub hostname: String,
+    /// The client library.
+    pub user_agent: String,
+    /// The messages since the connection.
+    pub count: i64,
+}
+
+/// The figures of a node that only its `/metrics` has.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Machine {
+    /// The shards by number.
+    pub shards: BTreeMap<u64, ShardUse>,
+    /// Bytes of the file system of the messages.
+    pub disk_bytes: f64,
+    /// Bytes of this file system that nsqd may still use.
+    pub free_bytes: f64,
+    /// True in a drain.
+    pub is_draining: bool,
+}
+
+/// The use of a shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ShardUse {
+    /// The processor time since the start, in seconds.
+    pub cpu_seconds: f64,
+    /// The connections.
+    pub connections: f64,
+}
+
+/// An nsqlookupd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LookupdRound {
+    /// The nodes that it knows, by `host:port`.
+    Knows(BTreeSet<String>),
+    /// The reason why it did not answer.
+    Failed(String),
+}
+
+impl Round {
+    /// Adds the answer of a node.
+    pub fn add_node(&mut self, address: &str, stats: &answer::Stats, machine: Option<Machine>) {
+        let mut node = NodeRound {
+            health: stats.health.clone(),
+            machine,
+            ..NodeRound::default()
+        };
+        for topic in &stats.topics {
+            if let Some(shard) = topic.shard {
+                let name = topic.topic_name.clone();
+                node.shards.insert(name, (shard, topic.message_count));
+            }
+            self.add_topic(address, topic);
+        }
+        for client in &stats.producers {
+            for published in &client.pub_counts {
+                let key = ProducerKey {
+                    topic: published.topic.clone(),
+                    remote_address: client.remote_address.clone(),
+                    connect_ts: client.connect_ts,
+                };
+                let producer = Producer {
+                    client_id: client.client_id.clone(),
+                    hostname: client.hostname.clone(),
+                    user_agent: client.user_agent.clone(),
+                    count: published.count,
+                };
+                node.producers.insert(key, producer);
+            }
+        }
+        self.nodes.insert(address.to_owned(), node);
+    }
+
+    /// Adds a node that did not answer.
+    pub fn add_failure(&mut self, address: &str, why: String) {
+        let node = NodeRound {
+            failure: Some(why),
+            ..NodeRound::default()
+        };
+        self.nodes.insert(address.to_owned(), node);
+    }
+
+    fn add_topic(&mut self, address: &str, topic: &answer::Topic) {
+        let round = self.topics.entry(topic.topic_name.clone()).or_default();
+        round.depth = round.depth.saturating_add(topic.depth);
+        round.channel_count = round.channel_count.max(topic.channels.len());
+        round.oldest_ms = round.oldest_ms.max(topic.oldest_unfinished_ms);
+        let messages = topic.message_count;
+        round.messages.insert(address.to_owned(), messages);
+        for channel in &topic.channels {
+            let clients = channel.clients.iter().flatten();
+            let node = NodeSample {
+                topic_depth: topic.depth,
+                is_topic_paused: topic.paused,
+                is_paused: channel.paused,
+                depth: channel.depth,
+                in_flight: channel.in_flight_count,
+                deferred: channel.deferred_count,
+                message_count: channel.message_count,
+                requeue_count: channel.requeue_count,
+                timeout_count: channel.timeout_count,
+                ready: clients.map(|client| client.ready_count).collect(),
+            };
+            let name = (topic.topic_name.clone(), channel.channel_name.clone());
+            let round = self.channels.entry(name).or_default();
+            round.sample.nodes.insert(address.to_owned(), node);
+            round.oldest_ms = round.oldest_ms.max(channel.oldest_unfinished_ms);
+        }
+    }
+}
+
+impl Machine {
+    /// Reads the metrics of ringq's nsqd. `None` if these are other metrics.
+    pub fn of_metrics(text: &str) -> Option<Machine> {
+        let mut machine = Machine::default();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let Some((name, value)) = line.rsplit_once(' ') else {
+                continue;
+            };
+            let Ok(value) = value.parse::<f64>() else {
+                continue;
+            };
+            let (family, labels) = name.split_once('{').unwrap_or((name, ""));
+            match family {
+                "nsqd_data_path_size_bytes" => machine.disk_bytes = value,
+                "nsqd_data_path_available_bytes" => machine.free_bytes = value,
+                "nsqd_draining" => machine.is_draining = value > 0.0,
+                "nsqd_shard_cpu_seconds_total" => {
+                    machine
+                        .shards
+                        .entry(shard_of(labels)?)
+                        .or_default()
+                        .cpu_seconds = value;
+                }
+                "nsqd_shard_connections" => {
+                    machine
+                        .shards
+                        .entry(shard_of(labels)?)
+                        .or_default()
+                        .connections = value;
+                }
+                _ => {}
+            }
+        }
+        (!machine.shards.is_empty()).then_some(machine)
+    }
+}
+
+fn shard_of(labels: &str) -> Option<u64> {
+    let (_, rest) = labels.split_once("shard=\"")?;
+    rest.split_once('"')?.0.parse().ok()
+}

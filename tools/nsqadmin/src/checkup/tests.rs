@@ -1,0 +1,312 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::answer;
+
+/// Seconds between two rounds.
+const STEP: i64 = 5;
+
+/// Returns a node's `/stats` with the topic `t` and its channel `c`.
+fn stats(figures: &Value) -> answer::Stats {
+    let channel = json!({
+        "channel_name": "c", "depth": figures["depth"], "message_count": figures["count"], "in_flight_count": figures["in_flight"],
+        "oldest_unfinished_ms": figures["age"], "paused": figures["paused"], "clients": figures["clients"],
+    });
+    let stats = json!({
+        "health": figures["health"].as_str().unwrap_or("OK"),
+        "topics": [{"topic_name": "t", "message_count": figures["count"], "shard": 1, "channels": [channel]}],
+        "producers": figures["producers"],
+    });
+    serde_json::from_value(stats).unwrap()
+}
+
+fn round(step: i64, nodes: &[(&str, Value)]) -> Round {
+    let mut round = Round {
+        unix_millis: 1_000_000 + step * STEP * 1000,
+        ..Round::default()
+    };
+    for (address, figures) in nodes {
+        round.add_node(address, &stats(figures), None);
+    }
+    round
+}
+
+/// Checks rounds of one node. Returns the last checkup.
+fn check(figures: &[Value]) -> Checkup {
+    let mut checker = Checker::default();
+    let mut last = Checkup::default();
+    for (step, figures) in figures.iter().enumerate() {
+        let step = i64::try_from(step).unwrap();
+        last = checker.check(round(step, &[("n:1", figures.clone())]));
+    }
+    last
+}
+
+fn sentences(checkup: &Checkup) -> Vec<&str> {
+    let concerns = checkup.concerns.iter();
+    concerns.map(|concern| concern.sentence.as_str()).collect()
+}
+
+fn of_channel(checkup: &Checkup) -> &ChannelCheck {
+    &checkup.channels[&("t".to_owned(), "c".to_owned())]
+}
+
+#[test]
+fn the_first_round_knows_no_rates_and_the_second_has_the_doctor() {
+    let alone = json!({"depth": 9, "count": 9, "age": 60_000});
+    let first = check(std::slice::from_ref(&alone));
+    assert_eq!((first.channels.len(), first.concerns.len()), (0, 0));
+    let second = check(&[alone.clone(), alone]);
+    let found = of_channel(&second);
+    assert_eq!(
+        found.sentence,
+        "No consumers: 9 messages wait and 0/s arrive; start a consumer"
+    );
+    assert!(found.is_problem);
+    assert_eq!(second.concerns[0].sentence, found.sentence);
+    assert_eq!(second.concerns[0].oldest_ms, Some(60_000));
+}
+
+#[test]
+fn a_channel_that_needs_nothing_is_no_concern() {
+    let idle = json!({"clients": [{"ready_count": 1}]});
+    let checkup = check(&[idle.clone(), idle]);
+    assert_eq!(sentences(&checkup), [""; 0]);
+    assert!(of_channel(&checkup).is_idle);
+    // Paused without messages, and RDY 0 without messages.
+    for figures in [
+        json!({"paused": true}),
+        json!({"clients": [{"ready_count": 0}]}),
+    ] {
+        let checkup = check(&[figures.clone(), figures]);
+        assert_eq!(sentences(&checkup), [""; 0]);
+        assert!(!of_channel(&checkup).is_problem);
+    }
+}
+
+#[test]
+fn paused_and_backing_off_channels_are_concerns() {
+    let paused = json!({"depth": 3, "paused": true, "clients": [{"ready_count": 1}]});
+    let checkup = check(&[paused.clone(), paused]);
+    assert_eq!(
+        sentences(&checkup),
+        ["Paused with 3 waiting messages: unpause the channel"]
+    );
+    let back_off = json!({"depth": 3, "clients": [{"ready_count": 0}]});
+    let checkup = check(&[back_off.clone(), back_off]);
+    assert!(
+        sentences(&checkup)[0].starts_with("Back-off: 1 of 1 connections have RDY 0"),
+        "{checkup:?}"
+    );
+}
+
+#[test]
+fn a_message_that_gets_older_is_a_concern_whatever_the_doctor_says() {
+    let at = |count: i64, age: i64| json!({"count": count, "in_flight": 1, "age": age, "clients": [{"ready_count": 10}]});
+    let older = check(&[at(100, 20_000), at(200, 25_000)]);
+    let sentence = sentences(&older)[0].to_owned();
+    assert!(
+        sentence.starts_with("The oldest message gets older. Keeps up: 20/s"),
+        "{sentence}"
+    );
+    assert!(older.concerns[0].is_older);
+    // An age that stays is that of the present messages.
+    let same = check(&[at(100, 20_000), at(200, 20_100)]);
+    assert_eq!(sentences(&same), [""; 0]);
+}
+
+#[test]
+fn a_backlog_that_shrinks_has_an_end() {
+    let at = |depth: i64| json!({"depth": depth, "count": 1000, "in_flight": 1, "clients": [{"ready_count": 1}]});
+    // 100 messages leave in 5 seconds, and 200 wait.
+    let checkup = check(&[at(300), at(200)]);
+    assert_eq!(of_channel(&checkup).drained_in, Some(10.0));
+    let growing = check(&[at(200), at(300)]);
+    assert_eq!(of_channel(&growing).drained_in, None);
+}
+
+#[test]
+fn servers_come_first_and_then_the_oldest_message() {
+    let mut checker = Checker::default();
+    let with = |step| {
+        let mut round = round(step, &[("n:1", json!({"depth": 5, "age": 30_000}))]);
+        let old = json!({
+            "topics": [
+                {"topic_name": "old", "channels": [{"channel_name": "c", "depth": 1, "oldest_unfinished_ms": 90_000}]},
+                {"topic_name": "lonely", "depth": 4, "oldest_unfinished_ms": 50_000},
+            ],
+            "health": "NOK - no space left on device",
+        });
+        round.add_node("n:2", &serde_json::from_value(old).unwrap(), None);
+        round.add_failure("n:3", "connection refused".to_owned());
+        let nodes = ["n:1", "n:2", "n:3"].map(str::to_owned);
+        let all = LookupdRound::Knows(nodes.clone().into());
+        let some = LookupdRound::Knows(nodes[..1].iter().cloned().collect());
+        let failed = LookupdRound::Failed("no route".to_owned());
+        round.lookupds = BTreeMap::from([
+            ("l:1".to_owned(), all),
+            ("l:2".to_owned(), some),
+            ("l:3".to_owned(), failed),
+        ]);
+        round
+    };
+    checker.check(with(0));
+    let checkup = checker.check(with(1));
+    let subjects: Vec<&Subject> = checkup.concerns.iter().map(|one| &one.subject).collect();
+    let channel = |topic: &str, channel: &str| Subject::Channel(topic.into(), channel.into());
+    let expected = [
+        &Subject::Lookupd("l:2".into()),
+        &Subject::Lookupd("l:3".into()),
+        &Subject::Node("n:2".into()),
+        &Subject::Node("n:3".into()),
+        &channel("old", "c"),
+        &Subject::Topic("lonely".into()),
+        &channel("t", "c"),
+    ];
+    assert_eq!(subjects, expected, "{checkup:?}");
+    let sentences = sentences(&checkup);
+    assert!(
+        sentences[0].contains("does not know n:2 and 1 more"),
+        "{sentences:?}"
+    );
+    assert!(
+        sentences[1].contains("does not answer: no route"),
+        "{sentences:?}"
+    );
+    assert!(
+        sentences[2].contains("NOK - no space left on device"),
+        "{sentences:?}"
+    );
+    assert!(sentences[3].contains("connection refused"), "{sentences:?}");
+}
+
+#[test]
+fn a_node_that_vanishes_is_named_until_it_is_back_or_half_an_hour_has_passed() {
+    let mut checker = Checker::default();
+    let mut with = |step: i64, nodes: &[&str]| {
+        let figures: Vec<_> = nodes.iter().map(|node| (*node, json!({}))).collect();
+        let mut round = round(step, &figures);
+        let known = nodes.iter().map(ToString::to_string).collect();
+        round.lookupds = BTreeMap::from([("l:1".to_owned(), LookupdRound::Knows(known))]);
+        let checkup = checker.check(round);
+        sentences(&checkup).join("; ")
+    };
+    assert_eq!(with(0, &["n:1", "n:2"]), "");
+    assert!(with(1, &["n:1"]).starts_with("This nsqd is gone"));
+    assert!(with(2, &["n:1"]).contains("for 5.0s"));
+    assert_eq!(with(3, &["n:1", "n:2"]), "");
+    assert!(with(4, &["n:1"]).starts_with("This nsqd is gone"));
+    assert_eq!(with(4 + 30 * 60 / STEP, &["n:1"]), "");
+}
+
+/// Returns the figures of a topic to which `shop` publishes, and others over HTTP.
+fn published(of_shop: i64, count: i64) -> Value {
+    json!({
+        "count": count, "depth": count, "age": 1000,
+        "producers": [{"client_id": "shop", "hostname": "host-a", "remote_address": "10.0.0.1:5", "connect_ts": 7,
+            "pub_counts": [{"topic": "t", "count": of_shop}]}],
+    })
+}
+
+#[test]
+fn a_producer_that_publishes_more_than_it_used_to_explains_a_backlog() {
+    let mut checker = Checker::default();
+    let (mut of_shop, mut count) = (0, 0);
+    let mut last = Checkup::default();
+    for step in 0..20 {
+        // 2 messages a second, and 1 over HTTP.
+        of_shop += 10;
+        count += 15;
+        last = checker.check(round(step, &[("n:1", published(of_shop, count))]));
+    }
+    let producers = &last.producers["t"];
+    assert_eq!(
+        (producers.arrivals, producers.others, producers.count),
+        (3.0, 1.0, 1)
+    );
+    let shop = &producers.listed[0];
+    assert_eq!((shop.rate, shop.count), (2.0, of_shop));
+    assert!((shop.usual.unwrap() - 2.0).abs() < 1e-6, "{shop:?}");
+    assert!(!sentences(&last)[0].contains("has grown"), "{last:?}");
+    // Now 200 a second.
+    last = checker.check(round(
+        20,
+        &[("n:1", published(of_shop + 1000, count + 1005))],
+    ));
+    let sentence = sentences(&last)[0];
+    assert!(
+        sentence.ends_with("A producer has grown: shop (host-a): 200/s instead of the usual 2/s"),
+        "{sentence}"
+    );
+    // A restarted node counts from 0, and so do its producers.
+    last = checker.check(round(21, &[("n:1", published(10, 15))]));
+    assert_eq!(last.producers["t"].listed[0].rate, 2.0);
+}
+
+#[test]
+fn metrics_of_a_node_tell_its_shards_and_its_disk() {
+    let metrics = |cpu: f64, free: f64| {
+        format!(
+            "# HELP nsqd_shard_cpu_seconds_total x\nnsqd_shard_cpu_seconds_total{{shard=\"1\"}} {cpu}\n\
+             nsqd_shard_connections{{shard=\"1\"}} 7\nnsqd_data_path_size_bytes 1e12\n\
+             nsqd_data_path_available_bytes {free}\nnsqd_draining 0\n"
+        )
+    };
+    assert_eq!(Machine::of_metrics("process_cpu_seconds_total 1\n"), None);
+    let mut checker = Checker::default();
+    let mut last = Checkup::default();
+    for step in 0..20 {
+        let mut round = Round {
+            unix_millis: step * STEP * 1000,
+            ..Round::default()
+        };
+        // Each second uses 0.95 s of the core, and 1 GB of the disk.
+        let second = f64::from(i32::try_from(step * STEP).unwrap());
+        let machine = Machine::of_metrics(&metrics(second * 0.95, 1e12 - 1e9 * second));
+        let figures = json!({"count": step * STEP * 100, "clients": [{"ready_count": 1}]});
+        round.add_node("n:1", &stats(&figures), machine);
+        last = checker.check(round);
+        let is_early = second < 60.0;
+        let disk = last.nodes["n:1"].disk.unwrap();
+        assert_eq!(disk.full_in.is_none(), is_early, "after {second} s");
+    }
+    let node = &last.nodes["n:1"];
+    let shard = &node.shards[&1];
+    assert!((shard.load.unwrap() - 0.95).abs() < 1e-9, "{shard:?}");
+    assert_eq!((shard.connections, shard.topic_count), (7.0, 1));
+    assert_eq!(shard.busiest, Some(("t".to_owned(), 100.0)));
+    // After 95 s, 905 GB are free.
+    assert!((node.disk.unwrap().full_in.unwrap() - 905.0).abs() < 1e-6);
+    let sentences = sentences(&last);
+    assert!(
+        sentences[0].starts_with("The disk is full in about 15m (905GB free)"),
+        "{sentences:?}"
+    );
+    assert!(
+        sentences[1].starts_with("Shard 1 uses 95 % of its core; t has 100 of its 100"),
+        "{sentences:?}"
+    );
+}
+
+#[test]
+fn the_json_has_what_the_page_shows() {
+    let alone = json!({"depth": 9, "count": 9, "age": 60_000});
+    let checkup = check(&[alone.clone(), alone]);
+    let attention: Value = serde_json::from_str(&checkup.attention("m")).unwrap();
+    let concern = &attention["concerns"][0];
+    assert_eq!(
+        (
+            &concern["topic"],
+            &concern["channel"],
+            &concern["oldest_ms"],
+            &attention["message"]
+        ),
+        (&json!("t"), &json!("c"), &json!(60_000), &json!("m"))
+    );
+    let node: Value = serde_json::from_str(&checkup.node("n:1").unwrap()).unwrap();
+    assert_eq!(
+        (&node["health"], &node["shards"][0]["shard"]),
+        (&json!("OK"), &json!(1))
+    );
+    assert_eq!(checkup.node("n:2"), None);
+}

@@ -1,0 +1,164 @@
+//! What needs attention, over real sockets: channels, producers, shards, disks, and servers that are gone.
+
+mod support;
+
+use std::io::Write;
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+use support::Admin;
+use test_support::daemon::Daemon;
+use test_support::http_server::{Answer, HttpServer};
+
+fn concern<'a>(attention: &'a Value, key: &str, name: &str) -> Option<&'a str> {
+    let concerns = attention["concerns"].as_array()?;
+    let found = concerns
+        .iter()
+        .find(|concern| concern[key] == json!(name))?;
+    found["sentence"].as_str()
+}
+
+/// Opens a connection that publishes `count` messages to a topic. The connection says that its client is
+/// `shop`.
+fn publish(nsqd: &Daemon, topic: &str, count: usize) -> TcpStream {
+    let mut stream = TcpStream::connect(nsqd.tcp).expect("nsqd listens");
+    let identity = json!({"client_id": "shop", "hostname": "host-p", "feature_negotiation": false})
+        .to_string();
+    let size = u32::try_from(identity.len()).unwrap().to_be_bytes();
+    let mut bytes = [b"  V2IDENTIFY\n", &size[..], identity.as_bytes()].concat();
+    for _ in 0..count {
+        bytes.extend(format!("PUB {topic}\n").into_bytes());
+        bytes.extend([0, 0, 0, 4]);
+        bytes.extend(b"body");
+    }
+    stream.write_all(&bytes).expect("nsqd reads");
+    stream
+}
+
+#[test]
+fn channels_producers_shards_and_disks_are_told() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let nsqd = Daemon::nsqd_at(&[&lookupd], &["--shards=2"]);
+    nsqd.create_channel("sales", "archive");
+    let _producer = publish(&nsqd, "sales", 3);
+    nsqd.wait_for_figure("sales", "archive", "depth", 3);
+    let admin = Admin::start_at(&[&lookupd], &["--live-interval=100ms"]);
+    let is_told = |attention: &Value| concern(attention, "channel", "archive").is_some();
+    let attention = admin.wait_for("/api/live/attention", is_told);
+    let sentence = concern(&attention, "channel", "archive").unwrap();
+    assert_eq!(
+        sentence,
+        "No consumers: 3 messages wait and 0/s arrive; start a consumer"
+    );
+    assert_eq!(attention["concerns"].as_array().map(Vec::len), Some(1));
+    let topic = admin.json("/api/live/topics/sales");
+    assert_eq!(topic["channels"][0]["doctor"]["sentence"], json!(sentence));
+    assert_eq!(topic["channels"][0]["doctor"]["is_problem"], json!(true));
+    let producer = &topic["publishing"]["producers"][0];
+    assert_eq!(
+        (
+            &producer["client_id"],
+            &producer["hostname"],
+            &producer["count"]
+        ),
+        (&json!("shop"), &json!("host-p"), &json!(3))
+    );
+    let topics = admin.json("/api/live/topics");
+    let doctor = &topics["topics"][0]["channels"][0]["doctor"];
+    assert_eq!(doctor["sentence"], json!(sentence));
+    let node = admin.json(&format!("/api/live/nodes/{}", nsqd.http));
+    assert_eq!(node["health"], json!("OK"));
+    let shards = node["shards"].as_array().unwrap();
+    assert_eq!(shards.len(), 2, "{node}");
+    assert!(
+        shards[0]["load"].as_f64().is_some_and(|load| load >= 0.0),
+        "{node}"
+    );
+    let of_disk = |key: &str| node["disk"][key].as_f64().unwrap();
+    assert!(of_disk("size_bytes") > of_disk("free_bytes"), "{node}");
+    admin
+        .get("/api/live/nodes/127.0.0.1:1")
+        .expect_error(404, "NODE_NOT_FOUND");
+    let without = Admin::start_at(&[&lookupd], &["--live-interval=0"]);
+    without
+        .get("/api/live/attention")
+        .expect_error(404, "LIVE_DISABLED");
+}
+
+#[test]
+fn servers_that_are_gone_are_named() {
+    let lookupds = [(); 2].map(|()| Daemon::nsqlookupd(&[]));
+    let both = [&lookupds[0], &lookupds[1]];
+    let mut nsqds = [(); 2].map(|()| Daemon::nsqd_at(&both, &[]));
+    let admin = Admin::start_at(&both, &["--live-interval=100ms"]);
+    let has_nodes = |live: &Value| {
+        live["nodes"]
+            .as_array()
+            .is_some_and(|nodes| nodes.len() == 2)
+    };
+    admin.wait_for("/api/live", has_nodes);
+    // The checkup, too, has seen both nodes.
+    let second = nsqds[1].http.to_string();
+    admin.wait_for(&format!("/api/live/nodes/{second}"), |node| {
+        node["health"] == json!("OK")
+    });
+    nsqds[1].kill();
+    let is_gone = |attention: &Value| {
+        concern(attention, "node", &second).is_some_and(|why| why.starts_with("This nsqd is gone"))
+    };
+    admin.wait_for("/api/live/attention", is_gone);
+    let [first, mut dead] = lookupds;
+    let address = dead.http.to_string();
+    dead.kill();
+    let is_named = |attention: &Value| {
+        concern(attention, "lookupd", &address)
+            .is_some_and(|why| why.contains("connection refused"))
+    };
+    admin.wait_for("/api/live/attention", is_named);
+    drop(first);
+}
+
+/// NSQ's own nsqd has neither ages nor shards, and a checkup does not ask for its metrics.
+#[test]
+fn an_nsqd_of_another_kind_has_a_checkup_too() {
+    let original = HttpServer::start(|request, _| {
+        let path = request.target().split('?').next().unwrap_or_default();
+        let (status, body) = match path {
+            "/info" => (
+                200,
+                json!({"version": "1.3.0", "broadcast_address": "original", "http_port": 4151}),
+            ),
+            "/stats" => (
+                200,
+                json!({"health": "OK", "topics": [{"topic_name": "t", "channels": [
+                {"channel_name": "c", "depth": 5, "message_count": 5}]}]}),
+            ),
+            _ => (404, json!({"message": "NOT_FOUND"})),
+        };
+        Answer {
+            status,
+            headers: Vec::new(),
+            body: body.to_string().into_bytes(),
+        }
+    });
+    let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = dead.local_addr().unwrap();
+    drop(dead);
+    let flags = [original.address, address].map(|address| format!("--nsqd-http-address={address}"));
+    let admin = Admin::start(&[&flags[0], &flags[1], "--live-interval=100ms"]);
+    let is_told = |attention: &Value| concern(attention, "channel", "c").is_some();
+    let attention = admin.wait_for("/api/live/attention", is_told);
+    let silent = concern(&attention, "node", &address.to_string());
+    assert!(
+        silent.is_some_and(|why| why.contains("does not answer")),
+        "{attention}"
+    );
+    assert_eq!(attention["concerns"][1].get("oldest_ms"), None);
+    let node = admin.json("/api/live/nodes/original:4151");
+    assert_eq!((&node["shards"], node.get("disk")), (&json!([]), None));
+    let requests = original.requests();
+    let asks_metrics = requests
+        .iter()
+        .any(|request| request.target().starts_with("/metrics"));
+    assert!(!asks_metrics, "{requests:?}");
+}
