@@ -41,6 +41,14 @@ function pair(seconds, large, largeName, small, smallName) {
   return `${Math.floor(seconds / large)} ${largeName}` + (rest ? ` ${rest} ${smallName}` : "");
 }
 
+// A number of bytes: "950 B", "1.2 kB", "905 GB".
+export function size(bytes) {
+  if (bytes === null || bytes === undefined) return UNKNOWN;
+  let [value, unit] = [Number(bytes), 0];
+  for (; value >= 999.5 && unit < 5; unit += 1) value /= 1000;
+  return `${value < 9.95 && unit > 0 ? value.toFixed(1) : Math.round(value)} ${["B", "kB", "MB", "GB", "TB", "PB"][unit]}`;
+}
+
 // A duration in nanoseconds, as NSQ's tools show them: "672.06ms", "3m29s", "1h2m3s", "5m0s", "0ns".
 export function duration(nanoseconds) {
   if (nanoseconds === null || nanoseconds === undefined) return UNKNOWN;

@@ -9,6 +9,7 @@ const WORDS = [
   ["Depth", "messages that wait. Messages in flight and deferred ones are not among them"],
   ["In flight", "messages that consumers have got and not finished"],
   ["Deferred", "messages that wait for a time: published with a delay, or requeued with one"],
+  ["Drained in", "the time until no message waits, if messages come and go as in the last five seconds"],
   ["Requeued", "how often consumers have given a message back"],
   ["Timed out", "how often a consumer has taken too long for a message, so that it was delivered again"],
   ["Done/s", "messages that left the channel: finished, or emptied"],

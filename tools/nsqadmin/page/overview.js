@@ -13,17 +13,20 @@ const NAMES_AGE_MAX = 15_000;
 
 let names = { topics: [], at: 0 };
 
-// Returns {topics, message}: each topic with the keys of the API, and with its channels.
+// Returns {topics, concerns, message}: each topic with the keys of the API, and with its channels. `concerns` says what needs
+// attention, if the server tells it.
 export async function loadTopics(signal) {
   const { live: isLive } = await facts.known();
   if (!isLive) return sumOfNodes(signal);
-  const [answer] = await Promise.all([ask("api/live/topics", { signal }), refreshNames(signal)]);
+  const [answer, attention] = await Promise.all([ask("api/live/topics", { signal }), ask("api/live/attention", { signal }), refreshNames(signal)]);
   // The server has asked no nsqd yet.
   if (answer.time === 0) return sumOfNodes(signal);
   const topics = answer.topics.map(liveTopic);
   const known = new Set(topics.map((topic) => topic.topic_name));
   const inactive = names.topics.filter((name) => !known.has(name)).map((name) => ({ topic_name: name, ...EMPTY, channels: [] }));
-  return { topics: [...topics, ...inactive], sampled_at: answer.time, message: answer.message };
+  // The server has the first concerns after two looks at the cluster.
+  const concerns = attention.time === 0 ? undefined : attention.concerns;
+  return { topics: [...topics, ...inactive], concerns, sampled_at: answer.time, message: answer.message };
 }
 
 async function refreshNames(signal) {
@@ -47,7 +50,7 @@ function liveChannel(live) {
   return {
     channel_name: live.channel, depth: live.depth, in_flight_count: live.in_flight, deferred_count: live.deferred, requeue_count: live.requeue_count,
     timeout_count: live.timeout_count, message_count: live.message_count, client_count: live.clients, ...pauseOf(live),
-    oldest_unfinished_ms: liveAge(live),
+    oldest_unfinished_ms: liveAge(live), doctor: live.doctor,
   };
 }
 
@@ -62,14 +65,15 @@ function liveAge(live) {
   return live.oldest_ms > 0 || isEmpty ? live.oldest_ms : undefined;
 }
 
-// The ages of a topic's oldest messages: `all`, and `channels` by name with `all` and `nodes`.
-export async function loadAges(topicName, signal) {
+// What only the live figures of a topic have: the age of the oldest message (`all`), `channels` by name with `all`, `nodes` and
+// `doctor`, and the producers (`publishing`).
+export async function loadLive(topicName, signal) {
   const { live: isLive } = await facts.known();
   if (!isLive) return { channels: new Map() };
   try {
-    const { topic, channels } = await ask(api("live", "topics", topicName), { signal });
-    const ages = ({ nodes, ...total }) => ({ all: liveAge(total), nodes: new Map(nodes.map((node) => [node.node, liveAge(node)])) });
-    return { all: liveAge(topic), channels: new Map(channels.map((channel) => [channel.channel, ages(channel)])) };
+    const { topic, channels, publishing } = await ask(api("live", "topics", topicName), { signal });
+    const figures = ({ nodes, doctor, ...total }) => ({ all: liveAge(total), doctor, nodes: new Map(nodes.map((node) => [node.node, liveAge(node)])) });
+    return { all: liveAge(topic), publishing, channels: new Map(channels.map((channel) => [channel.channel, figures(channel)])) };
   } catch {
     // A topic that is a second old has no live figures yet. Without them, no age is shown.
     return { channels: new Map() };

@@ -86,6 +86,12 @@ export function latencyColumns(parts) {
   });
 }
 
+// Tiles for the latency percentiles of a total.
+export function latencyTiles(part) {
+  return latencyColumns([part]).map((column) => ({ label: column.title, value: part.e2e_processing_latency.count > 0 ? duration(column.value(part)) : "–",
+    note: "publish to finish" }));
+}
+
 function spread(found) {
   if (!found || found.min === undefined) return undefined;
   return `min ${duration(found.min)}, max ${duration(found.max)}`;

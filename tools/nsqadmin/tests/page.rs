@@ -11,12 +11,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 use test_support::TIMEOUT;
 use test_support::daemon::Daemon;
-use test_support::http_server::{Answer, HttpServer};
+use test_support::http_server::{Answer, HttpServer, Received};
 use test_support::packages::{self, is_installed};
 use test_support::process::{Log, address_in, run};
 
@@ -134,6 +134,24 @@ fn nsqds_of_many_kinds() -> (Vec<Daemon>, Nsqadmin) {
     (nsqds, admin)
 }
 
+/// Starts a server that answers as graphite does: 7654 for each target, in each of the last ten minutes.
+fn graphite() -> HttpServer {
+    HttpServer::start(|request, _| {
+        let query = request.target().split('?').nth(1).unwrap_or_default();
+        let targets = query.split('&').filter(|part| part.starts_with("target="));
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        let minute = since_1970.unwrap_or_default().as_secs() / 60;
+        let points = (minute - 10..minute).map(|minute| json!([7654, minute * 60]));
+        let points: Vec<_> = points.collect();
+        let series = targets.map(|target| json!({"target": target, "datapoints": points}));
+        Answer {
+            status: 200,
+            headers: vec!["Content-Type: application/json".to_owned()],
+            body: json!(series.collect::<Vec<_>>()).to_string().into_bytes(),
+        }
+    })
+}
+
 #[test]
 fn the_page_in_a_browser() {
     let is_complete = is_installed("chromium", "apt-get install chromium")
@@ -167,6 +185,8 @@ fn the_page_in_a_browser() {
     let direct = Nsqadmin::start(&nsqd_flags.collect::<Vec<_>>());
     let many = Nsqadmin::start(&[at(&many_lookupd)]);
     let (_peeked, mixed) = nsqds_of_many_kinds();
+    let graphite = graphite();
+    let graphed = Nsqadmin::start(&[at(&lookupd), format!("--graphite-url={}", graphite.url(""))]);
 
     let nsqds: Vec<_> = nsqds
         .iter()
@@ -178,6 +198,7 @@ fn the_page_in_a_browser() {
         "direct": direct.url("/"),
         "many": many.url("/"),
         "mixed": mixed.url("/"),
+        "graphite": graphed.url("/"),
         "lookupd": lookupd.http.to_string(),
         "nsqds": nsqds,
         "pictures": pictures,
@@ -189,5 +210,10 @@ fn the_page_in_a_browser() {
         .env("PAGE_TEST", cluster.to_string());
     let exit = run(&mut command, CHECKS_TIMEOUT);
     assert!(exit.status.success(), "{exit}");
+    if std::env::var_os("PAGE_CHECK").is_none() {
+        let requests = graphite.requests();
+        let is_render = |request: &Received| request.target().starts_with("/render?target=");
+        assert!(!requests.is_empty() && requests.iter().all(is_render));
+    }
     eprintln!("{}", exit.stdout);
 }

@@ -9,8 +9,8 @@ import { clientColumns, clientKey, clientText } from "../clients.js";
 import { plus } from "../exact.js";
 import { count, rate } from "../format.js";
 import { Graphs } from "../graphite.js";
-import { loadAges, problemOf } from "../overview.js";
-import { Age, Loading, NodeLink, Paused, Tiles, Trail, counted, ifKnown, inMemoryAndOnDisk, latencyColumns, memoryAndDisk, quantiles, rated } from "../parts.js";
+import { loadLive, problemOf } from "../overview.js";
+import { Age, Loading, NodeLink, Paused, Tiles, Trail, counted, ifKnown, inMemoryAndOnDisk, latencyColumns, latencyTiles, memoryAndDisk, quantiles, rated } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { Samples, change, getsOlder, perSecond } from "../rates.js";
 import { go, link } from "../route.js";
@@ -53,12 +53,12 @@ export function Channel({ topic, name }) {
     ${channel && html`<${Content} channel=${channel} past=${past} />`}`;
 }
 
-// The answer for the channel, with the ages of live figures.
+// The answer for the channel, with the live figures.
 async function load(topic, name, signal) {
-  const [channel, ages] = await Promise.all([ask(api("topics", topic, name), { signal }), loadAges(topic, signal)]);
-  const own = ages.channels.get(name);
+  const [channel, live] = await Promise.all([ask(api("topics", topic, name), { signal }), loadLive(topic, signal)]);
+  const own = live.channels.get(name);
   const nodes = (channel.nodes ?? []).map((node) => ({ ...node, oldest_unfinished_ms: own?.nodes.get(node.node) }));
-  return { ...channel, nodes, oldest_unfinished_ms: own?.all };
+  return { ...channel, nodes, oldest_unfinished_ms: own?.all, doctor: own?.doctor };
 }
 
 // The messages that are in the channel.
@@ -99,11 +99,13 @@ function Content({ channel, past }) {
     <${Tiles} tiles=${[
       channel.oldest !== undefined && { label: "Oldest unfinished", value: html`<${Age} ms=${channel.oldest} isOlder=${channel.getsOlder} />`, kind: channel.getsOlder ? "bad" : "" },
       { label: "Depth", value: count(channel.depth), note: inMemoryAndOnDisk(channel) },
+      channel.doctor?.drained_in_s !== undefined && { label: "Drained in", value: seconds(channel.doctor.drained_in_s), note: "at the present rates" },
       { label: "In flight", value: count(channel.in_flight_count) },
       { label: "Deferred", value: count(channel.deferred_count) },
       { label: "In/s", value: rate(channel.arrivals), note: `${count(channel.message_count)} in all` },
       { label: "Done/s", value: rate(channel.done) },
       { label: "Consumers", value: count(channel.client_count) },
+      ...latencyTiles(channel),
     ]} />
     <div class="charts">
       <${Chart} title="Depth" ...${chart} show=${count} lines=${[{ figure: "depth", name: "waiting", colour: "c1" },

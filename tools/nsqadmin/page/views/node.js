@@ -7,20 +7,22 @@ import { PollBars } from "../bars.js";
 import { Chart } from "../chart.js";
 import { clientColumns, clientKey, clientText } from "../clients.js";
 import { plus } from "../exact.js";
-import { count, rate } from "../format.js";
+import { count, rate, size } from "../format.js";
 import { Graphs } from "../graphite.js";
 import { Age, Loading, Paused, Tiles, Trail, counted, ifKnown, latencyColumns, memoryAndDisk, rated } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { Samples, perSecond } from "../rates.js";
 import { link } from "../route.js";
 import { loadHistory, series } from "../series.js";
+import { facts } from "../store.js";
 import { Table } from "../table.js";
+import { seconds } from "./topic.js";
 
 export function Node({ name }) {
   const samples = useRef(new Samples());
   const past = series(`node ${name}`);
   const [shown, setShown] = useState(null);
-  const poll = usePoll(`node ${name}`, (signal) => ask(api("nodes", name), { signal }), (answer, at) => {
+  const poll = usePoll(`node ${name}`, (signal) => load(name, signal), (answer, at) => {
     const made = flatten(answer, samples.current, at);
     // The first answer has no rates. Its point would be a gap behind the past that the server tells.
     if (made.arrivals !== null) past.add(at, { depth: made.depth, arrivals: made.arrivals });
@@ -41,6 +43,15 @@ export function Node({ name }) {
     ${node && html`<${Content} node=${node} past=${past} actions=${actions} />`}`;
 }
 
+// The answer for the node, with its shards and its disk.
+async function load(name, signal) {
+  const { live: isLive } = await facts.known();
+  // A node that is new, and a node that is no ringq, have none.
+  const live = isLive ? ask(api("live", "nodes", name), { signal }).catch(() => null) : null;
+  const [node, machine] = await Promise.all([ask(api("nodes", name), { signal }), live]);
+  return { ...node, machine };
+}
+
 // Lists of topics, channels and clients of the answer's tree.
 function flatten(answer, samples, at) {
   const topics = (answer.topics ?? []).map((topic) => {
@@ -53,7 +64,7 @@ function flatten(answer, samples, at) {
   const depth = [...topics, ...channels].reduce((sum, part) => plus(sum, part.depth), 0);
   const rates = topics.map((topic) => topic.arrivals).filter((rate) => rate !== null);
   const arrivals = rates.length > 0 ? rates.reduce((sum, rate) => sum + rate, 0) : null;
-  return { node: answer.node, topics, channels, clients, depth, arrivals, messages: answer.total_messages };
+  return { node: answer.node, topics, channels, clients, depth, arrivals, messages: answer.total_messages, machine: answer.machine };
 }
 
 const topicKey = (row) => row.topic_name;
@@ -63,19 +74,26 @@ const channelText = (row) => channelKey(row).toLowerCase();
 const ownClientKey = (row) => `${channelKey(row)} ${clientKey(row)}`;
 
 function Content({ node, past, actions }) {
+  const disk = node.machine?.disk;
+  const shards = node.machine?.shards ?? [];
   return html`
+    ${node.machine?.health && node.machine.health !== "OK" && html`<p class="bar bad" role="alert"><b>This node takes no messages.</b> ${node.machine.health}</p>`}
     <${Tiles} tiles=${[
       { label: "Topics", value: count(node.topics.length) },
       { label: "Messages", value: count(node.messages), note: "since it was started" },
       { label: "Messages/s", value: rate(node.arrivals) },
       { label: "Waiting", value: count(node.depth) },
       { label: "Clients", value: count(node.clients.length) },
+      disk && { label: "Disk free", value: size(disk.free_bytes), note: `of ${size(disk.size_bytes)}` },
+      disk?.full_in_s !== undefined && { label: "Disk full in", value: seconds(disk.full_in_s), note: "as in the last 10 minutes", kind: disk.full_in_s < 14_400 ? "bad" : "" },
     ]} />
     <div class="charts">
       <${Chart} title="Messages per second" series=${past} version=${past.version} show=${rate}
         lines=${[{ figure: "arrivals", name: "published", colour: "c3" }]} />
       <${Chart} title="Waiting" series=${past} version=${past.version} show=${count} lines=${[{ figure: "depth", name: "waiting", colour: "c1" }]} />
     </div>
+    ${shards.length > 0 && html`<h2>Shards</h2>
+      <${Table} name="shard-" caption="Shards of this node" rows=${shards} rowKey=${shardKey} text=${shardText} first="-load" columns=${SHARDS} />`}
     <h2>Topics</h2>
     <${Table} caption="Topics on this node" rows=${node.topics} rowKey=${topicKey} text=${topicText} search="Search topics" first="-depth"
       columns=${topicColumns(node, actions)} empty="No topics exist on this node." />
@@ -86,6 +104,25 @@ function Content({ node, past, actions }) {
     <${Table} name="client-" caption="Consumers on this node" rows=${node.clients} rowKey=${ownClientKey} text=${clientText} search="Search consumers"
       first="-flight" columns=${clientColumns({ before: CLIENT_PLACE, hasNode: false })} empty="No clients are connected to this node." />
     <${Graphs} kind="node" node=${node.node} />`;
+}
+
+const shardKey = (row) => String(row.shard);
+const shardText = (row) => `${row.shard} ${row.busiest_topic ?? ""}`.toLowerCase();
+
+const SHARDS = [
+  { key: "shard", title: "Shard", isText: true, value: (row) => row.shard, cell: (row) => row.shard },
+  { key: "load", title: "Load", help: "The part of a core that the shard uses", value: (row) => row.load, cell: (row) => html`<${Load} part=${row.load} />` },
+  counted("topics", "Topics", "topic_count"),
+  counted("connections", "Connections", "connections"),
+  rated("rate", "Messages/s", "rate", "Messages that are published to the topics of this shard per second"),
+  { key: "busiest", title: "Busiest topic", isText: true, value: (row) => row.busiest_topic,
+    cell: (row) => row.busiest_topic ? html`<a href=${link("topics", row.busiest_topic)}>${row.busiest_topic}</a> ${rate(row.busiest_rate)}/s` : "–" },
+];
+
+function Load({ part }) {
+  if (part === undefined) return "–";
+  const width = { width: `${Math.min(100, Math.round(part * 100))}%` };
+  return html`<span class="share" aria-hidden="true"><span class=${part >= 0.9 ? "full" : "zone"} style=${width}></span></span> ${(part * 100).toFixed(part < 0.1 ? 1 : 0)} %`;
 }
 
 const CLIENT_PLACE = [{

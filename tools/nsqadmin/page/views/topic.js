@@ -8,9 +8,10 @@ import { Chart } from "../chart.js";
 import { plus } from "../exact.js";
 import { age, count, rate } from "../format.js";
 import { Graphs } from "../graphite.js";
-import { loadAges, problemOf } from "../overview.js";
+import { loadLive, problemOf } from "../overview.js";
 import { Age, Loading, NodeLink, Paused, Tiles, Trail, counted, ifKnown, inMemoryAndOnDisk, latencyColumns, memoryAndDisk, quantiles, rated } from "../parts.js";
 import { usePoll } from "../poll.js";
+import { Producers } from "../producers.js";
 import { Samples, getsOlder, perSecond } from "../rates.js";
 import { go, link } from "../route.js";
 import { loadHistory, series } from "../series.js";
@@ -50,11 +51,14 @@ export function Topic({ name }) {
     ${hasNodes && html`<${Content} topic=${topic} past=${past} actions=${actions} />`}`;
 }
 
-// The answer for the topic, with the ages of live figures.
+// The answer for the topic, with the live figures.
 async function load(name, signal) {
-  const [topic, ages] = await Promise.all([ask(api("topics", name), { signal }), loadAges(name, signal)]);
-  const channels = (topic.channels ?? []).map((channel) => ({ ...channel, oldest_unfinished_ms: ages.channels.get(channel.channel_name)?.all }));
-  return { ...topic, channels, oldest_unfinished_ms: ages.all };
+  const [topic, live] = await Promise.all([ask(api("topics", name), { signal }), loadLive(name, signal)]);
+  const channels = (topic.channels ?? []).map((channel) => {
+    const own = live.channels.get(channel.channel_name);
+    return { ...channel, oldest_unfinished_ms: own?.all, doctor: own?.doctor };
+  });
+  return { ...topic, channels, oldest_unfinished_ms: live.all, publishing: live.publishing };
 }
 
 // The messages that wait, in the topic and in its channels.
@@ -106,6 +110,7 @@ function Content({ topic, past, actions }) {
     <h2>Nodes</h2>
     <${Table} name="node-" caption="The topic on each node" rows=${topic.nodes} rowKey=${nodeKey} text=${nodeText} first="-depth"
       columns=${nodeColumns(topic, actions)} total=${topic.nodes.length > 1 && { ...topic, isTotal: true }} />
+    <${Producers} publishing=${topic.publishing} />
     <${Graphs} kind="topic" topic=${topic.topic_name} quantiles=${quantiles(topic)} />`;
 }
 
@@ -121,6 +126,8 @@ export const problemClass = (row) => row.problem ? "problem" : "";
 export const nodeKey = (row) => row.node;
 export const nodeText = (row) => `${row.node} ${row.hostname}`.toLowerCase();
 
+const sentenceOf = (row) => row.problem ?? row.doctor?.sentence;
+
 function channelColumns(topic) {
   return [
     { key: "channel", title: "Channel", isText: true, value: channelKey,
@@ -128,7 +135,11 @@ function channelColumns(topic) {
     ...ifKnown(topic.channels, { key: "oldest", title: "Oldest", help: "Age of the oldest message that is not finished", value: (row) => row.oldest,
       cell: (row) => html`<${Age} ms=${row.oldest} isOlder=${row.getsOlder} />` }),
     counted("depth", "Depth", "depth", "Messages that wait"),
+    ...ifKnown(topic.channels, { key: "doctor", title: "What limits it", isText: true, value: sentenceOf,
+      cell: (row) => html`<span class="sentence" title=${sentenceOf(row)}>${sentenceOf(row) ?? "–"}</span>` }),
     { key: "disk", title: "Memory + disk", value: (row) => row.backend_depth, cell: memoryAndDisk },
+    ...ifKnown(topic.channels, { key: "drained", title: "Drained in", help: "Time until no message waits, if the present rates stay",
+      value: (row) => row.doctor?.drained_in_s, cell: (row) => seconds(row.doctor?.drained_in_s) }),
     counted("flight", "In flight", "in_flight_count"),
     counted("deferred", "Deferred", "deferred_count"),
     counted("requeued", "Requeued", "requeue_count"),
@@ -137,8 +148,6 @@ function channelColumns(topic) {
     counted("messages", "Messages", "message_count"),
     counted("consumers", "Consumers", "client_count", "Connections of consumers"),
     ...latencyColumns(topic.channels),
-    ...ifKnown(topic.channels, { key: "doctor", title: "What limits it", isText: true, value: (row) => row.problem ?? row.doctor?.sentence,
-      cell: (row) => html`<span class="sentence">${row.problem ?? row.doctor?.sentence ?? "–"}</span>` }),
   ];
 }
 

@@ -3,6 +3,7 @@
 import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import { useActions } from "../actions.js";
 import { ask } from "../api.js";
+import { Attention, allConcerns } from "../attention.js";
 import { PollBars } from "../bars.js";
 import { Chart } from "../chart.js";
 import { plus } from "../exact.js";
@@ -14,9 +15,6 @@ import { usePoll } from "../poll.js";
 import { link, setQuery, useRoute } from "../route.js";
 import { series } from "../series.js";
 import { Table } from "../table.js";
-
-// The most channels in the list of those that need attention.
-const PROBLEMS_SHOWN = 5;
 
 // What the list can be narrowed to.
 const SHOWN = {
@@ -52,7 +50,7 @@ export function Topics() {
     <h1>Topics</h1>
     ${actions.shown}
     <${PollBars} poll=${poll} what="The list of topics" />
-    ${rows && html`<${Problems} rows=${rows} />`}
+    ${rows && html`<${Attention} concerns=${allConcerns(poll.data?.concerns, rows)} />`}
     ${!all && !poll.error && html`<${Loading} what="topics" />`}
     ${narrowed && html`<${Table} caption="Topics" rows=${narrowed} rowKey=${keyOf} text=${textOf} columns=${columns} first=${firstOrder(rows)}
       search="Search topics" rowClass=${classOf} tools=${html`<${Narrow} kept=${kept} />
@@ -125,25 +123,6 @@ function ActButton({ kept, search, rows, actions }) {
   const shown = kept === "problem" ? { topics: rows.map((row) => row.name) } : kept !== "all" && { show: kept };
   const text = [kept !== "all" && SHOWN[kept][0].toLowerCase(), needle && `names with “${needle}”`].filter(Boolean).join(", ");
   return html`<button type="button" onClick=${() => actions.start(actOnMany({ search: needle, ...shown }, text))}>Act on all that match</button>`;
-}
-
-// The channels that need attention, the oldest first.
-function Problems({ rows }) {
-  const found = rows.flatMap((row) => row.problems);
-  if (found.length === 0) {
-    return html`<p class="bar good" role="status"><b>No channel needs attention.</b> Consumers keep up, or nothing waits.</p>`;
-  }
-  found.sort((a, b) => (b.oldest_unfinished_ms ?? -1) - (a.oldest_unfinished_ms ?? -1) || Number(b.depth) - Number(a.depth));
-  const rest = found.length - PROBLEMS_SHOWN;
-  return html`<section class="problems" aria-labelledby="problems">
-    <h2 id="problems">${many(found.length, "channel needs", "channels need")} attention</h2>
-    <ul>${found.slice(0, PROBLEMS_SHOWN).map((channel) => html`<li key=${channel.key}>
-      <a href=${link("topics", channel.topicName, channel.channel_name)}>${channel.topicName} / ${channel.channel_name}</a>
-      <span class="facts">${count(channel.depth)} waiting${channel.oldest_unfinished_ms > 0 && html`, oldest <${Age} ms=${channel.oldest_unfinished_ms}
-        isOlder=${channel.getsOlder} />`}</span>
-      <span class="sentence">${channel.problem}</span></li>`)}</ul>
-    ${rest > 0 && html`<p><a href="?show=problem" onClick=${(event) => { event.preventDefault(); setQuery({ show: "problem" }); }}>and ${rest} more</a></p>`}
-  </section>`;
 }
 
 function Totals({ rows, total }) {

@@ -13,7 +13,7 @@ const AXE = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 const CHROMIUM = process.env.PATH.split(delimiter).map((directory) => join(directory, "chromium")).find(existsSync);
 
 // A topic that is a second old has no live figures yet. The page goes on without them.
-const NO_PAST = /404 .*\/api\/live\/(history|topics)/;
+const NO_PAST = /404 .*\/api\/live\/(history|topics|nodes)/;
 
 // Chromium sometimes hangs before it has loaded anything.
 const STARTS = 3;
@@ -74,7 +74,11 @@ export class Browser {
   }
 
   async closePages() {
-    for (const { context } of this.#open.splice(0)) await context.close();
+    for (const { context, page } of this.#open.splice(0)) {
+      // An answer that a check replaces may still be under way.
+      await page.unrouteAll({ behavior: "ignoreErrors" });
+      await context.close();
+    }
   }
 
   async stop() {

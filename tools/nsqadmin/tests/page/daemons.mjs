@@ -48,18 +48,61 @@ export async function publishBody(http, topic, body) {
   await ask(http, `/pub?topic=${topic}`, "POST", body);
 }
 
-// A consumer that takes `ready` messages and never finishes one. Returns the function that ends it.
-export async function consume(nsqd, topic, channel, ready) {
+// Opens a connection that has said who it is. Ends the process's hold on it with the function that it returns.
+async function connection(nsqd, identity) {
   const [host, port] = nsqd.tcp.split(":");
   const socket = connect(Number(port), host);
   // The nsqd that a check kills closes its connections.
   socket.on("error", () => {});
   await new Promise((resolve) => socket.on("connect", resolve));
-  const identity = JSON.stringify({ client_id: "consumer-7", hostname: "host-c", user_agent: "page-test/1.0", feature_negotiation: false,
-    heartbeat_interval: 60_000 });
+  const text = JSON.stringify({ feature_negotiation: false, heartbeat_interval: 60_000, ...identity });
+  socket.write(Buffer.concat([Buffer.from("  V2IDENTIFY\n"), sized(Buffer.from(text))]));
+  return socket;
+}
+
+function sized(bytes) {
   const size = Buffer.alloc(4);
-  size.writeUInt32BE(identity.length);
-  socket.write(Buffer.concat([Buffer.from("  V2IDENTIFY\n"), size, Buffer.from(`${identity}SUB ${topic} ${channel}\nRDY ${ready}\n`)]));
+  size.writeUInt32BE(bytes.length);
+  return Buffer.concat([size, bytes]);
+}
+
+// A producer that publishes `perSecond` messages. Returns the function that ends it.
+export async function produce(nsqd, topic, perSecond) {
+  const socket = await connection(nsqd, { client_id: "shop", hostname: "host-p", user_agent: "page-test/1.0" });
+  socket.resume();
+  const timer = setInterval(() => socket.write(Buffer.concat([Buffer.from(`PUB ${topic}\n`), sized(Buffer.from("body"))])), 1000 / perSecond);
+  return () => {
+    clearInterval(timer);
+    socket.destroy();
+  };
+}
+
+// A consumer that finishes `perSecond` messages. Returns the function that ends it.
+export async function finish(nsqd, topic, channel, perSecond) {
+  const socket = await connection(nsqd, { client_id: "worker", hostname: "host-w", user_agent: "page-test/1.0" });
+  let input = Buffer.alloc(0);
+  const ids = [];
+  socket.on("data", (data) => {
+    input = Buffer.concat([input, data]);
+    while (input.length >= 4 && input.length >= 4 + input.readUInt32BE(0)) {
+      const size = input.readUInt32BE(0);
+      // A frame of type 2 has a message: time, attempts, id, body.
+      if (input.readUInt32BE(4) === 2) ids.push(input.subarray(18, 34).toString());
+      input = input.subarray(4 + size);
+    }
+  });
+  socket.write(`SUB ${topic} ${channel}\nRDY 4\n`);
+  const timer = setInterval(() => ids.length > 0 && socket.write(`FIN ${ids.shift()}\n`), 1000 / perSecond);
+  return () => {
+    clearInterval(timer);
+    socket.destroy();
+  };
+}
+
+// A consumer that takes `ready` messages and never finishes one. Returns the function that ends it.
+export async function consume(nsqd, topic, channel, ready) {
+  const socket = await connection(nsqd, { client_id: "consumer-7", hostname: "host-c", user_agent: "page-test/1.0" });
+  socket.write(`SUB ${topic} ${channel}\nRDY ${ready}\n`);
   socket.resume();
   return () => socket.destroy();
 }

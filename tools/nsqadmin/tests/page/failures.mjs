@@ -32,6 +32,8 @@ export const checks = {
       await page.getByText(`Gone: ${last.http}`).waitFor();
       await until(async () => await page.getByRole("row").filter({ hasText: last.http }).count() === 0, "the row of the node is gone");
     }
+    await nodes.goto(cluster.admin);
+    await nodes.locator(".problems li", { hasText: last.http }).getByText("This nsqd is gone").waitFor();
     await topic.screenshot({ path: `${cluster.pictures}/gone.png` });
     // Without nsqlookupd, nsqadmin asks the dead node, and says so.
     await direct.getByRole("alert").getByText(`Not all servers did what they were asked: ${last.http}`).waitFor();

@@ -5,6 +5,7 @@
 //   acl        nsqadmin's URL, with alice as the only admin
 //   direct     nsqadmin's URL, with nsqd addresses instead of nsqlookupd's
 //   many       nsqadmin's URL, with 10,000 topics
+//   graphite   nsqadmin's URL, with a server that answers as graphite does
 //   mixed      nsqadmin's URL, with an nsqd that has peeks, one that forbids them, and one that has none
 //   lookupd    the HTTP address of nsqlookupd
 //   nsqds      {http, tcp, pid} of three nsqds. The checks kill the last one
@@ -15,6 +16,7 @@ import { Browser } from "./browser.mjs";
 import { checks as access } from "./access.mjs";
 import { checks as actions } from "./actions.mjs";
 import { checks as failures } from "./failures.mjs";
+import { checks as incident } from "./incident.mjs";
 import { checks as many } from "./many.mjs";
 import { checks as orders } from "./orders.mjs";
 import { checks as messages } from "./messages.mjs";
@@ -25,7 +27,7 @@ import { checks as use } from "./use.mjs";
 
 const cluster = JSON.parse(process.env.PAGE_TEST);
 const wanted = process.env.PAGE_CHECK ?? "";
-const all = { ...modules, ...render, ...use, ...messages, ...actions, ...orders, ...terms, ...access, ...many, ...failures };
+const all = { ...modules, ...render, ...use, ...messages, ...incident, ...actions, ...orders, ...terms, ...access, ...many, ...failures };
 const browser = await Browser.start();
 let [passed, failed] = [0, 0];
 for (const [name, check] of Object.entries(all)) {

@@ -1,0 +1,107 @@
+// What an operator looks for at night: what gets older and where, who publishes more, which server is in trouble.
+
+import { accessible, equal, until } from "./browser.mjs";
+import { consume, finish, make, produce } from "./daemons.mjs";
+
+// Takes pictures of a page in both themes and at a phone's width, and checks its accessibility.
+async function pictures(page, cluster, name) {
+  await accessible(page, `${name}, light`);
+  await page.screenshot({ path: `${cluster.pictures}/${name}-light.png`, fullPage: true });
+  await page.emulateMedia({ colorScheme: "dark" });
+  await accessible(page, `${name}, dark`);
+  await page.screenshot({ path: `${cluster.pictures}/${name}-dark.png`, fullPage: true });
+  await page.setViewportSize({ width: 360, height: 740 });
+  await until(() => page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${name} fits into 360 pixels`);
+  await page.screenshot({ path: `${cluster.pictures}/${name}-narrow.png`, fullPage: true });
+}
+
+export const checks = {
+  async "incident: the first page says what needs attention, and what to do"(browser, cluster) {
+    const { nsqds } = cluster;
+    await make(nsqds, "invoices", ["archive"], 7);
+    await make(nsqds, "mails", ["send"], 3);
+    const stop = await consume(nsqds[0], "mails", "send", 1);
+    const page = await browser.open(cluster.admin);
+    const list = page.locator(".problems");
+    // Topics of other checks may have older messages.
+    const more = list.getByRole("button", { name: /^and \d+ more$/ });
+    const invoices = list.getByRole("link", { name: "invoices / archive" });
+    await until(async () => {
+      if (await more.count() > 0) await more.click();
+      return await invoices.count() === 1;
+    }, "invoices is among what needs attention");
+    await list.getByText("No consumers: 21 messages wait and 0/s arrive; start a consumer.").waitFor();
+    await list.getByText("where 6 messages wait: connect the consumers to every node.").waitFor();
+    const { concerns } = await (await fetch(`${cluster.admin}api/live/attention`)).json();
+    const ages = concerns.filter((one) => one.topic).map((one) => one.oldest_ms);
+    equal(ages, [...ages].sort((a, b) => b - a), "the oldest message comes first");
+    await pictures(page, cluster, "attention");
+    await invoices.click();
+    await page.getByRole("status").getByText("No consumers: 21 messages wait").waitFor();
+    stop();
+    browser.healthy();
+  },
+
+  async "incident: a channel has the doctor's sentence, and the time until it is drained"(browser, cluster) {
+    const { nsqds } = cluster;
+    await make(nsqds.slice(0, 1), "backlog", ["slow", "stuck"], 600);
+    const stops = [await finish(nsqds[0], "backlog", "slow", 20), await consume(nsqds[0], "backlog", "stuck", 2)];
+    const page = await browser.open(`${cluster.admin}topics/backlog`);
+    await page.getByText("Stuck: none of the 2 messages in flight was finished").waitFor();
+    await page.getByText(/^Catches up: the \d+ waiting messages take/).waitFor();
+    await page.getByRole("button", { name: "Drained in" }).waitFor();
+    await page.goto(`${cluster.admin}topics/backlog/slow`);
+    await page.locator(".tile", { hasText: "Drained in" }).waitFor();
+    await page.locator(".tile", { hasText: "Latency 99th" }).waitFor();
+    await until(async () => /\d s|min/.test(await page.locator(".tile", { hasText: "Drained in" }).innerText()), "a time");
+    await pictures(page, cluster, "drained");
+    stops.forEach((stop) => stop());
+    browser.healthy();
+  },
+
+  async "incident: a topic has its producers and their rates"(browser, cluster) {
+    const { nsqds } = cluster;
+    await make(nsqds, "sales", ["archive"], 2);
+    const stops = [await produce(nsqds[0], "sales", 20), await produce(nsqds[1], "sales", 5)];
+    const page = await browser.open(`${cluster.admin}topics/sales`);
+    const table = page.getByRole("region", { name: "Producers of the topic" });
+    await until(async () => await table.locator("tbody tr[data-row]").count() === 2, "two producers");
+    await table.getByText("shop (host-p)").first().waitFor();
+    const rates = () => table.locator("tbody tr[data-row] td:nth-child(3)").allTextContents();
+    await until(async () => (await rates()).every((rate, index) => Math.abs(Number(rate) - [20, 5][index]) < 8), "their rates, the highest first");
+    await pictures(page, cluster, "producers");
+    stops.forEach((stop) => stop());
+    browser.healthy();
+  },
+
+  async "incident: a node has its shards and its disk"(browser, cluster) {
+    await make(cluster.nsqds, "sales", ["archive"], 2);
+    const page = await browser.open(`${cluster.admin}nodes/${cluster.nsqds[0].http}`);
+    const table = page.getByRole("region", { name: "Shards of this node" });
+    await until(async () => / %/.test(await table.innerText()), "the load of a shard");
+    await until(async () => /[1-9]\d* (MB|GB|TB)/.test(await page.locator(".tile", { hasText: "Disk free" }).innerText()), "the disk");
+    await pictures(page, cluster, "shards");
+    browser.healthy();
+  },
+
+  async "incident: graphite's charts are asked through nsqadmin"(browser, cluster) {
+    await make(cluster.nsqds, "graphed", ["archive"], 1);
+    const asked = [];
+    const page = await browser.open(cluster.graphite);
+    page.on("request", (request) => request.url().includes("render?") && asked.push(new URL(request.url())));
+    await page.goto(`${cluster.graphite}topics/graphed/archive`);
+    await page.getByRole("heading", { name: "History" }).waitFor();
+    // The fake graphite has 7,654 at each time for each line.
+    await page.locator(".graphs + .charts .chart").first().getByText("7,654").first().waitFor();
+    const targets = () => asked.flatMap((url) => url.searchParams.getAll("target"));
+    await until(() => targets().some((one) => one === 'summarize(sumSeries(stats.gauges.nsq.*.topic.graphed.channel.archive.depth),"60sec","avg")'), "the depth");
+    await until(() => targets().some((one) => one.startsWith("scale(summarize(sumSeries(stats.counters.nsq.*.topic.graphed.channel.archive.message_count.count)")), "the rate");
+    equal([...new Set(asked.map((url) => url.origin + url.pathname))], [`${cluster.graphite}render`], "only nsqadmin is asked");
+    equal(asked[0].searchParams.get("from"), "-2h", "the first timeframe");
+    await page.getByRole("combobox", { name: /From graphite/ }).selectOption("12h");
+    await until(() => asked.some((url) => url.searchParams.get("from") === "-12h"), "the chosen timeframe");
+    await accessible(page, "charts of graphite");
+    await page.screenshot({ path: `${cluster.pictures}/graphite.png`, fullPage: true });
+    browser.healthy();
+  },
+};
