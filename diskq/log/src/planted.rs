@@ -63,6 +63,8 @@ bugs! {
     UncountedCounts: "a REQ counts as an attempt that must not count",
     KeyBeforeStore: "the key of a message is remembered before the message is stored",
     KeysAheadOfSync: "the file of keys names messages that are not synced",
+    BatchCopiesNotSeen: "the copies within a batch are not recognised by their content",
+    NewestKeysNotRead: "start-up reads no keys of the messages that the file of keys does not name",
     StateCrcLeftOut: "the CRC of a saved state is not checked",
     NumberBeforeStore: "the number of a message counts as stored before the message is",
     NumbersOfBatchForgotten: "only the first number of a batch is remembered",

@@ -34,7 +34,7 @@ const COUNT_TO_REACH_ALL: u64 = 2_000;
 const BASE_WITHOUT_COMMIT: u64 = 1;
 
 /// Seeds that failed once, each with the bug that it showed. No entry is ever removed.
-const FAILED_ONCE: [(&str, u64); 4] = [
+const FAILED_ONCE: [(&str, u64); 5] = [
     (
         "a full disk poisoned a log without a directory in a shared sync",
         1_009_607,
@@ -50,6 +50,10 @@ const FAILED_ONCE: [(&str, u64); 4] = [
     (
         "the model believed that a channel was safe because a kill had left it",
         10_981_863_455_620_072_065,
+    ),
+    (
+        "a refused batch left the end of its keys behind that of the next keys",
+        11_446_014_355_327_025_208,
     ),
 ];
 

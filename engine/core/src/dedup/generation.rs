@@ -51,7 +51,11 @@ pub(crate) struct Generation {
 
 /// Where a key was put, so that the key can be taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(usize);
+pub(crate) struct Place {
+    index: usize,
+    /// The end of the generation before.
+    end: Seq,
+}
 
 impl Generation {
     /// Makes an empty generation with a table of `slots` slots. The system gives the table's pages when they are first
@@ -168,15 +172,20 @@ impl Generation {
         }
         let slot = fingerprint.upper_bits() | u128::from(seq.0 & SEQ_MASK);
         self.slots[index] = slot;
+        let place = Place {
+            index,
+            end: self.end,
+        };
         self.end = self.end.max(seq.offset(1));
         self.count += 1;
-        Some(Place(index))
+        Some(place)
     }
 
     /// Takes a key back. Keys are taken back in the opposite order of their insertion, so that no search for an earlier
     /// key led over this slot.
-    pub(crate) fn take_back(&mut self, Place(index): Place) {
-        self.slots[index] = EMPTY;
+    pub(crate) fn take_back(&mut self, place: Place) {
+        self.slots[place.index] = EMPTY;
+        self.end = place.end;
         self.count -= 1;
     }
 

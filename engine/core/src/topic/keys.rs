@@ -6,6 +6,7 @@ use crate::dedup::fingerprint::KeyHasher;
 use crate::dedup::generations::Generations;
 use crate::dedup::key::ContentKey;
 use crate::stats::KeyStats;
+use diskq_log::planted::{Bug, is_planted};
 use diskq_log::{Log, Run};
 use wire::frame::{DATA_AT, Message};
 use wire::id::Seq;
@@ -69,7 +70,10 @@ impl Keys {
             counters.keyless += 1;
             return true;
         };
-        let Some(first) = self.generations.find(fingerprint) else {
+        let first = self.generations.find(fingerprint);
+        let is_older = |first: &Seq| *first < log.next_seq();
+        let first = first.filter(|first| is_older(first) || !is_planted(Bug::BatchCopiesNotSeen));
+        let Some(first) = first else {
             let is_remembered = self.generations.insert(at.now_ms, fingerprint, at.seq);
             counters.unremembered += u64::from(!is_remembered);
             return true;

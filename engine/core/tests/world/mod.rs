@@ -4,10 +4,12 @@
 //! connections, `faults.rs` the faults of disk, kernel and clock. `model.rs` knows the owed
 //! messages, `at_risk.rs` the messages that a power failure may destroy, `promises.rs` the
 //! answers that operators got, `grace.rs` the topics in grace, `unclaimed.rs` the bounds of
-//! topics without channels, `dead_letters.rs` the messages that have reached their attempts, and
-//! `numbers.rs` the messages that their publishers number and send again.
+//! topics without channels, `dead_letters.rs` the messages that have reached their attempts,
+//! `numbers.rs` the messages that are sent again, and `contents.rs` the topics that compare the
+//! contents of messages.
 
 mod at_risk;
+mod contents;
 mod dead_letters;
 mod faults;
 mod grace;
@@ -155,6 +157,10 @@ impl Reached {
             "sent again after a power failure",
             "duplicate",
             "numbers not saved",
+            "duplicate content",
+            "copy within a batch",
+            "content sent again after a crash",
+            "keys restored from their file",
         ] {
             assert!(self.counts.contains_key(what), "no history reached: {what}");
         }
@@ -560,8 +566,12 @@ impl World {
             self.say(format_args!("{topic}: {damage}"));
             self.model.numbers.allow_doubles(place_of(topic));
         }
+        let keys = self.begin_keys(shard, name, now, &recovered);
         let broker = &mut self.shards[shard].broker;
         broker.restore(now, name, recovered, listed);
+        if let Some(keys) = keys {
+            broker.restore_keys(name, keys);
+        }
     }
 
     /// Returns the durable topics and channels of all shards.
@@ -574,7 +584,7 @@ impl World {
 
     /// Kills the process or cuts its power, and starts the program again.
     fn kill(&mut self) {
-        if self.model.numbers.is_on && self.random.below(2) == 0 {
+        if self.model.numbers.has_copies() && self.random.below(2) == 0 {
             self.send_again_at_the_end();
         }
         if self.random.below(4) == 0 {
@@ -1425,6 +1435,10 @@ impl World {
             let dedup = stats.topics.iter().filter_map(|topic| topic.dedup.as_ref());
             for _ in dedup.filter(|dedup| dedup.duplicate_count > 0) {
                 self.reached.note("duplicate");
+            }
+            let keys = stats.topics.iter().filter_map(|topic| topic.keys.as_ref());
+            for _ in keys.filter(|keys| keys.duplicate_count > 0) {
+                self.reached.note("duplicate content");
             }
             for (place, owes, received) in ledgers(&stats) {
                 if is_durable(place) && self.model.check_ledger(place, owes, received) {

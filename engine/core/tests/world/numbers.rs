@@ -1,8 +1,10 @@
-//! The publishers that number their messages, and send them again when they feel like it.
+//! The publishers that number their messages, and send them again when they feel like it. In histories whose topics compare
+//! contents (`contents.rs`), any peer sends messages again, without numbers.
 //!
 //! The model knows two things of these messages. A message whose copy is acknowledged is there, whatever was lost before.
 //! And the broker stores a message once: all of its deliveries have the same id.
 
+use super::contents;
 use super::model::{Action, Model};
 use super::peer::TestClient;
 use super::{Mail, TOPICS, World, topic_name};
@@ -16,10 +18,12 @@ use wire::id::MessageId;
 
 /// The most publishes that a publisher sends again when it has connected.
 const UNKNOWN_MAX: usize = 4;
+/// The publisher of messages without numbers.
+const NOBODY: u64 = 0;
 /// Publishers have the ids from 1 on.
 const PUBLISHERS: u64 = 3;
 
-/// The rules of a history. Two of five histories have one.
+/// The rules of a history. Two of five histories have one for publishers, and one of five has rules that compare contents.
 pub(crate) fn rules(seed: u64) -> Arc<DedupRules> {
     let mut rules = DedupRules::default();
     if has_rule(seed) {
@@ -30,6 +34,9 @@ pub(crate) fn rules(seed: u64) -> Arc<DedupRules> {
             memory_bytes: if is_small(seed) { 1 } else { 1 << 20 },
         };
         rules.add("*", rule);
+    }
+    if contents::has_rule(seed) {
+        contents::add_rules(&mut rules, is_small(seed));
     }
     rules.into()
 }
@@ -58,6 +65,8 @@ struct Batch {
 pub(crate) struct Numbers {
     /// False if no topic has a rule.
     pub(crate) is_on: bool,
+    /// True if the topics have rules that compare contents.
+    pub(crate) are_contents: bool,
     /// True if the broker may store a message twice, because it forgets publishers. Then nothing is sent again: the model
     /// has each message once.
     may_double: bool,
@@ -75,9 +84,15 @@ impl Numbers {
     pub(crate) fn new(seed: u64) -> Numbers {
         Numbers {
             is_on: has_rule(seed),
+            are_contents: contents::has_rule(seed),
             may_double: is_small(seed),
             ..Numbers::default()
         }
+    }
+
+    /// Returns whether messages are sent again.
+    pub(crate) fn has_copies(&self) -> bool {
+        self.is_on || self.are_contents
     }
 
     /// Returns the number of the first message of a publish.
@@ -137,7 +152,7 @@ impl Numbers {
 impl Model {
     /// Notes that a peer got a message that the broker must store once.
     pub(crate) fn check_copy(&mut self, number: u64, id: MessageId, is_late: bool) {
-        if self.numbers.is_on && !is_late {
+        if self.numbers.has_copies() && !is_late {
             let topic = self.messages[number as usize].topic;
             self.numbers.check_id(topic, number, id);
         }
@@ -222,8 +237,12 @@ impl World {
             may_double,
             ..
         } = &self.model.numbers;
+        let is_known = |batch: &Batch| {
+            let mut messages = batch.messages.iter();
+            producer != NOBODY || messages.all(|number| self.model.is_known_or_lost(*number))
+        };
         let is_own = |batch: &&Batch| {
-            let is_kept = !unsaved.contains(&batch.topic) && !may_double;
+            let is_kept = !unsaved.contains(&batch.topic) && !may_double && is_known(batch);
             batch.producer == producer && is_kept && !TOPICS[batch.topic].ends_with("#ephemeral")
         };
         batches.iter().filter(is_own).cloned().collect()
@@ -231,7 +250,8 @@ impl World {
 
     /// Sends messages again, some of them or all of an earlier publish. Returns false if there are none.
     pub(crate) fn send_again(&mut self, index: usize) -> bool {
-        let Some(producer) = self.peers[index].producer else {
+        let nobody = self.model.numbers.are_contents.then_some(NOBODY);
+        let Some(producer) = self.peers[index].producer.or(nobody) else {
             return false;
         };
         let own = self.own_batches(producer);
@@ -254,19 +274,26 @@ impl World {
     fn send_copy(&mut self, index: usize, batch: Batch, from: u64) {
         let Batch {
             topic,
+            producer,
             first,
             messages,
-            ..
         } = batch;
         let messages = messages[from as usize..].to_vec();
         let body = |number: &u64| self.model.messages[*number as usize].body.clone();
         let bodies: Vec<Vec<u8>> = messages.iter().map(body).collect();
         let (name, number) = (topic_name(topic), first + from);
         let action = Action::PublishAgain(messages.clone());
+        let has_number = producer != NOBODY;
         self.send(index, action, |out| match &bodies[..] {
-            [body] => encode::publish_numbered(out, name, number, body),
-            bodies => encode::mpub_numbered(out, name, number, bodies),
+            [body] if has_number => encode::publish_numbered(out, name, number, body),
+            bodies if has_number => encode::mpub_numbered(out, name, number, bodies),
+            [body] => encode::publish(out, name, body),
+            bodies => encode::mpub(out, name, bodies),
         });
+        let is_old = |number: &u64| *number < self.model.exact_from;
+        if !has_number && messages.iter().any(is_old) {
+            self.reached.note("content sent again after a crash");
+        }
         self.reached.note("sent again");
         let is_lost = |number: &u64| self.model.messages[*number as usize].is_lost;
         if messages.iter().any(is_lost) {
@@ -291,6 +318,15 @@ impl World {
         let name = topic_name(topic);
         let producer = self.peers[index].producer;
         let first = producer.map(|producer| self.model.numbers.draw(producer, topic, numbers));
+        if self.model.numbers.are_contents {
+            self.model.numbers.draw(NOBODY, topic, numbers);
+            if is_batch && !self.model.numbers.may_double && self.random.below(4) == 0 {
+                // The topic must recognise a copy within the batch.
+                self.reached.note("copy within a batch");
+                let copied = self.random.below(bodies.len() as u64) as usize;
+                return encode::mpub(out, name, bodies.iter().chain([&bodies[copied]]));
+            }
+        }
         match (defer, bodies, first) {
             (Some(defer), _, None) => encode::dpub(out, name, defer, &bodies[0]),
             (Some(defer), _, Some(first)) => {

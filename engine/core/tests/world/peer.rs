@@ -1,6 +1,7 @@
 //! The peers: the commands they send, the broker's answers, and the effect of both on the model.
 
 use super::at_risk::Risk;
+use super::contents;
 use super::dead_letters::{DEAD, DURABLE_CHANNELS};
 use super::model::{Action, Delivered, Place};
 use super::{CHANNELS, World, channel_name, is_durable, topic_name};
@@ -111,7 +112,7 @@ impl World {
         let Some(index) = self.pick_peer(|peer| !peer.input_ended) else {
             return self.connect();
         };
-        if self.peers[index].producer.is_some()
+        if (self.peers[index].producer.is_some() || self.model.numbers.are_contents)
             && self.random.below(3) == 0
             && self.send_again(index)
         {
@@ -136,8 +137,7 @@ impl World {
         for _ in 0..count {
             let number = self.model.messages.len() as u64;
             let filler = [3, 40, 300, 2500][self.random.below(4) as usize];
-            let mut body = number.to_be_bytes().to_vec();
-            body.extend((0..filler).map(|at: usize| (at as u64 ^ number) as u8));
+            let body = contents::body(topic, number, filler);
             self.model.track(topic, body.clone());
             numbers.push(number);
             bodies.push(body);
@@ -659,7 +659,7 @@ impl World {
 
     fn take_message(&mut self, index: usize, data: &[u8]) {
         let message = Message::parse(data).expect("a whole message");
-        let number = u64::from_be_bytes(message.body[..8].try_into().expect("eight bytes"));
+        let number = contents::number(message.body);
         let peer = &self.peers[index];
         let delivered = Delivered {
             place: peer.subscription.expect("only consumers get messages"),

@@ -271,6 +271,24 @@ fn tables_of_a_window_that_has_passed_are_handed_over() {
     assert_eq!(keys.into_tables().len(), 2);
 }
 
+/// Regression: a generation ended behind the keys of a batch that was refused, so it overlapped the next one. A start refused
+/// the file of such keys.
+#[test]
+fn a_refused_batch_moves_no_end() {
+    let window = KeyWindow::Time(Duration::from_secs(7));
+    let mut keys = generations(window, None);
+    let at_ms = clock_ms(Duration::ZERO);
+    let mut next = Seq(1);
+    assert!(publish(&mut keys, 0, 100, &mut next));
+    for number in 0..30 {
+        assert!(keys.insert(at_ms, key(number), Seq(2 + number)));
+    }
+    keys.take_back();
+    assert!(publish(&mut keys, 1500, 101, &mut next));
+    keys.check();
+    assert_eq!(keys.count(), 2);
+}
+
 /// Regression: a batch of a million messages left 16 MB to its topic for ever.
 #[test]
 fn a_large_batch_keeps_no_memory() {
