@@ -17,9 +17,6 @@ const STUCK_SHARE: f64 = 0.5;
 /// The part of a disk that is free below which the disk needs attention.
 const FREE_MIN: f64 = 0.1;
 
-/// The time until a disk is full below which the disk needs attention, in seconds.
-const FULL_IN_MIN: f64 = 4.0 * 3600.0;
-
 /// The load of a shard from which the shard is near the limit of its core.
 const LOAD_MAX: f64 = 0.9;
 
@@ -171,7 +168,7 @@ fn of_node(address: &str, node: &NodeRound, check: Option<&NodeCheck>) -> Vec<Co
     }
     if let Some(disk) = check.and_then(|check| check.disk) {
         let free = disk.free_bytes / disk.size_bytes;
-        let is_filling = disk.full_in.filter(|seconds| *seconds < FULL_IN_MIN);
+        let is_filling = disk.full_in.filter(|_| disk.is_full_soon);
         if let Some(seconds) = is_filling {
             sentences.push(format!(
                 "The disk is full in about {} ({}B free): consume or empty the longest backlog",

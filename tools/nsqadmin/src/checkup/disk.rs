@@ -11,6 +11,12 @@ const WINDOW_MILLIS: i64 = 600_000;
 /// The shortest time that is enough, in milliseconds.
 const WINDOW_MILLIS_MIN: i64 = 60_000;
 
+/// The time until a disk is full below which the disk needs attention, in seconds.
+const SOON_SECONDS: f64 = 4.0 * 3600.0;
+
+/// The longest forecast, in times that were watched.
+const WATCHED_FACTOR: f64 = 24.0;
+
 /// The disk of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DiskFigures {
@@ -20,6 +26,9 @@ pub struct DiskFigures {
     pub free_bytes: f64,
     /// Seconds until the disk is full, if it goes on to fill as in the last ten minutes.
     pub full_in: Option<f64>,
+    /// True if the disk is full soon: within 4 hours, and within 24 times the time that was watched. A
+    /// minute does not tell about hours.
+    pub is_full_soon: bool,
 }
 
 /// The free bytes of each node's disk over time.
@@ -46,12 +55,15 @@ impl Disks {
         let millis = unix_millis - began;
         let used = free - machine.free_bytes;
         #[allow(clippy::cast_precision_loss)] // A time needs no more.
+        let watched = millis as f64 / 1000.0;
         let full_in = (millis >= WINDOW_MILLIS_MIN && used > 0.0)
-            .then(|| machine.free_bytes / used * (millis as f64 / 1000.0));
+            .then(|| machine.free_bytes / used * watched);
+        let soon = (watched * WATCHED_FACTOR).min(SOON_SECONDS);
         Some(DiskFigures {
             size_bytes: machine.disk_bytes,
             free_bytes: machine.free_bytes,
             full_in,
+            is_full_soon: full_in.is_some_and(|seconds| seconds < soon),
         })
     }
 

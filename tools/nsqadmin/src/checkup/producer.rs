@@ -56,8 +56,8 @@ pub struct ProducerFigures {
     pub count: i64,
     /// Messages per second.
     pub rate: f64,
-    /// The usual messages per second of clients with this name and machine. `None` if they have not
-    /// been watched for long enough.
+    /// The usual messages per second: the share of one connection in those of the clients with this
+    /// name and machine at this node. `None` if they have not been watched for long enough.
     pub usual: Option<f64>,
 }
 
@@ -69,12 +69,15 @@ pub(super) struct Usual(BTreeMap<String, Watched>);
 #[derive(Debug, Default)]
 struct Watched {
     seconds: f64,
-    /// The usual rates by client and machine. [`OTHERS`] stands for those that are not listed.
-    rates: BTreeMap<(String, String), f64>,
+    /// The usual rates. [`OTHERS`] stands for those that are not listed.
+    rates: BTreeMap<Name, f64>,
 }
 
-/// The name of all that are not listed. No client has this machine.
-const OTHERS: (String, String) = (String::new(), String::new());
+/// A client, its machine, and the node.
+type Name = (String, String, String);
+
+/// The name of all that are not listed. No node has this name.
+const OTHERS: Name = (String::new(), String::new(), String::new());
 
 impl TopicProducers {
     /// Returns the producer that has grown most over its usual rate, in words.
@@ -83,13 +86,19 @@ impl TopicProducers {
             usual.is_some_and(|usual| rate > usual * GROWN_FACTOR && rate > usual + GROWN_MIN)
         };
         let mut most: Option<(f64, String, f64)> = None;
-        let named = self.listed.iter().map(|producer| {
+        let mut named: BTreeMap<String, (f64, Option<f64>)> = BTreeMap::new();
+        for producer in &self.listed {
             let name = match producer.client_id.is_empty() {
                 true => producer.remote_address.clone(),
                 false => format!("{} ({})", producer.client_id, producer.hostname),
             };
-            (name, producer.rate, producer.usual)
-        });
+            let (rate, usual) = named.entry(name).or_insert((0.0, Some(0.0)));
+            *rate += producer.rate;
+            *usual = usual.zip(producer.usual).map(|(sum, more)| sum + more);
+        }
+        let named = named
+            .into_iter()
+            .map(|(name, (rate, usual))| (name, rate, usual));
         let others = "publishes over HTTP or of other connections".to_owned();
         for (name, rate, usual) in named.chain([(others, self.others, self.others_usual)]) {
             let more = rate - usual.unwrap_or(0.0);
@@ -154,18 +163,28 @@ impl Usual {
 impl Watched {
     /// Tells the usual rates, and learns from the present ones.
     fn next(&mut self, figures: &mut TopicProducers, seconds: f64) {
-        let name =
-            |producer: &ProducerFigures| (producer.client_id.clone(), producer.hostname.clone());
+        let name = |producer: &ProducerFigures| -> Name {
+            let ProducerFigures {
+                client_id,
+                hostname,
+                node,
+                ..
+            } = producer;
+            (client_id.clone(), hostname.clone(), node.clone())
+        };
         let mut now = BTreeMap::from([(OTHERS, figures.others)]);
+        let mut connections: BTreeMap<Name, f64> = BTreeMap::new();
         for producer in &figures.listed {
             *now.entry(name(producer)).or_insert(0.0) += producer.rate;
+            *connections.entry(name(producer)).or_insert(0.0) += 1.0;
         }
         let is_known = self.seconds >= WATCHED_SECONDS_MIN;
-        let usual =
-            |key: &(String, String)| is_known.then(|| self.rates.get(key).copied().unwrap_or(0.0));
+        let usual = |key: &Name| is_known.then(|| self.rates.get(key).copied().unwrap_or(0.0));
         figures.others_usual = usual(&OTHERS);
         for producer in &mut figures.listed {
-            producer.usual = usual(&name(producer));
+            let name = name(producer);
+            let count = connections.get(&name).copied().unwrap_or(1.0);
+            producer.usual = usual(&name).map(|usual| usual / count);
         }
         if seconds <= 0.0 {
             return;

@@ -244,6 +244,57 @@ fn a_producer_that_publishes_more_than_it_used_to_explains_a_backlog() {
 }
 
 #[test]
+fn a_client_at_several_nodes_has_a_usual_rate_at_each() {
+    let mut checker = Checker::default();
+    let mut last = Checkup::default();
+    for step in 0..20 {
+        let count = step * 10;
+        let nodes = ["n:1", "n:2"].map(|node| (node, published(count, count)));
+        last = checker.check(round(step, &nodes));
+    }
+    for producer in &last.producers["t"].listed {
+        assert_eq!(producer.rate, 2.0);
+        assert!((producer.usual.unwrap() - 2.0).abs() < 0.2, "{producer:?}");
+    }
+    assert!(!sentences(&last)[0].contains("has grown"), "{last:?}");
+    // Twenty times as many at both nodes.
+    let nodes = ["n:1", "n:2"].map(|node| (node, published(390, 390)));
+    last = checker.check(round(20, &nodes));
+    let sentence = sentences(&last)[0];
+    assert!(
+        sentence.contains("A producer has grown: shop (host-a): 80/s instead of the usual"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn a_minute_of_a_filling_disk_does_not_tell_about_hours() {
+    let mut checker = Checker::default();
+    let mut alarms = Vec::new();
+    for step in 0..=120 {
+        let second = f64::from(i32::try_from(step * STEP).unwrap());
+        // The disk is full in about 3 hours.
+        let machine = Machine {
+            shards: BTreeMap::from([(0, ShardUse::default())]),
+            disk_bytes: 1e12,
+            free_bytes: 5e11 - second * 4.5e7,
+            is_draining: false,
+        };
+        let mut round = round(step, &[]);
+        round.add_node("n:1", &stats(&json!({})), Some(machine));
+        let checkup = checker.check(round);
+        if !checkup.concerns.is_empty() {
+            alarms.push(second);
+        }
+    }
+    let first = alarms[0];
+    assert!(
+        (420.0..500.0).contains(&first),
+        "the first alarm after {first} s"
+    );
+}
+
+#[test]
 fn metrics_of_a_node_tell_its_shards_and_its_disk() {
     let metrics = |cpu: f64, free: f64| {
         format!(

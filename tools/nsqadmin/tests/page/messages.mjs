@@ -72,6 +72,19 @@ export const checks = {
     browser.healthy();
   },
 
+  async "messages: a search says where its budget has ended, and goes on there"(browser, cluster) {
+    const [first] = cluster.nsqds;
+    await make([first], "haystack", ["archive"], 24_000);
+    await publishBody(first.http, "haystack", "needle");
+    const page = await browser.open(`${cluster.admin}peek/haystack/archive?from=oldest&contains=needle`);
+    await page.getByText(`The budget of one look ended at ${first.http}.`).waitFor();
+    await page.getByText("0 messages found. Gone through 20,000 messages").waitFor();
+    await page.getByRole("button", { name: "More" }).click();
+    await page.getByText("1 message found. Gone through 24,001 messages").waitFor();
+    equal(await bodies(page), ["needle"], "the message behind the budget");
+    browser.healthy();
+  },
+
   async "messages: the live tail says what it can show"(browser, cluster) {
     const { nsqds } = cluster;
     await make(nsqds.slice(0, 1), "stream", ["archive"], 1);
