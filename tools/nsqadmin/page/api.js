@@ -70,6 +70,7 @@ const MEANINGS = {
 // Words inside of longer messages, and what they mean.
 const CAUSES = {
   UNDO_TOO_LARGE: "The channel has too many deferred, requeued or in-flight messages for an undo. Nothing was emptied there. Choose “not at all” to empty it without one.",
+  UNDO_NO_ROOM: "The topic takes no messages at the moment, so no undo is possible: its disk is full, or a sync has failed. Nothing was emptied there.",
   UNDO_NOT_FOUND: "There is nothing to bring back any more: the time is over, or somebody has brought the messages back or emptied the channel for good.",
   LIMIT_UNSUPPORTED: "Some nodes know no limit of a pause, and would pause without an end. Nothing was paused.",
   UNDO_UNSUPPORTED: "Some nodes know no undo. Nothing was emptied.",

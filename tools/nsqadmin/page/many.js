@@ -6,7 +6,7 @@ import { ask } from "./api.js";
 import { Dialog, Figures, Typed, given } from "./confirm.js";
 import { plus } from "./exact.js";
 import { count, many } from "./format.js";
-import { PauseTerms } from "./terms.js";
+import { PauseTerms, UndoTerms } from "./terms.js";
 
 const VERBS = { pause: "Pause", unpause: "Unpause", empty: "Empty", delete: "Delete" };
 const KINDS = { topics: "the topics themselves", channels: "channels of these topics" };
@@ -23,7 +23,7 @@ const EFFECTS = {
   "unpause topics": "The topics pass their messages on to their channels again.",
   "unpause channels": "Consumers get messages again.",
   "empty topics": "The messages that wait in the topics themselves are lost. Those that channels have already are kept.",
-  "empty channels": "All messages of these channels are lost: waiting, in flight and deferred. There is no undo for many channels at once.",
+  "empty channels": "All messages of these channels are dropped: waiting, in flight and deferred.",
   "delete topics": "The topics, their channels and all their messages are deleted on every node. Consumers lose their connections. A producer that still publishes creates its topic again.",
   "delete channels": "The channels and all their messages are deleted on every node. Consumers lose their connections. A consumer that comes back creates its channel again.",
 };
@@ -39,9 +39,15 @@ function Many({ action, onDone, onClose }) {
   const [typed, setTyped] = useState("");
   const [state, setState] = useState({ isRunning: false, error: null });
   const isPause = chosen.action === "pause";
-  const abilities = useAbilities("", isPause);
-  const order = { ...action.filter, ...chosen, channel: chosen.of === "channels" ? chosen.channel.trim() : "", ...(isPause ? given(terms) : {}) };
-  const [listing, listAgain] = useListing(order);
+  const hasUndo = chosen.action === "empty" && chosen.of === "channels";
+  const abilities = useAbilities("", isPause || hasUndo);
+  useEffect(() => {
+    setTerms(hasUndo && abilities?.undo.all ? { undo: "10m" } : {});
+  }, [abilities, isPause, hasUndo]);
+  const order = { ...action.filter, ...chosen, channel: chosen.of === "channels" ? chosen.channel.trim() : "", ...(isPause || hasUndo ? given(terms) : {}) };
+  // The note changes nothing about what is touched.
+  const { note, ...asked } = order;
+  const [listing, listAgain] = useListing(asked);
   const subjects = listing?.subjects;
   const isDangerous = chosen.action === "empty" || chosen.action === "delete";
   const noun = chosen.of === "topics" ? "topic" : "channel";
@@ -77,6 +83,8 @@ function Many({ action, onDone, onClose }) {
     </div>
     <p>${EFFECTS[`${chosen.action} ${chosen.of}`]}</p>
     ${isPause && html`<${PauseTerms} ability=${abilities?.pauseTerms} terms=${terms} onChange=${setTerms} />`}
+    ${hasUndo && html`<${UndoTerms} ability=${abilities?.undo} terms=${terms} onChange=${setTerms} />`}
+    ${hasUndo && terms.undo && html`<p class="note">The page of each channel then has its undo. Ephemeral channels have none.</p>`}
     ${listing?.message && html`<p class="failure" role="alert"><b>Not all servers answered.</b> What they have is not listed, and is not touched. <code>${listing.message}</code></p>`}
     ${subjects && (subjects.length === 0
       ? html`<p class="empty" role="status">${nothing(chosen.action, noun)}</p>`

@@ -87,6 +87,9 @@ pub struct Order {
     /// The reason of the pause.
     #[serde(default)]
     pub note: String,
+    /// `undo` of nsqd: the time for which the messages of emptied channels can come back.
+    #[serde(default)]
+    pub undo: String,
 }
 
 /// A topic or channel that an order touches.
@@ -214,7 +217,8 @@ impl Order {
     /// Returns the token of a listing. The token is the same in every nsqadmin of the same build.
     pub fn token(&self, subjects: &[Subject]) -> String {
         let mut hasher = DefaultHasher::new();
-        (self.action, self.of, &self.limit, &self.note).hash(&mut hasher);
+        let terms = (&self.limit, &self.undo);
+        (self.action, self.of, terms).hash(&mut hasher);
         for subject in subjects {
             let Subject {
                 topic,
@@ -248,6 +252,12 @@ fn nodes<'a>(names: impl Iterator<Item = &'a String>) -> BTreeSet<String> {
 }
 
 impl Subject {
+    /// Returns true if nothing of it outlives its last consumer. nsqd has no undo for it.
+    pub fn is_ephemeral(&self) -> bool {
+        let names = [&self.topic, &self.channel];
+        names.iter().any(|name| name.ends_with("#ephemeral"))
+    }
+
     /// Appends the subject as JSON.
     pub fn push_json(&self, out: &mut String) {
         let mut object = JsonObject::new(out);

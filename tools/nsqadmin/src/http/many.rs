@@ -115,7 +115,10 @@ impl App {
             limit: order.limit.clone(),
             note: order.note.clone(),
             by: actor.by(),
-            undo: String::new(),
+            undo: match order.of {
+                Kind::Channels => order.undo.clone(),
+                Kind::Topics => String::new(),
+            },
         };
         let act = match order.action {
             Verb::Pause => Act::Pause,
@@ -160,10 +163,14 @@ impl App {
         nodes: Vec<Target>,
     ) -> Done {
         let (topic, channel) = (&subject.topic, &subject.channel);
+        let mut terms = terms.clone();
+        if subject.is_ephemeral() {
+            terms.undo.clear();
+        }
         let none = Warnings::default();
         let acted = self
             .cluster
-            .act_at(act, topic, channel, terms, &nodes, none)
+            .act_at(act, topic, channel, &terms, &nodes, none)
             .await;
         let acting = Acting {
             topic: topic.clone(),

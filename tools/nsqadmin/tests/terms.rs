@@ -1,0 +1,146 @@
+//! The terms of acts: a pause with an end, a note and a name, and an empty with an undo. The nsqds of this test
+//! answer like ringq's and like nsqd 1.3.0, which knows no terms.
+
+mod support;
+
+use serde_json::json;
+use support::Admin;
+use test_support::daemon::Daemon;
+use test_support::http_server::{Answer, HttpServer, Received};
+
+/// The statistics of a paused topic and of an emptied channel.
+const STATS: &str = r#"{"topics":[{"topic_name":"t","paused":true,"pause_until_ms":1800000000000,"pause_note":"deploying","paused_by":"ann",
+    "channels":[{"channel_name":"c","paused":false,"undo_until_ms":1800000000000,"undo_message_count":7}]}]}"#;
+
+fn answer(request: &Received, node: u16, has_terms: bool) -> Answer {
+    let (path, query) = request
+        .target()
+        .split_once('?')
+        .unwrap_or((request.target(), ""));
+    let info = format!(r#"{{"broadcast_address":"n","http_port":{node}}}"#);
+    let (status, body) = match path {
+        "/info" => (200, &*info),
+        "/stats" => (200, STATS),
+        "/topic/pause" if has_terms && query.ends_with("for=unknown") => {
+            (400, r#"{"message":"INVALID_FOR","reason":"no duration"}"#)
+        }
+        "/topic/pause" if !query.contains("topic=t") => (404, r#"{"message":"TOPIC_NOT_FOUND"}"#),
+        "/channel/unempty" if has_terms && request.head.starts_with("GET") => {
+            (405, r#"{"message":"METHOD_NOT_ALLOWED"}"#)
+        }
+        "/channel/unempty" if !has_terms => (404, r#"{"message":"NOT_FOUND"}"#),
+        _ => (200, ""),
+    };
+    Answer {
+        status,
+        headers: Vec::new(),
+        body: body.as_bytes().to_vec(),
+    }
+}
+
+/// Starts an nsqd, and returns it with the flag that names it.
+fn nsqd(node: u16, has_terms: bool) -> (HttpServer, String) {
+    let nsqd = HttpServer::start(move |request, _| answer(request, node, has_terms));
+    let url = nsqd.url("");
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let flag = format!("--nsqd-http-address={address}");
+    (nsqd, flag)
+}
+
+/// Returns the acts that a server got. What nsqadmin asks first does not count.
+fn acts(nsqd: &HttpServer) -> Vec<String> {
+    let requests = nsqd.requests().into_iter();
+    let posts = requests.filter(|request| request.head.starts_with("POST"));
+    let targets = posts.map(|request| request.target().to_owned());
+    targets.filter(|it| !it.contains("nsqadmin-asks")).collect()
+}
+
+#[test]
+fn terms_reach_the_nodes_that_know_them() {
+    let (able, flag) = nsqd(1, true);
+    let admin = Admin::start(&[&flag, "--live-interval=0"]);
+    let ann = ["X-Forwarded-User: ann"];
+    let pause = json!({"action": "pause", "for": "10m", "note": "a b&c"}).to_string();
+    let paused = admin.ask("POST", "/api/topics/t/c", &ann, &pause);
+    paused.expect_status(200);
+    let empty = r#"{"action":"empty","undo":"1h"}"#;
+    admin.post("/api/topics/t/c", empty).expect_status(200);
+    let unempty = r#"{"action":"unempty"}"#;
+    admin.post("/api/topics/t/c", unempty).expect_status(200);
+    let of_topic = admin.post("/api/topics/t", unempty);
+    of_topic.expect_error(400, "INVALID_ACTION");
+    assert_eq!(
+        acts(&able),
+        [
+            "/channel/pause?topic=t&channel=c&for=10m&note=a+b%26c&by=ann",
+            "/channel/empty?topic=t&channel=c&undo=1h",
+            "/channel/unempty?topic=t&channel=c",
+        ]
+    );
+    let abilities = admin.json("/api/abilities?topic=t");
+    let expected = json!([{"node": "n:1", "pause_terms": true, "undo": true}]);
+    assert_eq!(abilities["nodes"], expected);
+    let topic = admin.json("/api/topics/t");
+    assert_eq!(topic["pause_until_ms"], 1_800_000_000_000_u64);
+    assert_eq!(topic["pause_note"], "deploying");
+    assert_eq!(topic["paused_by"], "ann");
+    let channel = &topic["channels"][0];
+    assert_eq!(channel["undo_message_count"], 7);
+    assert_eq!(channel.get("paused_by"), None);
+}
+
+#[test]
+fn a_node_without_them_is_named_and_nothing_is_done() {
+    let (able, first) = nsqd(1, true);
+    let (unable, second) = nsqd(2, false);
+    let admin = Admin::start(&[&first, &second, "--live-interval=0"]);
+    for (body, code) in [
+        (r#"{"action":"pause","for":"10m"}"#, "LIMIT_UNSUPPORTED"),
+        (r#"{"action":"empty","undo":"10m"}"#, "UNDO_UNSUPPORTED"),
+    ] {
+        let refused = admin.post("/api/topics/t/c", body);
+        assert_eq!(refused.status, 409, "{}", refused.text());
+        let text = refused.text();
+        assert!(text.contains(code) && text.contains("n:2"), "{text}");
+        assert!(!text.contains("n:1"), "{text}");
+    }
+    let order = |confirm: &str| {
+        let order = json!({"action": "pause", "of": "topics", "show": "all", "for": "1h", "confirm": confirm});
+        admin.post("/api/acts", &order.to_string())
+    };
+    let listing = order("").expect_status(200).json();
+    let refused = order(listing["confirm"].as_str().expect("a token"));
+    assert!(
+        refused.text().contains("LIMIT_UNSUPPORTED"),
+        "{}",
+        refused.text()
+    );
+    assert_eq!(acts(&able), <[String; 0]>::default());
+    assert_eq!(acts(&unable), <[String; 0]>::default());
+    // Without an end, every nsqd can pause.
+    let pause = r#"{"action":"pause","note":"x"}"#;
+    admin.post("/api/topics/t", pause).expect_status(200);
+    assert_eq!(acts(&unable), ["/topic/pause?topic=t&note=x"]);
+}
+
+#[test]
+fn live_figures_have_the_terms_of_pauses() {
+    let (_able, flag) = nsqd(1, true);
+    let admin = Admin::start(&[&flag, "--live-interval=50ms"]);
+    let is_there = |live: &serde_json::Value| live["topics"][0]["pause_note"] == "deploying";
+    let live = admin.wait_for("/api/live/topics", is_there);
+    assert_eq!(live["topics"][0]["pause_until_ms"], 1_800_000_000_000_u64);
+}
+
+/// What nsqadmin asks first changes nothing at a real node.
+#[test]
+fn a_question_leaves_no_trace() {
+    let nsqd = Daemon::nsqd(&[]);
+    nsqd.create_channel("t", "c");
+    let admin = Admin::start(&[&format!("--nsqd-http-address={}", nsqd.http)]);
+    let nodes = admin.json("/api/abilities")["nodes"].clone();
+    assert_eq!(nodes.as_array().map(Vec::len), Some(1));
+    let topics = nsqd.get("/stats?format=json").json()["topics"].clone();
+    assert_eq!(topics.as_array().map(Vec::len), Some(1), "{topics}");
+    assert_eq!(topics[0]["paused"], false);
+}
