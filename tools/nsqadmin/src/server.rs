@@ -4,20 +4,20 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use program::listener::Listener;
 use program::tls::{TlsFlags, error_text};
-use program::{log_debug, log_info, log_warn, tcp_address, version};
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use program::{log_debug, log_info, log_warn, version};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use wire::go_error::system_text;
 
@@ -33,21 +33,6 @@ use crate::notification::Notifier;
 use crate::stream::WriteLimited;
 use crate::tally::Tally;
 use crate::upstream::{self, Upstream};
-
-/// The backlog of a listener; the kernel's net.core.somaxconn caps it.
-const LISTEN_BACKLOG: i32 = 1024;
-
-/// Time for which an address that is in use is tried again: the process that a supervisor has just
-/// killed may still be dying.
-const BIND_TIMEOUT: Duration = Duration::from_secs(1);
-const BIND_PAUSE: Duration = Duration::from_millis(20);
-
-/// The wait after a failed accept, doubled each time up to the maximum.
-const BACK_OFF: Duration = Duration::from_millis(5);
-const BACK_OFF_MAX: Duration = Duration::from_millis(500);
-
-/// Interval of keep-alive probes.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Longest head of a request, in bytes. The cookies of a proxy can have some kilobytes.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -84,10 +69,10 @@ impl Server {
         warn(&config);
         let tls = tls(&config.tls)?;
         let app = app(&config, checked)?;
-        let (listener, address) = listen(&config.http_address).await?;
+        let plain = Listener::bind(&config.http_address, NSQADMIN.name).await?;
         let secure = match config.tls.https_address.as_str() {
             "" => None,
-            address => Some(listen(address).await?),
+            address => Some(Listener::bind(address, NSQADMIN.name).await?),
         };
         let collector = app.collector.clone();
         let shared = Arc::new(Shared {
@@ -95,7 +80,8 @@ impl Server {
             read_timeout: config.read_timeout,
             write_timeout: config.write_timeout,
         });
-        let serve = |name, (listener, address): (TcpListener, SocketAddr), tls| {
+        let serve = |name, listener: Listener, tls| {
+            let address = listener.address();
             log_info!("{name}: listening on {address}");
             Listening {
                 name,
@@ -103,7 +89,7 @@ impl Server {
                 task: tokio::spawn(accept(listener, shared.clone(), tls)),
             }
         };
-        let mut listeners = vec![serve("HTTP", (listener, address), None)];
+        let mut listeners = vec![serve("HTTP", plain, None)];
         listeners.extend(secure.map(|bound| serve("HTTPS", bound, tls)));
         Ok(Server {
             listeners,
@@ -223,73 +209,12 @@ fn tls(flags: &TlsListener) -> Result<Option<TlsAcceptor>, String> {
     }
 }
 
-/// Listens on an address.
-async fn listen(address: &str) -> Result<(TcpListener, SocketAddr), String> {
-    let refuse = |why: String| format!("listen ({address}) failed - {why}");
-    let resolved = tcp_address::resolve(address).map_err(refuse)?;
-    let deadline = Instant::now() + BIND_TIMEOUT;
-    loop {
-        match bind(resolved) {
-            Ok(bound) => return Ok(bound),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < deadline => {
-                sleep(BIND_PAUSE).await;
-            }
-            Err(error) => {
-                let why = format!("listen tcp {resolved}: bind: {}", system_text(&error));
-                return Err(refuse(
-                    match tcp_address::bind_hint(&error, NSQADMIN.name) {
-                        hint if hint.is_empty() => why,
-                        hint => format!("{why} - {hint}"),
-                    },
-                ));
-            }
-        }
-    }
-}
-
-fn bind(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
-    let domain = Domain::for_address(address);
-    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
-    if address.is_ipv6() {
-        socket.set_only_v6(false)?;
-    }
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(LISTEN_BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    let listener = TcpListener::from_std(socket.into())?;
-    let address = listener.local_addr()?;
-    Ok((listener, address))
-}
-
 /// Accepts connections for ever.
-async fn accept(listener: TcpListener, shared: Arc<Shared>, tls: Option<TlsAcceptor>) {
-    let mut back_off = BACK_OFF;
+async fn accept(mut listener: Listener, shared: Arc<Shared>, tls: Option<TlsAcceptor>) {
     loop {
-        match listener.accept().await {
-            Ok((socket, peer)) => {
-                back_off = BACK_OFF;
-                // A peer that has gone already shows in the first read.
-                let _ = set_options(&socket);
-                // An IPv4 peer of a listener for both families is shown as IPv4.
-                let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-                tokio::spawn(serve(socket, peer, shared.clone(), tls.clone()));
-            }
-            Err(error) => {
-                log_warn!("temporary Accept() failure - {}", system_text(&error));
-                sleep(back_off).await;
-                back_off = (back_off * 2).min(BACK_OFF_MAX);
-            }
-        }
+        let (socket, peer) = listener.accept().await;
+        tokio::spawn(serve(socket, peer, shared.clone(), tls.clone()));
     }
-}
-
-fn set_options(socket: &TcpStream) -> io::Result<()> {
-    socket.set_nodelay(true)?;
-    let keep_alive = TcpKeepalive::new()
-        .with_time(KEEP_ALIVE)
-        .with_interval(KEEP_ALIVE);
-    SockRef::from(socket).set_tcp_keepalive(&keep_alive)
 }
 
 /// Serves one connection, perhaps over TLS.

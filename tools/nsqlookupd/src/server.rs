@@ -6,10 +6,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use program::http::{Awaited, Connection, HttpTimeouts};
-use program::{log_debug, log_error, log_info, log_warn, tcp_address, version};
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use program::listener::Listener;
+use program::{log_debug, log_error, log_info, log_warn, version};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout, timeout_at};
@@ -24,22 +24,6 @@ use crate::http::Api;
 use crate::session::{Effects, Session, identify_answer};
 use crate::stream::{HttpStream, Stream};
 use crate::tls;
-
-/// The backlog of a listener; the kernel's net.core.somaxconn caps it.
-const LISTEN_BACKLOG: i32 = 4096;
-
-/// Time for which an address that is in use is tried again: the process that a supervisor has just
-/// killed may still be dying.
-const BIND_TIMEOUT: Duration = Duration::from_secs(1);
-const BIND_PAUSE: Duration = Duration::from_millis(20);
-
-/// The wait after a failed accept, doubled each time up to the maximum.
-const BACK_OFF: Duration = Duration::from_millis(5);
-const BACK_OFF_MAX: Duration = Duration::from_millis(500);
-
-/// Interval of keep-alive probes, as the original's runtime sets it. They are what finds out that a
-/// silent peer has gone.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Bytes per read of a TCP connection. A connection holds a buffer of this size all its life.
 const READ_BYTES: usize = 4 * 1024;
@@ -111,8 +95,9 @@ impl Server {
             log_warn!("keys in the config file that mean nothing, ignored: {keys}");
         }
         let tls = tls::configure(&config.tls)?.map(TlsAcceptor::from);
-        let (tcp, tcp_address) = listen(&config.tcp_address).await?;
-        let (http, http_address) = listen(&config.http_address).await?;
+        let tcp = listen(&config.tcp_address).await?;
+        let http = listen(&config.http_address).await?;
+        let (tcp_address, http_address) = (tcp.address(), http.address());
         let tls_tcp = listen_unless_empty(&config.tls.tcp_address).await?;
         let https = listen_unless_empty(&config.tls.https_address).await?;
         let (stop, stopped) = watch::channel(false);
@@ -122,7 +107,7 @@ impl Server {
                 &config.broadcast_address,
                 &config.hostname,
                 http_address.port(),
-                https.as_ref().map(|(_, address)| address.port()),
+                https.as_ref().map(|https| https.address().port()),
                 tcp_address.port(),
             ),
             http_timeouts: config.http_timeouts,
@@ -130,7 +115,8 @@ impl Server {
             started: SystemTime::now(),
             stop: stopped,
         });
-        let listen_tcp = |name, (listener, address): Bound, tls| {
+        let listen_tcp = |name, listener: Listener, tls| {
+            let address = listener.address();
             log_info!("{name}: listening on {address}");
             Listening {
                 name,
@@ -139,7 +125,8 @@ impl Server {
                 has_registrations: true,
             }
         };
-        let listen_http = |name, (listener, address): Bound, tls| {
+        let listen_http = |name, listener: Listener, tls| {
+            let address = listener.address();
             log_info!("{name}: listening on {address}");
             Listening {
                 name,
@@ -148,9 +135,9 @@ impl Server {
                 has_registrations: false,
             }
         };
-        let mut listeners = vec![listen_tcp("TCP", (tcp, tcp_address), None)];
+        let mut listeners = vec![listen_tcp("TCP", tcp, None)];
         listeners.extend(tls_tcp.map(|bound| listen_tcp(TLS_TCP, bound, tls.clone())));
-        listeners.push(listen_http("HTTP", (http, http_address), None));
+        listeners.push(listen_http("HTTP", http, None));
         listeners.extend(https.map(|bound| listen_http(HTTPS, bound, tls.clone())));
         Ok(Server {
             stop,
@@ -202,103 +189,43 @@ impl Server {
     }
 }
 
-/// A listener and its address.
-type Bound = (TcpListener, SocketAddr);
+/// Listens on an address.
+async fn listen(address: &str) -> Result<Listener, String> {
+    Listener::bind(address, NSQLOOKUPD.name).await
+}
 
 /// Listens on an address, if there is one.
-async fn listen_unless_empty(address: &str) -> Result<Option<Bound>, String> {
+async fn listen_unless_empty(address: &str) -> Result<Option<Listener>, String> {
     match address {
         "" => Ok(None),
         address => listen(address).await.map(Some),
     }
 }
 
-/// Listens on an address.
-async fn listen(address: &str) -> Result<Bound, String> {
-    let refuse = |why: String| format!("listen ({address}) failed - {why}");
-    let resolved = tcp_address::resolve(address).map_err(refuse)?;
-    let deadline = Instant::now() + BIND_TIMEOUT;
-    loop {
-        match bind(resolved) {
-            Ok(bound) => return Ok(bound),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < deadline => {
-                sleep(BIND_PAUSE).await;
-            }
-            Err(error) => {
-                let why = format!("listen tcp {resolved}: bind: {}", system_text(&error));
-                return Err(refuse(
-                    match tcp_address::bind_hint(&error, NSQLOOKUPD.name) {
-                        hint if hint.is_empty() => why,
-                        hint => format!("{why} - {hint}"),
-                    },
-                ));
-            }
-        }
-    }
-}
-
-fn bind(address: SocketAddr) -> io::Result<Bound> {
-    let domain = Domain::for_address(address);
-    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
-    if address.is_ipv6() {
-        socket.set_only_v6(false)?;
-    }
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(LISTEN_BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    let listener = TcpListener::from_std(socket.into())?;
-    let address = listener.local_addr()?;
-    Ok((listener, address))
-}
-
 /// Accepts connections until the server stops, and then waits for their ends.
 async fn accept<F: Future<Output = ()> + Send + 'static>(
-    listener: TcpListener,
+    mut listener: Listener,
     shared: Arc<Shared>,
     tls: Option<TlsAcceptor>,
     serve: impl Fn(Accepted) -> F,
 ) {
     let mut stop = shared.stop.clone();
     let mut connections = JoinSet::new();
-    let mut back_off = BACK_OFF;
     loop {
-        let accepted = tokio::select! {
+        let (socket, peer) = tokio::select! {
             accepted = listener.accept() => accepted,
             Some(_) = connections.join_next() => continue,
             _ = stop.changed() => break,
         };
-        match accepted {
-            Ok((socket, peer)) => {
-                back_off = BACK_OFF;
-                // A peer that has gone already shows in the first read.
-                let _ = set_options(&socket);
-                // An IPv4 peer of a listener for both families is shown as IPv4.
-                let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-                connections.spawn(serve(Accepted {
-                    socket,
-                    peer,
-                    shared: shared.clone(),
-                    tls: tls.clone(),
-                }));
-            }
-            Err(error) => {
-                log_warn!("temporary Accept() failure - {}", system_text(&error));
-                sleep(back_off).await;
-                back_off = (back_off * 2).min(BACK_OFF_MAX);
-            }
-        }
+        connections.spawn(serve(Accepted {
+            socket,
+            peer,
+            shared: shared.clone(),
+            tls: tls.clone(),
+        }));
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
-}
-
-fn set_options(socket: &TcpStream) -> io::Result<()> {
-    socket.set_nodelay(true)?;
-    let keep_alive = TcpKeepalive::new()
-        .with_time(KEEP_ALIVE)
-        .with_interval(KEEP_ALIVE);
-    SockRef::from(socket).set_tcp_keepalive(&keep_alive)
 }
 
 /// Returns the result of a TLS handshake, or `None` after a failure, which is logged.

@@ -259,6 +259,47 @@ pub const HTTP_TIMEOUTS: [Flag; 3] = [
     ),
 ];
 
+/// The flags of a listener with TLS: `--https-address`, `--tls-cert`, `--tls-key`, `--tls-client-auth-policy`,
+/// `--tls-root-ca-file`, `--tls-min-version`.
+pub const HTTPS: [Flag; 6] = [
+    Flag::new(
+        "https-address",
+        Kind::Text,
+        "",
+        "<addr>:<port> to listen on for HTTPS clients; empty for none",
+    ),
+    Flag::new(
+        "tls-cert",
+        Kind::Text,
+        "",
+        "path to the certificate file (PEM)",
+    ),
+    Flag::new(
+        "tls-key",
+        Kind::Text,
+        "",
+        "path to the private key file (PEM)",
+    ),
+    Flag::new(
+        "tls-client-auth-policy",
+        Kind::Choice(&["", "require", "require-verify"]),
+        "",
+        "client certificate policy: require or require-verify",
+    ),
+    Flag::new(
+        "tls-root-ca-file",
+        Kind::Text,
+        "",
+        "path to the file of the certificate authorities of clients (PEM)",
+    ),
+    Flag::new(
+        "tls-min-version",
+        Kind::Choice(&["tls1.2", "tls1.3"]),
+        "tls1.2",
+        "lowest version of TLS: tls1.2 or tls1.3",
+    ),
+];
+
 /// A flag without effect that NSQ's daemons still accept.
 pub const VERBOSE: Flag = Flag::new(
     "verbose",

@@ -61,6 +61,8 @@ pub mod flag;
 mod given_keys;
 pub mod http;
 pub mod http_client;
+#[cfg(feature = "listener")]
+pub mod listener;
 pub mod local_time;
 pub mod log;
 pub mod metrics;
