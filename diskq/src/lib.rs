@@ -59,9 +59,9 @@ pub use diskq_log::segment;
 pub use diskq_log::{
     AppendError, ChannelCheckpoint, ChannelDraft, ChannelFacts, Checkpoint, CheckpointDraft,
     CheckpointJob, CheckpointNumber, CheckpointRun, Damage, DamageKind, Durable, Failure, Log,
-    LogOptions, LogStats, Memory, Notice, Pages, Piece, Recovered, Reply, Request, Run, Runs,
-    SPILLED_BYTES, STATE_FILES, SegmentNumber, Seq, SeqRange, SlotKind, StateJob, SyncFailure,
-    SyncJob, Taken, TopicFacts, Written,
+    LogOptions, LogStats, Memory, Notice, Pages, PauseTerms, Piece, Recovered, Reply, Request, Run,
+    Runs, SPILLED_BYTES, STATE_FILES, SegmentNumber, Seq, SeqRange, SlotKind, StateJob,
+    SyncFailure, SyncJob, Taken, TopicFacts, Written,
 };
 pub use error::{Attempt, DiskError};
 pub use files::{Entry, Files, SyncError};

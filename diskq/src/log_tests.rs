@@ -227,6 +227,7 @@ impl World {
             name: "channel".into(),
             paused: false,
             runs: runs.collect(),
+            ..ChannelCheckpoint::default()
         };
         Checkpoint {
             channels: vec![channel],

@@ -103,6 +103,7 @@ fn write_long_checkpoint(data_path: &Path) {
         name: "channel".to_owned(),
         paused: false,
         runs: list(0),
+        ..ChannelDraft::default()
     };
     let mut draft = CheckpointDraft::new(false, vec![channel]);
     draft.undistributed = list(RUNS);

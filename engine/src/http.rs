@@ -22,6 +22,7 @@ use program::http::{
 use crate::config::TlsRequired;
 use crate::net::address::Peer;
 use crate::process::Info;
+use wire::go_json::JsonObject;
 use wire::origin::Origin;
 
 use route::Endpoint;
@@ -29,6 +30,7 @@ use route::Endpoint;
 mod admin;
 mod before_v1;
 mod bodies;
+mod command;
 mod config;
 mod debug;
 mod metrics;
@@ -39,6 +41,7 @@ mod stats;
 
 pub use admin::Action;
 pub use bodies::Bodies;
+pub use command::Command;
 pub(crate) use config::{LOG_LEVEL, LOOKUPD_ADDRESSES};
 pub use peek::ColdReader;
 pub(crate) use peek::FRAME_BYTES_MAX;
@@ -72,6 +75,14 @@ pub enum AdminError {
     TopicNotFound,
     /// 404 `CHANNEL_NOT_FOUND`
     ChannelNotFound,
+    /// 404 `UNDO_NOT_FOUND`
+    UndoNotFound,
+    /// 409 `UNDO_TOO_LARGE`
+    UndoTooLarge,
+    /// 409 `UNDO_NO_ROOM`
+    UndoNoRoom,
+    /// 400 `UNDO_OF_EPHEMERAL`
+    UndoOfEphemeral,
     /// 503 `EXITING`
     Exiting,
     /// 500 `INTERNAL_ERROR`. The text goes to the log, and is logged only here.
@@ -111,7 +122,7 @@ pub trait Broker {
         &self,
         topic: &str,
         channel: Option<&str>,
-        action: Action,
+        command: Command,
     ) -> Result<(), AdminError>;
 
     /// All shards' snapshots, merged; see [`StatsFilter`] for what is to be in it.
@@ -283,6 +294,16 @@ async fn discard_body(body: &mut RequestBody<'_, impl Io>) -> Result<(), Failure
 fn tls_required(https_port: i32) -> Reply {
     let body = format!(r#"{{"message": "TLS_REQUIRED", "https_port": {https_port}}}"#);
     Reply::json(StatusCode::FORBIDDEN, body)
+}
+
+/// Returns the answer to a request that is refused: nsqd's code, and the reason, which nsqd does not give.
+fn refusal(status: StatusCode, code: &str, reason: &str) -> Reply {
+    let mut json = String::new();
+    let mut object = JsonObject::new(&mut json);
+    object.text("message", code);
+    object.text("reason", reason);
+    object.end();
+    Reply::json(status, json)
 }
 
 /// Says whether clients should be sent here. `/ping` says whether the process works.

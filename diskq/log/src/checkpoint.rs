@@ -4,9 +4,12 @@
 //! (power may fail), and the last written one (the process may be killed while it writes the next). All slots are in
 //! one file, because making a file is the most expensive step of a new topic. docs/format.md draws the bytes.
 
+mod additions;
 mod content;
 mod draft;
 mod encoding;
+mod reader;
+mod runs;
 
 use std::collections::TryReserveError;
 use std::iter;
@@ -15,13 +18,19 @@ use std::ops::Range;
 use wire::id::{SEQ_MAX, Seq};
 use wire::name::ChannelName;
 
+use crate::pause_terms::PauseTerms;
 use crate::planted::{Bug, is_planted};
 use crate::range::SeqRange;
 
-use encoding::{GRACE_VERSION, HEAD_BYTES, MAGIC, RUN_BYTES, VERSION, crc};
+use encoding::{ADDITIONS_VERSION, GRACE_VERSION, HEAD_BYTES, MAGIC, VERSION, crc};
 
-pub use content::{ChannelCheckpoint, Checkpoint, CheckpointRun, GraceCheckpoint, Stamp};
-pub use draft::{ChannelDraft, CheckpointDraft, GraceDraft, Runs};
+pub use content::{
+    ChannelCheckpoint, Checkpoint, CheckpointRun, GraceCheckpoint, Stamp, UndoCheckpoint,
+};
+pub use draft::{ChannelDraft, CheckpointDraft, GraceDraft, UndoDraft};
+pub use reader::reserved;
+use reader::{Reader, Unread};
+pub use runs::Runs;
 
 /// The file of all slots.
 pub const CHECKPOINT_FILE: &str = "checkpoint";
@@ -66,17 +75,27 @@ pub fn pieces(slot: usize, bytes: u64) -> impl Iterator<Item = (Range<u64>, u64)
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Roster {
     paused: bool,
-    /// The name of each channel, and whether it is paused.
-    channels: Vec<(String, bool)>,
+    terms: PauseTerms,
+    channels: Vec<ChannelEntry>,
     /// The end of the topic's grace, in Unix nanoseconds. `None`: the topic is not in grace.
     grace_until_ns: Option<u64>,
+}
+
+/// A channel of a [`Roster`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ChannelEntry {
+    name: String,
+    paused: bool,
+    terms: PauseTerms,
+    /// The end of the undo, in Unix nanoseconds. `None`: no undo is possible.
+    undo_until_ns: Option<u64>,
 }
 
 impl Roster {
     /// Returns whether the roster has this channel.
     #[must_use]
     pub fn names(&self, channel: &str) -> bool {
-        self.channels.iter().any(|(name, _)| name == channel)
+        self.channels.iter().any(|entry| entry.name == channel)
     }
 }
 
@@ -85,7 +104,15 @@ impl From<&Checkpoint> for Roster {
         let channels = checkpoint.channels.iter();
         Roster {
             paused: checkpoint.paused,
-            channels: channels.map(|it| (it.name.clone(), it.paused)).collect(),
+            terms: checkpoint.terms.clone(),
+            channels: channels
+                .map(|it| ChannelEntry {
+                    name: it.name.clone(),
+                    paused: it.paused,
+                    terms: it.terms.clone(),
+                    undo_until_ns: it.undo.as_ref().map(|undo| undo.until_ns),
+                })
+                .collect(),
             grace_until_ns: checkpoint.grace.as_ref().map(|grace| grace.until_ns),
         }
     }
@@ -96,7 +123,15 @@ impl From<&CheckpointDraft> for Roster {
         let channels = draft.channels.iter();
         Roster {
             paused: draft.paused,
-            channels: channels.map(|it| (it.name.clone(), it.paused)).collect(),
+            terms: draft.terms.clone(),
+            channels: channels
+                .map(|it| ChannelEntry {
+                    name: it.name.clone(),
+                    paused: it.paused,
+                    terms: it.terms.clone(),
+                    undo_until_ns: it.undo.as_ref().map(|undo| undo.until_ns),
+                })
+                .collect(),
             grace_until_ns: draft.grace.as_ref().map(|grace| grace.until_ns),
         }
     }
@@ -166,7 +201,7 @@ pub fn decode(bytes: &[u8]) -> Result<SlotContent, TryReserveError> {
     if head[..4] != MAGIC || !is_whole {
         return Ok(SlotContent::Bad);
     }
-    if version != VERSION && version != GRACE_VERSION {
+    if !(VERSION..=ADDITIONS_VERSION).contains(&version) {
         return Ok(SlotContent::Newer(version));
     }
     match decode_body(number, version, body) {
@@ -201,15 +236,28 @@ fn decode_body(number: u64, version: u16, body: &[u8]) -> Result<Checkpoint, Unr
         let name = name.to_owned();
         let paused = reader.u8()? != 0;
         let runs = reader.runs()?;
-        checkpoint
-            .channels
-            .push(ChannelCheckpoint { name, paused, runs });
+        checkpoint.channels.push(ChannelCheckpoint {
+            name,
+            paused,
+            runs,
+            ..ChannelCheckpoint::default()
+        });
     }
-    if version == GRACE_VERSION {
+    let has_grace = match version {
+        ADDITIONS_VERSION => match reader.u8()? {
+            bit @ 0..=1 => bit == 1,
+            _ => return Err(Unread::Malformed),
+        },
+        _ => version == GRACE_VERSION,
+    };
+    if has_grace {
         checkpoint.grace = Some(GraceCheckpoint {
             until_ns: reader.u64()?,
             runs: reader.runs()?,
         });
+    }
+    if version == ADDITIONS_VERSION {
+        additions::read(&mut reader, &mut checkpoint)?;
     }
     match reader.0 {
         [] => Ok(checkpoint),
@@ -220,7 +268,8 @@ fn decode_body(number: u64, version: u16, body: &[u8]) -> Result<Checkpoint, Unr
 /// Returns whether a log of ours can have written this checkpoint. Its readers rely on that.
 ///
 /// All seqs are below `next`, a channel owes each of them once, and the topic has given its channels
-/// everything below what it has not distributed. The messages of its grace are among those that it has distributed.
+/// everything below what it has not distributed. The messages of its grace are among those that it has distributed. The
+/// messages that a channel was emptied of lie below all messages that it has got since.
 fn is_consistent(checkpoint: &Checkpoint) -> Result<bool, TryReserveError> {
     let Checkpoint {
         synced,
@@ -232,11 +281,18 @@ fn is_consistent(checkpoint: &Checkpoint) -> Result<bool, TryReserveError> {
     let has_seqs = synced <= next && next.0 <= SEQ_MAX + 1;
     let mut names: Vec<&str> = Vec::new();
     let mut given = Seq(0);
-    let lists = checkpoint.channels.iter().map(|channel| &channel.runs);
-    for list in lists.chain(checkpoint.grace.iter().map(|grace| &grace.runs)) {
-        let mut runs = reserved(list.len())?;
+    let channels = checkpoint.channels.iter();
+    let lists = channels.map(|channel| (&channel.runs, channel.undo.as_ref()));
+    for (list, undo) in lists.chain(checkpoint.grace.iter().map(|grace| (&grace.runs, None))) {
+        let undone = undo.map_or(&[][..], |undo| &undo.runs);
+        let mut runs = reserved(list.len().saturating_add(undone.len()))?;
+        runs.extend(undone.iter().map(CheckpointRun::range));
+        if !are_apart(&runs) {
+            return Ok(false);
+        }
+        let emptied = runs.len();
         runs.extend(list.iter().map(CheckpointRun::range));
-        runs.sort_unstable();
+        runs[emptied..].sort_unstable();
         if !are_apart(&runs) {
             return Ok(false);
         }
@@ -259,80 +315,9 @@ fn is_consistent(checkpoint: &Checkpoint) -> Result<bool, TryReserveError> {
         && given.max(end) <= next)
 }
 
-/// Returns an empty list with room for `count` entries. A checkpoint may be gigabytes long: without enough memory for a
-/// list, the caller gets an error instead of an abort.
-pub fn reserved<T>(count: usize) -> Result<Vec<T>, TryReserveError> {
-    let mut list = Vec::new();
-    list.try_reserve_exact(count)?;
-    Ok(list)
-}
-
 /// Returns whether each range ends before the next one starts.
 fn are_apart(ranges: &[SeqRange]) -> bool {
     ranges.windows(2).all(|pair| pair[0].end <= pair[1].start)
-}
-
-/// The reason why bytes could not be decoded.
-enum Unread {
-    Malformed,
-    NoMemory(TryReserveError),
-}
-
-impl From<TryReserveError> for Unread {
-    fn from(error: TryReserveError) -> Unread {
-        Unread::NoMemory(error)
-    }
-}
-
-/// Takes little-endian numbers off the front. Bytes that end too early are malformed.
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8], Unread> {
-        let split = self.0.split_at_checked(count);
-        let (taken, rest) = split.ok_or(Unread::Malformed)?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    /// Reads a list of runs. Memory for the list is reserved only if that many runs follow: the count may be wrong.
-    fn runs(&mut self) -> Result<Vec<CheckpointRun>, Unread> {
-        let count = self.u32()? as usize;
-        if count > self.0.len() / RUN_BYTES {
-            return Err(Unread::Malformed);
-        }
-        let mut runs = reserved(count)?;
-        for _ in 0..count {
-            runs.push(CheckpointRun {
-                start: Seq(self.u64()?),
-                count: self.u64()?,
-                attempts: self.u16()?,
-                due_ns: self.u64()?,
-            });
-        }
-        Ok(runs)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Unread> {
-        let taken = self.take(N)?.first_chunk();
-        taken.copied().ok_or(Unread::Malformed)
-    }
-
-    fn u8(&mut self) -> Result<u8, Unread> {
-        self.array().map(u8::from_le_bytes)
-    }
-
-    fn u16(&mut self) -> Result<u16, Unread> {
-        self.array().map(u16::from_le_bytes)
-    }
-
-    fn u32(&mut self) -> Result<u32, Unread> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Result<u64, Unread> {
-        self.array().map(u64::from_le_bytes)
-    }
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ mod file_name;
 mod log;
 mod memory;
 mod newest_messages;
+mod pause_terms;
 pub mod planted;
 pub mod policy;
 mod random;
@@ -45,7 +46,7 @@ mod topic_file;
 
 pub use checkpoint::{
     ChannelCheckpoint, ChannelDraft, Checkpoint, CheckpointDraft, CheckpointRun, GraceCheckpoint,
-    GraceDraft, Runs,
+    GraceDraft, Runs, UndoCheckpoint, UndoDraft,
 };
 pub use crc::crc32c;
 pub use error::{AppendError, Damage, DamageKind};
@@ -59,6 +60,7 @@ pub use log::{
 };
 pub use memory::{Memory, Pages, Written};
 pub use newest_messages::NewestMessages;
+pub use pause_terms::PauseTerms;
 pub use random::splitmix64;
 pub use range::SeqRange;
 pub use recovered::Recovered;

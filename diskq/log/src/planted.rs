@@ -57,6 +57,7 @@ bugs! {
     TimeoutForgets: "a message that times out is forgotten",
     TimerLost: "an earlier timeout of a channel sets no timer",
     EmptyKeepsHolds: "emptying a channel keeps the holds of what is in flight",
+    UndoForgetsFlight: "an undo does not bring back what was in flight",
     AttemptsNotCounted: "a redelivery does not count as an attempt",
     DeadLetterBeforeSync: "a message is finished before its dead-letter topic is synced",
     RefusedLetterForgotten: "a message that the dead-letter topic refuses is forgotten",

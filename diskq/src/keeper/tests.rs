@@ -27,6 +27,7 @@ fn sample_draft() -> CheckpointDraft {
         name: "archive".into(),
         paused: true,
         runs: [run].iter().collect(),
+        ..ChannelDraft::default()
     };
     CheckpointDraft::new(true, vec![channel])
 }

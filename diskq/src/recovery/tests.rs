@@ -88,6 +88,7 @@ fn disk_with(count: u32) -> (SimFiles, Seq) {
             name: "c".into(),
             paused: false,
             runs: vec![run],
+            ..ChannelCheckpoint::default()
         };
         let checkpoint = Checkpoint {
             channels: vec![channel],
@@ -219,6 +220,7 @@ fn the_channels_of_the_last_but_one_checkpoint_are_durable() {
                 name: (*name).into(),
                 paused: false,
                 runs: Vec::new(),
+                ..ChannelCheckpoint::default()
             };
             let checkpoint = Checkpoint {
                 channels: names.iter().map(channel).collect(),
@@ -256,6 +258,7 @@ fn a_channel_is_not_durable_by_a_sync_that_failed() {
         name: "new".into(),
         paused: false,
         runs: Vec::new(),
+        ..ChannelCheckpoint::default()
     };
     let checkpoint = Checkpoint {
         channels: vec![channel],

@@ -17,6 +17,7 @@ mod time;
 mod timers;
 mod trace;
 pub(crate) mod turn;
+mod undo;
 mod upgrade;
 
 use crate::channel::dead_letters::LetterBudget;
@@ -118,6 +119,8 @@ pub struct Broker {
     forward_replies: Vec<Vec<ForwardReply>>,
     /// The topics whose logs take no messages: a sync has failed, or the keeper cannot make a segment.
     unhealthy: BTreeSet<TopicKey>,
+    /// False if no channel has an undo.
+    may_have_undos: bool,
     set_aside: BTreeMap<Box<str>, SetAside>,
     /// Every command has a line in the log.
     is_tracing: bool,
@@ -197,6 +200,7 @@ impl Broker {
             forwards: (0..shards).map(|_| ForwardBatch::new(shard)).collect(),
             forward_replies: (0..shards).map(|_| Vec::new()).collect(),
             unhealthy: BTreeSet::new(),
+            may_have_undos: false,
             set_aside: BTreeMap::new(),
             is_tracing: false,
             is_draining: false,
@@ -217,6 +221,7 @@ impl Broker {
     ) {
         let options = self.options.topic.clone();
         let topic = Topic::restore(name, options, now, recovered, listed);
+        self.may_have_undos |= topic.channels().any(|(_, channel)| channel.undo.is_some());
         let name = topic.name.clone();
         let key = self.topics.insert(topic);
         self.by_name.insert(name, key);

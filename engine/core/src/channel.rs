@@ -9,6 +9,8 @@
 //!        └────due────► requeued ◄────REQ 0──────────┘
 //! ```
 //!
+//! An emptied channel may keep its messages for a while, so that an operator can bring them back (`undo.rs`).
+//!
 //! If the channel has a rule for dead letters, a message that has reached its attempts goes to another topic instead of
 //! the requeued messages (`channel/dead_letters.rs`).
 //!
@@ -29,13 +31,17 @@ use crate::ids::ClientId;
 use crate::latency::Latency;
 use crate::long_queue::LongQueue;
 use crate::now::Now;
+use crate::pause::PauseUnderWay;
 use crate::ranges::Ranges;
 use crate::seq_set::SeqSet;
 use crate::single_message::SingleMessage;
 use crate::topology::Locality;
+use crate::undo::{Undo, is_range};
 use crate::window::{NotYours, Window};
 use crate::work::Work;
-use diskq_log::{CheckpointNumber, Log, SeqRange, planted::Bug, planted::is_planted};
+use diskq_log::{
+    CheckpointNumber, CheckpointRun, Log, SeqRange, planted::Bug, planted::is_planted,
+};
 use std::time::Duration;
 use wire::id::Seq;
 
@@ -72,6 +78,8 @@ pub(crate) struct Channel {
     pub(crate) name: Box<str>,
     pub(crate) ephemeral: bool,
     pub(crate) paused: bool,
+    /// The terms of the pause. `None`: the channel is not paused, or its pause has no terms.
+    pub(crate) pause: Option<Box<PauseUnderWay>>,
     pub(crate) consumers: Vec<ClientId>,
     pub(crate) counters: ChannelCounters,
     /// In the topic's `channels_to_pump`.
@@ -84,6 +92,8 @@ pub(crate) struct Channel {
     pub(crate) is_unsure: bool,
     /// The latency from publish to FIN, if it is measured.
     pub(crate) latency: Option<Box<Latency>>,
+    /// The messages that the channel was emptied of, while they can be brought back.
+    pub(crate) undo: Option<Box<Undo>>,
     waiting: Ranges,
     requeued: LongQueue<SingleMessage>,
     deferred: Deferred,
@@ -250,6 +260,43 @@ impl Channel {
             let message = SingleMessage { seq, attempts };
             DeadLetters::sort(&mut self.dead_letters, &mut self.requeued, message);
         }
+    }
+
+    /// Number of ranges that wait, and of all messages that are in no range.
+    pub(crate) fn entries(&self) -> usize {
+        let ranges = self.waiting.places();
+        let singles = self.out_of_order.count() + self.window.count();
+        (ranges.end - ranges.start + singles) as usize
+    }
+
+    /// Owes messages again that the channel was emptied of. They are older than all other messages of the channel.
+    /// `due` returns the time of a message that is not due yet.
+    ///
+    /// No scan of the channel may be under way, because the messages come from a place that no scan sees.
+    pub(crate) fn take_back(
+        &mut self,
+        runs: Vec<CheckpointRun>,
+        due: impl Fn(u64) -> Option<Duration>,
+    ) {
+        debug_assert!(self.moved.is_none(), "a scan is under way");
+        let mut entries = Vec::new();
+        for run in runs.iter().rev().filter(|run| is_range(run)) {
+            self.waiting.push_front(run.range());
+        }
+        for run in runs.iter().filter(|run| !is_range(run)) {
+            let (range, attempts) = (run.range(), run.attempts);
+            for seq in (range.start.0..range.end.0).map(Seq) {
+                self.out_of_order.insert(seq);
+                match due(run.due_ns) {
+                    Some(due) => entries.push(DeferredEntry { due, seq, attempts }),
+                    None => {
+                        let message = SingleMessage { seq, attempts };
+                        DeadLetters::sort(&mut self.dead_letters, &mut self.requeued, message);
+                    }
+                }
+            }
+        }
+        self.deferred.extend(entries);
     }
 
     /// Restores messages that the checkpoint names with a due time.
@@ -508,6 +555,7 @@ impl Channel {
 
     /// Asserts the invariants written on the type.
     pub(crate) fn check(&self, clients: &Clients) {
+        assert!(self.pause.is_none() || self.paused);
         self.waiting.check();
         self.requeued.check();
         self.window.check();
@@ -518,6 +566,14 @@ impl Channel {
         let ordered = self.waiting.count() + self.window.count();
         assert_eq!(self.out_of_order.count(), self.owed_count() - ordered);
         assert!(self.refills.is_empty() || self.refill_at.is_some());
+        if let Some(undo) = &self.undo {
+            undo.check();
+            let end = undo.runs().last().map(|run| run.range().end);
+            assert!(
+                self.owed().iter().all(|seq| end <= Some(*seq)),
+                "a message of the undo is not older than those of the channel"
+            );
+        }
         if let Some(latency) = &self.latency {
             assert_eq!(latency.in_flight_count(), self.window.count());
         }

@@ -7,9 +7,11 @@ use crate::long_queue::LongQueue;
 use crate::ranges::Ranges;
 use crate::seq_set::SeqSet;
 use crate::single_message::SingleMessage;
+use crate::undo::undo_run;
 use crate::window::Window;
 use crate::work::Work;
-use diskq_log::{Log, Runs, planted::Bug, planted::is_planted};
+use diskq_log::{CheckpointRun, Log, Runs, SeqRange, planted::Bug, planted::is_planted};
+use std::time::Duration;
 use wire::id::Seq;
 
 /// Messages that are owed to nobody any more and are still held in the log. Each turn releases a slice of them.
@@ -36,6 +38,31 @@ impl Discarded {
         let queued = self.waiting.count() + self.requeued.len() as u64;
         let dead = self.dead_letters.len() as u64;
         queued + self.deferred.count() + self.window.count() + dead
+    }
+
+    /// Calls `out` for all messages, in no order. `unix_time_of` turns a due time into Unix nanoseconds.
+    pub(crate) fn describe(
+        &self,
+        unix_time_of: impl Fn(Duration) -> u64,
+        mut out: impl FnMut(CheckpointRun),
+    ) {
+        for range in self.waiting.iter() {
+            out(undo_run(range, 0, 0));
+        }
+        for message in self.requeued.iter().chain(self.dead_letters.iter()) {
+            out(undo_run(message.range(), message.attempts, 0));
+        }
+        for entry in self.deferred.iter_behind(None) {
+            // 0 means that the message is not deferred.
+            let due_ns = unix_time_of(entry.due).max(1);
+            out(undo_run(entry.range(), entry.attempts, due_ns));
+        }
+        for (seq, entry) in self.window.iter() {
+            if is_planted(Bug::UndoForgetsFlight) {
+                break;
+            }
+            out(undo_run(SeqRange::one(seq), entry.attempts, 0));
+        }
     }
 
     /// Drops a slice of the messages, and releases them in `log`. `log` is `None` if the topic is deleted. Returns

@@ -44,6 +44,7 @@ mod long_queue;
 mod now;
 mod outbound;
 mod owed;
+mod pause;
 mod peek;
 mod producers;
 mod publication;
@@ -58,6 +59,7 @@ mod tls;
 mod topic;
 mod topology;
 mod unclaimed;
+mod undo;
 mod window;
 mod work;
 
@@ -89,6 +91,7 @@ pub use latency::LatencyOptions;
 pub use now::Now;
 pub use outbound::Piece;
 pub use owed::Owed;
+pub use pause::Pause;
 pub use peek::{
     PeekBudget, PeekFrom, PeekPlace, PeekQuestion, PeekSlice, PeekState, PeekedFrame, PeekedMessage,
 };
@@ -100,5 +103,6 @@ pub use tls::TlsSession;
 pub use topic::{GraceOptions, TopicOptions};
 pub use topology::Topology;
 pub use unclaimed::{UnclaimedBounds, UnclaimedRules};
+pub use undo::UNDO_TIME_MAX;
 pub use window::TICK;
 pub use work::TURN_ENTRIES;

@@ -58,6 +58,25 @@ impl Ranges {
         }
     }
 
+    /// Adds `range` in front of all others.
+    ///
+    /// # Panics
+    /// If `range` ends behind the start of the first one: a seq would be owned twice.
+    pub(crate) fn push_front(&mut self, range: SeqRange) {
+        if range.is_empty() {
+            return;
+        }
+        self.count += range.len();
+        match self.ranges.front_mut() {
+            Some(first) if range.end == first.start => first.start = range.start,
+            Some(first) => {
+                assert!(range.end < first.start, "ranges arrive in order");
+                self.ranges.push_front(range);
+            }
+            None => self.ranges.push_back(range),
+        }
+    }
+
     /// Removes the first `count` seqs of the first range, which must hold at least that many.
     ///
     /// # Panics
@@ -203,6 +222,20 @@ mod tests {
         assert_eq!(ranges.pop_newest(), Some(Seq(10)));
         assert!(ranges.is_empty() && ranges.pop_newest().is_none());
         ranges.check();
+    }
+
+    #[test]
+    fn earlier_ranges_come_to_the_front() {
+        let mut ranges = Ranges::default();
+        for (start, end) in [(20, 30), (15, 20), (15, 15), (3, 9)] {
+            ranges.push_front(range(start, end));
+            ranges.check();
+        }
+        assert_eq!(
+            ranges.iter().collect::<Vec<_>>(),
+            [range(3, 9), range(15, 30)]
+        );
+        assert_eq!(ranges.take_front(6), range(3, 9));
     }
 
     #[test]

@@ -119,6 +119,8 @@ pub struct TopicStats {
     pub meter: Option<MeterReport>,
     /// True if the flow from topic to channels is stopped.
     pub paused: bool,
+    /// The terms of the pause.
+    pub pause: PauseStats,
     /// The latency from publish to FIN, over all channels.
     pub e2e_processing_latency: LatencyStats,
     /// The log; `None` when not asked for. Not in the JSON.
@@ -195,8 +197,34 @@ pub struct ChannelStats {
     pub clients: Vec<ClientStats>,
     /// True if delivery is stopped.
     pub paused: bool,
+    /// The terms of the pause.
+    pub pause: PauseStats,
+    /// The messages that the channel was emptied of. `None`: none can be brought back.
+    pub undo: Option<UndoStats>,
     /// The latency from publish to FIN.
     pub e2e_processing_latency: LatencyStats,
+}
+
+/// What an operator said about a pause. Left out of the JSON where nothing was said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PauseStats {
+    /// The time at which the pause ends by itself, in Unix milliseconds. 0: the pause has no end.
+    pub until_ms: u64,
+    /// The reason. Empty: none was given.
+    pub note: String,
+    /// The name of the operator. Empty: none was given.
+    pub by: String,
+}
+
+/// The messages that a channel was emptied of, while they can be brought back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UndoStats {
+    /// The time at which they are dropped, in Unix milliseconds.
+    pub until_ms: u64,
+    /// Number of messages.
+    pub message_count: u64,
+    /// Bytes of the segments of the log that have such messages. Others may need these segments, too.
+    pub disk_bytes: u64,
 }
 
 /// The messages of a channel that have reached their attempts.

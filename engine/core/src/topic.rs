@@ -12,6 +12,7 @@
 mod checkpoint;
 mod dedup;
 mod distribution;
+mod ends;
 mod fresh;
 mod fresh_keys;
 mod grace;
@@ -27,6 +28,7 @@ mod saved_numbers;
 mod saving;
 mod stop;
 mod unclaimed;
+mod undo;
 mod unfinished_checkpoint;
 mod waiters;
 
@@ -48,6 +50,7 @@ use crate::ids::{ChannelId, ClientId, TaskId};
 use crate::latency::{Latency, LatencyOptions};
 use crate::long_queue::LongQueue;
 use crate::now::Now;
+use crate::pause::PauseUnderWay;
 use crate::publication::Publication;
 use crate::ranges::Ranges;
 use crate::unclaimed::UnclaimedRules;
@@ -141,13 +144,15 @@ impl TopicOptions {
 ///
 /// Invariants: after `distribute`, `undistributed` is empty unless the topic is not open ([`Topic::is_open`]) or
 /// [`Topic::has_work_left`]. The log holds each seq once for each channel that owes it, once if it is undistributed,
-/// once if the grace keeps it, once if its number is not saved, and once for each list of discarded messages that has it. The subscriptions and lists that have the id of a channel
+/// once if the grace keeps it, once if its number is not saved, once for each undo that has it, and once for each list of discarded messages that has it. The subscriptions and lists that have the id of a channel
 /// lose the id when the channel is deleted.
 #[derive(Debug)]
 pub(crate) struct Topic {
     pub(crate) name: Arc<str>,
     pub(crate) ephemeral: bool,
     pub(crate) paused: bool,
+    /// The terms of the pause. `None`: the topic is not paused, or its pause has no terms.
+    pub(crate) pause: Option<Box<PauseUnderWay>>,
     /// False until the channels that the nsqlookupds know of are created. Until then the topic keeps what is published.
     pub(crate) started: bool,
     pub(crate) message_count: u64,
@@ -161,6 +166,8 @@ pub(crate) struct Topic {
     /// The earliest timeout of a channel; may be early, never late. Kept so that a turn need not
     /// ask every channel.
     deadline: Option<Duration>,
+    /// The time at which the first pause or undo of the topic or of a channel ends; may be early, never late.
+    ends_at: Option<Duration>,
     /// The broker's timer for this topic, if one is set.
     pub(crate) timer_at: Option<Duration>,
     /// Connections whose publish found no room.
@@ -238,6 +245,7 @@ impl Topic {
             name: name.as_str().into(),
             ephemeral: name.is_ephemeral(),
             paused: false,
+            pause: None,
             started: true,
             message_count: 0,
             message_bytes: 0,
@@ -245,6 +253,7 @@ impl Topic {
             held_letters: Vec::new(),
             in_to_release: Listed::default(),
             deadline: None,
+            ends_at: None,
             timer_at: None,
             blocked_clients: Vec::new(),
             blocked_tasks: Vec::new(),
@@ -382,7 +391,8 @@ impl Topic {
 
     fn channels_deadline(&self) -> Option<Duration> {
         let channels = self.channels.values();
-        channels.filter_map(Channel::next_timeout).min()
+        let timeouts = channels.filter_map(Channel::next_timeout);
+        timeouts.chain(self.ends_at).min()
     }
 
     /// Does the topic's part of the end of a turn: gives published messages to the channels, delivers from the channels
@@ -544,6 +554,9 @@ impl Topic {
         }
         self.delete_from_grace(&channel);
         self.channels_to_pump.remove(id, &mut channel.in_to_pump);
+        if let Some(undo) = channel.undo.take() {
+            self.discard_undo(*undo);
+        }
         let mut discarded = channel.empty(clients);
         if let Some(unfinished) = &mut self.unfinished {
             discarded.runs.extend(unfinished.remove_channel(id));
@@ -553,8 +566,9 @@ impl Topic {
         channel.consumers
     }
 
-    /// Drops what a channel owes.
+    /// Drops what a channel owes, and what an undo could bring back.
     pub(crate) fn empty_channel(&mut self, id: ChannelId, clients: &mut Clients) {
+        self.drop_undo(id);
         let discarded = self.channel_mut(id).empty(clients);
         self.discarded.push(discarded);
         self.make_checkpoint_due();
@@ -697,6 +711,12 @@ impl Topic {
             deadline.is_none() || self.deadline.is_some_and(|at| Some(at) <= deadline),
             "a channel's timeout is forgotten"
         );
+        let first_end = self.first_end();
+        assert!(
+            first_end.is_none() || self.ends_at.is_some_and(|at| Some(at) <= first_end),
+            "the end of a pause or an undo is forgotten"
+        );
+        assert!(self.pause.is_none() || self.paused);
         assert_eq!(self.channels.len(), self.by_name.len());
         for (id, channel) in &self.channels {
             channel.check(clients);
@@ -708,10 +728,16 @@ impl Topic {
             );
         }
         let owed = self.channels.values().map(Channel::owed_count);
+        let undos = self.channels.values().filter_map(|it| it.undo.as_ref());
+        let undos: u64 = undos.map(|undo| undo.count()).sum();
         let discarded = self.discarded.iter().map(Discarded::count);
         assert_eq!(
             self.log.holders(),
-            self.undistributed.count() + kept + numbered + owed.chain(discarded).sum::<u64>(),
+            self.undistributed.count()
+                + kept
+                + numbered
+                + undos
+                + owed.chain(discarded).sum::<u64>(),
             "a message is held as often as it is owed"
         );
         let mut to_pump = self.channels_to_pump.iter();

@@ -4,7 +4,7 @@
 mod lists;
 
 use engine_core::stats::StatsFilter;
-use engine_core::{AdminError, Broker, ClientId, Now, Outcome, Output, TaskId};
+use engine_core::{AdminError, Broker, ClientId, Now, Outcome, Output, Pause, TaskId};
 use lists::{CHANNEL, PAUSE, TOPIC, TURN_ENTRIES, World, topic};
 use std::time::Duration;
 use wire::encode;
@@ -52,7 +52,9 @@ impl World {
     }
 
     fn pause(&mut self, paused: bool) -> usize {
-        self.operate(|broker, now, out| broker.pause_topic(now, TOPIC, paused, TaskId(1), out))
+        let pause = Pause::default();
+        let pause = paused.then_some(&pause);
+        self.operate(|broker, now, out| broker.pause_topic(now, TOPIC, pause, TaskId(1), out))
     }
 
     fn publish(&mut self, producer: ClientId) {

@@ -3,7 +3,10 @@
 
 use wire::name::is_valid_name;
 
-use super::{AdminError, Broker, CHANNEL_NOT_FOUND, EXITING, TOPIC_NOT_FOUND, discard_body};
+use super::{
+    AdminError, Broker, CHANNEL_NOT_FOUND, Command, EXITING, TOPIC_NOT_FOUND, discard_body, refusal,
+};
+use http::StatusCode;
 use program::http::{Failure, Io, Query, Reply, RequestBody, parse_query};
 use program::log_error;
 
@@ -16,6 +19,8 @@ pub enum Action {
     Delete,
     /// Drops what waits in the topic itself, or everything in the channel, in flight and deferred included.
     Empty,
+    /// Owes messages again that a channel was emptied of.
+    Unempty,
     /// Stops the flow to the channels, or delivery.
     Pause,
     /// Starts the flow to the channels, or delivery.
@@ -36,10 +41,17 @@ pub(super) async fn change_topic<B: Broker>(
     }
     let invalid = match action {
         Action::Create | Action::Empty => Failure::bad("INVALID_TOPIC"),
-        Action::Delete | Action::Pause | Action::Unpause => TOPIC_NOT_FOUND,
+        Action::Delete | Action::Pause | Action::Unpause | Action::Unempty => TOPIC_NOT_FOUND,
     };
     let topic = topic_of(&query, invalid)?;
-    let done = broker.administer(topic, None, action).await;
+    let command = match Command::from_query(action, &query) {
+        Ok(command) => command,
+        Err(bad) => return Ok(bad.into_reply()),
+    };
+    if let Command::Empty(Some(_)) | Command::Unempty = command {
+        return Ok(undo_of_topic());
+    }
+    let done = broker.administer(topic, None, command).await;
     done.map(|()| Reply::text("")).map_err(failure_of)
 }
 
@@ -58,8 +70,53 @@ pub(super) async fn change_channel<B: Broker>(
     if !is_valid_name(channel.as_bytes()) {
         return Err(Failure::bad("INVALID_ARG_CHANNEL"));
     }
-    let done = broker.administer(topic, Some(channel), action).await;
-    done.map(|()| Reply::text("")).map_err(failure_of)
+    let command = match Command::from_query(action, &query) {
+        Ok(command) => command,
+        Err(bad) => return Ok(bad.into_reply()),
+    };
+    let done = broker.administer(topic, Some(channel), command).await;
+    match done {
+        Ok(()) => Ok(Reply::text("")),
+        Err(error) => undo_refusal(&error).map_or_else(|| Err(failure_of(error)), Ok),
+    }
+}
+
+/// Returns the answer to an undo of a topic, which does not exist. Nothing was emptied.
+fn undo_of_topic() -> Reply {
+    let reason = "only channels have an undo; /topic/empty without undo drops the messages that no channel has got";
+    refusal(StatusCode::BAD_REQUEST, "UNDO_OF_TOPIC", reason)
+}
+
+/// Returns the answer to a command whose undo is not possible.
+fn undo_refusal(error: &AdminError) -> Option<Reply> {
+    let (status, code, reason) = match error {
+        AdminError::UndoNotFound => (
+            StatusCode::NOT_FOUND,
+            "UNDO_NOT_FOUND",
+            "the channel was not emptied with undo, or the time is over, or the messages came back or were dropped already",
+        ),
+        AdminError::UndoTooLarge => (
+            StatusCode::CONFLICT,
+            "UNDO_TOO_LARGE",
+            "nothing was emptied: the channel has more than 65536 messages that are deferred, requeued or in flight; \
+             empty without undo drops them for good",
+        ),
+        AdminError::UndoNoRoom => (
+            StatusCode::CONFLICT,
+            "UNDO_NO_ROOM",
+            "nothing was emptied: the topic takes no messages, /ping says why; empty without undo frees the disk",
+        ),
+        AdminError::UndoOfEphemeral => (
+            StatusCode::BAD_REQUEST,
+            "UNDO_OF_EPHEMERAL",
+            "nothing was emptied: ephemeral topics and channels have no undo",
+        ),
+        AdminError::TopicNotFound
+        | AdminError::ChannelNotFound
+        | AdminError::Exiting
+        | AdminError::Backend(_) => return None,
+    };
+    Some(refusal(status, code, reason))
 }
 
 /// Returns the failure that clients see. The log gets the cause, which clients do not see.
@@ -68,6 +125,11 @@ pub(super) fn failure_of(error: AdminError) -> Failure {
         AdminError::TopicNotFound => TOPIC_NOT_FOUND,
         AdminError::ChannelNotFound => CHANNEL_NOT_FOUND,
         AdminError::Exiting => EXITING,
+        // Only commands with an undo fail like this, and they give the reason.
+        AdminError::UndoNotFound
+        | AdminError::UndoTooLarge
+        | AdminError::UndoNoRoom
+        | AdminError::UndoOfEphemeral => Failure::INTERNAL,
         AdminError::Backend(why) => {
             log_error!("HTTP: request failed - {why}");
             Failure::INTERNAL

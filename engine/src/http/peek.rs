@@ -12,7 +12,7 @@ mod question;
 
 use std::time::{Duration, Instant};
 
-use super::{BUSY, Broker, Busy, discard_body};
+use super::{BUSY, Broker, Busy, discard_body, refusal};
 use crate::http::admin::failure_of;
 use answer::{Answer, Missing};
 use engine_core::{ColdMessage, PeekBudget, PeekQuestion, PeekSlice, PeekedFrame};
@@ -55,7 +55,7 @@ pub(super) async fn peek<B: Broker>(
     discard_body(body).await?;
     let config = &broker.info().config;
     if let Some(reason) = question::prohibition(config) {
-        return Ok(answer::refusal(
+        return Ok(refusal(
             http::StatusCode::FORBIDDEN,
             "PEEK_FORBIDDEN",
             reason,
@@ -65,11 +65,7 @@ pub(super) async fn peek<B: Broker>(
         Ok(wanted) => wanted,
         Err(question::Bad::Failure(failure)) => return Err(failure),
         Err(question::Bad::Argument(code, reason)) => {
-            return Ok(answer::refusal(
-                http::StatusCode::BAD_REQUEST,
-                code,
-                &reason,
-            ));
+            return Ok(refusal(http::StatusCode::BAD_REQUEST, code, &reason));
         }
     };
     let answer = search(broker, wanted).await?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::bodies::{MpubLimits, split_binary, split_lines};
-use super::{Action, Bodies, Broker, DRAINING, EXITING, PublishError, admin};
+use super::{Bodies, Broker, Command, DRAINING, EXITING, PublishError, admin};
 use program::http::{End, Failure, Io, Reply, RequestBody, parse_query};
 use program::{log_error, log_warn};
 use wire::origin::{self, Origin};
@@ -88,7 +88,7 @@ pub(super) async fn publish_many<B: Broker>(
 }
 
 async fn create<B: Broker>(broker: &B, topic: &str) -> Result<(), Failure> {
-    let created = broker.administer(topic, None, Action::Create).await;
+    let created = broker.administer(topic, None, Command::Create).await;
     created.map_err(admin::failure_of)
 }
 

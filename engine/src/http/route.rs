@@ -52,6 +52,11 @@ pub(super) const ROUTES: &[Route<Endpoint>] = &[
     ("POST", "/channel/create", Endpoint::Channel(Action::Create)),
     ("POST", "/channel/delete", Endpoint::Channel(Action::Delete)),
     ("POST", "/channel/empty", Endpoint::Channel(Action::Empty)),
+    (
+        "POST",
+        "/channel/unempty",
+        Endpoint::Channel(Action::Unempty),
+    ),
     ("POST", "/channel/pause", Endpoint::Channel(Action::Pause)),
     (
         "POST",

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
+use engine_core::Pause;
 use engine_core::stats::{
     ChannelStats, ClientStats, DeadLetterStats, DedupStats, LatencyStats, Percentile, PubCount,
     TopicStats,
@@ -164,12 +165,16 @@ impl Broker for Fake {
         &self,
         topic: &str,
         channel: Option<&str>,
-        action: Action,
+        command: Command,
     ) -> Result<(), AdminError> {
-        let verb = format!("{action:?}").to_lowercase();
+        let verb = match &command {
+            Command::Empty(None) => "empty".to_owned(),
+            Command::Pause(pause) if *pause == Pause::default() => "pause".to_owned(),
+            command => format!("{command:?}").to_lowercase(),
+        };
         match channel {
             Some(channel) => self.channel_call(&verb, topic, channel),
-            None if action == Action::Create => {
+            None if command == Command::Create => {
                 self.note(format!("create {topic}"));
                 Ok(())
             }

@@ -1,7 +1,7 @@
 //! The broker as HTTP sees it: any topic, whichever shard it lives on.
 
 use crate::drain::Ending;
-use crate::http::{self, Action, AdminError, Bodies, Busy, ColdReader, PublishError};
+use crate::http::{self, AdminError, Bodies, Busy, ColdReader, Command, PublishError};
 use crate::process::Info;
 use crate::shard::Shard;
 use crate::shard::mail::Post;
@@ -82,11 +82,11 @@ impl http::Broker for HttpBroker {
         &self,
         topic: &str,
         channel: Option<&str>,
-        action: Action,
+        command: Command,
     ) -> Result<(), AdminError> {
         let (topic_name, channel) = (topic.to_owned(), channel.map(str::to_owned));
         let call = move |shard: Rc<Shard>| async move {
-            administer(&shard, &topic_name, channel.as_deref(), action).await
+            administer(&shard, &topic_name, channel.as_deref(), &command).await
         };
         let done = self.shard.shared.post.call(self.owner(topic), call).await;
         done.unwrap_or(Err(AdminError::Exiting))
@@ -287,6 +287,10 @@ fn admin_error(error: CoreError) -> AdminError {
     match error {
         CoreError::TopicNotFound => AdminError::TopicNotFound,
         CoreError::ChannelNotFound => AdminError::ChannelNotFound,
+        CoreError::UndoNotFound => AdminError::UndoNotFound,
+        CoreError::UndoTooLarge => AdminError::UndoTooLarge,
+        CoreError::UndoNoRoom => AdminError::UndoNoRoom,
+        CoreError::UndoOfEphemeral => AdminError::UndoOfEphemeral,
         CoreError::SetAside(cause) => AdminError::Backend(cause.to_string()),
     }
 }
@@ -331,19 +335,19 @@ fn read_cold(
     frames
 }
 
-/// Carries an action out on the shard of its topic. Returns when the change is recorded.
+/// Carries a command out on the shard of its topic. Returns when the change is recorded.
 async fn administer(
     shard: &Rc<Shard>,
     topic: &str,
     channel: Option<&str>,
-    action: Action,
+    command: &Command,
 ) -> Result<(), AdminError> {
     let done = loop {
         if shard.is_stopping() {
             return Err(AdminError::Exiting);
         }
         let task = shard.start_task();
-        let outcome = begin(shard, topic, channel, action, task.id).map_err(admin_error)?;
+        let outcome = begin(shard, topic, channel, command, task.id).map_err(admin_error)?;
         if outcome == Outcome::Done {
             break Ok(());
         }
@@ -353,7 +357,7 @@ async fn administer(
             None => break Err(AdminError::Exiting),
         }
     };
-    if let Action::Pause | Action::Unpause = action {
+    if let Command::Pause(_) | Command::Unpause = command {
         // Pausing waits for nsqd.dat, like nsqd. A failed write is logged and tried again: the change counts
         // because a checkpoint has it.
         let _ = shard.persist_metadata().await;
@@ -361,30 +365,37 @@ async fn administer(
     done
 }
 
-/// Begins an action. If it is not done at once, the task is woken to try again or with the result.
+/// Begins a command. If it is not done at once, the task is woken to try again or with the result.
 fn begin(
     shard: &Rc<Shard>,
     topic: &str,
     channel: Option<&str>,
-    action: Action,
+    command: &Command,
     task: TaskId,
 ) -> Result<Outcome, CoreError> {
-    let paused = action == Action::Pause;
-    shard.with_broker(|broker, now, out| match (channel, action) {
-        (None, Action::Create) => broker.create_topic(topic_name(topic), task, out),
-        (None, Action::Delete) => broker.delete_topic(now, topic, task, out),
-        (None, Action::Empty) => broker.empty_topic(topic, task),
-        (None, Action::Pause | Action::Unpause) => {
-            broker.pause_topic(now, topic, paused, task, out)
+    let pause = match command {
+        Command::Pause(pause) => Some(pause),
+        _ => None,
+    };
+    shard.with_broker(|broker, now, out| match (channel, command) {
+        (None, Command::Create) => broker.create_topic(topic_name(topic), task, out),
+        (None, Command::Delete) => broker.delete_topic(now, topic, task, out),
+        (None, Command::Empty(_) | Command::Unempty) => broker.empty_topic(topic, task),
+        (None, Command::Pause(_) | Command::Unpause) => {
+            broker.pause_topic(now, topic, pause, task, out)
         }
-        (Some(channel), Action::Create) => {
+        (Some(channel), Command::Create) => {
             let channel = ChannelName::new(channel.as_bytes()).expect(CHECKED);
             broker.create_channel(now, topic, channel, task, out)
         }
-        (Some(channel), Action::Delete) => broker.delete_channel(now, topic, channel, task, out),
-        (Some(channel), Action::Empty) => broker.empty_channel(now, topic, channel, task),
-        (Some(channel), Action::Pause | Action::Unpause) => {
-            broker.pause_channel(topic, channel, paused, task, out)
+        (Some(channel), Command::Delete) => broker.delete_channel(now, topic, channel, task, out),
+        (Some(channel), Command::Empty(None)) => broker.empty_channel(now, topic, channel, task),
+        (Some(channel), Command::Empty(Some(time))) => {
+            broker.empty_channel_for(now, topic, channel, *time, task)
+        }
+        (Some(channel), Command::Unempty) => broker.unempty_channel(now, topic, channel, task),
+        (Some(channel), Command::Pause(_) | Command::Unpause) => {
+            broker.pause_channel(now, topic, channel, pause, task, out)
         }
     })
 }

@@ -2,6 +2,7 @@
 
 use wire::id::Seq;
 
+use crate::pause_terms::PauseTerms;
 use crate::range::SeqRange;
 
 /// The progress of a topic on disk: the messages that the topic and each of its channels still owe.
@@ -18,6 +19,8 @@ pub struct Checkpoint {
     pub number: u64,
     /// True if the topic is paused.
     pub paused: bool,
+    /// The terms of the pause.
+    pub terms: PauseTerms,
     /// The seqs that the topic has not yet given to any channel, sorted.
     pub undistributed: Vec<CheckpointRun>,
     /// The topic's channels.
@@ -37,13 +40,26 @@ pub struct GraceCheckpoint {
 }
 
 /// One channel's part of a [`Checkpoint`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChannelCheckpoint {
     /// The channel's name.
     pub name: String,
     /// True if the channel is paused.
     pub paused: bool,
+    /// The terms of the pause.
+    pub terms: PauseTerms,
     /// The messages that the channel still owes its consumers: waiting, in flight, requeued and deferred.
+    pub runs: Vec<CheckpointRun>,
+    /// The messages that were emptied and can come back. They lie below all messages of `runs`.
+    pub undo: Option<UndoCheckpoint>,
+}
+
+/// The part of a [`ChannelCheckpoint`] about messages that were emptied and can come back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UndoCheckpoint {
+    /// The end of the undo, in Unix nanoseconds.
+    pub until_ns: u64,
+    /// The messages, sorted.
     pub runs: Vec<CheckpointRun>,
 }
 
@@ -64,6 +80,8 @@ impl Checkpoint {
     /// All ranges of seqs the checkpoint names: a segment that holds any of them stays.
     pub fn named(&self) -> impl Iterator<Item = SeqRange> {
         let runs = self.channels.iter().flat_map(|channel| &channel.runs);
+        let undos = self.channels.iter().filter_map(|it| it.undo.as_ref());
+        let runs = runs.chain(undos.flat_map(|undo| &undo.runs));
         let runs = runs.chain(self.grace.iter().flat_map(|grace| &grace.runs));
         self.undistributed
             .iter()

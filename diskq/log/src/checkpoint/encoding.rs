@@ -7,6 +7,9 @@ pub(super) const VERSION: u16 = 2;
 /// The version of a checkpoint that has the grace of its topic. All other checkpoints have [`VERSION`], so that a
 /// program that knows nothing of grace reads them.
 pub(super) const GRACE_VERSION: u16 = 3;
+/// The version of a checkpoint that has terms of pauses or emptied messages that can come back. A bit says whether the
+/// grace is there, too.
+pub(super) const ADDITIONS_VERSION: u16 = 4;
 pub(super) const HEAD_BYTES: usize = 24;
 pub(super) const RUN_BYTES: usize = 26;
 

@@ -14,12 +14,14 @@ pub(crate) fn sample() -> Checkpoint {
         next: Seq(1000),
         number: 17,
         paused: true,
+        terms: PauseTerms::default(),
         undistributed: vec![run(990, 10, 0, 0)],
         channels: vec![
             ChannelCheckpoint {
                 name: "a#ephemeral".into(),
                 paused: false,
                 runs: vec![],
+                ..ChannelCheckpoint::default()
             },
             ChannelCheckpoint {
                 name: "archive".into(),
@@ -29,6 +31,7 @@ pub(crate) fn sample() -> Checkpoint {
                     run(70, 1, 3, 0),
                     run(80, 2, 65_535, u64::MAX),
                 ],
+                ..ChannelCheckpoint::default()
             },
         ],
         grace: None,
@@ -50,6 +53,27 @@ fn sample_in_grace() -> Checkpoint {
         }),
         ..sample()
     }
+}
+
+/// The same with an undo and terms of pauses.
+fn sample_with_additions(mut sample: Checkpoint) -> Checkpoint {
+    let run = |start, count, attempts, due_ns| CheckpointRun {
+        start: Seq(start),
+        count,
+        attempts,
+        due_ns,
+    };
+    sample.terms = PauseTerms {
+        until_ns: 1_800_000_000_000_000_002,
+        ..PauseTerms::default()
+    };
+    sample.channels[0].terms.note = "repair of Jörg's disk".to_owned();
+    sample.channels[0].terms.by = "ann".to_owned();
+    sample.channels[1].undo = Some(UndoCheckpoint {
+        until_ns: 1_800_000_000_000_000_003,
+        runs: vec![run(1, 2, 0, 0), run(3, 1, 4, 0), run(4, 1, 0, u64::MAX)],
+    });
+    sample
 }
 
 fn stamp(checkpoint: &Checkpoint, sync: bool) -> Stamp {
@@ -79,7 +103,16 @@ fn encode(checkpoint: &Checkpoint, stamp: &Stamp) -> Vec<u8> {
         }
     };
     let mut out = MAGIC.to_vec();
-    out.extend(if checkpoint.grace.is_some() { 3_u16 } else { 2 }.to_le_bytes());
+    let all_terms = checkpoint.channels.iter().map(|channel| &channel.terms);
+    let mut all_terms = all_terms.chain([&checkpoint.terms]);
+    let mut undos = checkpoint.channels.iter().map(|channel| &channel.undo);
+    let has_additions = all_terms.any(|it| !it.are_none()) || undos.any(Option::is_some);
+    let version: u16 = match (has_additions, checkpoint.grace.is_some()) {
+        (true, _) => 4,
+        (false, true) => 3,
+        (false, false) => 2,
+    };
+    out.extend(version.to_le_bytes());
     out.extend(u16::from(stamp.sync).to_le_bytes());
     out.extend(stamp.number.to_le_bytes());
     out.extend([0; 8]);
@@ -94,9 +127,30 @@ fn encode(checkpoint: &Checkpoint, stamp: &Stamp) -> Vec<u8> {
         out.push(u8::from(channel.paused));
         runs(&mut out, &channel.runs);
     }
+    if has_additions {
+        out.push(u8::from(checkpoint.grace.is_some()));
+    }
     if let Some(grace) = &checkpoint.grace {
         out.extend(grace.until_ns.to_le_bytes());
         runs(&mut out, &grace.runs);
+    }
+    if has_additions {
+        let channels = checkpoint.channels.iter();
+        let channels = channels.map(|channel| (&channel.terms, channel.undo.as_ref()));
+        for (terms, undo) in [(&checkpoint.terms, None)].into_iter().chain(channels) {
+            out.push(u8::from(!terms.are_none()) + 2 * u8::from(undo.is_some()));
+            if !terms.are_none() {
+                out.extend(terms.until_ns.to_le_bytes());
+                for text in [&terms.note, &terms.by] {
+                    out.extend((text.len() as u16).to_le_bytes());
+                    out.extend(text.as_bytes());
+                }
+            }
+            if let Some(undo) = undo {
+                out.extend(undo.until_ns.to_le_bytes());
+                runs(&mut out, &undo.runs);
+            }
+        }
     }
     let body_bytes = (out.len() - HEAD_BYTES) as u32;
     out[16..20].copy_from_slice(&body_bytes.to_le_bytes());
@@ -110,6 +164,8 @@ fn a_draft_is_written_as_the_format_says() {
         (false, sample()),
         (true, sample()),
         (true, sample_in_grace()),
+        (false, sample_with_additions(sample())),
+        (true, sample_with_additions(sample_in_grace())),
     ] {
         let mut draft = CheckpointDraft::from(&sample);
         draft.stamp = stamp(&sample, sync);
@@ -124,6 +180,8 @@ fn a_checkpoint_comes_back_also_from_a_larger_file() {
         (false, sample()),
         (true, sample()),
         (true, sample_in_grace()),
+        (false, sample_with_additions(sample())),
+        (true, sample_with_additions(sample_in_grace())),
     ] {
         let mut bytes = encode(&sample, &stamp(&sample, sync));
         assert_eq!(encoded_bytes(&bytes), bytes.len() as u64);
@@ -132,6 +190,25 @@ fn a_checkpoint_comes_back_also_from_a_larger_file() {
         bytes.extend_from_slice(&[0xAA; 5000]);
         assert_eq!(decode(&bytes).unwrap(), expected);
     }
+}
+
+#[test]
+fn an_undo_lies_below_the_messages_of_its_channel() {
+    let is_good = |change: fn(&mut UndoCheckpoint)| {
+        let mut sample = sample_with_additions(sample());
+        change(sample.channels[1].undo.as_mut().expect("an undo"));
+        let content = decode(&encode(&sample, &stamp(&sample, true))).unwrap();
+        assert!(matches!(
+            content,
+            SlotContent::Checkpoint(..) | SlotContent::Inconsistent
+        ));
+        content != SlotContent::Inconsistent
+    };
+    assert!(is_good(|_| ()));
+    // The channel's first message is 5.
+    assert!(!is_good(|undo| undo.runs[2].count = 2));
+    assert!(!is_good(|undo| undo.runs[0].count = 3));
+    assert!(!is_good(|undo| undo.runs.swap(0, 1)));
 }
 
 #[test]
@@ -171,11 +248,11 @@ fn a_torn_write_is_noticed_at_every_byte() {
 #[test]
 fn a_newer_version_is_named() {
     let mut bytes = encode(&sample(), &stamp(&sample(), true));
-    bytes[4..6].copy_from_slice(&(GRACE_VERSION + 1).to_le_bytes());
+    bytes[4..6].copy_from_slice(&(ADDITIONS_VERSION + 1).to_le_bytes());
     reseal(&mut bytes);
     assert_eq!(
         decode(&bytes).unwrap(),
-        SlotContent::Newer(GRACE_VERSION + 1)
+        SlotContent::Newer(ADDITIONS_VERSION + 1)
     );
 }
 

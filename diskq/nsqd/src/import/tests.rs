@@ -363,6 +363,7 @@ fn with_log() -> SimFiles {
                 name: "billing".to_owned(),
                 paused: false,
                 runs: vec![run],
+                ..diskq::ChannelCheckpoint::default()
             };
             let checkpoint = diskq::Checkpoint {
                 channels: vec![channel],

@@ -18,7 +18,7 @@ use std::path::Path;
 
 use diskq::{
     ChannelCheckpoint, ChannelFacts, Checkpoint, CheckpointRun, DiskError, Files, LogReader,
-    LogWriter, Recovered, TopicFacts, existing, open_log, undistributed,
+    LogWriter, PauseTerms, Recovered, TopicFacts, existing, open_log, undistributed,
 };
 use wire::id::Seq;
 use wire::limits::ID_BYTES;
@@ -245,6 +245,9 @@ fn checkpoint<F>(
     let mut kept: Vec<ChannelCheckpoint> = old.map_or(Vec::new(), |old| old.channels.clone());
     for channel in &mut kept {
         channel.runs = existing(recovered, &channel.runs);
+        if let Some(undo) = &mut channel.undo {
+            undo.runs = existing(recovered, &undo.runs);
+        }
     }
     for channel in channels {
         channel.runs.sort_by_key(|run| run.start);
@@ -254,16 +257,22 @@ fn checkpoint<F>(
                 name: channel.name.clone(),
                 paused: false,
                 runs: Vec::new(),
+                ..ChannelCheckpoint::default()
             });
             kept.len() - 1
         });
-        kept[index].paused = channel.paused;
+        if kept[index].paused != channel.paused {
+            kept[index].paused = channel.paused;
+            kept[index].terms = PauseTerms::default();
+        }
         for run in channel.runs.drain(..) {
             push_run(&mut kept[index].runs, run);
         }
     }
+    let old = old.filter(|old| old.paused == paused);
     Checkpoint {
         paused,
+        terms: old.map_or_else(PauseTerms::default, |old| old.terms.clone()),
         undistributed,
         channels: kept,
         ..Checkpoint::default()

@@ -5,6 +5,7 @@ use super::timers::Timer;
 use super::{Broker, Found};
 use crate::ids::{ChannelId, ClientId, TaskId, TopicKey};
 use crate::now::Now;
+use crate::pause::Pause;
 use crate::topic::{Retrier, Waiter};
 use std::sync::Arc;
 use wire::name::{ChannelName, TopicName};
@@ -16,6 +17,14 @@ pub enum AdminError {
     TopicNotFound,
     /// No channel of that name in the topic.
     ChannelNotFound,
+    /// The channel was not emptied with an undo, or the undo has ended.
+    UndoNotFound,
+    /// The undo would have too many single messages and ranges.
+    UndoTooLarge,
+    /// The disk has no room, so nothing is kept for an undo.
+    UndoNoRoom,
+    /// Ephemeral topics and channels have no undo.
+    UndoOfEphemeral,
     /// The topic is not served, for this reason.
     SetAside(Arc<str>),
 }
@@ -86,7 +95,7 @@ impl Broker {
         Ok(self.wait_until_recorded(key, task))
     }
 
-    /// Stops or starts the flow from a topic to its channels.
+    /// Stops the flow from a topic to its channels, or starts the flow if `pause` is `None`.
     ///
     /// # Errors
     /// When there is no such topic.
@@ -94,7 +103,7 @@ impl Broker {
         &mut self,
         now: Now,
         name: &str,
-        paused: bool,
+        pause: Option<&Pause>,
         task: TaskId,
         out: &mut Vec<Output>,
     ) -> Result<Outcome, AdminError> {
@@ -103,7 +112,7 @@ impl Broker {
         if !topic.catch_up(now, &self.clients, &mut self.work) {
             return Ok(self.try_later(key, task));
         }
-        topic.paused = paused;
+        topic.set_pause(now, pause);
         out.push(Output::MetadataChanged);
         Ok(self.wait_until_recorded(key, task))
     }
@@ -160,7 +169,7 @@ impl Broker {
         Ok(self.wait_until_recorded(key, task))
     }
 
-    /// Drops a channel's messages: waiting, deferred and in flight.
+    /// Drops a channel's messages: waiting, deferred and in flight, and those that an undo could bring back.
     ///
     /// # Errors
     /// When there is no such topic or channel.
@@ -180,22 +189,22 @@ impl Broker {
         Ok(self.wait_until_recorded(key, task))
     }
 
-    /// Stops or starts the delivery of a channel to its consumers.
+    /// Stops the delivery of a channel to its consumers, or starts the delivery if `pause` is `None`.
     ///
     /// # Errors
     /// When there is no such topic or channel.
     pub fn pause_channel(
         &mut self,
+        now: Now,
         topic: &str,
         channel: &str,
-        paused: bool,
+        pause: Option<&Pause>,
         task: TaskId,
         out: &mut Vec<Output>,
     ) -> Result<Outcome, AdminError> {
         let (key, id) = self.find_channel(topic, channel)?;
         let topic = &mut self.topics[key];
-        topic.channel_mut(id).paused = paused;
-        topic.pump_channel_later(id);
+        topic.set_channel_pause(id, now, pause);
         out.push(Output::MetadataChanged);
         Ok(self.wait_until_recorded(key, task))
     }
@@ -225,7 +234,7 @@ impl Broker {
     }
 
     /// Has a change recorded and the task woken when that is done.
-    fn wait_until_recorded(&mut self, key: TopicKey, task: TaskId) -> Outcome {
+    pub(super) fn wait_until_recorded(&mut self, key: TopicKey, task: TaskId) -> Outcome {
         self.pump_later(key);
         // An ephemeral topic is gone if its last channel was deleted.
         let Some(topic) = self.topics.get_mut(key).filter(|topic| !topic.ephemeral) else {
@@ -237,7 +246,7 @@ impl Broker {
     }
 
     /// Lets a task try its command again when the topic has started, or has caught up.
-    fn try_later(&mut self, key: TopicKey, task: TaskId) -> Outcome {
+    pub(super) fn try_later(&mut self, key: TopicKey, task: TaskId) -> Outcome {
         self.topics[key].retriers.push(Retrier::Task(task));
         Outcome::Later
     }
@@ -325,7 +334,11 @@ impl Broker {
         }
     }
 
-    fn find_channel(&self, topic: &str, name: &str) -> Result<(TopicKey, ChannelId), AdminError> {
+    pub(super) fn find_channel(
+        &self,
+        topic: &str,
+        name: &str,
+    ) -> Result<(TopicKey, ChannelId), AdminError> {
         let key = self.find_topic(topic)?;
         let channel = self.topics[key].find_channel(name);
         Ok((key, channel.ok_or(AdminError::ChannelNotFound)?))

@@ -51,6 +51,7 @@ impl Broker {
                 let what = "failed to write message to backend";
                 let line = format!("TOPIC({name}) ERROR: {what} - {cause}");
                 out.push(repeated_error(what, &cause, line));
+                self.drop_undos(out);
                 // The blocked clients and tasks publish again, and this time are refused with the reason.
                 self.wake_blocked(key, out);
                 self.refuse_forwarded(key, &Refusal::Disk(cause));

@@ -7,9 +7,10 @@ use crate::client::Client;
 use crate::ids::TopicKey;
 use crate::latency;
 use crate::now::Now;
+use crate::pause::PauseUnderWay;
 use crate::stats::{
-    ChannelStats, ClientStats, DeadLetterStats, LatencyStats, LogFigures, PubCount, StatsFilter,
-    StatsSnapshot, TopicStats, UnfinishedSnapshot,
+    ChannelStats, ClientStats, DeadLetterStats, LatencyStats, LogFigures, PauseStats, PubCount,
+    StatsFilter, StatsSnapshot, TopicStats, UndoStats, UnfinishedSnapshot,
 };
 use crate::topic::Topic;
 use crate::topology::Locality;
@@ -95,6 +96,7 @@ impl Broker {
             keys: topic.key_stats(now),
             meter: topic.meter_report(),
             paused: topic.paused,
+            pause: pause_stats(topic.pause.as_deref()),
             e2e_processing_latency: self.latency_stats(now, all()),
             log: filter.include_logs.then(|| log_figures(&topic.log)),
         };
@@ -150,6 +152,12 @@ impl Broker {
             client_count: channel.consumers.len() as u64,
             clients: clients.collect(),
             paused: channel.paused,
+            pause: pause_stats(channel.pause.as_deref()),
+            undo: channel.undo.as_ref().map(|undo| UndoStats {
+                until_ms: undo.until_ns / 1_000_000,
+                message_count: undo.count(),
+                disk_bytes: topic.undo_bytes(undo),
+            }),
             e2e_processing_latency: self.latency_stats(now, std::iter::once(channel)),
         }
     }
@@ -208,6 +216,15 @@ impl Broker {
         let topics = self.topics.values();
         topics.map(|topic| (&*topic.name, &topic.log))
     }
+}
+
+fn pause_stats(pause: Option<&PauseUnderWay>) -> PauseStats {
+    let stats = pause.map(|pause| PauseStats {
+        until_ms: pause.terms.until_ns / 1_000_000,
+        note: pause.terms.note.clone(),
+        by: pause.terms.by.clone(),
+    });
+    stats.unwrap_or_default()
 }
 
 fn log_figures(log: &Log) -> LogFigures {

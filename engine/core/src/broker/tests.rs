@@ -5,11 +5,13 @@ mod dead_letters;
 mod dedup;
 mod drain;
 mod keys;
+mod pauses;
 mod pressure;
 mod script;
 mod slices;
 mod stop;
 mod unclaimed;
+mod undo;
 
 use crate::Topology;
 use script::{check, check_with};

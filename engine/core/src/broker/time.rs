@@ -27,6 +27,11 @@ impl Broker {
                 Timer::Topic(key) => {
                     let topic = &mut self.topics[key];
                     topic.timer_at = None;
+                    let ended = topic.end_in_time(now);
+                    if !ended.is_empty() {
+                        out.extend(ended.into_iter().map(Output::info));
+                        out.push(Output::MetadataChanged);
+                    }
                     topic.handle_timeout(now, &mut self.clients, &mut self.work);
                     if topic.take_question(now) && self.options.asks_for_channels {
                         out.push(Output::AskAgain(key, topic.name.clone()));

@@ -5,9 +5,10 @@ use super::unfinished_checkpoint::{Progress, UnfinishedCheckpoint, unix_time_of}
 use crate::channel::scan::Scan;
 use crate::ids::ChannelId;
 use crate::now::Now;
+use crate::pause::PauseUnderWay;
 use crate::refusal::Refusal;
 use crate::work::Work;
-use diskq_log::{ChannelDraft, CheckpointDraft, CheckpointNumber, Durable, Runs};
+use diskq_log::{ChannelDraft, CheckpointDraft, CheckpointNumber, Durable, PauseTerms, Runs};
 use std::time::Duration;
 
 impl Topic {
@@ -52,7 +53,9 @@ impl Topic {
             let draft = ChannelDraft {
                 name: channel.name.to_string(),
                 paused: channel.paused,
+                terms: terms_of(&channel.pause),
                 runs: Runs::default(),
+                undo: None,
             };
             (id, draft)
         });
@@ -60,6 +63,7 @@ impl Topic {
         Box::new(UnfinishedCheckpoint {
             draft: CheckpointDraft {
                 grace: self.grace_draft(),
+                terms: terms_of(&self.pause),
                 ..CheckpointDraft::new(self.paused, drafts)
             },
             channels,
@@ -77,12 +81,12 @@ impl Topic {
         now: Now,
         work: &mut Work,
     ) -> bool {
-        while let Some(id) = unfinished.channels.get(unfinished.index) {
+        while let Some(id) = unfinished.channels.get(unfinished.index).copied() {
             if !work.is_left() {
                 return false;
             }
-            work.spend(1);
-            let (channel, log) = self.channel_and_log(*id);
+            work.spend(1 + self.add_undo(unfinished));
+            let (channel, log) = self.channel_and_log(id);
             let runs = &mut unfinished.draft.channels[unfinished.index].runs;
             let unix_time_of = |at| unix_time_of(now, at);
             let out = |run| log.name_run(runs, run);
@@ -189,4 +193,10 @@ impl Topic {
             channel.unrecorded = None;
         }
     }
+}
+
+/// The terms of a pause as a checkpoint records them.
+fn terms_of(pause: &Option<Box<PauseUnderWay>>) -> PauseTerms {
+    let terms = pause.as_ref().map(|pause| pause.terms.clone());
+    terms.unwrap_or_default()
 }

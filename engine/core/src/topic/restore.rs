@@ -1,11 +1,16 @@
 //! Restoring a topic at the start.
 
+use super::unfinished_checkpoint::unix_time_of;
 use super::{Topic, TopicOptions};
 use crate::client::Clients;
 use crate::deferred::DeferredEntry;
 use crate::now::Now;
+use crate::pause::PauseUnderWay;
+use crate::undo::{UNDO_TIME_MAX, Undo};
 use crate::work::Work;
-use diskq_log::{CheckpointRun, GraceCheckpoint, Recovered, SeqRange, TopicFacts};
+use diskq_log::{
+    CheckpointRun, GraceCheckpoint, Log, Recovered, SeqRange, TopicFacts, UndoCheckpoint,
+};
 use std::time::Duration;
 use wire::id::Seq;
 use wire::name::{ChannelName, TopicName};
@@ -32,11 +37,13 @@ impl Topic {
         topic.is_recorded = recovered.checkpoint.is_some() && !group_commit;
         let checkpoint = recovered.checkpoint.unwrap_or_default();
         topic.paused |= checkpoint.paused;
+        topic.pause = PauseUnderWay::restore(now, &checkpoint.terms);
         for saved in &checkpoint.channels {
             if let Some(name) = ChannelName::new(saved.name.as_bytes()) {
                 let id = topic.create_channel(name);
                 let (channel, log) = topic.channel_and_log(id);
                 channel.paused = saved.paused;
+                channel.pause = PauseUnderWay::restore(now, &saved.terms);
                 let is_durable = recovered.durable_channels.names(&saved.name);
                 channel.is_unsure = !is_durable && group_commit;
                 let mut deferred = Vec::new();
@@ -54,6 +61,9 @@ impl Topic {
                     }
                 }
                 channel.restore_deferred(deferred);
+                let undo = saved.undo.as_ref();
+                channel.undo =
+                    undo.and_then(|undo| restored_undo(now, undo, &recovered.found, log));
             }
         }
         if let Some(saved) = &checkpoint.grace {
@@ -88,6 +98,7 @@ impl Topic {
             }
         }
         topic.distribute(now, &Clients::default(), &mut Work::unbounded());
+        topic.set_ends();
         topic.deadline = topic.channels_deadline();
         // Dead letters need no consumer.
         topic.pump_channels_later();
@@ -141,9 +152,35 @@ impl Topic {
     }
 }
 
+/// Restores the undo of a channel, unless its time is over. `found` are the messages that exist.
+fn restored_undo(
+    now: Now,
+    saved: &UndoCheckpoint,
+    found: &[SeqRange],
+    log: &mut Log,
+) -> Option<Box<Undo>> {
+    // A wall clock that was set back does not hold the segments for ever.
+    let until = due_time(now, saved.until_ns)?.min(now.mono + UNDO_TIME_MAX);
+    if until <= now.mono {
+        return None;
+    }
+    let mut runs = Vec::new();
+    for run in &saved.runs {
+        for range in intersect(found, run) {
+            log.retain(range, 1);
+            runs.push(CheckpointRun {
+                start: range.start,
+                count: range.len(),
+                ..*run
+            });
+        }
+    }
+    Undo::new(until, unix_time_of(now, until), runs)
+}
+
 /// Returns the monotonic time of a recorded due time. A due time in the past becomes `now`. `None` if `due_ns` is 0:
 /// the message is not deferred.
-fn due_time(now: Now, due_ns: u64) -> Option<Duration> {
+pub(super) fn due_time(now: Now, due_ns: u64) -> Option<Duration> {
     let wait = Duration::from_nanos(due_ns.saturating_sub(now.wall_ns));
     (due_ns > 0).then(|| now.mono + wait)
 }

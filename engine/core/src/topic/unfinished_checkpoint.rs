@@ -104,6 +104,14 @@ impl UnfinishedCheckpoint {
         Some(self.draft.channels.remove(index).runs)
     }
 
+    /// Leaves the undo of a channel out, which has ended.
+    pub(super) fn drop_undo(&mut self, id: ChannelId) {
+        let index = self.channels.iter().position(|other| *other == id);
+        if let Some(index) = index {
+            self.draft.channels[index].undo = None;
+        }
+    }
+
     /// Ends the checkpoint of a deleted topic. Returns what was found so far.
     pub(super) fn into_runs(self) -> Vec<Runs> {
         let channels = self.draft.channels.into_iter();

@@ -129,6 +129,7 @@ impl Small {
             name: format!("channel{salt:020}{at:020}"),
             paused: false,
             runs: Runs::default(),
+            ..ChannelDraft::default()
         };
         let draft = CheckpointDraft::new(false, (0..40).map(channel).collect());
         let number = self.log.next_checkpoint();

@@ -19,6 +19,7 @@ mod peer;
 mod promises;
 mod shared_sync;
 mod unclaimed;
+mod undo;
 
 use at_risk::{AtRisk, Pass, Risk};
 use dead_letters::DEAD;
@@ -29,7 +30,7 @@ use diskq::{
 use engine_core::stats::StatsFilter;
 use engine_core::{
     AdminError, Broker, BrokerOptions, Client, DeadLetterRules, DedupRules, DeletedLog,
-    ForwardBatch, ForwardReply, GraceOptions, LatencyOptions, Now, Outcome, Output, Random,
+    ForwardBatch, ForwardReply, GraceOptions, LatencyOptions, Now, Outcome, Output, Pause, Random,
     Refusal, Required, ShardId, TaskId, TopicKey, TopicOptions, UnclaimedBounds, Wakeup, place,
 };
 use model::{Model, Place};
@@ -92,6 +93,9 @@ impl Reached {
             "power lost",
             "paused",
             "emptied",
+            "emptied with an undo",
+            "unemptied",
+            "unemptied after a crash",
             "open topic emptied",
             "an operator has to wait",
             "channel deleted",
@@ -652,6 +656,8 @@ impl World {
         let is_trusted = !self.was_reclaimed && !self.had_failed_sync;
         let numbers = &mut self.model.numbers;
         numbers.crash(is_trusted, |number| is_trusted && is_kept(number));
+        let is_kept = !is_power_lost && !self.was_reclaimed && !self.had_failed_sync;
+        self.model.undos.kill(is_kept);
         self.peers.clear();
         self.creating.clear();
         self.model.kill();
@@ -687,7 +693,7 @@ impl World {
             let is_sure = |place: &Place| !unsure_channels.contains(place);
             let missing: Vec<Place> = gone.iter().copied().filter(is_sure).collect();
             assert_eq!(missing, [], "channels whose SUB was answered");
-            for _ in 0..self.promises.check(&topics) {
+            for _ in 0..self.promises.check(&topics, self.mono) {
                 self.reached
                     .note(match is_power_lost && !self.group_commit {
                         true => "answer held in a power failure",
@@ -872,30 +878,47 @@ impl World {
     fn administer(&mut self) {
         let topic = self.random.below(DEAD as u64) as usize;
         let channel = self.random.below(CHANNELS.len() as u64) as usize;
+        let action = self.random.below(17);
+        let undo = self.some_undo().filter(|_| action == 16);
+        let (topic, channel) = undo.unwrap_or((topic, channel));
         let (topic_text, name) = (TOPICS[topic], CHANNELS[channel]);
         let shard = place(topic_text, self.shards.len() as u32).0 as usize;
         let now = self.now();
         self.tasks += 1;
         let task = TaskId(self.tasks);
         let paused = self.random.below(2) == 0;
+        // Half of the pauses end by themselves.
+        let length = (self.random.below(2) == 0)
+            .then(|| Duration::from_millis([500, 5000, 40_000][self.random.below(3) as usize]));
+        let pause = Pause {
+            length,
+            note: length.map_or_else(String::new, |_| "repair".to_owned()),
+            ..Pause::default()
+        };
+        let pause = paused.then_some(&pause);
+        let until = length.filter(|_| paused).map(|length| self.mono + length);
         let mut out = Vec::new();
         let broker = &mut self.shards[shard].broker;
         // "There is no such topic" is also a correct answer.
-        let outcome = match self.random.below(14) {
+        let outcome = match action {
+            14 | 15 => self.empty_for(shard, (topic, channel), task),
+            16 => self.unempty(shard, (topic, channel), task),
             0 | 1 => {
-                let outcome = broker.pause_topic(now, topic_text, paused, task, &mut out);
+                let outcome = broker.pause_topic(now, topic_text, pause, task, &mut out);
                 if is_done(&outcome) {
                     self.reached.note("paused");
                     let fact = Fact::TopicIsPaused(topic);
                     self.promises.command(fact, paused, task);
+                    self.promises.limit(fact, until);
                 }
                 outcome
             }
             2 | 3 => {
-                let outcome = broker.pause_channel(topic_text, name, paused, task, &mut out);
+                let outcome = broker.pause_channel(now, topic_text, name, pause, task, &mut out);
                 if outcome.is_ok() {
                     let fact = Fact::ChannelIsPaused((topic, channel));
                     self.promises.command(fact, paused, task);
+                    self.promises.limit(fact, until);
                 }
                 outcome
             }
@@ -993,6 +1016,7 @@ impl World {
                     self.put_at_risk(Risk::Answer(fact), fact.topic());
                 }
                 self.model.confirm_deletion(task);
+                self.model.undos.answer(task);
             }
             Wakeup::Done(Err(_)) => {}
             Wakeup::Retry => {
@@ -1146,6 +1170,7 @@ impl World {
     }
 
     fn read_log(&mut self, line: &str) {
+        self.model.undos.read_log(line);
         self.say(line);
         if line.contains("damaged on disk") {
             // Pages that a failed sync has left count as clean but are not on the device.
@@ -1474,12 +1499,13 @@ impl World {
             let (now, mut out) = (self.now(), Vec::new());
             let broker = &mut self.shards[shard].broker;
             // A topic or channel that does not exist needs no unpausing.
-            let _ = broker.pause_topic(now, topic, false, TaskId(0), &mut out);
+            let _ = broker.pause_topic(now, topic, None, TaskId(0), &mut out);
             for channel in CHANNELS {
-                let _ = broker.pause_channel(topic, channel, false, TaskId(0), &mut out);
+                let _ = broker.pause_channel(now, topic, channel, None, TaskId(0), &mut out);
             }
             self.perform(shard, out);
         }
+        self.unempty_all();
         for (topic, channel) in self.model.channels.clone() {
             self.drain_channel(topic, channel);
         }
@@ -1536,6 +1562,11 @@ impl World {
         }
         panic!("the world does not settle");
     }
+}
+
+/// Returns the names of a topic and a channel.
+fn names(place: Place) -> (&'static str, &'static str) {
+    (TOPICS[place.0], CHANNELS[place.1])
 }
 
 /// Returns true if an operator's command has made its change, recorded or not.

@@ -4,6 +4,7 @@ use super::CHANNELS;
 use super::dead_letters::{DeadLetters, RULE};
 use super::grace::Graces;
 use super::numbers::Numbers;
+use super::undo::Undos;
 use engine_core::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -116,6 +117,7 @@ pub(crate) struct Model {
     pub(crate) graces: Graces,
     pub(crate) dead_letters: DeadLetters,
     pub(crate) numbers: Numbers,
+    pub(crate) undos: Undos,
     held: BTreeMap<(Place, u64), InFlight>,
     /// The messages that were certainly finished since the last kill.
     finished: BTreeSet<(Place, u64)>,
@@ -134,7 +136,7 @@ pub(crate) struct Model {
     ledger: BTreeMap<Place, (u64, i64)>,
     /// The channels whose ledger is not exact, because of sampling or of answers whose effect is
     /// not known.
-    unsure: BTreeSet<Place>,
+    pub(super) unsure: BTreeSet<Place>,
 }
 
 impl Model {
@@ -169,6 +171,7 @@ impl Model {
         let key = (place, number);
         let is_sure = self.holds(key, peer, now);
         self.messages[number as usize].end_debt(place.1);
+        self.undos.finish(place, number);
         if is_sure {
             self.held.remove(&key);
             self.finished.insert(key);
@@ -298,6 +301,7 @@ impl Model {
 
     /// Notes that a channel was emptied.
     pub(crate) fn empty(&mut self, place: Place) {
+        self.undos.remove(place);
         self.graces.empty(place);
         for message in self
             .messages
@@ -333,6 +337,7 @@ impl Model {
     /// topic's successor.
     pub(crate) fn delete_topic(&mut self, topic: usize, task: TaskId) {
         self.empty_topic(topic);
+        self.undos.remove_topic(topic);
         self.graces.end(topic);
         // A copy that is sent again is a new message of the next topic of this name.
         self.finished.retain(|(place, _)| place.0 != topic);
@@ -377,6 +382,7 @@ impl Model {
 
     /// Notes that a channel and its messages may or may not exist.
     pub(crate) fn forget_channel(&mut self, place: Place) {
+        self.undos.remove(place);
         self.channels.remove(&place);
         let of_topic = |message: &&mut Tracked| message.topic == place.0;
         for message in self.messages.iter_mut().filter(of_topic) {
@@ -401,6 +407,7 @@ impl Model {
     /// Notes that messages of a topic were reported as damaged.
     pub(crate) fn allow_damage(&mut self, topic: usize) {
         self.empty_topic(topic);
+        self.undos.allow_damage(topic);
         let channels = 0..CHANNELS.len();
         self.unsure.extend(channels.map(|channel| (topic, channel)));
     }

@@ -5,6 +5,7 @@ use super::{CHANNELS, TOPICS};
 use diskq::TopicFacts;
 use engine_core::{Change, TaskId};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// A fact about a topic or channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +57,8 @@ struct Promise {
     is_true: bool,
     task: TaskId,
     is_answered: bool,
+    /// The time at which the promise ends by itself.
+    until: Option<Duration>,
 }
 
 /// The last command of an operator for each fact.
@@ -84,8 +87,16 @@ impl Promises {
                 is_true,
                 task,
                 is_answered: false,
+                until: None,
             };
             self.promises.insert(fact, promise);
+        }
+    }
+
+    /// Notes that the fact of the last command holds only until a time. `None`: without an end.
+    pub(crate) fn limit(&mut self, fact: Fact, until: Option<Duration>) {
+        if let Some(promise) = self.promises.get_mut(&fact) {
+            promise.until = until;
         }
     }
 
@@ -126,9 +137,12 @@ impl Promises {
         }
     }
 
-    /// Checks the promises after a crash that they must survive. Returns the number of promises checked.
-    pub(crate) fn check(&mut self, topics: &[TopicFacts]) -> usize {
-        self.promises.retain(|_, promise| promise.is_answered);
+    /// Checks the promises after a crash that they must survive, at the time `now`. Returns the number of promises
+    /// checked.
+    pub(crate) fn check(&mut self, topics: &[TopicFacts], now: Duration) -> usize {
+        let is_over = |promise: &Promise| promise.until.is_some_and(|until| until <= now);
+        self.promises
+            .retain(|_, promise| promise.is_answered && !is_over(promise));
         for (fact, promise) in &self.promises {
             let is_true = fact.look_up(topics);
             assert_eq!(is_true, Some(promise.is_true), "{fact:?} was promised");

@@ -214,16 +214,6 @@ fn read_cold(topic: &str, slice: &PeekSlice, read: &ColdReader) -> HashMap<Seq, 
     frames
 }
 
-/// Returns the answer to a request that is refused.
-pub(super) fn refusal(status: StatusCode, code: &str, reason: &str) -> Reply {
-    let mut json = String::new();
-    let mut object = JsonObject::new(&mut json);
-    object.text("message", code);
-    object.text("reason", reason);
-    object.end();
-    Reply::json(status, json)
-}
-
 fn push_message(out: &mut String, shown: &Shown, body_bytes_max: usize) {
     let message = &shown.message;
     let mut object = JsonObject::new(out);

@@ -2,7 +2,9 @@
 
 use super::{View, memory_fields, shown_pub_count, unix_seconds};
 use engine_core::MeterReport;
-use engine_core::stats::{ChannelStats, ClientStats, LatencyStats, MemoryStats, TopicStats};
+use engine_core::stats::{
+    ChannelStats, ClientStats, LatencyStats, MemoryStats, PauseStats, TopicStats,
+};
 use program::version::NSQ_VERSION;
 use wire::go_json::{JsonObject, push_array, push_float};
 
@@ -57,6 +59,7 @@ impl View<'_> {
         // The keys below are not nsqd's, and come last.
         object.number("oldest_unfinished_ms", topic.oldest_unfinished_ms);
         object.number("shard", topic.shard);
+        push_pause(&mut object, &topic.pause);
         if let Some(dedup) = &topic.dedup {
             object.number("dedup_duplicate_count", dedup.duplicate_count);
             object.number("dedup_unchecked_count", dedup.unchecked_count);
@@ -108,6 +111,12 @@ impl View<'_> {
         );
         // The keys below are not nsqd's, and come last.
         object.number("oldest_unfinished_ms", channel.oldest_unfinished_ms);
+        push_pause(&mut object, &channel.pause);
+        if let Some(undo) = &channel.undo {
+            object.number("undo_until_ms", undo.until_ms);
+            object.number("undo_message_count", undo.message_count);
+            object.number("undo_disk_bytes", undo.disk_bytes);
+        }
         if let Some(dead) = &channel.dead_letters {
             object.text("dead_letter_topic", &dead.topic);
             object.number("dead_letter_count", dead.count);
@@ -160,6 +169,13 @@ impl View<'_> {
         object.boolean("tls_negotiated_protocol_is_mutual", client.tls);
         object.end();
     }
+}
+
+/// Writes the terms of a pause, as far as there are some.
+fn push_pause(object: &mut JsonObject<'_>, pause: &PauseStats) {
+    object.number_unless_zero("pause_until_ms", pause.until_ms);
+    object.text_unless_empty("pause_note", &pause.note);
+    object.text_unless_empty("paused_by", &pause.by);
 }
 
 /// Writes the result of a duplicate meter. Percentages have three decimals.

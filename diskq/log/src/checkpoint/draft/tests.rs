@@ -2,8 +2,11 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::super::content::CheckpointRun;
+use super::super::runs::PIECE_RUNS;
 use super::super::{SlotContent, decode};
 use super::*;
+use wire::id::Seq;
 
 fn run((start, count, attempts, due_ns): (u64, u64, u16, u64)) -> CheckpointRun {
     CheckpointRun {
@@ -30,6 +33,7 @@ fn draft(runs: &[CheckpointRun]) -> CheckpointDraft {
         name: "channel".into(),
         paused: false,
         runs: runs.iter().collect(),
+        ..ChannelDraft::default()
     };
     CheckpointDraft {
         channels: vec![channel],

@@ -16,6 +16,10 @@
 //! +500ms              time passes, timers fire one by one
 //! pause t, unpause t/ch, empty t/ch, delete t, create t/ch, stats t, where t/ch, health, restart,
 //! oldest t, oldest t/ch  the age of the oldest message that is not finished
+//! pause t/ch for 10s note x by x  a pause with terms
+//! empty t/ch for 10s  the messages are kept for an undo
+//! unempty t/ch, undo t/ch  the undo is used or shown
+//! pauses t, pauses t/ch  whether it is paused, and the terms of the pause
 //! dead t/ch           the dead letters of a channel
 //! dedup t             the messages that a topic has recognised
 //! keys t              ... by their content
@@ -123,9 +127,9 @@ struct TestClient {
 
 pub(super) struct Session {
     options: BrokerOptions,
-    broker: Broker,
+    pub(super) broker: Broker,
     files: SimFiles,
-    now: Now,
+    pub(super) now: Now,
     peers: BTreeMap<String, TestClient>,
     /// Ids of messages by their bodies.
     ids: BTreeMap<String, String>,
@@ -137,7 +141,7 @@ pub(super) struct Session {
     asked_for: BTreeMap<String, ClientId>,
     /// The kernel reclaims pages before the broker learns what the keeper did.
     reclaims_early: bool,
-    transcript: String,
+    pub(super) transcript: String,
 }
 
 impl Session {
@@ -324,6 +328,12 @@ impl Session {
                 self.run_until_idle(out);
             }
             [name, "stuck"] => self.peers.get_mut(name).expect("connected").is_stuck = true,
+            ["empty", what, "for", time] => self.empty_for(what, time),
+            ["unempty", what] => self.unempty(what),
+            ["undo", what] => self.show_undo(what),
+            ["pauses", what] => self.show_pause(what),
+            ["pause", what, ref terms @ ..] => self.pause(what, terms),
+            ["unpause", what] => self.set_pause(what, None),
             [verb, what] => self.administer(verb, what),
             _ => panic!("not a line of a script: {line}"),
         }
@@ -433,7 +443,7 @@ impl Session {
         found.map(|(name, _)| name.clone())
     }
 
-    fn run_until_idle(&mut self, out: Vec<Output>) {
+    pub(super) fn run_until_idle(&mut self, out: Vec<Output>) {
         self.run_until_idle_into(out, None);
     }
 
@@ -603,14 +613,7 @@ impl Session {
         };
         let (now, task, broker) = (self.now, TaskId(0), &mut self.broker);
         let mut out = Vec::new();
-        let paused = verb == "pause";
         let result = match (verb, channel) {
-            ("pause" | "unpause", None) => broker
-                .pause_topic(now, topic, paused, task, &mut out)
-                .map(drop),
-            ("pause" | "unpause", Some(channel)) => broker
-                .pause_channel(topic, channel, paused, task, &mut out)
-                .map(drop),
             ("empty", None) => broker.empty_topic(topic, task).map(drop),
             ("empty", Some(channel)) => broker.empty_channel(now, topic, channel, task).map(drop),
             ("delete", None) => broker.delete_topic(now, topic, task, &mut out).map(drop),
@@ -889,7 +892,7 @@ fn number(text: &str) -> usize {
     text.parse().expect("a number")
 }
 
-fn duration(text: &str) -> Duration {
+pub(super) fn duration(text: &str) -> Duration {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: u64 = digits.parse().expect("a number");
     match &text[digits.len()..] {

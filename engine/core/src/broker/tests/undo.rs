@@ -1,0 +1,322 @@
+//! The undo of empty.
+
+use super::script::{Session, check, check_with, duration, options};
+use crate::{AdminError, DeadLetterRules, TaskId};
+use std::fmt::Write;
+use std::time::Duration;
+
+impl Session {
+    /// Empties a channel with an undo.
+    pub(super) fn empty_for(&mut self, what: &str, time: &str) {
+        let (topic, channel) = what.split_once('/').expect("a channel");
+        let time = duration(time);
+        loop {
+            let task = TaskId(0);
+            let emptied = self
+                .broker
+                .empty_channel_for(self.now, topic, channel, time, task);
+            self.run_until_idle(Vec::new());
+            match emptied {
+                Ok(crate::Outcome::Later) => {}
+                Ok(_) => return,
+                Err(error) => return self.say(&format!("{error:?}")),
+            }
+        }
+    }
+
+    /// Brings the messages back that a channel was emptied of.
+    pub(super) fn unempty(&mut self, what: &str) {
+        let (topic, channel) = what.split_once('/').expect("a channel");
+        let task = TaskId(0);
+        let done = self.broker.unempty_channel(self.now, topic, channel, task);
+        self.run_until_idle(Vec::new());
+        if let Err(error) = done {
+            self.say(&format!("{error:?}"));
+        }
+    }
+
+    /// Shows the undo of a channel. The end counts from now.
+    pub(super) fn show_undo(&mut self, what: &str) {
+        let (topic, name) = what.split_once('/').expect("a channel");
+        let stats = self
+            .broker
+            .distribute_and_snapshot(self.now, &Default::default());
+        let topic = stats.topics.iter().find(|it| it.topic_name == topic);
+        let channels = topic.map_or(&[][..], |topic| &topic.channels);
+        let channel = channels.iter().find(|it| it.channel_name == name);
+        let text = match channel.and_then(|channel| channel.undo.as_ref()) {
+            None => "no undo".to_owned(),
+            Some(undo) => {
+                assert!(undo.disk_bytes > 0, "a segment has the messages");
+                let left = undo.until_ms.saturating_sub(self.now.wall_ns / 1_000_000);
+                let left = Duration::from_millis(left);
+                format!("{} messages for {left:?}", undo.message_count)
+            }
+        };
+        self.say(&text);
+        self.run_until_idle(Vec::new());
+    }
+
+    fn say(&mut self, text: &str) {
+        writeln!(self.transcript, "= {text}").expect("a String takes all");
+    }
+}
+
+#[test]
+fn messages_of_all_states_come_back_before_later_ones() {
+    check(
+        "
+a: SUB t ch; RDY 2
+a< OK
+b: MPUB t | a,b,c,d; DPUB t 20000 | e
+b< OK
+b< OK
+a< a (1)
+a< b (1)
+a: RDY 0; REQ #b 0
+stats t/ch
+= depth 3, in flight 1, deferred 1, messages 5, requeued 1, timed out 0, clients 1
+empty t/ch for 10s
+stats t/ch
+= depth 0, in flight 0, deferred 0, messages 5, requeued 1, timed out 0, clients 1
+undo t/ch
+= 5 messages for 10s
+a: FIN #a
+a< E_FIN_FAILED FIN #a failed ID not in flight
+b: PUB t | f
+b< OK
++2000ms
+unempty t/ch
+undo t/ch
+= no undo
+stats t/ch
+= depth 5, in flight 0, deferred 1, messages 6, requeued 1, timed out 0, clients 1
+a: RDY 10
+a< c (1)
+a< d (1)
+a< a (2)
+a< b (2)
+a< f (1)
++18s
+a< e (1)
+unempty t/ch
+= UndoNotFound
+",
+    );
+}
+
+#[test]
+fn the_time_ends_and_so_do_other_commands() {
+    check(
+        "
+b: SUB t ch; MPUB t | a,b
+b< OK
+b< OK
+empty t/ch for 10s
++10s
+undo t/ch
+= no undo
+unempty t/ch
+= UndoNotFound
+b: PUB t | c
+b< OK
+empty t/ch for 10s
+undo t/ch
+= 1 messages for 10s
+empty t/ch
+undo t/ch
+= no undo
+empty t/ch for 10s
+undo t/ch
+= no undo
+b: PUB t | d
+b< OK
+empty t/ch for 10s
+delete t/ch
+b closed
+create t/ch
+undo t/ch
+= no undo
+",
+    );
+}
+
+#[test]
+fn a_second_empty_adds_to_the_undo() {
+    check(
+        "
+a: SUB t ch
+a< OK
+a: MPUB t | a,b
+a< OK
+empty t/ch for 1h
+a: PUB t | c
+a< OK
++1000ms
+empty t/ch for 10s
+undo t/ch
+= 3 messages for 3599s
+a: PUB t | d
+a< OK
+unempty t/ch
+a: RDY 10
+a< a (1)
+a< b (1)
+a< c (1)
+a< d (1)
+empty t/ch for 10s
+unempty t/ch
+a< a (2)
+a< b (2)
+a< c (2)
+a< d (2)
+",
+    );
+}
+
+/// The undo is in the checkpoint, so it survives what the answer to the operator survives.
+#[test]
+fn a_crash_or_a_stop_ends_no_undo() {
+    for end in ["restart", "stop\nrestart"] {
+        check(&format!(
+            "
+a: SUB t ch; RDY 1
+a< OK
+a: MPUB t | a,b; DPUB t 20000 | c
+a< OK
+a< OK
+a< a (1)
+empty t/ch for 10s
++5000ms
+{end}
+undo t/ch
+= 3 messages for 4.99s
+stats t/ch
+= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+a: SUB t ch; RDY 10; PUB t | d
+a< OK
+a< OK
+a< d (1)
+a: FIN #d
+unempty t/ch
+a< a (2)
+a< b (1)
+{end}
+undo t/ch
+= no undo
+stats t/ch
+= depth 2, in flight 0, deferred 1, messages 0, requeued 0, timed out 0, clients 0
+empty t/ch for 10s
++9000ms
+{end}
++1000ms
+undo t/ch
+= no undo
+{end}
+unempty t/ch
+= UndoNotFound
+stats t/ch
+= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+"
+        ));
+    }
+}
+
+#[test]
+fn ephemeral_channels_have_no_undo() {
+    check(
+        "
+a: SUB t ch#ephemeral; PUB t | x
+a< OK
+a< OK
+empty t/ch#ephemeral for 10s
+= UndoOfEphemeral
+stats t/ch#ephemeral
+= depth 1, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 1
+",
+    );
+}
+
+#[test]
+fn dead_letters_of_an_undo_are_dead_letters_again() {
+    let mut rules = DeadLetterRules::default();
+    rules.add("t", "ch", 1, "dead").expect("a valid rule");
+    let mut options = options();
+    options.topic.dead_letters = rules.into();
+    check_with(
+        options,
+        "
+a: SUB t ch; RDY 1
+a< OK
+a: PUB t | x
+a< OK
+a< x (1)
+empty t/ch for 10s
+unempty t/ch
++2000ms
++2000ms
+stats t/ch
+= depth 0, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 1
+stats dead
+= depth 1, messages 1, bytes 1
+",
+    );
+}
+
+/// The bound counts single messages. A range is one entry, however long.
+#[test]
+fn an_undo_has_a_bounded_size() {
+    let mut session = Session::new(options());
+    session.act("create t/ch");
+    let count = crate::undo::UNDO_ENTRIES_MAX;
+    // The first publish finds no room yet, and stores nothing.
+    for _ in 0..count + 2 {
+        let (broker, now) = session.broker();
+        let publication = crate::Publication {
+            bodies: std::iter::once(&b"x"[..]),
+            count: 1,
+            body_bytes: 1,
+            defer_ms: 60_000,
+            origin: None,
+        };
+        let name = wire::name::TopicName::new(b"t").expect("a name");
+        let mut out = Vec::new();
+        let published = broker.publish_for_task(now, TaskId(1), name, &publication, &mut out);
+        published.expect("there is room");
+        session.run_until_idle(out);
+    }
+    let empty = |session: &mut Session| {
+        let time = Duration::from_secs(60);
+        let (broker, now) = session.broker();
+        let emptied = broker.empty_channel_for(now, "t", "ch", time, TaskId(0));
+        session.run_until_idle(Vec::new());
+        emptied
+    };
+    assert_eq!(empty(&mut session), Err(AdminError::UndoTooLarge));
+    session.act("undo t/ch");
+    session.act("stats t/ch");
+    let expected = format!("deferred {}", count + 1);
+    assert!(session.transcript().contains("no undo") && session.transcript().contains(&expected));
+    session.act("empty t/ch");
+    session.act("stats t/ch");
+    assert!(session.transcript().contains("deferred 0"));
+}
+
+#[test]
+fn a_full_disk_ends_every_undo() {
+    let mut session = Session::new(options());
+    for line in [
+        "a: SUB t ch; MPUB t | a,b",
+        "empty t/ch for 1h",
+        "undo t/ch",
+    ] {
+        session.act(line);
+    }
+    assert!(session.transcript().contains("= 2 messages for 3600s"));
+    let mut out = Vec::new();
+    session.broker.drop_undos(&mut out);
+    session.run_until_idle(out);
+    session.broker.check();
+    session.act("undo t/ch");
+    assert!(session.transcript().ends_with("= no undo\n"));
+}
