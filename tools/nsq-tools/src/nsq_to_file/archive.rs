@@ -38,6 +38,10 @@ use super::settings::Settings;
 /// The bytes of messages that are collected before they are encoded and written.
 const WRITE_BYTES_MAX: usize = 256 * 1024;
 
+/// The bytes of messages after which a batch is synced. nsqd sends the next messages while the disk
+/// works: it gets the answers for one part of `--max-in-flight` before the other part is written.
+const SYNC_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
 /// The time of an event.
 #[derive(Clone, Debug)]
 pub(super) struct Now {
@@ -66,6 +70,8 @@ pub(super) struct Archive<D: Disk, M> {
     encoded: Vec<u8>,
     /// The messages that the open file has, and that are not synced.
     batch: Vec<M>,
+    /// The bytes of these messages in the file, before they are compressed.
+    batch_bytes: u64,
     /// The messages that are synced.
     finished: Vec<M>,
 }
@@ -92,6 +98,7 @@ impl<D: Disk, M> Archive<D, M> {
             plain: Vec::new(),
             encoded: Vec::new(),
             batch: Vec::new(),
+            batch_bytes: 0,
             finished: Vec::new(),
             settings,
         })
@@ -107,11 +114,15 @@ impl<D: Disk, M> Archive<D, M> {
         }
         self.plain.extend_from_slice(body);
         self.plain.push(b'\n');
+        let bytes = body.len() as u64 + 1;
         if let Some(file) = &mut self.file {
-            file.size += body.len() as u64 + 1;
+            file.size += bytes;
         }
         self.batch.push(message);
-        if is_first || self.batch.len() >= self.settings.batch_max {
+        self.batch_bytes += bytes;
+        let is_full =
+            self.batch.len() >= self.settings.batch_max || self.batch_bytes >= SYNC_BYTES_MAX;
+        if is_first || is_full {
             return self.sync();
         }
         if self.plain.len() >= WRITE_BYTES_MAX {
@@ -153,6 +164,7 @@ impl<D: Disk, M> Archive<D, M> {
         self.end_member()?;
         self.sync_file()?;
         self.finished.append(&mut self.batch);
+        self.batch_bytes = 0;
         Ok(())
     }
 
@@ -167,6 +179,11 @@ impl<D: Disk, M> Archive<D, M> {
             Some(file) => self.hand_over(&file),
             None => Ok(()),
         }
+    }
+
+    /// Returns true if messages were synced since the last [`take_finished`](Archive::take_finished).
+    pub(super) fn has_finished(&self) -> bool {
+        !self.finished.is_empty()
     }
 
     /// Returns the messages that were synced since the last call.

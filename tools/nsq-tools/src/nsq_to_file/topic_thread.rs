@@ -131,13 +131,17 @@ impl Topic<'_> {
         give_back(self.consumer, unfinished.map(|message| message.acker)).await;
     }
 
-    /// Takes a message and those that have come with it.
+    /// Takes a message and those that have come with it, up to the next sync: what is synced is
+    /// finished before more is taken.
     fn take_group(&mut self, first: Message, is_stopping: bool) -> Result<(), DiskError> {
         let now = now();
         self.sync_before_timeout(now.monotonic, first.timeout_at());
         let mut message = first;
         for _ in 1..GROUP_LEN_MAX {
             self.take(&now, message)?;
+            if self.archive.has_finished() && !is_stopping {
+                return Ok(());
+            }
             match self.consumer.next().now_or_never().flatten() {
                 Some(next) => message = next,
                 None => return self.end_group(is_stopping),

@@ -143,6 +143,18 @@ fn a_full_batch_and_a_starved_consumer_are_synced() {
 }
 
 #[test]
+fn a_batch_of_large_messages_is_synced_before_it_has_max_in_flight() {
+    let mut world = World::new(settings(|settings| settings.batch_max = 1_000_000));
+    world.take(&["first"]);
+    let large = "x".repeat(SYNC_BYTES_MAX as usize / 2);
+    assert_eq!(world.take(&[&large]), [0; 0]);
+    assert_eq!(world.take(&[&large]), [1, 2]);
+    // The bytes of the next batch are counted anew.
+    assert_eq!(world.take(&[&large]), [0; 0]);
+    assert_eq!(world.take(&[&large]), [3, 4]);
+}
+
+#[test]
 fn many_messages_are_one_write() {
     let mut world = World::new(settings(|_| {}));
     for message in 0..100 {
