@@ -58,7 +58,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Returns the lock of the tests that load the whole machine, so that the threads of one test
-/// binary run these tests one after the other. Cargo itself runs test binaries one after the other.
+/// binary run these tests one after the other. `tools/test` runs two test binaries at the same time.
 pub fn whole_machine() -> MutexGuard<'static, ()> {
     static MACHINE: Mutex<()> = Mutex::new(());
     // If a test failed while it had the lock, the next test must not fail because of that.
