@@ -2,7 +2,8 @@
 
 mod tool;
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use test_support::daemon::Daemon;
@@ -242,4 +243,46 @@ fn mistakes_end_the_program() {
     );
     let lookupd = ["-topic=t", "-lookupd-http-address=h"];
     check(&lookupd, 1, "missing port");
+}
+
+/// `to_nsq` once sent each record only after the confirmation of the one before. Here an nsqd
+/// confirms the first record, and the next ones when all of them have come.
+#[test]
+fn records_do_not_wait_for_the_confirmations_of_earlier_ones() {
+    const RECORDS: usize = 500;
+    let listener = TcpListener::bind("127.0.0.1:0").expect("the system has a port");
+    let address = listener.local_addr().expect("the listener has an address");
+    let nsqd = std::thread::spawn(move || {
+        let (socket, _) = listener.accept().expect("the tool connects");
+        socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+        let mut output = socket.try_clone().expect("a second handle");
+        let mut input = BufReader::new(socket);
+        let mut magic = [0; 4];
+        input.read_exact(&mut magic).expect("the magic comes");
+        let mut command = || {
+            let mut line = String::new();
+            input.read_line(&mut line).expect("a command comes in time");
+            let mut length = [0; 4];
+            input.read_exact(&mut length).expect("the length comes");
+            let mut body = vec![0; u32::from_be_bytes(length) as usize];
+            input.read_exact(&mut body).expect("the body comes");
+            (line, String::from_utf8(body).expect("a text"))
+        };
+        let ok = [0, 0, 0, 6, 0, 0, 0, 0, b'O', b'K'];
+        assert_eq!(command().0, "IDENTIFY\n");
+        output.write_all(&ok).expect("the tool reads");
+        for records in [0..1, 1..RECORDS] {
+            for number in records.clone() {
+                assert_eq!(command(), ("PUB t\n".to_owned(), number.to_string()));
+            }
+            for _ in records {
+                output.write_all(&ok).expect("the tool reads");
+            }
+        }
+    });
+    let input: String = (0..RECORDS).map(|number| format!("{number}\n")).collect();
+    let args = ["-topic=t", &format!("-nsqd-tcp-address={address}")];
+    let (code, log) = publish(&args, input.as_bytes());
+    nsqd.join().expect("all records came");
+    assert_eq!(code, 0, "{log}");
 }

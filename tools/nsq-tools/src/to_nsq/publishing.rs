@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::future::{FutureExt, ready, try_join_all};
@@ -19,8 +20,12 @@ use crate::progress::Figures;
 /// The most records without a confirmation.
 const UNCONFIRMED_MAX: usize = 2000;
 
-/// The future of one record.
-type Publish = Pin<Box<dyn Future<Output = Result<(), PublishError>> + Send>>;
+/// The longest time without a confirmation in which the connections count as open. A connection may
+/// end while the input is idle, and its end may be noticed late.
+const OPEN_WITHOUT_CONFIRMATION_MAX: Duration = Duration::from_millis(100);
+
+/// The future of one record. The result is the node that has the record, if the producer chose it.
+type Publish = Pin<Box<dyn Future<Output = Result<Option<Address>, PublishError>> + Send>>;
 
 /// The records that are not confirmed yet, and the producer that sends them.
 ///
@@ -29,7 +34,9 @@ type Publish = Pin<Box<dyn Future<Output = Result<(), PublishError>> + Send>>;
 /// this true:
 ///
 /// * The call itself polls the publish first.
-/// * While no record is on its way, the next one goes alone, because its publish may have to connect.
+/// * A record goes alone while its publish may have to connect: at the beginning, after a lost
+///   connection, and after an idle time. If the producer chooses the nodes, records go alone until one
+///   of them comes to a node that has had one before. By then the producer has been round all nodes.
 /// * A connection that ends while several records are on their way is a failure. The producer would
 ///   send again those that have not left, in any order.
 pub(super) struct Publishing {
@@ -38,10 +45,38 @@ pub(super) struct Publishing {
     /// Empty if the producer chooses one of the nodes that nsqlookupds name.
     addresses: Vec<Address>,
     unconfirmed: FuturesUnordered<Publish>,
-    /// True if the only record on its way has no confirmation before it, as a proof of the connection.
-    is_alone: bool,
+    proof: Proof,
     counts: Arc<Counts>,
     lost: Lost,
+}
+
+/// The confirmations that show that the connections are open.
+#[derive(Debug, Default)]
+struct Proof {
+    /// The nodes that have confirmed a record, if the producer chooses them.
+    nodes: Vec<Address>,
+    is_complete: bool,
+    /// The time of the last confirmation.
+    last: Option<Instant>,
+}
+
+impl Proof {
+    /// Takes a confirmation, and the node that the producer chose.
+    fn add(&mut self, node: Option<Address>, now: Instant) {
+        self.last = Some(now);
+        match node {
+            Some(node) if !self.nodes.contains(&node) => self.nodes.push(node),
+            _ => self.is_complete = true,
+        }
+    }
+
+    /// Forgets the confirmations that are too old.
+    fn expire(&mut self, now: Instant) {
+        let is_recent = |last| now.saturating_duration_since(last) < OPEN_WITHOUT_CONFIRMATION_MAX;
+        if !self.last.is_some_and(is_recent) {
+            *self = Proof::default();
+        }
+    }
 }
 
 /// The figures of a [`Publishing`], for the line at a terminal.
@@ -105,7 +140,7 @@ impl Publishing {
             topic: config.topic.clone(),
             addresses,
             unconfirmed: FuturesUnordered::new(),
-            is_alone: false,
+            proof: Proof::default(),
             counts,
             lost,
         })
@@ -118,7 +153,11 @@ impl Publishing {
 
     /// Returns true if a further record may be published now.
     pub(super) fn has_room(&self) -> bool {
-        self.unconfirmed.len() < if self.is_alone { 1 } else { UNCONFIRMED_MAX }
+        let limit = match self.proof.is_complete {
+            true => UNCONFIRMED_MAX,
+            false => 1,
+        };
+        self.unconfirmed.len() < limit
     }
 
     /// Returns true if a record is not confirmed yet.
@@ -129,8 +168,10 @@ impl Publishing {
     /// Sends a record behind all earlier ones.
     pub(super) fn publish(&mut self, record: Bytes) {
         if self.unconfirmed.is_empty() {
-            self.is_alone = true;
-            self.take_loss();
+            self.proof.expire(Instant::now());
+            if self.take_loss().is_some() {
+                self.proof = Proof::default();
+            }
         }
         let (producer, topic) = (self.producer.clone(), self.topic.clone());
         let addresses = self.addresses.clone();
@@ -138,16 +179,19 @@ impl Publishing {
         // limit would let a publish yield in front of it.
         let mut publish: Publish = Box::pin(unconstrained(async move {
             match addresses.as_slice() {
-                [] => producer.publish(&topic, record).await.map(drop),
+                [] => {
+                    let receipt = producer.publish(&topic, record).await?;
+                    Ok(Some(receipt.node().clone()))
+                }
                 [address] => {
                     let published = producer.publish_on(address, &topic, record);
-                    published.await.map(drop)
+                    published.await.map(|_| None)
                 }
                 addresses => {
                     let publishes = addresses
                         .iter()
                         .map(|address| producer.publish_on(address, &topic, record.clone()));
-                    try_join_all(publishes).await.map(drop)
+                    try_join_all(publishes).await.map(|_| None)
                 }
             }
         }));
@@ -180,12 +224,11 @@ impl Publishing {
             },
         })
         .await?;
-        if result.is_ok() {
+        Some(result.map(|node| {
             self.counts.confirmed.fetch_add(1, Ordering::Relaxed);
             self.counts.unconfirmed.fetch_sub(1, Ordering::Relaxed);
-            self.is_alone = false;
-        }
-        Some(result)
+            self.proof.add(node, Instant::now());
+        }))
     }
 
     /// Returns the reason why a connection has ended since the last call.
