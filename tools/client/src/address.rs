@@ -66,6 +66,12 @@ impl FromStr for Address {
         if text.starts_with('/') {
             return Ok(Address::Unix(text.into()));
         }
+        if text.contains("://") {
+            return Err(wrong("an address is no URL: write host:port"));
+        }
+        if text.contains(',') {
+            return Err(wrong("this is a list: give each address by itself"));
+        }
         let (host, port) = split(text).ok_or_else(|| match text.matches(':').count() {
             0 => wrong("missing port"),
             _ => wrong("an IPv6 address needs brackets: [::1]:4150"),
@@ -152,6 +158,13 @@ mod tests {
             ("a:b", "a number from 1 to 65535"),
             ("a:0", "a number from 1 to 65535"),
             ("a:65536", "a number from 1 to 65535"),
+            ("http://a:4150", "an address is no URL: write host:port"),
+            ("tcp://a:4150/", "an address is no URL: write host:port"),
+            (
+                "a:4150,b:4150",
+                "this is a list: give each address by itself",
+            ),
+            ("a:4150,b", "this is a list: give each address by itself"),
             ("unix:", "the path of the unix socket is missing"),
         ] {
             let error = text.parse::<Address>().unwrap_err().to_string();
