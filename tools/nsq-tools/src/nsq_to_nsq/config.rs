@@ -75,6 +75,12 @@ const FLAGS: &[Flag] = &[
     flags::PRODUCER_OPT,
 ];
 
+/// The form of a topic's name, for the end of an error.
+const TOPIC_FORM: &str = "is not 1 to 64 of the characters a-z A-Z 0-9 . _ -, with #ephemeral at the end if the topic is to vanish";
+
+/// The form of a channel's name, for the end of an error.
+const CHANNEL_FORM: &str = "is not 1 to 64 of the characters a-z A-Z 0-9 . _ -, with #ephemeral at the end if the channel is to vanish";
+
 /// The values of the flags.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
@@ -128,20 +134,28 @@ impl Config {
         }
         let is_topic = |name: &String| TopicName::new(name.as_bytes()).is_some();
         if let Some(topic) = topics.iter().find(|topic| !is_topic(topic)) {
-            return Err(format!("--topic is invalid: {topic:?}"));
+            return Err(format!("--topic is invalid: {topic:?} {TOPIC_FORM}"));
         }
         topics.sort_unstable();
         topics.dedup();
         let destination_topic = Some(options.text("destination-topic"));
         let destination_topic = destination_topic.filter(|topic| !topic.is_empty());
         if let Some(topic) = destination_topic.as_ref().filter(|topic| !is_topic(topic)) {
-            return Err(format!("--destination-topic is invalid: {topic:?}"));
+            return Err(format!(
+                "--destination-topic is invalid: {topic:?} {TOPIC_FORM}"
+            ));
         }
         if ChannelName::new(channel.as_bytes()).is_none() {
-            return Err(format!("--channel is invalid: {channel:?}"));
+            return Err(format!("--channel is invalid: {channel:?} {CHANNEL_FORM}"));
         }
         let sources = Sources::from_options(options).map_err(|error| error.to_string())?;
         let destinations = destinations(&options.list("destination-nsqd-tcp-address"))?;
+        check_no_circle(
+            &sources,
+            &destinations,
+            &topics,
+            destination_topic.as_deref(),
+        )?;
         let mode = options.text("mode");
         let mode = Mode::parse(&mode).ok_or_else(|| {
             format!("--mode must be round-robin, hostpool or epsilon-greedy, not {mode:?}")
@@ -152,6 +166,7 @@ impl Config {
         for client in [&consumer, &producer] {
             client.validate().map_err(|error| error.to_string())?;
         }
+        check_requirement(options)?;
         let dedup = flags::Dedup::from_options(options)?;
         let key = Some(options.text("key-json-field")).filter(|key| !key.is_empty());
         Ok(Config {
@@ -186,6 +201,44 @@ fn destinations(texts: &[String]) -> Result<Vec<Address>, String> {
         }
     }
     Ok(addresses)
+}
+
+/// Refuses a destination that is a source of the same topic: the tool would copy its own copies without
+/// end. It compares the texts of the addresses, and cannot see two names of one nsqd.
+fn check_no_circle(
+    sources: &Sources,
+    destinations: &[Address],
+    topics: &[String],
+    destination_topic: Option<&str>,
+) -> Result<(), String> {
+    let Sources::Nsqds(nsqds) = sources else {
+        return Ok(());
+    };
+    let sources: Vec<Address> = nsqds.iter().filter_map(|text| text.parse().ok()).collect();
+    let Some(nsqd) = destinations.iter().find(|nsqd| sources.contains(nsqd)) else {
+        return Ok(());
+    };
+    let topic = match destination_topic {
+        None => topics.first().map(String::as_str),
+        Some(topic) => Some(topic).filter(|topic| topics.iter().any(|source| source == topic)),
+    };
+    match topic {
+        None => Ok(()),
+        Some(topic) => Err(format!(
+            "the topic {topic:?} of {nsqd} is a source and a destination, so nsq_to_nsq would copy its own copies \
+             without end: choose another nsqd, or another --destination-topic"
+        )),
+    }
+}
+
+/// Refuses a required value without the field that must have it.
+fn check_requirement(options: &Options) -> Result<(), String> {
+    match options.text("require-json-field").is_empty()
+        && !options.text("require-json-value").is_empty()
+    {
+        true => Err("--require-json-value needs --require-json-field".to_owned()),
+        false => Ok(()),
+    }
 }
 
 fn filter(options: &Options) -> Filter {

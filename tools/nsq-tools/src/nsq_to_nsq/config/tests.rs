@@ -101,14 +101,18 @@ fn mistakes_are_found_in_the_originals_order() {
     check(
         &["-topic=t", "-topic=a b", "-destination-topic=a b"],
         1,
-        "--topic is invalid",
+        "--topic is invalid: \"a b\" is not 1 to 64 of the characters a-z A-Z 0-9 . _ -, with #ephemeral",
     );
     check(
         &["-topic=t", "-destination-topic=a b", "-channel=a b"],
         1,
-        "--destination-topic is invalid",
+        "--destination-topic is invalid: \"a b\" is not 1 to 64 of the characters",
     );
-    check(&["-topic=t", "-channel=a b"], 1, "--channel is invalid");
+    check(
+        &["-topic=t", "-channel=a b"],
+        1,
+        "--channel is invalid: \"a b\" is not 1 to 64 of the characters",
+    );
     check(
         &["-topic=t"],
         1,
@@ -120,6 +124,8 @@ fn mistakes_are_found_in_the_originals_order() {
     // The original takes the rest, and fails later or does something else.
     let port = "--destination-nsqd-tcp-address: address \"x\": missing port\n";
     check(&with(&["-destination-nsqd-tcp-address=x"]), 1, port);
+    let field = "--require-json-value needs --require-json-field\n";
+    check(&with(&["-require-json-value=5"]), 1, field);
     let modes = "--mode must be round-robin, hostpool or epsilon-greedy, not \"bogus\"\n";
     check(&with(&["-mode=bogus"]), 1, modes);
     check(
@@ -139,4 +145,41 @@ fn mistakes_are_found_in_the_originals_order() {
         let line = "HeartbeatInterval 1m10s must be less than ReadTimeout 1m0s\n";
         check(&with(&[&heartbeat]), 1, line);
     }
+}
+
+/// A message was copied to its own topic again and again, at the full speed of nsqd.
+#[test]
+fn a_destination_that_is_a_source_of_the_topic_is_refused() {
+    let check = |more: &[&str], is_circle: bool| {
+        let mut args = vec!["-topic=a", "-topic=b", "-nsqd-tcp-address=s:1"];
+        args.extend(more);
+        match read(&args) {
+            Ok(_) => assert!(!is_circle, "{args:?}"),
+            Err(exit) => assert!(
+                is_circle
+                    && exit.code == 1
+                    && exit
+                        .stderr
+                        .contains("would copy its own copies without end"),
+                "{args:?}: {exit:?}"
+            ),
+        }
+    };
+    check(&["-destination-nsqd-tcp-address=s:1"], true);
+    check(
+        &[
+            "-destination-nsqd-tcp-address=d:1",
+            "-destination-nsqd-tcp-address=s:1",
+        ],
+        true,
+    );
+    check(
+        &["-destination-nsqd-tcp-address=s:1", "-destination-topic=b"],
+        true,
+    );
+    check(
+        &["-destination-nsqd-tcp-address=s:1", "-destination-topic=c"],
+        false,
+    );
+    check(&["-destination-nsqd-tcp-address=d:1"], false);
 }
