@@ -1,5 +1,6 @@
 //! [`Kept`]: a numbered command, from the time when it is written until nsqd has answered it.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,9 +58,10 @@ impl Kept {
         }
     }
 
-    /// Returns the topic, and the number of the first message.
-    pub(crate) fn first(&self) -> (&str, u64) {
-        (&self.topic, self.number)
+    /// Returns the topic, and the numbers of the messages.
+    pub(crate) fn numbers(&self) -> (&str, Range<u64>) {
+        let end = self.number + self.bodies.len() as u64;
+        (&self.topic, self.number..end)
     }
 
     /// Appends the command to `out`.

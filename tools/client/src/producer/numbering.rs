@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use wire::origin::NUMBER_MAX;
@@ -127,10 +128,13 @@ impl Counters {
         }
     }
 
-    /// States that `number` and all later numbers of a topic were not sent, so they are used again.
-    pub(crate) fn give_back(&mut self, topic: &str, number: u64) {
-        if let Some(next) = self.0.get_mut(topic) {
-            *next = number.min(*next);
+    /// States that `numbers` of a topic were not sent. They are used again if no higher number is in use. Call this for the
+    /// highest numbers first.
+    pub(crate) fn give_back(&mut self, topic: &str, numbers: Range<u64>) {
+        if let Some(next) = self.0.get_mut(topic)
+            && *next == numbers.end
+        {
+            *next = numbers.start;
         }
     }
 }
@@ -146,12 +150,22 @@ mod tests {
         counters.advance("b", 1);
         counters.advance("a", 2);
         assert_eq!([counters.next("a"), counters.next("b")], [5, 1]);
-        counters.give_back("a", 4);
-        counters.give_back("a", 3);
-        counters.give_back("a", 4);
-        counters.give_back("c", 4);
+        counters.give_back("a", 4..5);
+        counters.give_back("a", 2..4);
+        counters.give_back("c", 4..5);
         let next = ["a", "b", "c"].map(|topic| counters.next(topic));
-        assert_eq!(next, [3, 1, 0]);
+        assert_eq!(next, [2, 1, 0]);
+    }
+
+    /// A task that ended with its runtime gave numbers back after another task of the node had sent higher ones. The
+    /// higher ones were used twice, and nsqd dropped the second messages.
+    #[test]
+    fn numbers_below_those_that_are_in_use_stay_gaps() {
+        let mut counters = Counters::default();
+        counters.advance("a", 3);
+        counters.advance("a", 2);
+        counters.give_back("a", 1..3);
+        assert_eq!(counters.next("a"), 5);
     }
 
     #[test]

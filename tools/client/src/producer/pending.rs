@@ -189,25 +189,30 @@ impl Pending {
     }
 
     /// States that the connection is over. Only the commands that end at or before `taken` may have reached nsqd. With
-    /// `keep`, the numbered ones among these stay until `keep`. `give_back` gets the topic and the first number of each
-    /// command that was never sent.
+    /// `keep`, the numbered ones among these stay until `keep`. `give_back` gets the topic and the numbers of each command
+    /// that was never sent, the newest one first.
     pub(crate) fn lose(
         &mut self,
         error: &Arc<ConnectionError>,
         taken: Position,
         keep: Option<Instant>,
         now: Instant,
-        mut give_back: impl FnMut(&str, u64),
+        mut give_back: impl FnMut(&str, Range<u64>),
     ) {
+        let never_sent =
+            |entry: &Entry| entry.first_loss().is_none() && Position(entry.place.end) > taken;
+        for entry in self.entries.iter().rev() {
+            if let Some(kept) = &entry.kept
+                && never_sent(entry)
+            {
+                let (topic, numbers) = kept.numbers();
+                give_back(topic, numbers);
+            }
+        }
         let lost = || Answer::Lost(Arc::clone(error));
         let mut staying = VecDeque::new();
         while let Some(mut entry) = self.entries.pop_front() {
-            let was_sent_before = entry.first_loss().is_some();
-            if !was_sent_before && Position(entry.place.end) > taken {
-                if let Some(kept) = &entry.kept {
-                    let (topic, number) = kept.first();
-                    give_back(topic, number);
-                }
+            if never_sent(&entry) {
                 entry.finish(|| Answer::NotSent(Arc::clone(error)));
             } else if let (Some(kept), Some(deadline)) = (&mut entry.kept, keep) {
                 let loss = kept.lost.get_or_insert_with(|| Loss {

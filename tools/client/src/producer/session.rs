@@ -124,8 +124,8 @@ impl Session {
         let mut counters = self.counters();
         replies
             .pending
-            .lose(reason, taken, keep, now, |topic, number| {
-                counters.give_back(topic, number);
+            .lose(reason, taken, keep, now, |topic, numbers| {
+                counters.give_back(topic, numbers);
             });
     }
 
