@@ -21,6 +21,9 @@ use super::pending::Pending;
 use crate::error::{ConnectionError, ErrorFrame};
 use crate::outbox::Outbox;
 
+/// The resend limit in place of one whose end no clock can show: 30 years.
+const RESEND_LIMIT_MAX: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+
 /// The publishes of a node's task.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -118,7 +121,10 @@ impl Session {
         let mut replies = self.replies();
         let replies = &mut *replies;
         let keep = keeps_numbered && !replies.has_ended && !self.resend_limit.is_zero();
-        let keep = keep.then(|| now + self.resend_limit);
+        let keep = keep.then(|| {
+            let deadline = now.checked_add(self.resend_limit);
+            deadline.unwrap_or(now + RESEND_LIMIT_MAX)
+        });
         replies.outbox = None;
         let reason = replies.lost.get_or_insert_with(|| Arc::clone(reason));
         let mut counters = self.counters();

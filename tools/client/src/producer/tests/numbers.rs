@@ -352,6 +352,28 @@ async fn a_refusal_of_a_second_try_leaves_the_outcome_unknown() {
     assert!(other.published("t").is_empty());
 }
 
+/// The time of the loss plus the limit was above the largest time: the task of the node panicked.
+#[tokio::test(start_paused = true)]
+async fn the_longest_limit_is_allowed() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let producer = numbering(&network, [server.address()])
+        .resend_limit(Duration::MAX)
+        .build()
+        .unwrap();
+    let publishing = start(&producer, "t", "1").await;
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("PUB t 0 1").await;
+    server.refuse(true);
+    nsqd.close();
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(!publishing.is_finished(), "the publish waits");
+    server.refuse(false);
+    let mut nsqd = open(&mut server).await;
+    store(&mut nsqd, &["PUB t 0 1"]).await;
+    publishing.await.unwrap().unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_close_waits_for_publishes_that_come_again() {
     let network = MockNetwork::new();
