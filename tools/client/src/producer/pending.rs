@@ -162,8 +162,11 @@ impl Pending {
             return false;
         };
         let was_sent_before = front.first_loss().is_some();
-        if was_sent_before && refusal.is_some_and(is_leaving) {
-            // This nsqd exits, and closes the connection. The command waits for the next nsqd at this address.
+        if let Some(error) = refusal
+            && is_leaving(error)
+            && front.kept.is_some()
+        {
+            self.refuse_new(error);
             return true;
         }
         let entry = self.entries.pop_front().expect("there is a front");
@@ -181,6 +184,23 @@ impl Pending {
         });
         self.end_flushes();
         true
+    }
+
+    /// Refuses all commands that came first over this connection: nsqd exits or is drained, and carries out nothing behind
+    /// a command that it refused. The other commands wait for the next nsqd at this address.
+    fn refuse_new(&mut self, error: &ErrorFrame) {
+        let (staying, new): (VecDeque<Entry>, VecDeque<Entry>) = std::mem::take(&mut self.entries)
+            .into_iter()
+            .partition(|entry| entry.first_loss().is_some());
+        self.entries = staying;
+        for entry in new {
+            let is_alone = entry.others.is_empty();
+            entry.finish(|| Answer::Refused {
+                error: error.clone(),
+                is_alone,
+            });
+        }
+        self.end_flushes();
     }
 
     /// Returns the number of publishes whose commands may have reached nsqd and that were lost with the connection.

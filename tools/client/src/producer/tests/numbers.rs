@@ -4,6 +4,9 @@ use super::*;
 use crate::publisher_id::PublisherId;
 use crate::testing::Cut;
 
+/// The error of a publish in a drain.
+const DRAINING: &str = "E_PUB_FAILED PUB failed draining, publish to another nsqd";
+
 fn numbering(network: &MockNetwork, nodes: impl IntoIterator<Item = Address>) -> ProducerBuilder {
     builder(network, nodes).number_messages()
 }
@@ -350,6 +353,66 @@ async fn a_refusal_of_a_second_try_leaves_the_outcome_unknown() {
         "a:1 refused the message when it came again: E_BAD_MESSAGE PUB message too big 1 > 0; the message may be stored"
     );
     assert!(other.published("t").is_empty());
+}
+
+/// The commands behind the one that nsqd refused in its drain were kept, and waited at the drained nsqd.
+#[tokio::test(start_paused = true)]
+async fn publishes_behind_one_that_a_drain_refused_go_elsewhere_at_once() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let other = network.broker("b:1");
+    let producer = numbering(&network, [server.address(), other.address()])
+        .spread(Spread::FirstThatWorks)
+        .batching(None)
+        .build()
+        .unwrap();
+    let began_at = Instant::now();
+    let refused = start(&producer, "t", "1").await;
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("PUB t 0 1").await;
+    let behind = start(&producer, "t", "2").await;
+    nsqd.expect("PUB t 1 2").await;
+    nsqd.fail(DRAINING).await;
+    nsqd.close();
+    for publishing in [refused, behind] {
+        let receipt = publishing.await.unwrap().unwrap();
+        assert_eq!(receipt.node(), &other.address());
+    }
+    assert_eq!(began_at.elapsed(), Duration::ZERO);
+    assert_eq!(other.published("t"), ["1", "2"]);
+}
+
+/// A message that came again to an nsqd in a drain held up all newer ones for the whole limit, and their outcome was
+/// unknown after that.
+#[tokio::test(start_paused = true)]
+async fn a_message_that_waits_for_a_drained_nsqd_holds_up_no_newer_ones() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let other = network.broker("b:1");
+    let producer = numbering(&network, [server.address(), other.address()])
+        .spread(Spread::FirstThatWorks)
+        .batching(None)
+        .build()
+        .unwrap();
+    let waiting = start(&producer, "t", "1").await;
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("PUB t 0 1").await;
+    nsqd.close();
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("PUB t 0 1").await;
+    let newer = start(&producer, "t", "2").await;
+    nsqd.expect("PUB t 1 2").await;
+    let began_at = Instant::now();
+    nsqd.fail(DRAINING).await;
+    nsqd.close();
+    let receipt = newer.await.unwrap().unwrap();
+    assert_eq!(receipt.node(), &other.address());
+    assert_eq!(began_at.elapsed(), Duration::ZERO);
+    assert!(!waiting.is_finished());
+    // The drain was taken back.
+    let mut nsqd = open(&mut server).await;
+    store(&mut nsqd, &["PUB t 0 1"]).await;
+    assert_eq!(waiting.await.unwrap().unwrap().node(), &server.address());
 }
 
 /// The time of the loss plus the limit was above the largest time: the task of the node panicked.
