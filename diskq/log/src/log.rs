@@ -396,6 +396,14 @@ impl Log {
         self.sync.poisoned.as_ref().or(self.supply.refusal_text())
     }
 
+    /// Returns whether the file system had no room for the last segment that was asked for. Other failures, such as too
+    /// many open files, do not count.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        let refusal = self.supply.refusal.as_ref();
+        refusal.is_some_and(|refusal| refusal.is_full)
+    }
+
     /// Ends the log, for a graceful stop or a deletion. Returns the remaining jobs for the keeper: the jobs that were
     /// not fetched, then one job per memory. If a reply comes later, its memory ([`Reply::into_memory`]) goes to the
     /// keeper, too.

@@ -51,7 +51,10 @@ impl Broker {
                 let what = "failed to write message to backend";
                 let line = format!("TOPIC({name}) ERROR: {what} - {cause}");
                 out.push(repeated_error(what, &cause, line));
-                self.drop_undos(out);
+                // Without the undos, a full disk has more room. Any other failure would stay.
+                if self.topics[key].log.is_disk_full() {
+                    self.drop_undos(out);
+                }
                 // The blocked clients and tasks publish again, and this time are refused with the reason.
                 self.wake_blocked(key, out);
                 self.refuse_forwarded(key, &Refusal::Disk(cause));

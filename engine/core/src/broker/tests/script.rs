@@ -34,6 +34,7 @@
 //! grant a 60s         ... that it may do nothing
 //! auth fails a        ... that there is none
 //! disk full, disk free, sync fails, open fails (once, before a sync)
+//! segment fails       the next segment cannot be made, although the disk has room
 //! no descriptors 10s  no sync of the only topic can open its files
 //! reclaim             the kernel drops clean pages; those that it could not write are read from the disk
 //! reclaim early       ... from now on before each answer of the keeper
@@ -255,6 +256,7 @@ impl Session {
                 seed: seed.parse().expect("a number"),
             }),
             ["disk", "full"] => self.files.limit(Some(self.files.bytes())),
+            ["segment", "fails"] => self.files.fail_next(Call::Allocate, ErrorKind::OutOfMemory),
             ["sync", "fails"] => self.files.fail_next(Call::Sync, ErrorKind::Other),
             ["open", "fails"] => self.files.fail_next(Call::Open, ErrorKind::OutOfMemory),
             ["no", "descriptors", time] => self.lack_descriptors(duration(time)),

@@ -320,3 +320,23 @@ fn a_full_disk_ends_every_undo() {
     session.act("undo t/ch");
     assert!(session.transcript().ends_with("= no undo\n"));
 }
+
+/// Without the undo, a full disk has more room. Any other failure would stay.
+#[test]
+fn only_a_full_disk_ends_an_undo() {
+    for (is_full, expected) in [(true, "= no undo\n"), (false, "= 2 messages for 3600s\n")] {
+        let mut session = Session::new(options());
+        session.act("a: SUB t ch; MPUB t | a,b");
+        session.act("empty t/ch for 1h");
+        session.act(if is_full {
+            "disk full"
+        } else {
+            "segment fails"
+        });
+        session.act("b: PUB u | x");
+        assert!(session.transcript().contains("E_PUB_FAILED"));
+        session.act("undo t/ch");
+        let transcript = session.transcript();
+        assert!(transcript.ends_with(expected), "{transcript}");
+    }
+}
