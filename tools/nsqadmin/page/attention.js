@@ -8,10 +8,11 @@ import { link } from "./route.js";
 // The concerns that are shown at first.
 const SHOWN = 6;
 
-// The server's concerns, and those about channels that the server has not looked at yet, or never does.
+// The server's concerns, and those that only the rows tell: about channels that the server has not looked at yet, or never does,
+// and about ages that grow between two looks of the server. A row that is marked is in the list, too.
 export function allConcerns(known = [], rows) {
   const told = new Set(known.map(nameOf));
-  const own = rows.flatMap((row) => row.problems).filter((channel) => !channel.doctor && !told.has(`${channel.topicName} / ${channel.channel_name}`));
+  const own = rows.flatMap((row) => row.problems).filter((channel) => !told.has(`${channel.topicName} / ${channel.channel_name}`));
   return [...known, ...own.map(concernOf).sort((a, b) => (b.oldest_ms ?? -1) - (a.oldest_ms ?? -1) || Number(b.depth) - Number(a.depth))];
 }
 
@@ -35,7 +36,8 @@ export function Attention({ concerns }) {
     <ul>${shown.map((concern) => html`<li key=${`${nameOf(concern)} ${concern.sentence.slice(0, 20)}`}>
       <a href=${linkTo(concern)}>${nameOf(concern)}</a>
       <span class="facts">${factsOf(concern)}</span>
-      <span class="sentence">${concern.sentence.replace(/\.$/, "")}.</span></li>`)}</ul>
+      <span class="sentence">${concern.sentence.replace(/\.$/, "")}.${concern.is_retried && html` <a
+        href=${attemptsOf(concern)}>Messages with the most attempts</a>`}</span></li>`)}</ul>
     ${rest > 0 && html`<p><button type="button" class="small" onClick=${() => setShowsAll(true)}>and ${rest} more</button></p>`}
   </section>`;
 }
@@ -48,6 +50,11 @@ function linkTo({ lookupd, node, topic, channel }) {
   if (lookupd) return link("lookup");
   if (node) return link("nodes", node);
   return channel ? link("topics", topic, channel) : link("topics", topic);
+}
+
+// The messages of a channel that are delivered again and again, with their bodies.
+function attemptsOf({ topic, channel }) {
+  return `${link("peek", topic, channel)}?from=attempts`;
 }
 
 function factsOf(concern) {

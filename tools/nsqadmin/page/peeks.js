@@ -10,10 +10,14 @@ export const LISTS = {
   in_flight: "In flight",
   deferred: "Deferred",
   requeued: "Requeued, most attempts first",
+  attempts: "Most attempts",
 };
 
+// The lists in which a message can be that has had an attempt. Between two attempts, it goes from one to the next.
+const TRIED = ["in_flight", "deferred", "requeued"];
+
 export function listsOf(channel) {
-  return Object.keys(LISTS).filter((list) => channel || !["in_flight", "requeued"].includes(list));
+  return Object.keys(LISTS).filter((list) => channel || !["in_flight", "requeued", "attempts"].includes(list));
 }
 
 // The address of a question about a topic, or about its channel.
@@ -23,8 +27,27 @@ function address(topic, channel, parameters) {
 }
 
 // Asks for messages. Returns {bodies, nodes, message}.
-export function peek(topic, channel, parameters, signal) {
-  return ask(address(topic, channel, parameters), { signal });
+export async function peek(topic, channel, parameters, signal) {
+  if (parameters.from !== "attempts") return ask(address(topic, channel, parameters), { signal });
+  const lists = await Promise.all(TRIED.map((from) => ask(address(topic, channel, { ...parameters, from, limit: 100 }), { signal })));
+  return mostAttempts(lists, Number(parameters.limit));
+}
+
+// The messages of several lists of the same nodes with the most attempts, at most `limit` of each node. A message that has moved
+// between two answers is in both, and counts once.
+export function mostAttempts(lists, limit) {
+  const nodes = lists[0].nodes.map((first) => {
+    const parts = lists.map((list) => list.nodes.find((node) => node.node === first.node)).filter((node) => node?.messages);
+    if (parts.length === 0) return first;
+    const found = new Map();
+    for (const message of parts.flatMap((part) => part.messages)) {
+      if (message.attempts > 0 && message.attempts >= (found.get(message.id)?.attempts ?? 0)) found.set(message.id, message);
+    }
+    const sum = (name) => parts.reduce((total, part) => total + part[name], 0);
+    return { ...parts[0], url: parts.at(-1).url, messages: sorted([...found.values()], "attempts").slice(0, limit), next: undefined,
+      scanned_messages: sum("scanned_messages"), scanned_bytes: sum("scanned_bytes") };
+  });
+  return { ...lists[0], nodes };
 }
 
 // The messages of some nodes' answers, each with its node.
@@ -45,6 +68,7 @@ const ORDERS = {
   in_flight: (message) => milliseconds(message.times_out_at ?? 0),
   deferred: (message) => milliseconds(message.deferred_until ?? 0) || message.defer_ms || 0,
   requeued: (message) => -message.attempts,
+  attempts: (message) => -message.attempts,
 };
 
 export function sorted(messages, list) {

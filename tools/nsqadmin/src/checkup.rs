@@ -19,7 +19,7 @@ mod shard;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use nsq_doctor::{ChannelSample, Diagnosis, Flow, Limit, diagnose};
+use nsq_doctor::{ChannelSample, Diagnosis, Flow, Limit, diagnose, short};
 
 pub use concern::{Concern, Subject};
 pub use disk::DiskFigures;
@@ -66,6 +66,8 @@ pub struct ChannelCheck {
     pub sentence: String,
     /// True if the channel needs attention: a concern says so, too.
     pub is_problem: bool,
+    /// True if messages are delivered again: consumers requeue them, or they time out.
+    pub is_retried: bool,
     /// Seconds until no message waits, if the present rates stay and the backlog becomes shorter.
     pub drained_in: Option<f64>,
     /// True if the channel has nothing to do.
@@ -154,11 +156,20 @@ fn check_channel(
     let diagnosis = diagnose(sample, &after.sample, elapsed);
     let flow = Flow::between(sample, &after.sample, elapsed);
     let is_older = before.is_some_and(|before| concern::gets_older(before, after, elapsed));
+    let is_retried = flow.requeues > 0.0 || flow.timeouts > 0.0;
+    let again = match is_retried {
+        true => format!(
+            " {}/s are delivered again: look at the messages with the most attempts.",
+            short(flow.requeues + flow.timeouts)
+        ),
+        false => String::new(),
+    };
     let check = ChannelCheck {
         sentence: match is_older && !diagnosis.is_problem() {
-            true => format!("The oldest message gets older. {diagnosis}"),
+            true => format!("The oldest message gets older.{again} {diagnosis}"),
             false => diagnosis.to_string(),
         },
+        is_retried,
         is_problem: is_older || (diagnosis.is_problem() && has_work(&diagnosis, &flow)),
         drained_in: drained_in(&flow),
         is_idle: matches!(diagnosis.limit, Limit::Idle { .. }),
@@ -169,6 +180,7 @@ fn check_channel(
         depth: flow.depth,
         oldest_ms: after.oldest_ms,
         is_older,
+        is_retried,
     });
     (check, concern)
 }

@@ -134,6 +134,76 @@ fn nsqds_of_many_kinds() -> (Vec<Daemon>, Nsqadmin) {
     (nsqds, admin)
 }
 
+/// A file system of 64 MiB in memory, which is unmounted at the end of the test. Other users than root cannot
+/// mount one.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount() -> Option<SmallDisk> {
+        let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=64m", "nsqadmin-test"]);
+        let output = mount.arg(directory.path()).output();
+        if output.is_ok_and(|output| output.status.success()) {
+            return Some(SmallDisk(directory));
+        }
+        let text = "*** NOT TESTED: a disk that fills: a tmpfs cannot be mounted (root is needed) ***";
+        assert!(std::env::var_os("CI").is_none(), "{text}");
+        eprintln!("{text}");
+        None
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // The lazy form works while an nsqd that is killed still has open files.
+        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
+    }
+}
+
+/// The cluster for faults: two nsqlookupds, three nsqds of which the last has a small disk, and nsqadmin.
+struct Night {
+    lookupds: [Daemon; 2],
+    nsqds: Vec<Daemon>,
+    admin: Nsqadmin,
+    // This field comes last, so the disk is unmounted after the nsqds have been killed.
+    disk: Option<SmallDisk>,
+}
+
+impl Night {
+    fn start() -> Night {
+        let lookupds = [(); 2].map(|()| Daemon::nsqlookupd(&[]));
+        let both = [&lookupds[0], &lookupds[1]];
+        let disk = SmallDisk::mount();
+        let on_disk = |disk: &SmallDisk| format!("--data-path={}", disk.path().display());
+        let last: Vec<String> = disk.iter().map(on_disk).collect();
+        let last: Vec<&str> = last.iter().map(String::as_str).collect();
+        let nsqds = [&[][..], &[], &last].map(|flags| Daemon::nsqd_at(&both, flags));
+        let flags = both.map(|lookupd| format!("--lookupd-http-address={}", lookupd.http));
+        let admin = Nsqadmin::start(&flags);
+        Night {
+            nsqds: nsqds.into(),
+            admin,
+            disk,
+            lookupds,
+        }
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let addresses = |daemon: &Daemon| json!({"http": daemon.http.to_string(), "tcp": daemon.tcp.to_string(), "pid": daemon.pid()});
+        json!({
+            "admin": self.admin.url("/"),
+            "lookupds": self.lookupds.iter().map(addresses).collect::<Vec<_>>(),
+            "nsqds": self.nsqds.iter().map(addresses).collect::<Vec<_>>(),
+            "disk": self.disk.as_ref().map(SmallDisk::path),
+        })
+    }
+}
+
 /// Starts a server that answers as graphite does: 7654 for each target, in each of the last ten minutes.
 fn graphite() -> HttpServer {
     HttpServer::start(|request, _| {
@@ -185,6 +255,7 @@ fn the_page_in_a_browser() {
     let direct = Nsqadmin::start(&nsqd_flags.collect::<Vec<_>>());
     let many = Nsqadmin::start(&[at(&many_lookupd)]);
     let (_peeked, mixed) = nsqds_of_many_kinds();
+    let night = Night::start();
     let graphite = graphite();
     let graphed = Nsqadmin::start(&[at(&lookupd), format!("--graphite-url={}", graphite.url(""))]);
 
@@ -201,6 +272,7 @@ fn the_page_in_a_browser() {
         "graphite": graphed.url("/"),
         "lookupd": lookupd.http.to_string(),
         "nsqds": nsqds,
+        "night": night.json(),
         "pictures": pictures,
     });
     let mut command = Command::new("node");

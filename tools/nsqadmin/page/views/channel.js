@@ -40,7 +40,7 @@ export function Channel({ topic, name }) {
   return html`
     <${Trail} levels=${[["Topics", link()], [topic, link("topics", topic)], [name, link("topics", topic, name)]]} />
     <div class="head"><h1><span class="kind">Channel</span> ${name}<${Paused} of=${channel} /></h1>
-      <a class="button" href=${link("peek", topic, name)}>Look at messages</a>
+      <a class="button" href=${`${link("peek", topic, name)}${channel?.doctor?.is_retried ? "?from=attempts" : ""}`}>Look at messages</a>
       ${actions.canAct && channel && html`<div class="buttons">
         <button type="button" onClick=${() => actions.start(pauseChannel(channel))}>${channel.paused ? "Unpause" : "Pause"} channel</button>
         <button type="button" class="danger" onClick=${() => actions.start(emptyChannel(channel))}>Empty channel</button>

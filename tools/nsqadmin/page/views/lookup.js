@@ -23,9 +23,19 @@ export function Lookup() {
     ${known?.is_admin && html`<${Create} />`}`;
 }
 
+// The hosts, and what is wrong with them.
 function Lookupds({ addresses }) {
+  const poll = usePoll("concerns", loadConcerns, undefined, SECONDS * 1000);
+  const sentenceOf = (address) => poll.data?.concerns.find((concern) => concern.lookupd === address)?.sentence;
   return html`<h2>nsqlookupd hosts</h2>
-    <ul class="hosts">${addresses.map((address) => html`<li key=${address}><code>${address}</code></li>`)}</ul>`;
+    <ul class="hosts">${addresses.map((address) => html`<li key=${address}><code>${address}</code>
+      ${sentenceOf(address) && html` <b class="failure">${sentenceOf(address)}.</b>`}</li>`)}</ul>`;
+}
+
+// What needs attention. Without live figures, the server does not know.
+async function loadConcerns(signal) {
+  const { live: isLive } = await facts.known();
+  return isLive ? ask("api/live/attention", { signal }) : { concerns: [] };
 }
 
 function Inactive() {

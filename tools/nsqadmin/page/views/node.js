@@ -84,7 +84,7 @@ function Content({ node, past, actions }) {
       { label: "Messages/s", value: rate(node.arrivals) },
       { label: "Waiting", value: count(node.depth) },
       { label: "Clients", value: count(node.clients.length) },
-      disk && { label: "Disk free", value: size(disk.free_bytes), note: `of ${size(disk.size_bytes)}` },
+      disk && { label: "Disk free", value: size(disk.free_bytes), note: `of ${size(disk.size_bytes)}`, kind: disk.free_bytes < disk.size_bytes / 10 ? "bad" : "" },
       disk?.full_in_s !== undefined && { label: "Disk full in", value: seconds(disk.full_in_s), note: "as in the last 10 minutes", kind: disk.full_in_s < 14_400 ? "bad" : "" },
     ]} />
     <div class="charts">

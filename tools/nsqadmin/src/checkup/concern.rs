@@ -46,6 +46,8 @@ pub struct Concern {
     pub oldest_ms: Option<i64>,
     /// True if this age grows all the time.
     pub is_older: bool,
+    /// True if messages of the channel are delivered again: consumers requeue them, or they time out.
+    pub is_retried: bool,
 }
 
 /// Returns all concerns: servers first, because they explain the rest, then the oldest message first.
@@ -115,6 +117,7 @@ fn server(subject: Subject, sentence: String) -> Concern {
         depth: 0,
         oldest_ms: None,
         is_older: false,
+        is_retried: false,
     }
 }
 
@@ -177,7 +180,7 @@ fn of_node(address: &str, node: &NodeRound, check: Option<&NodeCheck>) -> Vec<Co
             ));
         } else if free < FREE_MIN {
             sentences.push(format!(
-                "The disk has {}B free, {:.0} % of its size",
+                "The disk has {}B free, {:.0} % of its size: consume or empty the longest backlog",
                 short(disk.free_bytes),
                 free * 100.0
             ));
@@ -220,5 +223,6 @@ fn topics(round: &Round) -> impl Iterator<Item = Concern> {
         depth: topic.depth,
         oldest_ms: topic.oldest_ms,
         is_older: topic.oldest_ms.is_some_and(|age| age >= OLD_MILLIS),
+        is_retried: false,
     })
 }

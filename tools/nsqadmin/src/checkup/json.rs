@@ -24,6 +24,7 @@ impl Checkup {
         let mut doctor = JsonObject::new(object.key("doctor"));
         doctor.text("sentence", &check.sentence);
         doctor.boolean("is_problem", check.is_problem);
+        doctor.boolean("is_retried", check.is_retried);
         if let Some(seconds) = check.drained_in {
             push_float(doctor.key("drained_in_s"), rounded(seconds));
         }
@@ -125,6 +126,7 @@ fn push_concern(out: &mut String, concern: &Concern) {
         object.number("oldest_ms", age);
     }
     object.boolean("is_older", concern.is_older);
+    object.boolean("is_retried", concern.is_retried);
     object.end();
 }
 

@@ -96,11 +96,11 @@ export async function accessible(page, where) {
 }
 
 // Calls `done` until it returns true.
-export async function until(done, what) {
-  const end = Date.now() + TIMEOUT;
+export async function until(done, what, timeout = TIMEOUT) {
+  const end = Date.now() + timeout;
   for (;;) {
     if (await done()) return;
-    if (Date.now() > end) throw new Error(`not so within ${TIMEOUT / 1000} s: ${what}`);
+    if (Date.now() > end) throw new Error(`not so within ${timeout / 1000} s: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
 }

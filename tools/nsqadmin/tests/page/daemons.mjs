@@ -66,9 +66,23 @@ function sized(bytes) {
   return Buffer.concat([size, bytes]);
 }
 
+// Deletes a topic on each nsqd.
+export async function remove(nsqds, topic) {
+  for (const { http } of nsqds) await ask(http, `/topic/delete?topic=${topic}`, "POST");
+}
+
+export async function pause(nsqds, topic, channel) {
+  for (const { http } of nsqds) await ask(http, `/channel/pause?topic=${topic}&channel=${channel}`, "POST");
+}
+
+// Tells an nsqd which nsqlookupds it registers with, by their TCP addresses.
+export async function registerAt(nsqd, addresses) {
+  await ask(nsqd.http, "/config/nsqlookupd_tcp_addresses", "PUT", JSON.stringify(addresses));
+}
+
 // A producer that publishes `perSecond` messages. Returns the function that ends it.
-export async function produce(nsqd, topic, perSecond) {
-  const socket = await connection(nsqd, { client_id: "shop", hostname: "host-p", user_agent: "page-test/1.0" });
+export async function produce(nsqd, topic, perSecond, clientId = "shop") {
+  const socket = await connection(nsqd, { client_id: clientId, hostname: "host-p", user_agent: "page-test/1.0" });
   socket.resume();
   const timer = setInterval(() => socket.write(Buffer.concat([Buffer.from(`PUB ${topic}\n`), sized(Buffer.from("body"))])), 1000 / perSecond);
   return () => {
@@ -77,9 +91,10 @@ export async function produce(nsqd, topic, perSecond) {
   };
 }
 
-// A consumer that finishes `perSecond` messages. Returns the function that ends it.
-export async function finish(nsqd, topic, channel, perSecond) {
-  const socket = await connection(nsqd, { client_id: "worker", hostname: "host-w", user_agent: "page-test/1.0" });
+// A consumer that finishes `perSecond` messages. It requeues those whose body has the text `poison`, if there is one. Returns the
+// function that ends it.
+export async function finish(nsqd, topic, channel, perSecond, { agent = "page-test/1.0", poison } = {}) {
+  const socket = await connection(nsqd, { client_id: "worker", hostname: "host-w", user_agent: agent });
   let input = Buffer.alloc(0);
   const ids = [];
   socket.on("data", (data) => {
@@ -87,7 +102,11 @@ export async function finish(nsqd, topic, channel, perSecond) {
     while (input.length >= 4 && input.length >= 4 + input.readUInt32BE(0)) {
       const size = input.readUInt32BE(0);
       // A frame of type 2 has a message: time, attempts, id, body.
-      if (input.readUInt32BE(4) === 2) ids.push(input.subarray(18, 34).toString());
+      if (input.readUInt32BE(4) === 2) {
+        const id = input.subarray(18, 34).toString();
+        if (poison && input.subarray(34, 4 + size).includes(poison)) socket.write(`REQ ${id} 300\n`);
+        else ids.push(id);
+      }
       input = input.subarray(4 + size);
     }
   });

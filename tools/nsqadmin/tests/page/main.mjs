@@ -9,6 +9,8 @@
 //   mixed      nsqadmin's URL, with an nsqd that has peeks, one that forbids them, and one that has none
 //   lookupd    the HTTP address of nsqlookupd
 //   nsqds      {http, tcp, pid} of three nsqds. The checks kill the last one
+//   night      {admin, nsqds, lookupds} of a cluster for faults: three nsqds, and two nsqlookupds as {http, tcp}. `disk` is the
+//              directory of the last nsqd's small file system, or null
 //   pictures   the directory for screenshots
 // PAGE_CHECK=part runs only the checks whose names contain `part`.
 
@@ -19,6 +21,7 @@ import { checks as failures } from "./failures.mjs";
 import { checks as incident } from "./incident.mjs";
 import { checks as many } from "./many.mjs";
 import { checks as orders } from "./orders.mjs";
+import { begin, checks as minutes } from "./minutes.mjs";
 import { checks as messages } from "./messages.mjs";
 import { checks as modules } from "./modules.mjs";
 import { checks as render } from "./render.mjs";
@@ -27,9 +30,11 @@ import { checks as use } from "./use.mjs";
 
 const cluster = JSON.parse(process.env.PAGE_TEST);
 const wanted = process.env.PAGE_CHECK ?? "";
-const all = { ...modules, ...render, ...use, ...messages, ...incident, ...actions, ...orders, ...terms, ...access, ...many, ...failures };
+const all = { ...modules, ...render, ...use, ...messages, ...incident, ...actions, ...orders, ...terms, ...access, ...many, ...minutes, ...failures };
 const browser = await Browser.start();
 let [passed, failed] = [0, 0];
+// The usual rate of a producer takes a minute, so this one starts before the other checks.
+if (Object.keys(minutes).some((name) => name.includes(wanted))) await begin(cluster);
 for (const [name, check] of Object.entries(all)) {
   if (!name.includes(wanted)) continue;
   const begun = Date.now();
