@@ -147,7 +147,8 @@ impl SmallDisk {
         if output.is_ok_and(|output| output.status.success()) {
             return Some(SmallDisk(directory));
         }
-        let text = "*** NOT TESTED: a disk that fills: a tmpfs cannot be mounted (root is needed) ***";
+        let text =
+            "*** NOT TESTED: a disk that fills: a tmpfs cannot be mounted (root is needed) ***";
         assert!(std::env::var_os("CI").is_none(), "{text}");
         eprintln!("{text}");
         None

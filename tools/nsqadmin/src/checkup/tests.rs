@@ -115,6 +115,19 @@ fn a_message_that_gets_older_is_a_concern_whatever_the_doctor_says() {
     assert_eq!(sentences(&same), [""; 0]);
 }
 
+/// One message in twenty deliveries comes again, so the doctor sees no failing handlers.
+#[test]
+fn an_old_message_that_is_delivered_again_leads_to_the_messages_with_the_most_attempts() {
+    let at = |count: i64, age: i64, requeued: i64| json!({"count": count, "in_flight": 1, "age": age, "requeued": requeued, "clients": [{"ready_count": 10}]});
+    let checkup = check(&[at(100, 20_000, 5), at(200, 25_000, 10)]);
+    assert!(checkup.concerns[0].is_retried && of_channel(&checkup).is_retried);
+    let sentence = sentences(&checkup)[0];
+    let start = "The oldest message gets older. 1/s are delivered again: look at the messages with the most attempts. Keeps up: ";
+    assert!(sentence.starts_with(start), "{sentence}");
+    let checkup = check(&[at(100, 20_000, 5), at(200, 25_000, 5)]);
+    assert!(!checkup.concerns[0].is_retried);
+}
+
 #[test]
 fn a_backlog_that_shrinks_has_an_end() {
     let at = |depth: i64| json!({"depth": depth, "count": 1000, "in_flight": 1, "clients": [{"ready_count": 1}]});
