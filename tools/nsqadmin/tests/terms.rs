@@ -144,3 +144,56 @@ fn a_question_leaves_no_trace() {
     assert_eq!(topics.as_array().map(Vec::len), Some(1), "{topics}");
     assert_eq!(topics[0]["paused"], false);
 }
+
+/// The same with two real nsqds: a pause with all its terms, and an undo over both nodes.
+#[test]
+fn real_nodes_keep_the_terms() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let nsqds: Vec<Daemon> = (0..2).map(|_| Daemon::nsqd_at(&[&lookupd], &[])).collect();
+    for nsqd in &nsqds {
+        nsqd.create_channel("t", "c");
+    }
+    // The other node has nothing to bring back.
+    nsqds[0].publish("t", &["x", "y", "z"]);
+    nsqds[0].wait_for_figure("t", "c", "depth", 3);
+    let admin = Admin::start_at(&[&lookupd], &[]);
+    admin.wait_for("/api/abilities?topic=t", |answer| {
+        let nodes = answer["nodes"].as_array();
+        nodes.is_some_and(|nodes| {
+            let can =
+                |node: &serde_json::Value| node["pause_terms"] == true && node["undo"] == true;
+            nodes.len() == 2 && nodes.iter().all(can)
+        })
+    });
+    let act = |body: &str| admin.ask("POST", "/api/topics/t/c", &["X-Forwarded-User: ann"], body);
+    let pause = r#"{"action":"pause","for":"10m","note":"deploying"}"#;
+    let done = act(pause).expect_status(200).json();
+    assert_eq!(done["message"], "");
+    let channel = admin.json("/api/topics/t/c");
+    assert_eq!(channel["paused_by"], "ann");
+    assert_eq!(channel["pause_note"], "deploying");
+    let until = channel["pause_until_ms"].as_u64().expect("an end");
+    assert!(until > 1_700_000_000_000, "{until}");
+    act(r#"{"action":"unpause"}"#).expect_status(200);
+    let channel = admin.json("/api/topics/t/c");
+    assert_eq!(channel["paused"], false);
+    assert_eq!(channel.get("pause_until_ms"), None);
+    let invalid = act(r#"{"action":"pause","for":"never"}"#);
+    assert!(invalid.text().contains("INVALID_FOR"), "{}", invalid.text());
+
+    let done = act(r#"{"action":"empty","undo":"1h"}"#)
+        .expect_status(200)
+        .json();
+    assert_eq!(done["message"], "");
+    let channel = admin.json("/api/topics/t/c");
+    assert_eq!(channel["depth"], 0);
+    assert_eq!(channel["undo_message_count"], 3);
+    // The node without an undo is no warning.
+    let done = act(r#"{"action":"unempty"}"#).expect_status(200).json();
+    assert_eq!(done["message"], "");
+    nsqds[0].wait_for_figure("t", "c", "depth", 3);
+    assert_eq!(nsqds[1].figure("t", "c", "depth"), 0);
+    let again = act(r#"{"action":"unempty"}"#);
+    assert_eq!(again.status, 502);
+    assert!(again.text().contains("UNDO_NOT_FOUND"), "{}", again.text());
+}
