@@ -10,7 +10,7 @@ const STEP: i64 = 5;
 fn stats(figures: &Value) -> answer::Stats {
     let channel = json!({
         "channel_name": "c", "depth": figures["depth"], "message_count": figures["count"], "in_flight_count": figures["in_flight"],
-        "oldest_unfinished_ms": figures["age"], "paused": figures["paused"], "clients": figures["clients"],
+        "oldest_unfinished_ms": figures["age"], "paused": figures["paused"], "clients": figures["clients"], "requeue_count": figures["requeued"],
     });
     let stats = json!({
         "health": figures["health"].as_str().unwrap_or("OK"),
