@@ -205,7 +205,7 @@ pub struct ChannelStats {
     pub e2e_processing_latency: LatencyStats,
 }
 
-/// What an operator said about a pause. Left out of the JSON where nothing was said.
+/// The words of an operator about a pause. The JSON leaves out what was not given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PauseStats {
     /// The time at which the pause ends by itself, in Unix milliseconds. 0: the pause has no end.

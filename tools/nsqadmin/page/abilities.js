@@ -1,4 +1,4 @@
-// What nsqds can do beyond nsqd 1.3.0: pauses with an end, and emptied messages that come back.
+// The abilities of nsqds beyond nsqd 1.3.0: pauses with an end, and emptied messages that come back.
 
 import { useEffect, useState } from "./html.js";
 import { ask } from "./api.js";

@@ -1,4 +1,4 @@
-// What needs attention: servers first, because they explain the rest, then the channel with the oldest message.
+// The list of what needs attention: servers first, because they explain the rest, then the channel with the oldest message.
 
 import { html, useState } from "./html.js";
 import { count, many } from "./format.js";

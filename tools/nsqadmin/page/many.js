@@ -143,7 +143,7 @@ function nameOf(subject) {
   return subject.channel ? `${subject.topic} / ${subject.channel}` : subject.topic;
 }
 
-// What the page says afterwards.
+// The text of the page afterwards.
 function outcomeOf(what, noun, { results, message }) {
   const failed = results.filter((one) => one.result === "failed");
   if (failed.length === 0) return { what, message };

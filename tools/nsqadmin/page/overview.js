@@ -54,7 +54,7 @@ function liveChannel(live) {
   };
 }
 
-// What is known of a pause.
+// The terms of a pause, as far as they are known.
 function pauseOf({ paused, pause_until_ms, pause_note, paused_by }) {
   return { paused, pause_until_ms, pause_note, paused_by };
 }
@@ -65,7 +65,7 @@ function liveAge(live) {
   return live.oldest_ms > 0 || isEmpty ? live.oldest_ms : undefined;
 }
 
-// What only the live figures of a topic have: the age of the oldest message (`all`), `channels` by name with `all`, `nodes` and
+// The parts that only the live figures of a topic have: the age of the oldest message (`all`), `channels` by name with `all`, `nodes` and
 // `doctor`, and the producers (`publishing`).
 export async function loadLive(topicName, signal) {
   const { live: isLive } = await facts.known();

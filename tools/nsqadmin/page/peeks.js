@@ -76,7 +76,7 @@ export function sorted(messages, list) {
   return messages.map((message) => [order(message), message]).sort(([a], [b]) => a - b).map(([, message]) => message);
 }
 
-// What is known about the delivery of a message, as a list of texts. `now` is in milliseconds.
+// The facts about the delivery of a message, as a list of texts. `now` is in milliseconds.
 export function deliveryOf(message, now) {
   const ago = (time) => `${age(Math.max(0, now - milliseconds(time)))} ago`;
   const ahead = (time) => milliseconds(time) > now ? `in ${age(milliseconds(time) - now)}` : "now";

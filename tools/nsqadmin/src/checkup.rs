@@ -55,7 +55,7 @@ pub struct Checkup {
     pub producers: BTreeMap<String, TopicProducers>,
     /// The nodes by `host:port`.
     pub nodes: BTreeMap<String, NodeCheck>,
-    /// What needs attention, the worst first.
+    /// The concerns, the worst first.
     pub concerns: Vec<Concern>,
 }
 

@@ -1,4 +1,4 @@
-//! What needs attention, over real sockets: channels, producers, shards, disks, and servers that are gone.
+//! The checkup over real sockets: channels, producers, shards, disks, and servers that are gone.
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! The topics that recognise messages by their content, and the copies that any peer sends of them.
 //!
-//! What the model knows of copies is in `numbers.rs`: a message whose copy is acknowledged is there, and all deliveries of a
+//! `numbers.rs` has the knowledge of copies: a message whose copy is acknowledged is there, and all deliveries of a
 //! message have the same id. A message of which no copy was sent is fresh, so it must arrive as in a topic without a rule.
 //!
 //! After a crash, the broker need not know a message that all consumers have finished. The model has each message once, so

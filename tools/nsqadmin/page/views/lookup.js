@@ -32,7 +32,7 @@ function Lookupds({ addresses }) {
       ${sentenceOf(address) && html` <b class="failure">${sentenceOf(address)}.</b>`}</li>`)}</ul>`;
 }
 
-// What needs attention. Without live figures, the server does not know.
+// The concerns about nsqlookupds. Without live figures, the server does not know them.
 async function loadConcerns(signal) {
   const { live: isLive } = await facts.known();
   return isLive ? ask("api/live/attention", { signal }) : { concerns: [] };

@@ -152,7 +152,7 @@ function Obstacles({ nodes }) {
     <div class="bar warn" role="status" key=${node.node}><div><b>No messages of ${node.node}.</b> ${node.reason}</div></div>`);
 }
 
-// How far the search has gone.
+// The progress of the search.
 function Summary({ nodes, isFiltered }) {
   const answered = nodes.filter((node) => node.messages);
   if (answered.length === 0) return null;
