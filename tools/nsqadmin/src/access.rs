@@ -31,7 +31,7 @@ pub struct Access {
 /// The users who may read the bodies of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyReaders {
-    /// Those who may act.
+    /// The users who may act.
     Admins,
     /// Everybody who reaches nsqadmin.
     Everybody,

@@ -70,7 +70,7 @@ fn an_order_lists_first_and_then_acts_on_exactly_that() {
     assert_eq!(nsqds[0].figure("orders.eu", "archive", "depth"), 1);
     assert!(!audit.exists() || std::fs::read_to_string(&audit).unwrap().is_empty());
 
-    // What has come in the meantime is not touched unseen.
+    // A topic that has come in the meantime is not touched unseen.
     nsqds[1].create_channel("orders.us", "new");
     nsqds[1].publish("orders.us", &["y"]);
     nsqds[1].wait_for_figure("orders.us", "new", "depth", 1);

@@ -132,7 +132,7 @@ fn live_figures_have_the_terms_of_pauses() {
     assert_eq!(live["topics"][0]["pause_until_ms"], 1_800_000_000_000_u64);
 }
 
-/// What nsqadmin asks first changes nothing at a real node.
+/// The first questions of nsqadmin change nothing at a real node.
 #[test]
 fn a_question_leaves_no_trace() {
     let nsqd = Daemon::nsqd(&[]);

@@ -38,7 +38,7 @@ pub enum Subject {
 pub struct Concern {
     /// The subject.
     pub subject: Subject,
-    /// What is wrong, and what to do.
+    /// A sentence that says what is wrong, and what to do.
     pub sentence: String,
     /// Messages that wait. 0 for servers.
     pub depth: i64,

@@ -10,7 +10,7 @@ use super::{Act, Asked, Cluster, Target, Terms, gather, query};
 use crate::outcome::{Refusal, Warnings};
 use crate::upstream::{Failed, Server, Upstream};
 
-/// What an nsqd can do.
+/// The abilities of an nsqd.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
     /// Pauses with an end, a reason and a name.

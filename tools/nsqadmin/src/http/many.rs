@@ -20,7 +20,7 @@ use crate::outcome::{Refusal, Warnings};
 /// Topics or channels on which an order acts at the same time.
 const AT_ONCE_MAX: usize = 16;
 
-/// What an order touches.
+/// The topics or channels that an order touches.
 struct Listing {
     subjects: Vec<Subject>,
     /// The nsqds by `host:port`.
