@@ -5,6 +5,8 @@
 pub struct PauseTerms {
     /// The time at which the pause ends by itself, in Unix nanoseconds. 0: the pause has no end.
     pub until_ns: u64,
+    /// The time that the operator asked for, in nanoseconds. 0: the pause has no end, or the time is not known.
+    pub length_ns: u64,
     /// The reason for the pause. Empty: none was given. At most 65,535 bytes are recorded.
     pub note: String,
     /// The name of the operator. Empty: none was given. At most 65,535 bytes are recorded.

@@ -91,7 +91,7 @@ pub use latency::LatencyOptions;
 pub use now::Now;
 pub use outbound::Piece;
 pub use owed::Owed;
-pub use pause::Pause;
+pub use pause::{PAUSE_TIME_MAX, Pause};
 pub use peek::{
     PeekBudget, PeekFrom, PeekPlace, PeekQuestion, PeekSlice, PeekState, PeekedFrame, PeekedMessage,
 };

@@ -4,10 +4,13 @@ use crate::now::Now;
 use diskq_log::PauseTerms;
 use std::time::Duration;
 
+/// The longest time after which a pause can end by itself.
+pub const PAUSE_TIME_MAX: Duration = Duration::from_secs(720 * 3600);
+
 /// A pause that an operator asks for. The default has no end, no note and no name, like every pause of the original.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pause {
-    /// The time after which the pause ends by itself. `None`: the pause has no end.
+    /// The time after which the pause ends by itself, at most [`PAUSE_TIME_MAX`]. `None`: the pause has no end.
     pub length: Option<Duration>,
     /// The reason. Empty: none was given.
     pub note: String,
@@ -33,6 +36,7 @@ impl PauseUnderWay {
             until: pause.length.map(|length| now.mono.saturating_add(length)),
             terms: PauseTerms {
                 until_ns: pause.length.map_or(0, end_ns),
+                length_ns: pause.length.map_or(0, length_ns),
                 note: pause.note.clone(),
                 by: pause.by.clone(),
             },
@@ -40,14 +44,26 @@ impl PauseUnderWay {
         (!under_way.terms.are_none()).then(|| Box::new(under_way))
     }
 
-    /// A pause that an earlier run began. A pause whose time has passed ends at once.
+    /// A pause that an earlier run began. A pause whose time has passed ends at once. If the wall clock was set back, the
+    /// pause lasts for as long as the operator asked for from now on, and not longer.
     pub(crate) fn restore(now: Now, terms: &PauseTerms) -> Option<Box<PauseUnderWay>> {
-        let left = Duration::from_nanos(terms.until_ns.saturating_sub(now.wall_ns));
-        let under_way = PauseUnderWay {
-            until: (terms.until_ns > 0).then(|| now.mono + left),
-            terms: terms.clone(),
+        if terms.are_none() {
+            return None;
+        }
+        let left = terms.until_ns.saturating_sub(now.wall_ns);
+        let longest = match terms.length_ns {
+            0 => PAUSE_TIME_MAX.as_nanos() as u64,
+            length => length,
         };
-        (!under_way.terms.are_none()).then(|| Box::new(under_way))
+        let mut terms = terms.clone();
+        if left > longest {
+            terms.until_ns = now.wall_ns.saturating_add(longest);
+        }
+        let left = Duration::from_nanos(left.min(longest));
+        Some(Box::new(PauseUnderWay {
+            until: (terms.until_ns > 0).then(|| now.mono + left),
+            terms,
+        }))
     }
 
     /// Returns whether the time of the pause is over.

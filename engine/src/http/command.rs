@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use engine_core::{Pause, UNDO_TIME_MAX};
+use engine_core::{PAUSE_TIME_MAX, Pause, UNDO_TIME_MAX};
 use http::StatusCode;
 use program::http::{Query, Reply};
 use wire::go_value::parse_duration;
@@ -11,7 +11,7 @@ use wire::go_value::parse_duration;
 use super::{Action, refusal};
 
 /// The time of a pause with `for`.
-const PAUSE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(720 * 3600);
+const PAUSE: RangeInclusive<Duration> = Duration::from_secs(1)..=PAUSE_TIME_MAX;
 /// The time of an `undo`.
 const UNDO: RangeInclusive<Duration> = Duration::from_secs(1)..=UNDO_TIME_MAX;
 /// Characters of a `note`.

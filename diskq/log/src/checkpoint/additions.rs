@@ -14,6 +14,8 @@ use std::borrow::Cow;
 const TERMS: u8 = 1;
 /// The bit of an undo.
 const UNDO: u8 = 2;
+/// The bit of terms with the time that the operator asked for.
+const LENGTH: u8 = 4;
 
 /// The additions of a topic or channel on their way to the file.
 struct Additions<'a> {
@@ -28,19 +30,28 @@ impl Additions<'_> {
             true => 0,
             false => 8 + 2 + cut(&self.terms.note).len() + 2 + cut(&self.terms.by).len(),
         };
+        let length = usize::from(self.has_length()) * 8;
         let undo = self.undo.as_ref();
         let undo = undo.map_or(0, |(_, runs)| 8 + 4 + runs.count() * RUN_BYTES);
-        1 + terms + undo
+        1 + terms + length + undo
+    }
+
+    fn has_length(&self) -> bool {
+        !self.terms.are_none() && self.terms.length_ns > 0
     }
 
     fn put(&self, out: &mut Vec<u8>) {
         let has_terms = !self.terms.are_none();
+        let has_length = self.has_length();
         let undo = u8::from(self.undo.is_some()) * UNDO;
-        out.push(u8::from(has_terms) * TERMS + undo);
+        out.push(u8::from(has_terms) * TERMS + undo + u8::from(has_length) * LENGTH);
         if has_terms {
             out.extend_from_slice(&self.terms.until_ns.to_le_bytes());
             put_text(out, &self.terms.note);
             put_text(out, &self.terms.by);
+        }
+        if has_length {
+            out.extend_from_slice(&self.terms.length_ns.to_le_bytes());
         }
         if let Some((until_ns, runs)) = &self.undo {
             out.extend_from_slice(&until_ns.to_le_bytes());
@@ -90,7 +101,8 @@ pub(super) fn read(reader: &mut Reader<'_>, checkpoint: &mut Checkpoint) -> Resu
 
 fn read_one(reader: &mut Reader<'_>) -> Result<(PauseTerms, Option<UndoCheckpoint>), Unread> {
     let bits = reader.u8()?;
-    if bits & !(TERMS | UNDO) != 0 {
+    let has_length = bits & LENGTH != 0;
+    if bits & !(TERMS | UNDO | LENGTH) != 0 || (has_length && bits & TERMS == 0) {
         return Err(Unread::Malformed);
     }
     let mut terms = PauseTerms::default();
@@ -98,6 +110,9 @@ fn read_one(reader: &mut Reader<'_>) -> Result<(PauseTerms, Option<UndoCheckpoin
         terms.until_ns = reader.u64()?;
         terms.note = read_text(reader)?;
         terms.by = read_text(reader)?;
+    }
+    if has_length {
+        terms.length_ns = reader.u64()?;
     }
     let mut undo = None;
     if bits & UNDO != 0 {

@@ -65,6 +65,7 @@ fn sample_with_additions(mut sample: Checkpoint) -> Checkpoint {
     };
     sample.terms = PauseTerms {
         until_ns: 1_800_000_000_000_000_002,
+        length_ns: 600_000_000_000,
         ..PauseTerms::default()
     };
     sample.channels[0].terms.note = "repair of Jörg's disk".to_owned();
@@ -138,13 +139,18 @@ fn encode(checkpoint: &Checkpoint, stamp: &Stamp) -> Vec<u8> {
         let channels = checkpoint.channels.iter();
         let channels = channels.map(|channel| (&channel.terms, channel.undo.as_ref()));
         for (terms, undo) in [(&checkpoint.terms, None)].into_iter().chain(channels) {
-            out.push(u8::from(!terms.are_none()) + 2 * u8::from(undo.is_some()));
+            let has_length = terms.length_ns > 0;
+            let bits = u8::from(!terms.are_none()) + 2 * u8::from(undo.is_some());
+            out.push(bits + 4 * u8::from(has_length));
             if !terms.are_none() {
                 out.extend(terms.until_ns.to_le_bytes());
                 for text in [&terms.note, &terms.by] {
                     out.extend((text.len() as u16).to_le_bytes());
                     out.extend(text.as_bytes());
                 }
+            }
+            if has_length {
+                out.extend(terms.length_ns.to_le_bytes());
             }
             if let Some(undo) = undo {
                 out.extend(undo.until_ns.to_le_bytes());

@@ -9,7 +9,8 @@ use crate::pause::PauseUnderWay;
 use crate::undo::{UNDO_TIME_MAX, Undo};
 use crate::work::Work;
 use diskq_log::{
-    CheckpointRun, GraceCheckpoint, Log, Recovered, SeqRange, TopicFacts, UndoCheckpoint,
+    CheckpointRun, GraceCheckpoint, Log, PauseTerms, Recovered, SeqRange, TopicFacts,
+    UndoCheckpoint,
 };
 use std::time::Duration;
 use wire::id::Seq;
@@ -38,12 +39,14 @@ impl Topic {
         let checkpoint = recovered.checkpoint.unwrap_or_default();
         topic.paused |= checkpoint.paused;
         topic.pause = PauseUnderWay::restore(now, &checkpoint.terms);
+        let mut has_new_ends = ends_elsewhere(&topic.pause, &checkpoint.terms);
         for saved in &checkpoint.channels {
             if let Some(name) = ChannelName::new(saved.name.as_bytes()) {
                 let id = topic.create_channel(name);
                 let (channel, log) = topic.channel_and_log(id);
                 channel.paused = saved.paused;
                 channel.pause = PauseUnderWay::restore(now, &saved.terms);
+                has_new_ends |= ends_elsewhere(&channel.pause, &saved.terms);
                 let is_durable = recovered.durable_channels.names(&saved.name);
                 channel.is_unsure = !is_durable && group_commit;
                 let mut deferred = Vec::new();
@@ -99,6 +102,9 @@ impl Topic {
         }
         topic.distribute(now, &Clients::default(), &mut Work::unbounded());
         topic.set_ends();
+        if has_new_ends {
+            topic.make_checkpoint_due();
+        }
         topic.deadline = topic.channels_deadline();
         // Dead letters need no consumer.
         topic.pump_channels_later();
@@ -150,6 +156,11 @@ impl Topic {
             self.undistributed_deferred.push_back((Seq(seq), ms));
         }
     }
+}
+
+/// Returns whether a restored pause has another end than its checkpoint: the wall clock was set back.
+fn ends_elsewhere(pause: &Option<Box<PauseUnderWay>>, saved: &PauseTerms) -> bool {
+    pause.as_ref().is_some_and(|pause| pause.terms != *saved)
 }
 
 /// Restores the undo of a channel, unless its time is over. `found` are the messages that exist.

@@ -1,8 +1,10 @@
 //! Pauses that end by themselves.
 
 use super::script::{Session, check, duration};
+use crate::pause::PauseUnderWay;
 use crate::stats::PauseStats;
-use crate::{Pause, TaskId};
+use crate::{Now, PAUSE_TIME_MAX, Pause, TaskId};
+use diskq_log::PauseTerms;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -34,6 +36,11 @@ impl Session {
         };
         done.expect("it is there");
         self.run_until_idle(out);
+    }
+
+    /// Sets the wall clock back.
+    pub(super) fn set_clock_back(&mut self, time: &str) {
+        self.now.wall_ns -= duration(time).as_nanos() as u64;
     }
 
     /// Shows whether a topic or channel is paused, and the terms. The end counts from now.
@@ -177,4 +184,60 @@ pauses t/ch
 = not paused
 ",
     );
+}
+
+/// The wall clock was set back by years, so the recorded end is years away.
+#[test]
+fn a_wrong_clock_at_the_start_does_not_lengthen_a_pause_beyond_what_was_asked_for() {
+    for end in ["restart", "stop\nrestart"] {
+        check(&format!(
+            "
+a: SUB t ch; RDY 10; PUB t | x
+a< OK
+a< OK
+a< x (1)
+pause t/ch for 10s note repair by ann
+pause t for 720h
++5000ms
+clock back 50000h
+{end}
+pauses t/ch
+= paused for 10s, repair, ann
+pauses t
+= paused for 2592000s
++6s
+{end}
+pauses t/ch
+= paused for 3.99s, repair, ann
+pauses t
+= paused for 2591993.99s
++4s
+pauses t/ch
+= not paused
+pauses t
+= paused for 2591989.99s
+"
+        ));
+    }
+}
+
+/// A checkpoint of a program that did not record the time that was asked for.
+#[test]
+fn a_pause_of_unknown_length_lasts_for_at_most_the_longest_time() {
+    let now = Now {
+        mono: Duration::from_secs(7),
+        wall_ns: 1_000,
+    };
+    for (until_ns, left) in [
+        (u64::MAX, PAUSE_TIME_MAX),
+        (1_000 + 60_000_000_000, Duration::from_secs(60)),
+        (999, Duration::ZERO),
+    ] {
+        let terms = PauseTerms {
+            until_ns,
+            ..PauseTerms::default()
+        };
+        let pause = PauseUnderWay::restore(now, &terms).expect("the pause has an end");
+        assert_eq!(pause.until, Some(now.mono + left), "{until_ns}");
+    }
 }

@@ -336,6 +336,7 @@ impl Session {
             ["pauses", what] => self.show_pause(what),
             ["pause", what, ref terms @ ..] => self.pause(what, terms),
             ["unpause", what] => self.set_pause(what, None),
+            ["clock", "back", time] => self.set_clock_back(time),
             [verb, what] => self.administer(verb, what),
             _ => panic!("not a line of a script: {line}"),
         }
