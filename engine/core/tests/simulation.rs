@@ -34,7 +34,7 @@ const COUNT_TO_REACH_ALL: u64 = 2_000;
 const BASE_WITHOUT_COMMIT: u64 = 1;
 
 /// Seeds that failed once, each with the bug that it showed. No entry is ever removed.
-const FAILED_ONCE: [(&str, u64); 5] = [
+const FAILED_ONCE: [(&str, u64); 6] = [
     (
         "a full disk poisoned a log without a directory in a shared sync",
         1_009_607,
@@ -54,6 +54,10 @@ const FAILED_ONCE: [(&str, u64); 5] = [
     (
         "a refused batch left the end of its keys behind that of the next keys",
         11_446_014_355_327_025_208,
+    ),
+    (
+        "the model believed that an undo was used, although a crash came before the answer",
+        11_575_405_500_821_144_344,
     ),
 ];
 

@@ -657,7 +657,7 @@ impl World {
         let numbers = &mut self.model.numbers;
         numbers.crash(is_trusted, |number| is_trusted && is_kept(number));
         let is_kept = !is_power_lost && !self.was_reclaimed && !self.had_failed_sync;
-        self.model.undos.kill(is_kept);
+        self.model.kill_undos(is_kept);
         self.peers.clear();
         self.creating.clear();
         self.model.kill();

@@ -24,51 +24,50 @@ struct Undo {
 
 /// All undos.
 #[derive(Debug, Default)]
-pub(crate) struct Undos(BTreeMap<Place, Undo>);
+pub(crate) struct Undos {
+    open: BTreeMap<Place, Undo>,
+    /// The undos that an operator has used and whose answers are on their way. A crash may bring these undos back.
+    used: Vec<(TaskId, Place, Undo)>,
+}
 
 impl Undos {
     /// Notes that an operator got the answer.
     pub(crate) fn answer(&mut self, task: TaskId) {
-        let answered = self.0.values_mut().filter(|undo| undo.task == task);
+        let answered = self.open.values_mut().filter(|undo| undo.task == task);
         answered.for_each(|undo| undo.is_answered = true);
+        self.used.retain(|(used_by, ..)| *used_by != task);
     }
 
     /// Reads a line of the broker's log. A full disk ends undos, and the log says so.
     pub(crate) fn read_log(&mut self, line: &str) {
         if line.contains("was emptied of are dropped and cannot be restored") {
-            self.0.values_mut().for_each(|undo| undo.is_sure = false);
+            self.open.values_mut().for_each(|undo| undo.is_sure = false);
         }
     }
 
     /// Notes that messages of a topic were damaged.
     pub(crate) fn allow_damage(&mut self, topic: usize) {
-        let damaged = self.0.iter_mut().filter(|(place, _)| place.0 == topic);
+        let damaged = self.open.iter_mut().filter(|(place, _)| place.0 == topic);
         damaged.for_each(|(_, undo)| undo.is_exact = false);
-    }
-
-    /// Notes that the process was killed. An answered undo is kept, unless the disk may have lost the checkpoint.
-    pub(crate) fn kill(&mut self, is_kept: bool) {
-        for undo in self.0.values_mut() {
-            undo.is_sure &= is_kept && undo.is_answered;
-            undo.is_after_crash = true;
-        }
     }
 
     /// Notes that a message was finished, which may have come after its channel was emptied.
     pub(crate) fn finish(&mut self, place: Place, number: u64) {
-        if let Some(undo) = self.0.get_mut(&place) {
+        if let Some(undo) = self.open.get_mut(&place) {
             undo.messages.remove(&number);
         }
     }
 
     /// Forgets the undo of a channel.
     pub(crate) fn remove(&mut self, place: Place) {
-        self.0.remove(&place);
+        self.open.remove(&place);
+        self.used.retain(|(_, used, _)| *used != place);
     }
 
     /// Forgets the undos of a topic.
     pub(crate) fn remove_topic(&mut self, topic: usize) {
-        self.0.retain(|place, _| place.0 != topic);
+        self.open.retain(|place, _| place.0 != topic);
+        self.used.retain(|(_, place, _)| place.0 != topic);
     }
 }
 
@@ -88,13 +87,30 @@ impl Model {
             is_exact: !self.unsure.contains(&place),
         };
         // The messages of an earlier undo are added to this one.
-        let before = self.undos.0.remove(&place);
+        let before = self.undos.open.remove(&place);
         if let Some(before) = before.filter(|before| before.is_sure) {
             undo.until = undo.until.max(before.until);
             undo.is_exact &= before.is_exact;
             undo.messages.extend(before.messages);
         }
         undo
+    }
+
+    /// Notes that the process was killed. An answered undo is kept, unless the disk may have lost the checkpoint. The
+    /// messages of an undo that was used without an answer are in the channel or in the undo: nothing is owed.
+    pub(crate) fn kill_undos(&mut self, is_kept: bool) {
+        for undo in self.undos.open.values_mut() {
+            undo.is_sure &= is_kept && undo.is_answered;
+            undo.is_after_crash = true;
+        }
+        for (_, place, mut undo) in std::mem::take(&mut self.undos.used) {
+            for number in &undo.messages {
+                self.messages[*number as usize].owed.remove(&place.1);
+            }
+            undo.is_sure = false;
+            undo.is_after_crash = true;
+            self.undos.open.entry(place).or_insert(undo);
+        }
     }
 
     /// Notes that the messages are owed again. Messages that may be lost are not.
@@ -127,7 +143,7 @@ impl World {
             self.model.empty(place);
             // The topic may still have all messages: then there is nothing to bring back.
             if self.open_ledger_of(shard, place) {
-                self.model.undos.0.insert(place, undo);
+                self.model.undos.open.insert(place, undo);
             }
         }
         outcome
@@ -144,7 +160,7 @@ impl World {
         let broker = &mut self.shards[shard].broker;
         let outcome = broker.unempty_channel(now, topic, channel, task);
         if outcome == Err(AdminError::UndoNotFound) {
-            if let Some(undo) = self.model.undos.0.remove(&place) {
+            if let Some(undo) = self.model.undos.open.remove(&place) {
                 let is_there = |number: &u64| {
                     let message = &self.model.messages[*number as usize];
                     message.acknowledged && !message.is_lost
@@ -156,7 +172,7 @@ impl World {
                 );
             }
         } else if is_done(&outcome) {
-            let undo = self.model.undos.0.remove(&place);
+            let undo = self.model.undos.open.remove(&place);
             let is_exact = undo.as_ref().is_some_and(|undo| undo.is_exact);
             if let Some(undo) = undo.filter(|undo| undo.is_sure) {
                 self.reached.note(match undo.is_after_crash {
@@ -164,6 +180,9 @@ impl World {
                     false => "unemptied",
                 });
                 self.model.end_undo(place, &undo);
+                if outcome == Ok(Outcome::Wait) {
+                    self.model.undos.used.push((task, place, undo));
+                }
             }
             self.open_ledger_of(shard, place);
             if !is_exact {
@@ -175,7 +194,7 @@ impl World {
 
     /// Brings back what all channels were emptied of.
     pub(super) fn unempty_all(&mut self) {
-        for place in self.model.undos.0.keys().copied().collect::<Vec<_>>() {
+        for place in self.model.undos.open.keys().copied().collect::<Vec<_>>() {
             let shard = super::place(TOPICS[place.0], self.shards.len() as u32).0 as usize;
             while self.unempty(shard, place, TaskId(0)) == Ok(Outcome::Later) {
                 self.run_until_idle();
@@ -185,7 +204,7 @@ impl World {
 
     /// Returns the channel of a random undo, if there is one.
     pub(super) fn some_undo(&mut self) -> Option<Place> {
-        let places = self.model.undos.0.keys().copied();
+        let places = self.model.undos.open.keys().copied();
         let places: Vec<Place> = places.collect();
         let index = self.random.below(places.len().max(1) as u64) as usize;
         places.get(index).copied()
