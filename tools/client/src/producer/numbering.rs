@@ -110,28 +110,48 @@ impl fmt::Display for NumberError {
 
 impl std::error::Error for NumberError {}
 
+/// The topics of each of the two maps of [`Counters`]. A map takes about 1 MiB at most.
+const TOPICS: usize = 4096;
+
 /// The next number of each topic at one node.
+///
+/// The topics that were used last are in `recent`. When that map is full, it becomes `older`, and the topics of the old
+/// `older` are forgotten. So a topic is forgotten after 4096 other topics have been used since its last publish. The
+/// numbers of a forgotten topic go on at `floor`, above all that the topic has had. The numbers between are a gap.
 #[derive(Debug, Default)]
-pub(crate) struct Counters(HashMap<Box<str>, u64>);
+pub(crate) struct Counters {
+    recent: HashMap<Box<str>, u64>,
+    older: HashMap<Box<str>, u64>,
+    /// The first number of a topic that is in neither map. No forgotten topic has had this number or a higher one.
+    floor: u64,
+}
 
 impl Counters {
     /// Returns the next number of a topic.
     pub(crate) fn next(&self, topic: &str) -> u64 {
-        self.0.get(topic).copied().unwrap_or(0)
+        let known = self.recent.get(topic).or_else(|| self.older.get(topic));
+        known.copied().unwrap_or(self.floor)
     }
 
     /// States that the next `count` numbers of a topic are in use.
     pub(crate) fn advance(&mut self, topic: &str, count: u64) {
-        match self.0.get_mut(topic) {
-            Some(next) => *next += count,
-            None => _ = self.0.insert(topic.into(), count),
+        if let Some(next) = self.recent.get_mut(topic) {
+            *next += count;
+            return;
         }
+        let next = self.older.remove(topic).unwrap_or(self.floor);
+        if self.recent.len() == TOPICS {
+            let forgotten = std::mem::replace(&mut self.older, std::mem::take(&mut self.recent));
+            self.floor = forgotten.into_values().fold(self.floor, u64::max);
+        }
+        self.recent.insert(topic.into(), next + count);
     }
 
     /// States that `numbers` of a topic were not sent. They are used again if no higher number is in use. Call this for the
     /// highest numbers first.
     pub(crate) fn give_back(&mut self, topic: &str, numbers: Range<u64>) {
-        if let Some(next) = self.0.get_mut(topic)
+        let recent = self.recent.get_mut(topic);
+        if let Some(next) = recent.or_else(|| self.older.get_mut(topic))
             && *next == numbers.end
         {
             *next = numbers.start;
@@ -166,6 +186,29 @@ mod tests {
         counters.advance("a", 2);
         counters.give_back("a", 1..3);
         assert_eq!(counters.next("a"), 5);
+    }
+
+    /// The numbers of each topic were kept for ever, and an application may have ever new ephemeral topics.
+    #[test]
+    fn the_topics_are_bounded_and_a_forgotten_one_uses_no_number_again() {
+        let mut counters = Counters::default();
+        counters.advance("idle", 1000);
+        for round in 0..3 * TOPICS {
+            counters.advance(&format!("{round}#ephemeral"), 5);
+            counters.advance("busy", 1);
+            assert!(counters.recent.len() + counters.older.len() <= 2 * TOPICS);
+        }
+        // A topic in use has no gap.
+        assert_eq!(counters.next("busy"), 3 * TOPICS as u64);
+        let last = format!("{}#ephemeral", 3 * TOPICS - 1);
+        assert!(counters.next(&last) > 1000, "above all numbers of the forgotten ones");
+        // The idle one is forgotten, and goes on above all of its numbers.
+        assert!(!counters.recent.contains_key("idle") && !counters.older.contains_key("idle"));
+        assert!(counters.next("idle") >= 1000);
+        counters.give_back("idle", 999..1000);
+        assert!(counters.next("idle") >= 1000);
+        counters.advance("idle", 1);
+        assert!(counters.next("idle") >= 1001);
     }
 
     #[test]
