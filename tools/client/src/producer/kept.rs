@@ -58,6 +58,29 @@ impl Kept {
         }
     }
 
+    /// Returns the number of messages.
+    pub(crate) fn count(&self) -> usize {
+        self.bodies.len()
+    }
+
+    /// Returns a command for each message, with the message's own number.
+    pub(crate) fn split(self) -> impl Iterator<Item = Kept> {
+        let Kept {
+            topic,
+            number,
+            bodies,
+            defer,
+            lost,
+        } = self;
+        (number..).zip(bodies).map(move |(number, body)| Kept {
+            topic: topic.clone(),
+            number,
+            bodies: vec![body],
+            defer,
+            lost: lost.clone(),
+        })
+    }
+
     /// Returns the topic, and the numbers of the messages.
     pub(crate) fn numbers(&self) -> (&str, Range<u64>) {
         let end = self.number + self.bodies.len() as u64;

@@ -83,6 +83,27 @@ impl Entry {
         }
     }
 
+    /// Returns true if the command has the message of each of its publishes, and of no other.
+    fn can_split(&self) -> bool {
+        let messages = self.kept.as_ref().map(|kept| kept.count());
+        self.publishes() > 1 && messages == Some(self.publishes())
+    }
+
+    /// Returns a command for each publish of a command that [can be split](Entry::can_split).
+    fn split(self) -> impl DoubleEndedIterator<Item = Entry> {
+        let kept = self.kept.expect("only numbered commands are split");
+        let waiters = std::iter::once(self.first).chain(self.others);
+        let single = kept.split().zip(waiters).map(|(kept, first)| Entry {
+            serial: self.serial,
+            // The command is written to the next connection.
+            place: self.place.clone(),
+            first,
+            others: Vec::new(),
+            kept: Some(Box::new(kept)),
+        });
+        single.collect::<Vec<Entry>>().into_iter()
+    }
+
     /// Gives the publishes that do not wait for a second try their answer. Returns the number of these, and the entry if
     /// other publishes are left.
     fn finish_impatient(self, answer: impl Fn() -> Answer) -> (usize, Option<Entry>) {
@@ -169,6 +190,10 @@ impl Pending {
             self.refuse_new(error);
             return true;
         }
+        if refusal.is_some_and(ErrorFrame::is_fatal) && was_sent_before && front.can_split() {
+            self.split_oldest();
+            return true;
+        }
         let entry = self.entries.pop_front().expect("there is a front");
         let is_alone = entry.others.is_empty();
         if was_sent_before && refusal.is_some() {
@@ -184,6 +209,16 @@ impl Pending {
         });
         self.end_flushes();
         true
+    }
+
+    /// Splits the oldest command, which came again and was refused: nsqd refuses a batch as a whole. Over the next
+    /// connection, each message comes alone, with its own number. Then each publish gets its own answer, and only the message
+    /// that nsqd does not like has an unknown outcome.
+    fn split_oldest(&mut self) {
+        let oldest = self.entries.pop_front().expect("there is an oldest one");
+        for entry in oldest.split().rev() {
+            self.entries.push_front(entry);
+        }
     }
 
     /// Refuses all commands that came first over this connection: nsqd exits or is drained, and carries out nothing behind

@@ -4,6 +4,7 @@ mod cancellation;
 mod cuts;
 mod nodes;
 mod numbers;
+mod refused_batches;
 mod runtimes;
 mod script;
 mod unanswered;
