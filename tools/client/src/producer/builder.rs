@@ -118,7 +118,8 @@ impl ProducerBuilder {
         self
     }
 
-    /// Sets how many publishes may be without an answer. Default 10,000, at most 2^29. An MPUB counts once.
+    /// Sets how many publishes may be without an answer. Default 10,000, at most 2^29. An MPUB counts once. A numbered
+    /// publish that waits for its node to come back counts, too.
     pub fn permits(mut self, permits: usize) -> ProducerBuilder {
         self.permits = permits;
         self

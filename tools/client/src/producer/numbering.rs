@@ -201,7 +201,10 @@ mod tests {
         // A topic in use has no gap.
         assert_eq!(counters.next("busy"), 3 * TOPICS as u64);
         let last = format!("{}#ephemeral", 3 * TOPICS - 1);
-        assert!(counters.next(&last) > 1000, "above all numbers of the forgotten ones");
+        assert!(
+            counters.next(&last) > 1000,
+            "above all numbers of the forgotten ones"
+        );
         // The idle one is forgotten, and goes on above all of its numbers.
         assert!(!counters.recent.contains_key("idle") && !counters.older.contains_key("idle"));
         assert!(counters.next("idle") >= 1000);
