@@ -34,7 +34,7 @@ const COUNT_TO_REACH_ALL: u64 = 2_000;
 const BASE_WITHOUT_COMMIT: u64 = 1;
 
 /// Seeds that failed once, each with the bug that it showed. No entry is ever removed.
-const FAILED_ONCE: [(&str, u64); 6] = [
+const FAILED_ONCE: [(&str, u64); 7] = [
     (
         "a full disk poisoned a log without a directory in a shared sync",
         1_009_607,
@@ -58,6 +58,10 @@ const FAILED_ONCE: [(&str, u64); 6] = [
     (
         "the model believed that an undo was used, although a crash came before the answer",
         11_575_405_500_821_144_344,
+    ),
+    (
+        "the model added the messages of an undo whose time was over to the next undo",
+        77_000_004_424,
     ),
 ];
 

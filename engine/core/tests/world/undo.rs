@@ -73,22 +73,22 @@ impl Undos {
 
 impl Model {
     /// Notes that a channel was emptied with an undo. Call this before [`Model::empty`].
-    fn begin_undo(&mut self, place: Place, until: Duration, task: TaskId) -> Undo {
+    fn begin_undo(&mut self, now: Duration, place: Place, time: Duration, task: TaskId) -> Undo {
         let messages = self.messages.iter().enumerate();
         let owed = messages.filter(|(_, it)| it.topic == place.0 && it.owed.contains(&place.1));
         let owed: BTreeSet<u64> = owed.map(|(number, _)| number as u64).collect();
         let mut undo = Undo {
             messages: owed,
-            until,
+            until: now + time,
             task,
             is_answered: false,
             is_sure: true,
             is_after_crash: false,
             is_exact: !self.unsure.contains(&place),
         };
-        // The messages of an earlier undo are added to this one.
+        // The messages of an earlier undo are added to this one, unless the time of the earlier one is over.
         let before = self.undos.open.remove(&place);
-        if let Some(before) = before.filter(|before| before.is_sure) {
+        if let Some(before) = before.filter(|before| before.is_sure && before.until > now) {
             undo.until = undo.until.max(before.until);
             undo.is_exact &= before.is_exact;
             undo.messages.extend(before.messages);
@@ -139,7 +139,7 @@ impl World {
         let outcome = broker.empty_channel_for(now, topic, channel, time, task);
         if is_done(&outcome) {
             self.reached.note("emptied with an undo");
-            let undo = self.model.begin_undo(place, self.mono + time, task);
+            let undo = self.model.begin_undo(self.mono, place, time, task);
             self.model.empty(place);
             // The topic may still have all messages: then there is nothing to bring back.
             if self.open_ledger_of(shard, place) {
