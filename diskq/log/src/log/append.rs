@@ -107,6 +107,23 @@ impl Log {
         Ok(self.appended_batch(mono, start, count))
     }
 
+    /// Makes room for a batch of `count` messages with `body_bytes` bytes in all, and appends nothing. An append of the
+    /// batch or of a part of it that follows at once is not refused.
+    ///
+    /// # Errors
+    /// The errors are those of an append.
+    #[cold]
+    pub fn reserve(
+        &mut self,
+        mono: Duration,
+        wall_ns: u64,
+        count: u32,
+        body_bytes: u64,
+    ) -> Result<(), AppendError> {
+        let needed = bytes_needed(self.options.slots, u64::from(count), body_bytes);
+        self.make_room(mono, wall_ns, needed)
+    }
+
     /// Ends the append of a batch that began at `start`. Returns its messages.
     #[inline(always)]
     fn appended_batch(&mut self, mono: Duration, start: Seq, count: u32) -> SeqRange {

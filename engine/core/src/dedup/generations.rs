@@ -129,6 +129,8 @@ pub(crate) struct Generations {
     unneeded: Vec<Vec<u128>>,
     /// The entries of the publish that is under way, which can still be taken back.
     unconfirmed: Vec<Step>,
+    /// The number of [`Step::Begin`] among them.
+    begun: usize,
 }
 
 /// A step of a publish that is under way.
@@ -151,6 +153,7 @@ impl Generations {
             spare: None,
             unneeded: Vec::new(),
             unconfirmed: Vec::new(),
+            begun: 0,
         }
     }
 
@@ -164,6 +167,12 @@ impl Generations {
         if !lasts || self.is_full() || !self.newest.can_take(next) {
             self.begin_generation(now_ms, next);
         }
+    }
+
+    /// Returns whether `count` keys fit the newest generation, so that they have no other key forgotten.
+    #[inline]
+    pub(crate) fn has_room_for(&self, count: u32) -> bool {
+        self.newest.count() + count as usize <= self.plan.keys
     }
 
     fn is_full(&self) -> bool {
@@ -255,13 +264,12 @@ impl Generations {
     /// Begins a generation in the middle of a publish. False: a generation with keys of this publish would be forgotten.
     #[cold]
     fn begin_in_publish(&mut self, now_ms: u64, next: Seq) -> bool {
-        let steps = self.unconfirmed.iter();
-        let begun = steps.filter(|step| **step == Step::Begin).count();
-        if begun + 1 == GENERATIONS {
+        if self.begun + 1 == GENERATIONS {
             return false;
         }
         self.begin_generation(now_ms, next);
         self.unconfirmed.push(Step::Begin);
+        self.begun += 1;
         true
     }
 
@@ -269,13 +277,14 @@ impl Generations {
     #[inline]
     pub(crate) fn confirm(&mut self) {
         self.unconfirmed.clear();
+        self.begun = 0;
         if self.unconfirmed.capacity() > STEPS_KEPT {
             self.unconfirmed = Vec::new();
         }
     }
 
     /// Takes the inserted keys back: their messages are not stored. A generation that was forgotten for them stays
-    /// forgotten. The window needs no such generation, because another try would forget it, too.
+    /// forgotten. So the log makes room before such a publish, which is not refused after that.
     pub(crate) fn take_back(&mut self) {
         while let Some(step) = self.unconfirmed.pop() {
             match step {
@@ -283,6 +292,7 @@ impl Generations {
                 Step::Begin => self.end_newest(),
             }
         }
+        self.begun = 0;
     }
 
     /// Goes back to the generation before the newest one, which is empty.

@@ -54,6 +54,7 @@ impl Topic {
         };
         keys.generations.begin(at.now_ms, at.seq);
         self.free_tables(keys.generations.take_unneeded());
+        self.reserve_before_forgetting(now, publication, keys)?;
         let mut counters = KeyCounters::default();
         let mut fates = std::mem::take(&mut keys.fates);
         fates.clear();
@@ -102,6 +103,26 @@ impl Topic {
             self.lower_deadline(keys.saving.make_draft_due(now.mono, &keys.generations));
         }
         published
+    }
+
+    /// Makes room for a publish that may have the oldest keys forgotten. If such a publish were refused later, keys of the
+    /// window would be gone. A publish of copies needs no room.
+    #[inline]
+    fn reserve_before_forgetting<'b>(
+        &mut self,
+        now: Now,
+        publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
+        keys: &Keys,
+    ) -> Result<(), AppendError> {
+        let Publication {
+            count, body_bytes, ..
+        } = *publication;
+        let may_forget = !keys.generations.has_room_for(count);
+        if may_forget && publication.bodies.clone().any(|body| !keys.knows(body)) {
+            let (mono, wall_ns) = (now.mono, now.wall_ns);
+            self.log.reserve(mono, wall_ns, count, body_bytes)?;
+        }
+        Ok(())
     }
 
     /// Has tables freed in slices.

@@ -91,6 +91,12 @@ impl Keys {
         false
     }
 
+    /// Returns whether the topic remembers the key of a message.
+    pub(super) fn knows(&self, body: &[u8]) -> bool {
+        let fingerprint = self.key.fingerprint(&self.generations.hasher, body);
+        fingerprint.is_some_and(|it| self.generations.find(it).is_some())
+    }
+
     /// Takes the keys apart at the deletion of their topic. Returns the tables that are to be freed.
     pub(super) fn into_tables(self) -> Vec<Vec<u128>> {
         // The draft shares generations, so it goes first.

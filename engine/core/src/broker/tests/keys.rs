@@ -339,6 +339,41 @@ stats t.dead/ch
     );
 }
 
+/// Regression: a batch that a full disk refused had the topic forget keys in its window, so messages were stored twice. The
+/// batch has room for none of its messages, and a batch of copies needs no room.
+#[test]
+fn a_refused_batch_forgets_no_key_in_the_window() {
+    let mut options = with_rules(KeyWindow::Count(7));
+    options.topic.log.segment_bytes_min = 4096;
+    options.topic.log.segment_bytes_steady = 4096;
+    let long = "x".repeat(1000);
+    let large: Vec<String> = (0..9).map(|number| format!("{long}{number}")).collect();
+    let large = large.join(",");
+    check_with(
+        options,
+        &format!(
+            "
+a: MPUB t | a,b,c,d,e,f,g
+a< OK
+disk full
+b: MPUB t | a,{large}
+b< E_MPUB_FAILED MPUB failed disk full: cannot allocate /data/t.log/000000000002.segment: simulated: disk full
+b closed
+a: MPUB t | a,b,c,d,e,f,g
+a< OK
+keys t
+= 7 duplicates, 0 of them unverified, 0 without the key, 7 keys
+disk free
++1s
+b: MPUB t | a,{large}
+b< OK
+keys t
+= 8 duplicates, 0 of them unverified, 0 without the key, 8 keys
+"
+        ),
+    );
+}
+
 /// Regression: the deletion of a topic freed the tables of its keys in one turn, up to 64 GiB.
 #[test]
 fn the_tables_of_a_deleted_topic_are_freed_over_many_turns() {
