@@ -77,6 +77,8 @@ struct Opening<'a, F> {
     /// The origins of messages below this seq are in the saved state.
     origins_from: Seq,
     state: Option<SavedState>,
+    /// The `upto` of the last state that is durable for sure.
+    durable_upto: Seq,
     states: States,
     checkpoint: Option<Checkpoint>,
     checkpoints: Checkpoints,
@@ -122,6 +124,7 @@ impl<'a, F: Files> Opening<'a, F> {
             wants_origins,
             origins_from: Seq(0),
             state: None,
+            durable_upto: Seq(0),
             states: States::default(),
             checkpoint: None,
             checkpoints: Checkpoints::default(),
@@ -242,6 +245,7 @@ impl<'a, F: Files> Opening<'a, F> {
             found: self.found,
             deferred: self.deferred,
             state: self.state,
+            durable_upto: self.durable_upto,
             origins: self.origins,
             damage: self.damage,
         }

@@ -28,6 +28,10 @@ pub struct Recovered {
     pub deferred: Vec<(Seq, u64)>,
     /// The newest state that the topic has saved. `None`: there is none, or the log's slots have no origins.
     pub state: Option<SavedState>,
+    /// Messages at or above this seq stay in the log until the topic has saved its next state, whoever has finished them:
+    /// `state` may be in the page cache only, and a power failure may bring back an older state. At most the `upto` of
+    /// `state`.
+    pub durable_upto: Seq,
     /// The origins of the messages at or above the `upto` of `state`, in the order of the seqs: none unless the log's
     /// slots have origins. All of these messages are in `found`.
     pub origins: Vec<(Seq, Origin)>,

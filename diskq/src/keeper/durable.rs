@@ -112,6 +112,8 @@ impl<F: Files> LogDirectory<'_, F> {
             let other = self.path.join(STATE_FILES[1 - file]);
             let synced = self.files.sync(&other);
             synced.map_err(|error| failed("sync", &other, &error.into_inner()))?;
+            // Its name may be new, too.
+            self.sync_names(data_path)?;
         }
         let head = encode_state_head(job.number, job.upto, &job.body);
         let written = self

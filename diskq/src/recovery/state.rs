@@ -45,7 +45,15 @@ impl<F: Files> Opening<'_, F> {
             let detail = format!("saved state {trouble}");
             self.report(DamageKind::State, name, NO_SEQS, detail);
         }
-        let newest = states.into_iter().max_by_key(|(_, state)| state.number);
+        states.sort_unstable_by_key(|(_, state)| state.number);
+        let newest = states.pop();
+        // A crash may have come before the sync of the newest state. If the other file is torn, a later state was being
+        // written there, and the newest whole state was synced before.
+        self.durable_upto = match (states.pop(), &newest) {
+            (Some((_, older)), Some((_, newest))) => older.upto.min(newest.upto),
+            (None, Some((_, newest))) if is_any_bad => newest.upto,
+            (_, _) => Seq(0),
+        };
         self.origins_from = match &newest {
             Some((_, state)) => state.upto,
             // The numbers below the marks are lost. Messages that are sent again may be stored twice.

@@ -81,7 +81,13 @@ impl Topic {
                 }
             }
         }
-        topic.restore_numbers(recovered.state, &recovered.origins, &recovered.found);
+        let numbers_from = recovered.durable_upto;
+        topic.restore_numbers(
+            recovered.state,
+            numbers_from,
+            &recovered.origins,
+            &recovered.found,
+        );
         // Above the checkpoint: owed to all. The deferred among them keep their deadlines.
         let above = CheckpointRun {
             start: checkpoint.next,

@@ -140,10 +140,12 @@ impl Topic {
         true
     }
 
-    /// Takes over the numbers that a start has found, and keeps the messages whose numbers are not saved.
+    /// Takes over the numbers that a start has found. Keeps the messages from `durable_upto` on, whose numbers may not be
+    /// durable, if a state is there.
     pub(super) fn restore_numbers(
         &mut self,
         state: Option<SavedState>,
+        durable_upto: Seq,
         origins: &[(Seq, Origin)],
         found: &[SeqRange],
     ) {
@@ -160,7 +162,7 @@ impl Topic {
                 dedup.producers.insert(*origin);
             }
             let first = origins.first().map(|(seq, _)| *seq);
-            let from = state.map_or(first, |state| Some(state.upto));
+            let from = state.map_or(first, |_| Some(durable_upto));
             for range in from.iter().flat_map(|from| {
                 let found = found.iter().filter(|range| range.end > *from);
                 found.map(|range| SeqRange::new(range.start.max(*from), range.end))

@@ -332,6 +332,41 @@ fn a_message_that_a_power_failure_has_taken_is_fresh() {
     );
 }
 
+/// Regression: a crash left a save of numbers in the page cache only. The next process believed the save, and gave up the
+/// messages above the save before. Then a power failure took the save, and the messages were stored twice.
+#[test]
+fn a_save_that_a_crash_has_left_is_not_yet_durable() {
+    for seed in 0..40 {
+        let mut session = script::Session::new(with_rule());
+        let lines = [
+            "c: SUB t ch",
+            "c: RDY 9",
+            IDENTIFY,
+            "a: PUB t 0 | x",
+            "c: FIN #x",
+            "+5s",
+            "a: PUB t 1 | y",
+            "c: FIN #y",
+            "save dies",
+            "+3s",
+            "restart",
+            "c: SUB t ch",
+            "c: RDY 9",
+            "+9s",
+            &format!("power lost {seed}"),
+            IDENTIFY,
+            "a: MPUB t 0 | x,y",
+            "dedup t",
+        ];
+        lines.iter().for_each(|line| session.act(line));
+        let transcript = session.transcript();
+        assert!(
+            transcript.contains("= 2 duplicates, 0 unchecked, 1 publishers"),
+            "seed {seed}: {transcript}"
+        );
+    }
+}
+
 /// While its numbers are not saved, a message stays in the log, whoever has finished it. Then its segment goes.
 #[test]
 fn a_full_disk_ends_the_wait_for_a_save() {

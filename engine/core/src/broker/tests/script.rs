@@ -34,6 +34,7 @@
 //! grant a 60s         ... that it may do nothing
 //! auth fails a        ... that there is none
 //! disk full, disk free, sync fails, open fails (once, before a sync)
+//! save dies           the process ends before the next file of saved numbers is synced; a restart must follow
 //! segment fails       the next segment cannot be made, although the disk has room
 //! no descriptors 10s  no sync of the only topic can open its files
 //! reclaim             the kernel drops clean pages; those that it could not write are read from the disk
@@ -48,7 +49,7 @@ use crate::{
     Authorization, Broker, BrokerOptions, ClientId, GraceOptions, Grants, Now, Output,
     RestoredKeys, SavedKeys, Sent, ShardId, TaskId, TopicKey, TopicOptions,
 };
-use diskq::{Call, Crash, Keeper, LogOptions, Logs, Recovered, SimFiles};
+use diskq::{Call, Crash, Keeper, LogOptions, Logs, Recovered, Request, SimFiles};
 use regex::Regex;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -142,6 +143,8 @@ pub(super) struct Session {
     asked_for: BTreeMap<String, ClientId>,
     /// The kernel reclaims pages before the broker learns what the keeper did.
     reclaims_early: bool,
+    /// The process ends before the next file of saved numbers is synced.
+    dies_in_save: bool,
     pub(super) transcript: String,
 }
 
@@ -161,6 +164,7 @@ impl Session {
             asking: BTreeMap::new(),
             asked_for: BTreeMap::new(),
             reclaims_early: false,
+            dies_in_save: false,
             transcript: String::new(),
         }
     }
@@ -256,6 +260,7 @@ impl Session {
                 seed: seed.parse().expect("a number"),
             }),
             ["disk", "full"] => self.files.limit(Some(self.files.bytes())),
+            ["save", "dies"] => self.dies_in_save = true,
             ["segment", "fails"] => self.files.fail_next(Call::Allocate, ErrorKind::OutOfMemory),
             ["sync", "fails"] => self.files.fail_next(Call::Sync, ErrorKind::Other),
             ["open", "fails"] => self.files.fail_next(Call::Open, ErrorKind::OutOfMemory),
@@ -510,6 +515,11 @@ impl Session {
             Output::Keeper(key, topic, request) => {
                 for (name, log) in self.broker.logs() {
                     self.files.observe(Path::new(DATA_PATH), name, log);
+                }
+                if self.dies_in_save && matches!(request, Request::WriteState(_)) {
+                    // The head, the body, and then the sync.
+                    self.dies_in_save = false;
+                    self.files.die_at(3);
                 }
                 let reply = Keeper::new(self.files.clone(), DATA_PATH).handle(&topic, request);
                 if self.reclaims_early {
