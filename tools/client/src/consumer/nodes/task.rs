@@ -144,12 +144,13 @@ impl Task {
         if is_wanted && self.kind == Kind::Discovered {
             nodes.state().missing.insert(self.node.clone());
         }
-        drop(registered);
+        // The last connection ends the consumer, and a program may exit then. So the event comes first.
         self.emit(|client, node| Event::Disconnected {
             client,
             node,
             error: error.map(Arc::new),
         });
+        drop(registered);
         is_wanted.then_some(self.kind != Kind::Discovered)
     }
 

@@ -1,5 +1,9 @@
 //! The end of a consumer.
 
+use std::sync::OnceLock;
+
+use futures_util::FutureExt;
+
 use super::*;
 
 /// A consumer with a connection that has RDY 5.
@@ -156,4 +160,32 @@ async fn nsqd_may_close_instead_of_answering_cls() {
     nsqd.expect("CLS").await;
     nsqd.close();
     stopping.await.expect("no panic");
+}
+
+/// A program that ended with its consumer printed no event of the last connection's end.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_connection_is_told_before_the_consumer_ends() {
+    let network = MockNetwork::new();
+    let mut server = network.server("n1:4150");
+    let control = Arc::new(OnceLock::<Control>::new());
+    let ends = Arc::new(Mutex::new(Vec::new()));
+    let builder = builder(&network, 5).node(server.address()).events({
+        let (control, ends) = (Arc::clone(&control), Arc::clone(&ends));
+        move |event| {
+            if matches!(event, Event::Disconnected { .. }) {
+                let control = control.get().expect("it is set first");
+                let has_ended = control.shutdown().now_or_never().is_some();
+                ends.lock().expect("no panic").push(has_ended);
+            }
+        }
+    });
+    let consumer = builder.connect().await.expect("complete");
+    control.set(consumer.control()).expect("it is set once");
+    let mut nsqd = accept(&mut server).await;
+    nsqd.expect("RDY 5").await;
+    let stopping = shut_down(&consumer);
+    close(&mut nsqd).await;
+    drop(nsqd);
+    stopping.await.expect("no panic");
+    assert_eq!(*ends.lock().expect("no panic"), [false]);
 }
