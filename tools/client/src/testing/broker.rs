@@ -1,6 +1,7 @@
 //! [`MockBroker`]: a small nsqd in memory.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -120,7 +121,8 @@ impl MockBroker {
         (waiting, in_flight)
     }
 
-    /// Answers the next publish by an error, such as `E_PUB_FAILED PUB failed exiting`, and closes its connection.
+    /// Answers the next publish by an error, such as `E_PUB_FAILED PUB failed exiting`, and closes its connection. As with
+    /// nsqd, the commands that the client has sent behind this publish are not carried out.
     pub fn refuse_publish(&self, error: &str) {
         self.state().refusals.push_back(error.to_owned());
     }
@@ -163,15 +165,18 @@ impl MockBroker {
         };
         while let Some(turn) = connection.command_or(&mut outgoing).await {
             match turn {
-                Turn::Frame(frame) if frame.is_empty() => break,
                 Turn::Frame(frame) => connection.send(&frame).await,
                 Turn::Command(command) => {
                     if let Received::Identify(body) = &command {
                         let answer = self.identify(number, body);
                         connection.agree(body, answer);
                         connection.respond(answer).await;
-                    } else {
-                        self.handle(number, command, &frames);
+                    } else if self.handle(number, command, &frames).is_break() {
+                        // Earlier answers and the error leave. The commands behind are lost, as in nsqd.
+                        while let Ok(frame) = outgoing.try_recv() {
+                            connection.send(&frame).await;
+                        }
+                        break;
                     }
                 }
             }
@@ -194,8 +199,13 @@ impl MockBroker {
         }
     }
 
-    /// Carries a command out. The answers go to `frames`. An empty frame closes the connection.
-    fn handle(&self, number: u64, command: Received, frames: &mpsc::UnboundedSender<Vec<u8>>) {
+    /// Carries a command out. The answers go to `frames`. `Break` means an error after which nsqd closes the connection.
+    fn handle(
+        &self,
+        number: u64,
+        command: Received,
+        frames: &mpsc::UnboundedSender<Vec<u8>>,
+    ) -> ControlFlow<()> {
         let send = |frame: Vec<u8>| {
             // The receiver lives in the task that calls this function.
             let _ = frames.send(frame);
@@ -218,43 +228,9 @@ impl MockBroker {
             Received::Pub { .. } | Received::Mpub { .. } | Received::Dpub { .. } => {
                 if let Some(text) = state.refusals.pop_front() {
                     send(error(&text));
-                    send(Vec::new());
-                    return;
+                    return ControlFlow::Break(());
                 }
-                match command {
-                    Received::Pub {
-                        topic,
-                        number: of,
-                        body,
-                    } => {
-                        if state.is_fresh(number, &topic, of) {
-                            state.store(&topic, body);
-                        }
-                    }
-                    Received::Mpub {
-                        topic,
-                        number: first,
-                        bodies,
-                    } => {
-                        for (index, body) in (0_u64..).zip(bodies) {
-                            let of = first.map(|first| first + index);
-                            if state.is_fresh(number, &topic, of) {
-                                state.store(&topic, body);
-                            }
-                        }
-                    }
-                    Received::Dpub {
-                        topic,
-                        delay,
-                        number: of,
-                        body,
-                    } => {
-                        if state.is_fresh(number, &topic, of) {
-                            self.later(delay, move |state| state.store(&topic, body));
-                        }
-                    }
-                    _ => unreachable!("the command publishes"),
-                }
+                self.store(&mut state, number, command);
                 respond(b"OK");
             }
             Received::Rdy(count) => state.set_ready(number, count),
@@ -274,6 +250,45 @@ impl MockBroker {
                 state.set_ready(number, 0);
                 respond(b"CLOSE_WAIT");
             }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Stores the messages of a publish, but for those that were stored before.
+    fn store(&self, state: &mut State, number: u64, publish: Received) {
+        match publish {
+            Received::Pub {
+                topic,
+                number: of,
+                body,
+            } => {
+                if state.is_fresh(number, &topic, of) {
+                    state.store(&topic, body);
+                }
+            }
+            Received::Mpub {
+                topic,
+                number: first,
+                bodies,
+            } => {
+                for (index, body) in (0_u64..).zip(bodies) {
+                    let of = first.map(|first| first + index);
+                    if state.is_fresh(number, &topic, of) {
+                        state.store(&topic, body);
+                    }
+                }
+            }
+            Received::Dpub {
+                topic,
+                delay,
+                number: of,
+                body,
+            } => {
+                if state.is_fresh(number, &topic, of) {
+                    self.later(delay, move |state| state.store(&topic, body));
+                }
+            }
+            _ => unreachable!("the command publishes"),
         }
     }
 
@@ -419,3 +434,6 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
