@@ -28,12 +28,11 @@ fn builder(network: &MockNetwork, nodes: impl IntoIterator<Item = Address>) -> P
     Producer::builder().nodes(nodes).connector(network.clone())
 }
 
+/// A publish in a task of its own.
+type Publishing = tokio::task::JoinHandle<Result<Receipt, PublishError>>;
+
 /// Starts a publish. Other tasks then run until they wait.
-async fn start(
-    producer: &Producer,
-    topic: &'static str,
-    body: &'static str,
-) -> tokio::task::JoinHandle<Result<Receipt, PublishError>> {
+async fn start(producer: &Producer, topic: &'static str, body: &'static str) -> Publishing {
     let producer = producer.clone();
     let publishing = tokio::spawn(async move { producer.publish(topic, body).await });
     settle().await;
