@@ -73,7 +73,9 @@ impl FromStr for Address {
             return Err(wrong("this is a list: give each address by itself"));
         }
         let (host, port) = split(text).ok_or_else(|| match text.matches(':').count() {
-            0 => wrong("missing port"),
+            0 => wrong(
+                "missing port: write host:port, as in 127.0.0.1:4150 (nsqd has TCP on port 4150 by default)",
+            ),
             _ => wrong("an IPv6 address needs brackets: [::1]:4150"),
         })?;
         if host.is_empty() {

@@ -134,7 +134,7 @@ pub enum Event {
         /// The address of the nsqlookupd.
         lookupd: String,
     },
-    /// An nsqlookupd named nodes that are ignored: too many nodes, or no addresses.
+    /// An nsqlookupd named nodes that the client leaves out: nodes without a valid address, or too many nodes.
     NodesIgnored {
         /// The producer or consumer.
         client: Client,

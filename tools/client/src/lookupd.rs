@@ -83,6 +83,17 @@ impl Lookupd {
         })
     }
 
+    /// Checks the text of an address, and makes nothing.
+    ///
+    /// # Errors
+    /// The text is no address of an nsqlookupd.
+    pub fn check_address(address: &str) -> Result<(), LookupdError> {
+        let parsed = endpoint::parse(address);
+        parsed
+            .map(drop)
+            .map_err(|reason| LookupdError::new(address, reason))
+    }
+
     /// Returns the address as it was given.
     #[must_use]
     pub fn address(&self) -> &str {

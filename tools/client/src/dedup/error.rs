@@ -1,7 +1,8 @@
 //! [`SetupError`]: settings with which messages cannot be recognised.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use ringq_dedup::DedupError;
 
@@ -39,7 +40,17 @@ impl fmt::Display for SetupError {
             SetupError::KeyIsNoNumber => f.write_str(
                 "a Roaring pair needs a key that is a number; use another filter for bodies, texts and bytes",
             ),
-            SetupError::State { path, error } => write!(f, "{}: {error}", path.display()),
+            SetupError::State { path, error } => {
+                write!(f, "{}: {error}", path.display())?;
+                match missing_directory(path, error) {
+                    Some(directory) => write!(
+                        f,
+                        "; the directory {} is missing: make it, or choose another path",
+                        directory.display()
+                    ),
+                    None => Ok(()),
+                }
+            }
             SetupError::OtherSizes {
                 path,
                 saved,
@@ -57,6 +68,18 @@ impl fmt::Display for SetupError {
                 f.write_str("an interval between saves must be above zero, and needs a state file")
             }
         }
+    }
+}
+
+/// Returns the directory of the file, if the file cannot be used because its directory is not there.
+fn missing_directory<'p>(path: &'p Path, error: &DedupError) -> Option<&'p Path> {
+    match error {
+        DedupError::Io(error) if error.kind() == io::ErrorKind::NotFound => {
+            let directory = path.parent()?;
+            // A path without a slash lies in the working directory, which is there.
+            (!directory.as_os_str().is_empty()).then_some(directory)
+        }
+        _ => None,
     }
 }
 

@@ -13,6 +13,9 @@ const PARTS_MAX: usize = 100;
 
 /// A place in a JSON body by RFC 6901, such as `/order/id` or `/items/0`. `~1` stands for a slash in a name, and `~0` for
 /// a tilde. The empty pointer is the whole body.
+///
+/// This is the only parser of pointers for the client and the tools. nsqd has a parser of its own (`engine/core`): the
+/// broker's rules depend on no client library, their pointers have tighter bounds, and their search stops at the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonPointer {
     /// The pointer as RFC 6901 writes it. Two pointers to one place have equal texts.
@@ -112,6 +115,13 @@ pub(crate) enum Found<'a> {
 }
 
 impl JsonPointer {
+    /// Returns the names of the pointer, unescaped, from the outermost inward. In an array, a name is the decimal number of
+    /// an element.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.parts
+    }
+
     /// Returns the pointer as RFC 6901 writes it.
     pub(crate) fn as_str(&self) -> &str {
         &self.text

@@ -38,6 +38,23 @@ fn events() -> Vec<Event> {
 }
 
 #[test]
+fn nodes_that_are_left_out_have_a_reason() {
+    let left_out = Event::NodesIgnored {
+        client: Client {
+            number: 1,
+            subscription: Some("t/c".into()),
+        },
+        lookupd: "h:4161".to_owned(),
+        ignored: 3,
+    };
+    assert_eq!(
+        left_out.to_string(),
+        "WRN    1 [t/c] left out 3 of the nodes and channels that nsqlookupd h:4161 names: a node's address is invalid, \
+         or there are more than 10000 nodes"
+    );
+}
+
+#[test]
 fn events_are_displayed_as_lines_of_the_go_client() {
     let lines: Vec<String> = events().iter().map(Event::to_string).collect();
     assert_eq!(

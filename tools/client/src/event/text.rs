@@ -62,7 +62,8 @@ impl Event {
                 lookupd, ignored, ..
             } => write!(
                 f,
-                "ignored {ignored} nodes of nsqlookupd {lookupd}: there are more than {NODES_MAX}, or they have no address"
+                "left out {ignored} of the nodes and channels that nsqlookupd {lookupd} names: a node's address is invalid, \
+                 or there are more than {NODES_MAX} nodes"
             ),
             Event::TimedOut { count, .. } => write!(
                 f,

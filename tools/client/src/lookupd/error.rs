@@ -63,13 +63,11 @@ impl LookupdError {
 
 impl fmt::Display for LookupdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "nsqlookupd {}: ", self.address)?;
         match &self.reason {
-            // The tools print this text and no other.
-            Reason::MissingPort => return f.write_str("missing port"),
-            _ => write!(f, "nsqlookupd {}: ", self.address)?,
-        }
-        match &self.reason {
-            Reason::MissingPort => Ok(()),
+            Reason::MissingPort => f.write_str(
+                "missing port: write host:port, as in 127.0.0.1:4161 (nsqlookupd has HTTP on port 4161 by default)",
+            ),
             Reason::Url(error) => write!(f, "the address is no URL: {error}"),
             Reason::Scheme(scheme) => write!(f, "{scheme:?} is neither http nor https"),
             Reason::Secret => f.write_str("auth_secret has characters that a header cannot have"),

@@ -92,10 +92,14 @@ fn wrong_addresses_are_refused() {
         assert!(error.is_address_wrong(), "{error}");
         assert_eq!(error.to_string(), expected);
     };
-    check("localhost", "missing port");
-    check("http://localhost/lookup", "missing port");
-    check("[::1]", "missing port");
-    check("user:pw@host", "missing port");
+    let port = "missing port: write host:port, as in 127.0.0.1:4161 (nsqlookupd has HTTP on port 4161 by default)";
+    for address in ["localhost", "http://localhost/lookup", "[::1]"] {
+        check(address, &format!("nsqlookupd {address}: {port}"));
+        let checked = Lookupd::check_address(address).expect_err(address);
+        assert!(checked.to_string().ends_with(port), "{checked}");
+    }
+    assert!(Lookupd::check_address("h:4161").is_ok());
+    check("user:pw@host", &format!("nsqlookupd ***@host: {port}"));
     check(
         "ftp://h:1",
         "nsqlookupd ftp://h:1: \"ftp\" is neither http nor https",

@@ -220,7 +220,7 @@ async fn wrong_names_and_options_are_refused() {
     check(Consumer::builder("t", "c"), "a consumer needs the address").await;
     check(
         Consumer::builder("t", "c").lookupd("localhost"),
-        "missing port",
+        "nsqlookupd localhost: missing port: write host:port, ",
     )
     .await;
     let config = Config {

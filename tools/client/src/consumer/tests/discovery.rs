@@ -132,7 +132,7 @@ async fn failures_of_nsqlookupds_reach_only_the_events() {
         "{lines:?}"
     );
     assert_eq!(
-        log.count("error querying nsqlookupd - missing port"),
+        log.count("error querying nsqlookupd - nsqlookupd localhost: missing port"),
         1,
         "{lines:?}"
     );
@@ -147,7 +147,7 @@ async fn ignored_nodes_are_told() {
     let builder = builder(&network, 9).events(log.callback());
     let _consumer = discover(builder, &[&script]).await;
     accept(&mut server).await;
-    let text = "ignored 7 nodes of nsqlookupd http://***@l:1: there are more than 10000, or they have no address";
+    let text = "left out 7 of the nodes and channels that nsqlookupd http://***@l:1 names: ";
     assert_eq!(log.count(text), 1, "{:?}", log.lines());
 }
 
@@ -285,7 +285,7 @@ async fn nsqlookupds_come_and_go() {
         .expect("a second time is ignored");
     control.add_lookupd("127.0.0.1:2").expect("an address");
     let error = control.add_lookupd("localhost").expect_err("no port");
-    assert_eq!(error.to_string(), "missing port");
+    assert!(error.to_string().contains("missing port"), "{error}");
     assert_eq!(control.lookupds(), ["127.0.0.1:1", "127.0.0.1:2"]);
     control.remove_lookupd("127.0.0.1:1").expect("it is there");
     let error = control

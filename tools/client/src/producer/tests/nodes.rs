@@ -187,5 +187,5 @@ async fn wrong_settings_are_refused() {
         ..crate::config::Config::default()
     };
     assert!(refused(with_node().config(config)).contains("HeartbeatInterval 1m1s"));
-    assert_eq!(refused(with_node().lookupd("localhost")), "missing port");
+    assert!(refused(with_node().lookupd("localhost")).contains("missing port: write host:port"));
 }
