@@ -34,7 +34,7 @@ use std::fmt;
 
 use program::flag::{self, Flag, Kind};
 use program::{Exit, Options, Program, version};
-use ringq_client::Config;
+use ringq_client::{Address, Config, Lookupd};
 
 pub use self::dedup::{DEDUP, DEDUP_STATE, Dedup};
 
@@ -161,6 +161,28 @@ impl Sources {
             (true, false) => Ok(Sources::Lookupds(lookupds)),
         }
     }
+}
+
+/// Parses the values of [`NSQD_TCP_ADDRESS`].
+///
+/// # Errors
+/// An address is wrong. The error is the text for the user.
+pub fn parse_nsqds(addresses: &[String]) -> Result<Vec<Address>, String> {
+    let parsed = addresses.iter().map(|address| address.parse::<Address>());
+    let parsed: Result<_, _> = parsed.collect();
+    parsed.map_err(|error| format!("--{}: {error}", NSQD_TCP_ADDRESS.name))
+}
+
+/// Checks the values of [`LOOKUPD_HTTP_ADDRESS`].
+///
+/// # Errors
+/// An address is wrong. The error is the text for the user.
+pub fn check_lookupds(addresses: &[String]) -> Result<(), String> {
+    let mut checked = addresses
+        .iter()
+        .map(|address| Lookupd::check_address(address));
+    let result: Result<(), _> = checked.try_for_each(|result| result);
+    result.map_err(|error| format!("--{}: {error}", LOOKUPD_HTTP_ADDRESS.name))
 }
 
 /// Checks that no words follow the flags. NSQ's tools end their flags at the first such word, and ignore all flags

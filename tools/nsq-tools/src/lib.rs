@@ -6,7 +6,8 @@
 //!                            ├──► process       command line, log, threads, signals and exit code
 //!                            ├──► progress      the line below the log, at a terminal
 //!                            ├──► flags         rows that several tools have
-//!                            ├──► consuming     from those flags to consumers; signals
+//!                            ├──► consuming     from those flags to consumers
+//!                            ├──► stopping      signals, and the end of consumers and producers
 //!                            ├──► destinations  a choice among addresses, and how long requests take
 //!                            ├──► host_pool     a choice among destinations, without those that fail
 //!                            ├──► timing_lines  how long the last requests took
@@ -31,5 +32,6 @@ pub mod nsq_to_nsq;
 pub mod nsqtop;
 pub mod process;
 pub mod progress;
+pub mod stopping;
 pub mod timing_lines;
 pub mod to_nsq;

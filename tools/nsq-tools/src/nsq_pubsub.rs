@@ -22,6 +22,8 @@ mod streams;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use program::log::Level;
+
 use crate::process;
 use config::Config;
 pub use config::NSQ_PUBSUB;
@@ -32,7 +34,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let config = Config::from_args(args);
     process::run_tool(
         config,
-        |config| &config.log_style,
+        |config| (Level::Info, &config.log_style),
         async |config, signals| {
             let end = server::run(&config, signals).await;
             end.map_err(|why| format!("FATAL: {why}"))

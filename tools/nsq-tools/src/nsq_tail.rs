@@ -14,6 +14,8 @@ mod tail;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use program::log::Level;
+
 use self::config::Config;
 pub use self::config::NSQ_TAIL;
 
@@ -23,7 +25,7 @@ use crate::process;
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     process::run_tool(
         Config::from_args(args),
-        |config| &config.log_style,
+        |config| (Level::Info, &config.log_style),
         tail::run,
     )
 }

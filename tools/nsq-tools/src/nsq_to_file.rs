@@ -30,6 +30,7 @@ mod start_check;
 mod topic_thread;
 mod topics;
 mod torn_end;
+mod unknown_tokens;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -40,13 +41,9 @@ use crate::process;
 
 /// Runs the program with this command line, without the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let config = match Config::from_args(args) {
-        Ok(config) => config,
-        Err(exit) => return exit.print(),
-    };
-    process::run(
-        config.log_level,
-        config.log_style.clone(),
-        archiver::run(config),
+    process::run_tool(
+        Config::from_args(args),
+        |config| (config.log_level, &config.log_style),
+        archiver::run,
     )
 }

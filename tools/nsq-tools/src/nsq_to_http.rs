@@ -21,12 +21,14 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use program::log::Level;
 use program::log_info;
 use ringq_client::{AutoTouch, Message};
 
-use crate::consuming::{Consuming, StopSignals, shut_down};
+use crate::consuming::Consuming;
 use crate::process;
 use crate::progress::{self, Figures};
+use crate::stopping::{StopSignals, shut_down};
 use config::Config;
 pub use config::NSQ_TO_HTTP;
 use delivery::Delivery;
@@ -37,7 +39,11 @@ const TOUCH_MARGIN: Duration = Duration::from_secs(60);
 
 /// Runs the tool with these arguments, without the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    process::run_tool(Config::from_args(args), |config| &config.log_style, relay)
+    process::run_tool(
+        Config::from_args(args),
+        |config| (Level::Info, &config.log_style),
+        relay,
+    )
 }
 
 /// Sends messages until a signal comes. The error is the reason for the user.
@@ -51,7 +57,7 @@ async fn relay(config: Config, mut signals: StopSignals) -> Result<(), String> {
     )
     .map_err(|error| format!("cannot use the certificates of the system: {error}"))?;
     let delivery = Delivery::new(&config, client, fastrand::u64(..));
-    for warning in delivery.warnings() {
+    if let Some(warning) = delivery.warning() {
         log_info!("{warning}");
     }
     let consumer = config.client.clone();

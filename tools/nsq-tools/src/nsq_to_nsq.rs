@@ -19,20 +19,26 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
+use program::log::Level;
 use program::log_info;
 use ringq_client::{Consumer, Message, Producer};
 use tokio::task::JoinSet;
 
-use crate::consuming::{Consuming, StopSignals, close, log_event, shut_down, within_stop_time};
+use crate::consuming::{Consuming, log_event};
 use crate::process;
 use crate::progress::{self, Figures};
+use crate::stopping::{StopSignals, close, shut_down, within_stop_time};
 use config::Config;
 pub use config::NSQ_TO_NSQ;
 use forwarding::Forwarding;
 
 /// Runs the tool with these arguments, without the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    process::run_tool(Config::from_args(args), |config| &config.log_style, relay)
+    process::run_tool(
+        Config::from_args(args),
+        |config| (Level::Info, &config.log_style),
+        relay,
+    )
 }
 
 /// Forwards messages until a signal comes. The error is the reason for the user.
@@ -48,7 +54,7 @@ async fn relay(config: Config, mut signals: StopSignals) -> Result<(), String> {
         producer.clone(),
         fastrand::u64(..),
     ));
-    for warning in forwarding.warnings() {
+    if let Some(warning) = forwarding.warning() {
         log_info!("{warning}");
     }
     let consumers = tokio::select! {

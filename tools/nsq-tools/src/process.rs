@@ -2,18 +2,17 @@
 
 use std::process::ExitCode;
 
+use crate::stopping::StopSignals;
 use program::log::{Level, Style};
 use program::{Exit, log, log_fatal};
 use tokio::runtime::Runtime;
 
-use crate::consuming::StopSignals;
-
-/// Runs a tool with a valid command line, and otherwise prints why the tool ends. `style` returns the form of the log's
-/// lines, and `work` does the tool's work until a signal comes. An error of the work is the reason for the user: it becomes
-/// the last log line, with exit code 1.
+/// Runs a tool with a valid command line, and otherwise prints why the tool ends. `logging` returns the lowest level that is
+/// logged and the form of the log's lines, and `work` does the tool's work until a signal comes. An error of the work is
+/// the reason for the user: it becomes the last log line, with exit code 1.
 pub fn run_tool<C, W>(
     config: Result<C, Exit>,
-    style: impl FnOnce(&C) -> &Style,
+    logging: impl FnOnce(&C) -> (Level, &Style),
     work: impl FnOnce(C, StopSignals) -> W,
 ) -> ExitCode
 where
@@ -23,17 +22,16 @@ where
         Ok(config) => config,
         Err(exit) => return exit.print(),
     };
-    let style = style(&config).clone();
-    run(Level::Info, style, async {
+    let (level, style) = logging(&config);
+    run(level, style.clone(), async {
         let signals = StopSignals::catch();
         let signals = signals.map_err(|error| format!("cannot receive signals: {error}"))?;
         work(config, signals).await
     })
 }
 
-/// Runs `work` until it ends. Starts the log and the threads before, and writes all log lines behind it. `level` is the
-/// lowest level that is logged. An error of the work becomes the last log line, with exit code 1.
-pub fn run(level: Level, style: Style, work: impl Future<Output = Result<(), String>>) -> ExitCode {
+/// Runs `work` until it ends. Starts the log and the threads before, and writes all log lines behind it.
+fn run(level: Level, style: Style, work: impl Future<Output = Result<(), String>>) -> ExitCode {
     if let Err(error) = log::init_tool(level, style) {
         log_fatal!("cannot start the log's thread: {error}");
         return ExitCode::from(1);

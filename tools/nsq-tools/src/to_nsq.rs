@@ -20,12 +20,13 @@ use std::future::pending;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
+use program::log::Level;
 use program::log_info;
 use tokio::time::{Instant, sleep_until};
 
-use crate::consuming::{STOP_TIME_MAX, StopSignals, within_stop_time};
 use crate::process;
 use crate::progress;
+use crate::stopping::{STOP_TIME_MAX, StopSignals, within_stop_time};
 use config::Config;
 pub use config::TO_NSQ;
 use input::Input;
@@ -36,7 +37,7 @@ use rate::Rate;
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     process::run_tool(
         Config::from_args(args),
-        |config| &config.log_style,
+        |config| (Level::Info, &config.log_style),
         publish_input,
     )
 }

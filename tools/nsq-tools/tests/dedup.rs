@@ -303,7 +303,18 @@ fn wrong_values_end_the_tools_with_advice() {
     check(
         &["--dedup=body", "--dedup-state=/no/such/directory/file"],
         1,
-        "--dedup-state: /no/such/directory/file: the saved state cannot be used: No such file or directory",
+        "--dedup-state: /no/such/directory/file: the saved state cannot be used: No such file or directory (os error 2); \
+         the directory /no/such/directory is missing: make it, or choose another path\n",
+    );
+    check(
+        &["--dedup="],
+        1,
+        "--dedup has no value: write body, or json: and a pointer such as json:/id, or leave the flag out\n",
+    );
+    check(
+        &["--dedup=body", "--dedup-state="],
+        1,
+        "--dedup-state has no value: write the path of the filter's file, or leave the flag out\n",
     );
     check(
         &[

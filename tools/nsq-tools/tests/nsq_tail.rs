@@ -178,12 +178,12 @@ fn a_wrong_command_line_ends_the_tool() {
     check(
         &["-topic=t", "-lookupd-http-address=127.0.0.1"],
         1,
-        " missing port\n",
+        " --lookupd-http-address: nsqlookupd 127.0.0.1: missing port: write host:port, as in 127.0.0.1:4161 ",
     );
     check(
         &["-topic=t", "-nsqd-tcp-address=127.0.0.1"],
         1,
-        " address \"127.0.0.1\": missing port\n",
+        " --nsqd-tcp-address: address \"127.0.0.1\": missing port: write host:port, as in 127.0.0.1:4150 ",
     );
 }
 

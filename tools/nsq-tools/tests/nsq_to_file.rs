@@ -436,9 +436,40 @@ fn a_wrong_command_line_ends_the_tool() {
     check(
         &["-topic=t", "-lookupd-http-address=127.0.0.1"],
         1,
-        "missing port\n",
+        " FATAL: --lookupd-http-address: nsqlookupd 127.0.0.1: missing port: write host:port, as in ",
     );
-    check(&["-topic=t", "-nsqd-tcp-address=127.0.0.1"], 1, "127.0.0.1");
+    check(
+        &["-topic=t", "-nsqd-tcp-address=127.0.0.1"],
+        1,
+        " FATAL: --nsqd-tcp-address: address \"127.0.0.1\": missing port: write host:port, as in ",
+    );
     let exit = nsq_to_file(&["-version"]);
     assert_eq!((exit.code(), &*exit.stdout), (0, "nsq_to_file v1.3.0\n"));
+}
+
+/// The original warns of a topic that the pattern excludes, and takes unknown tokens as text without a word.
+#[test]
+fn values_that_are_probably_mistakes_have_warnings() {
+    let nsqd = Daemon::nsqd(&[]);
+    let args = [
+        "-topic=other",
+        "-topic-pattern=^t",
+        "-filename-format=<TOPIC>.<TOPC>.<DATETIME>",
+        "-datetime-format=%Q",
+    ];
+    let run = Run::new(&nsqd, &args);
+    let mut tool = run.start();
+    nsqd.publish("t", &["one"]);
+    tool.wait_for_log("syncing 1 records");
+    tool.stop();
+    let log = tool.log();
+    for line in [
+        " WARNING: skipping topic other (doesn't match pattern ^t)\n",
+        " WARNING: --filename-format has \"<TOPC>\", which is none of the tokens and stays as it is: \
+         <TOPIC> <HOST> <PID> <DATETIME> <REV>\n",
+        " WARNING: --datetime-format has \"%Q\", which is none of the directives and stays as it is: %Y ",
+    ] {
+        assert_eq!(log.matches(line).count(), 1, "{line:?}\n{log}");
+    }
+    run.expect_files(&[("out/t.<TOPC>.%Q", "one\n")]);
 }

@@ -76,6 +76,22 @@ fn every_tool_says_which_port_is_meant() {
 }
 
 #[test]
+fn an_endpoint_that_does_not_speak_http_is_named() {
+    let nsqd = Daemon::nsqd(&[]);
+    nsqd.create_channel("t", "c");
+    nsqd.publish("t", &["a"]);
+    let source = format!("-nsqd-tcp-address={}", nsqd.tcp);
+    let post = format!("-post=http://{}", nsqd.tcp);
+    let expected = format!(
+        "(http://{}: this address does not speak HTTP: choose the port of an HTTP server (nsqd has HTTP on port 4151 by \
+         default, and TCP on port 4150))",
+        nsqd.tcp
+    );
+    let args = ["-topic=t", "-channel=c", &source];
+    check(env!("CARGO_BIN_EXE_nsq_to_http"), &args, &post, &expected);
+}
+
+#[test]
 fn a_destination_that_speaks_http_is_named() {
     let nsqd = Daemon::nsqd(&[]);
     nsqd.create_channel("t", "c");

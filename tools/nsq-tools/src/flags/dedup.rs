@@ -67,6 +67,19 @@ impl Dedup {
     pub fn from_options(options: &Options) -> Result<Option<Dedup>, String> {
         let state = Some(options.text(DEDUP_STATE.name)).filter(|path| !path.is_empty());
         let value = options.text(DEDUP.name);
+        // The value of a script's variable may be missing, and the tool must not go on without the filter then.
+        if value.is_empty() && options.is_given(DEDUP.name) {
+            return Err(
+                "--dedup has no value: write body, or json: and a pointer such as json:/id, or leave the flag out"
+                    .to_owned(),
+            );
+        }
+        if state.is_none() && options.is_given(DEDUP_STATE.name) {
+            return Err(
+                "--dedup-state has no value: write the path of the filter's file, or leave the flag out"
+                    .to_owned(),
+            );
+        }
         if value.is_empty() {
             return match state {
                 Some(_) => Err("--dedup-state needs --dedup".to_owned()),
@@ -169,6 +182,7 @@ impl Dedup {
     }
 }
 
+/// Checks a value of `--dedup`. [`Dedup::from_options`] refuses an empty one: the flag's default is empty, too.
 fn check(value: &str) -> Result<(), String> {
     match value.is_empty() {
         true => Ok(()),

@@ -15,8 +15,9 @@ use super::field;
 use super::http::{self, Api};
 use super::state_file;
 use super::table::ForgetTable;
-use crate::consuming::{Consuming, StopSignals, shut_down};
+use crate::consuming::Consuming;
 use crate::listening::listen;
+use crate::stopping::{StopSignals, shut_down};
 
 /// The longest time that HTTP clients may take for their last answers.
 const HTTP_STOP: Duration = Duration::from_secs(2);

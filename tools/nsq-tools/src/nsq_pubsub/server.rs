@@ -12,7 +12,7 @@ use std::time::Duration;
 use axum::serve::Listener;
 use bytes::{Buf, Bytes, BytesMut};
 use program::{log_info, log_warn};
-use ringq_client::{Address, Producer};
+use ringq_client::Producer;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
@@ -26,9 +26,10 @@ use super::request::{HEAD_BYTES_MAX, Head};
 use super::shared::Shared;
 use super::stream;
 use super::streams::Streams;
-use crate::consuming::{StopSignals, close, log_event, within_stop_time};
+use crate::consuming::log_event;
 use crate::flags::{self, Sources};
 use crate::listening::listen;
+use crate::stopping::{StopSignals, close, within_stop_time};
 
 /// The time that a client may take for the head of its request.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(60);
@@ -112,14 +113,12 @@ fn producer(config: &Config) -> Result<Producer, String> {
         .config(config.producer.clone())
         .events(|event| log_event(&event));
     let builder = match &config.sources {
-        Sources::Nsqds(addresses) => {
-            let nodes = addresses.iter().map(|address| address.parse::<Address>());
-            let nodes: Result<Vec<Address>, _> = nodes.collect();
-            builder.nodes(nodes.map_err(|error| error.to_string())?)
+        Sources::Nsqds(addresses) => builder.nodes(flags::parse_nsqds(addresses)?),
+        Sources::Lookupds(addresses) => {
+            flags::check_lookupds(addresses)?;
+            let lookupds = addresses.iter();
+            lookupds.fold(builder, |builder, lookupd| builder.lookupd(lookupd))
         }
-        Sources::Lookupds(addresses) => addresses
-            .iter()
-            .fold(builder, |builder, lookupd| builder.lookupd(lookupd)),
     };
     builder.build().map_err(|error| error.to_string())
 }

@@ -17,7 +17,8 @@ use super::lines::Lines;
 use super::reach::{Decision, News, Reach};
 use super::request::Subscription;
 use super::shared::Shared;
-use crate::consuming::{Consuming, log_event, shut_down};
+use crate::consuming::{Consuming, log_event};
+use crate::stopping::shut_down;
 
 /// The head of a stream. Old clients compare it byte by byte.
 const HEAD: &str =

@@ -13,7 +13,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::config::Config;
 use super::printer::Printer;
-use crate::consuming::{Consuming, StopSignals, give_back, shut_down};
+use crate::consuming::Consuming;
+use crate::stopping::{StopSignals, give_back, shut_down};
 
 /// The longest time that a stop waits for a reader of stdout that does not read.
 const STALL_TIME_MAX: Duration = Duration::from_secs(2);

@@ -14,14 +14,15 @@ use tokio::task;
 use tokio::time::{MissedTickBehavior, interval};
 use wire::name::is_valid_name;
 
-use super::config::{Config, Topics};
+use super::config::{self, Config, Topics};
 use super::shared::{Figures, Orders, Shared};
 use super::start_check;
 use super::topic_thread::{self, TopicError};
 use super::topics::TopicList;
-use crate::consuming::{Consuming, StopSignals, within_stop_time};
+use crate::consuming::Consuming;
 use crate::flags::{self, Sources};
 use crate::progress;
+use crate::stopping::{StopSignals, within_stop_time};
 
 /// The end of a topic's thread.
 struct Ended {
@@ -38,10 +39,12 @@ struct Archiver {
 }
 
 /// Archives until a signal comes. The error is the text for the FATAL line.
-pub(super) async fn run(config: Config) -> Result<(), String> {
-    let no_signals = |error| format!("cannot receive signals: {error}");
-    let mut stop = StopSignals::catch().map_err(no_signals)?;
-    let mut hangup = signal(SignalKind::hangup()).map_err(no_signals)?;
+pub(super) async fn run(config: Config, mut stop: StopSignals) -> Result<(), String> {
+    let hangup = signal(SignalKind::hangup());
+    let mut hangup = hangup.map_err(|error| format!("cannot receive signals: {error}"))?;
+    for warning in &config.warnings {
+        log_warn!("{warning}");
+    }
     let consuming = Consuming::new(&config.sources, config.client.clone())?;
     start_check::check(&config, &Zoned::now()).map_err(|error| error.to_string())?;
     let dedup = config.dedup.as_ref().map(flags::Dedup::start).transpose()?;
@@ -185,8 +188,8 @@ async fn watch_topics(shared: Arc<Shared>, found: mpsc::Sender<String>) {
             }
         }
         for topic in answers.topics {
-            if let Some(why) = why_skipped(&topic, pattern) {
-                log_warn!("skipping topic {} ({why})", topic.escape_debug());
+            if let Some(line) = skipped_line(&topic, pattern) {
+                log_warn!("{line}");
             } else if found.send(topic).await.is_err() {
                 return;
             }
@@ -194,14 +197,17 @@ async fn watch_topics(shared: Arc<Shared>, found: mpsc::Sender<String>) {
     }
 }
 
-/// Returns the reason why a topic that an nsqlookupd named is not archived, if there is one. The answer is input from
-/// outside: a thread cannot even have each text as its name.
-fn why_skipped(topic: &str, pattern: &Regex) -> Option<String> {
+/// Returns the line about a topic that an nsqlookupd named and that is not archived. The answer is input from outside: a
+/// thread cannot even have each text as its name.
+fn skipped_line(topic: &str, pattern: &Regex) -> Option<String> {
     if !is_valid_name(topic.as_bytes()) {
-        return Some("no topic can have this name".to_owned());
+        let topic = topic.escape_debug();
+        return Some(format!(
+            "skipping topic {topic} (no topic can have this name)"
+        ));
     }
     let matches = pattern.is_match(topic);
-    (!matches).then(|| format!("doesn't match pattern {pattern}"))
+    (!matches).then(|| config::skipped(topic, pattern))
 }
 
 #[cfg(test)]
@@ -213,11 +219,10 @@ mod tests {
     fn topics_with_impossible_names_are_skipped() {
         let pattern = Regex::new("a").unwrap();
         let check = |topic: &str, expected: Option<&str>| {
-            assert_eq!(
-                why_skipped(topic, &pattern).as_deref(),
-                expected,
-                "{topic:?}"
-            );
+            let line = skipped_line(topic, &pattern);
+            let expected =
+                expected.map(|why| format!("skipping topic {} ({why})", topic.escape_debug()));
+            assert_eq!(line, expected, "{topic:?}");
         };
         let impossible = Some("no topic can have this name");
         check("a#ephemeral", None);

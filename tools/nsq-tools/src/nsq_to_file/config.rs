@@ -12,6 +12,7 @@ use ringq_client::Config as ClientConfig;
 use super::compression::Compression;
 use super::file_name::{self, NameFormat, normalized};
 use super::settings::Settings;
+use super::unknown_tokens;
 use crate::flags::{
     self, CONSUMER_OPT, SourceError, Sources, boolean, duration, integer, list, text,
 };
@@ -85,6 +86,8 @@ pub(super) struct Config {
     pub(super) dedup: Option<flags::Dedup>,
     /// The limits of requests for the list of topics: connect, whole request.
     pub(super) http_timeouts: (Duration, Duration),
+    /// The lines about values that are allowed and probably mistakes.
+    pub(super) warnings: Vec<String>,
 }
 
 /// The topics to archive.
@@ -141,11 +144,14 @@ impl Config {
             SourceError::Both => error.to_string(),
         })?;
         let compression = compression(options)?;
-        let topics = topics(options, &sources)?;
+        let (topics, mut warnings) = topics(options, &sources)?;
+        warnings.extend(unknown_tokens::warnings(
+            &options.text("filename-format"),
+            &options.text("datetime-format"),
+            &options.text("host-identifier"),
+        ));
         let sync_interval = positive(options, "sync-interval")?;
-        let max_in_flight = options.number("max-in-flight");
-        let max_in_flight = u32::try_from(max_in_flight).ok().filter(|max| *max > 0);
-        client.max_in_flight = max_in_flight.ok_or("--max-in-flight should be positive")?;
+        client.max_in_flight = flags::max_in_flight(options)?;
         client.user_agent = flags::user_agent(NSQ_TO_FILE.name);
         client.validate().map_err(|error| error.to_string())?;
         let dedup = flags::Dedup::from_options(options)?;
@@ -165,6 +171,7 @@ impl Config {
             client,
             dedup,
             http_timeouts: (connect_timeout, request_timeout),
+            warnings,
         })
     }
 }
@@ -210,7 +217,8 @@ fn compression(options: &Options) -> Result<Compression, String> {
     }
 }
 
-fn topics(options: &Options, sources: &Sources) -> Result<Topics, String> {
+/// Returns the topics, and a warning for each topic that `--topic-pattern` excludes.
+fn topics(options: &Options, sources: &Sources) -> Result<(Topics, Vec<String>), String> {
     let topics = options.list("topic");
     let text = options.text("topic-pattern");
     if topics.is_empty() && text.is_empty() {
@@ -223,14 +231,22 @@ fn topics(options: &Options, sources: &Sources) -> Result<Topics, String> {
     let pattern = pattern(&text)?;
     if topics.is_empty() {
         let interval = positive(options, "topic-refresh")?;
-        return Ok(Topics::Discovered { pattern, interval });
+        return Ok((Topics::Discovered { pattern, interval }, Vec::new()));
     }
-    let matching = topics.into_iter().filter(|topic| pattern.is_match(topic));
-    let matching: Vec<String> = matching.collect();
-    match matching.is_empty() {
-        true => Err(format!("no --topic matches --topic-pattern {text}")),
-        false => Ok(Topics::Fixed(matching)),
+    let all = topics.into_iter();
+    let (matching, others): (Vec<String>, Vec<String>) =
+        all.partition(|topic| pattern.is_match(topic));
+    if matching.is_empty() {
+        return Err(format!("no --topic matches --topic-pattern {text}"));
     }
+    let skipped = others.into_iter().map(|topic| skipped(&topic, &pattern));
+    Ok((Topics::Fixed(matching), skipped.collect()))
+}
+
+/// Returns the original's line about a topic that the pattern excludes.
+pub(super) fn skipped(topic: &str, pattern: &Regex) -> String {
+    let topic = topic.escape_debug();
+    format!("skipping topic {topic} (doesn't match pattern {pattern})")
 }
 
 /// Returns the pattern. An empty one matches every topic.

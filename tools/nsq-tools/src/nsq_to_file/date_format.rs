@@ -4,7 +4,7 @@ use jiff::Zoned;
 
 /// The directives, without their percent signs. All but `%%` have the meaning that C's `strftime`
 /// gives them in English.
-const DIRECTIVES: &str = "YymBbdAaHIMSpZz";
+pub(super) const DIRECTIVES: &str = "YymBbdAaHIMSpZz";
 
 /// Returns `at` in the form of `format`. An unknown directive stays as it is, and so does a percent
 /// sign at the end.

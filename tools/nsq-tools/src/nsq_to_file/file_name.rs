@@ -12,6 +12,12 @@ use super::date_format::{date_pattern, date_text};
 /// The token of the revision.
 const REVISION: &str = "<REV>";
 
+/// The tokens of `--filename-format`.
+pub(super) const TOKENS: [&str; 5] = ["<TOPIC>", "<HOST>", "<PID>", "<DATETIME>", REVISION];
+
+/// The tokens of `--host-identifier`.
+pub(super) const HOST_TOKENS: [&str; 2] = ["<SHORT_HOST>", "<HOSTNAME>"];
+
 /// The parts of file names that all topics share.
 #[derive(Clone, Debug)]
 pub(super) struct NameFormat {

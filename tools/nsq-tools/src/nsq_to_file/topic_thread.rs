@@ -15,7 +15,7 @@ use super::archive::{Archive, Now};
 use super::disk::{DiskError, OsDisk};
 use super::leftovers;
 use super::shared::{Figures, Orders, Shared};
-use crate::consuming::give_back;
+use crate::stopping::give_back;
 
 /// The most messages that are taken before other events have their turn.
 const GROUP_LEN_MAX: usize = 4096;

@@ -1,14 +1,16 @@
 //! [`Delivery`]: sends one message to one address, or to all addresses.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fastrand::Rng;
 use http::StatusCode;
-use program::log_info;
+use program::{log_info, log_warn};
 use ringq_client::{Address, Message, MessageId};
+use tokio::time::timeout;
 
 use super::accepted::Accepted;
 use super::config::Config;
@@ -20,6 +22,9 @@ use crate::host_pool::Outcome;
 /// The most messages of a multicast that are remembered because only some addresses have them. A
 /// message takes about 200 bytes.
 const PARTIAL_MAX: usize = 10_000;
+
+/// The time without an answer after which a line of the log tells of a request. Usual requests take milliseconds.
+const SLOW_AFTER: Duration = Duration::from_secs(5);
 
 /// The addresses with their state, which all requests share.
 #[derive(Debug)]
@@ -38,6 +43,8 @@ struct State {
     /// The messages that some addresses have and others refused.
     accepted: Accepted<MessageName>,
     random: Rng,
+    /// For each address, true if its last request that was told of or answered was slow.
+    is_slow: Vec<bool>,
 }
 
 /// The id of a message is unique within its topic on one nsqd.
@@ -47,7 +54,11 @@ type MessageName = (Address, MessageId);
 #[derive(Debug)]
 pub(super) enum DeliveryError {
     /// The server's answer means that it does not have the message.
-    Status(StatusCode),
+    Status {
+        /// The address, as on the command line.
+        address: String,
+        status: StatusCode,
+    },
     /// There was no answer.
     Request {
         /// The address, as on the command line.
@@ -59,7 +70,9 @@ pub(super) enum DeliveryError {
 impl fmt::Display for DeliveryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DeliveryError::Status(status) => write!(f, "got status code {}", status.as_u16()),
+            DeliveryError::Status { address, status } => {
+                write!(f, "got status code {} from {address}", status.as_u16())
+            }
             DeliveryError::Request { address, error } => write!(f, "{address}: {error}"),
         }
     }
@@ -85,13 +98,14 @@ impl Delivery {
                 destinations,
                 accepted: Accepted::new(PARTIAL_MAX),
                 random,
+                is_slow: vec![false; names.len()],
             }),
         }
     }
 
-    /// Returns the warnings for the start.
-    pub(super) fn warnings(&self) -> Vec<String> {
-        self.state().destinations.warnings()
+    /// Returns the warning for the start, if there is one.
+    pub(super) fn warning(&self) -> Option<String> {
+        self.state().destinations.warning()
     }
 
     /// Sends a message, unless the sample leaves it out.
@@ -172,11 +186,37 @@ impl Delivery {
         };
         let request = endpoint.request(body);
         let request = request.map_err(|why| no_answer(RequestError::Url(why)))?;
-        let status = self.client.send(request).await.map_err(no_answer)?;
+        let status = self.watched(place, self.client.send(request)).await;
+        let status = status.map_err(no_answer)?;
         match endpoint.accepts(status) {
             true => Ok(()),
-            false => Err(DeliveryError::Status(status)),
+            false => Err(DeliveryError::Status {
+                address: endpoint.name.clone(),
+                status,
+            }),
         }
+    }
+
+    /// Waits for the end of a request. The first request to an address that is slow has a line in the log, and so has the
+    /// first one that is slow after a quick one.
+    async fn watched<T>(&self, place: usize, request: impl Future<Output = T>) -> T {
+        let mut request = pin!(request);
+        if let Ok(result) = timeout(SLOW_AFTER, &mut request).await {
+            self.state().is_slow[place] = false;
+            return result;
+        }
+        let was_slow = std::mem::replace(&mut self.state().is_slow[place], true);
+        if !was_slow {
+            let address = &self.endpoints[place].name;
+            let limit = match self.client.timeout() {
+                Some(limit) => format!("the request fails after {limit:?}"),
+                None => "the request has no limit".to_owned(),
+            };
+            log_warn!(
+                "WARNING: {address}: no answer to a request for {SLOW_AFTER:?}; {limit} (--http-client-request-timeout)"
+            );
+        }
+        request.await
     }
 
     /// Returns the time for the pool, which counts from the start.

@@ -50,6 +50,10 @@ pub(super) enum RequestError {
 impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            RequestError::Exchange(error) if is_not_http(error) => f.write_str(
+                "this address does not speak HTTP: choose the port of an HTTP server (nsqd has HTTP on port 4151 by \
+                 default, and TCP on port 4150)",
+            ),
             RequestError::Exchange(error) => {
                 // hyper's own text names the step that failed, and its sources say why.
                 let mut cause: &dyn Error = error.source().unwrap_or(error);
@@ -60,7 +64,10 @@ impl fmt::Display for RequestError {
                 }
                 Ok(())
             }
-            RequestError::Timeout(limit) => write!(f, "no answer within {limit:?}"),
+            RequestError::Timeout(limit) => write!(
+                f,
+                "no answer within {limit:?} (--http-client-request-timeout)"
+            ),
             RequestError::Url(why) => write!(f, "the URL with the message is invalid: {why}"),
             RequestError::Redirect(RedirectError::TooMany) => {
                 f.write_str("stopped after 10 redirects")
@@ -120,6 +127,11 @@ impl HttpClient {
         })
     }
 
+    /// Returns the limit of a whole request. `None` means no limit.
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
     /// Sends a request, and reads the whole answer. Returns the status behind all redirects. A body that takes too long
     /// does not take the status back.
     ///
@@ -143,6 +155,18 @@ impl HttpClient {
             }
         }
     }
+}
+
+/// Returns true if an answer came that is not HTTP.
+fn is_not_http(error: &legacy::Error) -> bool {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if let Some(cause) = cause.downcast_ref::<hyper::Error>() {
+            return cause.is_parse();
+        }
+        source = cause.source();
+    }
+    false
 }
 
 /// Returns the result of `work`, or `None` if `ends_at` comes first.

@@ -169,13 +169,15 @@ impl Config {
         check_requirement(options)?;
         let dedup = flags::Dedup::from_options(options)?;
         let key = Some(options.text("key-json-field")).filter(|key| !key.is_empty());
+        let key = key.map(|key| Key::parse(&key)).transpose();
+        let key = key.map_err(|error| format!("--key-json-field: {error}"))?;
         Ok(Config {
             topics,
             channel,
             destination_topic,
             destinations,
             mode,
-            key: key.map(|key| Key::parse(&key)),
+            key,
             filter: filter(options),
             status_every,
             sources,

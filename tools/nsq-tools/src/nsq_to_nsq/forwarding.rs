@@ -68,9 +68,9 @@ impl Forwarding {
         }
     }
 
-    /// Returns the warnings for the start.
-    pub(super) fn warnings(&self) -> Vec<String> {
-        self.destinations().warnings()
+    /// Returns the warning for the start, if there is one.
+    pub(super) fn warning(&self) -> Option<String> {
+        self.destinations().warning()
     }
 
     /// Publishes a message, unless the filter drops it. `Ok` means that the message is done.

@@ -1,6 +1,7 @@
 //! [`Key`]: the part of a message that decides its destination with `--key-json-field`, and the
 //! destinations in the order of preference for a key.
 
+use ringq_client::dedup::{JsonPointer, PointerError};
 use serde_json::value::RawValue;
 
 use super::filter::object::{self, Object};
@@ -15,15 +16,15 @@ pub(super) struct Key {
 
 impl Key {
     /// Parses a JSON pointer (RFC 6901), which begins with a slash, or the name of a field.
-    pub(super) fn parse(text: &str) -> Key {
-        let path = match text.strip_prefix('/') {
-            Some(pointer) => pointer
-                .split('/')
-                .map(|name| name.replace("~1", "/").replace("~0", "~"))
-                .collect(),
-            None => vec![text.to_owned()],
+    ///
+    /// # Errors
+    /// The pointer is wrong.
+    pub(super) fn parse(text: &str) -> Result<Key, PointerError> {
+        let path = match text.starts_with('/') {
+            true => text.parse::<JsonPointer>()?.names().to_vec(),
+            false => vec![text.to_owned()],
         };
-        Key { path }
+        Ok(Key { path })
     }
 
     /// Returns the key of a body. A string is its characters, and another value its JSON in the form

@@ -106,11 +106,15 @@ fn mistakes_say_what_is_wrong() {
             1,
             "--channel is invalid: \"a/b\" is not 1 to 64 of the characters a-z A-Z 0-9 . _ -, with #ephemeral at the end if the channel is to vanish",
         ),
-        ("--field=/~x", 1, "--field: \"/~x\" is no JSON pointer"),
+        (
+            "--field=/~x",
+            1,
+            "--field: the JSON pointer \"/~x\" has a tilde that",
+        ),
         (
             "--distribution-field=/~",
             1,
-            "--distribution-field: \"/~\" is no JSON pointer",
+            "--distribution-field: the JSON pointer \"/~\" has a tilde that",
         ),
         (&*long, 1, "--distribution has more than 1024 bytes"),
         ("--rate=0", 1, "--rate should be positive"),

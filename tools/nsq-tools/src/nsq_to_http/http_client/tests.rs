@@ -55,5 +55,24 @@ async fn a_server_without_an_answer_is_given_up() {
     let error = send(async |_stream| std::future::pending().await)
         .await
         .unwrap_err();
-    assert_eq!(error.to_string(), "no answer within 2s");
+    assert_eq!(
+        error.to_string(),
+        "no answer within 2s (--http-client-request-timeout)"
+    );
+}
+
+/// The error was "invalid HTTP version parsed".
+#[tokio::test]
+async fn an_answer_of_nsqds_tcp_port_is_recognised() {
+    let refuses = async |mut stream: TcpStream| {
+        let frame = b"\0\0\0\x12\0\0\0\x01E_BAD_PROTOCOL";
+        stream.write_all(frame).await.unwrap();
+        std::future::pending().await
+    };
+    let error = send(refuses).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "this address does not speak HTTP: choose the port of an HTTP server (nsqd has HTTP on port 4151 by default, and \
+         TCP on port 4150)"
+    );
 }

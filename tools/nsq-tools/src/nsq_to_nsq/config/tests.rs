@@ -51,7 +51,7 @@ fn flags_become_values() {
         (require.field.as_str(), require.value.as_deref()),
         ("r", Some("2"))
     );
-    assert_eq!(config.key, Some(Key::parse("/k")));
+    assert_eq!(config.key, Key::parse("/k").ok());
     let config = read(&with(&[])).unwrap();
     assert!(config.filter.is_off() && config.key.is_none() && config.destination_topic.is_none());
     assert_eq!(
@@ -122,8 +122,16 @@ fn mistakes_are_found_in_the_originals_order() {
     check(&with(&["-lookupd-http-address=l:1"]), 1, both);
     check(&GOOD[..2], 1, "--destination-nsqd-tcp-address required\n");
     // The original takes the rest, and fails later or does something else.
-    let port = "--destination-nsqd-tcp-address: address \"x\": missing port\n";
+    let port = "--destination-nsqd-tcp-address: address \"x\": missing port: write host:port, as in 127.0.0.1:4150 (nsqd has TCP on port 4150 by default)\n";
     check(&with(&["-destination-nsqd-tcp-address=x"]), 1, port);
+    for wrong in ["/a~2", "/a~"] {
+        let escape = format!(
+            "--key-json-field: the JSON pointer {wrong:?} has a tilde that is not followed by 0 or 1; write ~0 for a tilde \
+             and ~1 for a slash\n"
+        );
+        let flag = format!("-key-json-field={wrong}");
+        check(&with(&[&flag]), 1, &escape);
+    }
     let field = "--require-json-value needs --require-json-field\n";
     check(&with(&["-require-json-value=5"]), 1, field);
     let modes = "--mode must be round-robin, hostpool or epsilon-greedy, not \"bogus\"\n";
