@@ -10,6 +10,7 @@ use test_support::daemon::Daemon;
 use test_support::{TIMEOUT, wait_until};
 use tool::Tool;
 use tool::consumed::texts;
+use tool::cutting_proxy::CuttingProxy;
 
 /// Starts an nsqd with the topic `t` and a channel that keeps its messages.
 fn nsqd(args: &[&str]) -> Daemon {
@@ -168,6 +169,43 @@ fn a_killed_destination_ends_the_tool_without_a_false_confirmation() {
     assert!(found == expected);
 }
 
+/// Answers were lost with their connections, so records that nsqd had came a second time.
+#[test]
+fn numbered_records_are_stored_once_although_connections_break() {
+    let nsqd = nsqd(&["--dedup=t=publisher"]);
+    let records: Vec<String> = (10_000..30_000).map(|n| n.to_string()).collect();
+    // A connection takes more than the 2,000 records that are on their way: about 25 bytes each, and 10 for each answer.
+    let proxy = CuttingProxy::start(nsqd.tcp, 100_000, 45_000);
+    let address = format!("-nsqd-tcp-address={}", proxy.address);
+    let args = ["-topic=t", &address, "-number-messages"];
+    let (code, log) = publish(&args, records.join("\n").as_bytes());
+    assert_eq!(code, 0, "{log}");
+    assert!(proxy.connections() > 3, "{log}");
+    assert_eq!(depth(&nsqd), 20_000);
+    let stats = nsqd.get("/stats?format=json&topic=t").json();
+    let duplicates = stats["topics"][0]["dedup_duplicate_count"].as_u64();
+    assert!(duplicates.is_some_and(|count| count > 0), "{stats}");
+    let mut found = texts(&nsqd, "t", 20_000);
+    found.sort();
+    assert!(found == records);
+}
+
+#[test]
+fn an_nsqd_that_takes_no_numbers_is_told() {
+    let nsqd = nsqd(&[]);
+    let args = ["-topic=t", &address(&nsqd), "-number-messages"];
+    let (code, log) = publish(&args, b"one\n");
+    assert_eq!((code, depth(&nsqd)), (0, 1), "{log}");
+    let line = format!(
+        "WARNING: {} takes no numbers, so --number-messages has no effect: ",
+        nsqd.tcp
+    );
+    assert_eq!(log.matches(&line).count(), 1, "{log}");
+    // Without the flag, nobody asked for numbers.
+    let (_, log) = publish(&args[..2], b"one\n");
+    assert!(!log.contains("WARNING"), "{log}");
+}
+
 #[test]
 fn an_unreachable_destination_is_named() {
     let mut dead = nsqd(&[]);
@@ -242,7 +280,9 @@ fn mistakes_end_the_program() {
         "--topic is invalid: \"bad topic\"",
     );
     let lookupd = ["-topic=t", "-lookupd-http-address=h"];
-    check(&lookupd, 1, "missing port");
+    let text =
+        "--lookupd-http-address: nsqlookupd h: missing port: write host:port, as in 127.0.0.1:4161";
+    check(&lookupd, 1, text);
 }
 
 /// `to_nsq` once sent each record only after the confirmation of the one before. Here an nsqd

@@ -21,6 +21,11 @@ pub static TO_NSQ: Program = Program {
             "lookupd-http-address",
             "lookupd HTTP address, which names the nsqds: each record goes to one of them (may be given multiple times)",
         ),
+        flags::boolean(
+            "number-messages",
+            "number the records, so that an nsqd with a rule --dedup=TOPIC=publisher stores a record once if it is sent \
+             again after a lost connection",
+        ),
         flags::LOG_FORMAT,
     ],
 };
@@ -44,6 +49,8 @@ pub(super) struct Config {
     pub(super) delimiter: u8,
     /// Records per second. Below 1, there is no limit.
     pub(super) rate: i64,
+    /// True when records that may be stored are sent again after a lost connection, with the same numbers.
+    pub(super) numbers_messages: bool,
     pub(super) client: ClientConfig,
     pub(super) log_style: Style,
 }
@@ -97,6 +104,7 @@ impl Config {
             targets,
             delimiter,
             rate: options.number("rate"),
+            numbers_messages: options.boolean("number-messages"),
             client,
             log_style: options.log_style_of_tool(),
         })
@@ -121,13 +129,13 @@ impl Targets {
             (false, false) => {
                 Err("use --nsqd-tcp-address or --lookupd-http-address not both".to_owned())
             }
-            (true, false) => Ok(Targets::AnyOf(lookupds)),
+            (true, false) => {
+                flags::check_lookupds(&lookupds)?;
+                Ok(Targets::AnyOf(lookupds))
+            }
             (false, true) => {
                 let mut addresses = Vec::new();
-                for nsqd in &nsqds {
-                    let address: Address = nsqd
-                        .parse()
-                        .map_err(|error| format!("--nsqd-tcp-address: {error}"))?;
+                for address in flags::parse_nsqds(&nsqds)? {
                     if !addresses.contains(&address) {
                         addresses.push(address);
                     }

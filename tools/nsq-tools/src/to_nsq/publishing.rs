@@ -2,20 +2,22 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::future::{FutureExt, ready, try_join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use program::log_warn;
 use ringq_client::{Address, Event, Producer, PublishError};
 use tokio::task::unconstrained;
 
 use super::config::{Config, Targets};
-use crate::consuming::{close, log_event};
+use crate::consuming::log_event;
 use crate::progress::Figures;
+use crate::stopping::close;
 
 /// The most records without a confirmation.
 const UNCONFIRMED_MAX: usize = 2000;
@@ -38,7 +40,8 @@ type Publish = Pin<Box<dyn Future<Output = Result<Option<Address>, PublishError>
 ///   connection, and after an idle time. If the producer chooses the nodes, records go alone until one
 ///   of them comes to a node that has had one before. By then the producer has been round all nodes.
 /// * A connection that ends while several records are on their way is a failure. The producer would
-///   send again those that have not left, in any order.
+///   send again those that have not left, in any order. `--number-messages` takes this: the producer sends
+///   all of them again, and further records wait until these are confirmed.
 pub(super) struct Publishing {
     producer: Producer,
     topic: String,
@@ -47,7 +50,8 @@ pub(super) struct Publishing {
     unconfirmed: FuturesUnordered<Publish>,
     proof: Proof,
     counts: Arc<Counts>,
-    lost: Lost,
+    connections: Arc<Connections>,
+    numbers_messages: bool,
 }
 
 /// The confirmations that show that the connections are open.
@@ -97,8 +101,43 @@ impl Counts {
     }
 }
 
-/// The reason why the last connection that ended has ended.
-type Lost = Arc<Mutex<Option<String>>>;
+/// What the events of the producer say about its connections.
+#[derive(Debug, Default)]
+struct Connections {
+    /// The reason why the last connection that ended has ended.
+    lost: Mutex<Option<String>>,
+    /// True if an nsqd was connected that takes no numbers, although the records have some.
+    lacks_numbers: AtomicBool,
+}
+
+impl Connections {
+    /// Takes an event. With `numbers_messages`, warns once of an nsqd that takes no numbers.
+    fn learn(&self, event: &Event, numbers_messages: bool) {
+        match event {
+            Event::Connected {
+                node, negotiated, ..
+            } if numbers_messages && !negotiated.publisher_id => {
+                let is_known = self.lacks_numbers.swap(true, Ordering::Relaxed);
+                if !is_known {
+                    log_warn!(
+                        "WARNING: {node} takes no numbers, so --number-messages has no effect: start our nsqd with \
+                         --dedup=TOPIC=publisher"
+                    );
+                }
+            }
+            Event::Disconnected {
+                node,
+                error: Some(error),
+                ..
+            } => *self.lost() = Some(format!("{node}: {error}")),
+            _ => {}
+        }
+    }
+
+    fn lost(&self) -> MutexGuard<'_, Option<String>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Publishing {
     /// Returns a publishing to the nsqds of the command line. Connections are made by the first
@@ -107,8 +146,9 @@ impl Publishing {
     /// # Errors
     /// An address is wrong. The error is the reason for the user.
     pub(super) fn new(config: &Config) -> Result<Publishing, String> {
-        let lost = Lost::default();
-        let of_events = Arc::clone(&lost);
+        let connections = Arc::<Connections>::default();
+        let of_events = Arc::clone(&connections);
+        let numbers_messages = config.numbers_messages;
         let counts = Arc::<Counts>::default();
         let errors = Arc::clone(&counts);
         // Each record has its own PUB: nsqd refuses a whole MPUB because of one record in it.
@@ -118,11 +158,14 @@ impl Publishing {
             .batching(None)
             .events(move |event| {
                 log_event(&event);
-                record_loss(&of_events, &event);
+                of_events.learn(&event, numbers_messages);
                 if is_error(&event) {
                     errors.errors.fetch_add(1, Ordering::Relaxed);
                 }
             });
+        if numbers_messages {
+            builder = builder.number_messages();
+        }
         let mut addresses = Vec::new();
         match &config.targets {
             Targets::All(nsqds) => {
@@ -142,7 +185,8 @@ impl Publishing {
             unconfirmed: FuturesUnordered::new(),
             proof: Proof::default(),
             counts,
-            lost,
+            connections,
+            numbers_messages,
         })
     }
 
@@ -217,6 +261,11 @@ impl Publishing {
             }
             Poll::Pending if self.unconfirmed.len() == 1 => Poll::Pending,
             Poll::Pending => match self.take_loss() {
+                Some(_) if self.sends_again() => {
+                    // Further records wait until those on their way are confirmed.
+                    self.proof = Proof::default();
+                    Poll::Pending
+                }
                 Some(why) => Poll::Ready(Some(Err(format!(
                     "the connection ended before nsqd confirmed all records: {why}"
                 )))),
@@ -233,10 +282,12 @@ impl Publishing {
 
     /// Returns the reason why a connection has ended since the last call.
     fn take_loss(&self) -> Option<String> {
-        self.lost
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        self.connections.lost().take()
+    }
+
+    /// Returns true if the producer sends records without a confirmation again, and nsqd recognises those that it has.
+    fn sends_again(&self) -> bool {
+        self.numbers_messages && !self.connections.lacks_numbers.load(Ordering::Relaxed)
     }
 
     /// Returns the line that says how far the input came, for the end after a failure.
@@ -262,17 +313,4 @@ fn is_error(event: &Event) -> bool {
             | Event::Disconnected { error: Some(_), .. }
             | Event::ErrorFrame { .. }
     )
-}
-
-/// Keeps the reason of a connection that has ended.
-fn record_loss(lost: &Mutex<Option<String>>, event: &Event) {
-    if let Event::Disconnected {
-        node,
-        error: Some(error),
-        ..
-    } = event
-    {
-        let mut lost = lost.lock().unwrap_or_else(PoisonError::into_inner);
-        *lost = Some(format!("{node}: {error}"));
-    }
 }

@@ -4,6 +4,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod consumed;
+pub mod cutting_proxy;
 pub mod files;
 pub mod pty;
 

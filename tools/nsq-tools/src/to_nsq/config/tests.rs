@@ -77,7 +77,7 @@ fn mistakes_are_found_in_the_originals_order() {
     check(
         &["-topic=t", "-nsqd-tcp-address=x"],
         1,
-        "--nsqd-tcp-address: address \"x\": missing port\n",
+        "--nsqd-tcp-address: address \"x\": missing port: write host:port, as in 127.0.0.1:4150 (nsqd has TCP on port 4150 by default)\n",
     );
     check(
         &[
