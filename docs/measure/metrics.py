@@ -1,16 +1,19 @@
 """Measures scrapes of /metrics: how long a scrape of many channels takes, and whether it delays messages.
 
-    python3 docs/measure/metrics.py --nsqd target/release/nsqd [--topics 100] [--channels 100]
+    python3 docs/measure/metrics.py --nsqd target/release/nsqd [--topics 100] [--channels 100] [--latencies]
 
 The script starts nsqd with one shard, and makes the channels. Then it publishes over HTTP, one message after the
 other, for some seconds without and for some seconds with a scrape after the other. A publish is answered by the shard
-that takes the snapshots, so its times show what a scrape does to messages."""
+that takes the snapshots, so its times show what a scrape does to messages. With --latencies, nsqd measures the time from
+publish to FIN, and each channel finishes a message first, so a scrape has all histograms."""
 
 import argparse
 import http.client
 import os
 import re
+import socket
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -18,16 +21,17 @@ import threading
 import time
 
 
-def start(nsqd, folder):
+def start(nsqd, folder, flags):
     log = open(os.path.join(folder, "log"), "w+")
     process = subprocess.Popen([nsqd, "--shards=1", f"--data-path={folder}", "--tcp-address=127.0.0.1:0",
-                                "--http-address=127.0.0.1:0"], stderr=log)
+                                "--http-address=127.0.0.1:0", *flags], stderr=log)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         with open(log.name) as text:
-            found = re.search(r"HTTP: listening on (127\.0\.0\.1:\d+)", text.read())
-        if found:
-            return process, found[1]
+            lines = text.read()
+        found = [re.search(kind + r": listening on (127\.0\.0\.1:\d+)", lines) for kind in ["HTTP", "TCP"]]
+        if all(found):
+            return process, found[0][1], found[1][1]
         time.sleep(0.05)
     process.kill()
     sys.exit("nsqd does not start")
@@ -47,6 +51,25 @@ def make_channels(address, topics, channels):
         ask(connection, "POST", f"/topic/create?topic=topic-{topic:04}")
         for channel in range(channels):
             ask(connection, "POST", f"/channel/create?topic=topic-{topic:04}&channel=channel-{channel:04}")
+
+
+def finish_everywhere(address, tcp_address, topics, channels):
+    """Lets each channel finish a message."""
+    connection = http.client.HTTPConnection(address)
+    host, port = tcp_address.split(":")
+    for topic in range(topics):
+        ask(connection, "POST", f"/pub?topic=topic-{topic:04}", b"x")
+        for channel in range(channels):
+            with socket.create_connection((host, int(port))) as consumer:
+                consumer.sendall(f"  V2SUB topic-{topic:04} channel-{channel:04}\nRDY 1\n".encode())
+                stream = consumer.makefile("rb")
+                kind = None
+                while kind != 2:
+                    size, kind = struct.unpack(">ii", stream.read(8))
+                    content = stream.read(size - 4)
+                consumer.sendall(b"FIN " + content[10:26] + b"\nCLS\n")
+                # The answer to CLS comes after the FIN was carried out.
+                stream.read(8)
 
 
 def publish(address, seconds):
@@ -84,11 +107,15 @@ def main():
     parser.add_argument("--topics", type=int, default=100)
     parser.add_argument("--channels", type=int, default=100, help="channels of each topic")
     parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--latencies", action="store_true", help="with --e2e-processing-latency-percentile")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ringq-") as folder:
-        process, address = start(options.nsqd, folder)
+        flags = ["--e2e-processing-latency-percentile=0.99,0.5"] if options.latencies else []
+        process, address, tcp_address = start(options.nsqd, folder, flags)
         try:
             make_channels(address, options.topics, options.channels)
+            if options.latencies:
+                finish_everywhere(address, tcp_address, options.topics, options.channels)
             print(f"{options.topics} topics with {options.channels} channels each, load of the machine before: "
                   f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
             print("| what | number | median ms | 99 % ms | longest ms |\n|---|---|---|---|---|")

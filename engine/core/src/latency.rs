@@ -1,10 +1,11 @@
-//! End-to-end latency of a channel: from publish to FIN, over the last while.
+//! End-to-end latency of a channel: from publish to FIN, over the last while, and since the channel was made.
 //!
-//! Two histograms, each of half a window, the older of which is dropped every half window: what is
+//! The last while has two histograms, each of half a window, the older of which is dropped every half window: what is
 //! shown covers between half of `--e2e-processing-latency-window-time` and all of it, as in nsqd.
 //! Values are within 1 % (two significant digits), ranks are exact; nsqd's sketch has exact values and
 //! ranks within 1 %.
 
+use crate::latency_histogram::LatencyHistogram;
 use crate::now::Now;
 use crate::stats::{LatencyStats, Percentile};
 use diskq_log::SeqRange;
@@ -36,6 +37,7 @@ pub(crate) struct Latency {
     published_ns: HashMap<Seq, u64>,
     newer: Histogram<u32>,
     older: Histogram<u32>,
+    since_start: LatencyHistogram,
     half_window: Duration,
     /// The time at which `newer` becomes `older`.
     rotate_at: Duration,
@@ -47,6 +49,7 @@ impl Latency {
             published_ns: HashMap::new(),
             newer: histogram(),
             older: histogram(),
+            since_start: LatencyHistogram::default(),
             half_window: options.window / 2,
             rotate_at: Duration::ZERO,
         }
@@ -75,8 +78,14 @@ impl Latency {
             if let Some(published) = self.published_ns.remove(&Seq(seq)) {
                 let took = now.wall_ns.saturating_sub(published).min(VALUE_MAX_NS);
                 self.newer.record(took).expect("it grows with the value");
+                self.since_start.record(took);
             }
         }
+    }
+
+    /// The latencies of all messages that the channel has finished in this run. `None`: there are none.
+    pub(crate) fn since_start(&self) -> Option<Box<LatencyHistogram>> {
+        (!self.since_start.is_empty()).then(|| Box::new(self.since_start))
     }
 
     /// Drops the sample of a message that goes back to the queue.
@@ -192,6 +201,7 @@ mod tests {
     fn from_publish_to_fin() {
         let mut latency = Latency::new(&options());
         assert_eq!(shown(&latency, 0), (0, vec![0, 0]));
+        assert_eq!(latency.since_start(), None);
         latency.start_samples(Seq(7), &frames(&[0, 1, 2], b"body"));
         latency.add_samples(now(10), SeqRange::new(Seq(7), Seq(9)));
         // Requeued and delivered again: it is the first publish that counts.
@@ -218,6 +228,9 @@ mod tests {
         assert_eq!(shown(&latency, 600).0, 3);
         assert_eq!(shown(&latency, 602).0, 1, "the first half is gone");
         assert_eq!(shown(&latency, 5000).0, 0);
+        let all = latency.since_start().expect("three samples");
+        assert_eq!(all.cumulative().last(), Some(3));
+        assert_eq!(all.sum_seconds(), 3.0);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 use crate::dedup::meter::MeterReport;
 use crate::ids::TopicKey;
+use crate::latency_histogram::LatencyHistogram;
 use std::time::Duration;
 
 /// The topics and channels that a snapshot is to hold.
@@ -24,6 +25,8 @@ pub struct StatsFilter {
     pub include_clients: bool,
     /// True if [`TopicStats::log`] is to be filled. The cost grows with the number of segments.
     pub include_logs: bool,
+    /// True if [`ChannelStats::e2e_histogram`] is to be filled.
+    pub include_histograms: bool,
 }
 
 impl StatsFilter {
@@ -203,6 +206,9 @@ pub struct ChannelStats {
     pub undo: Option<UndoStats>,
     /// The latency from publish to FIN.
     pub e2e_processing_latency: LatencyStats,
+    /// The latencies of all messages that the channel has finished in this run. `None` when not asked for or not measured,
+    /// and before the first message. Not in the JSON.
+    pub e2e_histogram: Option<Box<LatencyHistogram>>,
 }
 
 /// The words of an operator about a pause. The JSON leaves out what was not given.

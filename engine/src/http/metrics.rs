@@ -76,6 +76,7 @@ pub(super) async fn metrics<B: Broker>(
         channel: query.get_filter("channel"),
         include_clients: query.get_switch("include_clients", false),
         include_logs: names == Names::Own,
+        include_histograms: names == Names::Own && query.get_switch("include_histograms", true),
     };
     let mut snapshot = broker.stats(&filter).await;
     if filter.channel.is_some() {

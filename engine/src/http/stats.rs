@@ -29,6 +29,7 @@ impl Wanted {
                 channel: query.get_filter("channel"),
                 include_clients: query.get_switch("include_clients", true),
                 include_logs: false,
+                include_histograms: false,
             },
             is_json: query.get("format") == Some("json"),
             include_memory: query.get_switch("include_mem", true),

@@ -94,6 +94,7 @@ fn prometheus_reads_what_stats_shows() {
                 check_equal(metrics, &labels, &channel, CHANNEL);
                 let shown = metrics.value("nsqd_channel_oldest_unfinished_seconds", &labels);
                 assert!(shown > 0.0 && shown <= age(&channel), "{shown} {channel}");
+                check_histogram(metrics, &labels, latency["count"].as_f64());
                 // A quantile that the flag names twice is there once.
                 for (quantile, index) in [("0.99", 0), ("0.5", 1)] {
                     let labels = [labels[0], labels[1], ("quantile", quantile)];
@@ -119,6 +120,37 @@ fn prometheus_reads_what_stats_shows() {
         assert!(metrics.find("nsqd_client_ready_count", &[]).is_empty());
         check_node(metrics, &scene);
     }
+    let without = scrape(
+        scene.broker.http_addr(),
+        "/metrics?include_histograms=false",
+    );
+    for metrics in without.expect("Python is there") {
+        let histograms = metrics.0.iter().filter(|it| it.kind == "histogram");
+        assert_eq!(histograms.count(), 0);
+        assert!(!metrics.find("nsqd_channel_depth", &[]).is_empty());
+    }
+}
+
+/// A channel has a histogram once a message was finished. Prometheus's parser checks that the counts ascend.
+fn check_histogram(metrics: &Metrics, labels: &[(&str, &str)], expected: Option<f64>) {
+    let name = |suffix: &str| format!("nsqd_channel_publish_to_finish_seconds_{suffix}");
+    let buckets = metrics.find(&name("bucket"), labels);
+    if expected == Some(0.0) {
+        assert!(buckets.is_empty(), "{labels:?}");
+        return;
+    }
+    assert_eq!(buckets.len(), 24);
+    assert_eq!(Some(metrics.value(&name("count"), labels)), expected);
+    let all = [labels, &[("le", "+Inf")]].concat();
+    assert_eq!(Some(metrics.value(&name("bucket"), &all)), expected);
+    let sum = metrics.value(&name("sum"), labels);
+    let shown = metrics.value(
+        "nsqd_channel_e2e_latency_seconds",
+        &[labels, &[("quantile", "0.99")]].concat(),
+    );
+    // One message was finished, and the summary has two significant digits.
+    assert_eq!(expected, Some(1.0));
+    assert!((sum - shown).abs() <= 0.01 * sum, "{sum} {shown}");
 }
 
 fn check_node(metrics: &Metrics, scene: &Scene) {

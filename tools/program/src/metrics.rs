@@ -88,6 +88,8 @@ pub enum Kind {
     Gauge,
     /// Quantiles.
     Summary,
+    /// Counts by upper bounds, and a sum. All of them only grow.
+    Histogram,
     /// A number whose type is not said.
     Untyped,
 }
@@ -100,6 +102,7 @@ impl Kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
             Kind::Summary => "summary",
+            Kind::Histogram => "histogram",
             Kind::Untyped if format == Format::OpenMetrics => "unknown",
             Kind::Untyped => "untyped",
         }
@@ -188,19 +191,64 @@ impl Exposition {
         if std::mem::take(&mut self.is_head_due) {
             self.head(family);
         }
+        self.line(family.name, "", labels, None, value.into());
+        self.cut();
+    }
+
+    /// Writes the samples of one histogram of the family. `bounds` are the upper bounds of the buckets, which ascend, and
+    /// `counts` the number of values up to each bound, and then the number of all values.
+    ///
+    /// # Panics
+    /// If no family has begun, or there is not one more count than bounds.
+    pub fn histogram(&mut self, labels: &str, bounds: &[f64], counts: &[u64], sum: f64) {
+        let family = self.family.expect("a family has begun");
+        assert_eq!(
+            counts.len(),
+            bounds.len() + 1,
+            "the last count is of all values"
+        );
+        if std::mem::take(&mut self.is_head_due) {
+            self.head(family);
+        }
+        let bounds = bounds.iter().chain([&f64::INFINITY]);
+        for (bound, count) in bounds.zip(counts) {
+            self.line(
+                family.name,
+                "_bucket",
+                labels,
+                Some(*bound),
+                (*count).into(),
+            );
+        }
+        let total = counts[counts.len() - 1];
+        self.line(family.name, "_count", labels, None, total.into());
+        self.line(family.name, "_sum", labels, None, sum.into());
+        self.cut();
+    }
+
+    fn line(&mut self, name: &str, suffix: &str, labels: &str, le: Option<f64>, value: Number) {
         let out = &mut self.part;
-        out.push_str(family.name);
-        if !labels.is_empty() {
+        out.push_str(name);
+        out.push_str(suffix);
+        if !labels.is_empty() || le.is_some() {
             out.push('{');
             out.push_str(labels);
+        }
+        // Writing to memory does not fail. Every bound has a point or an exponent, as OpenMetrics wants it.
+        if let Some(bound) = le {
+            let comma = if labels.is_empty() { "" } else { "," };
+            let _ = match bound.is_infinite() {
+                true => write!(out, "{comma}le=\"+Inf\""),
+                false => write!(out, "{comma}le=\"{bound:?}\""),
+            };
+        }
+        if !labels.is_empty() || le.is_some() {
             out.push('}');
         }
-        // Writing to memory does not fail.
-        let _ = match value.into() {
+        let _ = match value {
             Number::Integer(value) => writeln!(out, " {value}"),
             Number::Float(value) => writeln!(out, " {value}"),
         };
-        self.cut();
     }
 
     /// Writes a family with one sample without labels.

@@ -144,6 +144,7 @@ impl World {
             channel: Some(CHANNELS[RULE.1].to_owned()),
             include_clients: false,
             include_logs: false,
+            include_histograms: false,
         };
         let shards = self.shards.iter_mut();
         let stats = shards.map(|shard| shard.broker.distribute_and_snapshot(now, &filter));

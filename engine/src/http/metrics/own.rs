@@ -1,6 +1,7 @@
 //! The metrics under our names. docs/monitoring.md lists them, and a test compares the two.
 
 use super::Figures;
+use engine_core::LATENCY_BOUNDS_NS;
 use engine_core::stats::{
     ChannelStats, ClientStats, DedupStats, LatencyStats, LogFigures, ShardStats, TopicStats,
 };
@@ -149,6 +150,11 @@ pub(super) const LATENCY_SAMPLES: Family = Family::new(
     Kind::Gauge,
     "Messages in the window of nsqd_channel_e2e_latency_seconds.",
 );
+pub(super) const LATENCY_HISTOGRAM: Family = Family::new(
+    "nsqd_channel_publish_to_finish_seconds",
+    Kind::Histogram,
+    "Time from publish to FIN of the messages that were finished, for nsqds with --e2e-processing-latency-percentile.",
+);
 
 /// Writes all metrics.
 pub(super) fn append(out: &mut Exposition, figures: &Figures) {
@@ -222,6 +228,18 @@ fn append_channels(out: &mut Exposition, channels: &[Labelled<'_, ChannelStats>]
     for (labels, latency) in latencies {
         if !latency.percentiles.is_empty() {
             out.sample(labels, latency.count);
+        }
+    }
+    append_histograms(out, channels);
+}
+
+fn append_histograms(out: &mut Exposition, channels: &[Labelled<'_, ChannelStats>]) {
+    let bounds = LATENCY_BOUNDS_NS.map(|bound| bound as f64 / 1e9);
+    out.begin(LATENCY_HISTOGRAM);
+    for (labels, channel) in channels {
+        if let Some(histogram) = &channel.e2e_histogram {
+            let counts: Vec<u64> = histogram.cumulative().collect();
+            out.histogram(labels, &bounds, &counts, histogram.sum_seconds());
         }
     }
 }
@@ -305,6 +323,7 @@ pub(super) fn all() -> Vec<(Family, &'static str)> {
     all.push((DELIVERIES, "topic, channel, locality"));
     all.push((CHANNEL_LATENCY, "topic, channel, quantile"));
     all.push((LATENCY_SAMPLES, channel));
+    all.push((LATENCY_HISTOGRAM, "topic, channel, le"));
     all.extend(of(
         CLIENT,
         "topic, channel, client_id, hostname, remote_address",

@@ -2,7 +2,7 @@
 //! a real broker.
 
 use super::own;
-use program::metrics::Format;
+use program::metrics::{Family, Format, Kind};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -65,12 +65,24 @@ fn named(text: &str) -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
+/// Returns the names of a metric's samples.
+fn samples_of(family: &Family) -> Vec<String> {
+    let suffixes: &[&str] = match family.kind {
+        Kind::Histogram => &["_bucket", "_count", "_sum"],
+        _ => &[""],
+    };
+    let names = suffixes
+        .iter()
+        .map(|suffix| format!("{}{suffix}", family.name));
+    names.collect()
+}
+
 /// Checks that each metric in the expressions is one that `/metrics` serves. Those of nsqlookupd and nsqadmin are in the
 /// page, and tests of these programs compare the page with their code.
 fn check_served(expressions: &[String]) {
     let mut served: BTreeSet<String> = own::all()
         .iter()
-        .map(|(family, _)| family.name.to_owned())
+        .flat_map(|(family, _)| samples_of(family))
         .collect();
     let text = std::fs::read_to_string(page("monitoring.md")).expect("the page exists");
     for program in ["nsqlookupd", "nsqadmin"] {

@@ -36,6 +36,30 @@ held_bytes NaN
 }
 
 #[test]
+fn a_histogram_with_and_without_labels() {
+    const TOOK: Family = Family::new("took_seconds", Kind::Histogram, "Time.");
+    for (format, end) in [(Format::Text, ""), (Format::OpenMetrics, "# EOF\n")] {
+        let mut out = Exposition::new(format);
+        out.begin(TOOK);
+        out.histogram("a=\"b\"", &[0.00025, 1.0], &[1, 1, 3], 2.5);
+        out.histogram("", &[1.0], &[0, u64::MAX], 3.0);
+        let expected = r#"# HELP took_seconds Time.
+# TYPE took_seconds histogram
+took_seconds_bucket{a="b",le="0.00025"} 1
+took_seconds_bucket{a="b",le="1.0"} 1
+took_seconds_bucket{a="b",le="+Inf"} 3
+took_seconds_count{a="b"} 3
+took_seconds_sum{a="b"} 2.5
+took_seconds_bucket{le="1.0"} 0
+took_seconds_bucket{le="+Inf"} 18446744073709551615
+took_seconds_count 18446744073709551615
+took_seconds_sum 3
+"#;
+        assert_eq!(out.end().concat(), expected.to_owned() + end);
+    }
+}
+
+#[test]
 fn a_long_text_is_cut_between_lines() {
     let mut out = Exposition::new(Format::OpenMetrics);
     out.begin(HELD);
