@@ -8,8 +8,8 @@ import { link } from "./route.js";
 // The concerns that are shown at first.
 const SHOWN = 6;
 
-// The server's concerns, and those that only the rows tell: about channels that the server has not looked at yet, or never does,
-// and about ages that grow between two looks of the server. A row that is marked is in the list, too.
+// The server's concerns, and those that only the rows tell: about channels that the server has not looked at yet, or never does. A row
+// that is marked is in the list, too.
 export function allConcerns(known = [], rows) {
   const told = new Set(known.map(nameOf));
   const own = rows.flatMap((row) => row.problems).filter((channel) => !told.has(`${channel.topicName} / ${channel.channel_name}`));
@@ -19,7 +19,7 @@ export function allConcerns(known = [], rows) {
 function concernOf(channel) {
   return {
     topic: channel.topicName, channel: channel.channel_name, sentence: channel.problem, depth: channel.depth,
-    oldest_ms: channel.oldest_unfinished_ms, is_older: channel.getsOlder,
+    oldest_ms: channel.oldest_unfinished_ms, is_older: channel.doctor?.is_older,
   };
 }
 

@@ -49,6 +49,11 @@ function Bar({ kind, title, raw, more, children }) {
   </div>`;
 }
 
+// What needs attention about the subject of a page. `concerns` are the server's.
+export function ConcernBars({ concerns }) {
+  return concerns.map(({ sentence }) => html`<p class="bar warn" role="status" key=${sentence.slice(0, 20)}><b>${sentence.replace(/\.$/, "")}.</b></p>`);
+}
+
 // Nodes that were here and are no longer. nsqlookupd forgets a node that dies at once, so figures would become smaller without
 // a word.
 export function GoneNodes({ name, nodes }) {

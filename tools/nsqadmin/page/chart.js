@@ -9,6 +9,10 @@ const SYNC = "time";
 // The time that a chart shows at least, in seconds.
 const SPAN_MIN = 60;
 
+// The steps of the axis of time, in seconds. uPlot's own have none between 1 and 5 minutes, so that a narrow chart of 5 minutes would
+// have no label.
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 43_200, 86_400];
+
 // A probe that computes the colours of the present theme, which a canvas cannot.
 const probe = document.createElement("span");
 
@@ -84,7 +88,7 @@ function options(lines, show, width) {
       y: { range: (plot, least, most) => [Math.min(0, least ?? 0), most > 0 ? most * 1.08 : 1] },
     },
     axes: [
-      axis({ size: 26, space: 70, values: (plot, times) => times.map(clock) }),
+      axis({ size: 26, space: 70, incrs: STEPS, values: (plot, times) => times.map(clock) }),
       axis({ size: show.isTime ? 80 : 58, space: 32, values: (plot, values) => values.map((value) => short(value, show)) }),
     ],
     series: [{}, ...lines.map((line) => ({

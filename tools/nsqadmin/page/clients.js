@@ -1,7 +1,7 @@
 // The columns of tables of consumers.
 
 import { html } from "./html.js";
-import { duration } from "./format.js";
+import { age } from "./format.js";
 import { Badge, NodeLink, counted, rated } from "./parts.js";
 
 export const clientKey = (client) => `${client.node} ${client.remote_address}`;
@@ -28,7 +28,7 @@ export function clientColumns({ before = [], hasNode = true } = {}) {
     counted("finished", "Finished", "finish_count"),
     counted("requeued", "Requeued", "requeue_count"),
     counted("messages", "Messages", "message_count"),
-    { key: "connected", title: "Connected", value: (row) => row.connected, cell: (row) => duration(row.connected) },
+    { key: "connected", title: "Connected", value: (row) => row.connected, cell: (row) => age(Number(row.connected) / 1e6) },
     { key: "attributes", title: "Attributes", isText: true, value: (row) => row.user_agent, cell: (row) => html`<${Attributes} client=${row} />` },
     { key: "agent", title: "User agent", isText: true, value: (row) => row.user_agent, cell: (row) => row.user_agent || "–" },
   ];

@@ -93,8 +93,7 @@ function Header({ section, onHelp }) {
       <${Hold} />
       <${Theme} />
       <button type="button" onClick=${onHelp} aria-label="Help" title="Help ( ? )">?</button>
-      ${known && html`<span class="who">${known.user ? `${known.user}${known.is_admin ? "" : " (may only look)"}` : known.is_admin ? "" : "may only look"}
-        <span class="version">${known.version}</span></span>`}
+      ${known && html`<span class="who">${known.user ? `${known.user}${known.is_admin ? "" : " (may only look)"}` : known.is_admin ? "" : "may only look"}${" "}<span class="version">${known.version}</span></span>`}
     </div>
   </header>`;
 }

@@ -5,11 +5,11 @@ import { useAbilities } from "./abilities.js";
 import { ask } from "./api.js";
 import { Dialog, Figures, Typed, given } from "./confirm.js";
 import { plus } from "./exact.js";
-import { count, many } from "./format.js";
+import { count, many, moment } from "./format.js";
 import { PauseTerms, UndoTerms } from "./terms.js";
 
-const VERBS = { pause: "Pause", unpause: "Unpause", empty: "Empty", delete: "Delete" };
-const KINDS = { topics: "the topics themselves", channels: "channels of these topics" };
+const VERBS = { pause: "Pause", unpause: "Unpause", empty: "Empty", unempty: "Undo the empty of", delete: "Delete" };
+const KINDS = { topics: "the topics", channels: "their channels" };
 
 // The rows of the listing that are drawn.
 const SHOWN_MAX = 200;
@@ -24,17 +24,45 @@ const EFFECTS = {
   "unpause channels": "Consumers get messages again.",
   "empty topics": "The messages that wait in the topics themselves are lost. Those that channels have already are kept.",
   "empty channels": "All messages of these channels are dropped: waiting, in flight and deferred.",
+  "unempty topics": "Only an emptied channel has an undo.",
+  "unempty channels": "The messages that were emptied wait in these channels again, in addition to those that have come since. Consumers get them.",
   "delete topics": "The topics, their channels and all their messages are deleted on every node. Consumers lose their connections. A producer that still publishes creates its topic again.",
   "delete channels": "The channels and all their messages are deleted on every node. Consumers lose their connections. A consumer that comes back creates its channel again.",
 };
 
-// `filter` has the parts of the body of api/acts that narrow it, and `filterText` says them to people.
-export function actOnMany(filter, filterText) {
-  return { dialog: Many, filter, filterText };
+// `filter` has the parts of the body of api/acts that narrow it, and `filterText` says them to people. The dialog begins with `verb`.
+export function actOnMany(filter, filterText, verb = "pause") {
+  return { dialog: Many, filter, filterText, verb };
+}
+
+// The channels of these rows of topics that were emptied and can be undone: `topics`, their names, the `count` of channels, the number
+// of `messages`, and `until`, the time in milliseconds at which the first undo ends. Null if there is none.
+export function undoable(rows, now = Date.now()) {
+  const of = (row) => row.channels.filter((channel) => Number(channel.undo_until_ms) > now);
+  const channels = rows.flatMap(of);
+  if (channels.length === 0) return null;
+  return {
+    topics: rows.filter((row) => of(row).length > 0).map((row) => row.name),
+    count: channels.length,
+    messages: channels.reduce((sum, channel) => plus(sum, channel.undo_message_count), 0),
+    until: Math.min(...channels.map((channel) => Number(channel.undo_until_ms))),
+  };
+}
+
+// The bar that offers one undo for all emptied channels of these topics, for as long as there is one.
+export function ManyUndoBar({ rows, actions }) {
+  const found = undoable(rows);
+  if (!found) return null;
+  const start = () => actions.start(actOnMany({ topics: found.topics }, `topics with emptied channels: ${found.topics.slice(0, 3).join(", ")}${found.topics.length > 3 ? " …" : ""}`, "unempty"));
+  return html`<div class="bar undo" role="status">
+    <div><b>${many(found.count, "channel was", "channels were")} emptied. ${many(found.messages, "message")} can be brought back until ${moment(found.until)}${found.count > 1
+      ? " or later" : ""}.</b> Until then they use disk space.</div>
+    ${actions.canAct && html`<button type="button" onClick=${start}>Undo</button>`}
+  </div>`;
 }
 
 function Many({ action, onDone, onClose }) {
-  const [chosen, setChosen] = useState({ action: "pause", of: "channels", channel: "" });
+  const [chosen, setChosen] = useState({ action: action.verb, of: "channels", channel: "" });
   const [terms, setTerms] = useState({});
   const [typed, setTyped] = useState("");
   const [state, setState] = useState({ isRunning: false, error: null });
@@ -84,7 +112,7 @@ function Many({ action, onDone, onClose }) {
     <p>${EFFECTS[`${chosen.action} ${chosen.of}`]}</p>
     ${isPause && html`<${PauseTerms} ability=${abilities?.pauseTerms} terms=${terms} onChange=${setTerms} />`}
     ${hasUndo && html`<${UndoTerms} ability=${abilities?.undo} terms=${terms} onChange=${setTerms} />`}
-    ${hasUndo && terms.undo && html`<p class="note">The page of each channel then has its undo. Ephemeral channels have none.</p>`}
+    ${hasUndo && terms.undo && html`<p class="note">The list of topics then has one undo for all of them, and the page of each channel has its own. Ephemeral channels have none.</p>`}
     ${listing?.message && html`<p class="failure" role="alert"><b>Not all servers answered.</b> What they have is not listed, and is not touched. <code>${listing.message}</code></p>`}
     ${subjects && (subjects.length === 0
       ? html`<p class="empty" role="status">${nothing(chosen.action, noun)}</p>`
@@ -115,6 +143,7 @@ function useListing(order) {
 
 function nothing(action, noun) {
   if (action === "unpause") return `No ${noun} that matches is paused.`;
+  if (action === "unempty") return `No ${noun} that matches has an undo.`;
   if (action === "empty") return `No ${noun} that matches has messages.`;
   return `No ${noun} matches.`;
 }
@@ -124,6 +153,7 @@ function totals(subjects, noun) {
   const nodes = new Set(subjects.flatMap((one) => one.nodes));
   const channels = subjects.reduce((total, one) => total + one.channels.length, 0);
   const rows = [[noun === "topic" ? "Topics" : "Channels", count(subjects.length)], noun === "topic" && channels > 0 && ["Channels of these topics", count(channels)],
+    subjects.some((one) => one.undo_until_ms) && ["Messages that can come back", count(sum("undo_message_count"))],
     ["Messages waiting (depth)", count(sum("depth"))], ["In flight", count(sum("in_flight_count"))], ["Deferred", count(sum("deferred_count"))],
     ["Consumers connected", count(sum("client_count"))], ["Nodes", count(nodes.size)]];
   return rows.filter(Boolean).map(([label, value]) => ({ label, value }));

@@ -2,7 +2,7 @@
 
 import { api, ask } from "./api.js";
 import { plus } from "./exact.js";
-import { Samples, change, getsOlder, perSecond } from "./rates.js";
+import { Samples, change, perSecond } from "./rates.js";
 import { facts } from "./store.js";
 
 // A topic that no nsqd has.
@@ -50,7 +50,7 @@ function liveChannel(live) {
   return {
     channel_name: live.channel, depth: live.depth, in_flight_count: live.in_flight, deferred_count: live.deferred, requeue_count: live.requeue_count,
     timeout_count: live.timeout_count, message_count: live.message_count, client_count: live.clients, ...pauseOf(live),
-    oldest_unfinished_ms: liveAge(live), doctor: live.doctor,
+    oldest_unfinished_ms: liveAge(live), doctor: live.doctor, undo_until_ms: live.undo_until_ms, undo_message_count: live.undo_message_count,
   };
 }
 
@@ -66,17 +66,17 @@ function liveAge(live) {
 }
 
 // The parts that only the live figures of a topic have: the age of the oldest message (`all`), `channels` by name with `all`, `nodes` and
-// `doctor`, and the producers (`publishing`).
+// `doctor`, the producers (`publishing`), and what needs attention about the topic itself (`concerns`).
 export async function loadLive(topicName, signal) {
   const { live: isLive } = await facts.known();
-  if (!isLive) return { channels: new Map() };
+  if (!isLive) return { channels: new Map(), concerns: [] };
   try {
-    const { topic, channels, publishing } = await ask(api("live", "topics", topicName), { signal });
+    const { topic, channels, publishing, concerns } = await ask(api("live", "topics", topicName), { signal });
     const figures = ({ nodes, doctor, ...total }) => ({ all: liveAge(total), doctor, nodes: new Map(nodes.map((node) => [node.node, liveAge(node)])) });
-    return { all: liveAge(topic), publishing, channels: new Map(channels.map((channel) => [channel.channel, figures(channel)])) };
+    return { all: liveAge(topic), publishing, concerns, channels: new Map(channels.map((channel) => [channel.channel, figures(channel)])) };
   } catch {
     // A topic that is a second old has no live figures yet. Without them, no age is shown.
-    return { channels: new Map() };
+    return { channels: new Map(), concerns: [] };
   }
 }
 
@@ -120,31 +120,34 @@ function add(total, part, counts) {
   }
 }
 
-// Makes rows of the answers, one per topic, with rates since the answer before.
+// Makes rows of the answers, one per topic, with rates since the answer before. `concerns` are the server's. Those about a topic
+// itself mark its row. Those about channels come with the channels (`doctor`).
 export class TopicRows {
   #samples = new Samples();
 
-  rows({ topics }, at) {
-    const rows = topics.map((topic) => this.#row(topic, at));
-    this.#samples.keep(new Set(rows.flatMap((row) => [row.name, ...row.channels.map((channel) => channel.key)])));
+  rows({ topics, concerns = [] }, at) {
+    const ofTopics = Map.groupBy(concerns.filter((concern) => concern.topic && !concern.channel), (concern) => concern.topic);
+    const rows = topics.map((topic) => this.#row(topic, ofTopics.get(topic.topic_name) ?? [], at));
+    this.#samples.keep(new Set(rows.map((row) => row.name)));
     return rows;
   }
 
-  #row(topic, at) {
-    const channels = (topic.channels ?? []).map((channel) => this.#channel(topic, channel, at));
+  #row(topic, concerns, at) {
+    const channels = (topic.channels ?? []).map((channel) => withProblem(topic, channel));
     const ages = [topic, ...channels].map((part) => part.oldest_unfinished_ms).filter((age) => age !== undefined);
     const oldest = ages.length ? Math.max(...ages) : undefined;
     const sum = (name) => channels.reduce((total, channel) => plus(total, channel[name]), 0);
     const backlog = plus(topic.depth, sum("depth"));
-    const figures = { message_count: topic.message_count, backlog, oldest };
+    const figures = { message_count: topic.message_count, backlog };
     const before = this.#samples.take(topic.topic_name, at, figures);
     return {
       name: topic.topic_name,
       lowercase: topic.topic_name.toLowerCase(),
       ...figures,
+      oldest,
       arrivals: perSecond(before, "message_count", topic.message_count),
       growth: change(before, "backlog", backlog),
-      getsOlder: getsOlder(before, oldest) || channels.some((channel) => channel.getsOlder),
+      getsOlder: [...concerns, ...channels.map((channel) => channel.doctor)].some((one) => one?.is_older),
       inFlight: sum("in_flight_count"),
       deferred: sum("deferred_count"),
       consumers: sum("client_count"),
@@ -154,28 +157,20 @@ export class TopicRows {
       pausedChannels: channels.filter((channel) => channel.paused).length,
       channels,
       problems: channels.filter((channel) => channel.problem),
+      needsAttention: concerns.length > 0 || channels.some((channel) => channel.problem),
     };
   }
+}
 
-  #channel(topic, channel, at) {
-    const key = `${topic.topic_name}/${channel.channel_name}`;
-    const oldest = channel.oldest_unfinished_ms;
-    const before = this.#samples.take(key, at, { oldest });
-    const older = getsOlder(before, oldest);
-    const problem = problemOf(channel, topic.paused, older);
-    return { ...channel, key, topicName: topic.topic_name, getsOlder: older, problem };
-  }
+function withProblem(topic, channel) {
+  return { ...channel, topicName: topic.topic_name, problem: problemOf(channel, topic.paused) };
 }
 
 // The sentence about a channel that needs attention, or null. The server's doctor knows most. Without it, the page says what
 // the figures alone tell.
-export function problemOf(channel, isTopicPaused, isOlder) {
-  if (channel.doctor) {
-    if (channel.doctor.is_problem) return channel.doctor.sentence;
-    return isOlder ? `The oldest message gets older. ${channel.doctor.sentence}` : null;
-  }
+export function problemOf(channel, isTopicPaused) {
+  if (channel.doctor) return channel.doctor.is_problem ? channel.doctor.sentence : null;
   if (channel.paused && channel.depth > 0) return "Paused, and messages wait.";
   if (isTopicPaused && channel.depth > 0) return "The topic is paused, and messages wait.";
-  if (!(channel.client_count > 0) && channel.depth > 0) return "No consumers, and messages wait.";
-  return isOlder ? "The oldest message gets older: nobody finishes it." : null;
+  return !(channel.client_count > 0) && channel.depth > 0 ? "No consumers, and messages wait." : null;
 }

@@ -20,11 +20,11 @@ export function Badge({ kind, children, title }) {
   return html`<span class=${`badge ${kind}`} title=${title}>${children}</span>`;
 }
 
-// `of` is a topic or channel with `paused` and, from ringq's nsqds, the terms of the pause.
-export function Paused({ of }) {
+// `of` is a topic or channel with `paused` and, from ringq's nsqds, the terms of the pause. With `isBrief`, only the title has the terms.
+export function Paused({ of, isBrief }) {
   if (!of?.paused) return null;
   const text = pauseText(of);
-  return html` <${Badge} kind="info pause" title=${text}>${text}<//>`;
+  return html` <${Badge} kind="info pause" title=${text}>${isBrief ? "paused" : text}<//>`;
 }
 
 // "paused until 14:10 by ann: deploying".

@@ -1,15 +1,15 @@
 // The connections that publish to a topic.
 
 import { html } from "./html.js";
-import { count, duration, many, rate } from "./format.js";
+import { age, count, many, rate } from "./format.js";
 import { NodeLink, counted, rated } from "./parts.js";
 import { Table } from "./table.js";
 
 const keyOf = (row) => `${row.node} ${row.remote_address} ${row.connect_ts}`;
 const textOf = (row) => [row.client_id, row.hostname, row.remote_address, row.user_agent, row.node].join(" ").toLowerCase();
 
-// Nanoseconds since a time in Unix seconds.
-const since = (seconds) => Math.max(0, Date.now() / 1000 - seconds) * 1e9;
+// Milliseconds since a time in Unix seconds, which are whole.
+const since = (seconds) => Math.max(0, Math.floor(Date.now() / 1000 - seconds)) * 1000;
 
 const COLUMNS = [
   { key: "producer", title: "Producer", isText: true, value: (row) => row.client_id || row.remote_address,
@@ -20,7 +20,7 @@ const COLUMNS = [
   { key: "usual", title: "Usual", help: "The usual messages per second of this client at this node; known after a minute",
     value: (row) => row.usual_rate, cell: (row) => rate(row.usual_rate) },
   counted("count", "Messages", "count", "Messages since the connection"),
-  { key: "connected", title: "Connected", value: (row) => -row.connect_ts, cell: (row) => duration(since(row.connect_ts)) },
+  { key: "connected", title: "Connected", value: (row) => -row.connect_ts, cell: (row) => age(since(row.connect_ts)) },
   { key: "address", title: "Address", isText: true, value: (row) => row.remote_address, cell: (row) => row.remote_address },
   { key: "agent", title: "User agent", isText: true, value: (row) => row.user_agent, cell: (row) => row.user_agent || "–" },
 ];

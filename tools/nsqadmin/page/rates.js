@@ -5,12 +5,6 @@ import { difference } from "./exact.js";
 // Two samples closer than this give no rate, in milliseconds: the server may have answered both from one sample.
 const CLOSEST = 500;
 
-// Ages that grow by this share of the time, or faster, belong to messages that nobody finishes.
-const STUCK_SHARE = 0.5;
-
-// The age in milliseconds from which a message counts as old.
-const OLD = 10_000;
-
 // The last two samples of many things, by name.
 export class Samples {
   #last = new Map();
@@ -45,11 +39,4 @@ export function perSecond(before, name, now) {
 export function change(before, name, now) {
   if (!before || now === undefined || before.figures[name] === undefined) return null;
   return difference(now, before.figures[name]) / before.seconds;
-}
-
-// True if the oldest message is old and grows older, which means that nobody finishes it.
-export function getsOlder(before, oldestMs) {
-  if (!(oldestMs >= OLD)) return false;
-  const grown = change(before, "oldest", oldestMs);
-  return grown !== null && grown >= 1000 * STUCK_SHARE;
 }

@@ -3,31 +3,34 @@
 //! ```text
 //!   Round (what every node and nsqlookupd said) ─► Checker ─► Checkup: doctor, producers, shards, disks
 //!                                                    │            └──► concerns, the worst one first
-//!                                                    └─ the round before, usual rates, free bytes of disks
+//!                                                    └─ the rounds before, usual rates, free bytes of disks
 //! ```
 //!
 //! The checker is a state machine without sockets and clocks. A round costs what its clients cost,
-//! so the live figures, which have no clients, come more often.
+//! so the live figures, which have no clients, come more often. [`Pace`] says when a round is due.
 
 mod concern;
 mod disk;
 mod json;
+mod pace;
+mod past;
 mod producer;
 mod round;
 mod shard;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use nsq_doctor::{ChannelSample, Diagnosis, Flow, Limit, diagnose, short};
 
 pub use concern::{Concern, Subject};
 pub use disk::DiskFigures;
+pub use pace::Pace;
 pub use producer::{ProducerFigures, TopicProducers};
 pub use round::{ChannelRound, LookupdRound, Machine, NodeRound, Round, ShardUse};
 pub use shard::ShardFigures;
 
 use disk::Disks;
+use past::Past;
 use producer::Usual;
 
 /// The time for which a node that has vanished needs attention, in milliseconds. After this time, the
@@ -37,7 +40,7 @@ const GONE_MILLIS: i64 = 30 * 60 * 1000;
 /// The state between two rounds.
 #[derive(Debug, Default)]
 pub struct Checker {
-    before: Option<Round>,
+    past: Past,
     usual: Usual,
     disks: Disks,
     /// The nodes that no nsqlookupd knows any more, and the time at which they were seen last.
@@ -66,6 +69,8 @@ pub struct ChannelCheck {
     pub sentence: String,
     /// True if the channel needs attention: a concern says so, too.
     pub is_problem: bool,
+    /// True if the oldest message gets older.
+    pub is_older: bool,
     /// True if messages are delivered again: consumers requeue them, or they time out.
     pub is_retried: bool,
     /// Seconds until no message waits, if the present rates stay and the backlog becomes shorter.
@@ -88,29 +93,23 @@ pub struct NodeCheck {
 impl Checker {
     /// Takes the next round.
     pub fn check(&mut self, after: Round) -> Checkup {
-        let none = Round::default();
-        let before = self.before.as_ref().unwrap_or(&none);
-        let millis = after.unix_millis.saturating_sub(before.unix_millis);
-        let elapsed = match self.before {
-            Some(_) => Duration::from_millis(u64::try_from(millis).unwrap_or(0)),
-            None => Duration::ZERO,
-        };
+        self.past.prepare(after.unix_millis);
         let mut checkup = Checkup {
             unix_millis: after.unix_millis,
             ..Checkup::default()
         };
         let mut found = Vec::new();
-        for (name, channel) in after.channels.iter().filter(|_| !elapsed.is_zero()) {
-            let known = before.channels.get(name);
-            let (check, concern) = check_channel(name, known, channel, elapsed);
+        for (name, channel) in after.channels.iter().filter(|_| !self.past.is_empty()) {
+            let (check, concern) = check_channel(name, &self.past, channel, after.unix_millis);
             found.extend(concern);
             checkup.channels.insert(name.clone(), check);
         }
-        checkup.producers = self.usual.producers(before, &after, elapsed);
+        checkup.producers = self.usual.producers(&self.past, &after);
         for (address, node) in &after.nodes {
+            let (known, elapsed) = self.past.earliest(|round| round.nodes.get(address));
             let check = NodeCheck {
                 health: node.health.clone(),
-                shards: shard::figures(before.nodes.get(address), node, elapsed),
+                shards: shard::figures(known, node, elapsed),
                 disk: self.disks.next(address, node, after.unix_millis),
             };
             checkup.nodes.insert(address.clone(), check);
@@ -119,7 +118,7 @@ impl Checker {
         self.disks.keep(&nodes);
         self.remember_gone(&after);
         checkup.concerns = concern::all(&after, &checkup, &self.gone, found);
-        self.before = Some(after);
+        self.past.push(after);
         checkup
     }
 }
@@ -132,7 +131,7 @@ impl Checker {
         if after.lookupds.is_empty() || !after.lookupds.values().all(knows) {
             return;
         }
-        for (address, _) in self.before.iter().flat_map(|before| &before.nodes) {
+        for (address, _) in self.past.last().iter().flat_map(|before| &before.nodes) {
             self.gone
                 .entry(address.clone())
                 .or_insert(after.unix_millis);
@@ -146,16 +145,19 @@ impl Checker {
 
 /// Returns the check of a channel, and the concern about the channel, if there is one.
 fn check_channel(
-    (topic, channel): &(String, String),
-    before: Option<&ChannelRound>,
+    name: &(String, String),
+    past: &Past,
     after: &ChannelRound,
-    elapsed: Duration,
+    unix_millis: i64,
 ) -> (ChannelCheck, Option<Concern>) {
+    let (before, elapsed) = past.earliest(|round| round.channels.get(name));
     let unknown = ChannelSample::default();
     let sample = before.map_or(&unknown, |before| &before.sample);
     let diagnosis = diagnose(sample, &after.sample, elapsed);
     let flow = Flow::between(sample, &after.sample, elapsed);
-    let is_older = before.is_some_and(|before| concern::gets_older(before, after, elapsed));
+    let depths = past.iter().filter_map(|round| round.channels.get(name));
+    let most = depths.map(ChannelRound::depth).max().unwrap_or(0);
+    let is_older = before.is_some_and(|before| concern::gets_older(before, after, elapsed, most));
     let is_retried = flow.requeues > 0.0 || flow.timeouts > 0.0;
     let again = match is_retried {
         true => format!(
@@ -165,17 +167,22 @@ fn check_channel(
         false => String::new(),
     };
     let check = ChannelCheck {
-        sentence: match is_older && !diagnosis.is_problem() {
-            true => format!("The oldest message gets older.{again} {diagnosis}"),
-            false => diagnosis.to_string(),
+        sentence: match (is_older && !diagnosis.is_problem(), &after.pause) {
+            (true, _) => format!("The oldest message gets older.{again} {diagnosis}"),
+            (false, Some(pause)) if matches!(diagnosis.limit, Limit::Paused { .. }) => {
+                concern::paused(pause, flow.depth, unix_millis)
+                    .unwrap_or_else(|| diagnosis.to_string())
+            }
+            (false, _) => diagnosis.to_string(),
         },
+        is_older,
         is_retried,
         is_problem: is_older || (diagnosis.is_problem() && has_work(&diagnosis, &flow)),
         drained_in: drained_in(&flow),
         is_idle: matches!(diagnosis.limit, Limit::Idle { .. }),
     };
     let concern = check.is_problem.then(|| Concern {
-        subject: Subject::Channel(topic.clone(), channel.clone()),
+        subject: Subject::Channel(name.0.clone(), name.1.clone()),
         sentence: check.sentence.clone(),
         depth: flow.depth,
         oldest_ms: after.oldest_ms,

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use wire::go_error::system_text;
 
-use crate::checkup::{Checker, Checkup, Round};
+use crate::checkup::{Checker, Checkup, Pace, Round};
 use crate::cluster::{Cluster, Stats, Surveyed, Target};
 use crate::config::Collection;
 use crate::figures::NodeStats;
@@ -27,9 +28,6 @@ const TARGETS_LIFETIME: Duration = Duration::from_secs(5);
 /// fifth of the time, however large the cluster is.
 const PAUSE_FACTOR: u32 = 4;
 
-/// Time between two checkups, for which the nodes also tell their clients.
-const CHECKUP_INTERVAL: Duration = Duration::from_secs(5);
-
 /// Time between two saves of the history.
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -38,9 +36,10 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 pub struct Collector {
     /// The present figures.
     pub snapshots: watch::Receiver<Arc<Snapshot>>,
-    /// The last checkup.
+    /// The last checkup. Reading it does not count as a look: see [`Collector::checkup`].
     pub checkups: watch::Receiver<Arc<Checkup>>,
     history: Arc<Mutex<History>>,
+    looks: Arc<Looks>,
     file: Option<Arc<PathBuf>>,
 }
 
@@ -62,6 +61,7 @@ impl Collector {
             snapshots,
             checkups,
             history: Arc::new(Mutex::new(history)),
+            looks: Arc::new(Looks::begin()),
             file,
         };
         let task = Task {
@@ -70,13 +70,20 @@ impl Collector {
             history: collector.history.clone(),
             sender,
             checker: Checker::default(),
-            checked: None,
+            pace: Pace::default(),
+            looks: collector.looks.clone(),
             checkup_sender,
             has_left_out: false,
             tally,
         };
         tokio::spawn(collect(task, collector.clone(), collection.interval));
         collector
+    }
+
+    /// Returns the last checkup for somebody who looks at it: the next ones come more often for a while.
+    pub fn checkup(&self) -> Arc<Checkup> {
+        self.looks.count();
+        self.checkups.borrow().clone()
     }
 
     /// Returns the history.
@@ -94,6 +101,37 @@ impl Collector {
             let why = system_text(&error);
             log_error!("failed to save the history in {} - {why}", path.display());
         }
+    }
+}
+
+/// The time of the last look at a checkup.
+#[derive(Debug)]
+struct Looks {
+    began: Instant,
+    /// The time of the last look in milliseconds since `began`. 0 before the first look.
+    last: AtomicU64,
+}
+
+impl Looks {
+    fn begin() -> Looks {
+        Looks {
+            began: Instant::now(),
+            last: AtomicU64::new(0),
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn count(&self) {
+        let millis = u64::try_from(self.now().as_millis()).unwrap_or(u64::MAX);
+        self.last.store(millis.max(1), Ordering::Relaxed);
+    }
+
+    fn last(&self) -> Option<Duration> {
+        let millis = self.last.load(Ordering::Relaxed);
+        (millis > 0).then(|| Duration::from_millis(millis))
     }
 }
 
@@ -145,8 +183,8 @@ struct Task {
     history: Arc<Mutex<History>>,
     sender: watch::Sender<Arc<Snapshot>>,
     checker: Checker,
-    /// The time of the last checkup.
-    checked: Option<Instant>,
+    pace: Pace,
+    looks: Arc<Looks>,
     checkup_sender: watch::Sender<Arc<Checkup>>,
     /// True if the log says already that the history is full.
     has_left_out: bool,
@@ -174,9 +212,13 @@ impl Task {
     async fn collect_once(&mut self) {
         let mut warnings = Warnings::default();
         let started = Instant::now();
-        let is_due = |checked: Instant| checked.elapsed() >= CHECKUP_INTERVAL;
-        let stats = match self.checked.is_none_or(is_due) {
-            true => self.check(&mut warnings).await,
+        let began = self.looks.now();
+        let stats = match self.pace.is_due(began, self.looks.last()) {
+            true => {
+                let stats = self.check(&mut warnings).await;
+                self.pace.count(began, self.looks.now());
+                stats
+            }
             false => self.ask(&mut warnings).await,
         };
         let is_complete = stats.as_ref().ok().map(|_| warnings.is_empty());
@@ -233,7 +275,6 @@ impl Task {
     /// Asks the nodes for their clients, too, and the nsqlookupds for their nodes, and makes a checkup.
     /// Servers that do not answer are a part of the checkup.
     async fn check(&mut self, warnings: &mut Warnings) -> Result<Vec<NodeStats>, Refusal> {
-        self.checked = Some(Instant::now());
         let targets = self.present_targets(warnings).await;
         let mut round = Round {
             lookupds: self.cluster.lookupd_rounds().await,

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use wire::go_json::{JsonObject, push_array, push_float, push_string};
 
 use crate::answer;
-use crate::checkup::Checkup;
-use crate::figures::{NodeStats, Pause};
+use crate::checkup::{Checkup, Subject};
+use crate::figures::{NodeStats, Pause, Undo};
 use crate::history::{Key, Point};
 
 /// The present figures of a topic, a channel or a node.
@@ -39,6 +39,8 @@ pub struct Figures {
     pub is_paused: bool,
     /// The terms of the pause. `None` if it is not paused, and for a node.
     pub pause: Option<Pause>,
+    /// The messages of an emptied channel that can come back. `None` for a topic and for a node.
+    pub undo: Option<Undo>,
 }
 
 /// The present figures of a subject, and the number of messages on each node.
@@ -106,6 +108,7 @@ impl Figures {
             oldest_ms: channel.oldest_unfinished_ms.unwrap_or(0),
             is_paused: channel.paused,
             pause: Pause::of_channel(channel),
+            undo: Undo::of_channel(channel),
         }
     }
 
@@ -132,6 +135,7 @@ impl Figures {
         self.rate += part.rate;
         self.is_paused |= part.is_paused;
         Pause::add(&mut self.pause, part.pause.as_ref());
+        Undo::add(&mut self.undo, part.undo);
     }
 
     /// Returns the point of the history.
@@ -159,6 +163,9 @@ impl Figures {
         object.boolean("paused", self.is_paused);
         if let Some(pause) = &self.pause {
             pause.push_fields(object);
+        }
+        if let Some(undo) = self.undo {
+            undo.push_fields(object);
         }
     }
 }
@@ -341,6 +348,7 @@ impl Snapshot {
             },
         );
         checkup.push_producers(&mut object, name);
+        checkup.push_concerns(&mut object, &Subject::Topic(name.to_owned()));
         object.text("message", &self.message);
         object.end();
         Some(json)

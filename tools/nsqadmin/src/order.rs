@@ -15,7 +15,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use serde::Deserialize;
 use wire::go_json::{JsonObject, push_array, push_string};
 
-use crate::figures::{ChannelFigures, NodeStats, TopicFigures, topic_totals};
+use crate::figures::{ChannelFigures, NodeStats, TopicFigures, Undo, topic_totals};
 
 /// Most topics or channels that one order touches. Each of them is some requests to each node, and one
 /// notification, of which 1000 can wait.
@@ -31,6 +31,8 @@ pub enum Verb {
     Unpause,
     /// Drops messages.
     Empty,
+    /// Brings the dropped messages of channels back.
+    Unempty,
     /// Deletes.
     Delete,
 }
@@ -114,6 +116,8 @@ pub struct Subject {
     pub consumers: i64,
     /// True if it is paused on any nsqd.
     pub is_paused: bool,
+    /// The messages of an emptied channel that can come back.
+    pub undo: Option<Undo>,
 }
 
 impl Order {
@@ -143,7 +147,7 @@ impl Order {
                     });
                     subjects.extend(wanted.map(|channel| {
                         let key = (channel.topic_name.clone(), channel.channel_name.clone());
-                        (key, of_channel(channel))
+                        (key, self.of_channel(channel))
                     }));
                 }
             }
@@ -194,7 +198,7 @@ impl Order {
         // Emptying a topic leaves its channels as they are.
         if self.action != Verb::Empty {
             for channel in &total.channels {
-                let part = of_channel(channel);
+                let part = self.of_channel(channel);
                 subject.channels.insert(part.channel);
                 subject.depth = subject.depth.saturating_add(part.depth);
                 subject.in_flight = subject.in_flight.saturating_add(part.in_flight);
@@ -205,12 +209,31 @@ impl Order {
         subject
     }
 
+    fn of_channel(&self, channel: &ChannelFigures) -> Subject {
+        // Only the nodes with an undo can bring messages back.
+        let parts = channel.nodes.iter().flatten();
+        let touched = parts.filter(|part| self.action != Verb::Unempty || part.undo.is_some());
+        Subject {
+            topic: channel.topic_name.clone(),
+            channel: channel.channel_name.clone(),
+            nodes: nodes(touched.map(|part| &part.node)),
+            channels: BTreeSet::new(),
+            depth: channel.depth,
+            in_flight: channel.in_flight_count,
+            deferred: channel.deferred_count,
+            consumers: channel.client_count,
+            is_paused: channel.is_paused,
+            undo: channel.undo,
+        }
+    }
+
     /// Returns true if the action would change the subject.
     fn has_work(&self, subject: &Subject) -> bool {
         match self.action {
             Verb::Pause | Verb::Delete => true,
             Verb::Unpause => subject.is_paused,
             Verb::Empty => subject.depth > 0 || subject.in_flight > 0 || subject.deferred > 0,
+            Verb::Unempty => subject.undo.is_some(),
         }
     }
 
@@ -230,20 +253,6 @@ impl Order {
             (topic, channel, nodes, channels).hash(&mut hasher);
         }
         format!("{:016x}", hasher.finish())
-    }
-}
-
-fn of_channel(channel: &ChannelFigures) -> Subject {
-    Subject {
-        topic: channel.topic_name.clone(),
-        channel: channel.channel_name.clone(),
-        nodes: nodes(channel.nodes.iter().flatten().map(|part| &part.node)),
-        channels: BTreeSet::new(),
-        depth: channel.depth,
-        in_flight: channel.in_flight_count,
-        deferred: channel.deferred_count,
-        consumers: channel.client_count,
-        is_paused: channel.is_paused,
     }
 }
 
@@ -268,6 +277,9 @@ impl Subject {
         object.number("deferred_count", self.deferred);
         object.number("client_count", self.consumers);
         object.boolean("paused", self.is_paused);
+        if let Some(undo) = self.undo {
+            undo.push_fields(&mut object);
+        }
         for (key, names) in [("nodes", &self.nodes), ("channels", &self.channels)] {
             push_array(object.key(key), names, |out, name| push_string(out, name));
         }

@@ -12,7 +12,7 @@ import { Graphs } from "../graphite.js";
 import { loadLive, problemOf } from "../overview.js";
 import { Age, Loading, NodeLink, Paused, Tiles, Trail, counted, ifKnown, inMemoryAndOnDisk, latencyColumns, latencyTiles, memoryAndDisk, quantiles, rated } from "../parts.js";
 import { usePoll } from "../poll.js";
-import { Samples, change, getsOlder, perSecond } from "../rates.js";
+import { Samples, change, perSecond } from "../rates.js";
 import { go, link } from "../route.js";
 import { loadHistory, series } from "../series.js";
 import { Table } from "../table.js";
@@ -81,14 +81,13 @@ function withRates(channel, samples, at) {
       timeouts: perSecond(before, "timeout_count", part.timeout_count),
     };
   };
-  const before = samples.take("total", at, { ...figures(channel), oldest });
+  const before = samples.take("total", at, figures(channel));
   const nodes = (channel.nodes ?? []).map((node) => ({ ...node, ...rates(samples.take(node.node, at, figures(node)), node) }));
   const clients = (channel.clients ?? []).map((client) => {
     const before = samples.take(clientKey(client), at, { finish_count: client.finish_count });
     return { ...client, done: perSecond(before, "finish_count", client.finish_count) };
   });
-  const older = getsOlder(before, oldest);
-  return { ...channel, ...rates(before, channel), nodes, clients, oldest, getsOlder: older, problem: problemOf(channel, false, older) };
+  return { ...channel, ...rates(before, channel), nodes, clients, oldest, getsOlder: channel.doctor?.is_older, problem: problemOf(channel, false) };
 }
 
 function Content({ channel, past }) {
@@ -133,7 +132,7 @@ function zoneClass(client) {
 function nodeColumns(channel) {
   return [
     { key: "node", title: "Node", isText: true, value: nodeKey,
-      cell: (row) => row.isTotal ? "Total" : html`<${NodeLink} node=${row.node} host=${row.hostname} /><${Paused} of=${row} />` },
+      cell: (row) => row.isTotal ? "Total" : html`<${NodeLink} node=${row.node} host=${row.hostname} /><${Paused} of=${row} isBrief />` },
     ...ifKnown(channel.nodes, { key: "oldest", title: "Oldest", value: (row) => row.oldest_unfinished_ms,
       cell: (row) => html`<${Age} ms=${row.oldest_unfinished_ms} />` }),
     counted("depth", "Depth", "depth"),

@@ -3,7 +3,7 @@
 import { html, useEffect, useRef, useState } from "../html.js";
 import { tombstone, useActions } from "../actions.js";
 import { api, ask } from "../api.js";
-import { PollBars } from "../bars.js";
+import { ConcernBars, PollBars } from "../bars.js";
 import { Chart } from "../chart.js";
 import { clientColumns, clientKey, clientText } from "../clients.js";
 import { plus } from "../exact.js";
@@ -40,16 +40,20 @@ export function Node({ name }) {
     ${actions.shown}
     <${PollBars} poll=${poll} what="The node" />
     ${!node && !poll.error && html`<${Loading} what="the node" />`}
-    ${node && html`<${Content} node=${node} past=${past} actions=${actions} />`}`;
+    ${node && html`<${ConcernBars} concerns=${node.machine?.concerns ?? []} />`}
+    ${node?.isGone && html`<p class="empty">Its figures are not known any more. The page <a href=${link("nodes")}>Nodes</a> has those that are there.</p>`}
+    ${node && !node.isGone && html`<${Content} node=${node} past=${past} actions=${actions} />`}`;
 }
 
-// The answer for the node, with its shards and its disk.
+// The answer for the node, with its shards and its disk. A node that has vanished has only what needs attention.
 async function load(name, signal) {
   const { live: isLive } = await facts.known();
   // A node that is new, and a node that is no ringq, have none.
   const live = isLive ? ask(api("live", "nodes", name), { signal }).catch(() => null) : null;
-  const [node, machine] = await Promise.all([ask(api("nodes", name), { signal }), live]);
-  return { ...node, machine };
+  const [node, machine] = await Promise.all([ask(api("nodes", name), { signal }).catch((error) => ({ error })), live]);
+  if (!node.error) return { ...node, machine };
+  if (node.error.status === 404 && machine?.concerns.length > 0) return { node: name, machine, isGone: true };
+  throw node.error;
 }
 
 // Lists of topics, channels and clients of the answer's tree.
@@ -64,7 +68,7 @@ function flatten(answer, samples, at) {
   const depth = [...topics, ...channels].reduce((sum, part) => plus(sum, part.depth), 0);
   const rates = topics.map((topic) => topic.arrivals).filter((rate) => rate !== null);
   const arrivals = rates.length > 0 ? rates.reduce((sum, rate) => sum + rate, 0) : null;
-  return { node: answer.node, topics, channels, clients, depth, arrivals, messages: answer.total_messages, machine: answer.machine };
+  return { node: answer.node, topics, channels, clients, depth, arrivals, messages: answer.total_messages, machine: answer.machine, isGone: answer.isGone };
 }
 
 const topicKey = (row) => row.topic_name;
@@ -77,7 +81,6 @@ function Content({ node, past, actions }) {
   const disk = node.machine?.disk;
   const shards = node.machine?.shards ?? [];
   return html`
-    ${node.machine?.health && node.machine.health !== "OK" && html`<p class="bar bad" role="alert"><b>This node takes no messages.</b> ${node.machine.health}</p>`}
     <${Tiles} tiles=${[
       { label: "Topics", value: count(node.topics.length) },
       { label: "Messages", value: count(node.messages), note: "since it was started" },

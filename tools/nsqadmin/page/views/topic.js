@@ -3,7 +3,7 @@
 import { html, useEffect, useRef, useState } from "../html.js";
 import { deleteTopic, emptyTopic, pauseTopic, tombstone, useActions } from "../actions.js";
 import { api, ask } from "../api.js";
-import { GoneNodes, PollBars } from "../bars.js";
+import { ConcernBars, GoneNodes, PollBars } from "../bars.js";
 import { Chart } from "../chart.js";
 import { plus } from "../exact.js";
 import { age, count, rate } from "../format.js";
@@ -12,7 +12,7 @@ import { loadLive, problemOf } from "../overview.js";
 import { Age, Loading, NodeLink, Paused, Tiles, Trail, counted, ifKnown, inMemoryAndOnDisk, latencyColumns, memoryAndDisk, quantiles, rated } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { Producers } from "../producers.js";
-import { Samples, getsOlder, perSecond } from "../rates.js";
+import { Samples, perSecond } from "../rates.js";
 import { go, link } from "../route.js";
 import { loadHistory, series } from "../series.js";
 import { Table } from "../table.js";
@@ -58,7 +58,7 @@ async function load(name, signal) {
     const own = live.channels.get(channel.channel_name);
     return { ...channel, oldest_unfinished_ms: own?.all, doctor: own?.doctor };
   });
-  return { ...topic, channels, oldest_unfinished_ms: live.all, publishing: live.publishing };
+  return { ...topic, channels, oldest_unfinished_ms: live.all, publishing: live.publishing, concerns: live.concerns };
 }
 
 // The messages that wait, in the topic and in its channels.
@@ -70,24 +70,24 @@ function backlog(topic) {
 function withRates(topic, samples, at) {
   const channels = (topic.channels ?? []).map((channel) => {
     const oldest = channel.oldest_unfinished_ms;
-    const figures = { message_count: channel.message_count, oldest };
-    const before = samples.take(`channel ${channel.channel_name}`, at, figures);
-    const older = getsOlder(before, oldest);
-    return { ...channel, oldest, getsOlder: older, arrivals: perSecond(before, "message_count", channel.message_count),
-      problem: problemOf(channel, topic.paused, older) };
+    const before = samples.take(`channel ${channel.channel_name}`, at, { message_count: channel.message_count });
+    return { ...channel, oldest, getsOlder: channel.doctor?.is_older, arrivals: perSecond(before, "message_count", channel.message_count),
+      problem: problemOf(channel, topic.paused) };
   });
   const ages = [topic.oldest_unfinished_ms, ...channels.map((channel) => channel.oldest)].filter((age) => age !== undefined);
   const oldest = ages.length ? Math.max(...ages) : undefined;
-  const before = samples.take("topic", at, { message_count: topic.message_count, oldest });
+  const before = samples.take("topic", at, { message_count: topic.message_count });
   const nodes = (topic.nodes ?? []).map((node) => {
     const before = samples.take(`node ${node.node}`, at, { message_count: node.message_count });
     return { ...node, arrivals: perSecond(before, "message_count", node.message_count) };
   });
-  return { ...topic, channels, nodes, oldest, getsOlder: getsOlder(before, oldest), arrivals: perSecond(before, "message_count", topic.message_count) };
+  const getsOlder = [...topic.concerns, ...channels.map((channel) => channel.doctor)].some((one) => one?.is_older);
+  return { ...topic, channels, nodes, oldest, getsOlder, arrivals: perSecond(before, "message_count", topic.message_count) };
 }
 
 function Content({ topic, past, actions }) {
   return html`
+    <${ConcernBars} concerns=${topic.concerns} />
     <${Tiles} tiles=${[
       topic.oldest !== undefined && { label: "Oldest unfinished", value: html`<${Age} ms=${topic.oldest} isOlder=${topic.getsOlder} />`, kind: topic.getsOlder ? "bad" : "" },
       { label: "Waiting in the topic", value: count(topic.depth), note: inMemoryAndOnDisk(topic) },
@@ -154,7 +154,7 @@ function channelColumns(topic) {
 function nodeColumns(topic, actions) {
   return [
     { key: "node", title: "Node", isText: true, value: nodeKey,
-      cell: (row) => row.isTotal ? "Total" : html`<${NodeLink} node=${row.node} host=${row.hostname} /><${Paused} of=${row} />` },
+      cell: (row) => row.isTotal ? "Total" : html`<${NodeLink} node=${row.node} host=${row.hostname} /><${Paused} of=${row} isBrief />` },
     counted("depth", "Depth", "depth", "Messages that wait in the topic itself"),
     { key: "disk", title: "Memory + disk", value: (row) => row.backend_depth, cell: memoryAndDisk },
     rated("rate", "Messages/s", "arrivals"),

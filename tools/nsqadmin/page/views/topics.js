@@ -8,7 +8,7 @@ import { PollBars } from "../bars.js";
 import { Chart } from "../chart.js";
 import { plus } from "../exact.js";
 import { count, growth, many, rate } from "../format.js";
-import { actOnMany } from "../many.js";
+import { ManyUndoBar, actOnMany } from "../many.js";
 import { TopicRows, loadTopics } from "../overview.js";
 import { Age, Badge, Loading, Paused, Tiles, counted, rated } from "../parts.js";
 import { usePoll } from "../poll.js";
@@ -19,7 +19,7 @@ import { Table } from "../table.js";
 // What the list can be narrowed to.
 const SHOWN = {
   all: ["All topics", () => true],
-  problem: ["Need attention", (row) => row.problems.length > 0],
+  problem: ["Need attention", (row) => row.needsAttention],
   backlog: ["With a backlog", (row) => row.backlog > 0],
   lonely: ["Without consumers", (row) => row.consumers === 0],
   paused: ["Paused", (row) => row.isPaused || row.pausedChannels > 0],
@@ -50,6 +50,7 @@ export function Topics() {
     <h1>Topics</h1>
     ${actions.shown}
     <${PollBars} poll=${poll} what="The list of topics" />
+    ${rows && html`<${ManyUndoBar} rows=${narrowed} actions=${actions} />`}
     ${rows && html`<${Attention} concerns=${allConcerns(poll.data?.concerns, rows)} />`}
     ${!all && !poll.error && html`<${Loading} what="topics" />`}
     ${narrowed && html`<${Table} caption="Topics" rows=${narrowed} rowKey=${keyOf} text=${textOf} columns=${columns} first=${firstOrder(rows)}
@@ -77,7 +78,7 @@ function nameRow(name) {
 
 const keyOf = (row) => row.name;
 const textOf = (row) => row.lowercase;
-const classOf = (row) => row.problems.length > 0 ? "problem" : "";
+const classOf = (row) => row.needsAttention ? "problem" : "";
 
 // What gets older comes first. nsqd 1.3.0 does not tell ages: then the longest backlog comes first.
 function firstOrder(rows) {
@@ -119,7 +120,7 @@ function Narrow({ kept }) {
 function ActButton({ kept, search, rows, actions }) {
   const needle = search.trim();
   if (rows.length === 0 || (kept === "all" && !needle)) return null;
-  // Only the page knows whose messages get older, so these topics go by their names.
+  // An order knows no concerns (`Show` in order.rs), so the topics that need attention go by their names.
   const shown = kept === "problem" ? { topics: rows.map((row) => row.name) } : kept !== "all" && { show: kept };
   const text = [kept !== "all" && SHOWN[kept][0].toLowerCase(), needle && `names with “${needle}”`].filter(Boolean).join(", ");
   return html`<button type="button" onClick=${() => actions.start(actOnMany({ search: needle, ...shown }, text))}>Act on all that match</button>`;

@@ -6,10 +6,15 @@ use std::time::Duration;
 use nsq_doctor::{duration, short};
 
 use super::round::{ChannelRound, LookupdRound, NodeRound, Round};
-use super::{Checkup, NodeCheck};
+use super::{Checkup, NodeCheck, TopicProducers};
+use crate::figures::Pause;
 
-/// The age in milliseconds from which a message counts as old.
+/// The age in milliseconds from which a message counts as old, wherever it is.
 const OLD_MILLIS: i64 = 10_000;
+
+/// The age in milliseconds from which a message counts as old while messages wait and do not become fewer.
+/// The handler of a message in flight may take this long, and a burst is consumed in this time.
+const OLD_MILLIS_WITH_BACKLOG: i64 = 3_000;
 
 /// Ages that grow by this share of the time, or faster, belong to messages that nobody finishes.
 const STUCK_SHARE: f64 = 0.5;
@@ -77,6 +82,7 @@ pub(super) fn all(
     let servers = concerns.len();
     concerns.extend(topics(round));
     concerns.extend(channels);
+    let mut explained = BTreeSet::new();
     for concern in &mut concerns[servers..] {
         let (Subject::Topic(topic) | Subject::Channel(topic, _)) = &concern.subject else {
             continue;
@@ -84,13 +90,15 @@ pub(super) fn all(
         // A backlog may come from a producer that sends more than it used to.
         let producers = checkup.producers.get(topic);
         if concern.depth > 0
-            && let Some(grown) = producers.and_then(super::TopicProducers::grown)
+            && let Some(grown) = producers.and_then(TopicProducers::grown)
         {
+            explained.insert(topic.clone());
             concern
                 .sentence
                 .push_str(&format!(". A producer has grown: {grown}"));
         }
     }
+    concerns.extend(wild(checkup, &explained));
     concerns[servers..].sort_by(|a, b| {
         let by_age = b.oldest_ms.unwrap_or(-1).cmp(&a.oldest_ms.unwrap_or(-1));
         let by_depth = || b.depth.cmp(&a.depth);
@@ -101,13 +109,47 @@ pub(super) fn all(
     concerns
 }
 
-/// Returns true if the oldest message is old and grows older.
+/// Returns true if the oldest message is old and grows older. `most` is the largest number of waiting
+/// messages since `before`, which was `elapsed` ago.
 #[allow(clippy::cast_precision_loss)] // A comparison needs no more.
-pub(super) fn gets_older(before: &ChannelRound, after: &ChannelRound, elapsed: Duration) -> bool {
+pub(super) fn gets_older(
+    before: &ChannelRound,
+    after: &ChannelRound,
+    elapsed: Duration,
+    most: i64,
+) -> bool {
     let (Some(earlier), Some(now)) = (before.oldest_ms, after.oldest_ms) else {
         return false;
     };
-    now >= OLD_MILLIS && (now - earlier) as f64 >= elapsed.as_secs_f64() * 1000.0 * STUCK_SHARE
+    let depth = after.depth();
+    let old = match depth > 0 && depth >= most {
+        true => OLD_MILLIS_WITH_BACKLOG,
+        false => OLD_MILLIS,
+    };
+    now >= old && (now - earlier) as f64 >= elapsed.as_secs_f64() * 1000.0 * STUCK_SHARE
+}
+
+/// Returns the sentence about a channel that somebody has paused with an end, a note or a name. Such a pause
+/// is intended, so the sentence does not ask to end it. `None` for a pause without all of them.
+pub(super) fn paused(pause: &Pause, depth: i64, unix_millis: i64) -> Option<String> {
+    if *pause == Pause::default() {
+        return None;
+    }
+    let mut text = "Paused".to_owned();
+    if let Some(until) = pause.until_ms {
+        #[allow(clippy::cast_precision_loss)] // A time needs no more.
+        let seconds = until.saturating_sub(unix_millis).max(0) as f64 / 1000.0;
+        text += &format!(" for another {}", duration(seconds));
+    }
+    if !pause.by.is_empty() {
+        text += &format!(" by {}", pause.by);
+    }
+    if !pause.note.is_empty() {
+        text += &format!(" ({})", pause.note);
+    }
+    #[allow(clippy::cast_precision_loss)] // Three digits are shown.
+    let waiting = short(depth as f64);
+    Some(format!("{text}; {waiting} messages wait"))
 }
 
 fn server(subject: Subject, sentence: String) -> Concern {
@@ -174,13 +216,13 @@ fn of_node(address: &str, node: &NodeRound, check: Option<&NodeCheck>) -> Vec<Co
         let is_filling = disk.full_in.filter(|_| disk.is_full_soon);
         if let Some(seconds) = is_filling {
             sentences.push(format!(
-                "The disk is full in about {} ({}B free): consume or empty the longest backlog",
+                "The disk is full in about {} ({}B free): consume or empty the longest backlog, or find what else uses the disk",
                 duration(seconds),
                 short(disk.free_bytes)
             ));
         } else if free < FREE_MIN {
             sentences.push(format!(
-                "The disk has {}B free, {:.0} % of its size: consume or empty the longest backlog",
+                "The disk has {}B free, {:.0} % of its size: consume or empty the longest backlog, or find what else uses the disk",
                 short(disk.free_bytes),
                 free * 100.0
             ));
@@ -210,6 +252,29 @@ fn of_node(address: &str, node: &NodeRound, check: Option<&NodeCheck>) -> Vec<Co
     concerns
         .map(|sentence| server(subject(), sentence))
         .collect()
+}
+
+/// Returns the topics whose rate is many times the usual one although consumers keep up. `explained` has the
+/// topics whose concerns name the producer already.
+fn wild(checkup: &Checkup, explained: &BTreeSet<String>) -> Vec<Concern> {
+    let topics = checkup.producers.iter();
+    let wild = topics.filter(|(name, producers)| producers.is_wild() && !explained.contains(*name));
+    let concerns = wild.filter_map(|(name, producers)| {
+        Some(Concern {
+            subject: Subject::Topic(name.clone()),
+            sentence: format!(
+                "{}/s arrive instead of the usual {}/s, and consumers keep up. A producer has grown: {}",
+                short(producers.arrivals),
+                short(producers.usual.unwrap_or(0.0)),
+                producers.grown()?
+            ),
+            depth: 0,
+            oldest_ms: None,
+            is_older: false,
+            is_retried: false,
+        })
+    });
+    concerns.collect()
 }
 
 /// Returns the topics whose messages no channel gets.

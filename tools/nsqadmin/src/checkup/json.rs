@@ -2,7 +2,7 @@
 
 use wire::go_json::{JsonObject, push_array, push_float};
 
-use super::{Checkup, Concern, ProducerFigures, ShardFigures, Subject, TopicProducers};
+use super::{Checkup, Concern, NodeCheck, ProducerFigures, ShardFigures, Subject, TopicProducers};
 
 impl Checkup {
     /// Adds the key `doctor` to the object of a channel. With `is_brief`, a channel that has nothing to
@@ -24,6 +24,7 @@ impl Checkup {
         let mut doctor = JsonObject::new(object.key("doctor"));
         doctor.text("sentence", &check.sentence);
         doctor.boolean("is_problem", check.is_problem);
+        doctor.boolean("is_older", check.is_older);
         doctor.boolean("is_retried", check.is_retried);
         if let Some(seconds) = check.drained_in {
             push_float(doctor.key("drained_in_s"), rounded(seconds));
@@ -47,6 +48,15 @@ impl Checkup {
         publishing.end();
     }
 
+    /// Adds the key `concerns`: what needs attention about this subject.
+    pub fn push_concerns(&self, object: &mut JsonObject<'_>, subject: &Subject) {
+        let concerns = self.concerns.iter();
+        let own = concerns.filter(|concern| concern.subject == *subject);
+        push_array(object.key("concerns"), own, |out, concern| {
+            push_concern(out, concern);
+        });
+    }
+
     /// Returns what needs attention. `message` says which servers did not answer.
     pub fn attention(&self, message: &str) -> String {
         let mut json = String::new();
@@ -60,9 +70,17 @@ impl Checkup {
         json
     }
 
-    /// Returns the health, the shards and the disk of a node, or `None` for an unknown node.
+    /// Returns the health, the shards, the disk and the concerns of a node, or `None` for an unknown node. A
+    /// node that has vanished has concerns alone.
     pub fn node(&self, address: &str) -> Option<String> {
-        let node = self.nodes.get(address)?;
+        let subject = Subject::Node(address.to_owned());
+        let gone = NodeCheck::default();
+        let is_gone = || self.concerns.iter().any(|one| one.subject == subject);
+        let node = match self.nodes.get(address) {
+            Some(node) => node,
+            None if is_gone() => &gone,
+            None => return None,
+        };
         let mut json = String::new();
         let mut object = JsonObject::new(&mut json);
         object.text("node", address);
@@ -83,6 +101,7 @@ impl Checkup {
             }
             of_disk.end();
         }
+        self.push_concerns(&mut object, &subject);
         object.text("message", "");
         object.end();
         Some(json)

@@ -1,10 +1,10 @@
 //! [`ProducerFigures`]: who publishes to a topic, and how much more than usual.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use nsq_doctor::grown;
 
+use super::past::Past;
 use super::round::{NodeRound, Round};
 
 /// Most producers of a topic that are listed: those with the highest rates.
@@ -21,11 +21,22 @@ const GROWN_FACTOR: f64 = 2.0;
 /// The smallest growth that counts, in messages per second.
 const GROWN_MIN: f64 = 10.0;
 
+/// The growth of a topic's rate over the usual one that needs attention although consumers keep up. The rate
+/// of the whole topic counts: producers that are started anew, under other names, replace others.
+const WILD_FACTOR: f64 = 5.0;
+/// The smallest such growth, in messages per second.
+const WILD_MIN: f64 = 100.0;
+/// The smallest usual rate of such a topic, in messages per second. A topic that is idle most of the time,
+/// such as that of a nightly import, has no usual rate to compare with.
+const WILD_USUAL_MIN: f64 = 1.0;
+
 /// The producers of a topic.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TopicProducers {
     /// Messages per second, over all nodes.
     pub arrivals: f64,
+    /// The usual rate of `arrivals`. `None` if the topic has not been watched for long enough.
+    pub usual: Option<f64>,
     /// The part of `arrivals` without a connection that is listed: publishes over HTTP, and of
     /// connections that have ended.
     pub others: f64,
@@ -80,6 +91,15 @@ type Name = (String, String, String);
 const OTHERS: Name = (String::new(), String::new(), String::new());
 
 impl TopicProducers {
+    /// Returns true if the topic gets many times its usual rate.
+    pub(super) fn is_wild(&self) -> bool {
+        self.usual.is_some_and(|usual| {
+            usual >= WILD_USUAL_MIN
+                && self.arrivals > usual * WILD_FACTOR
+                && self.arrivals > usual + WILD_MIN
+        })
+    }
+
     /// Returns the producer that has grown most over its usual rate, in words.
     pub(super) fn grown(&self) -> Option<String> {
         let has_grown = |rate: f64, usual: Option<f64>| {
@@ -119,28 +139,28 @@ impl Usual {
     /// Returns the producers of each topic, and remembers their rates.
     pub(super) fn producers(
         &mut self,
-        before: &Round,
+        past: &Past,
         after: &Round,
-        elapsed: Duration,
     ) -> BTreeMap<String, TopicProducers> {
-        let seconds = elapsed.as_secs_f64();
         self.0.retain(|topic, _| after.topics.contains_key(topic));
         let mut topics: BTreeMap<String, TopicProducers> = BTreeMap::new();
         for (name, topic) in &after.topics {
-            let known = before.topics.get(name);
+            let (known, elapsed) = past.earliest(|round| round.topics.get(name));
             let figures = topics.entry(name.clone()).or_default();
             for (node, count) in &topic.messages {
                 let earlier = known.and_then(|known| known.messages.get(node));
-                figures.arrivals += rate(earlier.copied(), *count, seconds);
+                figures.arrivals += rate(earlier.copied(), *count, elapsed.as_secs_f64());
             }
         }
         for (address, node) in &after.nodes {
-            let known = before.nodes.get(address);
-            for producer in producers_of(address, known, node, seconds) {
+            let (known, elapsed) = past.earliest(|round| round.nodes.get(address));
+            for producer in producers_of(address, known, node, elapsed.as_secs_f64()) {
                 let (topic, producer) = producer;
                 topics.entry(topic).or_default().listed.push(producer);
             }
         }
+        // Rates are those of a longer time than the one since the last round. Only this time is new.
+        let seconds = past.since_last().as_secs_f64();
         for (name, figures) in &mut topics {
             let published = figures.listed.iter().map(|producer| producer.rate);
             figures.others = (figures.arrivals - published.sum::<f64>()).max(0.0);
@@ -161,7 +181,7 @@ impl Usual {
 }
 
 impl Watched {
-    /// Tells the usual rates, and learns from the present ones.
+    /// Tells the usual rates, and learns from the present ones. `seconds` is the time since the last round.
     fn next(&mut self, figures: &mut TopicProducers, seconds: f64) {
         let name = |producer: &ProducerFigures| -> Name {
             let ProducerFigures {
@@ -180,6 +200,7 @@ impl Watched {
         }
         let is_known = self.seconds >= WATCHED_SECONDS_MIN;
         let usual = |key: &Name| is_known.then(|| self.rates.get(key).copied().unwrap_or(0.0));
+        figures.usual = is_known.then(|| self.rates.values().sum());
         figures.others_usual = usual(&OTHERS);
         for producer in &mut figures.listed {
             let name = name(producer);

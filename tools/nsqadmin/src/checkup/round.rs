@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use nsq_doctor::{ChannelSample, NodeSample};
 
 use crate::answer;
+use crate::figures::Pause;
 
 /// The answers of all servers at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,6 +29,8 @@ pub struct ChannelRound {
     pub sample: ChannelSample,
     /// The age of the oldest message in milliseconds, if a node tells it.
     pub oldest_ms: Option<i64>,
+    /// The terms of the pause. `None` if no node has paused the channel.
+    pub pause: Option<Pause>,
 }
 
 /// A topic on all nodes.
@@ -181,7 +184,16 @@ impl Round {
             let round = self.channels.entry(name).or_default();
             round.sample.nodes.insert(address.to_owned(), node);
             round.oldest_ms = round.oldest_ms.max(channel.oldest_unfinished_ms);
+            Pause::add(&mut round.pause, Pause::of_channel(channel).as_ref());
         }
+    }
+}
+
+impl ChannelRound {
+    /// Returns the number of messages that wait.
+    pub(super) fn depth(&self) -> i64 {
+        let nodes = self.sample.nodes.values();
+        nodes.fold(0, |sum, node| sum.saturating_add(node.depth))
     }
 }
 

@@ -10,7 +10,8 @@ const STEP: i64 = 5;
 fn stats(figures: &Value) -> answer::Stats {
     let channel = json!({
         "channel_name": "c", "depth": figures["depth"], "message_count": figures["count"], "in_flight_count": figures["in_flight"],
-        "oldest_unfinished_ms": figures["age"], "paused": figures["paused"], "clients": figures["clients"], "requeue_count": figures["requeued"],
+        "oldest_unfinished_ms": figures["age"], "paused": figures["paused"].as_bool().unwrap_or(false),
+        "pause_until_ms": figures["until"], "pause_note": figures["note"].as_str().unwrap_or(""), "paused_by": figures["by"].as_str().unwrap_or(""), "clients": figures["clients"], "requeue_count": figures["requeued"],
     });
     let stats = json!({
         "health": figures["health"].as_str().unwrap_or("OK"),
@@ -21,8 +22,12 @@ fn stats(figures: &Value) -> answer::Stats {
 }
 
 fn round(step: i64, nodes: &[(&str, Value)]) -> Round {
+    round_at(step * STEP * 1000, nodes)
+}
+
+fn round_at(millis: i64, nodes: &[(&str, Value)]) -> Round {
     let mut round = Round {
-        unix_millis: 1_000_000 + step * STEP * 1000,
+        unix_millis: 1_000_000 + millis,
         ..Round::default()
     };
     for (address, figures) in nodes {
@@ -113,6 +118,85 @@ fn a_message_that_gets_older_is_a_concern_whatever_the_doctor_says() {
     // An age that stays is that of the present messages.
     let same = check(&[at(100, 20_000), at(200, 20_100)]);
     assert_eq!(sentences(&same), [""; 0]);
+}
+
+/// Checks a round every 2 seconds, each with this depth and age. Returns the times, in milliseconds, at which
+/// the oldest message gets older.
+fn older_at(figures: &[(i64, i64)]) -> Vec<usize> {
+    let mut checker = Checker::default();
+    let mut found = Vec::new();
+    for (step, (depth, age)) in figures.iter().enumerate() {
+        let figures = json!({"depth": depth, "count": 1000, "in_flight": 1, "age": age, "clients": [{"ready_count": 9}]});
+        let millis = i64::try_from(step).unwrap() * 2000;
+        let checkup = checker.check(round_at(millis, &[("n:1", figures)]));
+        if checkup.concerns.iter().any(|concern| concern.is_older) {
+            found.push(step * 2000);
+        }
+    }
+    found
+}
+
+#[test]
+fn a_backlog_that_does_not_shrink_is_named_when_its_oldest_message_is_three_seconds_old() {
+    let slow = [(0, 0), (28, 1400), (56, 2800), (84, 4200), (112, 5600)];
+    assert_eq!(older_at(&slow), [6000, 8000]);
+    // The consumers take a burst in 10 seconds.
+    let burst = [
+        (0, 0),
+        (100, 1900),
+        (75, 3900),
+        (50, 5900),
+        (25, 7900),
+        (0, 9900),
+    ];
+    assert_eq!(older_at(&burst), [0; 0]);
+    // Handlers take 8 seconds for a message, and no message waits.
+    let handler = [(0, 0), (0, 2000), (0, 4000), (0, 6000), (0, 8000)];
+    assert_eq!(older_at(&handler), [0; 0]);
+    let hung = [(0, 4000), (0, 6000), (0, 8000), (0, 10_000)];
+    assert_eq!(older_at(&hung), [6000]);
+}
+
+#[test]
+fn rates_are_those_of_five_seconds_even_if_rounds_come_more_often() {
+    let mut checker = Checker::default();
+    let mut rates = Vec::new();
+    // 12 messages come every 6 seconds.
+    for (step, count) in [0, 12, 12, 12, 24, 24, 24].into_iter().enumerate() {
+        let millis = i64::try_from(step).unwrap() * 2000;
+        let checkup = checker.check(round_at(millis, &[("n:1", json!({"count": count}))]));
+        rates.push(checkup.producers["t"].arrivals);
+    }
+    assert_eq!(rates[3..], [2.0; 4], "{rates:?}");
+    // A clock that goes back begins anew.
+    let checkup = checker.check(round_at(0, &[("n:1", json!({"count": 24}))]));
+    assert_eq!(
+        (checkup.channels.len(), checkup.producers["t"].arrivals),
+        (0, 0.0)
+    );
+}
+
+/// The first page told an operator to unpause a channel that a colleague had paused with a note.
+#[test]
+fn a_pause_with_terms_is_told_and_nobody_is_asked_to_end_it() {
+    let with = |terms: Value| {
+        let mut figures = json!({"depth": 1200, "paused": true});
+        let terms = terms.as_object().unwrap().clone();
+        figures.as_object_mut().unwrap().extend(terms);
+        sentences(&check(&[figures.clone(), figures]))[0].to_owned()
+    };
+    assert_eq!(
+        with(json!({"until": 1_005_000 + 540_000, "by": "ann", "note": "bad deploy"})),
+        "Paused for another 9.0m by ann (bad deploy); 1.2k messages wait"
+    );
+    assert_eq!(
+        with(json!({"note": "bad deploy"})),
+        "Paused (bad deploy); 1.2k messages wait"
+    );
+    assert_eq!(
+        with(json!({})),
+        "Paused with 1.2k waiting messages: unpause the channel"
+    );
 }
 
 /// One message in twenty deliveries comes again, so the doctor sees no failing handlers.
@@ -256,6 +340,37 @@ fn a_producer_that_publishes_more_than_it_used_to_explains_a_backlog() {
     assert_eq!(last.producers["t"].listed[0].rate, 2.0);
 }
 
+/// Publishes at two rates, with consumers that keep up. Returns the concerns after the second one.
+fn after_growth(usual: i64, grown: i64) -> Vec<String> {
+    let mut checker = Checker::default();
+    let mut count = 0;
+    let mut last = Checkup::default();
+    for step in 0..=20 {
+        count += STEP * if step == 20 { grown } else { usual };
+        let mut figures = published(count, count);
+        figures["depth"] = json!(0);
+        figures["age"] = json!(0);
+        figures["clients"] = json!([{"ready_count": 9}]);
+        last = checker.check(round(step, &[("n:1", figures)]));
+    }
+    sentences(&last).into_iter().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_producer_that_has_gone_wild_is_named_even_if_consumers_keep_up() {
+    assert_eq!(
+        after_growth(10, 200),
+        [
+            "200/s arrive instead of the usual 10/s, and consumers keep up. \
+          A producer has grown: shop (host-a): 200/s instead of the usual 10/s"
+        ]
+    );
+    // Four times, less than 100 more, and a topic without a usual rate.
+    assert_eq!(after_growth(50, 200), [""; 0]);
+    assert_eq!(after_growth(2, 100), [""; 0]);
+    assert_eq!(after_growth(0, 500), [""; 0]);
+}
+
 #[test]
 fn a_client_at_several_nodes_has_a_usual_rate_at_each() {
     let mut checker = Checker::default();
@@ -372,5 +487,21 @@ fn the_json_has_what_the_page_shows() {
         (&node["health"], &node["shards"][0]["shard"]),
         (&json!("OK"), &json!(1))
     );
+    assert_eq!(node["concerns"], json!([]));
     assert_eq!(checkup.node("n:2"), None);
+    let subject = Subject::Node("n:2".to_owned());
+    let gone = Concern {
+        subject,
+        sentence: "This nsqd is gone".to_owned(),
+        depth: 0,
+        oldest_ms: None,
+        is_older: false,
+        is_retried: false,
+    };
+    let checkup = Checkup {
+        concerns: vec![gone],
+        ..checkup
+    };
+    let node: Value = serde_json::from_str(&checkup.node("n:2").unwrap()).unwrap();
+    assert_eq!(node["concerns"][0]["sentence"], "This nsqd is gone");
 }

@@ -66,21 +66,21 @@ impl App {
         match live {
             Live::All => Ok(Reply::json(collector.snapshots.borrow().changes(None))),
             Live::Topics => {
-                let checkup = collector.checkups.borrow().clone();
+                let checkup = collector.checkup();
                 Ok(Reply::json(collector.snapshots.borrow().topics(&checkup)))
             }
             Live::Attention => {
                 let message = collector.snapshots.borrow().message.clone();
-                let checkup = collector.checkups.borrow();
+                let checkup = collector.checkup();
                 Ok(Reply::json(checkup.attention(&message)))
             }
             Live::Node => {
-                let node = collector.checkups.borrow().node(&segments[0]);
+                let node = collector.checkup().node(&segments[0]);
                 let node = node.ok_or_else(|| Refusal::not_found("NODE_NOT_FOUND"))?;
                 Ok(Reply::json(node))
             }
             Live::Topic => {
-                let checkup = collector.checkups.borrow().clone();
+                let checkup = collector.checkup();
                 let topic = collector.snapshots.borrow().topic(&segments[0], &checkup);
                 let topic = topic.ok_or_else(|| Refusal::not_found("TOPIC_NOT_FOUND"))?;
                 Ok(Reply::json(topic))

@@ -124,6 +124,7 @@ impl App {
             Verb::Pause => Act::Pause,
             Verb::Unpause => Act::Unpause,
             Verb::Empty => Act::Empty,
+            Verb::Unempty => Act::Unempty,
             Verb::Delete => Act::Delete,
         };
         let names: BTreeSet<&String> = subjects.iter().flat_map(|one| &one.nodes).collect();

@@ -12,6 +12,40 @@ fn channel(name: &str, depth: i64, clients: i64, paused: bool) -> Channel {
     }
 }
 
+#[test]
+fn the_undo_of_an_empty_touches_the_nodes_that_have_one() {
+    let emptied = |undo_until_ms, undo_message_count| Channel {
+        undo_until_ms,
+        undo_message_count,
+        ..channel("archive", 0, 0, false)
+    };
+    let kept = channel("kept", 5, 0, false);
+    let stats = [
+        node("n1:1", vec![topic("a", 0, vec![emptied(Some(9), 3), kept])]),
+        node("n2:1", vec![topic("a", 0, vec![emptied(Some(7), 4)])]),
+        node("n3:1", vec![topic("a", 0, vec![emptied(None, 0)])]),
+    ];
+    let order = order(r#"{"action":"unempty","of":"channels","show":"all"}"#);
+    let subjects = order.subjects(&stats, &BTreeSet::new());
+    assert_eq!(subjects.len(), 1, "{subjects:?}");
+    let nodes = ["n1:1", "n2:1"].map(str::to_owned).into();
+    assert_eq!(
+        (&subjects[0].channel[..], &subjects[0].nodes),
+        ("archive", &nodes)
+    );
+    let expected = Undo {
+        until_ms: 7,
+        message_count: 7,
+    };
+    assert_eq!(subjects[0].undo, Some(expected));
+    let mut json = String::new();
+    subjects[0].push_json(&mut json);
+    assert!(
+        json.contains(r#""undo_until_ms":7,"undo_message_count":7"#),
+        "{json}"
+    );
+}
+
 fn topic(name: &str, depth: i64, channels: Vec<Channel>) -> Topic {
     Topic {
         topic_name: name.to_owned(),

@@ -9,6 +9,7 @@ export const checks = {
   async "access: who is no admin sees no actions"(browser, cluster) {
     await make(cluster.nsqds, "guarded", ["archive"], 1);
     const page = await browser.open(`${cluster.acl}topics/guarded`, { headers: { "X-Forwarded-User": "bob" } });
+    await until(async () => /look\) \d/.test(await page.locator("header .who").innerText()), "a space before the version");
     for (const path of ["topics/guarded", "topics/guarded/archive", `nodes/${cluster.nsqds[0].http}`, "lookup"]) {
       await page.goto(cluster.acl + path);
       await page.getByText("bob (may only look)").waitFor();

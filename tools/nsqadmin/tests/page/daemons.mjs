@@ -71,8 +71,8 @@ export async function remove(nsqds, topic) {
   for (const { http } of nsqds) await ask(http, `/topic/delete?topic=${topic}`, "POST");
 }
 
-export async function pause(nsqds, topic, channel) {
-  for (const { http } of nsqds) await ask(http, `/channel/pause?topic=${topic}&channel=${channel}`, "POST");
+export async function pause(nsqds, topic, channel, note = "") {
+  for (const { http } of nsqds) await ask(http, `/channel/pause?topic=${topic}&channel=${channel}&note=${encodeURIComponent(note)}`, "POST");
 }
 
 // Tells an nsqd which nsqlookupds it registers with, by their TCP addresses.

@@ -21,7 +21,7 @@ export const checks = {
     await make(cluster.nsqds, "dies", ["archive"], 3);
     const [topic, nodes, direct] = [
       await browser.open(`${cluster.admin}topics/dies`),
-      await browser.open(`${cluster.admin}nodes`),
+      await browser.open(`${cluster.admin}nodes`, { allowed: /404 .*\/api\/nodes\// }),
       await browser.open(`${cluster.direct}topics/dies`),
     ];
     for (const page of [topic, direct]) await page.getByRole("link", { name: last.http }).waitFor();
@@ -35,6 +35,9 @@ export const checks = {
     await nodes.goto(cluster.admin);
     await nodes.locator(".problems li", { hasText: last.http }).getByText("This nsqd is gone").waitFor();
     await topic.screenshot({ path: `${cluster.pictures}/gone.png` });
+    // The page of the node, which the list leads to, says the same.
+    await nodes.getByRole("link", { name: last.http }).click();
+    await nodes.getByRole("status").getByText("This nsqd is gone").waitFor();
     // Without nsqlookupd, nsqadmin asks the dead node, and says so.
     await direct.getByRole("alert").getByText(`Not all servers did what they were asked: ${last.http}`).waitFor();
     equal(await direct.locator("table:has(tfoot) tbody tr").count(), 2, "the two living nodes");

@@ -19,6 +19,7 @@ import { checks as access } from "./access.mjs";
 import { checks as actions } from "./actions.mjs";
 import { checks as failures } from "./failures.mjs";
 import { checks as incident } from "./incident.mjs";
+import { checks as layout } from "./layout.mjs";
 import { checks as many } from "./many.mjs";
 import { checks as orders } from "./orders.mjs";
 import { begin, checks as minutes } from "./minutes.mjs";
@@ -30,7 +31,7 @@ import { checks as use } from "./use.mjs";
 
 const cluster = JSON.parse(process.env.PAGE_TEST);
 const wanted = process.env.PAGE_CHECK ?? "";
-const all = { ...modules, ...render, ...use, ...messages, ...incident, ...actions, ...orders, ...terms, ...access, ...many, ...minutes, ...failures };
+const all = { ...modules, ...render, ...use, ...messages, ...incident, ...layout, ...actions, ...orders, ...terms, ...access, ...many, ...minutes, ...failures };
 const browser = await Browser.start();
 let [passed, failed] = [0, 0];
 // The usual rate of a producer takes a minute, so this one starts before the other checks.

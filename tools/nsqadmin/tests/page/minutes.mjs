@@ -46,6 +46,12 @@ async function look(browser, { night, pictures }, { what, since, name, says, ste
   return page;
 }
 
+// Waits until the usual rate of the steady producer is known.
+async function watched({ night }) {
+  const publishing = async () => (await (await fetch(`${night.admin}api/live/topics/clicks`)).json()).publishing;
+  await until(async () => (await publishing())?.producers?.some((producer) => producer.client_id === "web" && producer.usual_rate > 0), "a usual rate", 90_000);
+}
+
 const itsLink = (name) => (page, item) => item.getByRole("link", { name, exact: true });
 
 export const checks = {
@@ -150,10 +156,19 @@ export const checks = {
     browser.healthy();
   },
 
+  async "minutes: a producer that has gone wild while consumers keep up"(browser, cluster) {
+    const [first] = cluster.night.nsqds;
+    await watched(cluster);
+    const stops = [await finish(first, "clicks", "archive", 500), await produce(first, "clicks", 300, "replayer")];
+    await look(browser, cluster, { what: "wild producer, consumers keep up", since: Date.now(), name: "clicks", says: /consumers keep up\. A producer has grown: replayer \(host-p\)/,
+      steps: [itsLink("clicks")], fact: (page) => page.getByRole("region", { name: "Producers of the topic" }).getByText("replayer") });
+    stops.forEach((stop) => stop());
+    browser.healthy();
+  },
+
   async "minutes: a producer that has gone wild"(browser, cluster) {
     const [first] = cluster.night.nsqds;
-    const publishing = async () => (await (await fetch(`${cluster.night.admin}api/live/topics/clicks`)).json()).publishing;
-    await until(async () => (await publishing())?.producers?.some((producer) => producer.client_id === "web" && producer.usual_rate > 0), "a usual rate", 90_000);
+    await watched(cluster);
     const since = Date.now();
     const stop = await produce(first, "clicks", 200, "importer");
     const page = await look(browser, cluster, {

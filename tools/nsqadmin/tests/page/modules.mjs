@@ -56,21 +56,19 @@ export const checks = {
   },
 
   async "modules: rates of two samples"(browser, cluster) {
-    const found = await within(browser, cluster, "rates.js", ({ Samples, perSecond, change, getsOlder }) => {
+    const found = await within(browser, cluster, "rates.js", ({ Samples, perSecond, change }) => {
       const samples = new Samples();
-      const first = samples.take("a", 1000, { count: 10, oldest: 10_000 });
-      const second = samples.take("a", 3000, { count: 30, oldest: 12_000 });
+      const first = samples.take("a", 1000, { count: 10 });
+      const second = samples.take("a", 3000, { count: 30 });
       // An answer that comes too soon is compared with the sample before the last one.
-      const soon = samples.take("a", 3100, { count: 31, oldest: 12_100 });
+      const soon = samples.take("a", 3100, { count: 31 });
       samples.keep(new Set(["b"]));
       return {
         first, rate: perSecond(second, "count", 30), soon: soon.seconds, restarted: perSecond(second, "count", 3),
         falls: change(second, "count", 0), unknown: perSecond(second, "other", 1), forgotten: samples.take("a", 5000, {}),
-        older: [getsOlder(second, 12_000), getsOlder(second, 10_100), getsOlder(null, 12_000), getsOlder(second, undefined)],
       };
     });
-    equal(found, { first: null, rate: 10, soon: 2.1, restarted: null, falls: -5, unknown: null, forgotten: null,
-      older: [true, false, false, false] }, "rates.js");
+    equal(found, { first: null, rate: 10, soon: 2.1, restarted: null, falls: -5, unknown: null, forgotten: null }, "rates.js");
   },
 
   async "modules: the servers in a warning"(browser, cluster) {

@@ -66,6 +66,36 @@ export const checks = {
     browser.healthy();
   },
 
+  async "orders: one undo for all channels that an order has emptied"(browser, cluster) {
+    const { nsqds } = cluster;
+    for (const topic of ["tide.one", "tide.two"]) await make(nsqds, topic, ["archive"], 5);
+    const [page, dialog] = await open(browser, cluster, "tide");
+    await dialog.getByLabel("Action").selectOption("empty");
+    await dialog.getByLabel("Type").fill("empty 2 channels");
+    equal(await dialog.getByLabel("The messages can be brought back for").inputValue(), "10m", "the first choice");
+    await button(dialog, "Empty 2 channels").click();
+    await page.getByText("Empty 2 channels: done.").waitFor();
+    // The undo is there for others, too, and after the page was loaded anew.
+    const later = await browser.open(`${cluster.admin}?q=tide`);
+    const bar = later.getByRole("status").filter({ hasText: "2 channels were emptied. 30 messages can be brought back until" });
+    await bar.waitFor();
+    await pictures(later, later, "order-undo", cluster.pictures);
+    await button(bar, "Undo").click();
+    const undo = later.getByRole("dialog");
+    await undo.getByText("Messages that can come back").waitFor();
+    await pictures(later, undo, "order-undo-dialog", cluster.pictures);
+    await button(undo, "Undo the empty of 2 channels").click();
+    await later.getByText("Undo the empty of 2 channels: done.").waitFor();
+    for (const topic of ["tide.one", "tide.two"]) {
+      await everywhere(nsqds, async (nsqd) => (await channelAt(nsqd, topic, "archive")).depth === 5, "the messages are back");
+    }
+    await until(async () => await bar.count() === 0, "the bar goes");
+    const others = await browser.open(`${cluster.acl}?q=tide`);
+    await others.getByRole("link", { name: "tide.one", exact: true }).waitFor();
+    equal(await button(others, "Undo").count(), 0, "the undo of somebody who is no admin");
+    browser.healthy();
+  },
+
   async "orders: what has changed in between is not touched"(browser, cluster) {
     const { nsqds } = cluster;
     await make(nsqds, "autumn.one", ["archive"], 2);

@@ -30,7 +30,7 @@ export const checks = {
   },
 
   async "use: filters and orders are in the address"(browser, cluster) {
-    await make(cluster.nsqds, "keys-a", ["one"], 0);
+    for (const topic of ["keys-a", "keys-b"]) await make(cluster.nsqds, topic, ["one"], 0);
     const page = await browser.open(`${cluster.admin}?q=KEYS&sort=-topic`);
     const names = () => page.locator("tbody tr[data-row] th a").allTextContents();
     await until(async () => (await names()).length === 2, "the address filters");
