@@ -29,7 +29,7 @@ export function Table({ name = "", caption, rows, rowKey, text, columns, first, 
   const { query } = useRoute();
   const [needle, order] = [query.get(`${name}q`) ?? "", query.get(`${name}sort`) ?? first];
   const isPointed = useRef(false);
-  const found = useMemo(() => filter(rows, text, needle), [rows, text, needle]);
+  const found = useMemo(() => matching(rows, text, needle), [rows, text, needle]);
   const shown = useOrder(found, columns, order, rowKey, isPointed);
   const sortBy = (key, isDescending) => setQuery({ [`${name}sort`]: isDescending ? `-${key}` : key });
   return html`
@@ -50,8 +50,8 @@ function Search({ label, value, onInput }) {
     autocomplete="off" autocapitalize="off" onInput=${(event) => onInput(event.target.value)} />`;
 }
 
-// The rows that contain every word of `needle`.
-function filter(rows, text, needle) {
+// The rows that contain every word of `needle`, as the search of a table finds them.
+export function matching(rows, text, needle) {
   const words = needle.toLowerCase().split(/\s+/).filter(Boolean);
   if (words.length === 0) return rows;
   return rows.filter((row) => words.every((word) => text(row).includes(word)));

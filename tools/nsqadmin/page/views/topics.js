@@ -14,7 +14,7 @@ import { Age, Badge, Loading, Paused, Tiles, counted, rated } from "../parts.js"
 import { usePoll } from "../poll.js";
 import { link, setQuery, useRoute } from "../route.js";
 import { series } from "../series.js";
-import { Table } from "../table.js";
+import { Table, matching } from "../table.js";
 
 // What the list can be narrowed to.
 const SHOWN = {
@@ -50,7 +50,7 @@ export function Topics() {
     <h1>Topics</h1>
     ${actions.shown}
     <${PollBars} poll=${poll} what="The list of topics" />
-    ${rows && html`<${ManyUndoBar} rows=${narrowed} actions=${actions} />`}
+    ${rows && html`<${ManyUndoBar} rows=${matching(narrowed, textOf, query.get("q") ?? "")} actions=${actions} />`}
     ${rows && html`<${Attention} concerns=${allConcerns(poll.data?.concerns, rows)} />`}
     ${!all && !poll.error && html`<${Loading} what="topics" />`}
     ${narrowed && html`<${Table} caption="Topics" rows=${narrowed} rowKey=${keyOf} text=${textOf} columns=${columns} first=${firstOrder(rows)}

@@ -13,7 +13,7 @@ async function fits(element, what) {
 export const checks = {
   async "layout: an age that grows fits into its tile"(browser, cluster) {
     await make(cluster.nsqds, "tiles", ["archive"], 2);
-    const page = await browser.open("about:blank");
+    const page = await browser.open(`${cluster.admin}lookup`);
     await page.route("**/api/live/topics/tiles", async (route) => {
       const answer = await route.fetch();
       const live = await answer.json();
@@ -31,7 +31,7 @@ export const checks = {
 
   async "layout: a chart of some minutes has times at its axis"(browser, cluster) {
     await make(cluster.nsqds, "axis", ["archive"], 2);
-    const page = await browser.open("about:blank");
+    const page = await browser.open(`${cluster.admin}lookup`);
     await page.addInitScript(() => {
       const draw = CanvasRenderingContext2D.prototype.fillText;
       window.drawn = [];
