@@ -16,6 +16,9 @@ export const LISTS = {
 // The lists in which a message can be that has had an attempt. Between two attempts, it goes from one to the next.
 const TRIED = ["in_flight", "deferred", "requeued"];
 
+// Most looks at these lists, while none has a message. A message can go from a list that is still to be looked at to one that was.
+const LOOKS_MAX = 4;
+
 export function listsOf(channel) {
   return Object.keys(LISTS).filter((list) => channel || !["in_flight", "requeued", "attempts"].includes(list));
 }
@@ -29,8 +32,11 @@ function address(topic, channel, parameters) {
 // Asks for messages. Returns {bodies, nodes, message}.
 export async function peek(topic, channel, parameters, signal) {
   if (parameters.from !== "attempts") return ask(address(topic, channel, parameters), { signal });
-  const lists = await Promise.all(TRIED.map((from) => ask(address(topic, channel, { ...parameters, from, limit: 100 }), { signal })));
-  return mostAttempts(lists, Number(parameters.limit));
+  for (let left = LOOKS_MAX; ; left -= 1) {
+    const lists = await Promise.all(TRIED.map((from) => ask(address(topic, channel, { ...parameters, from, limit: 100 }), { signal })));
+    const found = mostAttempts(lists, Number(parameters.limit));
+    if (left === 1 || messagesOf(found.nodes).length > 0) return found;
+  }
 }
 
 // The messages of several lists of the same nodes with the most attempts, at most `limit` of each node. A message that has moved
