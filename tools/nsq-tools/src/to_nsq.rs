@@ -85,6 +85,12 @@ async fn publish_all(
             () = signals.wait(), if deadline.is_none() => {
                 has_more = false;
                 deadline = Some(Instant::now() + STOP_TIME_MAX);
+                if publishing.is_busy() {
+                    log_info!(
+                        "stopping: waiting up to {STOP_TIME_MAX:?} for the confirmation of {}",
+                        publishing.unconfirmed_text()
+                    );
+                }
             }
             Some(result) = publishing.next() => result?,
             record = input.next(), if has_more && publishing.has_room() => {

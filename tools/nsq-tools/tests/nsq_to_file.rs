@@ -356,7 +356,7 @@ fn a_failure_of_the_disk_ends_the_tool_and_finishes_nothing() {
     check(
         &full,
         &format!(
-            "cannot write to DIR/out/t: no space left on device; free some space, or choose another --output-dir. {again}"
+            "cannot write to DIR/out/t: no space left on device; free some space, or choose another directory (--output-dir, --work-dir). {again}"
         ),
     );
 }
@@ -375,7 +375,8 @@ fn a_directory_that_takes_no_files_is_an_error_at_the_start() {
         let expected = expected.replace("DIR", &run.directory.path().display().to_string());
         assert!(line.contains(&format!("FATAL: {expected}")), "{line}");
     };
-    let in_the_way = "move the file that is in the way, or choose another --output-dir";
+    let in_the_way =
+        "move the file that is in the way, or choose another directory (--output-dir, --work-dir)";
     let in_the_way = format!("cannot make a file in DIR/file: not a directory; {in_the_way}");
     check(&["-output-dir=DIR/file"], &in_the_way);
     check(&["-work-dir=DIR/file"], &in_the_way);

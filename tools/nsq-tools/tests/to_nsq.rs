@@ -118,6 +118,19 @@ fn a_signal_ends_the_tool_while_its_input_is_open() {
     }
 }
 
+/// The tool was silent for 30 s.
+#[test]
+fn a_stop_says_that_it_waits_for_confirmations() {
+    let mute = TcpListener::bind("127.0.0.1:0").expect("the system has a port");
+    let address = mute.local_addr().expect("the listener has an address");
+    let mut tool = start(&["-topic=t", &format!("-nsqd-tcp-address={address}")]);
+    let mut stdin = tool.stdin();
+    stdin.write_all(b"one\ntwo\n").expect("the tool reads");
+    tool.wait_for_log("connecting to nsqd");
+    tool.signal("TERM");
+    tool.wait_for_log("stopping: waiting up to 30s for the confirmation of 1 record");
+}
+
 #[test]
 fn the_first_failure_ends_the_tool() {
     let nsqd = nsqd(&["--max-msg-size=10"]);
@@ -130,7 +143,7 @@ fn the_first_failure_ends_the_tool() {
         "{log}"
     );
     assert!(
-        log.contains("nsqd has confirmed 1 records; one record failed, and nsqd has not answered 0 records behind it"),
+        log.contains("nsqd has confirmed 1 record; 1 record failed, nsqd has not answered 0 records behind it, and the rest of the input was not sent"),
         "{log}"
     );
     assert_eq!(texts(&nsqd, "t", 1), ["one"]);

@@ -231,12 +231,18 @@ impl std::fmt::Display for DiskError {
         let why = wire::go_error::system_text(source);
         write!(f, "cannot {verb} {}: {why}", path.display())?;
         let advice = match source.kind() {
-            StorageFull | QuotaExceeded => "free some space, or choose another --output-dir",
-            PermissionDenied => "let this user write there, or choose another --output-dir",
-            ReadOnlyFilesystem => {
-                "mount the file system for writing, or choose another --output-dir"
+            StorageFull | QuotaExceeded => {
+                "free some space, or choose another directory (--output-dir, --work-dir)"
             }
-            NotADirectory => "move the file that is in the way, or choose another --output-dir",
+            PermissionDenied => {
+                "let this user write there, or choose another directory (--output-dir, --work-dir)"
+            }
+            ReadOnlyFilesystem => {
+                "mount the file system for writing, or choose another directory (--output-dir, --work-dir)"
+            }
+            NotADirectory => {
+                "move the file that is in the way, or choose another directory (--output-dir, --work-dir)"
+            }
             _ => return Ok(()),
         };
         write!(

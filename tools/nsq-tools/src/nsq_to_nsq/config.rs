@@ -169,6 +169,13 @@ impl Config {
         check_requirement(options)?;
         let dedup = flags::Dedup::from_options(options)?;
         let key = Some(options.text("key-json-field")).filter(|key| !key.is_empty());
+        if key.is_none() && options.is_given("key-json-field") {
+            return Err(
+                "--key-json-field has no value: write the name of a field or a JSON pointer such as /user/id, or leave \
+                 the flag out"
+                    .to_owned(),
+            );
+        }
         let key = key.map(|key| Key::parse(&key)).transpose();
         let key = key.map_err(|error| format!("--key-json-field: {error}"))?;
         Ok(Config {

@@ -290,18 +290,32 @@ impl Publishing {
         self.numbers_messages && !self.connections.lacks_numbers.load(Ordering::Relaxed)
     }
 
+    /// Returns the number of records without a confirmation, in words.
+    pub(super) fn unconfirmed_text(&self) -> String {
+        records(self.unconfirmed.len() as u64)
+    }
+
     /// Returns the line that says how far the input came, for the end after a failure.
     pub(super) fn progress(&self) -> String {
-        let confirmed = self.counts.confirmed.load(Ordering::Relaxed);
-        let open = self.unconfirmed.len();
+        let confirmed = records(self.counts.confirmed.load(Ordering::Relaxed));
+        let open = self.unconfirmed_text();
         format!(
-            "nsqd has confirmed {confirmed} records; one record failed, and nsqd has not answered {open} records behind it"
+            "nsqd has confirmed {confirmed}; 1 record failed, nsqd has not answered {open} behind it, and the rest of the \
+             input was not sent"
         )
     }
 
     /// Closes the connections. Records without a confirmation are waited for.
     pub(super) async fn close(self) {
         close(&self.producer).await;
+    }
+}
+
+/// Returns a number of records in words.
+fn records(count: u64) -> String {
+    match count {
+        1 => "1 record".to_owned(),
+        count => format!("{count} records"),
     }
 }
 

@@ -115,13 +115,13 @@ fn an_error_says_what_to_do() {
     check(
         Errno::NOSPC,
         &format!(
-            "cannot write to /logs/a.log: no space left on device; free some space, or choose another --output-dir. {again}"
+            "cannot write to /logs/a.log: no space left on device; free some space, or choose another directory (--output-dir, --work-dir). {again}"
         ),
     );
     check(
         Errno::ACCESS,
         &format!(
-            "cannot write to /logs/a.log: permission denied; let this user write there, or choose another --output-dir. {again}"
+            "cannot write to /logs/a.log: permission denied; let this user write there, or choose another directory (--output-dir, --work-dir). {again}"
         ),
     );
     check(Errno::IO, "cannot write to /logs/a.log: input/output error");

@@ -124,6 +124,8 @@ fn mistakes_are_found_in_the_originals_order() {
     // The original takes the rest, and fails later or does something else.
     let port = "--destination-nsqd-tcp-address: address \"x\": missing port: write host:port, as in 127.0.0.1:4150 (nsqd has TCP on port 4150 by default)\n";
     check(&with(&["-destination-nsqd-tcp-address=x"]), 1, port);
+    let empty = "--key-json-field has no value: write the name of a field or a JSON pointer such as /user/id, or leave the flag out\n";
+    check(&with(&["-key-json-field="]), 1, empty);
     for wrong in ["/a~2", "/a~"] {
         let escape = format!(
             "--key-json-field: the JSON pointer {wrong:?} has a tilde that is not followed by 0 or 1; write ~0 for a tilde \
