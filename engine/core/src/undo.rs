@@ -15,8 +15,8 @@ use std::time::Duration;
 pub const UNDO_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The most entries of an undo: ranges, and messages that have attempts or a due time. An operator's command goes through
-/// all of them in one turn, which takes about 10 ms. They take 2 MiB of memory.
-pub(crate) const UNDO_ENTRIES_MAX: usize = 65_536;
+/// all of them in one turn, which takes less than 1 ms. They take 512 KiB of memory.
+pub(crate) const UNDO_ENTRIES_MAX: usize = 16_384;
 
 /// The reason why a channel cannot be emptied with an undo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -98,7 +98,7 @@ fn undo_refusal(error: &AdminError) -> Option<Reply> {
         AdminError::UndoTooLarge => (
             StatusCode::CONFLICT,
             "UNDO_TOO_LARGE",
-            "nothing was emptied: the channel has more than 65536 messages that are deferred, requeued or in flight; \
+            "nothing was emptied: the channel has more than 16384 messages that are deferred, requeued or in flight; \
              empty without undo drops them for good",
         ),
         AdminError::UndoNoRoom => (

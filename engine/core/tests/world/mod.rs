@@ -656,8 +656,10 @@ impl World {
         let is_trusted = !self.was_reclaimed && !self.had_failed_sync;
         let numbers = &mut self.model.numbers;
         numbers.crash(is_trusted, |number| is_trusted && is_kept(number));
-        let is_kept = !is_power_lost && !self.was_reclaimed && !self.had_failed_sync;
-        self.model.kill_undos(is_kept);
+        // Only with --sync-every=1 do answers wait for the disk.
+        let is_durable = !is_power_lost || self.group_commit;
+        let is_kept = is_durable && !self.was_reclaimed && !self.had_failed_sync;
+        self.model.kill_undos(is_kept, is_power_lost);
         self.peers.clear();
         self.creating.clear();
         self.model.kill();

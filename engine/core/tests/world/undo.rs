@@ -18,6 +18,7 @@ struct Undo {
     /// False if a crash or a full disk may have ended the undo.
     is_sure: bool,
     is_after_crash: bool,
+    is_after_power_failure: bool,
     /// False if some of the messages may be damaged, so that the channel drops them at their delivery.
     is_exact: bool,
 }
@@ -84,6 +85,7 @@ impl Model {
             is_answered: false,
             is_sure: true,
             is_after_crash: false,
+            is_after_power_failure: false,
             is_exact: !self.unsure.contains(&place),
         };
         // The messages of an earlier undo are added to this one, unless the time of the earlier one is over.
@@ -98,10 +100,11 @@ impl Model {
 
     /// Notes that the process was killed. An answered undo is kept, unless the disk may have lost the checkpoint. The
     /// messages of an undo that was used without an answer are in the channel or in the undo: nothing is owed.
-    pub(crate) fn kill_undos(&mut self, is_kept: bool) {
+    pub(crate) fn kill_undos(&mut self, is_kept: bool, is_power_lost: bool) {
         for undo in self.undos.open.values_mut() {
             undo.is_sure &= is_kept && undo.is_answered;
             undo.is_after_crash = true;
+            undo.is_after_power_failure |= is_power_lost;
         }
         for (_, place, mut undo) in std::mem::take(&mut self.undos.used) {
             for number in &undo.messages {
@@ -179,6 +182,9 @@ impl World {
                     true => "unemptied after a crash",
                     false => "unemptied",
                 });
+                if undo.is_after_power_failure {
+                    self.reached.note("unemptied after a power failure");
+                }
                 self.model.end_undo(place, &undo);
                 if outcome == Ok(Outcome::Wait) {
                     self.model.undos.used.push((task, place, undo));

@@ -1,5 +1,6 @@
 //! The undo of empty.
 
+use super::group_commit;
 use super::script::{Session, check, check_with, duration, options};
 use crate::{AdminError, DeadLetterRules, TaskId};
 use std::fmt::Write;
@@ -219,6 +220,41 @@ stats t/ch
 = depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
 "
         ));
+    }
+}
+
+/// With `--sync-every=1`, the answers to an empty and to an unempty wait for the disk.
+#[test]
+fn a_power_failure_takes_neither_an_undo_nor_its_use() {
+    for seed in 0..20 {
+        check_with(
+            group_commit(),
+            &format!(
+                "
+a: SUB t ch; RDY 1
+a< OK
+a: MPUB t | a,b
+a< a (1)
+a< OK
+a: DPUB t 20000 | c
+a< OK
+empty t/ch for 10s
+power lost {seed}
+undo t/ch
+= 3 messages for 9.99s
+stats t/ch
+= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+unempty t/ch
+power lost {seed}
+undo t/ch
+= no undo
+stats t/ch
+= depth 2, in flight 0, deferred 1, messages 0, requeued 0, timed out 0, clients 0
+unempty t/ch
+= UndoNotFound
+"
+            ),
+        );
     }
 }
 
