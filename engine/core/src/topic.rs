@@ -22,6 +22,7 @@ mod keys;
 mod owed;
 mod peek;
 mod pieces;
+mod pump;
 mod restore;
 mod saved_keys;
 mod saved_numbers;
@@ -33,8 +34,6 @@ mod unfinished_checkpoint;
 mod waiters;
 
 use crate::channel::Channel;
-use crate::channel::dead_letters::LettersEnd;
-use crate::channel::delivery::Delivery;
 use crate::client::Clients;
 use crate::dead_letter_rules::DeadLetterRules;
 use crate::dead_letters::{DeadLetter, MovedLetters};
@@ -393,101 +392,6 @@ impl Topic {
         let channels = self.channels.values();
         let timeouts = channels.filter_map(Channel::next_timeout);
         timeouts.chain(self.ends_at).min()
-    }
-
-    /// Does the topic's part of the end of a turn: gives published messages to the channels, delivers from the channels
-    /// that have a message for a consumer, and continues work that takes more than one turn.
-    pub(crate) fn pump(&mut self, now: Now, work: &mut Work, delivery: &mut Delivery<'_>) {
-        work.begin_share();
-        self.distribute(now, delivery.clients, work);
-        work.begin_long_share();
-        self.continue_checkpoint(now, work);
-        self.continue_draft(work);
-        self.continue_save(work);
-        let (mut again, mut unserved) = (Vec::new(), Vec::new());
-        loop {
-            let channels = &mut self.channels;
-            let id = self
-                .channels_to_pump
-                .pop_last(|id| Some(&mut channels.get_mut(id)?.in_to_pump));
-            let Some(id) = id else {
-                break;
-            };
-            let channel = &mut self.channels[id];
-            channel.deliver(&mut self.log, delivery);
-            let (letters, budget) = (&mut self.dead_letters, &mut *delivery.letters);
-            let is_served = budget.is_left();
-            let take = |letter| letters.push((id, letter));
-            let end = match self.stopping {
-                Stopping::No => channel.take_dead_letters(&mut self.log, budget, take),
-                _ => LettersEnd::Nothing,
-            };
-            match end {
-                LettersEnd::Nothing => {}
-                LettersEnd::Turn if is_served => again.push(id),
-                LettersEnd::Turn => unserved.push(id),
-                LettersEnd::Held => self.held_letters.push(id),
-            }
-            let at = channel.next_timeout();
-            self.lower_deadline(at.filter(|_| !is_planted(Bug::TimerLost)));
-        }
-        // The last one is the first of the next turn.
-        for id in again.into_iter().chain(unserved.into_iter().rev()) {
-            self.pump_channel_later(id);
-        }
-        while let Some(discarded) = self.discarded.last_mut()
-            && discarded.let_go(Some(&mut self.log), work)
-        {
-            self.discarded.pop();
-        }
-    }
-
-    /// Lets the dead letters leave that were held: see [`LettersEnd::Held`].
-    pub(crate) fn release_letters(&mut self) {
-        for id in std::mem::take(&mut self.held_letters) {
-            // A channel that was deleted has no letters.
-            if let Some(channel) = self.channels.get_mut(id) {
-                channel.release_dead_letters();
-                self.pump_channel_later(id);
-            }
-        }
-    }
-
-    /// Returns true when the next turn has to continue unfinished work.
-    pub(crate) fn has_work_left(&self) -> bool {
-        let has_draft = self.unfinished.is_some() || self.has_draft() || self.is_encoding();
-        has_draft || !self.discarded.is_empty() || self.wants_pump()
-    }
-
-    /// Names a channel for the next pump, if it has something for someone.
-    pub(crate) fn pump_channel_later(&mut self, id: ChannelId) {
-        let channel = &mut self.channels[id];
-        if channel.wants_pump() {
-            self.channels_to_pump.insert(id, &mut channel.in_to_pump);
-        }
-    }
-
-    /// Does what follows when a message of a channel was finished, requeued or touched: a checkpoint is due, and there
-    /// may be deliveries or an earlier timeout.
-    pub(crate) fn after_answer(&mut self, id: ChannelId) {
-        self.make_checkpoint_due();
-        self.lower_deadline(self.channel(id).next_timeout());
-        self.pump_channel_later(id);
-    }
-
-    /// Names every channel for the next pump that has something for someone.
-    pub(crate) fn pump_channels_later(&mut self) {
-        for (id, channel) in &mut self.channels {
-            if channel.wants_pump() {
-                self.channels_to_pump.insert(id, &mut channel.in_to_pump);
-            }
-        }
-    }
-
-    /// True when a pump would do something.
-    pub(crate) fn wants_pump(&self) -> bool {
-        !self.channels_to_pump.is_empty()
-            || (!self.undistributed.is_empty() && self.can_distribute())
     }
 
     // --- channels
