@@ -4,11 +4,15 @@
 //!   browser ──► http ──► Cluster ──HTTP──► nsqlookupd: which nsqds are there?
 //!                 │         └──────HTTP──► each nsqd: /stats
 //!                 │         answers ──► figures ──► JSON
-//!                 ├─► live: the present figures, which a task collects, and their history
-//!                 ├─► checkup: what needs attention, and what limits each channel
+//!                 ├─► live, history: the present figures and their past ◄─┐
+//!                 ├─► checkup: what needs attention                    ◄─┴─ collector, a task that asks every second
+//!                 ├─► order: an act on all that match
 //!                 ├─► audit log
 //!                 └─► notifications
 //! ```
+//!
+//! The order to read: `config`, `server`, `http` (what is answered), `cluster` with `upstream` (what is asked),
+//! `answer` and `figures` (what comes back), then `collector`, `live` and `checkup`.
 //!
 //! The figures, the list of nodes, the rules about users and pages, and the texts for graphite are
 //! functions without sockets and clocks. The contract is nsqadmin 1.3.0, except for the defects that
