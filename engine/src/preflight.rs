@@ -165,14 +165,11 @@ fn try_engines(engine: Engine, shard_count: NonZeroUsize) -> Result<(), Prefligh
     }
 }
 
-#[cfg(test)]
-#[allow(dead_code, unreachable_pub)]
-#[path = "../tests/support/skip.rs"]
-mod skip;
-
 /// Returns whether this machine lets an engine run. If not, says loudly that a test is left out.
 #[cfg(test)]
 pub(crate) fn is_usable(engine: Engine) -> bool {
+    use test_support::skip;
+
     match try_engines(engine, NonZeroUsize::MIN) {
         Ok(()) => return true,
         Err(error @ PreflightError::KernelTooOld { .. }) => skip::kernel_lacks(&error.to_string()),

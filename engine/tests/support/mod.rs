@@ -29,7 +29,6 @@ mod process;
 mod random;
 mod sandbox;
 mod server;
-mod skip;
 mod statsd;
 mod transport;
 
@@ -44,13 +43,14 @@ pub use namespace::with_own_network;
 pub use process::{Rss, cpu_time, descriptors, first_core, open_files, rss};
 pub use random::Random;
 pub use sandbox::{
-    CONTAINERS_DENY, IO_URING, LoopExt4, Tmpfs, answer_io_uring_with, contents, has_io_uring,
-    is_root, kernel, without_privileges,
+    CONTAINERS_DENY, IO_URING, LoopExt4, answer_io_uring_with, contents, has_io_uring, is_root,
+    kernel, without_privileges,
 };
 pub use server::{Lookupd, Manner, Reply, Request, serve_http, serve_https};
-pub use skip::{kernel_lacks, not_tested};
 pub use statsd::Statsd;
 pub use test_support::http::{Response, http, http_with_headers, parse as parse_http, try_http};
+pub use test_support::skip::{kernel_lacks, not_tested};
+pub use test_support::tmpfs::Tmpfs;
 pub use test_support::{TIMEOUT, wait_until};
 pub use transport::Upgrade;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 
-use super::skip::not_tested;
+use test_support::skip::not_tested;
 
 /// Runs `test` on a thread with its own loopback interface and its own mounts. The processes that `test` starts have
 /// them, too. Both end with the last thread or process that uses them, so nothing is to be cleaned up. Prints a notice

@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use serde_json::{Value, json};
 use support::Admin;
 use test_support::daemon::Daemon;
-use test_support::http_server::{Answer, HttpServer};
+use test_support::original_nsqd;
 
 fn concern<'a>(attention: &'a Value, key: &str, name: &str) -> Option<&'a str> {
     let concerns = attention["concerns"].as_array()?;
@@ -121,26 +121,8 @@ fn servers_that_are_gone_are_named() {
 /// NSQ's own nsqd has neither ages nor shards, and a checkup does not ask for its metrics.
 #[test]
 fn an_nsqd_of_another_kind_has_a_checkup_too() {
-    let original = HttpServer::start(|request, _| {
-        let path = request.target().split('?').next().unwrap_or_default();
-        let (status, body) = match path {
-            "/info" => (
-                200,
-                json!({"version": "1.3.0", "broadcast_address": "original", "http_port": 4151}),
-            ),
-            "/stats" => (
-                200,
-                json!({"health": "OK", "topics": [{"topic_name": "t", "channels": [
-                {"channel_name": "c", "depth": 5, "message_count": 5}]}]}),
-            ),
-            _ => (404, json!({"message": "NOT_FOUND"})),
-        };
-        Answer {
-            status,
-            headers: Vec::new(),
-            body: body.to_string().into_bytes(),
-        }
-    });
+    let channel = json!({"channel_name": "c", "depth": 5, "message_count": 5});
+    let original = original_nsqd::start(json!([{"topic_name": "t", "channels": [channel]}]));
     let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = dead.local_addr().unwrap();
     drop(dead);

@@ -17,8 +17,10 @@ use serde_json::json;
 use test_support::TIMEOUT;
 use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer, Received};
+use test_support::original_nsqd;
 use test_support::packages::{self, is_installed};
 use test_support::process::{Log, address_in, run};
+use test_support::tmpfs::Tmpfs;
 
 /// The longest time for all checks. They take less than a minute on a machine with nothing else to
 /// do, and each gives up by itself.
@@ -103,25 +105,8 @@ fn nsqd_with_many_topics(lookupd: &Daemon) -> Daemon {
 /// Starts an nsqd with peeks, one that forbids them, and a server that answers as NSQ's own nsqd does.
 /// Each has the topic `t` with the channel `c`. Also starts an nsqadmin for them.
 fn nsqds_of_many_kinds() -> (Vec<Daemon>, Nsqadmin) {
-    let original = HttpServer::start(|request, _| {
-        let path = request.target().split('?').next().unwrap_or_default();
-        let (status, body) = match path {
-            "/info" => (
-                200,
-                json!({"version": "1.3.0", "broadcast_address": "original", "http_port": 4151}),
-            ),
-            "/stats" => (
-                200,
-                json!({"topics": [{"topic_name": "t", "channels": [{"channel_name": "c"}]}]}),
-            ),
-            _ => (404, json!({"message": "NOT_FOUND"})),
-        };
-        Answer {
-            status,
-            headers: Vec::new(),
-            body: body.to_string().into_bytes(),
-        }
-    });
+    let topics = json!([{"topic_name": "t", "channels": [{"channel_name": "c"}]}]);
+    let original = original_nsqd::start(topics);
     let nsqds = vec![Daemon::nsqd(&[]), Daemon::nsqd(&["--peek=false"])];
     for nsqd in &nsqds {
         nsqd.create_channel("t", "c");
@@ -134,53 +119,21 @@ fn nsqds_of_many_kinds() -> (Vec<Daemon>, Nsqadmin) {
     (nsqds, admin)
 }
 
-/// A file system of 64 MiB in memory, which is unmounted at the end of the test. Other users than root cannot
-/// mount one.
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    fn mount() -> Option<SmallDisk> {
-        let directory = tempfile::tempdir().expect("a temporary directory can be made");
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=64m", "nsqadmin-test"]);
-        let output = mount.arg(directory.path()).output();
-        if output.is_ok_and(|output| output.status.success()) {
-            return Some(SmallDisk(directory));
-        }
-        let text =
-            "*** NOT TESTED: a disk that fills: a tmpfs cannot be mounted (root is needed) ***";
-        assert!(std::env::var_os("CI").is_none(), "{text}");
-        eprintln!("{text}");
-        None
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // The lazy form works while an nsqd that is killed still has open files.
-        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
-    }
-}
-
 /// The cluster for faults: two nsqlookupds, three nsqds of which the last has a small disk, and nsqadmin.
 struct Night {
     lookupds: [Daemon; 2],
     nsqds: Vec<Daemon>,
     admin: Nsqadmin,
     // This field comes last, so the disk is unmounted after the nsqds have been killed.
-    disk: Option<SmallDisk>,
+    disk: Option<Tmpfs>,
 }
 
 impl Night {
     fn start() -> Night {
         let lookupds = [(); 2].map(|()| Daemon::nsqlookupd(&[]));
         let both = [&lookupds[0], &lookupds[1]];
-        let disk = SmallDisk::mount();
-        let on_disk = |disk: &SmallDisk| format!("--data-path={}", disk.path().display());
+        let disk = Tmpfs::mount("64m");
+        let on_disk = |disk: &Tmpfs| format!("--data-path={}", disk.path().display());
         let last: Vec<String> = disk.iter().map(on_disk).collect();
         let last: Vec<&str> = last.iter().map(String::as_str).collect();
         let nsqds = [&[][..], &[], &last].map(|flags| Daemon::nsqd_at(&both, flags));
@@ -200,7 +153,7 @@ impl Night {
             "admin": self.admin.url("/"),
             "lookupds": self.lookupds.iter().map(addresses).collect::<Vec<_>>(),
             "nsqds": self.nsqds.iter().map(addresses).collect::<Vec<_>>(),
-            "disk": self.disk.as_ref().map(SmallDisk::path),
+            "disk": self.disk.as_ref().map(Tmpfs::path),
         })
     }
 }

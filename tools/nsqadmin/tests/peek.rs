@@ -6,30 +6,7 @@ mod support;
 use serde_json::{Value, json};
 use support::Admin;
 use test_support::daemon::Daemon;
-use test_support::http_server::{Answer, HttpServer};
-
-/// Starts a server that answers as NSQ's own nsqd with the topic `t` does, as far as a peek asks.
-fn original() -> HttpServer {
-    HttpServer::start(|request, _| {
-        let path = request.target().split('?').next().unwrap_or_default();
-        let (status, body) = match path {
-            "/info" => (
-                200,
-                json!({"version": "1.3.0", "broadcast_address": "original", "http_port": 4151}),
-            ),
-            "/stats" => (
-                200,
-                json!({"topics": [{"topic_name": "t", "channels": [{"channel_name": "c"}]}]}),
-            ),
-            _ => (404, json!({"message": "NOT_FOUND"})),
-        };
-        Answer {
-            status,
-            headers: Vec::new(),
-            body: body.to_string().into_bytes(),
-        }
-    })
-}
+use test_support::original_nsqd;
 
 fn nsqd(args: &[&str], bodies: &[&str]) -> Daemon {
     let nsqd = Daemon::nsqd(args);
@@ -135,7 +112,8 @@ fn who_may_not_read_bodies_sees_everything_else() {
 
 #[test]
 fn nodes_without_messages_say_why() {
-    let original = original();
+    let topics = json!([{"topic_name": "t", "channels": [{"channel_name": "c"}]}]);
+    let original = original_nsqd::start(topics);
     let forbidding = nsqd(&["--peek=false"], &["x"]);
     let open = nsqd(&[], &["y"]);
     let other = Daemon::nsqd(&[]);
@@ -150,7 +128,7 @@ fn nodes_without_messages_say_why() {
             .unwrap_or_else(|| panic!("{name} in {answer}"))
             .clone()
     };
-    let said = node("original:4151");
+    let said = node(original_nsqd::ADDRESS);
     assert_eq!(said["outcome"], json!("not_served"));
     let reason = said["reason"].as_str().unwrap();
     assert!(reason.contains("Run ringq's nsqd there"), "{reason}");

@@ -1,5 +1,6 @@
 //! The parts that tests of several programs share: an HTTP client, processes and their output,
-//! running daemons, the parser of Prometheus, packages of other ecosystems, and the differential tests against the originals.
+//! running daemons, the parser of Prometheus, packages of other ecosystems, small file systems, and the differential tests
+//! against the originals.
 
 #![forbid(unsafe_code)]
 
@@ -8,9 +9,12 @@ pub mod differential;
 pub mod http;
 pub mod http_server;
 pub mod memcached;
+pub mod original_nsqd;
 pub mod packages;
 pub mod process;
 pub mod prometheus;
+pub mod skip;
+pub mod tmpfs;
 
 use std::time::{Duration, Instant};
 

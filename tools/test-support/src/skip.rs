@@ -1,9 +1,12 @@
-//! The notices of tests that cannot run. The unit tests of the shell also use this file.
+//! The notices of tests that cannot run.
 
 use std::io::{self, Write};
 
 /// Prints that a test cannot run here. With `CI` set, the test fails, because CI can install or
 /// permit the missing part.
+///
+/// # Panics
+/// `CI` is set.
 pub fn not_tested(why: &str) {
     let text = say(why);
     assert!(
@@ -21,6 +24,7 @@ pub fn kernel_lacks(why: &str) {
 /// skipped test passes.
 fn say(why: &str) -> String {
     let text = format!("\n*** NOT TESTED: {why} ***\n");
+    // Without stderr nobody could read the notice.
     let _ = io::stderr().write_all(text.as_bytes());
     text
 }
