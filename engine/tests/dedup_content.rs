@@ -83,6 +83,16 @@ fn every_way_to_publish() {
     }
     assert_eq!((stored(&broker, "j1"), duplicates(&broker, "j1")), (4, 1));
     assert_eq!(number(&broker, "j1", "dedup_keyless_count"), 2);
+    let metrics = broker.get("/metrics").expect_status(200).text();
+    for line in [
+        "nsqd_topic_dedup_duplicates_total{topic=\"t1\"} 13",
+        "nsqd_topic_dedup_duplicates_total{topic=\"j1\"} 1",
+        "nsqd_topic_dedup_keyless_total{topic=\"j1\"} 2",
+        "nsqd_topic_dedup_keys{topic=\"j1\"} 2",
+    ] {
+        let has_line = metrics.lines().any(|it| it == line);
+        assert!(has_line, "{line} in {metrics}");
+    }
     let plain = broker.topic_stats("t1").expect("it is there");
     assert!(plain["dedup_memory_bytes"].as_u64() <= plain["dedup_memory_bytes_max"].as_u64());
 }
@@ -307,6 +317,14 @@ fn a_meter_counts_duplicates_and_drops_none() {
     assert_eq!(meter["percent_within"]["1h"], 75.0);
     assert_eq!(meter["percent_within_messages"]["1000"], 75.0);
     assert_eq!(meter["sample_rate"], 1);
+    let metrics = broker.get("/metrics").expect_status(200).text();
+    for line in [
+        "nsqd_topic_duplicate_meter_sampled_total{topic=\"m\"} 20",
+        "nsqd_topic_duplicate_meter_duplicates_total{topic=\"m\"} 15",
+    ] {
+        let has_line = metrics.lines().any(|it| it == line);
+        assert!(has_line, "{line} in {metrics}");
+    }
     producer.publish("plain", b"a");
     let plain = broker.topic_stats("plain").expect("it is there");
     assert!(plain.get("duplicate_meter").is_none() && plain.get("dedup_key_count").is_none());

@@ -1,10 +1,11 @@
 //! The metrics under our names. docs/monitoring.md lists them, and a test compares the two.
 
 use super::Figures;
-use engine_core::LATENCY_BOUNDS_NS;
 use engine_core::stats::{
-    ChannelStats, ClientStats, DedupStats, LatencyStats, LogFigures, ShardStats, TopicStats,
+    ChannelStats, ClientStats, DedupStats, KeyStats, LatencyStats, LogFigures, ShardStats,
+    TopicStats,
 };
+use engine_core::{LATENCY_BOUNDS_NS, MeterReport};
 use program::metrics::{Exposition, Family, Kind, Number, append_process, push_label};
 use program::version::NSQ_VERSION;
 use std::time::Duration;
@@ -49,8 +50,19 @@ fn of_log(topic: &TopicStats, read: fn(&LogFigures) -> u64) -> Option<Number> {
     topic.log.as_ref().map(|log| read(log).into())
 }
 
+/// Reads a figure of a topic whose `--dedup` rule has the key `publisher`.
 fn of_dedup(topic: &TopicStats, read: fn(&DedupStats) -> u64) -> Option<Number> {
     topic.dedup.as_ref().map(|dedup| read(dedup).into())
+}
+
+/// Reads a figure of a topic whose `--dedup` rule has the key `body` or `json:`.
+fn of_keys(topic: &TopicStats, read: fn(&KeyStats) -> u64) -> Option<Number> {
+    topic.keys.as_ref().map(|keys| read(keys).into())
+}
+
+/// Reads a figure of a topic with `--duplicate-meter`.
+fn of_meter(topic: &TopicStats, read: fn(&MeterReport) -> u64) -> Option<Number> {
+    topic.meter.as_ref().map(|meter| read(meter).into())
 }
 
 /// The metrics of a topic.
@@ -72,11 +84,21 @@ pub(super) const TOPIC: &[Row<TopicStats>] = &[
     counter("nsqd_topic_damaged_messages_total", "Messages lost to damaged files, as found by this run and its start.", |it| of_log(it, |log| log.damaged_count)),
     counter("nsqd_topic_syncs_total", "Syncs of the topic that have ended well.", |it| of_log(it, |log| log.sync_count)),
     counter("nsqd_topic_sync_seconds_total", "Time from request to answer of these syncs, the time in the keeper's queue included.", |it| it.log.as_ref().and_then(|log| seconds(log.sync_time))),
-    counter("nsqd_topic_dedup_duplicates_total", "Messages that were answered with OK and not stored again, for topics with --dedup.", |it| of_dedup(it, |dedup| dedup.duplicate_count)),
-    counter("nsqd_topic_dedup_unchecked_total", "Messages that were stored although the topic could not tell whether it had stored them before, for topics with --dedup.", |it| of_dedup(it, |dedup| dedup.unchecked_count)),
-    gauge("nsqd_topic_dedup_publishers", "Publishers that the topic remembers, for topics with --dedup.", |it| of_dedup(it, |dedup| dedup.producer_count)),
-    gauge("nsqd_topic_dedup_publishers_max", "The most publishers that the topic remembers, for topics with --dedup.", |it| of_dedup(it, |dedup| dedup.producer_count_max)),
-    counter("nsqd_topic_dedup_evicted_publishers_total", "Publishers that were forgotten to make room for others, for topics with --dedup.", |it| of_dedup(it, |dedup| dedup.evicted_count)),
+    counter("nsqd_topic_dedup_duplicates_total", "Messages that were answered with OK and not stored again, for topics with --dedup.", |it| of_dedup(it, |dedup| dedup.duplicate_count).or(of_keys(it, |keys| keys.duplicate_count))),
+    counter("nsqd_topic_dedup_unchecked_total", "Messages that were stored although the topic could not tell whether it had stored them before, for topics with --dedup=...=publisher.", |it| of_dedup(it, |dedup| dedup.unchecked_count)),
+    gauge("nsqd_topic_dedup_publishers", "Publishers that the topic remembers, for topics with --dedup=...=publisher.", |it| of_dedup(it, |dedup| dedup.producer_count)),
+    gauge("nsqd_topic_dedup_publishers_max", "The most publishers that the topic remembers, for topics with --dedup=...=publisher.", |it| of_dedup(it, |dedup| dedup.producer_count_max)),
+    counter("nsqd_topic_dedup_evicted_publishers_total", "Publishers that were forgotten to make room for others, for topics with --dedup=...=publisher.", |it| of_dedup(it, |dedup| dedup.evicted_count)),
+    counter("nsqd_topic_dedup_unverified_total", "The duplicates that were recognised by their fingerprint alone, for topics with --dedup=...=body or json:.", |it| of_keys(it, |keys| keys.unverified_count)),
+    counter("nsqd_topic_dedup_keyless_total", "Messages that were stored because they have no key, for topics with --dedup=...=json:.", |it| of_keys(it, |keys| keys.keyless_count)),
+    counter("nsqd_topic_dedup_unremembered_total", "Messages that were stored, and whose keys found no room, for topics with --dedup=...=body or json:.", |it| of_keys(it, |keys| keys.unremembered_count)),
+    gauge("nsqd_topic_dedup_keys", "Keys that the topic remembers, for topics with --dedup=...=body or json:.", |it| of_keys(it, |keys| keys.key_count)),
+    gauge("nsqd_topic_dedup_keys_max", "The most keys that the topic remembers, for topics with --dedup=...=body or json:.", |it| of_keys(it, |keys| keys.key_count_max)),
+    gauge("nsqd_topic_dedup_memory_bytes", "Bytes of the tables of keys, for topics with --dedup=...=body or json:.", |it| of_keys(it, |keys| keys.memory_bytes)),
+    gauge("nsqd_topic_dedup_memory_max_bytes", "Bytes of the tables of keys when all are there, for topics with --dedup=...=body or json:.", |it| of_keys(it, |keys| keys.memory_bytes_max)),
+    gauge("nsqd_topic_dedup_reach_seconds", "The time back to which the topic remembers keys, for topics with --dedup=...=body or json:.", |it| it.keys.as_ref().and_then(|keys| milliseconds(keys.reach_ms))),
+    counter("nsqd_topic_duplicate_meter_sampled_total", "Messages in the sample, for topics with --duplicate-meter.", |it| of_meter(it, |meter| meter.sampled)),
+    counter("nsqd_topic_duplicate_meter_duplicates_total", "Messages in the sample whose body has come before, for topics with --duplicate-meter.", |it| of_meter(it, |meter| meter.duplicates)),
 ];
 
 /// The metrics of a channel.

@@ -1,5 +1,5 @@
-//! The page, the dashboard and the alerts against the tables of the code. `engine/tests/metrics.rs` has the answers of
-//! a real broker.
+//! The page, the dashboard and the alerts against the tables of the code. `engine/tests/monitoring/prometheus.rs` has the
+//! answers of a real broker.
 
 use super::own;
 use program::metrics::{Family, Format, Kind};
