@@ -53,15 +53,19 @@ struct GenerationDraft {
 enum Table {
     /// An older generation, which does not change any more.
     Shared(Arc<Generation>),
-    /// The slots of the newest generation, copied in pieces.
-    Copied(Vec<u128>),
+    /// The used slots of the newest generation, which are copied in pieces.
+    Copied {
+        slots: Vec<u128>,
+        /// The slot of the generation that is looked at next.
+        next: usize,
+    },
 }
 
 impl Table {
     fn slots(&self) -> &[u128] {
         match self {
             Table::Shared(generation) => generation.piece(0, generation.slots()),
-            Table::Copied(slots) => slots,
+            Table::Copied { slots, .. } => slots,
         }
     }
 }
@@ -86,8 +90,13 @@ impl KeysDraft {
         let mut generations: Vec<GenerationDraft> = older
             .map(|generation| draft_of(generation, now, Table::Shared(Arc::clone(generation))))
             .collect();
-        let slots = Vec::with_capacity(keys.newest().slots());
-        generations.push(draft_of(keys.newest(), now, Table::Copied(slots)));
+        // A copy of all slots would take the memory of a full table for each topic, also of a topic with few keys.
+        let slots = Vec::with_capacity(keys.newest().count());
+        generations.push(draft_of(
+            keys.newest(),
+            now,
+            Table::Copied { slots, next: 0 },
+        ));
         KeysDraft {
             rule,
             hasher: keys.hasher,
@@ -96,19 +105,21 @@ impl KeysDraft {
         }
     }
 
-    /// Copies the next piece of the newest generation, at most `count` slots. Returns the number of copied slots: 0 at the
-    /// end. Keys may be added in the meantime: their messages are not below `upto`, so the draft leaves them out. If the
+    /// Copies the keys of the next piece of the newest generation, of at most `count` slots. Returns the slots of the piece:
+    /// 0 at the end. Keys may be added in the meantime: their messages are not below `upto`, so the draft leaves them out. If the
     /// topic has begun another generation in the meantime, this takes the rest without copying it.
     pub(crate) fn add_newest(&mut self, keys: &Generations, count: usize) -> usize {
         let Some(newest) = self.generations.last_mut() else {
             return 0;
         };
-        let Table::Copied(slots) = &mut newest.table else {
+        let Table::Copied { slots, next } = &mut newest.table else {
             return 0;
         };
         if keys.newest().base() == newest.base {
-            let piece = keys.newest().piece(slots.len(), count);
-            slots.extend_from_slice(piece);
+            let piece = keys.newest().piece(*next, count);
+            let is_used = |slot: &u128| used(*slot, newest.base, newest.end).is_some();
+            slots.extend(piece.iter().copied().filter(is_used));
+            *next += piece.len();
             return piece.len();
         }
         // Its seqs do not repeat, so the base names the generation. A generation that is forgotten by now is left as it is.
@@ -123,7 +134,7 @@ impl KeysDraft {
     pub(crate) fn into_table(self) -> Option<Vec<u128>> {
         let mut generations = self.generations.into_iter();
         generations.find_map(|generation| match generation.table {
-            Table::Copied(slots) => Some(slots),
+            Table::Copied { slots, .. } => Some(slots),
             Table::Shared(_) => None,
         })
     }

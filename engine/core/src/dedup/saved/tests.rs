@@ -141,6 +141,33 @@ fn keys_are_added_while_the_newest_generation_is_copied() {
     }
 }
 
+/// A draft copied the whole table of the newest generation. A node with many topics of few keys needed several times its
+/// memory at a stop, which makes all drafts at once.
+#[test]
+fn a_draft_takes_memory_for_its_keys_and_not_for_the_table() {
+    let mut before = keys(700_000, 0..50);
+    let mut draft = KeysDraft::new(&before, at(50), RULE.to_owned(), Seq(1050));
+    // Keys of messages that come in the meantime are none of the draft's.
+    for number in 50..150 {
+        before.begin(clock_ms(at(number).mono), Seq(1000 + number));
+        assert!(before.insert(clock_ms(at(number).mono), key(number), Seq(1000 + number)));
+        before.confirm();
+    }
+    while draft.add_newest(&before, 1000) > 0 {}
+    assert_eq!(
+        there(&restored(&draft), 0..150),
+        (0..50).collect::<Vec<_>>()
+    );
+    let copy = draft.into_table().expect("the newest generation is copied");
+    assert!((50..100).contains(&copy.capacity()), "{}", copy.capacity());
+}
+
+fn restored(draft: &KeysDraft) -> Generations {
+    let bytes = encode(draft);
+    let saved = SavedKeys::decode(&bytes).expect("just written");
+    saved.restore(at(50), plan(700_000))
+}
+
 #[test]
 fn damaged_states() {
     let bytes = save(&keys(70, 0..100), at(100), 1100);
