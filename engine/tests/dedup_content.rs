@@ -332,6 +332,36 @@ fn a_meter_counts_duplicates_and_drops_none() {
     assert!(text.contains("[m "), "{text}");
 }
 
+/// A pattern matches as many topics as there come, and nobody was told what their memory may add up to.
+#[test]
+fn a_start_says_what_the_rules_may_take() {
+    let rules = [
+        "--dedup=t*=body",
+        "--dedup=p=publisher",
+        "--duplicate-meter=*",
+    ];
+    let mut broker = Broker::start(1, &rules);
+    let line = |flag: &str, pattern: &str, bytes: u64, topics: u64| {
+        format!(
+            "{flag}: a topic of the pattern {pattern} takes at most {bytes} bytes of memory for the rule; topics now: \
+             {topics}"
+        )
+    };
+    broker.wait_for_log(&line("--dedup", "t*", 16 << 20, 0));
+    let mut producer = Client::connect(broker.tcp_addr());
+    for topic in 0..20 {
+        producer.publish(&format!("t{topic}"), b"a");
+    }
+    drop(producer);
+    broker.sigterm_and_wait();
+    broker.restart();
+    broker.wait_for_log(&line("--dedup", "t*", 16 << 20, 20));
+    broker.wait_for_log(&line("--dedup", "p", 1 << 20, 0));
+    broker.wait_for_log(&line("--duplicate-meter", "*", 1_572_864, 20));
+    Client::connect(broker.tcp_addr()).publish("t19", b"a");
+    assert_eq!(duplicates(&broker, "t19"), 1);
+}
+
 #[test]
 fn a_wrong_rule_ends_the_start() {
     let directory = tempfile::tempdir().expect("a temporary directory can be made");

@@ -12,7 +12,7 @@ mod shell;
 use std::time::Duration;
 
 use engine_core::{
-    BrokerOptions, ClientId, ContentKey, ContentRule, DedupKey, DedupRule, DedupRules, JsonPointer,
+    BrokerOptions, ClientId, ContentKey, ContentRule, DedupRule, DedupRules, JsonPointer,
     KeyWindow, MeterRules, SampleRate,
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -68,7 +68,6 @@ fn with_meter(rate: SampleRate) -> BrokerOptions {
 
 fn with_publishers() -> BrokerOptions {
     let rule = DedupRule {
-        key: DedupKey::Producer,
         window: DedupRule::WINDOW_DEFAULT,
         memory_bytes: DedupRule::MEMORY_DEFAULT,
     };

@@ -2,19 +2,12 @@
 
 use crate::dedup::content_rule::ContentRule;
 use crate::glob;
+use crate::rule_memory::RuleMemory;
 
-/// The key by which a topic recognises a message.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DedupKey {
-    /// The publisher and the number that the publisher gave the message. See [`wire::origin`].
-    Producer,
-}
-
-/// The rule of a topic: how the topic recognises messages that it has stored before.
+/// The rule of a topic that recognises a message by its publisher and the number that the publisher gave the message. See
+/// [`wire::origin`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DedupRule {
-    /// The key that is compared.
-    pub key: DedupKey,
     /// The numbers that the topic remembers one by one, for each publisher: a multiple of 64.
     pub window: u32,
     /// The bytes of memory that the topic's table may take.
@@ -80,6 +73,18 @@ impl DedupRules {
         }
     }
 
+    /// Returns the memory of the topics of each rule, in the order of the rules.
+    pub fn memory<'t>(&self, topics: impl Iterator<Item = &'t str> + Clone) -> Vec<RuleMemory<'_>> {
+        let rules = self.rules.iter().map(|(pattern, rule)| {
+            let topic_bytes = match rule {
+                Rule::Producers(rule) => rule.memory_bytes,
+                Rule::Content(rule) => rule.plan().memory(),
+            };
+            (&**pattern, topic_bytes)
+        });
+        RuleMemory::of_each(rules, topics)
+    }
+
     /// Returns whether some topic may recognise messages by their publishers.
     pub fn has_producers(&self) -> bool {
         let mut rules = self.rules.iter();
@@ -95,7 +100,6 @@ mod tests {
     #[test]
     fn the_first_rule_that_matches_counts() {
         let rule = |window| DedupRule {
-            key: DedupKey::Producer,
             window,
             memory_bytes: DedupRule::MEMORY_DEFAULT,
         };
@@ -120,7 +124,6 @@ mod tests {
         rules.add(
             "orders*",
             DedupRule {
-                key: DedupKey::Producer,
                 window: 64,
                 memory_bytes: DedupRule::MEMORY_DEFAULT,
             },

@@ -4,7 +4,7 @@
 #[path = "path/shell.rs"]
 mod shell;
 
-use engine_core::{ContentKey, ContentRule, DedupKey, DedupRule, DedupRules, KeyWindow};
+use engine_core::{ContentKey, ContentRule, DedupRule, DedupRules, KeyWindow};
 use rustix::time::{ClockId, clock_gettime};
 use shell::{Counter, Part, Shell, messages, options};
 use std::time::Duration;
@@ -36,7 +36,6 @@ fn cpu_time() -> Duration {
 fn the_first_numbered_message_fills_no_table() {
     let (_, most) = DedupRule::MEMORY_BOUNDS;
     let rule = DedupRule {
-        key: DedupKey::Producer,
         window: DedupRule::WINDOW_BOUNDS.0,
         memory_bytes: most,
     };

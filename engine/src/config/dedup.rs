@@ -1,8 +1,6 @@
 //! The value of `--dedup`.
 
-use engine_core::{
-    ContentKey, ContentRule, DedupKey, DedupRule, DedupRules, JsonPointer, KeyWindow,
-};
+use engine_core::{ContentKey, ContentRule, DedupRule, DedupRules, JsonPointer, KeyWindow};
 use program::go_value;
 use std::time::Duration;
 
@@ -81,7 +79,6 @@ fn rule(entry: &str) -> Result<(&str, Rule), String> {
     }
     let rule = match key {
         Key::Producers => Rule::Producers(DedupRule {
-            key: DedupKey::Producer,
             window: window.map_or(Ok(DedupRule::WINDOW_DEFAULT), window_count)?,
             memory_bytes: memory.map_or(Ok(DedupRule::MEMORY_DEFAULT), memory_bytes)?,
         }),
@@ -103,7 +100,10 @@ fn content_rule(
     let memory = memory.map(bytes).transpose()?;
     ContentRule::new(key, window, memory).map_err(|needed| match memory {
         Some(memory) => format!("the memory {memory} does not fit the window, {needed} would"),
-        None => format!("the window needs {needed} bytes of memory, which is too much"),
+        None => format!(
+            "the window needs {needed} bytes of memory, and at most {} are possible",
+            ContentRule::MEMORY_MAX
+        ),
     })
 }
 
@@ -156,23 +156,20 @@ mod tests {
     #[test]
     fn entries_have_a_pattern_and_a_key() {
         let rule = DedupRule {
-            key: DedupKey::Producer,
             window: 1024,
             memory_bytes: 1_048_576,
         };
         let mut expected = DedupRules::default();
-        expected.add("orders", rule.clone());
+        expected.add("orders", rule);
         let small = DedupRule {
             window: 64,
             memory_bytes: 65_536,
-            ..rule.clone()
         };
         expected.add("a_*-b", small.clone());
         expected.add("x#ephemeral", small);
         let large = DedupRule {
             window: 1_048_576,
             memory_bytes: 1 << 30,
-            ..rule
         };
         expected.add("*", large);
         let entries = [
@@ -276,7 +273,7 @@ mod tests {
             ),
             (
                 "x=body,window=18446744073709551615",
-                "the window needs 18446744073709551615 bytes of memory, which is too much",
+                "the window needs 18446744073709551615 bytes of memory, and at most 68719476736 are possible",
             ),
         ] {
             let text = format!("--dedup: {entry:?} is not {FORM}: {why}");

@@ -1,6 +1,6 @@
 //! [`ContentRule`]: how a topic recognises messages by their content.
 
-use crate::dedup::generations::{KeyWindow, Plan};
+use crate::dedup::generations::{KeyWindow, MEMORY_MAX, Plan};
 use crate::dedup::key::ContentKey;
 use std::time::Duration;
 
@@ -14,6 +14,9 @@ pub struct ContentRule {
 impl ContentRule {
     /// The window of a rule that gives none.
     pub const WINDOW_DEFAULT: KeyWindow = KeyWindow::Time(Duration::from_secs(120));
+
+    /// The most memory of a topic's keys, in bytes.
+    pub const MEMORY_MAX: u64 = MEMORY_MAX;
 
     /// Makes a rule. `memory` is the number of bytes that the keys may take. `None`: as many as a window of messages
     /// needs, or 16 MiB for a window of time.

@@ -18,8 +18,10 @@ use std::time::Duration;
 const ROW: usize = 4;
 /// Rows of the table.
 const ROWS: usize = 1 << 14;
-/// Entries of the table, 1.5 MiB.
+/// Entries of the table.
 const ENTRIES: usize = ROW * ROWS;
+/// The most bytes that a meter takes, 1.5 MiB.
+pub(crate) const BYTES_MAX: u64 = (ENTRIES * size_of::<Entry>()) as u64;
 
 /// The windows in time.
 pub(crate) const TIMES: [(Duration, &str); 5] = [

@@ -1,7 +1,8 @@
 //! [`MeterRules`]: which topics count the duplicates among their messages.
 
-use crate::dedup::meter::SampleRate;
+use crate::dedup::meter::{BYTES_MAX, SampleRate};
 use crate::glob;
+use crate::rule_memory::RuleMemory;
 
 /// The sample rates for topics whose names match patterns. The first pattern that matches counts. A topic that matches none
 /// has no meter.
@@ -23,6 +24,12 @@ impl MeterRules {
         let mut rules = self.rules.iter();
         let found = rules.find(|(pattern, _)| glob::matches(pattern, topic));
         found.map(|(_, rate)| *rate)
+    }
+
+    /// Returns the memory of the topics of each rule, in the order of the rules.
+    pub fn memory<'t>(&self, topics: impl Iterator<Item = &'t str> + Clone) -> Vec<RuleMemory<'_>> {
+        let rules = self.rules.iter();
+        RuleMemory::of_each(rules.map(|(pattern, _)| (&**pattern, BYTES_MAX)), topics)
     }
 }
 

@@ -1,6 +1,6 @@
 //! [`Dedup`]: how a topic recognises the messages that it has stored before.
 
-use crate::dedup_rules::{DedupKey, DedupRule};
+use crate::dedup_rules::DedupRule;
 use crate::freed_table::FreedTable;
 use crate::producers::{Producers, Saving};
 use crate::ranges::Ranges;
@@ -33,7 +33,6 @@ pub(super) struct DedupCounters {
 impl Dedup {
     /// `seed` is a random number of this process.
     pub(super) fn new(rule: &DedupRule, seed: u64) -> Dedup {
-        let DedupKey::Producer = rule.key;
         Dedup {
             producers: Producers::new(rule.window, rule.memory_bytes, seed),
             counters: DedupCounters::default(),

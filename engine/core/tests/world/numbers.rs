@@ -9,7 +9,7 @@ use super::model::{Action, Model};
 use super::peer::TestClient;
 use super::{Mail, TOPICS, World, topic_name};
 use diskq::Reply;
-use engine_core::{DedupKey, DedupRule, DedupRules};
+use engine_core::{DedupRule, DedupRules};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,6 @@ pub(crate) fn rules(seed: u64) -> Arc<DedupRules> {
     let mut rules = DedupRules::default();
     if has_rule(seed) {
         let rule = DedupRule {
-            key: DedupKey::Producer,
             window: DedupRule::WINDOW_DEFAULT,
             // In some histories, there is room for one publisher only.
             memory_bytes: if is_small(seed) { 1 } else { 1 << 20 },

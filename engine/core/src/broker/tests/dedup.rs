@@ -1,13 +1,12 @@
 //! Topics that recognise the messages that their publishers send again.
 
 use super::script::{self, check_with, options};
-use crate::{BrokerOptions, DedupKey, DedupRule, DedupRules};
+use crate::{BrokerOptions, DedupRule, DedupRules};
 
 /// Options with a rule for the topics `t*`.
 fn with_rule() -> BrokerOptions {
     let mut rules = DedupRules::default();
     let rule = DedupRule {
-        key: DedupKey::Producer,
         window: DedupRule::WINDOW_DEFAULT,
         memory_bytes: DedupRule::MEMORY_DEFAULT,
     };

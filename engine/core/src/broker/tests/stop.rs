@@ -1,7 +1,7 @@
 //! A stop while the disk cannot be synced.
 
 use super::script::{Session, options};
-use crate::{DedupKey, DedupRule, DedupRules};
+use crate::{DedupRule, DedupRules};
 
 /// A stop that cannot sync the last messages saves no numbers of these messages: after a power failure, their copies are
 /// stored.
@@ -9,7 +9,6 @@ use crate::{DedupKey, DedupRule, DedupRules};
 fn a_stop_without_a_sync_saves_no_numbers() {
     let mut rules = DedupRules::default();
     let rule = DedupRule {
-        key: DedupKey::Producer,
         window: DedupRule::WINDOW_DEFAULT,
         memory_bytes: DedupRule::MEMORY_DEFAULT,
     };

@@ -1,0 +1,102 @@
+//! Tells at the start how much memory the rules of `--dedup` and `--duplicate-meter` may take.
+
+use crate::config::Config;
+use engine_core::RuleMemory;
+use program::{log_info, log_warn};
+use std::fs;
+
+/// Logs the memory of each rule. Warns if the topics that exist may take more than the system gives the process.
+///
+/// # Panics
+/// If the rules are wrong: the start has checked them.
+pub(super) fn tell<'t>(config: &Config, topics: impl Iterator<Item = &'t str> + Clone) {
+    let dedup = config.dedup_rules().expect("the start has checked them");
+    let meters = config.meter_rules().expect("the start has checked them");
+    let (dedup, meters) = (dedup.memory(topics.clone()), meters.memory(topics));
+    for (flag, rules) in [("--dedup", &dedup), ("--duplicate-meter", &meters)] {
+        for rule in rules {
+            log_info!("{}", rule_text(flag, rule));
+        }
+    }
+    let limit = fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|meminfo| {
+            let of_container = fs::read_to_string("/sys/fs/cgroup/memory.max");
+            memory_limit(&meminfo, of_container.ok().as_deref())
+        });
+    let warning = limit.and_then(|limit| warning([&dedup, &meters], limit));
+    if let Some(warning) = warning {
+        log_warn!("{warning}");
+    }
+}
+
+fn rule_text(flag: &str, rule: &RuleMemory<'_>) -> String {
+    let RuleMemory {
+        pattern,
+        topic_bytes,
+        topics,
+    } = rule;
+    format!(
+        "{flag}: a topic of the pattern {pattern} takes at most {topic_bytes} bytes of memory for the rule; topics \
+         now: {topics}"
+    )
+}
+
+/// Returns the warning, if the topics of the rules may take more than `limit` bytes together.
+fn warning(flags: [&[RuleMemory<'_>]; 2], limit: u64) -> Option<String> {
+    let rules = flags.into_iter().flatten();
+    let bytes = rules.fold(0_u64, |sum, rule| sum.saturating_add(rule.bytes()));
+    (bytes > limit).then(|| {
+        format!(
+            "--dedup and --duplicate-meter: the topics may take {bytes} bytes of memory for their rules, and the \
+             system has {limit}: choose narrower patterns, or a smaller memory= in --dedup"
+        )
+    })
+}
+
+/// Returns the bytes of memory that the process can have: those of the machine, or of its container if these are fewer.
+fn memory_limit(meminfo: &str, of_container: Option<&str>) -> Option<u64> {
+    let line = meminfo.lines().find_map(|it| it.strip_prefix("MemTotal:"));
+    let kib: Option<u64> = line.and_then(|it| it.trim().strip_suffix(" kB")?.trim().parse().ok());
+    let of_machine = kib.map(|kib| kib * 1024);
+    // A container without a limit has the word `max`.
+    let of_container = of_container.and_then(|text| text.trim().parse().ok());
+    of_machine.into_iter().chain(of_container).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEMINFO: &str = "MemTotal:        8050420 kB\nMemFree:          118032 kB\n";
+
+    #[test]
+    fn the_limit_is_the_smaller_one() {
+        assert_eq!(memory_limit(MEMINFO, None), Some(8_050_420 << 10));
+        assert_eq!(memory_limit(MEMINFO, Some("max\n")), Some(8_050_420 << 10));
+        assert_eq!(memory_limit(MEMINFO, Some("1048576\n")), Some(1 << 20));
+        assert_eq!(memory_limit("", None), None);
+    }
+
+    #[test]
+    fn a_warning_comes_when_the_topics_may_take_more_than_there_is() {
+        let rule = |topics| RuleMemory {
+            pattern: "*",
+            topic_bytes: 16 << 20,
+            topics,
+        };
+        let text = rule_text("--dedup", &rule(3));
+        assert_eq!(
+            text,
+            "--dedup: a topic of the pattern * takes at most 16777216 bytes of memory for the rule; topics now: 3"
+        );
+        let (dedup, meters) = ([rule(10)], [rule(2)]);
+        assert_eq!(warning([&dedup, &meters], 12 * (16 << 20)), None);
+        let warned = warning([&dedup, &meters], 12 * (16 << 20) - 1).expect("too much");
+        assert_eq!(
+            warned,
+            "--dedup and --duplicate-meter: the topics may take 201326592 bytes of memory for their rules, and the \
+             system has 201326591: choose narrower patterns, or a smaller memory= in --dedup"
+        );
+    }
+}
