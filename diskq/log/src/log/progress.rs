@@ -176,7 +176,8 @@ impl Log {
         let slot = self.checkpoints.free_slot();
         // Until it is written it holds nothing that counts.
         self.checkpoints.slots[slot] = 0;
-        let names = sync && self.sync.names_synced.is_none();
+        let is_file_renamed = sync && std::mem::take(&mut self.sync.is_file_renamed);
+        let names = is_file_renamed || sync && self.sync.names_synced.is_none();
         let names_upto = names.then_some(self.supply.prepared_upto);
         self.checkpoints.writing = Some(Writing {
             number,

@@ -42,6 +42,8 @@ pub(super) struct Sync {
     pub(super) began: Option<Duration>,
     /// Files up to this number have durable names. `None`: not even the directory is known to.
     pub(super) names_synced: Option<SegmentNumber>,
+    /// True if a file of the topic was renamed. The next sync makes its name durable, too.
+    pub(super) is_file_renamed: bool,
     /// The number of syncs in a row that could not open their files. If it is not 0, the next sync starts at `due`,
     /// even if a publish asks for one earlier.
     pub(super) delayed: u32,

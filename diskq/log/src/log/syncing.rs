@@ -165,7 +165,8 @@ impl Log {
             self.sync.raise_on_disk(self.next);
         }
         let gone = self.sync.voided.clone();
-        let names = newest > self.sync.names_synced || !gone.is_empty();
+        let is_file_renamed = std::mem::take(&mut self.sync.is_file_renamed);
+        let names = newest > self.sync.names_synced || !gone.is_empty() || is_file_renamed;
         let names_upto = names.then_some(self.supply.prepared_upto);
         self.sync.syncing = Some(Syncing {
             upto: self.next,

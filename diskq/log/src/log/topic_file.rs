@@ -30,6 +30,7 @@ impl Log {
     ) {
         if result.is_ok() {
             self.requests.push_back(Request::RenameTopicFile(file));
+            self.sync.is_file_renamed = true;
         }
         let result = result.map_err(|failure| Arc::from(failure.text));
         notices.push(Notice::TopicFileWritten(result));

@@ -339,6 +339,34 @@ stats t.dead/ch
     );
 }
 
+/// Regression: the name of the last file of keys was not synced, so a power failure after a graceful stop brought an older
+/// file back, or none.
+#[test]
+fn a_power_failure_after_a_stop_takes_no_keys() {
+    for seed in 0..20 {
+        let mut session = Session::new(with_rules(KeyWindow::Count(1000)));
+        let lines = [
+            "c: SUB t ch",
+            "c: RDY 9",
+            "a: PUB t | x",
+            "c: FIN #x",
+            "+15s",
+            "a: PUB t | y",
+            "c: FIN #y",
+            "stop",
+            &format!("power lost {seed}"),
+            "a: MPUB t | x,y",
+            "keys t",
+        ];
+        lines.iter().for_each(|line| session.act(line));
+        let transcript = session.transcript();
+        assert!(
+            transcript.contains("= 2 duplicates, 2 of them unverified, 0 without the key, 2 keys"),
+            "seed {seed}: {transcript}"
+        );
+    }
+}
+
 /// Regression: a batch that a full disk refused had the topic forget keys in its window, so messages were stored twice. The
 /// batch has room for none of its messages, and a batch of copies needs no room.
 #[test]
