@@ -8,6 +8,7 @@ use crate::dedup::saved::SavedKeys;
 use crate::now::Now;
 use diskq_log::planted::{Bug, is_planted};
 use diskq_log::{NewestMessages, Seq};
+use std::time::Duration;
 
 /// The most bytes of segments that a start reads for the keys of a topic: 256 MiB, which take about a second.
 const READ_BYTES_MAX: u64 = 256 << 20;
@@ -20,6 +21,8 @@ pub struct RestoredKeys {
     plan: Plan,
     now: Now,
     from: Seq,
+    /// True if there are keys that the saved state does not have.
+    has_unsaved: bool,
     pub(crate) generations: Generations,
 }
 
@@ -41,8 +44,16 @@ impl RestoredKeys {
             plan,
             now,
             from: saved.map_or(Seq(0), SavedKeys::upto),
+            has_unsaved: false,
             generations: saved.map_or_else(new, |saved| saved.restore(now, plan)),
         }
+    }
+}
+
+impl RestoredKeys {
+    /// Returns the time of the start, if there are keys that the saved state does not have.
+    pub(crate) fn unsaved_since(&self) -> Option<Duration> {
+        self.has_unsaved.then_some(self.now.mono)
     }
 }
 
@@ -78,6 +89,7 @@ impl NewestMessages for RestoredKeys {
         let age_ms = self.now.wall_ns.saturating_sub(published_ns) / 1_000_000;
         let at_ms = clock_ms(self.now.mono).saturating_sub(age_ms);
         self.generations.restore_key(at_ms, fingerprint, seq);
+        self.has_unsaved = true;
     }
 }
 
@@ -85,7 +97,6 @@ impl NewestMessages for RestoredKeys {
 mod tests {
     use super::*;
     use crate::dedup::generations::KeyWindow;
-    use std::time::Duration;
 
     fn restored(window: u64) -> RestoredKeys {
         let rule = ContentRule::new(ContentKey::Body, KeyWindow::Count(window), None);

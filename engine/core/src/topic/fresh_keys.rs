@@ -158,10 +158,15 @@ impl Topic {
         self.meter.as_ref().map(|meter| meter.report())
     }
 
-    /// Takes the keys of an earlier process.
+    /// Takes the keys of an earlier process. Those that are in no file yet are saved, even if no new message comes: the log
+    /// may give up their messages.
     pub(crate) fn restore_keys(&mut self, restored: RestoredKeys) {
+        let unsaved_since = restored.unsaved_since();
         if let Some(keys) = &mut self.keys {
             keys.generations = restored.generations;
+            if let Some(mono) = unsaved_since {
+                keys.saving.make_draft_due(mono, &keys.generations);
+            }
         }
     }
 

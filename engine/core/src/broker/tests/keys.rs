@@ -367,6 +367,32 @@ fn a_power_failure_after_a_stop_takes_no_keys() {
     }
 }
 
+/// Regression: keys that a start had read from the log were in no file until the next new message. So the next crash took
+/// the keys of messages that were finished in the meantime.
+#[test]
+fn keys_of_an_earlier_process_are_saved_without_new_messages() {
+    check(
+        "
+c: SUB t ch
+c< OK
+a: PUB t | x
+a< OK
+restart
+c: SUB t ch
+c< OK
+c: RDY 1
+c< x (1)
+c: FIN #x
++12s
+restart
+a: PUB t | x
+a< OK
+keys t
+= 1 duplicates, 1 of them unverified, 0 without the key, 1 keys
+",
+    );
+}
+
 /// Regression: a batch that a full disk refused had the topic forget keys in its window, so messages were stored twice. The
 /// batch has room for none of its messages, and a batch of copies needs no room.
 #[test]
