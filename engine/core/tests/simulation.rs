@@ -34,7 +34,7 @@ const COUNT_TO_REACH_ALL: u64 = 2_000;
 const BASE_WITHOUT_COMMIT: u64 = 1;
 
 /// Seeds that failed once, each with the bug that it showed. No entry is ever removed.
-const FAILED_ONCE: [(&str, u64); 7] = [
+const FAILED_ONCE: [(&str, u64); 8] = [
     (
         "a full disk poisoned a log without a directory in a shared sync",
         1_009_607,
@@ -62,6 +62,10 @@ const FAILED_ONCE: [(&str, u64); 7] = [
     (
         "the model added the messages of an undo whose time was over to the next undo",
         77_000_004_424,
+    ),
+    (
+        "a generation of keys ended before it began, because the clock was set back",
+        13_069_154_145_384_137_182,
     ),
 ];
 

@@ -256,7 +256,8 @@ impl Generations {
             return false;
         }
         let place = self.newest.insert(fingerprint, seq);
-        self.newest.ended_ms = now_ms;
+        // At a start, the messages have the times of a clock that may have been set back.
+        self.newest.ended_ms = self.newest.ended_ms.max(now_ms);
         self.unconfirmed.extend(place.map(Step::Insert));
         place.is_some()
     }
@@ -363,7 +364,7 @@ impl Generations {
                 self.restore_one(began_ms, fingerprint, seq);
             }
         }
-        self.newest.ended_ms = ended_ms;
+        self.newest.ended_ms = self.newest.ended_ms.max(ended_ms);
     }
 
     fn restore_one(&mut self, at_ms: u64, fingerprint: Fingerprint, seq: Seq) {

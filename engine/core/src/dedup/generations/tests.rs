@@ -251,6 +251,18 @@ fn restored_keys_count_as_those_of_this_process() {
     keys.check();
 }
 
+/// Regression: the clock was set back between two messages. A start put both into a generation that ended before it began,
+/// and the next start refused the file of such keys.
+#[test]
+fn a_generation_ends_at_its_newest_message() {
+    let mut keys = generations(KeyWindow::Time(Duration::from_secs(70)), None);
+    let now_ms = clock_ms(Duration::ZERO);
+    keys.restore_key(now_ms - 1000, key(1), Seq(1 << 50));
+    keys.restore_key(now_ms - 5000, key(2), Seq((1 << 50) + 1));
+    assert_eq!(keys.newest().began_ms, now_ms - 1000);
+    assert_eq!(keys.newest().ended_ms, now_ms - 1000);
+}
+
 /// Regression: the first publish after a long silence freed all tables of the window at once.
 #[test]
 fn tables_of_a_window_that_has_passed_are_handed_over() {
