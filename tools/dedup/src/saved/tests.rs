@@ -130,3 +130,23 @@ fn a_file_that_cannot_be_written_is_an_error() {
     assert!(save_file(&inverse(), &path).is_err());
     assert!(restore_file::<InverseBloom>(directory.path()).is_err());
 }
+
+/// The part that was written stayed, so the disk stayed full.
+#[test]
+fn a_failed_save_leaves_no_part_of_a_state() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("filter");
+    save_file(&inverse(), &path).expect("the directory can be written");
+    let new = directory.path().join("filter.new");
+    // A file that is always full.
+    std::os::unix::fs::symlink("/dev/full", &new).expect("the name is free");
+    let error = save_file(&inverse(), &path).expect_err("the disk is full");
+    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull, "{error}");
+    assert!(
+        fs::symlink_metadata(&new).is_err(),
+        "{} is there",
+        new.display()
+    );
+    let restored: InverseBloom = restore_file(&path).expect("readable").expect("there");
+    assert_eq!(restored, inverse());
+}
