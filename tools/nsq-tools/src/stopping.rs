@@ -75,10 +75,7 @@ pub async fn within_stop_time(work: impl Future) {
 pub async fn give_back(consumer: Consumer, messages: impl IntoIterator<Item = Acker>) {
     let control = consumer.control();
     begin_shutdown(&control);
-    for message in messages {
-        // If the connection is lost, nsqd has the message back in any case.
-        drop(message.requeue_without_backoff(Requeue::After(Duration::ZERO)));
-    }
+    messages.into_iter().for_each(requeue);
     // The consumer gives back the messages that nobody has taken.
     drop(consumer);
     if timeout(GIVE_BACK_TIME_MAX, control.shutdown())
@@ -87,6 +84,12 @@ pub async fn give_back(consumer: Consumer, messages: impl IntoIterator<Item = Ac
     {
         log_warn!("nsqd gets some messages back only when they time out");
     }
+}
+
+/// Gives a message back to nsqd, which can deliver the message again at once.
+pub fn requeue(message: Acker) {
+    // If the connection is lost, nsqd has the message back in any case.
+    drop(message.requeue_without_backoff(Requeue::After(Duration::ZERO)));
 }
 
 /// Sends CLS, so that nsqd does not deliver messages here again that come back from here.

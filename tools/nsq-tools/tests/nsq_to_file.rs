@@ -245,6 +245,32 @@ fn sighup_makes_a_file_again_that_was_renamed() {
     );
 }
 
+/// The tool wrote into the removed file, and finished the messages.
+#[test]
+fn messages_of_a_removed_file_come_again() {
+    for (flag, removed, file) in [
+        ("-gzip=false", "out", "out/t"),
+        ("-gzip", "out", "out/t-000001.gz"),
+        ("-work-dir=DIR/work", "work", "out/t-000001"),
+    ] {
+        let nsqd = Daemon::nsqd(&[]);
+        let run = Run::new(&nsqd, &[flag, "-sync-interval=200ms"]);
+        let mut tool = run.start();
+        nsqd.publish("t", &["a"]);
+        run.wait_for_in_flight(0);
+        fs::remove_dir_all(run.directory.path().join(removed)).expect("the directory is there");
+        nsqd.publish("t", &["b", "c"]);
+        tool.wait_for_log("ERROR: [t/c] somebody has removed");
+        run.wait_for_in_flight(0);
+        tool.stop();
+        let files = run.files();
+        let file = files.get(file).unwrap_or_else(|| panic!("{files:?}"));
+        let mut lines: Vec<&str> = file.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, ["b", "c"], "{flag}");
+    }
+}
+
 #[test]
 fn a_file_of_another_program_is_never_replaced() {
     let nsqd = Daemon::nsqd(&[]);

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Zoned;
-use program::{log_info, log_warn};
+use program::{log_error, log_info, log_warn};
 
 use self::open_file::OpenFile;
 use super::compression::Encoder;
@@ -74,6 +74,8 @@ pub(super) struct Archive<D: Disk, M> {
     batch_bytes: u64,
     /// The messages that are synced.
     finished: Vec<M>,
+    /// The messages whose file somebody has removed.
+    returned: Vec<M>,
 }
 
 impl<D: Disk, M> Archive<D, M> {
@@ -100,6 +102,7 @@ impl<D: Disk, M> Archive<D, M> {
             batch: Vec::new(),
             batch_bytes: 0,
             finished: Vec::new(),
+            returned: Vec::new(),
             settings,
         })
     }
@@ -163,9 +166,33 @@ impl<D: Disk, M> Archive<D, M> {
         self.write()?;
         self.end_member()?;
         self.sync_file()?;
-        self.finished.append(&mut self.batch);
+        if !self.forget_removed_file()? {
+            self.finished.append(&mut self.batch);
+        }
         self.batch_bytes = 0;
         Ok(())
+    }
+
+    /// Forgets a file that somebody has removed: its messages come again from nsqd, and the next message
+    /// opens another file. Returns false if the file is still there.
+    fn forget_removed_file(&mut self) -> Result<bool, DiskError> {
+        let Some(file) = &self.file else {
+            return Ok(false);
+        };
+        let is_removed = self.disk.is_removed(&file.file);
+        if !is_removed.map_err(|source| file.error("look for", source))? {
+            return Ok(false);
+        }
+        log_error!(
+            "{} somebody has removed {} with all messages that it had; the {} of them that were not \
+             finished go back to nsqd, and the next message begins another file",
+            self.label,
+            file.path.display(),
+            self.batch.len()
+        );
+        self.file = None;
+        self.returned.append(&mut self.batch);
+        Ok(true)
     }
 
     /// Syncs and closes the open file, and moves it to `--output-dir`. The next message opens another
@@ -175,20 +202,29 @@ impl<D: Disk, M> Archive<D, M> {
         // The end of a torn line may still wait for the message that did not come.
         self.write()?;
         self.end_empty_file()?;
+        if self.settings.moves_files() {
+            self.forget_removed_file()?;
+        }
         match self.file.take() {
             Some(file) => self.hand_over(&file),
             None => Ok(()),
         }
     }
 
-    /// Returns true if messages were synced since the last [`take_finished`](Archive::take_finished).
-    pub(super) fn has_finished(&self) -> bool {
-        !self.finished.is_empty()
+    /// Returns true if messages wait for [`take_finished`](Archive::take_finished) or
+    /// [`take_returned`](Archive::take_returned).
+    pub(super) fn has_answers(&self) -> bool {
+        !self.finished.is_empty() || !self.returned.is_empty()
     }
 
     /// Returns the messages that were synced since the last call.
     pub(super) fn take_finished(&mut self) -> impl Iterator<Item = M> + use<'_, D, M> {
         self.finished.drain(..)
+    }
+
+    /// Returns the messages since the last call whose file somebody has removed. They must come again.
+    pub(super) fn take_returned(&mut self) -> impl Iterator<Item = M> + use<'_, D, M> {
+        self.returned.drain(..)
     }
 
     /// Ends the archive after an error: returns the messages that are not synced.

@@ -39,6 +39,9 @@ pub(super) trait Disk {
     /// Waits until a file's bytes survive a power failure.
     fn sync(&mut self, file: &mut Self::File) -> io::Result<()>;
 
+    /// Returns true if an open file has no name any more: somebody has removed the file.
+    fn is_removed(&mut self, file: &Self::File) -> io::Result<bool>;
+
     /// Moves a file. The new name survives a power failure.
     ///
     /// # Errors
@@ -127,6 +130,10 @@ impl Disk for OsDisk {
 
     fn sync(&mut self, file: &mut File) -> io::Result<()> {
         file.sync_all()
+    }
+
+    fn is_removed(&mut self, file: &File) -> io::Result<bool> {
+        Ok(file.metadata()?.nlink() == 0)
     }
 
     fn move_file(&mut self, from: &Path, to: &Path) -> io::Result<()> {

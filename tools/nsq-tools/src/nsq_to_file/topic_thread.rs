@@ -15,7 +15,7 @@ use super::archive::{Archive, Now};
 use super::disk::{DiskError, OsDisk};
 use super::leftovers;
 use super::shared::{Figures, Orders, Shared};
-use crate::stopping::give_back;
+use crate::stopping::{give_back, requeue};
 
 /// The most messages that are taken before other events have their turn.
 const GROUP_LEN_MAX: usize = 4096;
@@ -99,7 +99,7 @@ impl Topic<'_> {
                 let control = self.consumer.control();
                 tokio::spawn(async move { control.shutdown().await });
             }
-            self.finish_synced();
+            self.answer();
             let sync_by = self.sync_by.map(time::Instant::from_std);
             tokio::select! {
                 biased;
@@ -120,13 +120,13 @@ impl Topic<'_> {
             }
         }
         self.archive.close()?;
-        self.finish_synced();
+        self.answer();
         Ok(())
     }
 
     /// Gives all messages that are not synced back to nsqd.
     async fn give_back(mut self) {
-        self.finish_synced();
+        self.answer();
         let unfinished = self.archive.into_unfinished().into_iter();
         give_back(self.consumer, unfinished.map(|message| message.acker)).await;
     }
@@ -139,7 +139,7 @@ impl Topic<'_> {
         let mut message = first;
         for _ in 1..GROUP_LEN_MAX {
             self.take(&now, message)?;
-            if self.archive.has_finished() && !is_stopping {
+            if self.archive.has_answers() && !is_stopping {
                 return Ok(());
             }
             match self.consumer.next().now_or_never().flatten() {
@@ -170,14 +170,17 @@ impl Topic<'_> {
         self.sync_by = Some(self.sync_by.map_or(sync_by, |earlier| earlier.min(sync_by)));
     }
 
-    /// Finishes the messages that are synced.
-    fn finish_synced(&mut self) {
+    /// Finishes the messages that are synced, and gives those back whose file somebody has removed.
+    fn answer(&mut self) {
         let (mut message_count, mut bytes) = (0, 0);
         for message in self.archive.take_finished() {
             message_count += 1;
             bytes += message.bytes;
             // If the connection is lost, the message comes again.
             drop(message.acker.finish());
+        }
+        for message in self.archive.take_returned() {
+            requeue(message.acker);
         }
         self.figures
             .message_count

@@ -18,6 +18,8 @@ pub(super) struct SimDisk {
 struct State {
     files: BTreeMap<PathBuf, Content>,
     directories: BTreeSet<PathBuf>,
+    /// The names of removed files that are still open.
+    removed: BTreeSet<PathBuf>,
     /// The number of writes and syncs.
     writes: usize,
     syncs: usize,
@@ -65,6 +67,13 @@ impl SimDisk {
         let mut state = self.state.borrow_mut();
         let content = state.files.remove(Path::new(from)).expect("it is there");
         state.files.insert(PathBuf::from(to), content);
+    }
+
+    /// Removes a file that the archive writes.
+    pub(super) fn remove(&self, path: &str) {
+        let mut state = self.state.borrow_mut();
+        state.files.remove(Path::new(path)).expect("it is there");
+        state.removed.insert(PathBuf::from(path));
     }
 
     /// Returns the files by their paths.
@@ -131,6 +140,7 @@ impl Disk for SimDisk {
         if must_be_new && state.files.contains_key(path) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
+        state.removed.remove(path);
         let content = state.files.entry(path.to_path_buf()).or_default();
         Ok(Opened {
             file: SimFile(path.to_path_buf()),
@@ -144,6 +154,9 @@ impl Disk for SimDisk {
         let mut state = self.state.borrow_mut();
         state.writes += 1;
         let done = state.operate();
+        if state.removed.contains(&file.0) {
+            return done;
+        }
         let content = state.files.get_mut(&file.0).expect("the file is there");
         // A disk that becomes full takes a part of the bytes.
         let taken = if done.is_ok() {
@@ -159,9 +172,16 @@ impl Disk for SimDisk {
         let mut state = self.state.borrow_mut();
         state.syncs += 1;
         state.operate()?;
+        if state.removed.contains(&file.0) {
+            return Ok(());
+        }
         let content = state.files.get_mut(&file.0).expect("the file is there");
         content.synced = content.bytes.len();
         Ok(())
+    }
+
+    fn is_removed(&mut self, file: &SimFile) -> io::Result<bool> {
+        Ok(self.state.borrow().removed.contains(&file.0))
     }
 
     fn move_file(&mut self, from: &Path, to: &Path) -> io::Result<()> {

@@ -305,6 +305,37 @@ fn a_file_that_was_renamed_by_another_program_is_made_again() {
     world.expect_files(&[("out/old", "a\n"), ("out/t.0920.log", "b\n")]);
 }
 
+/// The messages were finished, although nobody could ever read them.
+#[test]
+fn a_file_that_somebody_removes_returns_its_messages() {
+    for (work, path) in [
+        ("out", "out/t.0920.log"),
+        ("work", "work/t-000000.0920.log"),
+    ] {
+        let mut world = World::new(settings(|settings| settings.work_dir = PathBuf::from(work)));
+        assert_eq!(world.take(&["a"]), [0]);
+        world.take(&["b", "c"]);
+        world.disk.remove(path);
+        capture::start();
+        assert_eq!(world.tick(), [0; 0]);
+        let log = capture::stop();
+        assert!(world.archive.has_answers());
+        let returned: Vec<usize> = world.archive.take_returned().collect();
+        assert_eq!(returned, [1, 2]);
+        let text = format!(
+            "ERROR: [t/c] somebody has removed {path} with all messages that it had; the 2 of them"
+        );
+        assert!(log.iter().any(|line| line.contains(&text)), "{log:?}");
+        assert_eq!(world.take(&["b"]), [3], "another file begins");
+        // A removed file without new messages is not moved.
+        let next = path.replace("-000000", "-000001");
+        world.expect_files(&[(&next, "b\n")]);
+        world.disk.remove(&next);
+        assert_eq!(world.close(), [0; 0]);
+        assert_eq!(world.take(&["c"]), [4]);
+    }
+}
+
 #[test]
 fn no_file_is_ever_replaced() {
     let mut world = World::new(settings(|settings| {
