@@ -8,6 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
+use socket2::{Domain, Socket, Type};
 use test_support::daemon::Daemon;
 use test_support::http::{Response, http};
 use test_support::process::run;
@@ -64,18 +65,36 @@ impl Client {
     /// Asks for a stream, and reads the head of the answer.
     fn open(pubsub: &Pubsub, query: &str) -> Client {
         let mut client = Client::ask(pubsub, query);
-        let mut head = vec![0; HEAD.len()];
-        client.0.read_exact(&mut head).unwrap();
-        assert_eq!(String::from_utf8_lossy(&head), HEAD);
+        client.expect_head();
+        client
+    }
+
+    /// Asks for a stream as [`open`](Client::open) does, with a receive buffer of this many bytes. The
+    /// kernel doubles the number.
+    fn open_small(pubsub: &Pubsub, query: &str, receive_bytes: usize) -> Client {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_recv_buffer_size(receive_bytes).unwrap();
+        socket.connect(&pubsub.http.into()).unwrap();
+        let mut client = Client::ask_on(socket.into(), query);
+        client.expect_head();
         client
     }
 
     fn ask(pubsub: &Pubsub, query: &str) -> Client {
-        let mut stream = TcpStream::connect(pubsub.http).unwrap();
+        Client::ask_on(TcpStream::connect(pubsub.http).unwrap(), query)
+    }
+
+    fn ask_on(mut stream: TcpStream, query: &str) -> Client {
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let request = format!("GET /sub?{query} HTTP/1.1\r\nHost: x\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         Client(BufReader::new(stream))
+    }
+
+    fn expect_head(&mut self) {
+        let mut head = vec![0; HEAD.len()];
+        self.0.read_exact(&mut head).unwrap();
+        assert_eq!(String::from_utf8_lossy(&head), HEAD);
     }
 
     fn line(&mut self) -> String {
@@ -282,13 +301,7 @@ fn a_client_that_leaves_loses_no_message() {
     let number = |line: &str| -> usize { line.split(' ').next().unwrap().parse().unwrap() };
     first.lines(5);
     // The client reads no more, so its socket fills up: 30 MB do not fit into it.
-    let mut last = 0;
-    let is_stuck = || {
-        std::thread::sleep(Duration::from_millis(500));
-        let now = total(&pubsub);
-        std::mem::replace(&mut last, now) == now
-    };
-    assert!(wait_until(TIMEOUT, is_stuck));
+    wait_until_stuck(&pubsub);
     // Slow clients bound the memory: no more than 20 messages are on their way.
     let channel = nsqd.channel("t", "c").unwrap();
     let in_flight = channel["in_flight_count"].as_u64().unwrap();
@@ -308,6 +321,46 @@ fn a_client_that_leaves_loses_no_message() {
     pubsub.wait_for_total(MESSAGES);
     nsqd.wait_for_figure("t", "c", "depth", 0);
     nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
+}
+
+/// The send buffer of a slow client's socket grew to 2.6 MB, and its messages were finished: when the
+/// client left, more than a thousand messages were lost.
+#[test]
+fn the_messages_that_a_leaving_client_has_not_read_are_few() {
+    const MESSAGES: usize = 3000;
+    const BYTES: usize = 2048;
+    let nsqd = nsqd();
+    let padding = "x".repeat(BYTES - 1);
+    nsqd.publish("t", &vec![&*padding; MESSAGES]);
+    let pubsub = Pubsub::of(&nsqd, &["--max-in-flight=50"]);
+    let mut client = Client::open_small(&pubsub, "topic=t&channel=c", 4096);
+    let mut read = 0;
+    // A client that reads steadily makes the kernel enlarge the send buffer.
+    for _ in 0..100 {
+        client.line();
+        read += 1;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    wait_until_stuck(&pubsub);
+    drop(client);
+    nsqd.wait_for_figure("t", "c", "client_count", 0);
+    nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
+    let depth = nsqd.channel("t", "c").unwrap()["depth"].as_u64().unwrap() as usize;
+    let unread = MESSAGES - read - depth;
+    // The page says 128 KiB. The client's receive buffer has 8 KiB, and so has its `BufReader`.
+    let limit = (128 + 16) * 1024 / BYTES;
+    assert!(unread <= limit, "{unread} messages, at most {limit}");
+}
+
+/// Waits until the sockets of the slow clients are full.
+fn wait_until_stuck(pubsub: &Pubsub) {
+    let mut last = 0;
+    let is_stuck = || {
+        std::thread::sleep(Duration::from_millis(500));
+        let now = total(pubsub);
+        std::mem::replace(&mut last, now) == now
+    };
+    assert!(wait_until(TIMEOUT, is_stuck));
 }
 
 fn total(pubsub: &Pubsub) -> usize {

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt;
-use program::log_info;
-use ringq_client::{Acker, AutoTouch, Consumer, Requeue};
+use program::{log_info, log_warn};
+use ringq_client::{Acker, AutoTouch, Consumer};
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
@@ -18,7 +19,7 @@ use super::reach::{Decision, News, Reach};
 use super::request::Subscription;
 use super::shared::Shared;
 use crate::consuming::{Consuming, log_event};
-use crate::stopping::shut_down;
+use crate::stopping::{requeue, shut_down};
 
 /// The head of a stream. Old clients compare it byte by byte.
 const HEAD: &str =
@@ -30,6 +31,11 @@ const REACH_TIME_MAX: Duration = Duration::from_secs(5);
 /// The time for which messages that wait for a slow client are kept from their timeout. nsqd has the
 /// same limit.
 const TOUCH_TIME_MAX: Duration = Duration::from_secs(15 * 60);
+
+/// Bytes that the kernel may hold for a client before it takes no more: 16 KiB. These bytes are lost
+/// when the client leaves. Without the limit, the kernel's buffer grows to megabytes. The limit does not
+/// count the bytes that are on their way to the client, so a distant client gets the full bandwidth.
+const UNSENT_BYTES_MAX: u32 = 16 * 1024;
 
 /// The reason why a stream ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +77,9 @@ pub(super) async fn serve(mut socket: TcpStream, peer: SocketAddr, query: &str, 
             return refuse(socket, "503 Service Unavailable", "NO_NSQD").await;
         }
     };
+    if let Err(error) = SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES_MAX) {
+        log_warn!("WARNING: ({peer}) the bytes that wait for the client have no limit - {error}");
+    }
     let Subscription { topic, channel, .. } = &subscription;
     log_info!("({peer}) stream of {topic}/{channel} begins");
     let listed = shared.streams.open(peer, &subscription, Instant::now());
@@ -90,7 +99,7 @@ pub(super) async fn serve(mut socket: TcpStream, peer: SocketAddr, query: &str, 
     let control = consumer.control();
     let drain = async {
         while let Some(message) = consumer.next().await {
-            give_back(message.split().1);
+            requeue(message.split().1);
         }
     };
     tokio::join!(shut_down([control]), drain);
@@ -171,7 +180,7 @@ impl Stream<'_> {
             _ => End::Client,
         };
         for acker in self.lines.unwritten() {
-            give_back(acker);
+            requeue(acker);
         }
         end
     }
@@ -243,10 +252,4 @@ fn heartbeat() -> String {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
     let seconds = since_1970.unwrap_or_default().as_secs();
     format!("{{\"_heartbeat_\":{seconds}}}")
-}
-
-/// Gives a message back to nsqd, which can deliver it again at once.
-fn give_back(acker: Acker) {
-    // If the connection is lost, nsqd has the message back in any case.
-    drop(acker.requeue_without_backoff(Requeue::After(Duration::ZERO)));
 }
