@@ -241,7 +241,8 @@ impl Cluster {
         url: impl Fn(&str) -> String + Sync,
     ) -> Result<Answer<Vec<Node>>, QueryError> {
         let answer = ask_all(Asked::Lookupd, addresses, |address| {
-            self.get::<Producers>(&url(address))
+            let producers = self.get::<Producers>(&url(address));
+            producers.map_err(with_hint_of_nsqd)
         })?;
         Ok(answer.map(|lists| sorted_nodes(lists.into_iter().flat_map(|list| list.producers))))
     }
@@ -312,6 +313,19 @@ fn ask_all<A: AsRef<str> + Sync, T: Send>(
     match data.is_empty() {
         true => Err(QueryError { asked, failures }),
         false => Ok(Answer { data, failures }),
+    }
+}
+
+/// Adds the likely reason to the answer of a server that does not have nsqlookupd's pages. nsqlookupd
+/// has another text for a topic that it does not know.
+fn with_hint_of_nsqd(why: String) -> String {
+    let has_no_page = why.starts_with("got response 404 ") && why.contains("\"NOT_FOUND");
+    match has_no_page {
+        true => format!(
+            "{why}: this address has no such page, so it is not that of a nsqlookupd (nsqlookupd has HTTP on port \
+             4161 by default, and nsqd on port 4151; the address of a nsqd belongs into --nsqd-http-address)"
+        ),
+        false => why,
     }
 }
 

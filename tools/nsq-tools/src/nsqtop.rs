@@ -37,7 +37,7 @@ pub use row::{Cell, Column, Pair, Row};
 use sample::Sampler;
 pub use sample::{NodeFigures, Sample};
 pub use state::{Next, State};
-pub use table::{Sort, Table, View};
+pub use table::{Filter, Sort, Table, View};
 
 /// Runs the tool with these arguments, without the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {

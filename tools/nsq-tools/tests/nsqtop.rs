@@ -4,6 +4,7 @@ mod tool;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::Duration;
 
@@ -123,8 +124,7 @@ fn a_plain_table_without_nodes_is_an_error() {
     let address = nsqd.http;
     drop(nsqd);
     let exit = run(&mut nsqtop(&["--once", &flag]), TIMEOUT);
-    let text =
-        format!("ERROR: {address} does not answer - Get \"http://{address}/stats\": dial tcp");
+    let text = format!("ERROR: {address} gives no figures: connect: connection refused\n");
     assert_eq!((exit.code(), exit.stdout.as_str()), (1, ""), "{exit}");
     assert!(exit.stderr.contains(&text), "{exit}");
     let lookupd = Daemon::nsqlookupd(&[]);
@@ -171,7 +171,7 @@ fn the_terminal_shows_the_cluster_and_obeys_keys() {
     top.press("2");
     top.wait_for(&["TOPIC ", "orders "]);
     top.press("\r");
-    top.wait_for(&["filter: orders/", "orders/billing"]);
+    top.wait_for(&["only orders/", "orders/billing"]);
     top.press_escape();
     top.press("3");
     top.wait_for(&["READS, WRITES", "127.0.0.1"]);
@@ -195,7 +195,13 @@ fn a_node_that_does_not_answer_is_named_on_the_screen() {
     let mut top = Pty::start(&mut nsqtop(&["--interval=100ms", &flag]));
     top.wait_for(&["1 node "]);
     nsqd.kill();
-    top.wait_for(&["0 nodes", "does not answer - Get"]);
+    let problem = format!(
+        "{} gives no figures: connect: connection refused",
+        nsqd.http
+    );
+    top.wait_for(&["0 nodes  1 away", &problem]);
+    top.press("4");
+    top.wait_for(&[" away"]);
     nsqd.restart();
     top.wait_for(&["1 node "]);
     top.press("\x03");
@@ -213,6 +219,46 @@ fn signals_restore_the_terminal() {
         send_signal(top.child.id(), signal);
         assert_eq!(top.wait().0.code(), Some(0), "SIG{signal}");
     }
+}
+
+/// SIGQUIT printed a line into the drawing, and ended the tool with code 0.
+#[test]
+fn sigquit_restores_the_terminal_and_kills_the_tool() {
+    let nsqd = Daemon::nsqd(&[]);
+    let flag = format!("--nsqd-http-address={}", nsqd.http);
+    let directory = tempfile::tempdir().unwrap();
+    // The system may write a core file into the working directory.
+    let mut command = nsqtop(&[&flag]);
+    let top = Pty::start(command.current_dir(directory.path()));
+    top.wait_for(&["1 node "]);
+    send_signal(top.child.id(), "QUIT");
+    let (status, text) = top.wait();
+    assert_eq!(status.signal(), Some(3), "{status}");
+    assert!(!text.contains("QUIT"), "{text}");
+}
+
+#[test]
+fn control_z_gives_the_terminal_back_until_the_tool_goes_on() {
+    let nsqd = Daemon::nsqd(&[]);
+    let flag = format!("--nsqd-http-address={}", nsqd.http);
+    let mut top = Pty::start(&mut nsqtop(&[&flag]));
+    for stop in ["key", "signal"] {
+        top.wait_for(&["1 node ", "q quit"]);
+        match stop {
+            "key" => top.press("\x1a"),
+            _ => send_signal(top.child.id(), "TSTP"),
+        }
+        let stat = format!("/proc/{}/stat", top.child.id());
+        let is_stopped = || std::fs::read_to_string(&stat).unwrap().contains(") T ");
+        assert!(wait_until(TIMEOUT, is_stopped), "{stop}");
+        let is_restored = || !top.is_alternate_screen() && !top.hides_caret() && !top.is_raw();
+        assert!(wait_until(TIMEOUT, is_restored), "{stop}");
+        send_signal(top.child.id(), "CONT");
+        top.wait_for(&["1 node ", "q quit"]);
+        assert!(top.is_raw() && top.is_alternate_screen());
+    }
+    top.press("q");
+    assert_eq!(top.wait().0.code(), Some(0));
 }
 
 /// The test runs itself in a terminal, with a drawing that panics.

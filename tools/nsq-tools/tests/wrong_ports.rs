@@ -73,6 +73,11 @@ fn every_tool_says_which_port_is_meant() {
         NOT_HTTP,
     );
     check(env!("CARGO_BIN_EXE_nsqtop"), &["-once"], &tcp, NOT_HTTP);
+    let not_lookupd = format!("-lookupd-http-address={}", nsqd.http);
+    let top = env!("CARGO_BIN_EXE_nsqtop");
+    check(top, &["-once"], &not_lookupd, NO_LOOKUPD);
+    let stat = env!("CARGO_BIN_EXE_nsq_stat");
+    check(stat, &[topic, channel], &not_lookupd, NO_LOOKUPD);
 }
 
 #[test]

@@ -87,6 +87,7 @@ fn sample(second: i64) -> Sample {
             (NodeAddress::new("b", 4151), node(b, None)),
         ]),
         failures: Vec::new(),
+        lookupd_failures: Vec::new(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The rows of nodes.
 
 use super::row::{Cell, Column, Pair, Row, number, text};
-use super::sample::NodeFigures;
-use crate::cluster::{ChannelStats, NodeAddress};
+use super::sample::{NodeFigures, problem};
+use crate::cluster::{ChannelStats, Failure, NodeAddress};
 use nsq_doctor::{duration, grown};
 
 pub(super) const COLUMNS: &[Column] = &[
@@ -21,9 +21,27 @@ pub(super) const COLUMNS: &[Column] = &[
 
 pub(super) fn rows(pair: Pair<'_>) -> Vec<Row> {
     let nodes = pair.after.nodes.iter();
+    let failures = pair.after.failures.iter();
     nodes
         .map(|(address, figures)| row(address, figures, pair))
+        .chain(failures.map(row_without_figures))
         .collect()
+}
+
+/// Returns the row of a node that does not answer.
+fn row_without_figures(failure: &Failure) -> Row {
+    let cells = COLUMNS.iter().map(|column| match column.title {
+        "NODE" => Cell::text(&failure.address),
+        "HEALTH" => Cell::text("away"),
+        _ if column.is_text => Cell::text("-"),
+        _ => Cell::Number(None),
+    });
+    Row {
+        key: failure.address.clone(),
+        cells: cells.collect(),
+        detail: problem(failure).replace(char::is_control, "?"),
+        is_problem: true,
+    }
 }
 
 fn row(address: &NodeAddress, figures: &NodeFigures, pair: Pair<'_>) -> Row {

@@ -16,8 +16,10 @@ pub struct Sample {
     pub unix_seconds: i64,
     /// The nodes that answered.
     pub nodes: BTreeMap<NodeAddress, NodeFigures>,
-    /// The addresses that did not answer.
+    /// The nodes that did not answer.
     pub failures: Vec<Failure>,
+    /// The nsqlookupds that did not answer.
+    pub lookupd_failures: Vec<Failure>,
 }
 
 /// The figures of one node.
@@ -32,15 +34,25 @@ pub struct NodeFigures {
 impl Sample {
     /// Returns the reasons why the sample lacks nodes, each as a line for the user.
     pub fn problems(&self) -> Vec<String> {
-        let lines = self.failures.iter();
-        let mut lines: Vec<String> = lines
-            .map(|failure| format!("{} does not answer - {}", failure.address, failure.why))
-            .collect();
+        let failures = self.lookupd_failures.iter().chain(&self.failures);
+        let mut lines: Vec<String> = failures.map(problem).collect();
         if self.nodes.is_empty() && lines.is_empty() {
             lines.push("no nsqlookupd knows an nsqd".to_owned());
         }
         lines
     }
+}
+
+/// Returns the failure of one address as a line for the user. The line names the address once: the
+/// reason also has the address in the URL and in the name of the operation.
+pub(super) fn problem(failure: &Failure) -> String {
+    let Failure { address, why } = failure;
+    let reason = match why.split_once("\": ") {
+        Some((request, reason)) if request.starts_with("Get \"http") => reason,
+        _ => why,
+    };
+    let reason = reason.replace(&format!("dial tcp {address}: "), "");
+    format!("{address} gives no figures: {reason}")
 }
 
 /// The nodes that are asked, and the subject of the question.
@@ -76,19 +88,20 @@ impl Sampler {
 
     /// Asks all nodes, and waits for their answers.
     pub(super) fn sample(&mut self) -> Sample {
-        let (addresses, mut failures) = self.nodes();
+        let (addresses, lookupd_failures) = self.nodes();
+        let mut failures = Vec::new();
         let mut nodes = BTreeMap::new();
         if !addresses.is_empty() {
             let Question { topic, channel, .. } = &self.question;
             match self.cluster.stats(&addresses, topic, channel, true) {
                 Ok(answer) => {
-                    failures.extend(answer.failures);
+                    failures = answer.failures;
                     for (address, stats) in answer.data {
                         let shards = self.shards_of(&address, stats.start_time);
                         nodes.insert(address, NodeFigures { stats, shards });
                     }
                 }
-                Err(error) => failures.extend(error.into_failures()),
+                Err(error) => failures = error.into_failures(),
             }
         }
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -98,10 +111,11 @@ impl Sampler {
             unix_seconds: i64::try_from(unix_seconds).unwrap_or(i64::MAX),
             nodes,
             failures,
+            lookupd_failures,
         }
     }
 
-    /// Returns the addresses of the nodes. Nodes that the user named have the address that the user
+    /// Returns the addresses of the nodes, and the nsqlookupds that do not answer. Nodes that the user named have the address that the user
     /// named, which may not be the one that they broadcast.
     fn nodes(&self) -> (Vec<NodeAddress>, Vec<Failure>) {
         match &self.question.sources {

@@ -1,4 +1,5 @@
-//! Draws the state. The drawing fits 80 columns and 24 rows, and uses more if there is more.
+//! Draws the state. The drawing fits 80 columns and 24 rows, and uses more if there is more. A narrower
+//! terminal shows fewer columns, because a number that is cut off would be a wrong number.
 //!
 //! ```text
 //!   nsqtop  2 nodes  depth 35k  in flight 200                                  PAUSED
@@ -6,7 +7,7 @@
 //!   CHANNEL           IN/S OUT/S DEPTH v ...  DOCTOR
 //!   rows
 //!   the selected row's sentence, in two lines
-//!   a node that does not answer
+//!   the nodes that do not answer, each with the reason
 //!   the keys
 //! ```
 
@@ -18,7 +19,7 @@ use ratatui::widgets::{self, Block, Clear, Paragraph, TableState, Wrap};
 
 use super::row::{Column, Row};
 use super::state::State;
-use super::table::{Table, VIEWS};
+use super::table::{Filter, Table, VIEWS};
 use nsq_doctor::short;
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
@@ -30,6 +31,9 @@ const FAILURE: Style = Style::new().fg(Color::Red);
 const KEYS: &str =
     "q quit  tab view  < > sort  r reverse  / filter  space pause  enter open  ? help";
 
+/// The most lines that name nodes without an answer, in a terminal of 24 rows.
+const PROBLEM_LINES_MAX: usize = 8;
+
 const HELP: &[&str] = &[
     "1 2 3 4 5, tab    channels, topics, clients, nodes, shards",
     "up down, j k      select a row; page up, page down, home, end",
@@ -38,7 +42,7 @@ const HELP: &[&str] = &[
     "r                 reverse the order",
     "/                 filter; enter keeps the filter, esc removes it",
     "space, p          pause the display, and resume it",
-    "q, ctrl-c         quit",
+    "q, ctrl-c         quit; ctrl-z stops nsqtop until the shell's fg",
     "",
     "IN/S OUT/S   messages that arrive and that are finished, a second",
     "DEPTH        messages that wait; INFLT in flight; DEFER deferred",
@@ -50,12 +54,18 @@ const HELP: &[&str] = &[
 /// Draws the state.
 pub fn draw(frame: &mut Frame<'_>, state: &State) {
     let table = state.table();
+    let width = frame.area().width;
+    let problem_lines = problem_lines(
+        state,
+        width,
+        PROBLEM_LINES_MAX.min(usize::from(frame.area().height) / 3),
+    );
     let [title, tabs, rows, detail, problem, keys] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
         Constraint::Min(2),
         Constraint::Length(2),
-        Constraint::Length(1),
+        Constraint::Length(problem_lines.len().max(1) as u16),
         Constraint::Length(1),
     ])
     .areas(frame.area());
@@ -71,8 +81,14 @@ pub fn draw(frame: &mut Frame<'_>, state: &State) {
         let sentence = Paragraph::new(row.detail.as_str()).style(style);
         frame.render_widget(sentence.wrap(Wrap { trim: true }), detail);
     }
-    draw_problem(frame, problem, state);
-    frame.render_widget(Paragraph::new(KEYS).style(DIM), keys);
+    let lines: Vec<Line<'_>> = problem_lines.into_iter().map(Line::from).collect();
+    frame.render_widget(Paragraph::new(lines).style(FAILURE), problem);
+    let text = match table.columns.len() - columns_that_fit(&table, width) {
+        0 => KEYS.to_owned(),
+        1 => "1 column is hidden, needs 80x24  q quit  ? help".to_owned(),
+        count => format!("{count} columns hidden, needs 80x24  q quit  ? help"),
+    };
+    frame.render_widget(Paragraph::new(text).style(DIM), keys);
     if state.shows_help() {
         draw_help(frame);
     }
@@ -95,8 +111,12 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, state: &State) {
                 1 => "1 node".to_owned(),
                 count => format!("{count} nodes"),
             };
+            let away = match sample.failures.len() {
+                0 => String::new(),
+                count => format!("  {count} away"),
+            };
             let (depth, in_flight) = (short(depth as f64), short(in_flight as f64));
-            format!("  {nodes}  depth {depth}  in flight {in_flight}")
+            format!("  {nodes}{away}  depth {depth}  in flight {in_flight}")
         }
     };
     frame.render_widget(
@@ -124,12 +144,13 @@ fn draw_tabs(frame: &mut Frame<'_>, area: Rect, state: &State) {
     }
     frame.render_widget(Line::from(spans), area);
     let (filter, is_typing) = state.filter();
-    let filter = filter.replace(char::is_control, "?");
-    let text = match is_typing {
-        true => format!("filter: {filter}_"),
-        false if filter.is_empty() => return,
-        false => format!("filter: {filter}"),
+    let text = match filter {
+        Filter::Parent(key) => format!("only {}", key.trim_end()),
+        Filter::Text(text) if is_typing => format!("filter: {text}_"),
+        Filter::Text(text) if text.is_empty() => return,
+        Filter::Text(text) => format!("filter: {text}"),
     };
+    let text = text.replace(char::is_control, "?");
     let line = Line::styled(text, PROBLEM).alignment(Alignment::Right);
     frame.render_widget(line, area);
 }
@@ -137,10 +158,13 @@ fn draw_tabs(frame: &mut Frame<'_>, area: Rect, state: &State) {
 fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &State, table: &Table) {
     let widths = widths(table, area.width);
     let sort = state.sort();
-    let headings = table.columns.iter().enumerate().map(|(index, column)| {
-        let style = if index == sort.column { SELECTED } else { BOLD };
-        aligned(column.title.to_owned(), column).style(style)
-    });
+    let headings = table.columns[..widths.len()]
+        .iter()
+        .enumerate()
+        .map(|(index, column)| {
+            let style = if index == sort.column { SELECTED } else { BOLD };
+            aligned(column.title.to_owned(), column).style(style)
+        });
     let rows = table.rows.iter().map(|row| {
         let cells = row.cells.iter().zip(table.columns).zip(&widths);
         let cells = cells.map(|((cell, column), width)| aligned(cut(cell.shown(), *width), column));
@@ -159,14 +183,25 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &State, table: &Table) {
     frame.render_stateful_widget(widget, area, &mut selection);
 }
 
-/// Returns the widths of the columns. The first text gets what its longest cell needs, as long as the
+/// Returns the number of columns, from the left, that have room. The first column, which has the names,
+/// is always shown.
+fn columns_that_fit(table: &Table, total: u16) -> usize {
+    let mut width = 0;
+    let fits = |column: &&Column| {
+        width += column.width + u16::from(width > 0);
+        width <= total
+    };
+    table.columns.iter().take_while(fits).count().max(1)
+}
+
+/// Returns the widths of the columns that have room. The first text gets what its longest cell needs, as long as the
 /// other texts have their smallest width. The last text gets the rest.
 fn widths(table: &Table, total: u16) -> Vec<u16> {
-    let mut widths: Vec<u16> = table.columns.iter().map(|column| column.width).collect();
+    let columns = &table.columns[..columns_that_fit(table, total)];
+    let mut widths: Vec<u16> = columns.iter().map(|column| column.width).collect();
     let spaces = (widths.len() as u16).saturating_sub(1);
     let mut left = total.saturating_sub(widths.iter().sum::<u16>() + spaces);
-    let texts = table
-        .columns
+    let texts = columns
         .iter()
         .enumerate()
         .filter(|(_, column)| column.is_text);
@@ -177,6 +212,8 @@ fn widths(table: &Table, total: u16) -> Vec<u16> {
         widths[index] += more;
         left -= more;
     }
+    // Not even the names have room.
+    widths[0] = widths[0].min(total);
     widths
 }
 
@@ -201,17 +238,26 @@ fn cut(text: String, width: u16) -> String {
     }
 }
 
-fn draw_problem(frame: &mut Frame<'_>, area: Rect, state: &State) {
-    let problems = state.problems();
-    let Some(first) = problems.first() else {
-        return;
-    };
-    let more = match problems.len() {
-        1 => String::new(),
-        count => format!("({} more) ", count - 1),
-    };
-    let text = format!("{more}{}", first.replace(char::is_control, " "));
-    frame.render_widget(Paragraph::new(text).style(FAILURE), area);
+/// Returns the lines that name the nodes without an answer, each with its whole reason. If `most` lines
+/// are too few, the last line tells the number of the others.
+fn problem_lines(state: &State, width: u16, most: usize) -> Vec<String> {
+    let width = usize::from(width).max(1);
+    let mut lines = Vec::new();
+    for problem in state.problems() {
+        let letters: Vec<char> = problem.replace(char::is_control, " ").chars().collect();
+        lines.extend(
+            letters
+                .chunks(width)
+                .map(|line| line.iter().collect::<String>()),
+        );
+    }
+    let most = most.max(1);
+    if lines.len() > most {
+        let others = lines.len() - (most - 1);
+        lines.truncate(most - 1);
+        lines.push(format!("{others} more lines; press 4 for all nodes"));
+    }
+    lines
 }
 
 fn draw_help(frame: &mut Frame<'_>) {

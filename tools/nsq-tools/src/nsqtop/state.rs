@@ -4,7 +4,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::row::{Pair, Row};
 use super::sample::Sample;
-use super::table::{Sort, Table, VIEWS, View};
+use super::table::{Filter, Sort, Table, VIEWS, View};
 
 /// The rows that a page key moves by.
 const PAGE_ROWS: usize = 10;
@@ -24,6 +24,8 @@ pub enum Next {
     Draw,
     /// The tool ends.
     Quit,
+    /// The tool gives the terminal back to the shell, and stops until the shell continues the tool.
+    Suspend,
 }
 
 /// The state of the display.
@@ -33,7 +35,7 @@ pub struct State {
     /// The order of each view, in the order of [`VIEWS`].
     sorts: [Sort; VIEWS.len()],
     /// The filter of each view, in the order of [`VIEWS`].
-    filters: [String; VIEWS.len()],
+    filters: [Filter; VIEWS.len()],
     is_typing_filter: bool,
     is_paused: bool,
     shows_help: bool,
@@ -56,8 +58,8 @@ impl State {
     pub fn new(start: Start) -> State {
         let mut sorts = VIEWS.map(View::usual_sort);
         sorts[place(start.view)] = start.sort;
-        let mut filters = VIEWS.map(|_| String::new());
-        filters[place(start.view)] = start.filter;
+        let mut filters = VIEWS.map(|_| Filter::default());
+        filters[place(start.view)] = Filter::Text(start.filter);
         State {
             view: start.view,
             sorts,
@@ -113,6 +115,9 @@ impl State {
         if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
             return Next::Quit;
         }
+        if key.code == KeyCode::Char('z') && key.modifiers.contains(KeyModifiers::CONTROL) {
+            return Next::Suspend;
+        }
         if self.is_typing_filter {
             self.type_filter(key.code);
             return Next::Draw;
@@ -153,8 +158,8 @@ impl State {
         self.sorts[place(self.view)]
     }
 
-    /// Returns the filter of the view, and true if the user types it now.
-    pub fn filter(&self) -> (&str, bool) {
+    /// Returns the filter of the view, and true if the user types the filter now.
+    pub fn filter(&self) -> (&Filter, bool) {
         (&self.filters[place(self.view)], self.is_typing_filter)
     }
 
@@ -184,7 +189,7 @@ impl State {
         table.rows.iter().position(is_selected).unwrap_or(0)
     }
 
-    fn filter_mut(&mut self) -> &mut String {
+    fn filter_mut(&mut self) -> &mut Filter {
         &mut self.filters[place(self.view)]
     }
 
@@ -197,13 +202,24 @@ impl State {
             KeyCode::Enter => self.is_typing_filter = false,
             KeyCode::Esc => {
                 self.is_typing_filter = false;
-                self.filter_mut().clear();
+                *self.filter_mut() = Filter::default();
             }
             KeyCode::Backspace => {
-                self.filter_mut().pop();
+                self.typed_filter().pop();
             }
-            KeyCode::Char(letter) => self.filter_mut().push(letter),
+            KeyCode::Char(letter) => self.typed_filter().push(letter),
             _ => {}
+        }
+    }
+
+    /// Returns the text that the user types. A parent that enter has chosen gives way to the text.
+    fn typed_filter(&mut self) -> &mut String {
+        let filter = self.filter_mut();
+        if let Filter::Parent(_) = filter {
+            *filter = Filter::default();
+        }
+        match filter {
+            Filter::Text(text) | Filter::Parent(text) => text,
         }
     }
 
@@ -233,18 +249,19 @@ impl State {
         };
         let (view, filter) = match self.view {
             View::Topics => (View::Channels, format!("{}/", row.key)),
-            View::Channels => (View::Clients, row.key.clone()),
+            // The key of a client begins with its channel and a space.
+            View::Channels => (View::Clients, format!("{} ", row.key)),
             View::Clients | View::Nodes | View::Shards => return,
         };
         self.view = view;
-        *self.filter_mut() = filter;
+        *self.filter_mut() = Filter::Parent(filter);
     }
 
     /// Leaves the help, or removes the filter.
     fn leave(&mut self) {
         match self.shows_help {
             true => self.shows_help = false,
-            false => self.filter_mut().clear(),
+            false => *self.filter_mut() = Filter::default(),
         }
     }
 

@@ -36,6 +36,15 @@ pub struct Table {
     pub rows: Vec<Row>,
 }
 
+/// The choice of rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Filter {
+    /// Rows with this text, in any case. All rows if the text is empty.
+    Text(String),
+    /// Rows whose key begins with this text: the channels of one topic, or the clients of one channel.
+    Parent(String),
+}
+
 /// The column by which a table is sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sort {
@@ -135,12 +144,23 @@ impl View {
     }
 }
 
+impl Default for Filter {
+    fn default() -> Filter {
+        Filter::Text(String::new())
+    }
+}
+
 impl Table {
-    /// Returns a view of two samples: the rows that contain `filter`, in any case, sorted.
-    pub fn new(view: View, pair: Pair<'_>, filter: &str, sort: Sort) -> Table {
-        let filter = filter.to_lowercase();
+    /// Returns a view of two samples: the rows that `filter` chooses, sorted.
+    pub fn new(view: View, pair: Pair<'_>, filter: &Filter, sort: Sort) -> Table {
         let mut rows = view.rows(pair);
-        rows.retain(|row| row.contains(&filter));
+        match filter {
+            Filter::Text(text) => {
+                let text = text.to_lowercase();
+                rows.retain(|row| row.contains(&text));
+            }
+            Filter::Parent(key) => rows.retain(|row| row.key.starts_with(key)),
+        }
         rows.sort_by(|a, b| {
             let order = a.cells[sort.column].order(&b.cells[sort.column]);
             let order = if sort.is_reversed {

@@ -3,6 +3,7 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::*;
+use crate::cluster::Failure;
 use crate::nsqtop::fixture::{sample_with_failure, samples};
 use crate::nsqtop::state::Start;
 use crate::nsqtop::table::View;
@@ -62,6 +63,41 @@ fn a_wide_terminal_shows_whole_sentences() {
     );
 }
 
+/// Numbers lost their first digits: 1.2k was shown as 2k.
+#[test]
+fn a_narrow_terminal_hides_columns_and_cuts_no_number() {
+    let [before, after] = samples();
+    let state = state(View::Channels).with_samples(before, after);
+    let shown = lines(&state, 40, 10);
+    let expected = [
+        "CHANNEL           IN/S OUT/S DEPTH INFLT",
+        "orders/audit       100     0  1.2k     0",
+        "orders/billing     100    10   680     1",
+        "quiet/archive#e…     0     0     7     0",
+    ];
+    assert_eq!(shown[2..6], expected, "{shown:#?}");
+    assert!(
+        shown[9].starts_with("5 columns hidden, needs 80x24  q quit"),
+        "{shown:#?}"
+    );
+    let shown = lines(&state, 76, 24);
+    assert!(shown[2].ends_with("AGE CONNS"), "{shown:#?}");
+    assert!(shown[23].starts_with("1 column is hidden"), "{shown:#?}");
+    for view in VIEWS {
+        let [before, after] = samples();
+        let state = self::state(view).with_samples(before, after);
+        let whole = lines(&state, 300, 24);
+        let cells: Vec<&str> = whole[3].split_whitespace().collect();
+        for width in 20..80 {
+            let shown = lines(&state, width, 24);
+            let numbers = shown[3].split_whitespace();
+            for cell in numbers.filter(|cell| !cell.ends_with('…')) {
+                assert!(cells.contains(&cell), "{cell} at {width}: {shown:#?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn every_view_is_drawn_at_any_size() {
     for view in VIEWS {
@@ -110,7 +146,50 @@ fn nodes_that_do_not_answer_are_named() {
     let state = state(View::Nodes).with_samples(before, sample_with_failure());
     let shown = lines(&state, 80, 24);
     assert!(
-        shown[22].starts_with("c:4151 does not answer - Get \"http://c:4151/stats\": dial tcp"),
+        shown[0].starts_with("nsqtop  2 nodes  1 away"),
         "{shown:#?}"
     );
+    assert!(
+        shown[5].starts_with("c:4151") && shown[5].ends_with(" away"),
+        "{shown:#?}"
+    );
+    let problem = "c:4151 gives no figures: connect: connection refused";
+    assert_eq!(shown[22], problem, "{shown:#?}");
+    assert_eq!(lines(&state, 240, 24)[22], problem);
+}
+
+/// The line ended at the right edge, in front of the reason, and a second node had no line.
+#[test]
+fn the_reasons_of_all_nodes_are_whole() {
+    let [before, mut after] = samples();
+    let why = "the answer is not HTTP (http parse error): choose the server's HTTP port (nsqd: 4151 by default, \
+               nsqlookupd: 4161)";
+    for name in ["c", "d"] {
+        after.failures.push(Failure {
+            address: format!("{name}:4150"),
+            why: why.to_owned(),
+        });
+    }
+    let state = state(View::Channels).with_samples(before.clone(), after.clone());
+    let shown = lines(&state, 80, 24);
+    let text = shown[19..23].concat();
+    let whole = |name: &str| format!("{name}:4150 gives no figures: {why}");
+    assert_eq!(
+        text.replace(' ', ""),
+        (whole("c") + &whole("d")).replace(' ', "")
+    );
+    // More nodes than have room.
+    for number in 0..30 {
+        after.failures.push(Failure {
+            address: format!("n{number}:4150"),
+            why: why.to_owned(),
+        });
+    }
+    let state = self::state(View::Channels).with_samples(before, after);
+    let shown = lines(&state, 80, 24);
+    assert_eq!(
+        shown[22], "57 more lines; press 4 for all nodes",
+        "{shown:#?}"
+    );
+    assert!(shown[3].starts_with("orders/audit"), "{shown:#?}");
 }

@@ -2,6 +2,7 @@ use ratatui::crossterm::event::KeyCode::{self, *};
 
 use super::*;
 use crate::nsqtop::fixture::samples;
+use serde_json::json;
 
 fn state() -> State {
     let start = Start {
@@ -11,6 +12,14 @@ fn state() -> State {
     };
     let [before, after] = samples();
     State::new(start).with_samples(before, after)
+}
+
+fn text(text: &str) -> Filter {
+    Filter::Text(text.to_owned())
+}
+
+fn parent(key: &str) -> Filter {
+    Filter::Parent(key.to_owned())
 }
 
 fn press(state: &mut State, keys: &[KeyCode]) {
@@ -33,11 +42,13 @@ fn selected(state: &State) -> String {
 fn keys_quit() {
     let control_c = KeyEvent::new(Char('c'), KeyModifiers::CONTROL);
     assert_eq!(state().on_key(control_c), Next::Quit);
+    let control_z = KeyEvent::new(Char('z'), KeyModifiers::CONTROL);
+    assert_eq!(state().on_key(control_z), Next::Suspend);
     let q = KeyEvent::new(Char('q'), KeyModifiers::NONE);
     assert_eq!(state().on_key(q), Next::Quit);
     let mut typing = state();
     press(&mut typing, &[Char('/'), Char('q')]);
-    assert_eq!(typing.filter(), ("q", true));
+    assert_eq!(typing.filter(), (&text("q"), true));
     assert_eq!(typing.on_key(control_c), Next::Quit);
 }
 
@@ -87,14 +98,14 @@ fn the_filter_is_typed_kept_and_removed() {
         &mut state,
         &[Char('/'), Char('B'), Char('i'), Char('x'), Backspace],
     );
-    assert_eq!(state.filter(), ("Bi", true));
+    assert_eq!(state.filter(), (&text("Bi"), true));
     assert_eq!(names(&state), ["orders/billing"]);
     press(&mut state, &[Enter]);
-    assert_eq!(state.filter(), ("Bi", false));
+    assert_eq!(state.filter(), (&text("Bi"), false));
     press(&mut state, &[Esc]);
     assert_eq!(names(&state).len(), 3);
     press(&mut state, &[Char('/'), Char('x'), Esc]);
-    assert_eq!(state.filter(), ("", false));
+    assert_eq!(state.filter(), (&text(""), false));
 }
 
 #[test]
@@ -126,19 +137,51 @@ fn enter_opens_a_topic_and_a_channel() {
     press(&mut state, &[Char('2'), Enter]);
     assert_eq!(
         (state.view(), state.filter()),
-        (View::Channels, ("orders/", false))
+        (View::Channels, (&parent("orders/"), false))
     );
     press(&mut state, &[Down, Enter]);
     assert_eq!(
         (state.view(), state.filter()),
-        (View::Clients, ("orders/billing", false))
+        (View::Clients, (&parent("orders/billing "), false))
     );
     assert_eq!(names(&state).len(), 2);
     press(&mut state, &[Enter]);
     assert_eq!(state.view(), View::Clients);
     // Each view has a filter of its own.
     press(&mut state, &[Char('4')]);
-    assert_eq!(state.filter(), ("", false));
+    assert_eq!(state.filter(), (&text(""), false));
+}
+
+/// The channels of all topics whose names end with the topic's name were shown.
+#[test]
+fn enter_opens_exactly_one_topic_and_channel() {
+    let figures = |topic: &str, channel: &str| {
+        let client = json!({"client_id": "x", "remote_address": "1.1.1.1:1"});
+        json!({
+            "topic_name": topic,
+            "channels": [{"channel_name": channel, "client_count": 1, "clients": [client]}],
+        })
+    };
+    let topics = [
+        figures("or2", "c"),
+        figures("vor2", "c"),
+        figures("or2", "cc"),
+    ];
+    let stats = serde_json::from_value(json!({"topics": topics})).unwrap();
+    let [before, mut after] = samples();
+    let node = after.nodes.values_mut().next().unwrap();
+    node.stats = stats;
+    let mut state = state().with_samples(before, after);
+    press(&mut state, &[Char('2'), Char('/'), Char('2'), Enter, Home]);
+    assert_eq!(selected(&state), "or2");
+    press(&mut state, &[Enter]);
+    assert_eq!(names(&state), ["or2/c", "or2/cc"]);
+    press(&mut state, &[Home, Enter]);
+    assert_eq!(names(&state), ["or2/c 1.1.1.1:1 a:4151"]);
+    // Typing replaces the choice.
+    press(&mut state, &[Char('/'), Char('v')]);
+    assert_eq!(state.filter(), (&text("v"), true));
+    assert_eq!(names(&state), ["vor2/c 1.1.1.1:1 a:4151"]);
 }
 
 #[test]

@@ -10,7 +10,8 @@ fn shown(view: View, filter: &str, sort: Sort) -> Vec<String> {
         before: Some(&before),
         after: &after,
     };
-    let text = plain::text(&Table::new(view, pair, filter, sort));
+    let filter = Filter::Text(filter.to_owned());
+    let text = plain::text(&Table::new(view, pair, &filter, sort));
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     text.lines().map(words).collect()
 }
@@ -115,7 +116,7 @@ fn one_sample_has_no_rates() {
         after: &after,
     };
     for view in VIEWS {
-        for row in Table::new(view, pair, "", view.usual_sort()).rows {
+        for row in Table::new(view, pair, &Filter::default(), view.usual_sort()).rows {
             for (cell, column) in row.cells.iter().zip(view.columns()) {
                 if column.title.ends_with("/S") {
                     assert_eq!(cell.shown(), "-", "{row:?}");
@@ -123,7 +124,12 @@ fn one_sample_has_no_rates() {
             }
         }
     }
-    let table = Table::new(View::Channels, pair, "", View::Channels.usual_sort());
+    let table = Table::new(
+        View::Channels,
+        pair,
+        &Filter::default(),
+        View::Channels.usual_sort(),
+    );
     assert!(
         table.rows[0]
             .detail
@@ -139,7 +145,12 @@ fn a_client_without_names_leaves_no_gap() {
         before: Some(&before),
         after: &after,
     };
-    let table = Table::new(View::Clients, pair, "", View::Clients.usual_sort());
+    let table = Table::new(
+        View::Clients,
+        pair,
+        &Filter::default(),
+        View::Clients.usual_sort(),
+    );
     let details: Vec<_> = table.rows.iter().map(|row| row.detail.as_str()).collect();
     assert!(
         details.contains(&"shop at a:4151, connected for 62s"),
@@ -158,7 +169,7 @@ fn no_text_controls_the_terminal() {
         after: &after,
     };
     for view in VIEWS {
-        for row in Table::new(view, pair, "", view.usual_sort()).rows {
+        for row in Table::new(view, pair, &Filter::default(), view.usual_sort()).rows {
             assert!(!row.detail.contains(char::is_control), "{row:?}");
             let texts = row.cells.iter().map(Cell::shown);
             assert!(
