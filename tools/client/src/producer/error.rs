@@ -130,6 +130,11 @@ pub(super) fn is_leaving(error: &ErrorFrame) -> bool {
     is_failure(error) && (text.ends_with("exiting") || text.ends_with(DRAINING))
 }
 
+/// Returns true when nsqd refused the messages themselves. nsqd may take some of these messages if each comes alone.
+pub(super) fn is_about_messages(error: &ErrorFrame) -> bool {
+    matches!(error.code(), "E_BAD_MESSAGE" | "E_BAD_BODY")
+}
+
 /// Returns true when messages may be stored in spite of this error: a disk failed in the middle.
 fn may_be_stored(error: &ErrorFrame) -> bool {
     is_failure(error) && !is_leaving(error)

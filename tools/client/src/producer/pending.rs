@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use super::command::Command;
-use super::error::is_leaving;
+use super::error::{is_about_messages, is_leaving};
 use super::kept::{Kept, Loss};
 use crate::error::{ConnectionError, ErrorFrame};
 use crate::outbox::Position;
@@ -190,7 +190,7 @@ impl Pending {
             self.refuse_new(error);
             return true;
         }
-        if refusal.is_some_and(ErrorFrame::is_fatal) && was_sent_before && front.can_split() {
+        if refusal.is_some_and(is_about_messages) && was_sent_before && front.can_split() {
             self.split_oldest();
             return true;
         }

@@ -16,6 +16,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::command::Tail;
+use super::error::is_leaving;
 use super::numbering::Counters;
 use super::pending::Pending;
 use crate::error::{ConnectionError, ErrorFrame};
@@ -45,7 +46,7 @@ pub(crate) struct Replies {
     pub(crate) tail: Tail,
     /// The output of the connection of the moment.
     outbox: Option<Outbox>,
-    /// The number of commands that nsqd has answered.
+    /// The number of commands that nsqd has answered. An nsqd that exits or is drained answers no command in this sense.
     answered: u64,
     /// The reason why the last connection is over.
     lost: Option<Arc<ConnectionError>>,
@@ -99,7 +100,7 @@ impl Session {
     pub(crate) fn answer(&self, refusal: Option<&ErrorFrame>) -> bool {
         let mut replies = self.replies();
         let was_pending = replies.pending.answer(refusal);
-        replies.answered += u64::from(was_pending && refusal.is_none());
+        replies.answered += u64::from(was_pending && !refusal.is_some_and(is_leaving));
         let is_over = replies.is_retiring && replies.pending.is_empty();
         let outbox = replies.outbox.clone().filter(|_| is_over);
         drop(replies);
@@ -181,7 +182,8 @@ impl Session {
         !self.replies().pending.is_empty()
     }
 
-    /// Returns the number of commands that nsqd has stored.
+    /// Returns the number of commands that nsqd has stored or refused. The refusals of an nsqd that exits or is drained do
+    /// not count.
     pub(crate) fn answered(&self) -> u64 {
         self.replies().answered
     }

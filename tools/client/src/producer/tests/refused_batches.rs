@@ -1,6 +1,7 @@
 //! A batch of numbered messages that comes again, and that nsqd refuses because of one of its messages.
 
 use super::*;
+use crate::testing::Received;
 
 /// Answers commands, which must be these. The answer to the last one is an error if there is one, and ends the connection.
 async fn serve(server: &mut MockServer, commands: &[&str], error: Option<&str>) {
@@ -71,4 +72,85 @@ async fn messages_with_one_outcome_stay_together() {
         matches!(error, PublishError::ResendRefused { .. }),
         "{error}"
     );
+}
+
+/// A node whose limit became smaller refuses every message of the batch. Each refusal doubled the pause before the next
+/// connection, and newer messages waited behind the batch until their time was over, too.
+#[tokio::test(start_paused = true)]
+async fn a_batch_of_bad_messages_holds_up_no_newer_message() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let producer = builder(&network, [server.address()]).number_messages();
+    let producer = producer.build().unwrap();
+    let publishing = tokio::spawn({
+        let producer = producer.clone();
+        async move { join_all((0..100).map(|_| producer.publish("t", "bad"))).await }
+    });
+    let mut nsqd = server.accept().await;
+    nsqd.handshake_with_numbers().await;
+    assert!(matches!(nsqd.command().await, Some(Received::Mpub { .. })));
+    nsqd.close();
+    let newer = tokio::spawn({
+        let producer = producer.clone();
+        async move { producer.publish("t", "good").await }
+    });
+    let began = Instant::now();
+    let serving = async {
+        loop {
+            let mut nsqd = server.accept().await;
+            nsqd.handshake_with_numbers().await;
+            while let Some(command) = nsqd.command().await {
+                match command {
+                    Received::Pub { body, .. } if body == "good" => nsqd.respond("OK").await,
+                    _ => {
+                        let error = "E_BAD_MESSAGE PUB message too big 3 > 2";
+                        nsqd.fail(error).await;
+                        break;
+                    }
+                }
+            }
+        }
+    };
+    tokio::select! {
+        stored = newer => drop(stored.unwrap().unwrap()),
+        () = serving => unreachable!("it never ends"),
+    }
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
+    for refused in publishing.await.unwrap() {
+        let error = refused.unwrap_err();
+        assert!(
+            matches!(error, PublishError::ResendRefused { .. }),
+            "{error}"
+        );
+    }
+}
+
+/// Alone, each message would meet the same refusal.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_does_not_depend_on_the_messages_splits_no_batch() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let producer = builder(&network, [server.address()]).number_messages();
+    let producer = producer.build().unwrap();
+    let publishing = tokio::spawn({
+        let producer = producer.clone();
+        async move { join_all(["1", "2", "3"].map(|body| producer.publish("t", body))).await }
+    });
+    let mut nsqd = server.accept().await;
+    nsqd.handshake_with_numbers().await;
+    nsqd.expect("MPUB t 0 1 2 3").await;
+    nsqd.close();
+    let error = "E_UNAUTHORIZED AUTH failed for MPUB on \"t\" \"\"";
+    serve(&mut server, &["MPUB t 0 1 2 3"], Some(error)).await;
+    for refused in publishing.await.unwrap() {
+        let error = refused.unwrap_err();
+        assert!(
+            matches!(error, PublishError::ResendRefused { .. }),
+            "{error}"
+        );
+    }
 }
