@@ -2,8 +2,10 @@
 
 mod tool;
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use test_support::daemon::Daemon;
@@ -147,6 +149,26 @@ fn the_first_failure_ends_the_tool() {
         "{log}"
     );
     assert_eq!(texts(&nsqd, "t", 1), ["one"]);
+}
+
+/// The line about the progress counted a failed record, and there was none.
+#[test]
+fn an_input_that_cannot_be_read_fails_no_record() {
+    let nsqd = nsqd(&[]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_to_nsq"));
+    command.args(["-topic=t", &address(&nsqd)]);
+    let directory = File::open(env!("CARGO_MANIFEST_DIR")).expect("the directory of the crate");
+    let mut tool = Tool::of_command(command.stdin(directory).stdout(Stdio::null()));
+    assert_eq!(tool.wait().code(), Some(1), "{}", tool.log());
+    let log = tool.log();
+    assert!(
+        log.contains("cannot read standard input: Is a directory"),
+        "{log}"
+    );
+    assert!(
+        log.contains("nsqd has confirmed 0 records and has not answered 0 records, and the rest of the input was not sent"),
+        "{log}"
+    );
 }
 
 #[test]

@@ -88,6 +88,8 @@ impl Proof {
 pub(super) struct Counts {
     confirmed: AtomicU64,
     unconfirmed: AtomicU64,
+    /// The records whose publish failed.
+    failed: AtomicU64,
     /// The failures of connections, and the errors that nsqds sent.
     errors: AtomicU64,
 }
@@ -256,9 +258,12 @@ impl Publishing {
     /// A record was not confirmed. The error is the text for the user.
     pub(super) async fn next(&mut self) -> Option<Result<(), String>> {
         let result = poll_fn(|cx| match self.unconfirmed.poll_next_unpin(cx) {
-            Poll::Ready(result) => {
-                Poll::Ready(result.map(|result| result.map_err(|e| e.to_string())))
-            }
+            Poll::Ready(result) => Poll::Ready(result.map(|result| {
+                result.map_err(|error| {
+                    self.counts.failed.fetch_add(1, Ordering::Relaxed);
+                    error.to_string()
+                })
+            })),
             Poll::Pending if self.unconfirmed.len() == 1 => Poll::Pending,
             Poll::Pending => match self.take_loss() {
                 Some(_) if self.sends_again() => {
@@ -295,14 +300,21 @@ impl Publishing {
         records(self.unconfirmed.len() as u64)
     }
 
-    /// Returns the line that says how far the input came, for the end after a failure.
+    /// Returns the line that says how far the input came, for the end after a failure. The failure may be that of the
+    /// input or of a connection. Then no record failed.
     pub(super) fn progress(&self) -> String {
         let confirmed = records(self.counts.confirmed.load(Ordering::Relaxed));
         let open = self.unconfirmed_text();
-        format!(
-            "nsqd has confirmed {confirmed}; 1 record failed, nsqd has not answered {open} behind it, and the rest of the \
-             input was not sent"
-        )
+        match self.counts.failed.load(Ordering::Relaxed) {
+            0 => format!(
+                "nsqd has confirmed {confirmed} and has not answered {open}, and the rest of the input was not sent"
+            ),
+            failed => format!(
+                "nsqd has confirmed {confirmed}; {} failed, nsqd has not answered {open} behind it, and the rest of the \
+                 input was not sent",
+                records(failed)
+            ),
+        }
     }
 
     /// Closes the connections. Records without a confirmation are waited for.
