@@ -325,3 +325,28 @@ fn wrong_values_end_the_tools_with_advice() {
         "memcached keeps its own state",
     );
 }
+
+/// A part of the state kept the disk full after the end of the tool.
+#[test]
+fn a_disk_that_becomes_full_is_an_error_and_leaves_no_part_of_the_state() {
+    let source = Source::new();
+    let directory = tempfile::tempdir().expect("a directory");
+    let state = directory.path().join("state");
+    let flag = format!("--dedup-state={}", state.display());
+    let args = ["--topic=t", "--channel=c", DEDUP, &flag];
+    let mut tool = source.start(env!("CARGO_BIN_EXE_nsq_tail"), &args);
+    tool.wait_for_log("inverse Bloom filter with 1000 slots");
+    source.wait_for_answers();
+    // A file that is always full.
+    let new = directory.path().join("state.new");
+    std::os::unix::fs::symlink("/dev/full", &new).expect("the name is free");
+    tool.stop();
+    let log = tool.log();
+    let text = format!("the filter could not be saved in {}: ", state.display());
+    assert!(
+        log.contains(&text) && log.contains("; free some space"),
+        "{log}"
+    );
+    let names = std::fs::read_dir(directory.path()).expect("readable");
+    assert_eq!(names.count(), 0, "{log}");
+}

@@ -1,6 +1,7 @@
 //! [`DedupReport`]: what happens to a filter beside its messages.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -85,9 +86,29 @@ impl fmt::Display for DedupReport {
             }
             DedupReport::SaveFailed { path, error } => write!(
                 f,
-                "de-duplication: the filter could not be saved in {}: {error}; duplicates may be handled after the next start",
-                path.display()
+                "de-duplication: the filter could not be saved in {}: {error}{}; duplicates may be handled after the next start",
+                path.display(),
+                match error.kind() {
+                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "; free some space",
+                    _ => "",
+                }
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_has_an_advice() {
+        let text = |kind: ErrorKind| {
+            let (path, error) = ("st".into(), Arc::new(kind.into()));
+            DedupReport::SaveFailed { path, error }.to_string()
+        };
+        let full = text(ErrorKind::StorageFull);
+        assert!(full.contains("; free some space; duplicates"), "{full}");
+        assert!(!text(ErrorKind::PermissionDenied).contains("free some"));
     }
 }
