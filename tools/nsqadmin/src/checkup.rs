@@ -37,6 +37,10 @@ use producer::Usual;
 /// node counts as taken out of the cluster.
 const GONE_MILLIS: i64 = 30 * 60 * 1000;
 
+/// Most nodes that are remembered after they have vanished: those that vanished last. An nsqlookupd that
+/// names other nodes each time must not fill the memory.
+const GONE_MAX: usize = 1000;
+
 /// The state between two rounds.
 #[derive(Debug, Default)]
 pub struct Checker {
@@ -106,7 +110,7 @@ impl Checker {
         }
         checkup.producers = self.usual.producers(&self.past, &after);
         for (address, node) in &after.nodes {
-            let (known, elapsed) = self.past.earliest(|round| round.nodes.get(address));
+            let (known, elapsed) = self.past.earliest_answer(address);
             let check = NodeCheck {
                 health: node.health.clone(),
                 shards: shard::figures(known, node, elapsed),
@@ -140,6 +144,16 @@ impl Checker {
             let is_recent = after.unix_millis - *since < GONE_MILLIS;
             is_recent && !after.nodes.contains_key(address)
         });
+        let mut excess = self.gone.len().saturating_sub(GONE_MAX);
+        if excess > 0 {
+            let mut times: Vec<i64> = self.gone.values().copied().collect();
+            let (_, last, _) = times.select_nth_unstable(excess - 1);
+            self.gone.retain(|_, since| {
+                let is_forgotten = *since <= *last && excess > 0;
+                excess -= usize::from(is_forgotten);
+                !is_forgotten
+            });
+        }
     }
 }
 

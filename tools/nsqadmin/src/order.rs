@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The token stands for what the action touches: the action, the names and the nodes. Messages come and
-//! go all the time, so the counts do not belong to it.
+//! go all the time, so the counts do not belong to it. Those of an undo do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -251,6 +251,11 @@ impl Order {
                 ..
             } = subject;
             (topic, channel, nodes, channels).hash(&mut hasher);
+            // An undo stays as it is until somebody empties the channel again.
+            if self.action == Verb::Unempty {
+                let undo = subject.undo.map(|undo| (undo.until_ms, undo.message_count));
+                undo.hash(&mut hasher);
+            }
         }
         format!("{:016x}", hasher.finish())
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::round::Round;
+use super::round::{NodeRound, Round};
 
 /// The time over which rates are measured, in milliseconds. Rounds may come more often. Over a shorter
 /// time, the rate of a slow consumer would be noise.
@@ -70,6 +70,15 @@ impl Past {
             Some((Some(figure), self.since(round)))
         });
         found.unwrap_or((None, self.since_last()))
+    }
+
+    /// Returns the earliest answer of a node, and the time since then. A round without an answer tells nothing
+    /// about the counts of the node, which are not 0.
+    pub(super) fn earliest_answer(&self, address: &str) -> (Option<&NodeRound>, Duration) {
+        self.earliest(|round| {
+            let node = round.nodes.get(address)?;
+            node.failure.is_none().then_some(node)
+        })
     }
 
     fn since(&self, round: &Round) -> Duration {

@@ -16,6 +16,10 @@ const HALF_LIFE_SECONDS: f64 = 300.0;
 /// The time for which a topic is watched before a rate is called unusual, in seconds.
 const WATCHED_SECONDS_MIN: f64 = 60.0;
 
+/// Most names of a topic whose usual rates are remembered while no connection has the name: those with the
+/// highest rates. Programs that run for a moment may have another name each time.
+const ABSENT_MAX: usize = 1000;
+
 /// The growth of a rate over the usual one from which a producer has grown.
 const GROWN_FACTOR: f64 = 2.0;
 /// The smallest growth that counts, in messages per second.
@@ -153,7 +157,7 @@ impl Usual {
             }
         }
         for (address, node) in &after.nodes {
-            let (known, elapsed) = past.earliest(|round| round.nodes.get(address));
+            let (known, elapsed) = past.earliest_answer(address);
             for producer in producers_of(address, known, node, elapsed.as_secs_f64()) {
                 let (topic, producer) = producer;
                 topics.entry(topic).or_default().listed.push(producer);
@@ -177,6 +181,15 @@ impl Usual {
             figures.listed.truncate(LISTED_MAX);
         }
         topics
+    }
+}
+
+#[cfg(test)]
+impl Usual {
+    /// Returns how many names of a topic have a usual rate, and whether a client is among them.
+    pub(super) fn known(&self, topic: &str, client: &str) -> (usize, bool) {
+        let rates = &self.0[topic].rates;
+        (rates.len(), rates.keys().any(|(id, ..)| id == client))
     }
 }
 
@@ -228,6 +241,23 @@ impl Watched {
                 *usual *= 1.0 - weight;
             }
             now.contains_key(key) || *usual > 0.01
+        });
+        self.forget_lowest(&now);
+    }
+
+    /// Forgets the lowest rates of the names that are not there now, if there are too many.
+    fn forget_lowest(&mut self, now: &BTreeMap<Name, f64>) {
+        let absent = self.rates.iter().filter(|(key, _)| !now.contains_key(*key));
+        let mut usual: Vec<f64> = absent.map(|(_, usual)| *usual).collect();
+        let mut excess = usual.len().saturating_sub(ABSENT_MAX);
+        if excess == 0 {
+            return;
+        }
+        let (_, highest, _) = usual.select_nth_unstable_by(excess - 1, f64::total_cmp);
+        self.rates.retain(|key, usual| {
+            let is_forgotten = excess > 0 && *usual <= *highest && !now.contains_key(key);
+            excess -= usize::from(is_forgotten);
+            !is_forgotten
         });
     }
 }

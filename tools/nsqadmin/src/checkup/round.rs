@@ -205,7 +205,8 @@ impl Machine {
             let Some((name, value)) = line.rsplit_once(' ') else {
                 continue;
             };
-            let Ok(value) = value.parse::<f64>() else {
+            // JSON has neither infinite numbers nor NaN.
+            let Some(value) = value.parse().ok().filter(|it: &f64| it.is_finite()) else {
                 continue;
             };
             let (family, labels) = name.split_once('{').unwrap_or((name, ""));

@@ -340,6 +340,32 @@ fn a_producer_that_publishes_more_than_it_used_to_explains_a_backlog() {
     assert_eq!(last.producers["t"].listed[0].rate, 2.0);
 }
 
+/// An answer that came too late made the whole count of a connection the messages of the last seconds.
+#[test]
+fn a_node_that_did_not_answer_once_has_no_wrong_rates_afterwards() {
+    let mut checker = Checker::default();
+    let second = |step: i64| 2 * step;
+    let silent = |step: i64| (7..=10).contains(&step);
+    for step in 0..=14 {
+        let count = 1_000_000 + 10 * second(step);
+        let mut round = match silent(step) {
+            true => round_at(second(step) * 1000, &[]),
+            false => round_at(second(step) * 1000, &[("n:1", published(count, count))]),
+        };
+        if silent(step) {
+            round.add_failure("n:1", "timeout".to_owned());
+        }
+        let checkup = checker.check(round);
+        let rates = checkup.producers.values().flat_map(|topic| &topic.listed);
+        for producer in rates {
+            assert!(producer.rate <= 10.0, "at step {step}: {producer:?}");
+        }
+        for shard in checkup.nodes["n:1"].shards.values() {
+            assert!(shard.arrivals <= 10.0, "at step {step}: {shard:?}");
+        }
+    }
+}
+
 /// Publishes at two rates, with consumers that keep up. Returns the concerns after the second one.
 fn after_growth(usual: i64, grown: i64) -> Vec<String> {
     let mut checker = Checker::default();
@@ -432,6 +458,8 @@ fn metrics_of_a_node_tell_its_shards_and_its_disk() {
         )
     };
     assert_eq!(Machine::of_metrics("process_cpu_seconds_total 1\n"), None);
+    let odd = Machine::of_metrics(&metrics(f64::NAN, f64::INFINITY)).unwrap();
+    assert_eq!((odd.free_bytes, odd.shards[&1].cpu_seconds), (0.0, 0.0));
     let mut checker = Checker::default();
     let mut last = Checkup::default();
     for step in 0..20 {
@@ -504,4 +532,46 @@ fn the_json_has_what_the_page_shows() {
     };
     let node: Value = serde_json::from_str(&checkup.node("n:2").unwrap()).unwrap();
     assert_eq!(node["concerns"][0]["sentence"], "This nsqd is gone");
+}
+
+/// An nsqlookupd that names other nodes each time.
+#[test]
+fn nodes_that_vanish_again_and_again_take_bounded_memory() {
+    let mut checker = Checker::default();
+    let mut last = Checkup::default();
+    for step in 0..30 {
+        let mut round = round_at(step * 2000, &[]);
+        let known = LookupdRound::Knows(std::collections::BTreeSet::new());
+        round.lookupds.insert("l:1".to_owned(), known);
+        for node in 0..100 {
+            round.add_failure(&format!("n{step}-{node}:1"), "timeout".to_owned());
+        }
+        last = checker.check(round);
+    }
+    assert_eq!(checker.gone.len(), GONE_MAX);
+    assert!(checker.gone.contains_key("n28-0:1"), "the last are kept");
+    assert!(!checker.gone.contains_key("n0-0:1"));
+    assert_eq!(last.concerns.len(), GONE_MAX + 100);
+}
+
+/// Each connection has another name, as programs that run for a moment may have.
+#[test]
+fn names_of_producers_that_come_once_take_bounded_memory() {
+    let mut checker = Checker::default();
+    for step in 0..40 {
+        let producers: Vec<Value> = (0..100)
+            .map(|number| {
+                json!({"client_id": format!("{step}-{number}"), "hostname": "h", "connect_ts": step, "remote_address": format!("10.0.0.1:{number}"),
+                    "pub_counts": [{"topic": "t", "count": 1000 * (step + 1)}]})
+            })
+            .collect();
+        let figures = json!({"count": step * 100_000, "producers": producers});
+        checker.check(round(step, &[("n:1", figures)]));
+    }
+    let (count, has) = checker.usual.known("t", "39-5");
+    assert!(has, "who is there is never forgotten");
+    assert!(count <= 100 + 1 + 1000, "{count}");
+    // A rate of the first minute counts more than a later one.
+    assert!(checker.usual.known("t", "11-5").1, "the highest are kept");
+    assert!(!checker.usual.known("t", "13-5").1);
 }

@@ -38,6 +38,19 @@ fn the_undo_of_an_empty_touches_the_nodes_that_have_one() {
         message_count: 7,
     };
     assert_eq!(subjects[0].undo, Some(expected));
+    // Somebody else empties one of the channels again, which adds messages to its undo.
+    let more = Undo {
+        message_count: 9,
+        ..expected
+    };
+    let changed = [Subject {
+        undo: Some(more),
+        ..subjects[0].clone()
+    }];
+    assert_ne!(order.token(&changed), order.token(&subjects));
+    // The undo means nothing to a pause.
+    let pause = self::order(r#"{"action":"pause","of":"channels","show":"all"}"#);
+    assert_eq!(pause.token(&changed), pause.token(&subjects));
     let mut json = String::new();
     subjects[0].push_json(&mut json);
     assert!(
