@@ -11,8 +11,9 @@ use diskq_log::segment::{slot_at, slot_offset};
 use diskq_log::slot::{SLOT_BYTES, SlotKind};
 use diskq_log::{
     AppendError, ChannelCheckpoint, Checkpoint, CheckpointJob, CheckpointNumber, CheckpointRun,
-    Damage, DamageKind, Durable, Log, LogOptions, LogStats, Notice, Pages, Recovered, Reply,
-    Request, Residency, Run, Segment, SegmentNumber, Seq, SeqRange, SyncJob, Taken, segment_file,
+    Damage, DamageKind, Durable, Failure, Log, LogOptions, LogStats, Notice, Pages, Recovered,
+    Reply, Request, Residency, Run, Segment, SegmentNumber, Seq, SeqRange, SyncFailure, SyncJob,
+    Taken, TopicFile, segment_file,
 };
 use proptest::prelude::*;
 use wire::frame::HEADER_BYTES;
@@ -38,6 +39,16 @@ fn small_options() -> LogOptions {
         pool_segments_min: 2,
         generation_seed: 1,
         slots: SlotKind::Plain,
+    }
+}
+
+/// The contents of a topic's file. No test reads them.
+#[derive(Debug)]
+struct NoKeys;
+
+impl TopicFile for NoKeys {
+    fn write(&self, out: &mut dyn FnMut(&[u8]) -> std::io::Result<()>) -> std::io::Result<()> {
+        out(b"none")
     }
 }
 
@@ -1786,6 +1797,58 @@ fn syncs_are_grouped() {
     );
     assert!(world.log.is_synced());
     assert!(world.log.next_request().is_none());
+}
+
+/// After a sync that could not open its files, no sync made the name of the file durable.
+#[test]
+fn the_name_of_a_file_becomes_durable_although_the_first_attempt_is_delayed() {
+    let failed = || {
+        let text = "cannot open x: too many open files".to_owned();
+        let kind = ErrorKind::Other;
+        Err(SyncFailure::Retryable(Failure { kind, text }))
+    };
+    for is_checkpoint in [false, true] {
+        let mut world = World::new(small_options());
+        world.must_append(10);
+        world.pump(10);
+        world.log.sync_now();
+        world.write_checkpoint(Durable::Yes);
+        world.pump(10);
+        world.log.write_topic_file(Box::new(NoKeys));
+        world.pump(10);
+        assert!(world.told(|it| matches!(it, Notice::TopicFileWritten(Ok(())))));
+        for attempt in 0..3 {
+            world.mono += Duration::from_secs(10);
+            if is_checkpoint {
+                world.log.make_checkpoint_due();
+                world.write_checkpoint(Durable::Yes);
+            } else if attempt == 0 {
+                world.append(10, 0).unwrap();
+                world.log.sync_now();
+            } else {
+                world.log.handle_timeout(world.mono);
+            }
+            let (names, reply) = match world.log.next_request() {
+                Some(Request::Sync(SyncJob { names, upto, .. })) => {
+                    let result = if attempt == 0 { failed() } else { Ok(()) };
+                    (names, Reply::Synced { upto, result })
+                }
+                Some(Request::WriteCheckpoint(CheckpointJob { names, number, .. })) => {
+                    let result = if attempt == 0 { failed() } else { Ok(()) };
+                    (names, Reply::CheckpointWritten { number, result })
+                }
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(names, attempt < 2, "attempt {attempt}");
+            world
+                .log
+                .handle_reply(world.mono, reply, &mut world.notices);
+            if attempt == 1 && !is_checkpoint {
+                world.append(10, 0).unwrap();
+                world.log.sync_now();
+            }
+        }
+    }
 }
 
 #[test]

@@ -61,6 +61,8 @@ pub(super) struct Writing {
     pub(super) empty: Option<EmptyCheckpoint>,
     /// Files up to here have durable names once it is written, if it syncs the names.
     pub(super) names_upto: Option<SegmentNumber>,
+    /// True if it makes the name of a renamed file durable.
+    pub(super) is_file_renamed: bool,
     /// The time at which the topic began to put it together.
     pub(super) began: Duration,
 }

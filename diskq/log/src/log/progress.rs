@@ -185,6 +185,7 @@ impl Log {
             sync,
             empty,
             names_upto,
+            is_file_renamed,
             began,
         });
         self.requests
@@ -244,6 +245,7 @@ impl Log {
             }
             Err(failure) => {
                 self.checkpoints.retry_later(self.mono);
+                self.sync.is_file_renamed |= writing.is_file_renamed;
                 let (SyncFailure::Retryable(why) | SyncFailure::Final(why)) = &failure;
                 let cause: Arc<str> = why.text.as_str().into();
                 let is_final = matches!(failure, SyncFailure::Final(_));

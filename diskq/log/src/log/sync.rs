@@ -13,6 +13,8 @@ pub(super) struct Syncing {
     pub(super) upto: Seq,
     /// Files up to here have durable names once it ends, if it syncs the names.
     pub(super) names_upto: Option<SegmentNumber>,
+    /// True if it makes the name of a renamed file durable.
+    pub(super) is_file_renamed: bool,
     /// True if the sync relied on a copy that the log does not use: its spill has failed, or a reader came. Such a sync
     /// proves nothing, and is done again.
     pub(super) is_void: bool,

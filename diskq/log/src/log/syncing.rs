@@ -171,6 +171,7 @@ impl Log {
         self.sync.syncing = Some(Syncing {
             upto: self.next,
             names_upto,
+            is_file_renamed,
             is_void: false,
             voided_count: gone.len(),
         });
@@ -201,6 +202,7 @@ impl Log {
             }
             Err(SyncFailure::Final(failure)) => return self.poison(failure.text.into(), notices),
             Err(SyncFailure::Retryable(failure)) => {
+                self.sync.is_file_renamed |= syncing.is_some_and(|it| it.is_file_renamed);
                 return self.delay(failure.text.into(), notices);
             }
             Ok(()) => self.sync.delayed = 0,
