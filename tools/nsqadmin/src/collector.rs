@@ -212,13 +212,9 @@ impl Task {
     async fn collect_once(&mut self) {
         let mut warnings = Warnings::default();
         let started = Instant::now();
-        let began = self.looks.now();
-        let stats = match self.pace.is_due(began, self.looks.last()) {
-            true => {
-                let stats = self.check(&mut warnings).await;
-                self.pace.count(began, self.looks.now());
-                stats
-            }
+        let is_due = self.pace.is_due(self.looks.now(), self.looks.last());
+        let stats = match is_due {
+            true => self.check(&mut warnings).await,
             false => self.ask(&mut warnings).await,
         };
         let is_complete = stats.as_ref().ok().map(|_| warnings.is_empty());
@@ -275,6 +271,7 @@ impl Task {
     /// Asks the nodes for their clients, too, and the nsqlookupds for their nodes, and makes a checkup.
     /// Servers that do not answer are a part of the checkup.
     async fn check(&mut self, warnings: &mut Warnings) -> Result<Vec<NodeStats>, Refusal> {
+        let began = self.looks.now();
         let targets = self.present_targets(warnings).await;
         let mut round = Round {
             lookupds: self.cluster.lookupd_rounds().await,
@@ -308,7 +305,9 @@ impl Task {
                 }
             }
         }
+        let is_complete = targets.is_ok() && round.is_complete();
         let checkup = self.checker.check(round);
+        self.pace.count(began, self.looks.now(), is_complete);
         self.checkup_sender.send_replace(Arc::new(checkup));
         match targets?.is_empty() {
             true => Ok(Vec::new()),

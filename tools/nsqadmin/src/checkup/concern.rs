@@ -149,7 +149,10 @@ pub(super) fn paused(pause: &Pause, depth: i64, unix_millis: i64) -> Option<Stri
     }
     #[allow(clippy::cast_precision_loss)] // Three digits are shown.
     let waiting = short(depth as f64);
-    Some(format!("{text}; {waiting} messages wait"))
+    Some(match depth {
+        1 => format!("{text}; 1 message waits"),
+        _ => format!("{text}; {waiting} messages wait"),
+    })
 }
 
 fn server(subject: Subject, sentence: String) -> Concern {

@@ -38,10 +38,13 @@ impl Pace {
         now.saturating_sub(began) >= interval.max(self.took * DURATION_FACTOR)
     }
 
-    /// Takes the begin and the end of a round.
-    pub fn count(&mut self, began: Duration, ended: Duration) {
+    /// Takes the begin and the end of a round. A round that is not complete has waited for a server until its time
+    /// was over: this duration says nothing about the cost of a round.
+    pub fn count(&mut self, began: Duration, ended: Duration, is_complete: bool) {
         self.began = Some(began);
-        self.took = ended.saturating_sub(began);
+        if is_complete {
+            self.took = ended.saturating_sub(began);
+        }
     }
 }
 
@@ -57,7 +60,7 @@ mod tests {
     fn rounds_come_every_two_seconds_while_somebody_looks_and_every_ten_otherwise() {
         let mut pace = Pace::default();
         assert!(pace.is_due(millis(0), None));
-        pace.count(millis(0), millis(50));
+        pace.count(millis(0), millis(50), true);
         for (now, looked, expected) in [
             (1_010, Some(1_000), false),
             (1_990, Some(1_500), true),
@@ -69,18 +72,28 @@ mod tests {
             let looked = looked.map(millis);
             assert_eq!(pace.is_due(millis(now), looked), expected, "at {now} ms");
         }
-        pace.count(millis(20_000), millis(20_050));
+        pace.count(millis(20_000), millis(20_050), true);
         assert!(!pace.is_due(millis(25_000), Some(millis(10_000))));
     }
 
     #[test]
     fn the_time_between_rounds_grows_with_the_duration_of_a_round() {
         let mut pace = Pace::default();
-        pace.count(millis(0), millis(700));
+        pace.count(millis(0), millis(700), true);
         assert!(!pace.is_due(millis(6_999), Some(millis(6_000))));
         assert!(pace.is_due(millis(7_000), Some(millis(6_000))));
-        pace.count(millis(0), millis(3_000));
+        pace.count(millis(0), millis(3_000), true);
         assert!(!pace.is_due(millis(29_000), None));
         assert!(pace.is_due(millis(30_000), None));
+    }
+
+    /// A node that hung for 5 seconds made every later round come 50 seconds after the one before.
+    #[test]
+    fn a_server_that_does_not_answer_does_not_put_rounds_off() {
+        let mut pace = Pace::default();
+        pace.count(millis(0), millis(50), true);
+        pace.count(millis(2_000), millis(7_000), false);
+        assert!(pace.is_due(millis(7_000), Some(millis(6_000))));
+        assert!(pace.is_due(millis(12_000), None));
     }
 }

@@ -159,6 +159,14 @@ impl Round {
         self.nodes.insert(address.to_owned(), node);
     }
 
+    /// Returns true if all servers answered.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        let knows = |lookupd: &LookupdRound| matches!(lookupd, LookupdRound::Knows(_));
+        let mut nodes = self.nodes.values();
+        nodes.all(|node| node.failure.is_none()) && self.lookupds.values().all(knows)
+    }
+
     fn add_topic(&mut self, address: &str, topic: &answer::Topic) {
         let round = self.topics.entry(topic.topic_name.clone()).or_default();
         round.depth = round.depth.saturating_add(topic.depth);

@@ -194,6 +194,10 @@ fn a_pause_with_terms_is_told_and_nobody_is_asked_to_end_it() {
         "Paused (bad deploy); 1.2k messages wait"
     );
     assert_eq!(
+        with(json!({"depth": 1, "by": "ann"})),
+        "Paused by ann; 1 message waits"
+    );
+    assert_eq!(
         with(json!({})),
         "Paused with 1.2k waiting messages: unpause the channel"
     );
