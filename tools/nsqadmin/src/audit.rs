@@ -1,4 +1,4 @@
-//! The audit log: a line for every act, and for every act that was refused.
+//! The audit log: a line for every act and every `PUT /config/*`, also for those that were refused.
 //!
 //! Each line goes to the log. With `--audit-log-file`, it is also appended to that file as JSON:
 //!
@@ -51,6 +51,8 @@ pub struct Entry {
     pub channel: String,
     /// The node, or an empty text.
     pub node: String,
+    /// The key of `/config`, or an empty text.
+    pub key: String,
     /// The result.
     pub outcome: Outcome,
     /// The message of the answer.
@@ -82,6 +84,7 @@ impl Entry {
         object.text_unless_empty("topic", &self.topic);
         object.text_unless_empty("channel", &self.channel);
         object.text_unless_empty("node", &self.node);
+        object.text_unless_empty("key", &self.key);
         object.text("result", self.outcome.word());
         object.text("message", &self.message);
         object.end();
@@ -96,6 +99,9 @@ impl Entry {
         }
         if !self.node.is_empty() {
             subject = format!("{subject} on {}", self.node);
+        }
+        if !self.key.is_empty() {
+            subject.clone_from(&self.key);
         }
         let (user, address) = (&self.user, &self.remote_address);
         let (action, result) = (&self.action, self.outcome.word());

@@ -1,9 +1,9 @@
 //! The HTTP interface: a request in, a response out, without sockets.
 //!
 //! ```text
-//!   Request ──► base path ──► route ──► user, page ──► endpoint ──► Cluster
-//!                                                         │
-//!   Response ◄── gzip, headers ◄── Reply ◄────────────────┘
+//!   Request ──► base path ──► route ──► rights ──► endpoint ──► Cluster
+//!                                                     │
+//!   Response ◄── gzip, headers ◄── Reply ◄────────────┘
 //! ```
 //!
 //! The routes and their redirects are those of `program::http`. The server below is hyper, because
@@ -19,6 +19,7 @@ mod peeking;
 mod reading;
 mod reply;
 mod request;
+mod rights;
 mod site;
 
 use std::sync::Arc;
@@ -48,6 +49,11 @@ use endpoint::{Endpoint, ROUTES};
 /// Returns the permits for streams of events.
 pub fn streams() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(live::STREAMS_MAX))
+}
+
+/// Returns the method and the pattern of each route, in which `*` stands for any segment.
+pub fn routes() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ROUTES.iter().map(|(method, path, _)| (*method, *path))
 }
 
 pub use reply::{Body, Reply};
@@ -155,7 +161,20 @@ impl App {
         segments: &[String],
         request: &mut Request,
     ) -> Reply {
-        let answered = match endpoint {
+        let answered = match self.admit(endpoint, segments, request).await {
+            Ok(()) => self.answer_admitted(endpoint, segments, request).await,
+            Err(refusal) => Err(refusal),
+        };
+        answered.unwrap_or_else(|refusal| Reply::refusal(&refusal))
+    }
+
+    async fn answer_admitted(
+        &self,
+        endpoint: Endpoint,
+        segments: &[String],
+        request: &mut Request,
+    ) -> Result<Reply, Refusal> {
+        match endpoint {
             Endpoint::Page => Ok(self.page()),
             Endpoint::Ping => Ok(Reply::plain(StatusCode::OK, "OK")),
             Endpoint::Asset => Ok(self.asset(&segments.join("/"), request)),
@@ -167,10 +186,9 @@ impl App {
             Endpoint::Peek => self.peek(segments, request).await,
             Endpoint::Read(read) => self.read(read, segments, request).await,
             Endpoint::Change(change) => self.change(change, segments, request).await,
-            Endpoint::GetOption => self.get_option(&segments[0], request),
+            Endpoint::GetOption => self.option(&segments[0]),
             Endpoint::PutOption => self.put_option(&segments[0], request).await,
-        };
-        answered.unwrap_or_else(|refusal| Reply::refusal(&refusal))
+        }
     }
 }
 

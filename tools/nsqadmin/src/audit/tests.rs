@@ -9,6 +9,7 @@ fn entry() -> Entry {
         topic: "clicks".to_owned(),
         channel: "archive".to_owned(),
         node: String::new(),
+        key: String::new(),
         outcome: Outcome::Partly,
         message: "WARNING: x".to_owned(),
     }
@@ -25,6 +26,12 @@ fn a_line_says_who_did_what_where_and_with_which_result() {
     tombstone.channel.clear();
     tombstone.node = "n1:4151".to_owned();
     assert!(tombstone.text().contains(" clicks on n1:4151 by "));
+    let mut put = entry();
+    put.topic.clear();
+    put.channel.clear();
+    put.key = "log_level".to_owned();
+    assert!(put.text().contains(" log_level by user "));
+    assert!(put.json().contains(r#","key":"log_level","result":"#));
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! The endpoints that act: user and page are checked before the body is read, and each act is
-//! written to the audit log and told to the endpoint of notifications.
+//! The endpoints that act: each act is written to the audit log and told to the endpoint of
+//! notifications. `rights` has checked user and page before.
 
 use ::http::StatusCode;
 use wire::name::is_valid_name;
@@ -20,6 +20,8 @@ pub(super) struct Subject {
     pub(super) channel: String,
     /// Empty, except for a tombstone.
     pub(super) node: String,
+    /// Empty, except for `PUT /config/*`.
+    pub(super) key: String,
 }
 
 /// The client that acts.
@@ -44,14 +46,15 @@ impl Actor {
 }
 
 impl Subject {
-    fn of_path(change: Change, segments: &[String]) -> Subject {
+    /// Returns what the path of a request names.
+    pub(super) fn of_path(change: Change, segments: &[String]) -> Subject {
         let segment = |index: usize| segments.get(index).cloned().unwrap_or_default();
         match change {
             Change::Create | Change::Many => Subject::default(),
             Change::Act | Change::Delete => Subject {
                 topic: segment(0),
                 channel: segment(1),
-                node: String::new(),
+                ..Subject::default()
             },
             Change::Tombstone => Subject {
                 node: segment(0),
@@ -82,7 +85,7 @@ impl Subject {
 const TOMBSTONE: &str = "tombstone_topic_producer";
 
 impl App {
-    /// Answers an endpoint that acts.
+    /// Answers an endpoint that acts, for a client that may act.
     pub(super) async fn change(
         &self,
         change: Change,
@@ -91,12 +94,6 @@ impl App {
     ) -> Result<Reply, Refusal> {
         let mut subject = Subject::of_path(change, segments);
         let actor = self.actor(request);
-        if let Err(refusal) = self.check_right_to_act(request) {
-            let action = format!("{change:?}").to_lowercase();
-            let entry = actor.entry(&action, &subject, &Err(refusal.clone()));
-            self.audit.write(entry).await;
-            return Err(refusal);
-        }
         let none = Terms::default();
         let (action, acted) = match change {
             Change::Many => return self.act_on_many(actor, request).await,
@@ -163,17 +160,6 @@ impl App {
         Ok(Reply::object(&warnings, |_| {}))
     }
 
-    /// Checks that the request comes from nsqadmin's own page and from an admin.
-    fn check_right_to_act(&self, request: &Request) -> Result<(), Refusal> {
-        let user = self.access.user(request.headers(), request.peer().ip());
-        let is_own_page = self.access.is_own_page(request.headers());
-        match (is_own_page, self.access.is_admin(&user)) {
-            (true, true) => Ok(()),
-            (false, _) => Err(Refusal::new(StatusCode::FORBIDDEN, "FORBIDDEN_ORIGIN")),
-            (true, false) => Err(Refusal::new(StatusCode::FORBIDDEN, "FORBIDDEN")),
-        }
-    }
-
     async fn topic_to_tombstone(&self, request: &mut Request) -> Result<String, Refusal> {
         let read = request.read_texts(self.read_timeout, ["topic"]).await;
         let [topic] = read.map_err(|refusal| match refusal.status {
@@ -199,7 +185,8 @@ impl App {
         }
     }
 
-    fn actor(&self, request: &Request) -> Actor {
+    /// Returns the client that sent the request.
+    pub(super) fn actor(&self, request: &Request) -> Actor {
         Actor {
             user: self.acting_user(request),
             remote_address: request.peer().to_string(),
@@ -219,6 +206,7 @@ impl App {
 }
 
 impl Actor {
+    /// Returns the line of the audit log.
     pub(super) fn entry(&self, action: &str, subject: &Subject, acted: &Acted) -> Entry {
         let (outcome, message) = match acted {
             Ok(warnings) if warnings.is_empty() => (Outcome::Done, String::new()),
@@ -236,6 +224,7 @@ impl Actor {
             topic: subject.topic.clone(),
             channel: subject.channel.clone(),
             node: subject.node.clone(),
+            key: subject.key.clone(),
             outcome,
             message,
         }

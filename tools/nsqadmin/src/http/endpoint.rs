@@ -1,5 +1,6 @@
 //! The table of routes.
 
+use ::http::Method;
 use program::http::Route;
 
 use super::live::Live;
@@ -69,6 +70,34 @@ pub(super) enum Change {
     Many,
 }
 
+/// The clients that may use an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Audience {
+    /// All clients.
+    Everybody,
+    /// The clients in `--allow-config-from-cidr`.
+    ConfigClients,
+    /// Admins, on nsqadmin's own page.
+    Admins,
+}
+
+impl Endpoint {
+    /// Returns the clients that may use the endpoint with this method. An endpoint that the first two arms do not
+    /// name needs an admin, and so does any endpoint behind another method than theirs.
+    pub(super) fn audience(self, method: &Method) -> Audience {
+        use Endpoint::{
+            Asset, GetOption, Live, Metrics, Page, Peek, Ping, PutOption, Rate, Read, Render,
+            Settings,
+        };
+        match (method.as_str(), self) {
+            ("GET", Page | Ping | Asset | Metrics | Settings) => Audience::Everybody,
+            ("GET", Render | Rate | Live(_) | Peek | Read(_)) => Audience::Everybody,
+            ("GET", GetOption) | ("PUT", PutOption) => Audience::ConfigClients,
+            _ => Audience::Admins,
+        }
+    }
+}
+
 /// All routes.
 #[rustfmt::skip]
 pub(super) const ROUTES: &[Route<Endpoint>] = &[
@@ -117,3 +146,23 @@ pub(super) const ROUTES: &[Route<Endpoint>] = &[
     ("GET", "/config/*", Endpoint::GetOption),
     ("PUT", "/config/*", Endpoint::PutOption),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A route with another method needs no word about rights to be closed.
+    #[test]
+    fn an_endpoint_behind_another_method_than_its_own_needs_an_admin() {
+        for (_, path, endpoint) in ROUTES {
+            for method in [Method::POST, Method::DELETE, Method::PATCH, Method::HEAD] {
+                let audience = endpoint.audience(&method);
+                assert_eq!(audience, Audience::Admins, "{method} {path}");
+            }
+        }
+        let put = Endpoint::Page.audience(&Method::PUT);
+        assert_eq!(put, Audience::Admins);
+        let put = Endpoint::PutOption.audience(&Method::PUT);
+        assert_eq!(put, Audience::ConfigClients);
+    }
+}

@@ -176,7 +176,7 @@ impl App {
         let acting = Acting {
             topic: topic.clone(),
             channel: channel.clone(),
-            node: String::new(),
+            ..Acting::default()
         };
         let action = acting.action(act);
         self.report(actor, action, acting, &acted).await;

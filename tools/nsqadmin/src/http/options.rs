@@ -13,14 +13,16 @@ use crate::outcome::Refusal;
 const LOOKUPDS: &str = "nsqlookupd_http_addresses";
 const LOG_LEVEL: &str = "log_level";
 
+/// A new value that is valid.
+enum Setting {
+    Lookupds(Vec<String>),
+    /// The level and its name in the request.
+    Level(Level, String),
+}
+
 impl App {
     /// Answers `GET /config/*`.
-    pub(super) fn get_option(&self, key: &str, request: &Request) -> Result<Reply, Refusal> {
-        self.check_range(request)?;
-        self.option(key)
-    }
-
-    fn option(&self, key: &str) -> Result<Reply, Refusal> {
+    pub(super) fn option(&self, key: &str) -> Result<Reply, Refusal> {
         match key {
             LOOKUPDS => {
                 let mut json = String::new();
@@ -43,14 +45,30 @@ impl App {
         })
     }
 
-    /// Answers `PUT /config/*`.
+    /// Answers `PUT /config/*`, and writes it to the audit log before it takes effect: with another level, the log
+    /// might have no such line.
     pub(super) async fn put_option(
         &self,
         key: &str,
         request: &mut Request,
     ) -> Result<Reply, Refusal> {
-        self.check_range(request)?;
-        self.check_right_to_change(request)?;
+        let setting = self.setting(key, request).await;
+        let put = setting.as_ref().map(|_| ()).map_err(Refusal::clone);
+        self.report_put(key, request, put).await;
+        match setting? {
+            Setting::Lookupds(addresses) => {
+                log_info!("config: {LOOKUPDS} took effect: {addresses:?}");
+                self.cluster.set_lookupds(addresses);
+            }
+            Setting::Level(level, text) => {
+                log_info!("config: {LOG_LEVEL} took effect: {text}");
+                log::set_level(level);
+            }
+        }
+        self.option(key)
+    }
+
+    async fn setting(&self, key: &str, request: &mut Request) -> Result<Setting, Refusal> {
         let body = request.read_body(self.read_timeout).await?;
         if body.is_empty() {
             let status = StatusCode::PAYLOAD_TOO_LARGE;
@@ -58,49 +76,15 @@ impl App {
         }
         let invalid = || Refusal::bad("INVALID_VALUE");
         match key {
-            LOOKUPDS => {
-                let addresses = addresses(&body).ok_or_else(invalid)?;
-                log_info!("config: {LOOKUPDS} took effect: {addresses:?}");
-                self.cluster.set_lookupds(addresses);
-            }
+            LOOKUPDS => Ok(Setting::Lookupds(addresses(&body).ok_or_else(invalid)?)),
             LOG_LEVEL => {
-                let text = std::str::from_utf8(&body).map_err(|_| invalid())?;
-                let level: Level = text.parse().map_err(|_| invalid())?;
-                log_info!("config: {LOG_LEVEL} took effect: {text}");
-                log::set_level(level);
+                let text = String::from_utf8(body.to_vec()).map_err(|_| invalid())?;
+                let level = text.parse().map_err(|_| invalid())?;
+                Ok(Setting::Level(level, text))
             }
-            _ => return Err(Refusal::bad("INVALID_OPTION")),
-        }
-        self.option(key)
-    }
-
-    /// Checks the client's address. No header counts.
-    fn check_range(&self, request: &Request) -> Result<(), Refusal> {
-        let peer = request.peer().ip();
-        match self.config_clients {
-            Some(range) if !range.contains(peer) => Err(forbidden("FORBIDDEN")),
-            _ => Ok(()),
+            _ => Err(Refusal::bad("INVALID_OPTION")),
         }
     }
-
-    /// Checks that no page of another site sends the request, and that a request that came through a
-    /// proxy is an admin's. The proxy's own address may be inside the range of `/config`, and must
-    /// not open it to everybody who may read.
-    fn check_right_to_change(&self, request: &Request) -> Result<(), Refusal> {
-        let headers = request.headers();
-        if !self.access.is_own_page(headers) {
-            return Err(forbidden("FORBIDDEN_ORIGIN"));
-        }
-        let user = self.access.user(headers, request.peer().ip());
-        match self.access.is_forwarded(headers) && !self.access.is_admin(&user) {
-            true => Err(forbidden("FORBIDDEN")),
-            false => Ok(()),
-        }
-    }
-}
-
-fn forbidden(message: &str) -> Refusal {
-    Refusal::new(StatusCode::FORBIDDEN, message)
 }
 
 /// Returns the texts of a JSON array.

@@ -1,0 +1,117 @@
+//! The rights of a request: each endpoint has its [`Audience`], which is checked before the body is read. Refused
+//! acts are written to the audit log.
+
+use ::http::{Method, StatusCode};
+
+use super::acting::Subject;
+use super::endpoint::{Audience, Endpoint};
+use super::{App, Request};
+use crate::outcome::{Refusal, Warnings};
+
+/// The action of `PUT /config/*` in the audit log.
+const PUT_CONFIG: &str = "put_config";
+
+impl App {
+    /// Checks that the client may use the endpoint.
+    ///
+    /// # Errors
+    /// 403: the client may not. The audit log says so, except for a `GET /config/*`.
+    pub(super) async fn admit(
+        &self,
+        endpoint: Endpoint,
+        segments: &[String],
+        request: &Request,
+    ) -> Result<(), Refusal> {
+        let is_put = *request.method() == Method::PUT;
+        match endpoint.audience(request.method()) {
+            Audience::Everybody => Ok(()),
+            Audience::ConfigClients if !is_put => self.check_range(request),
+            Audience::ConfigClients => {
+                let checked = self.check_range(request);
+                let checked = checked.and_then(|()| self.check_right_to_change(request));
+                if checked.is_err() {
+                    let key = &segments[0];
+                    self.report_put(key, request, checked.clone()).await;
+                }
+                checked
+            }
+            Audience::Admins => {
+                let checked = self.check_right_to_act(request);
+                if let Err(refusal) = &checked {
+                    self.report_refused(endpoint, segments, request, refusal)
+                        .await;
+                }
+                checked
+            }
+        }
+    }
+
+    /// Writes a `PUT /config/*` to the audit log.
+    pub(super) async fn report_put(&self, key: &str, request: &Request, put: Result<(), Refusal>) {
+        let subject = Subject {
+            key: key.to_owned(),
+            ..Subject::default()
+        };
+        let acted = put.map(|()| Warnings::default());
+        let entry = self.actor(request).entry(PUT_CONFIG, &subject, &acted);
+        self.audit.write(entry).await;
+    }
+
+    async fn report_refused(
+        &self,
+        endpoint: Endpoint,
+        segments: &[String],
+        request: &Request,
+        refusal: &Refusal,
+    ) {
+        let (action, subject) = match endpoint {
+            Endpoint::Change(change) => {
+                let action = format!("{change:?}").to_lowercase();
+                (action, Subject::of_path(change, segments))
+            }
+            other => (format!("{other:?}").to_lowercase(), Subject::default()),
+        };
+        let refused = Err(refusal.clone());
+        let entry = self.actor(request).entry(&action, &subject, &refused);
+        self.audit.write(entry).await;
+    }
+
+    /// Checks that the request comes from nsqadmin's own page and from an admin.
+    fn check_right_to_act(&self, request: &Request) -> Result<(), Refusal> {
+        let user = self.access.user(request.headers(), request.peer().ip());
+        let is_own_page = self.access.is_own_page(request.headers());
+        match (is_own_page, self.access.is_admin(&user)) {
+            (true, true) => Ok(()),
+            (false, _) => Err(forbidden("FORBIDDEN_ORIGIN")),
+            (true, false) => Err(forbidden("FORBIDDEN")),
+        }
+    }
+
+    /// Checks the client's address. No header counts.
+    fn check_range(&self, request: &Request) -> Result<(), Refusal> {
+        let peer = request.peer().ip();
+        match self.config_clients {
+            Some(range) if !range.contains(peer) => Err(forbidden("FORBIDDEN")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that no page of another site sends the request, and that a request that came through a
+    /// proxy is an admin's. The proxy's own address may be inside the range of `/config`, and must
+    /// not open it to everybody who may read.
+    fn check_right_to_change(&self, request: &Request) -> Result<(), Refusal> {
+        let headers = request.headers();
+        if !self.access.is_own_page(headers) {
+            return Err(forbidden("FORBIDDEN_ORIGIN"));
+        }
+        let user = self.access.user(headers, request.peer().ip());
+        match self.access.is_forwarded(headers) && !self.access.is_admin(&user) {
+            true => Err(forbidden("FORBIDDEN")),
+            false => Ok(()),
+        }
+    }
+}
+
+fn forbidden(message: &str) -> Refusal {
+    Refusal::new(StatusCode::FORBIDDEN, message)
+}
