@@ -5,6 +5,7 @@ use std::time::Duration;
 use diskq_log::{AppendError, Checkpoint, Durable, Log, LogOptions, Notice, SeqRange, Taken};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
+use test_support::tmpfs::Tmpfs;
 use wire::id::Seq;
 
 use super::*;
@@ -190,28 +191,12 @@ fn copies_are_copies_in_memory_file_systems() {
     copies_are_copies_in(&directory);
 }
 
-/// A tmpfs of 8 MiB, unmounted when dropped.
-struct Tmpfs(PathBuf);
-
-impl Drop for Tmpfs {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
-    }
-}
-
 #[test]
 fn a_full_file_system_is_an_error_not_a_signal() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut mount = Command::new("mount");
-    mount
-        .args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"])
-        .arg(directory.path());
-    if !mount.status().is_ok_and(|status| status.success()) {
-        println!("NOT TESTED: mounting a tmpfs needs root; see the same test over SimFiles");
+    let Some(tmpfs) = Tmpfs::mount("8m") else {
         return;
-    }
-    let tmpfs = Tmpfs(directory.path().to_path_buf());
-    let keeper = Keeper::new(OsFiles, directory.path());
+    };
+    let keeper = Keeper::new(OsFiles, &tmpfs.path());
     let mut log = Log::new(LogOptions::default());
     let taken = fill(&mut log, &keeper, 100_000).unwrap();
     assert!(taken > 6000, "only {taken} messages in 8 MiB");
@@ -227,8 +212,6 @@ fn a_full_file_system_is_an_error_not_a_signal() {
     serve(&mut log, &keeper, &mut notices);
     assert!(notices.contains(&Notice::Room), "{notices:?}");
     log.append(MONO, WALL_NS, &[1; 1000], 0).unwrap();
-    drop(log);
-    drop(tmpfs);
 }
 
 #[test]
