@@ -84,6 +84,12 @@ impl Tool {
         send_signal(self.pid(), name);
     }
 
+    /// Returns true if the process has ended.
+    pub fn has_ended(&mut self) -> bool {
+        let ended = self.child.try_wait();
+        ended.expect("a child can be waited for").is_some()
+    }
+
     /// Waits for the end of the process and of its log.
     pub fn wait(&mut self) -> ExitStatus {
         let status = wait_for_end(&mut self.child);
