@@ -81,6 +81,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
+/// The guide. Its Rust code blocks are doc tests, so each name in them is one of the crate.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/client.md")]
+mod guide {}
+
 mod address;
 mod backoff;
 mod config;
