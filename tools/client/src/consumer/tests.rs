@@ -5,6 +5,7 @@ mod bounds;
 mod cancellation;
 #[cfg(feature = "memcached")]
 mod copies;
+mod cuts;
 #[cfg(feature = "dedup")]
 mod dedup;
 mod discovery;

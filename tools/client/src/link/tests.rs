@@ -2,6 +2,7 @@
 
 mod flood;
 mod sealed;
+mod versions;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

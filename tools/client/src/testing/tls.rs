@@ -3,6 +3,8 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use upgrade::{ClientTls, ClientTrust, ServerTls, Upgrade, Upgrades, client_config, server_config};
 
@@ -34,6 +36,21 @@ impl Certificates {
         Upgrade::tls_server(&config).unwrap()
     }
 
+    /// Returns the server's side of a connection, for one version of TLS.
+    pub(crate) fn server_of(&self, version: &'static rustls::SupportedProtocolVersion) -> Upgrade {
+        let path = |name: &str| self.directory.path().join(name);
+        let cert = CertificateDer::from_pem_file(path("cert.pem")).unwrap();
+        let key = PrivateKeyDer::from_pem_file(path("key.pem")).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![cert], key)
+            .unwrap();
+        Upgrade::tls_server(&Arc::new(config)).unwrap()
+    }
+
     /// Returns the authorities of a client that trusts this certificate.
     pub(crate) fn authorities(&self) -> upgrade::RootCertStore {
         upgrade::authorities(&self.directory.path().join("cert.pem")).unwrap()
@@ -58,9 +75,22 @@ pub(crate) struct TlsStream<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
     /// Makes the server's side. The handshake is a part of the first [`read`](TlsStream::read).
     pub(crate) fn new(stream: S, certificates: &Certificates) -> TlsStream<S> {
+        TlsStream::over(stream, certificates.server())
+    }
+
+    /// Makes the server's side of this TLS.
+    pub(crate) fn over(stream: S, tls: Upgrade) -> TlsStream<S> {
         let mut upgrades = Upgrades::default();
-        upgrades.push(certificates.server());
+        upgrades.push(tls);
         TlsStream { stream, upgrades }
+    }
+
+    /// Returns the version of TLS as in its records, such as 0x0304 for 1.3. `None` before the end of the handshake.
+    pub(crate) fn version(&self) -> Option<u16> {
+        match self.upgrades.is_handshaking() {
+            true => None,
+            false => self.upgrades.session().map(|session| session.version),
+        }
     }
 
     /// Reads from the stream once, and returns the plain bytes of it. `None` means that the client has gone away.

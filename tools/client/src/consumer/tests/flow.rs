@@ -282,3 +282,52 @@ async fn a_connection_that_closes_starves_nobody() {
     nsqd.expect(&fin(1)).await;
     stopping.await.expect("no panic");
 }
+
+#[tokio::test(start_paused = true)]
+async fn events_tell_when_a_backoff_begins_grows_and_ends() {
+    let network = MockNetwork::new();
+    let mut server = network.server("n1:4150");
+    let changes = Arc::new(Mutex::new(Vec::new()));
+    let mut consumer = builder(&network, 1)
+        .config(backoff_config(5, 50))
+        .node(server.address())
+        .events({
+            let changes = Arc::clone(&changes);
+            move |event| {
+                let change = match event {
+                    Event::BackoffEntered { level, period, .. } => Some((level, period)),
+                    Event::BackoffLeft { .. } => None,
+                    _ => return,
+                };
+                changes.lock().expect("no panic").push(change);
+            }
+        })
+        .connect()
+        .await
+        .expect("complete");
+    let mut nsqd = accept(&mut server).await;
+    nsqd.expect("RDY 5").await;
+    let control = consumer.control();
+    let mut levels = Vec::new();
+    // Two failures, and two messages that succeed.
+    for number in 1..=4 {
+        nsqd.deliver(number, 1, "").await;
+        let message = next(&mut consumer).await;
+        match number {
+            1 | 2 => message.requeue(Requeue::Automatic),
+            _ => message.finish(),
+        };
+        levels.push(control.stats().backoff_level);
+        if number < 4 {
+            nsqd.expect("RDY 0").await;
+            while nsqd.command().await.expect("it is open").to_string() != "RDY 1" {}
+        }
+    }
+    assert_eq!(levels, [1, 2, 1, 0]);
+    let changes = changes.lock().expect("no panic").clone();
+    let entered = |level, ms| Some((level, MS(ms)));
+    assert_eq!(
+        changes,
+        [entered(1, 100), entered(2, 200), entered(1, 100), None]
+    );
+}

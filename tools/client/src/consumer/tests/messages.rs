@@ -312,3 +312,47 @@ fn messages_may_outlive_the_runtime() {
     server.refuse(true);
     let _ = &mut server;
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_the_last_message_is_that_of_its_arrival() {
+    let network = MockNetwork::new();
+    let mut servers = [network.server("n1:4150"), network.server("n2:4150")];
+    let builder = builder(&network, 10).nodes(servers.iter().map(MockServer::address));
+    let mut consumer = builder.connect().await.expect("complete");
+    let control = consumer.control();
+    let begin = Instant::now().into_std();
+    let mut one = accept(&mut servers[0]).await;
+    let mut two = accept(&mut servers[1]).await;
+    tokio::time::sleep(MS(10)).await;
+    let times = |control: &Control| {
+        let stats = control.stats();
+        let since = |at: Option<std::time::Instant>| at.map(|at| at.duration_since(begin));
+        let node = |name: &str| {
+            let mut nodes = stats.nodes.iter();
+            let found = nodes.find(|node| node.node.to_string() == name);
+            since(found.expect("it is connected").last_message_at)
+        };
+        (
+            node("n1:4150"),
+            node("n2:4150"),
+            since(stats.last_message_at),
+        )
+    };
+    assert_eq!(times(&control), (None, None, None));
+    tokio::time::sleep(MS(5000)).await;
+    one.deliver(1, 1, "").await;
+    let message = next(&mut consumer).await;
+    tokio::time::sleep(MS(3000)).await;
+    // An answer is no message.
+    message.finish().await.expect("the connection lives");
+    let first = times(&control);
+    assert_eq!(first, (Some(MS(5010)), None, Some(MS(5010))));
+    two.deliver(2, 1, "").await;
+    next(&mut consumer).await.finish();
+    let second = times(&control);
+    assert_eq!(second, (Some(MS(5010)), Some(MS(8010)), Some(MS(8010))));
+    // The numbers are those of the present connections.
+    two.close();
+    tokio::time::sleep(MS(50)).await;
+    assert_eq!(control.stats().last_message_at, Some(begin + MS(5010)));
+}

@@ -73,20 +73,48 @@ async fn without_giving_back_all_received_messages_are_handled() {
     running.await.expect("run ends with the consumer");
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_limit_ends_a_stop_that_takes_too_long() {
-    let (_server, mut nsqd, mut consumer) = ready().await;
+/// Stops a consumer whose application answers nothing. Returns the time of the stop.
+async fn stop_without_answers(
+    change: impl FnOnce(ConsumerBuilder) -> ConsumerBuilder,
+    nsqd_answers: bool,
+) -> Duration {
+    let network = MockNetwork::new();
+    let mut server = network.server("n1:4150");
+    let builder = change(builder(&network, 5).node(server.address()));
+    let mut consumer = builder.connect().await.expect("complete");
+    let mut nsqd = accept(&mut server).await;
+    nsqd.expect("RDY 5").await;
     nsqd.deliver(1, 1, "").await;
     let message = next(&mut consumer).await;
     let begin = Instant::now();
     let stopping = shut_down(&consumer);
     nsqd.expect("CLS").await;
-    nsqd.respond("CLOSE_WAIT").await;
+    if nsqd_answers {
+        nsqd.respond("CLOSE_WAIT").await;
+    }
     stopping.await.expect("no panic");
-    assert_eq!(begin.elapsed().as_millis(), 30_000);
+    let elapsed = begin.elapsed();
     assert!(consumer.next().await.is_none());
     assert!(message.finish().await.is_err());
     assert_eq!(nsqd.command().await, None);
+    elapsed
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limit_ends_a_stop_that_takes_too_long() {
+    for nsqd_answers in [true, false] {
+        let elapsed = stop_without_answers(|builder| builder, nsqd_answers).await;
+        assert_eq!(elapsed, MS(30_000), "the default");
+        for limit in [0, 700, 90_000] {
+            let set = |builder: ConsumerBuilder| builder.drain_limit(MS(limit));
+            let elapsed = stop_without_answers(set, nsqd_answers).await;
+            // Timers have a resolution of 1 ms.
+            assert!(
+                elapsed >= MS(limit) && elapsed <= MS(limit + 1),
+                "{limit} ms: {elapsed:?}"
+            );
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
