@@ -1,6 +1,7 @@
 //! `nsq_to_http`: makes an HTTP request for each message.
 //!
 //! ```text
+//!   one consumer for each topic
 //!   Consumer ─Message─► Delivery ─► Destinations   which address, how long the last requests took
 //!                          │
 //!                          ├─► Endpoint ─► Hop      the request, and those behind redirects
@@ -18,12 +19,16 @@ mod http_client;
 mod redacted;
 
 use std::ffi::OsString;
+use std::pin::pin;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use program::log::Level;
 use program::log_info;
-use ringq_client::{AutoTouch, Message};
+use ringq_client::{AutoTouch, Consumer, Message};
+use tokio::task::JoinSet;
 
 use crate::consuming::Consuming;
 use crate::process;
@@ -56,41 +61,53 @@ async fn relay(config: Config, mut signals: StopSignals) -> Result<(), String> {
         has_tls,
     )
     .map_err(|error| format!("cannot use the certificates of the system: {error}"))?;
-    let delivery = Delivery::new(&config, client, fastrand::u64(..));
+    let delivery = Arc::new(Delivery::new(&config, client, fastrand::u64(..)));
     if let Some(warning) = delivery.warning() {
         log_info!("{warning}");
     }
-    let consumer = config.client.clone();
-    let consuming = Consuming::start(&config.sources, consumer, config.dedup.as_ref())?;
-    let connecting = consuming
-        .builder(&config.topic, &config.channel)
-        .retry_first_connection(false)
-        .auto_touch(Some(touches(&config)))
-        .connect();
-    let consumer = tokio::select! {
-        consumer = connecting => consumer.map_err(|error| error.to_string())?,
+    let consumers = tokio::select! {
+        consumers = connect(&config) => consumers?,
         () = signals.wait() => return Ok(()),
     };
-    let control = consumer.control();
-    let delivery = &delivery;
-    let work = consumer.run(config.concurrency, |message: Message| async move {
-        delivery.deliver(&message).await
-    });
-    let controls = [control.clone()];
+    let controls: Vec<_> = consumers.iter().map(Consumer::control).collect();
+    let mut topics = JoinSet::new();
+    for consumer in consumers {
+        let delivery = Arc::clone(&delivery);
+        topics.spawn(consumer.run(config.concurrency, move |message: Message| {
+            let delivery = Arc::clone(&delivery);
+            async move { delivery.deliver(&message).await }
+        }));
+    }
     let until_stop = async {
-        tokio::pin!(work);
+        let mut work = pin!(topics.join_all());
         tokio::select! {
-            () = &mut work => return,
+            _ = &mut work => return,
             () = signals.wait() => {}
         }
-        // The work ends with the consumer, unless a request takes longer than the stop may take.
+        // The work ends with the consumers, unless a request takes longer than the stop may take.
         tokio::select! {
-            () = work => {}
-            () = shut_down([control]) => {}
+            _ = work => {}
+            () = shut_down(controls.clone()) => {}
         }
     };
     progress::beside(until_stop, || Figures::of_consumers(&controls)).await;
     Ok(())
+}
+
+/// Connects one consumer for each topic. An nsqd that cannot be reached is an error.
+async fn connect(config: &Config) -> Result<Vec<Consumer>, String> {
+    let consumer = config.client.clone();
+    let consuming = Consuming::start(&config.sources, consumer, config.dedup.as_ref())?;
+    let connecting = config.topics.iter().map(|topic| {
+        consuming
+            .builder(topic, &config.channel)
+            .retry_first_connection(false)
+            .auto_touch(Some(touches(config)))
+            .connect()
+    });
+    try_join_all(connecting)
+        .await
+        .map_err(|error| error.to_string())
 }
 
 /// Returns how long a message is touched: as long as the messages before it and its own requests may
@@ -100,8 +117,9 @@ fn touches(config: &Config) -> AutoTouch {
         Some(_) => 1,
         None => config.endpoints.len(),
     };
-    // The messages in flight are sent in so many rounds.
-    let rounds = (config.client.max_in_flight as usize).div_ceil(config.concurrency);
+    // The messages in flight of all topics are sent in this many rounds.
+    let in_flight = (config.client.max_in_flight as usize).saturating_mul(config.topics.len());
+    let rounds = in_flight.div_ceil(config.concurrency);
     let count = u32::try_from(requests.saturating_mul(rounds)).unwrap_or(u32::MAX);
     let time = config
         .request_timeout

@@ -27,7 +27,7 @@ const CONTENT_TYPE: &str = "application/octet-stream";
 
 const FLAGS: &[Flag] = &[
     flag::VERSION,
-    flags::text("topic", "", "nsq topic"),
+    flags::list("topic", "nsq topic (may be given multiple times)"),
     flags::text("channel", "nsq_to_http", "nsq channel"),
     flags::list(
         "post",
@@ -75,14 +75,15 @@ const FLAGS: &[Flag] = &[
 /// The values of the flags.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
-    pub(super) topic: String,
+    /// The topics, each once, at least one.
+    pub(super) topics: Vec<String>,
     pub(super) channel: String,
     pub(super) endpoints: Vec<Endpoint>,
     /// The headers of each request, without `Host` and `Content-Length`.
     pub(super) headers: Headers,
     /// `None` means multicast: each message goes to all endpoints.
     pub(super) mode: Option<Mode>,
-    /// The most requests at the same time, at least 1.
+    /// The most messages of all topics that are sent at the same time, at least 1.
     pub(super) concurrency: usize,
     /// The share of the messages that are sent, from 0 to 1.
     pub(super) sample: f64,
@@ -116,8 +117,8 @@ impl Config {
     fn new(options: &Options, mut client: ClientConfig) -> Result<Config, String> {
         flags::check_no_words(options)?;
         let custom = headers::parse(&options.list("header"))?;
-        let (topic, channel) = (options.text("topic"), options.text("channel"));
-        if topic.is_empty() || channel.is_empty() {
+        let (mut topics, channel) = (options.list("topic"), options.text("channel"));
+        if topics.iter().all(String::is_empty) || channel.is_empty() {
             return Err("--topic and --channel are required".to_owned());
         }
         let posts = options.list("post");
@@ -129,9 +130,12 @@ impl Config {
         if !(0.0..=1.0).contains(&sample) {
             return Err("ERROR: --sample must be between 0.0 and 1.0".to_owned());
         }
-        if TopicName::new(topic.as_bytes()).is_none() {
+        let is_wrong = |topic: &&String| TopicName::new(topic.as_bytes()).is_none();
+        if let Some(topic) = topics.iter().find(is_wrong) {
             return Err(format!("invalid topic name: {topic:?}"));
         }
+        topics.sort_unstable();
+        topics.dedup();
         if ChannelName::new(channel.as_bytes()).is_none() {
             return Err(format!("invalid channel name: {channel:?}"));
         }
@@ -147,7 +151,7 @@ impl Config {
         let dedup = flags::Dedup::from_options(options)?;
         let timeout = |name| Some(options.duration(name)).filter(|time| !time.is_zero());
         Ok(Config {
-            topic,
+            topics,
             channel,
             endpoints,
             headers: Headers::new(is_post.then_some(content_type), custom),

@@ -10,6 +10,7 @@ use fastrand::Rng;
 use http::StatusCode;
 use program::{log_info, log_warn};
 use ringq_client::{Address, Message, MessageId};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::accepted::Accepted;
@@ -26,12 +27,14 @@ const PARTIAL_MAX: usize = 10_000;
 /// The time without an answer after which a line of the log tells of a request. Usual requests take milliseconds.
 const SLOW_AFTER: Duration = Duration::from_secs(5);
 
-/// The addresses with their state, which all requests share.
+/// The addresses with their state, which the messages of all topics share.
 #[derive(Debug)]
 pub(super) struct Delivery {
     client: HttpClient,
     endpoints: Vec<Endpoint>,
     is_multicast: bool,
+    /// A permit for each message that may be sent at the same time.
+    slots: Semaphore,
     sample: f64,
     began: Instant,
     state: Mutex<State>,
@@ -48,7 +51,7 @@ struct State {
 }
 
 /// The id of a message is unique within its topic on one nsqd.
-type MessageName = (Address, MessageId);
+type MessageName = (Address, String, MessageId);
 
 /// The reason why a message does not count as sent. The message comes again.
 #[derive(Debug)]
@@ -92,6 +95,7 @@ impl Delivery {
             client,
             endpoints: config.endpoints.clone(),
             is_multicast: config.mode.is_none(),
+            slots: Semaphore::new(config.concurrency.min(Semaphore::MAX_PERMITS)),
             sample: config.sample,
             began: Instant::now(),
             state: Mutex::new(State {
@@ -116,6 +120,8 @@ impl Delivery {
         if self.sample < 1.0 && self.state().random.f64() > self.sample {
             return Ok(());
         }
+        // Nobody closes the semaphore, so each message gets its permit. Those that wait longest get permits first.
+        let _permit = self.slots.acquire().await.ok();
         let began = Instant::now();
         match self.is_multicast {
             true => self.send_to_all(message).await?,
@@ -151,7 +157,11 @@ impl Delivery {
     /// Sends the message to all addresses in order, except those that have it from an earlier
     /// delivery. A failure does not keep the message from the addresses behind it.
     async fn send_to_all(&self, message: &Message) -> Result<(), DeliveryError> {
-        let name = (message.node().clone(), message.id());
+        let name = (
+            message.node().clone(),
+            message.topic().to_owned(),
+            message.id(),
+        );
         let mut have = match message.attempts() {
             1 => Vec::new(),
             _ => self.state().accepted.take(&name),

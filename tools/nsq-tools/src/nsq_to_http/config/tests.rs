@@ -34,7 +34,8 @@ fn flags_become_values() {
         "-http-client-request-timeout=1m",
     ]))
     .unwrap();
-    assert_eq!((config.topic.as_str(), config.channel.as_str()), ("t", "c"));
+    assert_eq!(config.topics, ["t"]);
+    assert_eq!(config.channel, "c");
     let urls: Vec<&str> = config
         .endpoints
         .iter()
@@ -71,6 +72,19 @@ fn flags_become_values() {
     assert_eq!(config.request_timeout, Some(Duration::from_secs(20)));
     // A GET has no content type.
     assert!(names(&config.headers).is_empty());
+}
+
+/// The last topic counted, and the others were ignored without a word.
+#[test]
+fn each_topic_counts_once() {
+    let config = read(&with(&["-topic=u", "-topic=a", "-topic=t"])).unwrap();
+    assert_eq!(config.topics, ["a", "t", "u"]);
+    // A wrong name is found wherever it stands.
+    for wrong in ["", "a b"] {
+        let exit = read(&with(&["-topic", wrong, "-topic=u"])).unwrap_err();
+        let text = format!("invalid topic name: {wrong:?}\n");
+        assert!(exit.code == 1 && exit.stderr.ends_with(&text), "{exit:?}");
+    }
 }
 
 /// The texts and codes are those of the original, except where a comment says otherwise.
@@ -110,11 +124,9 @@ fn mistakes_are_found_in_the_originals_order() {
         1,
         "--topic and --channel are required\n",
     );
-    check(
-        &["-topic=t", "-channel="],
-        1,
-        "--topic and --channel are required\n",
-    );
+    for args in [["-topic=t", "-channel="], ["-topic=", "-channel=c"]] {
+        check(&args, 1, "--topic and --channel are required\n");
+    }
     check(
         &["-topic=t", "-content-type=x/y"],
         1,
