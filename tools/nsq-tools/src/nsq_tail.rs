@@ -1,13 +1,17 @@
-//! `nsq_tail`: prints the messages of topics, one on each line.
+//! `nsq_tail`: prints the messages of topics, one on each line, or makes a file of each.
 //!
 //! ```text
-//!   consumers of all topics ─► tail: one stream ─► printer: lines ─► one write ─► finish
+//!   consumers of all topics ─► tail: one stream ─► printer: a group ─► output: one write ─► finish
+//!                                                                        ├─► lines on stdout
+//!                                                                        └─► message_file
 //! ```
 //!
-//! A message is finished when its line has left for stdout. So a run with `-n` finishes exactly the
+//! A message is finished when its line has left for stdout, or when its file survives a power failure. So a run with `-n` finishes exactly the
 //! messages that it printed, and the others go back to nsqd.
 
 mod config;
+mod message_file;
+mod output;
 mod printer;
 mod tail;
 

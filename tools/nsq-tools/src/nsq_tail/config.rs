@@ -1,6 +1,7 @@
 //! The table of flags, and the checks of their values.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use program::flag::{self, Flag};
 use program::log::Style;
@@ -14,7 +15,16 @@ pub static NSQ_TAIL: Program = Program {
     name: "nsq_tail",
     version: version::of_tool,
     flags: FLAGS,
-    own_flags: &[flags::DEDUP, flags::DEDUP_STATE, flags::LOG_FORMAT],
+    own_flags: &[
+        text(
+            "output-dir",
+            "",
+            "write each message to a file of its own in this directory, instead of standard output",
+        ),
+        flags::DEDUP,
+        flags::DEDUP_STATE,
+        flags::LOG_FORMAT,
+    ],
 };
 
 /// The flags of NSQ's nsq_tail.
@@ -43,6 +53,8 @@ pub(super) struct Config {
     /// The number of messages to print. `None` means without end.
     pub(super) message_count: Option<u64>,
     pub(super) prints_topic: bool,
+    /// The directory of the files of messages. `None` means standard output.
+    pub(super) output_dir: Option<PathBuf>,
     pub(super) sources: Sources,
     /// The settings of each topic's consumer.
     pub(super) client: ClientConfig,
@@ -59,6 +71,10 @@ impl Config {
     pub(super) fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Config, Exit> {
         let options = NSQ_TAIL.options(args, &program::hostname())?;
         let mut client = ClientConfig::default();
+        if options.is_given("output-dir") {
+            // A message that came back from a full disk must not be lost.
+            client.max_attempts = 0;
+        }
         flags::apply_client_options(&NSQ_TAIL, &options, &CONSUMER_OPT, &mut client)?;
         Config::new(&options, client).map_err(|why| NSQ_TAIL.failed(&why))
     }
@@ -83,6 +99,7 @@ impl Config {
         client.max_in_flight = wanted.map_or(max_in_flight, |count| count.min(max_in_flight));
         client.user_agent = flags::user_agent(NSQ_TAIL.name);
         client.validate().map_err(|error| error.to_string())?;
+        let output_dir = output_dir(options)?;
         let dedup = flags::Dedup::from_options(options)?;
         Ok(Config {
             log_style: options.log_style_of_tool(),
@@ -93,11 +110,32 @@ impl Config {
             },
             message_count,
             prints_topic: options.boolean("print-topic"),
+            output_dir,
             sources,
             client,
             dedup,
         })
     }
+}
+
+fn output_dir(options: &Options) -> Result<Option<PathBuf>, String> {
+    let directory = options.text("output-dir");
+    if !options.is_given("output-dir") {
+        return Ok(None);
+    }
+    if directory.is_empty() {
+        return Err(
+            "--output-dir has no value: write the name of a directory, or leave the flag out"
+                .to_owned(),
+        );
+    }
+    if options.boolean("print-topic") {
+        return Err(
+            "--print-topic has no use with --output-dir: the name of each file begins with the topic"
+                .to_owned(),
+        );
+    }
+    Ok(Some(PathBuf::from(directory)))
 }
 
 /// Returns the name of a channel that nobody else uses, and that disappears with this run.

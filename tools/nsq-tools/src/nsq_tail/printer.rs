@@ -1,26 +1,30 @@
-//! [`Printer`]: lines for stdout, and the messages that they are.
+//! [`Printer`]: the messages of one write, and their number.
 
-/// The bytes of lines that are collected before they are written.
+use super::message_file::Received;
+use super::output::Output;
+
+/// The bytes that are collected before they are written.
 const WRITE_BYTES_MAX: usize = 64 * 1024;
 
-/// Collects the lines of messages, which are written together. `M` stands for a message that is to be finished when its
-/// line is written.
+/// The messages that are collected before they are written. Each file waits for the disk, so a write ends well before the
+/// message timeout.
+const WRITE_MESSAGES_MAX: usize = 1000;
+
+/// Collects messages that are written together. `M` stands for a message that is to be finished when it is written.
 pub(super) struct Printer<M> {
-    prints_topic: bool,
+    output: Output,
     /// The number of messages that may still be taken.
     left: u64,
-    lines: Vec<u8>,
-    /// The messages of these lines, or of the lines that are being written.
+    /// The messages that are collected, or that are being written.
     unfinished: Vec<M>,
 }
 
 impl<M> Printer<M> {
     /// Returns a printer that takes at most `message_count` messages. `None` sets no limit.
-    pub(super) fn new(prints_topic: bool, message_count: Option<u64>) -> Printer<M> {
+    pub(super) fn new(output: Output, message_count: Option<u64>) -> Printer<M> {
         Printer {
-            prints_topic,
+            output,
             left: message_count.unwrap_or(u64::MAX),
-            lines: Vec::new(),
             unfinished: Vec::new(),
         }
     }
@@ -30,35 +34,31 @@ impl<M> Printer<M> {
         self.left == 0
     }
 
-    /// Returns true if the collected lines are many enough to be written now.
+    /// Returns true if the collected messages are many enough to be written now.
     pub(super) fn is_full(&self) -> bool {
-        self.lines.len() >= WRITE_BYTES_MAX
+        self.unfinished.len() >= WRITE_MESSAGES_MAX || self.output.size() >= WRITE_BYTES_MAX
     }
 
-    /// Adds the line of a message: the body as it is, and a line feed.
-    pub(super) fn add(&mut self, topic: &str, body: &[u8], message: M) {
+    /// Adds a message.
+    pub(super) fn add(&mut self, received: &Received<'_>, message: M) {
         debug_assert!(!self.is_done(), "the caller looks first");
-        if self.prints_topic {
-            self.lines.extend_from_slice(topic.as_bytes());
-            self.lines.extend_from_slice(b" | ");
-        }
-        self.lines.extend_from_slice(body);
-        self.lines.push(b'\n');
+        self.output.add(received);
         self.left -= 1;
         self.unfinished.push(message);
     }
 
-    /// Takes the collected lines for a write. Their messages stay here until [`Printer::written`].
-    pub(super) fn take_lines(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.lines)
+    /// Takes the collected messages for a write, and returns their number. The messages are unfinished until
+    /// [`Printer::written`].
+    pub(super) fn take(&mut self) -> (Output, usize) {
+        (self.output.take(), self.unfinished.len())
     }
 
-    /// Returns the messages whose lines were written.
-    pub(super) fn written(&mut self) -> impl Iterator<Item = M> + use<'_, M> {
-        self.unfinished.drain(..)
+    /// Returns the oldest `count` messages, which were written.
+    pub(super) fn written(&mut self, count: usize) -> impl Iterator<Item = M> + use<'_, M> {
+        self.unfinished.drain(..count)
     }
 
-    /// Returns the messages whose lines were not written.
+    /// Returns the messages that were not written.
     pub(super) fn into_unfinished(self) -> Vec<M> {
         self.unfinished
     }
@@ -66,40 +66,65 @@ impl<M> Printer<M> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use bytes::Bytes;
+    use ringq_client::MessageId;
+
     use super::*;
 
-    #[test]
-    fn messages_are_finished_after_one_write_of_whole_lines() {
-        let mut printer = Printer::new(true, Some(4));
-        printer.add("a", b"one\ntwo", 1);
-        printer.add("b", b"", 2);
-        printer.add("a", b"\xff", 3);
-        assert!(!printer.is_done());
-        printer.add("b", b"x", 4);
-        assert!(printer.is_done() && !printer.is_full());
-        assert_eq!(
-            printer.take_lines(),
-            b"a | one\ntwo\nb | \na | \xff\nb | x\n"
-        );
-        let finished: Vec<i32> = printer.written().collect();
-        assert_eq!(finished, [1, 2, 3, 4]);
-        assert!(printer.take_lines().is_empty());
+    fn add(printer: &mut Printer<i32>, length: usize, message: i32) {
+        let received = Received {
+            topic: "t",
+            body: &Bytes::from(vec![b'x'; length]),
+            published: UNIX_EPOCH,
+            id: MessageId(*b"0123456789abcdef"),
+        };
+        printer.add(&received, message);
     }
 
     #[test]
-    fn without_a_limit_the_lines_are_written_when_there_are_many() {
-        let mut printer = Printer::new(false, None);
-        printer.add("a", &[b'x'; WRITE_BYTES_MAX - 2], 1);
+    fn messages_are_finished_after_one_write() {
+        let mut printer = Printer::new(Output::lines(true), Some(4));
+        for message in 1..=3 {
+            add(&mut printer, 1, message);
+        }
+        assert!(!printer.is_done());
+        add(&mut printer, 1, 4);
+        assert!(printer.is_done() && !printer.is_full());
+        let (output, count) = printer.take();
+        assert_eq!((output.size(), count), (24, 4));
+        let finished: Vec<i32> = printer.written(4).collect();
+        assert_eq!(finished, [1, 2, 3, 4]);
+        let (output, count) = printer.take();
+        assert_eq!((output.size(), count), (0, 0));
+    }
+
+    #[test]
+    fn without_a_limit_the_messages_are_written_when_there_are_many() {
+        let mut printer = Printer::new(Output::lines(false), None);
+        add(&mut printer, WRITE_BYTES_MAX - 2, 1);
         assert!(!printer.is_full());
-        printer.add("a", b"", 2);
+        add(&mut printer, 0, 2);
         assert!(printer.is_full() && !printer.is_done());
+
+        let mut printer = Printer::new(Output::files(std::path::Path::new("d")), None);
+        for message in 1..WRITE_MESSAGES_MAX as i32 {
+            add(&mut printer, 1, message);
+        }
+        assert!(!printer.is_full());
+        add(&mut printer, 1, 0);
+        assert!(printer.is_full());
     }
 
     #[test]
     fn messages_that_were_not_written_are_not_finished() {
-        let mut printer = Printer::new(false, None);
-        printer.add("a", b"long", 1);
-        assert_eq!(printer.take_lines(), b"long\n");
-        assert_eq!(printer.into_unfinished(), [1]);
+        let mut printer = Printer::new(Output::lines(false), None);
+        for message in 1..=3 {
+            add(&mut printer, 4, message);
+        }
+        assert_eq!(printer.take().1, 3);
+        assert_eq!(printer.written(1).collect::<Vec<_>>(), [1]);
+        assert_eq!(printer.into_unfinished(), [2, 3]);
     }
 }

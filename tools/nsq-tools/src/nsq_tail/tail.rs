@@ -1,6 +1,5 @@
-//! [`run`]: from the consumers to stdout.
+//! [`run`]: from the consumers to stdout or to files.
 
-use std::io::{self, Write};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -12,9 +11,11 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 
 use super::config::Config;
+use super::message_file::{self, Received};
+use super::output::Output;
 use super::printer::Printer;
 use crate::consuming::Consuming;
-use crate::stopping::{StopSignals, give_back, shut_down};
+use crate::stopping::{STOP_TIME_MAX, StopSignals, give_back, shut_down};
 
 /// The longest time that a stop waits for a reader of stdout that does not read.
 const STALL_TIME_MAX: Duration = Duration::from_secs(2);
@@ -25,6 +26,8 @@ struct Tail {
     is_stopping: bool,
     messages: SelectAll<Consumer>,
     controls: Vec<Control>,
+    /// The longest time that a write may take while the tool stops.
+    stall_time_max: Duration,
     printer: Printer<Acker>,
 }
 
@@ -32,12 +35,15 @@ struct Tail {
 enum Failure {
     /// A write failed. The text is for the user.
     Write(String),
-    /// A stop began, and nobody reads stdout.
+    /// A stop began, and nobody reads stdout, or the disk does not answer.
     Stalled,
 }
 
 /// Prints messages until a signal comes or `-n` is reached. The error is the text for the user.
 pub(super) async fn run(config: Config, mut signals: StopSignals) -> Result<(), String> {
+    if let Some(directory) = &config.output_dir {
+        message_file::check(directory).map_err(|error| error.to_string())?;
+    }
     let connecting = connect(&config);
     let consumers = tokio::select! {
         consumers = connecting => consumers?,
@@ -55,9 +61,11 @@ pub(super) async fn run(config: Config, mut signals: StopSignals) -> Result<(), 
             Err(why)
         }
         Err(Failure::Stalled) => {
-            log_warn!(
-                "nobody reads standard output, so messages that were not printed go back to nsqd"
-            );
+            let why = match config.output_dir {
+                None => "nobody reads standard output",
+                Some(_) => "the disk does not answer",
+            };
+            log_warn!("{why}, so messages that were not printed go back to nsqd");
             tail.give_back().await;
             Ok(())
         }
@@ -84,12 +92,17 @@ async fn connect(config: &Config) -> Result<Vec<Consumer>, String> {
 
 impl Tail {
     fn new(config: &Config, signals: StopSignals, consumers: Vec<Consumer>) -> Tail {
+        let (output, stall_time_max) = match &config.output_dir {
+            None => (Output::lines(config.prints_topic), STALL_TIME_MAX),
+            Some(directory) => (Output::files(&**directory), STOP_TIME_MAX),
+        };
         Tail {
             signals,
             is_stopping: false,
             controls: consumers.iter().map(Consumer::control).collect(),
             messages: select_all(consumers),
-            printer: Printer::new(config.prints_topic, config.message_count),
+            stall_time_max,
+            printer: Printer::new(output, config.message_count),
         }
     }
 
@@ -109,9 +122,17 @@ impl Tail {
     async fn take_group(&mut self, first: Message) -> Result<(), Failure> {
         let mut message = first;
         loop {
+            // The split takes the message, so the rest is copied before.
+            let (published, id) = (message.timestamp(), message.id());
             let topic = message.topic().to_owned();
             let (body, acker) = message.split();
-            self.printer.add(&topic, &body, acker);
+            let received = Received {
+                topic: &topic,
+                body: &body,
+                published,
+                id,
+            };
+            self.printer.add(&received, acker);
             if self.printer.is_full() || self.printer.is_done() {
                 break;
             }
@@ -123,33 +144,31 @@ impl Tail {
         self.write().await
     }
 
-    /// Writes the collected lines, and finishes their messages. The write has a thread of its own, because it waits for
-    /// the reader of stdout.
+    /// Writes the collected messages, and finishes them. The write has a thread of its own, because it waits for the reader
+    /// of stdout, or for the disk.
     async fn write(&mut self) -> Result<(), Failure> {
-        let lines = self.printer.take_lines();
-        let mut write = spawn_blocking(move || print(&lines));
-        let mut ends_at = Instant::now() + STALL_TIME_MAX;
+        let (output, count) = self.printer.take();
+        let mut write = spawn_blocking(move || output.write(count));
+        let mut ends_at = Instant::now() + self.stall_time_max;
         let written = loop {
             tokio::select! {
                 biased;
                 written = &mut write => break written,
                 () = self.signals.wait(), if !self.is_stopping => {
                     self.is_stopping = true;
-                    ends_at = Instant::now() + STALL_TIME_MAX;
+                    ends_at = Instant::now() + self.stall_time_max;
                 }
                 () = sleep_until(ends_at), if self.is_stopping => return Err(Failure::Stalled),
             }
         };
-        let written = written.unwrap_or_else(|error| Err(io::Error::other(error)));
-        written.map_err(|error| {
-            let why = wire::go_error::system_text(&error);
-            Failure::Write(format!("ERROR: failed to write to os.Stdout - {why}"))
-        })?;
-        for acker in self.printer.written() {
+        let written = written.map_err(|error| Failure::Write(format!("ERROR: {error}")))?;
+        for acker in self.printer.written(written.count) {
             // If the connection is lost, the message comes again.
             drop(acker.finish());
         }
-        Ok(())
+        written
+            .failure
+            .map_or(Ok(()), |why| Err(Failure::Write(why)))
     }
 
     /// Stops all consumers. Without `-n`, the messages that they still have are printed.
@@ -172,11 +191,4 @@ impl Tail {
             give_back(consumer, std::mem::take(&mut messages)).await;
         }
     }
-}
-
-/// Writes lines to stdout. Blocks while nobody reads them.
-fn print(lines: &[u8]) -> io::Result<()> {
-    let mut output = io::stdout().lock();
-    output.write_all(lines)?;
-    output.flush()
 }

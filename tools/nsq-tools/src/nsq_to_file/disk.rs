@@ -5,14 +5,12 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
+
+use crate::new_file::{FILE_MODE, parent, rename_new, sync_directory, temporary_file};
 
 /// The mode of new directories, before the umask.
 const DIRECTORY_MODE: u32 = 0o770;
-
-/// The mode of new files, before the umask.
-const FILE_MODE: u32 = 0o666;
 
 /// The operations on files that an archive needs. After a power failure, the disk has everything
 /// that these operations promise.
@@ -137,15 +135,9 @@ impl Disk for OsDisk {
     }
 
     fn move_file(&mut self, from: &Path, to: &Path) -> io::Result<()> {
-        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-            Ok(()) => {}
-            Err(Errno::XDEV) => copy(from, to)?,
-            // Some file systems do not know the flag. A link never replaces a file either.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                std::fs::hard_link(from, to)?;
-                std::fs::remove_file(from)?;
-            }
-            Err(error) => return Err(error.into()),
+        match rename_new(from, to) {
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => copy(from, to)?,
+            renamed => renamed?,
         }
         sync_directory(parent(to))?;
         sync_directory(parent(from))
@@ -163,21 +155,6 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
         let _ = std::fs::remove_file(&temporary);
     }
     done
-}
-
-/// Makes a file beside `to`. No other copy has this file, and no link leads to it.
-pub(super) fn temporary_file(to: &Path) -> io::Result<(PathBuf, File)> {
-    let name = to.file_name().unwrap_or_default().to_string_lossy();
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(FILE_MODE);
-    loop {
-        let path = parent(to).join(format!(".{name}.{:016x}.tmp", fastrand::u64(..)));
-        match options.open(&path) {
-            Ok(file) => return Ok((path, file)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-    }
 }
 
 fn copy_contents(from: &Path, mut target: File) -> io::Result<()> {
@@ -201,23 +178,6 @@ fn last_byte(file: &mut File) -> io::Result<u8> {
     file.seek(SeekFrom::End(-1))?;
     file.read_exact(&mut byte)?;
     Ok(byte[0])
-}
-
-/// Returns the directory of a file or directory.
-fn parent(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
-        Some(parent) => parent,
-        None => path,
-    }
-}
-
-fn sync_directory(path: &Path) -> io::Result<()> {
-    match rustix::fs::fsync(File::open(path)?) {
-        // Some file systems cannot sync a directory. No program can do more for the name there.
-        Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
-        synced => Ok(synced?),
-    }
 }
 
 /// The failure of an operation on a file. The text says what to do.

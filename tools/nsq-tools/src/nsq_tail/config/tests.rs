@@ -33,6 +33,14 @@ fn each_wrong_value_has_its_message() {
     with("-max-in-flight=0", "--max-in-flight should be positive");
     with("-max-in-flight=-1", "--max-in-flight should be positive");
     with(
+        "-output-dir=",
+        "--output-dir has no value: write the name of a directory, or leave the flag out",
+    );
+    fails(
+        &[GOOD[0], GOOD[1], "-output-dir=d", "-print-topic"],
+        "--print-topic has no use with --output-dir: the name of each file begins with the topic",
+    );
+    with(
         "-consumer-opt=heartbeat_interval,70s",
         "HeartbeatInterval 1m10s must be less than ReadTimeout 1m0s",
     );
@@ -98,6 +106,12 @@ fn topics_are_distinct() {
     let config = read_with(&["-topic=a", "-topic=events", "-print-topic"]).unwrap();
     assert_eq!(config.topics, ["events", "a"]);
     assert!(config.prints_topic);
+    assert_eq!(config.output_dir, None);
+    let config = read_with(&["-output-dir=a/b"]).unwrap();
+    assert_eq!(config.output_dir, Some("a/b".into()));
+    assert_eq!(config.client.max_attempts, 0);
+    let config = read_with(&["-consumer-opt=max_attempts,3", "-output-dir=d"]).unwrap();
+    assert_eq!(config.client.max_attempts, 3);
     assert!(
         config
             .client

@@ -1,0 +1,174 @@
+//! `nsq_tail --output-dir` with a real nsqd and real files.
+
+mod tool;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use test_support::daemon::Daemon;
+use test_support::process::{Exit, run};
+use test_support::tmpfs::Tmpfs;
+use test_support::{TIMEOUT, wait_until};
+use tool::{Tool, files};
+
+fn flags(nsqd: &Daemon, directory: &Path, args: &[&str]) -> Vec<String> {
+    let own = [
+        format!("-nsqd-tcp-address={}", nsqd.tcp),
+        format!("-output-dir={}", directory.display()),
+        "-topic=t".to_owned(),
+        "-channel=c".to_owned(),
+    ];
+    let args = args.iter().map(|arg| (*arg).to_owned());
+    own.into_iter().chain(args).collect()
+}
+
+fn nsq_tail(nsqd: &Daemon, directory: &Path, args: &[&str]) -> Exit {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nsq_tail"));
+    run(command.args(flags(nsqd, directory, args)), TIMEOUT)
+}
+
+fn start(nsqd: &Daemon, directory: &Path, args: &[&str]) -> Tool {
+    let flags = flags(nsqd, directory, args);
+    Tool::start(env!("CARGO_BIN_EXE_nsq_tail"), &flags, &[])
+}
+
+fn nsqd_with(bodies: &[&str]) -> Daemon {
+    Daemon::nsqd(&[]).with_messages("t", "c", bodies)
+}
+
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary directory can be made")
+}
+
+/// Returns the texts of the files, in the order of their names.
+fn texts(directory: &Path) -> Vec<String> {
+    files::texts(directory).into_values().collect()
+}
+
+/// Waits until the channel has this many messages, and none in flight.
+fn wait_for_depth(nsqd: &Daemon, depth: i64) {
+    nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
+    nsqd.wait_for_figure("t", "c", "depth", depth);
+}
+
+#[test]
+fn each_message_becomes_a_file_and_a_number_ends_the_tool() {
+    let bodies = ["one", "two\nlines\n", "three", "four", "five"];
+    let (nsqd, directory) = (nsqd_with(&bodies), directory());
+    let directory = directory.path();
+    let exit = nsq_tail(&nsqd, directory, &["-n=3"]);
+    assert_eq!((exit.code(), &*exit.stdout), (0, ""), "{exit}");
+    // Exactly the messages with files are finished.
+    wait_for_depth(&nsqd, 2);
+    assert_eq!(texts(directory), bodies[..3]);
+    let form = regex::Regex::new("^t-[0-9]{19}-[0-9a-f]{16}$").expect("a pattern");
+    for name in files::texts(directory).keys() {
+        assert!(form.is_match(name), "{name}");
+    }
+    // The names of later messages sort behind those of earlier ones, and no file is replaced.
+    let exit = nsq_tail(&nsqd, directory, &["-n=2", "-max-in-flight=1"]);
+    assert_eq!((exit.code(), &*exit.stdout), (0, ""), "{exit}");
+    wait_for_depth(&nsqd, 0);
+    assert_eq!(texts(directory), bodies);
+}
+
+#[test]
+fn topics_share_the_directory_and_a_signal_ends_the_tool() {
+    let (nsqd, directory) = (nsqd_with(&["t1"]), directory());
+    let nsqd = nsqd.with_messages("-u", "c", &["u1"]);
+    let directory = directory.path();
+    let mut tool = start(&nsqd, directory, &["-topic=-u"]);
+    let made = || files::paths(directory).len() == 2;
+    assert!(wait_until(TIMEOUT, made), "{}", tool.log());
+    nsqd.publish("t", &["t2", "t3"]);
+    for topic in ["t", "-u"] {
+        nsqd.wait_for_answers(topic, "c");
+    }
+    tool.stop();
+    let found = files::texts(directory);
+    // The hyphen would make the name look like a flag.
+    assert!(
+        found
+            .keys()
+            .next()
+            .is_some_and(|name| name.starts_with("_-u-")),
+        "{found:?}"
+    );
+    assert_eq!(texts(directory), ["u1", "t1", "t2", "t3"]);
+}
+
+#[test]
+fn a_message_that_comes_again_has_one_file() {
+    let (nsqd, directory) = (nsqd_with(&["one"]), directory());
+    nsqd.create_channel("t", "d");
+    let directory = directory.path();
+    nsqd.publish("t", &["two"]);
+    // The channel `d` has a copy of `two`, with its id and its time.
+    let exit = nsq_tail(&nsqd, directory, &["-n=2"]);
+    assert_eq!(exit.code(), 0, "{exit}");
+    let exit = nsq_tail(&nsqd, directory, &["-channel=d", "-n=1"]);
+    assert_eq!(exit.code(), 0, "{exit}");
+    nsqd.wait_for_answers("t", "d");
+    assert_eq!(texts(directory), ["one", "two"]);
+}
+
+#[test]
+fn a_directory_that_takes_no_files_ends_the_tool_at_its_start() {
+    let (nsqd, directory) = (nsqd_with(&["one"]), directory());
+    let check = |path: &Path, why: &str| {
+        let exit = nsq_tail(&nsqd, path, &[]);
+        assert_eq!((exit.code(), &*exit.stdout), (1, ""), "{exit}");
+        let text = format!(
+            "ERROR: cannot make a file in {}: {why}, or choose another directory (--output-dir). ",
+            path.display()
+        );
+        assert!(exit.stderr.contains(&text), "{exit}");
+        wait_for_depth(&nsqd, 1);
+        assert_eq!(nsqd.figure("t", "c", "requeue_count"), 0);
+    };
+    let missing = directory.path().join("missing");
+    check(&missing, "no such file or directory; make the directory");
+    assert!(!missing.exists());
+    let file = directory.path().join("file");
+    fs::write(&file, "x").expect("the directory is writable");
+    check(&file, "not a directory; move the file that is in the way");
+    if let Some(disk) = Tmpfs::mount("1m") {
+        disk.make_read_only();
+        check(
+            &disk.path(),
+            "read-only file system; mount the file system for writing",
+        );
+    }
+}
+
+/// The file that did not fit leaves no part behind.
+#[test]
+fn a_full_disk_ends_the_tool_and_the_message_goes_back() {
+    let Some(disk) = Tmpfs::mount("1m") else {
+        return;
+    };
+    let large = "x".repeat(400_000);
+    let (nsqd, directory) = (nsqd_with(&["1", &large, &large, &large, "5"]), disk.path());
+    let exit = nsq_tail(&nsqd, &directory, &[]);
+    assert_eq!((exit.code(), &*exit.stdout), (1, ""), "{exit}");
+    let text = ": no space left on device; free some space, or choose another directory (--output-dir). \
+                Messages without a file are not finished, and come again\n";
+    let begin = format!("ERROR: cannot write {}/t-", directory.display());
+    assert!(
+        exit.stderr.contains(&begin) && exit.stderr.ends_with(text),
+        "{exit}"
+    );
+    // The messages with files are finished, and the others can be delivered at once.
+    wait_for_depth(&nsqd, 2);
+    assert_eq!(texts(&directory), ["1", &large, &large]);
+    let other = tempfile::tempdir().expect("a temporary directory can be made");
+    let exit = nsq_tail(&nsqd, other.path(), &["-n=2"]);
+    assert_eq!(exit.code(), 0, "{exit}");
+    let mut found = BTreeMap::new();
+    for text in texts(other.path()) {
+        *found.entry(text.len()).or_insert(0) += 1;
+    }
+    assert_eq!(found, BTreeMap::from([(1, 1), (large.len(), 1)]));
+}
