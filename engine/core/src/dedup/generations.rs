@@ -353,6 +353,10 @@ impl Generations {
         count: usize,
         keys: impl Iterator<Item = (Fingerprint, Seq)>,
     ) {
+        if count == 0 {
+            // The keys of its messages come from the log. They may have to fill the generation before.
+            return;
+        }
         self.begin_generation(began_ms, base);
         if count <= self.plan.keys {
             keys.for_each(|(fingerprint, seq)| self.restore_one(began_ms, fingerprint, seq));

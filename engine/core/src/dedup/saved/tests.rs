@@ -168,6 +168,29 @@ fn restored(draft: &KeysDraft) -> Generations {
     saved.restore(at(50), plan(700_000))
 }
 
+/// Regression: a start left the generation that the saved state had in part as it was, and the keys of the log began another
+/// one. So up to a seventh of the window was forgotten too early.
+#[test]
+fn keys_of_the_log_fill_the_generation_that_a_state_has_in_part() {
+    let bytes = save(&keys(70, 0..25), at(25), 1015);
+    let saved = SavedKeys::decode(&bytes).expect("just written");
+    let mut after = saved.restore(at(25), plan(70));
+    assert_eq!(there(&after, 0..25), (0..15).collect::<Vec<_>>());
+    let from_log = |keys: &mut Generations, number| {
+        keys.restore_key(clock_ms(at(number).mono), key(number), Seq(1000 + number));
+    };
+    (15..25).for_each(|number| from_log(&mut after, number));
+    for number in 25..200 {
+        let now_ms = clock_ms(at(number).mono);
+        after.begin(now_ms, Seq(1000 + number));
+        assert!(after.insert(now_ms, key(number), Seq(1000 + number)));
+        after.confirm();
+        let window = (number + 1).saturating_sub(70)..number + 1;
+        assert_eq!(there(&after, window.clone()), window.collect::<Vec<_>>());
+    }
+    after.check();
+}
+
 #[test]
 fn damaged_states() {
     let bytes = save(&keys(70, 0..100), at(100), 1100);
