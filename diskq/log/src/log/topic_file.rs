@@ -31,6 +31,8 @@ impl Log {
         if result.is_ok() {
             self.requests.push_back(Request::RenameTopicFile(file));
             self.sync.is_file_renamed = true;
+            // The topic may get no new message that makes a sync due.
+            self.schedule_sync();
         }
         let result = result.map_err(|failure| Arc::from(failure.text));
         notices.push(Notice::TopicFileWritten(result));
