@@ -11,7 +11,7 @@ const SPAN_MIN = 60;
 
 // The steps of the axis of time, in seconds. uPlot's own have none between 1 and 5 minutes, so that a narrow chart of 5 minutes would
 // have no label.
-const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 43_200, 86_400];
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 43_200, 86_400, 172_800];
 
 // A probe that computes the colours of the present theme, which a canvas cannot.
 const probe = document.createElement("span");
@@ -25,8 +25,9 @@ function colour(name) {
   return getComputedStyle(probe).color;
 }
 
-// Properties: `title`; `series`, a Series of series.js; `lines`: {figure, name, colour}; `show(value)`, a figure as text.
-export function Chart({ title, series, version, lines, show }) {
+// Properties: `title`; `series`: {times, figures}, a new object when points are new; `lines`: {figure, name, colour}; `show(value)`, a
+// figure as text.
+export function Chart({ title, series, lines, show }) {
   const place = useRef();
   const plot = useRef();
   const known = lines.filter((line) => series.figures[line.figure]);
@@ -48,8 +49,8 @@ export function Chart({ title, series, version, lines, show }) {
       system.removeEventListener("change", redraw);
       drawn.destroy();
     };
-  }, [series, names]);
-  useEffect(() => plot.current?.setData(data(series, known)), [series, version, names]);
+  }, [names]);
+  useEffect(() => plot.current?.setData(data(series, known)), [series, names]);
   if (known.length === 0) return null;
   const last = known.map((line) => ({ ...line, value: series.figures[line.figure].at(-1) }));
   const spoken = last.map((line) => `${line.name} ${show(line.value)}`).join(", ");
@@ -88,7 +89,7 @@ function options(lines, show, width) {
       y: { range: (plot, least, most) => [Math.min(0, least ?? 0), most > 0 ? most * 1.08 : 1] },
     },
     axes: [
-      axis({ size: 26, space: 70, incrs: STEPS, values: (plot, times) => times.map(clock) }),
+      axis({ size: 26, space: 70, incrs: STEPS, values: (plot, times) => times.map(label) }),
       axis({ size: show.isTime ? 80 : 58, space: 32, values: (plot, values) => values.map((value) => short(value, show)) }),
     ],
     series: [{}, ...lines.map((line) => ({
@@ -105,6 +106,22 @@ function options(lines, show, width) {
 
 function clock(seconds) {
   return new Date(seconds * 1000).toTimeString().slice(0, seconds % 60 ? 8 : 5);
+}
+
+// A time at the axis: "14:10", or the day at its beginning: "Tue 24".
+function label(seconds) {
+  const text = clock(seconds);
+  return text === "00:00" ? day(seconds) : text;
+}
+
+function day(seconds) {
+  const date = new Date(seconds * 1000);
+  return `${date.toLocaleDateString("en", { weekday: "short" })} ${date.getDate()}`;
+}
+
+// A moment under the pointer: "14:10:30", with its day if that is not the last one of the chart.
+function moment(seconds, last) {
+  return day(seconds) === day(last) ? clock(seconds) : `${day(seconds)} ${clock(seconds)}`;
 }
 
 // A figure at an axis: "1.2k" for counts, else as elsewhere.
@@ -126,7 +143,7 @@ function tip(lines, show) {
     box.hidden = idx === null || idx === undefined || left < 0;
     if (box.hidden) return;
     const figures = lines.map((line, index) => `${line.name} ${show(plot.data[index + 1][idx])}`);
-    box.textContent = [clock(Math.round(plot.data[0][idx])), ...figures].join("  ·  ");
+    box.textContent = [moment(Math.round(plot.data[0][idx]), plot.data[0].at(-1)), ...figures].join("  ·  ");
     box.classList.toggle("left", left > plot.over.clientWidth / 2);
   };
 }

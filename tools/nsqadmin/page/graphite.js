@@ -88,7 +88,7 @@ function Past({ title, lines, show, timeframe, known, subject }) {
   if (!poll.data) return poll.error ? html`<div><${PollBars} poll=${poll} what=${`“${title}” of graphite`} /></div>` : null;
   const series = points(poll.data, targets, lines);
   if (series.times.length === 0) return html`<p class="empty">Graphite has no figures for “${title}”.</p>`;
-  return html`<${Chart} title=${title} series=${series} version=${poll.at} show=${show}
+  return html`<${Chart} title=${title} series=${series} show=${show}
     lines=${lines.map((line) => ({ ...line, figure: line.metric }))} />`;
 }
 

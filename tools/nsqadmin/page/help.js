@@ -13,7 +13,7 @@ const WORDS = [
   ["Requeued", "how often consumers have given a message back"],
   ["Timed out", "how often a consumer has taken too long for a message, so that it was delivered again"],
   ["Done/s", "messages that left the channel: finished, or emptied"],
-  ["Rates", "are computed by this page from two answers, so the first ones appear after two seconds. Charts reach back as far as the page is open, or as the server remembers"],
+  ["Rates", "are computed by this page from two answers, so the first ones appear after two seconds. The buttons above the charts choose the time that they show, if the server remembers the past"],
 ];
 
 export function Help({ onClose }) {

@@ -25,11 +25,22 @@ function decode(segment) {
   }
 }
 
+// The parameters of the query that stay from view to view.
+const LASTING = ["range"];
+
 // Goes to another view.
 export function go(href) {
-  history.pushState(null, "", href);
+  history.pushState(null, "", withLasting(href));
   window.scrollTo(0, 0);
   changed();
+}
+
+// Adds the lasting parameters of the present address.
+function withLasting(href) {
+  const url = new URL(href, location.href);
+  const present = new URLSearchParams(location.search);
+  for (const name of LASTING) if (present.has(name) && !url.searchParams.has(name)) url.searchParams.set(name, present.get(name));
+  return url;
 }
 
 // Sets parameters of the query without a new entry in the browser's history. An empty value removes its parameter.

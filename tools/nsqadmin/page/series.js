@@ -1,13 +1,14 @@
-// The figures of the last hour, kept for as long as the page is open, for charts.
+// The points of charts: those that the page has seen, kept for as long as it is open, and those that the server keeps.
 
-import { ask } from "./api.js";
-import { facts } from "./store.js";
-
-// The most points of one series. At one poll in two seconds, this is an hour.
+// The most points of the page's own in one series. At one poll in two seconds, this is an hour.
 const POINTS_MAX = 1800;
 
 // The most series that are kept. The one that was used longest ago is forgotten first.
 const SERIES_MAX = 200;
+
+// The seconds between two points of the page's own from which on the server's points are shown in between: after a sleep of the
+// computer, or while updates were held.
+const GAP = 60;
 
 const kept = new Map();
 
@@ -15,7 +16,9 @@ const kept = new Map();
 export class Series {
   times = [];
   figures = {};
-  // Changes with each point, so that a chart knows when to draw.
+  // The server's past by its step in seconds: see past.js.
+  pasts = new Map();
+  // Changes with each point.
   version = 0;
 
   // Adds a point. A figure that is missing becomes null, which is a gap in the chart.
@@ -36,18 +39,9 @@ export class Series {
     this.version += 1;
   }
 
-  // Puts the points of an earlier time in front of those that are there.
-  prepend(times, figures) {
-    const until = this.times[0] ?? Infinity;
-    const used = times.filter((time) => time < until - 0.5).length;
-    if (used === 0) return;
-    const had = this.times.length;
-    for (const name of new Set([...Object.keys(figures), ...Object.keys(this.figures)])) {
-      const earlier = figures[name]?.slice(0, used) ?? Array(used).fill(null);
-      this.figures[name] = [...earlier, ...(this.figures[name] ?? Array(had).fill(null))];
-    }
-    this.times = [...times.slice(0, used), ...this.times];
-    this.version += 1;
+  // True if some time has passed between the last two points without a point.
+  hasGap() {
+    return this.times.at(-1) - this.times.at(-2) > GAP;
   }
 }
 
@@ -60,30 +54,22 @@ export function series(name) {
   return found;
 }
 
-// The steps of the server's past that are asked for, in seconds, and the points of an hour.
-const STEP = 10;
-const PAST_MAX = 360;
+// Returns the points of the last `seconds`: {times, figures}. `past` has the server's points, which are shown where `own` has none.
+export function together(past, own, seconds) {
+  const picks = [];
+  let next = 0;
+  past.times.forEach((time, index) => {
+    for (; own.times[next] <= time; next += 1) picks.push([own, next]);
+    if (time - (own.times[next - 1] ?? -Infinity) > GAP) picks.push([past, index]);
+  });
+  for (; next < own.times.length; next += 1) picks.push([own, next]);
+  const end = picks.length > 0 ? timeOf(picks.at(-1)) : 0;
+  const shown = picks.filter((pick) => timeOf(pick) >= end - seconds);
+  const names = new Set([...Object.keys(own.figures), ...Object.keys(past.figures)]);
+  const figures = [...names].map((name) => [name, shown.map(([part, index]) => part.figures[name]?.[index] ?? null)]);
+  return { times: shown.map(timeOf), figures: Object.fromEntries(figures) };
+}
 
-// Asks the server for the last hour of a topic (`{topic}`), a channel (`{topic, channel}`) or a node (`{node}`), if it keeps live
-// figures, and puts the points in front. Returns true if there were some.
-export async function loadHistory(series, subject) {
-  if (series.isLoaded) return false;
-  series.isLoaded = true;
-  if (!(await facts.known()).live) return false;
-  let answer;
-  try {
-    answer = await ask(`api/live/history?${new URLSearchParams({ ...subject, step: STEP })}`);
-  } catch {
-    // A subject that is new has no past, and the chart begins now.
-    return false;
-  }
-  const last = (values) => values.slice(-PAST_MAX);
-  const times = last(answer.depth.map((_, index) => answer.start + index * STEP));
-  const figures = { depth: last(answer.depth), arrivals: last(answer.rate) };
-  const ages = last(answer.oldest_seconds);
-  // Nodes that tell no age have 0.
-  if (ages.some((age) => age > 0)) figures.oldest = ages;
-  if (!figures.depth.some((depth) => depth !== null)) return false;
-  series.prepend(times, figures);
-  return true;
+function timeOf([part, index]) {
+  return part.times[index];
 }

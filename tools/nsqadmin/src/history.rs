@@ -46,6 +46,8 @@ pub struct Tier {
 /// The subject of a series.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
+    /// All topics together.
+    All,
     /// `host:port` of a node.
     Node(String),
     /// A topic.
@@ -175,7 +177,7 @@ impl Series {
 }
 
 impl History {
-    /// Returns an empty history of at most `series_max` series.
+    /// Returns an empty history of at most `series_max` series, and the series of all topics together.
     pub fn new(series_max: usize) -> History {
         History {
             series: BTreeMap::new(),
@@ -183,17 +185,17 @@ impl History {
         }
     }
 
-    /// Returns the number of series.
+    /// Returns the number of series, without the one of all topics together.
     pub fn len(&self) -> usize {
-        self.series.len()
+        self.series.len() - usize::from(self.series.contains_key(&Key::All))
     }
 
-    /// Returns true if there is no series.
+    /// Returns true if there is no series, except the one of all topics together.
     pub fn is_empty(&self) -> bool {
-        self.series.is_empty()
+        self.len() == 0
     }
 
-    /// Returns the greatest number of series.
+    /// Returns the greatest number of series, without the one of all topics together.
     pub fn series_max(&self) -> usize {
         self.series_max
     }
@@ -205,21 +207,25 @@ impl History {
     }
 
     /// Adds the samples of one moment. A history that is full first drops the series that had no
-    /// sample for ten minutes. Returns the number of samples for which there was no room.
+    /// sample for ten minutes. [`Key::All`] always has room, unless the history keeps no series at all.
+    /// Returns the number of samples for which there was no room.
     pub fn add(
         &mut self,
         unix_seconds: i64,
         samples: impl IntoIterator<Item = (Key, Point)>,
     ) -> usize {
-        if self.series.len() >= self.series_max {
+        if self.len() >= self.series_max {
             let is_live =
                 |series: &Series| unix_seconds.saturating_sub(series.last_second()) < IDLE_SECONDS;
             self.series.retain(|_, series| is_live(series));
         }
         let mut left_out = 0;
         for (key, point) in samples {
-            let is_full = self.series.len() >= self.series_max;
-            if is_full && !self.series.contains_key(&key) {
+            let has_room = match key {
+                Key::All => self.series_max > 0,
+                _ => self.len() < self.series_max,
+            };
+            if !has_room && !self.series.contains_key(&key) {
                 left_out += 1;
                 continue;
             }

@@ -232,9 +232,13 @@ impl Snapshot {
         snapshot
     }
 
-    /// Returns the samples for the history: nodes first, then topics, then channels, in case there is
-    /// not room for all.
+    /// Returns the samples for the history: all topics together, then nodes, topics, and channels, in
+    /// case there is not room for all.
     pub fn samples(&self) -> impl Iterator<Item = (Key, Point)> {
+        let mut all = Figures::default();
+        for figures in self.nodes.values() {
+            all.add(figures);
+        }
         let nodes = self.nodes.iter();
         let nodes = nodes.map(|(node, figures)| (Key::Node(node.clone()), figures.point()));
         let topics = self.topics.iter();
@@ -248,7 +252,8 @@ impl Snapshot {
                 (key, total.figures.point())
             })
         });
-        nodes.chain(topics).chain(channels)
+        let all = std::iter::once((Key::All, all.point()));
+        all.chain(nodes).chain(topics).chain(channels)
     }
 
     /// Returns the topics and nodes that differ from another snapshot as JSON, with the names of those

@@ -599,6 +599,11 @@ fn live_figures_come_as_events_and_have_a_past_that_outlives_the_process() {
         let past = admin.wait_for(&format!("/api/live/history?{key}"), has_depth);
         assert_eq!(past["step"], json!(1));
     }
+    admin.wait_for("/api/live/history?all=true", |past| {
+        past["depth"]
+            .as_array()
+            .is_some_and(|depth| depth.last().and_then(Value::as_f64) > Some(0.0))
+    });
     let node = format!("/api/live/history?node={}&step=60", nsqds[0].http);
     admin.wait_for(&node, |past| {
         past["rate"].as_array().is_some_and(|rate| !rate.is_empty())
@@ -623,6 +628,9 @@ fn live_figures_come_as_events_and_have_a_past_that_outlives_the_process() {
     let flags = [flags[0].as_str(), "--lookupd-http-address=127.0.0.1:1"];
     let later = Admin::start(&flags);
     later.wait_for("/api/live/history?topic=clicks", has_depth);
+    later
+        .get("/api/live/history?all=true&step=60")
+        .expect_status(200);
     drop(later);
 
     std::fs::write(&file, "nonsense").unwrap();

@@ -13,6 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use nsqadmin::history::{History, Key, Point};
 use serde_json::json;
 use test_support::TIMEOUT;
 use test_support::daemon::Daemon;
@@ -158,6 +159,42 @@ impl Night {
     }
 }
 
+/// The depths of the topic `remembered` in the saved history, by the age of a point in seconds.
+const DEPTHS: [(i64, f32); 4] = [(600, 11.0), (3_600, 22.0), (21_600, 33.0), (604_800, 44.0)];
+
+/// Returns the saved form of a history of seven days until now. The topic `remembered` has the depths of
+/// [`DEPTHS`], all topics together have 100 times as much. The topic's channel has 40, and the node 444.
+fn history_of_a_week(node: SocketAddr) -> Vec<u8> {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = i64::try_from(since_1970.unwrap_or_default().as_secs()).expect("a time of today");
+    let mut history = History::new(10);
+    let point = |depth: f32| Point {
+        depth,
+        rate: 1.0,
+        oldest_seconds: 1.0,
+    };
+    let mut age = 604_800;
+    while age > 0 {
+        let range = DEPTHS.iter().find(|(oldest, _)| age <= *oldest);
+        let (_, depth) = range.expect("the ages are at most a week");
+        let topic = "remembered".to_owned();
+        let samples = [
+            (Key::All, point(depth * 100.0)),
+            (Key::Node(node.to_string()), point(444.0)),
+            (Key::Topic(topic.clone()), point(*depth)),
+            (Key::Channel(topic, "archive".to_owned()), point(40.0)),
+        ];
+        assert_eq!(history.add(now - age, samples), 0, "there is room");
+        // The steps of the history's rings.
+        age -= match age {
+            ..=600 => 1,
+            601..=21_600 => 10,
+            _ => 60,
+        };
+    }
+    history.to_bytes()
+}
+
 /// Starts a server that answers as graphite does: 7654 for each target, in each of the last ten minutes.
 fn graphite() -> HttpServer {
     HttpServer::start(|request, _| {
@@ -208,6 +245,10 @@ fn the_page_in_a_browser() {
         .map(|nsqd| format!("--nsqd-http-address={}", nsqd.http));
     let direct = Nsqadmin::start(&nsqd_flags.collect::<Vec<_>>());
     let many = Nsqadmin::start(&[at(&many_lookupd)]);
+    let saved = tempfile::NamedTempFile::new().expect("a temporary file can be made");
+    std::fs::write(saved.path(), history_of_a_week(nsqds[0].http)).expect("it can be written");
+    let file = format!("--history-file={}", saved.path().display());
+    let past = Nsqadmin::start(&[at(&lookupd), file]);
     let (_peeked, mixed) = nsqds_of_many_kinds();
     let night = Night::start();
     let graphite = graphite();
@@ -222,6 +263,7 @@ fn the_page_in_a_browser() {
         "acl": acl.url("/"),
         "direct": direct.url("/"),
         "many": many.url("/"),
+        "past": past.url("/"),
         "mixed": mixed.url("/"),
         "graphite": graphed.url("/"),
         "lookupd": lookupd.http.to_string(),

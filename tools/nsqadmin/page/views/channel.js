@@ -1,6 +1,6 @@
 // One channel: its part on each node, and its consumers.
 
-import { html, useEffect, useRef, useState } from "../html.js";
+import { html, useRef, useState } from "../html.js";
 import { UndoBar, deleteChannel, emptyChannel, pauseChannel, useActions } from "../actions.js";
 import { api, ask } from "../api.js";
 import { GoneNodes, PollBars } from "../bars.js";
@@ -11,31 +11,27 @@ import { count, rate } from "../format.js";
 import { Graphs } from "../graphite.js";
 import { loadLive, problemOf } from "../overview.js";
 import { Age, Loading, NodeLink, Paused, Tiles, Trail, counted, ifKnown, inMemoryAndOnDisk, latencyColumns, latencyTiles, memoryAndDisk, quantiles, rated } from "../parts.js";
+import { Ranges, usePast } from "../past.js";
 import { usePoll } from "../poll.js";
 import { Samples, change, perSecond } from "../rates.js";
 import { go, link } from "../route.js";
-import { loadHistory, series } from "../series.js";
 import { Table } from "../table.js";
 import { nodeKey, nodeText, seconds } from "./topic.js";
 
 export function Channel({ topic, name }) {
   const samples = useRef(new Samples());
-  const past = series(`channel ${topic}/${name}`);
+  const past = usePast(`channel ${topic}/${name}`, { topic, channel: name });
   const [shown, setShown] = useState(null);
   const poll = usePoll(`channel ${topic}/${name}`, (signal) => load(topic, name, signal), (channel, at) => {
     const made = withRates(channel, samples.current, at);
     // The first answer has no rates. Its point would be a gap behind the past that the server tells.
-    if (made.arrivals !== null) past.add(at, {
+    if (made.arrivals !== null) past.own.add(at, {
       depth: made.depth, inFlight: made.in_flight_count, deferred: made.deferred_count, arrivals: made.arrivals, done: made.done,
       requeues: made.requeues, timeouts: made.timeouts, ...(made.oldest !== undefined && { oldest: made.oldest / 1000 }),
     });
     setShown(made);
   });
   const actions = useActions((action) => action.kind === "delete" ? go(link("topics", topic)) : poll.reload());
-  const [, redraw] = useState(0);
-  useEffect(() => {
-    loadHistory(past, { topic, channel: name }).then((some) => some && redraw((count) => count + 1));
-  }, [past]);
   const channel = shown?.topic_name === topic && shown?.channel_name === name ? shown : null;
   return html`
     <${Trail} levels=${[["Topics", link()], [topic, link("topics", topic)], [name, link("topics", topic, name)]]} />
@@ -92,7 +88,7 @@ function withRates(channel, samples, at) {
 
 function Content({ channel, past }) {
   const sentence = channel.problem ?? channel.doctor?.sentence;
-  const chart = { series: past, version: past.version };
+  const chart = { series: past.shown };
   return html`
     ${sentence && html`<p class=${`bar ${channel.problem ? "warn" : "good"}`} role="status"><b>${sentence}</b></p>`}
     <${Tiles} tiles=${[
@@ -106,6 +102,7 @@ function Content({ channel, past }) {
       { label: "Consumers", value: count(channel.client_count) },
       ...latencyTiles(channel),
     ]} />
+    <${Ranges} failure=${past.failure} />
     <div class="charts">
       <${Chart} title="Depth" ...${chart} show=${count} lines=${[{ figure: "depth", name: "waiting", colour: "c1" },
         { figure: "inFlight", name: "in flight", colour: "c2" }, { figure: "deferred", name: "deferred", colour: "c4" }]} />

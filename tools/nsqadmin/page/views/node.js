@@ -1,6 +1,6 @@
 // One nsqd: its topics, channels and consumers.
 
-import { html, useEffect, useRef, useState } from "../html.js";
+import { html, useRef, useState } from "../html.js";
 import { tombstone, useActions } from "../actions.js";
 import { api, ask } from "../api.js";
 import { ConcernBars, PollBars } from "../bars.js";
@@ -10,28 +10,24 @@ import { plus } from "../exact.js";
 import { count, rate, size } from "../format.js";
 import { Graphs } from "../graphite.js";
 import { Age, Loading, Paused, Tiles, Trail, counted, ifKnown, latencyColumns, memoryAndDisk, rated } from "../parts.js";
+import { Ranges, usePast } from "../past.js";
 import { usePoll } from "../poll.js";
 import { Samples, perSecond } from "../rates.js";
 import { link } from "../route.js";
-import { loadHistory, series } from "../series.js";
 import { facts } from "../store.js";
 import { Table } from "../table.js";
 import { seconds } from "./topic.js";
 
 export function Node({ name }) {
   const samples = useRef(new Samples());
-  const past = series(`node ${name}`);
+  const past = usePast(`node ${name}`, { node: name });
   const [shown, setShown] = useState(null);
   const poll = usePoll(`node ${name}`, (signal) => load(name, signal), (answer, at) => {
     const made = flatten(answer, samples.current, at);
     // The first answer has no rates. Its point would be a gap behind the past that the server tells.
-    if (made.arrivals !== null) past.add(at, { depth: made.depth, arrivals: made.arrivals });
+    if (made.arrivals !== null) past.own.add(at, { depth: made.depth, arrivals: made.arrivals });
     setShown(made);
   });
-  const [, redraw] = useState(0);
-  useEffect(() => {
-    loadHistory(past, { node: name }).then((some) => some && redraw((count) => count + 1));
-  }, [past]);
   const actions = useActions(() => poll.reload());
   const node = shown?.node === name ? shown : null;
   return html`
@@ -90,10 +86,11 @@ function Content({ node, past, actions }) {
       disk && { label: "Disk free", value: size(disk.free_bytes), note: `of ${size(disk.size_bytes)}`, kind: disk.free_bytes < disk.size_bytes / 10 ? "bad" : "" },
       disk?.full_in_s !== undefined && { label: "Disk full in", value: seconds(disk.full_in_s), note: "as in the last 10 minutes", kind: disk.full_in_s < 14_400 ? "bad" : "" },
     ]} />
+    <${Ranges} failure=${past.failure} />
     <div class="charts">
-      <${Chart} title="Messages per second" series=${past} version=${past.version} show=${rate}
+      <${Chart} title="Messages per second" series=${past.shown} show=${rate}
         lines=${[{ figure: "arrivals", name: "published", colour: "c3" }]} />
-      <${Chart} title="Waiting" series=${past} version=${past.version} show=${count} lines=${[{ figure: "depth", name: "waiting", colour: "c1" }]} />
+      <${Chart} title="Waiting" series=${past.shown} show=${count} lines=${[{ figure: "depth", name: "waiting", colour: "c1" }]} />
     </div>
     ${shards.length > 0 && html`<h2>Shards</h2>
       <${Table} name="shard-" caption="Shards of this node" rows=${shards} rowKey=${shardKey} text=${shardText} first="-load" columns=${SHARDS} />`}

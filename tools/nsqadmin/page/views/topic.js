@@ -1,6 +1,6 @@
 // One topic: its channels, and its part on each node.
 
-import { html, useEffect, useRef, useState } from "../html.js";
+import { html, useRef, useState } from "../html.js";
 import { deleteTopic, emptyTopic, pauseTopic, tombstone, useActions } from "../actions.js";
 import { api, ask } from "../api.js";
 import { ConcernBars, GoneNodes, PollBars } from "../bars.js";
@@ -10,28 +10,24 @@ import { age, count, rate } from "../format.js";
 import { Graphs } from "../graphite.js";
 import { loadLive, problemOf } from "../overview.js";
 import { Age, Loading, NodeLink, Paused, Tiles, Trail, counted, ifKnown, inMemoryAndOnDisk, latencyColumns, memoryAndDisk, quantiles, rated } from "../parts.js";
+import { Ranges, usePast } from "../past.js";
 import { usePoll } from "../poll.js";
 import { Producers } from "../producers.js";
 import { Samples, perSecond } from "../rates.js";
 import { go, link } from "../route.js";
-import { loadHistory, series } from "../series.js";
 import { Table } from "../table.js";
 
 export function Topic({ name }) {
   const samples = useRef(new Samples());
-  const past = series(`topic ${name}`);
+  const past = usePast(`topic ${name}`, { topic: name });
   const [shown, setShown] = useState(null);
   const poll = usePoll(`topic ${name}`, (signal) => load(name, signal), (topic, at) => {
     const made = withRates(topic, samples.current, at);
     // The first answer has no rates. Its point would be a gap behind the past that the server tells.
-    if (made.arrivals !== null) past.add(at, { depth: backlog(made), arrivals: made.arrivals, ...(made.oldest !== undefined && { oldest: made.oldest / 1000 }) });
+    if (made.arrivals !== null) past.own.add(at, { depth: backlog(made), arrivals: made.arrivals, ...(made.oldest !== undefined && { oldest: made.oldest / 1000 }) });
     setShown(made);
   });
   const actions = useActions((action) => action.kind === "delete" ? go(link()) : poll.reload());
-  const [, redraw] = useState(0);
-  useEffect(() => {
-    loadHistory(past, { topic: name }).then((some) => some && redraw((count) => count + 1));
-  }, [past]);
   const topic = shown?.topic_name === name ? shown : null;
   const hasNodes = topic?.nodes?.length > 0;
   return html`
@@ -95,12 +91,13 @@ function Content({ topic, past, actions }) {
       { label: "Channels", value: count(topic.channels.length) },
       { label: "Nodes", value: count(topic.nodes.length) },
     ]} />
+    <${Ranges} failure=${past.failure} />
     <div class="charts">
-      <${Chart} title="Messages per second" series=${past} version=${past.version} show=${rate}
+      <${Chart} title="Messages per second" series=${past.shown} show=${rate}
         lines=${[{ figure: "arrivals", name: "published", colour: "c3" }]} />
-      <${Chart} title="Waiting, in the topic and its channels" series=${past} version=${past.version} show=${count}
+      <${Chart} title="Waiting, in the topic and its channels" series=${past.shown} show=${count}
         lines=${[{ figure: "depth", name: "waiting", colour: "c1" }]} />
-      <${Chart} title="Age of the oldest message" series=${past} version=${past.version} show=${seconds}
+      <${Chart} title="Age of the oldest message" series=${past.shown} show=${seconds}
         lines=${[{ figure: "oldest", name: "oldest", colour: "c2" }]} />
     </div>
     <h2>Channels</h2>

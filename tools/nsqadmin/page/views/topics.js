@@ -11,9 +11,9 @@ import { count, growth, many, rate } from "../format.js";
 import { ManyUndoBar, actOnMany } from "../many.js";
 import { TopicRows, loadTopics } from "../overview.js";
 import { Age, Badge, Loading, Paused, Tiles, counted, rated } from "../parts.js";
+import { Ranges, usePast } from "../past.js";
 import { usePoll } from "../poll.js";
 import { link, setQuery, useRoute } from "../route.js";
-import { series } from "../series.js";
 import { Table, matching } from "../table.js";
 
 // What the list can be narrowed to.
@@ -28,15 +28,16 @@ const SHOWN = {
 export function Topics() {
   const { query } = useRoute();
   const maker = useRef(new TopicRows());
-  const total = series("all topics");
+  const past = usePast("all topics", { all: true });
   const [rows, setRows] = useState(null);
   const poll = usePoll("topics", loadTopics, (data, at) => {
     const rows = maker.current.rows(data, at);
     const rates = rows.map((row) => row.arrivals).filter((rate) => rate !== null);
-    total.add(at, {
+    // The first answer has no rates. Its point would be a gap behind the past that the server tells.
+    if (rates.length > 0 || rows.length === 0) past.own.add(at, {
       depth: rows.reduce((sum, row) => plus(sum, row.backlog), 0),
       inFlight: rows.reduce((sum, row) => plus(sum, row.inFlight), 0),
-      arrivals: rates.length ? rates.reduce((sum, rate) => sum + rate, 0) : null,
+      arrivals: rates.reduce((sum, rate) => sum + rate, 0),
     });
     setRows(rows);
   });
@@ -57,7 +58,7 @@ export function Topics() {
       search="Search topics" rowClass=${classOf} tools=${html`<${Narrow} kept=${kept} />
         ${actions.canAct && rows && html`<${ActButton} kept=${kept} search=${query.get("q") ?? ""} rows=${narrowed} actions=${actions} />`}`}
       empty=${all.length ? "No topic is like this." : "There are no topics yet. A topic is made when a producer publishes to it, or on the page Lookup."} />`}
-    ${rows && html`<${Totals} rows=${rows} total=${total} />`}`;
+    ${rows && html`<${Totals} rows=${rows} past=${past} />`}`;
 }
 
 // The names alone, which come sooner than the figures.
@@ -126,9 +127,9 @@ function ActButton({ kept, search, rows, actions }) {
   return html`<button type="button" onClick=${() => actions.start(actOnMany({ search: needle, ...shown }, text))}>Act on all that match</button>`;
 }
 
-function Totals({ rows, total }) {
+function Totals({ rows, past }) {
   const sum = (name) => rows.reduce((sum, row) => plus(sum, row[name] ?? 0), 0);
-  const arrivals = total.figures.arrivals?.at(-1);
+  const arrivals = past.own.figures.arrivals?.at(-1);
   return html`<h2>All topics together</h2>
     <${Tiles} tiles=${[
       { label: "Topics", value: count(rows.length) },
@@ -137,10 +138,11 @@ function Totals({ rows, total }) {
       { label: "Messages/s", value: rate(arrivals) },
       { label: "Consumers", value: count(sum("consumers")) },
     ]} />
+    <${Ranges} failure=${past.failure} />
     <div class="charts">
-      <${Chart} title="Depth" series=${total} version=${total.version} show=${count} lines=${[
+      <${Chart} title="Depth" series=${past.shown} show=${count} lines=${[
         { figure: "depth", name: "waiting", colour: "c1" }, { figure: "inFlight", name: "in flight", colour: "c2" }]} />
-      <${Chart} title="Messages per second" series=${total} version=${total.version} show=${rate} lines=${[
+      <${Chart} title="Messages per second" series=${past.shown} show=${rate} lines=${[
         { figure: "arrivals", name: "published", colour: "c3" }]} />
     </div>`;
 }

@@ -1,14 +1,17 @@
 //! The saved form of a history.
 //!
 //! ```text
-//!   "nsqadmin history 1\n" series*
+//!   "nsqadmin history 2\n" series*
 //!   series: kind (1) length (2) name length (2) channel, and for each tier: last (8) count (4) points
 //!   point:  depth (4) rate (4) oldest_seconds (4)          all numbers are little-endian
 //! ```
+//!
+//! The first form, "nsqadmin history 1", has no series of all topics together (kind 3) and is read, too.
 
 use super::{History, Key, Point, Ring, Series, TIERS};
 
-const MAGIC: &[u8] = b"nsqadmin history 1\n";
+const MAGIC: &[u8] = b"nsqadmin history 2\n";
+const MAGIC_1: &[u8] = b"nsqadmin history 1\n";
 const POINT_BYTES: usize = 12;
 
 impl History {
@@ -17,6 +20,7 @@ impl History {
         let mut bytes = MAGIC.to_vec();
         for (key, series) in &self.series {
             let (kind, name, channel) = match key {
+                Key::All => (3, "", ""),
                 Key::Node(node) => (0, node.as_str(), ""),
                 Key::Topic(topic) => (1, topic.as_str(), ""),
                 Key::Channel(topic, channel) => (2, topic.as_str(), channel.as_str()),
@@ -42,15 +46,16 @@ impl History {
         bytes
     }
 
-    /// Reads the saved form of at most `series_max` series.
+    /// Reads the saved form of at most `series_max` series, and the series of all topics together.
     ///
     /// # Errors
     /// The bytes are no history, or they are cut off.
     pub fn from_bytes(bytes: &[u8], series_max: usize) -> Result<History, String> {
         let rest = bytes.strip_prefix(MAGIC);
+        let rest = rest.or_else(|| bytes.strip_prefix(MAGIC_1));
         let mut rest = rest.ok_or("the file is no history of nsqadmin")?;
         let mut history = History::new(series_max);
-        while !rest.is_empty() && history.series.len() < series_max {
+        while !rest.is_empty() && history.len() < series_max {
             let (key, series) = read_series(&mut rest).ok_or("the file is cut off or damaged")?;
             history.series.insert(key, series);
         }
@@ -66,6 +71,7 @@ fn read_series(rest: &mut &[u8]) -> Option<(Key, Series)> {
         0 => Key::Node(name),
         1 => Key::Topic(name),
         2 => Key::Channel(name, channel),
+        3 => Key::All,
         _ => return None,
     };
     let mut rings = Vec::with_capacity(TIERS.len());

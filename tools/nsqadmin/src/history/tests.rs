@@ -112,6 +112,46 @@ fn a_full_history_replaces_only_idle_series() {
 }
 
 #[test]
+fn all_topics_together_always_have_room() {
+    let node = |name: &str| (Key::Node(name.to_owned()), point(1.0));
+    let mut history = History::new(1);
+    assert_eq!(history.add(0, [node("a")]), 0);
+    assert_eq!(history.add(1, [(Key::All, point(5.0)), node("b")]), 1);
+    assert_eq!(history.len(), 1, "without the one of all topics together");
+    let bytes = history.to_bytes();
+    for series_max in [1, 1_000] {
+        let read = History::from_bytes(&bytes, series_max).expect("the bytes are whole");
+        assert_eq!(read.points(&Key::All, 0, 1), Some((1, vec![point(5.0)])));
+        assert_eq!(read.len(), 1);
+    }
+    let mut nothing = History::new(0);
+    assert_eq!(
+        nothing.add(0, [(Key::All, point(5.0))]),
+        1,
+        "the past is off"
+    );
+}
+
+/// A history of the first form: depth 1.5, 2.5 and a gap of the topic `t`, as nsqadmin saved it.
+#[test]
+fn the_first_form_is_read() {
+    let mut bytes = b"nsqadmin history 1\n\x01\x01\0t\0\0".to_vec();
+    for tier in TIERS {
+        bytes.extend_from_slice(&(600 / tier.step).to_le_bytes());
+        bytes.extend_from_slice(&3_u32.to_le_bytes());
+        for depth in [1.5, 2.5, f32::NAN] {
+            for value in [depth, depth / 10.0, depth / 2.0] {
+                bytes.extend_from_slice(&value.to_le_bytes());
+            }
+        }
+    }
+    let history = History::from_bytes(&bytes, 10).expect("the bytes are whole");
+    let (start, points) = depths(&history, 1, 600);
+    assert_eq!((start, &points[..2]), (580, &[1.5, 2.5][..]));
+    assert!(points[2].is_nan());
+}
+
+#[test]
 fn a_saved_history_is_the_same_and_damage_is_an_error() {
     let mut history = History::new(10);
     let channel = Key::Channel("t".to_owned(), "c#ephemeral".to_owned());

@@ -128,14 +128,17 @@ async fn next_event(mut events: Events) -> Option<(Result<Frame<Bytes>, Infallib
     Some((Ok(Frame::data(Bytes::from(text))), events))
 }
 
-/// Answers `/api/live/history?topic=T[&channel=C]` and `?node=N`, with `step=1`, `10` or `60`.
+/// Answers `/api/live/history?topic=T[&channel=C]`, `?node=N` and `?all=true`, with `step=1`, `10` or
+/// `60`.
 fn history(collector: &Collector, request: &Request) -> Result<Reply, Refusal> {
     let query = request.parsed_query()?;
     let text = |name: &str| query.get(name).unwrap_or_default().to_owned();
+    let is_all = query.get("all") == Some("true");
     let key = match (text("node"), text("topic"), text("channel")) {
         (node, topic, _) if !node.is_empty() && topic.is_empty() => Key::Node(node),
         (_, topic, channel) if !topic.is_empty() && channel.is_empty() => Key::Topic(topic),
         (_, topic, channel) if !topic.is_empty() => Key::Channel(topic, channel),
+        (node, _, _) if node.is_empty() && is_all => Key::All,
         _ => return Err(Refusal::bad("MISSING_ARG_TOPIC_OR_NODE")),
     };
     let step = query.get("step").unwrap_or("1");

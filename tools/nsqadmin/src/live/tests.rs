@@ -109,12 +109,22 @@ fn samples_have_the_backlog_of_topics_and_nodes_come_first() {
     let samples: Vec<(Key, Point)> = first.samples().collect();
     let keys: Vec<&Key> = samples.iter().map(|(key, _)| key).collect();
     let named = |name: &str| name.to_owned();
-    assert_eq!(keys[0], &Key::Node(named("a:1")));
-    assert_eq!(keys[3], &Key::Topic(named("t")));
-    assert_eq!(keys[5], &Key::Channel(named("t"), named("c")));
+    assert_eq!(keys[0], &Key::All);
+    assert_eq!(keys[1], &Key::Node(named("a:1")));
+    assert_eq!(keys[4], &Key::Topic(named("t")));
+    assert_eq!(keys[6], &Key::Channel(named("t"), named("c")));
+    let of = |wanted: &dyn Fn(&Key) -> bool| -> f32 {
+        let found = samples.iter().filter(|(key, _)| wanted(key));
+        found.map(|(_, point)| point.depth).sum()
+    };
+    let topics = of(&|key| matches!(key, Key::Topic(_)));
     assert!(
-        (samples[3].1.depth - 6.0).abs() < 1e-6,
+        (samples[0].1.depth - topics).abs() < 1e-6,
+        "all topics together"
+    );
+    assert!(
+        (samples[4].1.depth - 6.0).abs() < 1e-6,
         "the topic's own and its channels' messages"
     );
-    assert!((samples[3].1.oldest_seconds - 0.007).abs() < 1e-6);
+    assert!((samples[4].1.oldest_seconds - 0.007).abs() < 1e-6);
 }

@@ -7,6 +7,7 @@
 //   many       nsqadmin's URL, with 10,000 topics
 //   graphite   nsqadmin's URL, with a server that answers as graphite does
 //   mixed      nsqadmin's URL, with an nsqd that has peeks, one that forbids them, and one that has none
+//   past       nsqadmin's URL, with a saved history of seven days
 //   lookupd    the HTTP address of nsqlookupd
 //   nsqds      {http, tcp, pid} of three nsqds. The checks kill the last one
 //   night      {admin, nsqds, lookupds} of a cluster for faults: three nsqds, and two nsqlookupds as {http, tcp}. `disk` is the
@@ -25,13 +26,14 @@ import { checks as orders } from "./orders.mjs";
 import { begin, checks as minutes } from "./minutes.mjs";
 import { checks as messages } from "./messages.mjs";
 import { checks as modules } from "./modules.mjs";
+import { checks as past } from "./past.mjs";
 import { checks as render } from "./render.mjs";
 import { checks as terms } from "./terms.mjs";
 import { checks as use } from "./use.mjs";
 
 const cluster = JSON.parse(process.env.PAGE_TEST);
 const wanted = process.env.PAGE_CHECK ?? "";
-const all = { ...modules, ...render, ...use, ...messages, ...incident, ...layout, ...actions, ...orders, ...terms, ...access, ...many, ...minutes, ...failures };
+const all = { ...modules, ...render, ...past, ...use, ...messages, ...incident, ...layout, ...actions, ...orders, ...terms, ...access, ...many, ...minutes, ...failures };
 const browser = await Browser.start();
 let [passed, failed] = [0, 0];
 // The usual rate of a producer takes a minute, so this one starts before the other checks.

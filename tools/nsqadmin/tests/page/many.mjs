@@ -67,6 +67,17 @@ export const checks = {
     browser.healthy();
   },
 
+  async "many: a topic for whose past there was no room says so"(browser, cluster) {
+    await registered(cluster);
+    const page = await browser.open(`${cluster.many}topics/topic-09999`);
+    await page.getByRole("status").getByText("The server keeps no past here").waitFor();
+    // The first topics by name have a past (docs/nsqadmin.md).
+    const kept = async (query) => (await fetch(`${cluster.many}api/live/history?${query}`)).status;
+    await until(async () => await kept("topic=topic-00990") === 200, "a past of the first topics");
+    equal([await kept("all=true"), await kept("topic=topic-00999")], [200, 404], "all topics together, and topic 1,000");
+    browser.healthy();
+  },
+
   async "many: every row can be reached"(browser, cluster) {
     const page = await browser.open(`${cluster.many}?sort=topic`);
     await page.locator("tbody tr[data-row]").first().waitFor();

@@ -80,17 +80,27 @@ export const checks = {
     equal(found, [null, ["127.0.0.1:44999", "[::1]:4151"], { nodes: [], text: 'got response 404 Not Found "CHANNEL_NOT_FOUND"' }], "api.js");
   },
 
-  async "modules: a chart keeps an hour, and takes older points in front"(browser, cluster) {
-    const found = await within(browser, cluster, "series.js", ({ series }) => {
+  async "modules: a chart keeps an hour of its own, and shows the server's points where it has none"(browser, cluster) {
+    const found = await within(browser, cluster, "series.js", ({ series, together }) => {
       const one = series("test");
       for (let second = 1; second <= 2500; second += 1) one.add(second * 1000, { depth: second, late: second > 2499 ? 1 : undefined });
-      one.prepend([1, 2, 99_999], { depth: [7, 8, 9], only: [1, 2, 3] });
+      const lateness = one.hasGap();
       const { times, figures } = one;
-      return { same: series("test") === one, lengths: [times.length, ...Object.values(figures).map((array) => array.length)].map((length) => length === times.length),
-        isBounded: times.length > 1800 && times.length < 2000, start: times.slice(0, 2), depth: figures.depth.slice(0, 2), end: [figures.depth.at(-1), figures.late.at(-1), figures.late.at(-2)],
-        only: [figures.only[1], figures.only[2]] };
+      const past = { times: [100, 200, 300, 400, 500], figures: { depth: [1, 2, 3, null, 5], only: [1, 2, 3, 4, 5] } };
+      const own = { times: [201, 203, 430, 432], figures: { depth: [20, 21, 30, 31], own: [6, 7, 8, 9] } };
+      const [all, some, before] = [together(past, own, 1000), together(past, own, 250), together(past, { times: [], figures: {} }, 150)];
+      own.times.push(490);
+      own.figures.depth.push(40);
+      return { all, some, before, near: together(past, own, 1000).times.at(-1), isLate: lateness, same: series("test") === one, lengths: [times.length, ...Object.values(figures).map((array) => array.length)].map((length) => length === times.length),
+        isBounded: times.length > 1800 && times.length < 2000, end: [figures.depth.at(-1), figures.late.at(-1), figures.late.at(-2)] };
     });
-    equal(found, { same: true, lengths: [true, true, true, true], isBounded: true, start: [1, 2], depth: [7, 8], end: [2500, 1, null], only: [2, null] }, "series.js");
+    equal(found, {
+      all: { times: [100, 200, 201, 203, 300, 400, 430, 432, 500],
+        figures: { depth: [1, 2, 20, 21, 3, null, 30, 31, 5], own: [null, null, 6, 7, null, null, 8, 9, null], only: [1, 2, null, null, 3, 4, null, null, 5] } },
+      some: { times: [300, 400, 430, 432, 500], figures: { depth: [3, null, 30, 31, 5], own: [null, null, 8, 9, null], only: [3, 4, null, null, 5] } },
+      before: { times: [400, 500], figures: { depth: [null, 5], only: [4, 5] } },
+      near: 490, isLate: false, same: true, lengths: [true, true, true], isBounded: true, end: [2500, 1, null],
+    }, "series.js");
   },
 
   async "modules: messages with the most attempts, of several lists"(browser, cluster) {
