@@ -1,7 +1,7 @@
 // Those who may only look, and those who may act.
 
 import { equal, until } from "./browser.mjs";
-import { channelAt, make } from "./daemons.mjs";
+import { channelAt, make, topicAt } from "./daemons.mjs";
 
 const ALICE = { "X-Forwarded-User": "alice" };
 
@@ -32,6 +32,27 @@ export const checks = {
     await page.context().setExtraHTTPHeaders(ALICE);
     await dialog.locator("button[type=submit]").click();
     await until(async () => (await channelAt(cluster.nsqds[0], "guarded", "archive")).paused, "paused");
+    browser.healthy();
+  },
+
+  async "access: a topic that may not be deleted stays, and the dialog says why"(browser, cluster) {
+    const { nsqds } = cluster;
+    await make(nsqds, "protected", ["archive"], 2);
+    const page = await browser.open(`${cluster.acl}topics/protected`, { headers: ALICE, allowed: /403/ });
+    await page.getByRole("button", { name: "Delete topic" }).click();
+    await page.context().setExtraHTTPHeaders({});
+    const dialog = page.getByRole("dialog");
+    await dialog.getByRole("textbox").fill("protected");
+    const submit = dialog.locator("button[type=submit]");
+    await submit.click();
+    await dialog.getByRole("alert").getByText("It failed.").waitFor();
+    await dialog.getByRole("alert").getByText("only admins may act").waitFor();
+    equal(await submit.isEnabled(), true, "the deletion can be tried again");
+    for (const nsqd of nsqds) equal((await channelAt(nsqd, "protected", "archive")).depth, 2, `the messages at ${nsqd.http}`);
+    await page.context().setExtraHTTPHeaders(ALICE);
+    await submit.click();
+    for (const nsqd of nsqds) await until(async () => (await topicAt(nsqd, "protected")) === undefined, "the topic is deleted");
+    await page.getByRole("heading", { name: "Topics", exact: true }).waitFor();
     browser.healthy();
   },
 };

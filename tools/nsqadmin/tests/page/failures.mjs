@@ -1,7 +1,7 @@
 // Parts that fail while the page is open. These checks come last: they kill a node.
 
 import { equal, until } from "./browser.mjs";
-import { make } from "./daemons.mjs";
+import { make, registerAt } from "./daemons.mjs";
 
 export const checks = {
   async "failures: nsqadmin cannot be reached for a while"(browser, cluster) {
@@ -13,6 +13,42 @@ export const checks = {
     equal(await page.locator("tfoot").count(), 1, "the last figures stay");
     await page.context().setOffline(false);
     await until(async () => await page.getByRole("alert").count() === 0, "the bar goes when answers come again");
+    browser.healthy();
+  },
+
+  async "failures: a node that only some nsqlookupds know is marked"(browser, cluster) {
+    const { nsqds: [node], lookupds, admin } = cluster.night;
+    const page = await browser.open(`${admin}nodes`);
+    const row = page.getByRole("row").filter({ hasText: node.http });
+    await row.getByText("2 of 2", { exact: true }).waitFor();
+    equal(await row.locator(".badge.warn").count(), 0, "a node that all know");
+    await registerAt(node, [lookupds[0].tcp]);
+    const badge = row.locator(".badge.warn", { hasText: /^1 of 2$/ });
+    await badge.waitFor();
+    const title = await badge.getAttribute("title");
+    equal([title.includes("Not every nsqlookupd knows this node"), title.split("\n").length], [true, 2], `who knows the node: ${title}`);
+    await registerAt(node, lookupds.map((lookupd) => lookupd.tcp));
+    await row.getByText("2 of 2", { exact: true }).waitFor();
+    await until(async () => await row.locator(".badge.warn").count() === 0, "the mark goes");
+    browser.healthy();
+  },
+
+  async "failures: the deletion of a topic whose node does not answer fails in the dialog"(browser, cluster) {
+    const { nsqds: [node], admin } = cluster.night;
+    await make([node], "stuck", ["archive"], 2);
+    const page = await browser.open(`${admin}topics/stuck`, { allowed: /50\d|404/ });
+    await page.getByRole("button", { name: "Delete topic" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByRole("textbox").fill("stuck");
+    process.kill(node.pid, "SIGSTOP");
+    try {
+      await dialog.locator("button[type=submit]").click();
+      await dialog.getByRole("alert").getByText("It failed.").waitFor();
+      await dialog.getByRole("alert").getByText("No nsqd gave an answer.").waitFor();
+    } finally {
+      process.kill(node.pid, "SIGCONT");
+    }
+    await page.screenshot({ path: `${cluster.pictures}/not-deleted.png` });
     browser.healthy();
   },
 

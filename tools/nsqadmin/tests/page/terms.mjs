@@ -1,28 +1,14 @@
-// The end and the reason of a pause, and the undo of an empty. The checks replace some answers of the server: what nodes can do,
-// and what a channel tells.
+// The end and the reason of a pause, and the undo of an empty, with their effects on the daemons.
 
-import { accessible, equal } from "./browser.mjs";
-import { make } from "./daemons.mjs";
+import { accessible, equal, until } from "./browser.mjs";
+import { channelAt, make, publish, topicAt } from "./daemons.mjs";
+
+const ALICE = { "X-Forwarded-User": "alice" };
 
 const button = (page, name) => page.getByRole("button", { name, exact: true });
 
-// Makes the server say that the nodes can do this.
-async function pretend(page, nodes) {
-  await page.route("**/api/abilities*", (route) => route.fulfill({ json: { nodes, message: "" } }));
-}
-
-// Adds fields to the channel's object in the server's answer, and keeps the acts, which it does not let through.
-async function replace(page, path, fields) {
-  const acts = [];
-  await page.route(`**/api/topics/${path}`, async (route) => {
-    if (route.request().method() === "POST") {
-      acts.push(route.request().postDataJSON());
-      return route.fulfill({ json: { message: "" } });
-    }
-    const answer = await route.fetch();
-    return route.fulfill({ response: answer, json: { ...await answer.json(), ...fields } });
-  });
-  return acts;
+async function everywhere(nsqds, test, what) {
+  for (const nsqd of nsqds) await until(() => test(nsqd), `${what} at ${nsqd.http}`);
 }
 
 async function pictures(page, name, directory) {
@@ -34,71 +20,129 @@ async function pictures(page, name, directory) {
   await page.emulateMedia({ colorScheme: "light" });
 }
 
-async function channel(browser, cluster, name, fields, nodes) {
-  await make(cluster.nsqds, name, ["archive"], 5);
-  const page = await browser.open("about:blank");
-  const acts = await replace(page, `${name}/archive`, fields);
-  await pretend(page, nodes);
-  await page.goto(`${cluster.admin}topics/${name}/archive`);
-  return [page, acts];
+// Opens the page of a topic, or of a channel, as alice.
+function open(browser, cluster, ...segments) {
+  return browser.open(`${cluster.acl}topics/${segments.join("/")}`, { headers: ALICE });
 }
 
-const able = { node: "n1:4151", pause_terms: true, undo: true };
-const unable = { node: "n2:4151", pause_terms: false, undo: false };
+// Fails if a pause is not that of alice with this note, and with an end in about `seconds`.
+function samePause(part, note, seconds, where) {
+  const left = (part.pause_until_ms - Date.now()) / 1000;
+  equal([part.paused, part.pause_note, part.paused_by, left > seconds - 60 && left <= seconds + 5], [true, note, "alice", true],
+    `the pause ${where}, with ${left} s left`);
+}
+
+// Pauses the channel of an open page for `limit`, one that the dialog does not offer, because nobody waits for it.
+async function pauseFor(page, limit) {
+  await page.route("**/api/topics/**", (route) => {
+    const body = route.request().postDataJSON();
+    return route.request().method() === "POST" ? route.continue({ postData: JSON.stringify({ ...body, for: limit }) }) : route.continue();
+  });
+  await button(page, "Pause channel").click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("It ends by itself after").selectOption("5m");
+  await button(dialog, "Pause").click();
+  await until(async () => await dialog.count() === 0, "the dialog is closed");
+  await page.unroute("**/api/topics/**");
+}
 
 export const checks = {
-  async "terms: a pause with an end and a note"(browser, cluster) {
-    const [page, acts] = await channel(browser, cluster, "terms.pause", {}, [able]);
+  async "terms: a channel is paused with an end, a note and a name"(browser, cluster) {
+    const { nsqds } = cluster;
+    await make(nsqds, "terms.pause", ["archive", "kept"], 5);
+    const page = await open(browser, cluster, "terms.pause", "archive");
     await button(page, "Pause channel").click();
     const dialog = page.getByRole("dialog");
     await dialog.getByLabel("It ends by itself after").selectOption("10m");
-    await dialog.getByLabel("Note for others").fill("deploying");
+    await dialog.getByLabel("Note for others").fill("deploying <b>");
     await pictures(page, "pause-dialog", cluster.pictures);
     await button(dialog, "Pause").click();
     await page.getByText("Pause the channel terms.pause/archive: done.").waitFor();
-    equal(acts, [{ action: "pause", for: "10m", note: "deploying" }], "the request");
+    for (const nsqd of nsqds) samePause(await channelAt(nsqd, "terms.pause", "archive"), "deploying <b>", 600, `at ${nsqd.http}`);
+    equal((await channelAt(nsqds[0], "terms.pause", "kept")).paused, false, "the other channel");
+    await page.getByRole("heading", { name: /^Channel archive paused until (\d{4}-\d\d-\d\d )?\d\d:\d\d by alice: deploying <b>$/ }).waitFor();
+    await pictures(page, "paused", cluster.pictures);
+    await button(page, "Unpause channel").click();
+    await button(dialog, "Unpause").click();
+    await everywhere(nsqds, async (nsqd) => (await channelAt(nsqd, "terms.pause", "archive")).paused === false, "unpaused");
+    browser.healthy();
+  },
+
+  async "terms: a pause ends by itself"(browser, cluster) {
+    const { nsqds } = cluster;
+    await make(nsqds, "terms.ends", ["archive"], 5);
+    const page = await open(browser, cluster, "terms.ends", "archive");
+    await pauseFor(page, "4s");
+    const paused = page.getByRole("heading", { name: "Channel archive paused until" });
+    await paused.waitFor();
+    await everywhere(nsqds, async (nsqd) => (await channelAt(nsqd, "terms.ends", "archive")).paused === false, "the pause has ended");
+    await until(async () => await paused.count() === 0, "the page shows the end of the pause");
+    await button(page, "Pause channel").waitFor();
+    browser.healthy();
+  },
+
+  async "terms: a topic is paused with an end and a note"(browser, cluster) {
+    const { nsqds } = cluster;
+    await make(nsqds, "terms.topic", ["archive"], 0);
+    const page = await open(browser, cluster, "terms.topic");
+    await button(page, "Pause topic").click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("It ends by itself after").selectOption("1h");
+    await dialog.getByLabel("Note for others").fill("moving to eu-2");
+    await button(dialog, "Pause").click();
+    await page.getByText("Pause the topic terms.topic: done.").waitFor();
+    for (const nsqd of nsqds) samePause(await topicAt(nsqd, "terms.topic"), "moving to eu-2", 3600, `at ${nsqd.http}`);
+    await page.getByRole("heading", { name: /^Topic terms.topic paused until .* by alice: moving to eu-2$/ }).waitFor();
+    await publish(nsqds[0].http, "terms.topic", 3);
+    equal([(await topicAt(nsqds[0], "terms.topic")).depth, (await channelAt(nsqds[0], "terms.topic", "archive")).depth], [3, 0], "messages stay in the topic");
+    await button(page, "Unpause topic").click();
+    await button(dialog, "Unpause").click();
+    await until(async () => (await channelAt(nsqds[0], "terms.topic", "archive")).depth === 3, "the channel has the messages");
+    browser.healthy();
   },
 
   async "terms: an end is not offered where a node would pause for ever"(browser, cluster) {
-    const [page] = await channel(browser, cluster, "terms.mixed", {}, [able, unable]);
+    // One of these nodes answers as NSQ's own nsqd does.
+    const page = await browser.open(`${cluster.mixed}topics/t/c`);
     await button(page, "Pause channel").click();
     const dialog = page.getByRole("dialog");
-    await dialog.getByText("these nodes would pause without an end: n2:4151").waitFor();
+    await dialog.getByText(/these nodes would pause without an end: original:4151/).waitFor();
     equal(await dialog.getByLabel("It ends by itself after").isDisabled(), true, "the choice is off");
     await page.keyboard.press("Escape");
-    await page.unroute("**/api/abilities*");
-    await pretend(page, [unable]);
+    // Here the server's answer is replaced: no node knows terms.
+    await page.route("**/api/abilities*", (route) => route.fulfill({ json: { nodes: [{ node: "n2:4151", pause_terms: false, undo: false }], message: "" } }));
     await button(page, "Pause channel").click();
     await dialog.locator("button[type=submit]:enabled").waitFor();
     equal(await dialog.getByLabel("It ends by itself after").count(), 0, "the choice with nodes of which none can");
     equal(await dialog.getByRole("textbox").count(), 0, "the note with nodes of which none can");
+    browser.healthy();
   },
 
-  async "terms: a pause says its end, its admin and its note"(browser, cluster) {
-    const until = new Date();
-    until.setHours(23, 59, 0, 0);
-    const fields = { paused: true, pause_until_ms: until.getTime(), paused_by: "ann", pause_note: "deploying <b>" };
-    const [page] = await channel(browser, cluster, "terms.shown", fields, [able]);
-    await page.getByRole("heading", { name: "Channel archive paused until 23:59 by ann: deploying <b>" }).waitFor();
-    await pictures(page, "paused", cluster.pictures);
-  },
-
-  async "terms: an empty with an undo, and the undo"(browser, cluster) {
-    const fields = { undo_until_ms: Date.now() + 600_000, undo_message_count: 1234 };
-    const [page, acts] = await channel(browser, cluster, "terms.undo", fields, [able]);
+  async "terms: an emptied channel gets its messages back"(browser, cluster) {
+    const { nsqds } = cluster;
+    await make(nsqds, "terms.undo", ["archive"], 5);
+    const page = await open(browser, cluster, "terms.undo", "archive");
     await button(page, "Empty channel").click();
     const dialog = page.getByRole("dialog");
     await dialog.getByRole("textbox").fill("archive");
-    equal(await dialog.getByLabel("The messages can be brought back for").inputValue(), "10m", "the first choice");
+    await until(async () => await dialog.getByLabel("The messages can be brought back for").inputValue() === "10m", "the first choice");
     await pictures(page, "empty-dialog", cluster.pictures);
     await button(dialog, "Empty").click();
     await page.getByText("Empty the channel terms.undo/archive: done.").waitFor();
-    await page.getByText("1,234 emptied messages can be brought back until").waitFor();
+    for (const nsqd of nsqds) {
+      const { depth, undo_message_count: messages, undo_until_ms: end } = await channelAt(nsqd, "terms.undo", "archive");
+      const left = (end - Date.now()) / 1000;
+      equal([depth, messages, left > 500 && left <= 605], [0, 5, true], `the emptied channel at ${nsqd.http}, with ${left} s left`);
+    }
+    await page.getByText("15 emptied messages can be brought back until").waitFor();
     await pictures(page, "undo-bar", cluster.pictures);
+    await publish(nsqds[0].http, "terms.undo", 2);
     await button(page, "Undo the empty").click();
     await pictures(page, "undo-dialog", cluster.pictures);
     await button(dialog, "Bring back").click();
-    await page.getByText("Bring back 1,234 messages of terms.undo/archive: done.").waitFor();
-    equal(acts, [{ action: "empty", undo: "10m" }, { action: "unempty" }], "the requests");
+    await page.getByText("Bring back 15 messages of terms.undo/archive: done.").waitFor();
+    for (const [index, nsqd] of nsqds.entries()) equal((await channelAt(nsqd, "terms.undo", "archive")).depth, index === 0 ? 7 : 5, `the messages at ${nsqd.http}`);
+    await until(async () => await button(page, "Undo the empty").count() === 0, "the undo is used up");
+    browser.healthy();
   },
 };
