@@ -27,13 +27,14 @@ import { begin, checks as minutes } from "./minutes.mjs";
 import { checks as messages } from "./messages.mjs";
 import { checks as modules } from "./modules.mjs";
 import { checks as past } from "./past.mjs";
+import { checks as pictures } from "./pictures.mjs";
 import { checks as render } from "./render.mjs";
 import { checks as terms } from "./terms.mjs";
 import { checks as use } from "./use.mjs";
 
 const cluster = JSON.parse(process.env.PAGE_TEST);
 const wanted = process.env.PAGE_CHECK ?? "";
-const all = { ...modules, ...render, ...past, ...use, ...messages, ...incident, ...layout, ...actions, ...orders, ...terms, ...access, ...many, ...minutes, ...failures };
+const all = { ...modules, ...render, ...past, ...use, ...messages, ...incident, ...layout, ...actions, ...orders, ...terms, ...access, ...many, ...minutes, ...failures, ...(wanted.startsWith("pictures") && pictures) };
 const browser = await Browser.start();
 let [passed, failed] = [0, 0];
 // The usual rate of a producer takes a minute, so this one starts before the other checks.
