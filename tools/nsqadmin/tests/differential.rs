@@ -1,6 +1,7 @@
 //! Sends the same requests to the original nsqadmin and to ours (`test_support::differential`). Both
 //! ask a cluster of our own daemons in the same state.
 
+mod consumer;
 mod support;
 
 use std::io;
@@ -8,12 +9,19 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use consumer::Consumer;
 use support::Admin;
 use test_support::daemon::Daemon;
 use test_support::differential::{self, Addresses, Frame, Suite, Words, replace_behind};
 
 /// A flag of the cases: the admin asks the nsqds, and no nsqlookupds.
 const DIRECT: &str = "--direct";
+
+/// A flag of the cases: both nsqds also have the topic `busy` with messages in each state and two consumers.
+const BUSY: &str = "--busy";
+
+/// A flag of the cases: the second nsqd has ended, and so has the second nsqlookupd.
+const ONE_DOWN: &str = "--one-down";
 
 #[test]
 fn ours_answers_what_the_original_answered() {
@@ -31,12 +39,15 @@ struct Cluster {
     admin: Admin,
     nsqds: [Daemon; 2],
     _lookupds: [Daemon; 2],
+    /// They close their connections when the cluster ends.
+    _consumers: Vec<Consumer>,
 }
 
 impl differential::Daemon for Cluster {
     fn addresses(&self) -> Addresses {
         Addresses {
-            tcp: self.nsqds[0].tcp,
+            // The cases have no client, and name the first nsqd as nsqadmin does.
+            tcp: self.nsqds[0].http,
             http: self.admin.http,
         }
     }
@@ -46,15 +57,29 @@ fn start(
     flags: &[String],
     program: Option<&Path>,
 ) -> Result<Box<dyn differential::Daemon>, String> {
-    let lookupds = [(); 2].map(|()| Daemon::nsqlookupd(&[]));
+    let has = |flag: &str| flags.iter().any(|given| given == flag);
+    let mut lookupds = [(); 2].map(|()| Daemon::nsqlookupd(&[]));
     let at: Vec<&Daemon> = lookupds.iter().collect();
-    let nsqds =
+    let mut nsqds =
         [(); 2].map(|()| Daemon::nsqd_at(&at, &["--e2e-processing-latency-percentile=1.0,0.99"]));
     for nsqd in &nsqds {
         nsqd.create_channel("shared", "archive");
         nsqd.create_channel("shared", "work");
         nsqd.publish("shared", &["one", "two"]);
         nsqd.wait_for_figure("shared", "work", "depth", 2);
+    }
+    let mut consumers = Vec::new();
+    if has(BUSY) {
+        for nsqd in &nsqds {
+            consumers.extend(consumer::keep_busy(nsqd));
+        }
+        for lookupd in &lookupds {
+            let is_known = test_support::wait_until(test_support::TIMEOUT, || {
+                let answer = lookupd.get("/lookup?topic=busy").text();
+                answer.contains("\"work\"") && answer.matches("\"http_port\"").count() == 2
+            });
+            assert!(is_known, "{}", lookupd.get("/lookup?topic=busy").text());
+        }
     }
     for lookupd in &lookupds {
         let has_both = || {
@@ -71,8 +96,7 @@ fn start(
             .post("/channel/create?topic=inactive&channel=ch", b"")
             .expect_status(200);
     }
-    let is_direct = flags.iter().any(|flag| flag == DIRECT);
-    let mut all: Vec<String> = match is_direct {
+    let mut all: Vec<String> = match has(DIRECT) {
         true => nsqds
             .iter()
             .map(|nsqd| format!("--nsqd-http-address={}", nsqd.http))
@@ -82,12 +106,23 @@ fn start(
             .map(|lookupd| format!("--lookupd-http-address={}", lookupd.http))
             .collect(),
     };
-    all.extend(flags.iter().filter(|flag| *flag != DIRECT).cloned());
+    let is_ours = |flag: &str| [DIRECT, BUSY, ONE_DOWN].contains(&flag);
+    all.extend(flags.iter().filter(|flag| !is_ours(flag)).cloned());
+    if has(ONE_DOWN) {
+        nsqds[1].kill();
+        lookupds[1].kill();
+        let is_forgotten = test_support::wait_until(test_support::TIMEOUT, || {
+            let answer = lookupds[0].get("/lookup?topic=shared").text();
+            answer.matches("\"http_port\"").count() == 1
+        });
+        assert!(is_forgotten, "{}", lookupds[0].get("/nodes").text());
+    }
     let admin = Admin::try_start(&all, program)?;
     Ok(Box::new(Cluster {
         admin,
         nsqds,
         _lookupds: lookupds,
+        _consumers: consumers,
     }))
 }
 
@@ -146,6 +181,13 @@ fn normal(text: &str) -> String {
         &format!("\"hostname\":\"{host}\""),
         "\"hostname\":\"{host}\"",
     );
+    // Latencies that are 0 are compared.
+    for key in ["connect_ts", "connected"] {
+        text = replace_behind(&text, &format!("\"{key}\":"), "{time}", is_digit);
+    }
+    for key in ["average", "max", "min", "value"] {
+        text = hide_times(&text, &format!("\"{key}\":"));
+    }
     for key in [
         "oldest_unfinished_ms",
         "delivery_msg_count",
@@ -157,4 +199,23 @@ fn normal(text: &str) -> String {
         text = replace_behind(&text, &mark, "", is_digit).replace(&format!("{mark},"), "");
     }
     text
+}
+
+/// Replaces the numbers behind a mark that are not 0.
+fn hide_times(text: &str, mark: &str) -> String {
+    let is_number = |c: char| c.is_ascii_digit() || "+-.e".contains(c);
+    let mut parts = text.split(mark);
+    let mut hidden = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(is_number);
+        let number = &part[..part.len() - rest.len()];
+        hidden.push_str(mark);
+        hidden.push_str(if matches!(number, "0" | "") {
+            number
+        } else {
+            "{ns}"
+        });
+        hidden.push_str(rest);
+    }
+    hidden
 }

@@ -39,23 +39,28 @@ impl ClientFigures {
         }
     }
 
-    /// Sorts clients by node. The clients in the node's own zone come first, then those in its
-    /// region, then the others.
+    /// Sorts clients by hostname, node and address. The clients of a node with a region or zone are sorted by node
+    /// before: those in the node's own zone come first, then those in its region, then the others.
     pub fn sort(clients: &mut [ClientFigures]) {
         clients.sort_by(|a, b| a.sort_key().cmp(&b.sort_key()));
     }
 
-    fn sort_key(&self) -> (&str, bool, bool, &str, &str, &str) {
+    fn sort_key(&self) -> (&str, bool, bool, [&str; 5]) {
         let given = &self.given;
+        let has_topology = !(self.node_region.is_empty() && self.node_zone.is_empty());
         let is_in_region = given.topology_region == self.node_region;
         let is_in_zone = is_in_region && given.topology_zone == self.node_zone;
         (
-            &self.node,
+            if has_topology { &self.node } else { "" },
             !is_in_zone,
             !is_in_region,
-            &given.topology_region,
-            &given.topology_zone,
-            &given.remote_address,
+            [
+                &given.topology_region,
+                &given.topology_zone,
+                &given.hostname,
+                &self.node,
+                &given.remote_address,
+            ],
         )
     }
 

@@ -66,9 +66,15 @@ impl Reply {
         Reply::new(StatusCode::OK, format.content_type(), body)
     }
 
-    /// Returns a text of the API.
+    /// Returns a text of the API. An empty text has no content type, as in the original.
     pub fn text(body: impl Into<Bytes>) -> Reply {
-        Reply::new(StatusCode::OK, TEXT, body).marked()
+        let body = body.into();
+        let is_empty = body.is_empty();
+        let mut reply = Reply::new(StatusCode::OK, TEXT, body);
+        if is_empty {
+            reply.headers.clear();
+        }
+        reply.marked()
     }
 
     /// Returns a JSON document of the API.

@@ -97,6 +97,7 @@ pub(crate) fn play<C: Client>(
         words: Words {
             names: Names {
                 topic: case.name.clone(),
+                address: addresses.tcp.to_string(),
                 ..Names::default()
             },
             normal,

@@ -7,7 +7,7 @@
 //! #-1             a number as four bytes, big endian
 //! ```
 //!
-//! `{topic}` stands for the case's own topic, `{id1}` for the first message id that the case
+//! `{topic}` stands for the case's own topic, `{address}` for the daemon's first address, `{id1}` for the first message id that the case
 //! received, `{id2}` for the second, and `{id}` for the latest.
 
 use std::fmt::Write;
@@ -34,6 +34,8 @@ enum Part {
 #[derive(Debug, Default)]
 pub struct Names {
     pub(crate) topic: String,
+    /// The text of [`Addresses::tcp`](super::Addresses::tcp).
+    pub(crate) address: String,
     /// Message ids in the order in which they were first received.
     pub(crate) ids: Vec<String>,
     /// The id received last.
@@ -43,7 +45,9 @@ pub struct Names {
 impl Names {
     /// Replaces the names by their values.
     pub(crate) fn fill(&self, text: &str) -> String {
-        let mut filled = text.replace("{topic}", &self.topic);
+        let mut filled = text
+            .replace("{topic}", &self.topic)
+            .replace("{address}", &self.address);
         for (index, id) in self.ids.iter().enumerate() {
             filled = filled.replace(&format!("{{id{}}}", index + 1), id);
         }
