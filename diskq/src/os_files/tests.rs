@@ -196,7 +196,7 @@ fn a_full_file_system_is_an_error_not_a_signal() {
     let Some(tmpfs) = Tmpfs::mount("8m") else {
         return;
     };
-    let keeper = Keeper::new(OsFiles, &tmpfs.path());
+    let keeper = Keeper::new(OsFiles, tmpfs.path());
     let mut log = Log::new(LogOptions::default());
     let taken = fill(&mut log, &keeper, 100_000).unwrap();
     assert!(taken > 6000, "only {taken} messages in 8 MiB");
