@@ -1,8 +1,11 @@
 //! The page, the dashboard and the alerts against the tables of the code. `engine/tests/monitoring/prometheus.rs` has the
 //! answers of a real broker.
 
+mod promql;
+
 use super::own;
 use program::metrics::{Family, Format, Kind};
+use promql::Served;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -56,15 +59,6 @@ fn names_follow_the_conventions() {
     }
 }
 
-/// Returns the names in a text that begin like metrics of ours or of the process.
-fn named(text: &str) -> BTreeSet<String> {
-    let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
-    let words = text.split(|character| !is_name(character));
-    let prefixes = ["nsqd_", "nsqlookupd_", "nsqadmin_", "process_"];
-    let names = words.filter(|word| prefixes.iter().any(|prefix| word.starts_with(prefix)));
-    names.map(str::to_owned).collect()
-}
-
 /// Returns the names of a metric's samples.
 fn samples_of(family: &Family) -> Vec<String> {
     let suffixes: &[&str] = match family.kind {
@@ -77,13 +71,18 @@ fn samples_of(family: &Family) -> Vec<String> {
     names.collect()
 }
 
-/// Checks that each metric in the expressions is one that `/metrics` serves. Those of nsqlookupd and nsqadmin are in the
-/// page, and tests of these programs compare the page with their code.
-fn check_served(expressions: &[String]) {
-    let mut served: BTreeSet<String> = own::all()
-        .iter()
-        .flat_map(|(family, _)| samples_of(family))
-        .collect();
+/// Returns what `/metrics` serves. The metrics of nsqlookupd and nsqadmin are in the page, and tests of these programs
+/// compare the page with their code.
+fn served() -> Served {
+    let mut metrics = Vec::new();
+    for (family, labels) in own::all() {
+        let labels = match family.kind {
+            Kind::Histogram => format!("{labels}, le"),
+            _ => labels.to_owned(),
+        };
+        let names = samples_of(&family).into_iter();
+        metrics.extend(names.map(|name| (name, labels.clone())));
+    }
     let text = std::fs::read_to_string(page("monitoring.md")).expect("the page exists");
     for program in ["nsqlookupd", "nsqadmin"] {
         let (_, table) = text
@@ -92,12 +91,21 @@ fn check_served(expressions: &[String]) {
         let (table, _) = table
             .split_once(&format!("<!-- end of {program}'s metrics -->"))
             .expect("it ends");
-        served.extend(named(table));
+        for row in table.lines().filter(|line| line.starts_with("| `")) {
+            let cells: Vec<&str> = row.split(" | ").collect();
+            assert!(cells.len() >= 4 && cells[1] != "histogram", "{row}");
+            let name = cells[0].trim_matches(['|', ' ', '`']);
+            metrics.push((name.to_owned(), cells[2].trim().to_owned()));
+        }
     }
-    let used = named(&expressions.concat());
-    assert!(used.len() > 10, "{used:?}");
-    let unknown: Vec<_> = used.difference(&served).collect();
-    assert!(unknown.is_empty(), "{unknown:?}");
+    Served::new(metrics)
+}
+
+/// Returns the labels that the template of a summary names.
+fn labels_in(summary: &str) -> impl Iterator<Item = &str> {
+    let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    let parts = summary.split("$labels.").skip(1);
+    parts.filter_map(move |part| part.split(|character| !is_name(character)).next())
 }
 
 #[test]
@@ -105,18 +113,24 @@ fn the_alerts_use_metrics_that_are_served() {
     let text = std::fs::read_to_string(page("monitoring/alerts.yml")).expect("the file exists");
     let rules: serde_json::Value = serde_norway::from_str(&text).expect("YAML");
     let explained = std::fs::read_to_string(page("monitoring.md")).expect("the page exists");
-    let mut expressions = Vec::new();
+    let served = served();
+    let mut count = 0;
     for group in rules["groups"].as_array().expect("groups") {
         for rule in group["rules"].as_array().expect("rules") {
             let name = rule["alert"].as_str().expect("a name");
             assert!(explained.contains(&format!("`{name}`")), "{name}");
-            assert!(rule["annotations"]["summary"].is_string(), "{name}");
+            let summary = rule["annotations"]["summary"].as_str().expect("a text");
             let severity = rule["labels"]["severity"].as_str();
             assert!(matches!(severity, Some("critical" | "warning")), "{name}");
-            expressions.push(rule["expr"].as_str().expect("an expression").to_owned() + "\n");
+            let expression = rule["expr"].as_str().expect("an expression");
+            let labels = served.check(expression).expect(name);
+            for label in labels_in(summary) {
+                assert!(labels.contains(label), "{name}: {label} in {summary}");
+            }
+            count += 1;
         }
     }
-    check_served(&expressions);
+    assert!(count > 15, "{count}");
     let text = std::fs::read_to_string(page("monitoring/prometheus.yml")).expect("the file exists");
     let config: serde_json::Value = serde_norway::from_str(&text).expect("YAML");
     let jobs = config["scrape_configs"].as_array().expect("jobs");
@@ -128,20 +142,24 @@ fn the_alerts_use_metrics_that_are_served() {
 fn the_dashboard_uses_metrics_that_are_served() {
     let text = std::fs::read_to_string(page("monitoring/grafana.json")).expect("the file exists");
     let board: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    let mut expressions = Vec::new();
+    let served = served();
+    let mut count = 0;
     let mut ids = BTreeSet::new();
     for panel in board["panels"].as_array().expect("panels") {
         assert!(ids.insert(panel["id"].as_u64()), "{panel}");
         for target in panel["targets"].as_array().into_iter().flatten() {
-            expressions.push(target["expr"].as_str().expect("an expression").to_owned() + "\n");
+            let expression = target["expr"].as_str().expect("an expression");
+            served.check(expression).expect("a valid expression");
+            count += 1;
         }
     }
+    assert!(count > 30, "{count}");
     for variable in board["templating"]["list"].as_array().expect("variables") {
-        expressions.extend(
-            variable["definition"]
-                .as_str()
-                .map(|text| format!("{text}\n")),
-        );
+        if let Some(question) = variable["definition"].as_str() {
+            served
+                .check_label_values(question)
+                .expect("a valid question");
+            assert_eq!(variable["query"]["query"], question);
+        }
     }
-    check_served(&expressions);
 }
