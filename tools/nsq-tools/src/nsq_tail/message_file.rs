@@ -59,14 +59,15 @@ fn name(topic: &str, published: SystemTime, id: MessageId) -> String {
     format!("{mark}{topic}-{:019}-{id}", time.as_nanos())
 }
 
-/// Makes a file in the directory, and removes the file.
+/// Makes a file in the directory, removes the file, and syncs the directory.
 ///
 /// # Errors
-/// The directory is missing, or takes no files.
+/// The directory is missing, takes no files, or cannot be read and so cannot be synced.
 pub(super) fn check(directory: &Path) -> Result<(), SaveError> {
     let made = temporary_file(&directory.join("nsq_tail"));
     let removed = made.and_then(|(path, _)| fs::remove_file(path));
-    removed.map_err(|source| SaveError {
+    let synced = removed.and_then(|()| sync_directory(directory));
+    synced.map_err(|source| SaveError {
         verb: "make a file in",
         path: directory.to_path_buf(),
         source,
@@ -99,8 +100,11 @@ pub(super) fn save(directory: &Path, files: &[MessageFile]) -> (usize, Result<()
     }
 }
 
-/// Writes and syncs a file under a temporary name, and renames the file.
+/// Writes and syncs a file under a temporary name, and renames the file. A message that has its file already needs no room.
 fn save_one(path: &Path, body: &[u8]) -> io::Result<()> {
+    if has_content(path, body) {
+        return Ok(());
+    }
     let (temporary, file) = temporary_file(path)?;
     let done = write(file, body).and_then(|()| rename(&temporary, path, body));
     if done.is_err() {
@@ -124,7 +128,7 @@ fn rename(temporary: &Path, path: &Path, body: &[u8]) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             renamed => return renamed,
         }
-        if has_content(&target, body)? {
+        if has_content(&target, body) {
             return fs::remove_file(temporary);
         }
         let mut numbered = path.as_os_str().to_owned();
@@ -134,13 +138,11 @@ fn rename(temporary: &Path, path: &Path, body: &[u8]) -> io::Result<()> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Returns true if a file has this content. A file that somebody has just removed has no content.
-fn has_content(path: &Path, body: &[u8]) -> io::Result<bool> {
-    let is_as_long = fs::metadata(path).map(|found| found.len() == body.len() as u64);
-    match is_as_long.and_then(|is| Ok(is && fs::read(path)? == body)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        result => result,
-    }
+/// Returns true if there is a file with this content. What cannot be read, or is no file, has another content.
+fn has_content(path: &Path, body: &[u8]) -> bool {
+    let found = fs::symlink_metadata(path);
+    let is_as_long = found.is_ok_and(|found| found.is_file() && found.len() == body.len() as u64);
+    is_as_long && fs::read(path).is_ok_and(|content| content == body)
 }
 
 /// The failure of a file or of its directory. The text says what to do.

@@ -6,8 +6,7 @@ use super::output::Output;
 /// The bytes that are collected before they are written.
 const WRITE_BYTES_MAX: usize = 64 * 1024;
 
-/// The messages that are collected before they are written. Each file waits for the disk, so a write ends well before the
-/// message timeout.
+/// The messages that are collected before they are written. Each file waits for the disk.
 const WRITE_MESSAGES_MAX: usize = 1000;
 
 /// Collects messages that are written together. `M` stands for a message that is to be finished when it is written.

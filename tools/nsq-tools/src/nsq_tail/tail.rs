@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::stream::{SelectAll, select_all};
 use futures_util::{FutureExt, StreamExt};
 use program::{log_info, log_warn};
-use ringq_client::{Acker, Consumer, Control, Message};
+use ringq_client::{Acker, AutoTouch, Consumer, Control, Message};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 
@@ -19,6 +19,9 @@ use crate::stopping::{STOP_TIME_MAX, StopSignals, give_back, shut_down};
 
 /// The longest time that a stop waits for a reader of stdout that does not read.
 const STALL_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// The longest time that messages wait for their files, from their delivery. A slow disk takes long for many files.
+const TOUCH_TIME_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// All consumers, and the lines of their messages.
 struct Tail {
@@ -76,12 +79,17 @@ pub(super) async fn run(config: Config, mut signals: StopSignals) -> Result<(), 
 async fn connect(config: &Config) -> Result<Vec<Consumer>, String> {
     let client = config.client.clone();
     let consuming = Consuming::start(&config.sources, client, config.dedup.as_ref())?;
+    let touch = AutoTouch {
+        limit: TOUCH_TIME_MAX,
+    };
+    let touch = config.output_dir.is_some().then_some(touch);
     let mut consumers = Vec::new();
     for topic in &config.topics {
         log_info!("Adding consumer for topic: {topic}");
         let builder = consuming
             .builder(topic, &config.channel)
             .retry_first_connection(false)
+            .auto_touch(touch)
             // With -n, messages beyond this number must not be printed.
             .give_back_at_shutdown(config.message_count.is_some());
         let consumer = builder.connect().await;

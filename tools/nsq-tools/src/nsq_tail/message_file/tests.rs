@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::*;
+use test_support::tmpfs::Tmpfs;
 
 const ID: MessageId = MessageId(*b"0d1c2b3a49586776");
 
@@ -119,4 +120,36 @@ fn a_directory_that_takes_no_files_is_an_error() {
             .to_string()
             .starts_with("ERROR: cannot sync ")
     );
+}
+
+#[test]
+fn a_message_that_has_its_file_needs_no_room() {
+    let Some(small) = Tmpfs::mount("64k") else {
+        return;
+    };
+    let files = [file("a", "one")];
+    assert_eq!(save(&small.path(), &files).0, 1);
+    let filler = small.fill("filler");
+    let (count, result) = save(&small.path(), &files);
+    assert!(count == 1 && result.is_ok(), "{result:?}");
+    fs::remove_file(filler).unwrap();
+    expect(&small.path(), &[("a", "one")]);
+}
+
+#[test]
+fn whatever_has_the_name_of_a_message_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a");
+    fs::create_dir(&path).unwrap();
+    // A body of the same length as the directory.
+    let body = "x".repeat(fs::metadata(&path).unwrap().len() as usize);
+    let files = [MessageFile {
+        name: "a".to_owned(),
+        body: Bytes::from(body.clone()),
+    }];
+    let (count, result) = save(directory.path(), &files);
+    assert!(count == 1 && result.is_ok(), "{result:?}");
+    assert!(path.is_dir());
+    let saved = fs::read_to_string(directory.path().join("a-1")).unwrap();
+    assert_eq!(saved, body);
 }
