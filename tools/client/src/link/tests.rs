@@ -7,13 +7,14 @@ mod versions;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinHandle;
 
 use super::*;
 use crate::config::Config;
 use crate::connector::Connecting;
 use crate::error::ConnectionError;
+use crate::testing::tls::{Certificates, TlsStream};
 use crate::testing::{Cut, MockConnection, MockNetwork, MockServer};
 
 /// Keeps what nsqd sends, as text.
@@ -53,6 +54,29 @@ async fn run(link: Link) -> (Option<ConnectionError>, Vec<String>) {
 
 fn settings() -> Arc<Settings> {
     Arc::new(Settings::new(&Config::default(), None).unwrap())
+}
+
+/// The settings of a client that asks for TLS.
+fn tls_settings(certificates: &Certificates) -> Arc<Settings> {
+    let config = Config {
+        tls_v1: true,
+        tls: crate::config::TlsSettings {
+            root_certificates: Some(certificates.authorities()),
+            ..Default::default()
+        },
+        ..Config::default()
+    };
+    Arc::new(Settings::new(&config, None).unwrap())
+}
+
+/// Reads a client's IDENTIFY, and agrees to TLS.
+async fn agree_on_tls(server: &mut DuplexStream) {
+    let mut hello = vec![0; 1 << 16];
+    let length = server.read(&mut hello).await.unwrap();
+    assert!(hello[..length].starts_with(b"  V2IDENTIFY\n"));
+    let mut answer = Vec::new();
+    wire::encode::response(&mut answer, br#"{"tls_v1":true}"#);
+    server.write_all(&answer).await.unwrap();
 }
 
 /// Opens a link to a scripted nsqd, and runs it.

@@ -4,7 +4,6 @@ mod cancellation;
 mod cuts;
 mod nodes;
 mod numbers;
-mod refused_batches;
 mod runtimes;
 mod script;
 mod unanswered;

@@ -103,7 +103,7 @@ impl Counts {
     }
 }
 
-/// What the events of the producer say about its connections.
+/// The state of the producer's connections, as the events tell it.
 #[derive(Debug, Default)]
 struct Connections {
     /// The reason why the last connection that ended has ended.

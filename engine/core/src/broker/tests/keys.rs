@@ -339,84 +339,52 @@ stats t.dead/ch
     );
 }
 
+/// Finishes a message and carries out `actions`. Then loses power in 20 ways, and expects the figures of the keys after a
+/// publish of copies.
+fn survives_a_power_failure(actions: &[&str], copies: &str, expected: &str) {
+    for seed in 0..20 {
+        let mut session = Session::new(with_rules(KeyWindow::Count(1000)));
+        let first = ["c: SUB t ch", "c: RDY 9", "a: PUB t | x", "c: FIN #x"];
+        let last = [&*format!("power lost {seed}"), copies, "keys t"];
+        for line in first.iter().chain(actions).chain(&last) {
+            session.act(line);
+        }
+        let transcript = session.transcript();
+        assert!(transcript.contains(expected), "seed {seed}: {transcript}");
+    }
+}
+
 /// Regression: the name of the last file of keys was not synced, so a power failure after a graceful stop brought an older
 /// file back, or none.
 #[test]
 fn a_power_failure_after_a_stop_takes_no_keys() {
-    for seed in 0..20 {
-        let mut session = Session::new(with_rules(KeyWindow::Count(1000)));
-        let lines = [
-            "c: SUB t ch",
-            "c: RDY 9",
-            "a: PUB t | x",
-            "c: FIN #x",
-            "+15s",
-            "a: PUB t | y",
-            "c: FIN #y",
-            "stop",
-            &format!("power lost {seed}"),
-            "a: MPUB t | x,y",
-            "keys t",
-        ];
-        lines.iter().for_each(|line| session.act(line));
-        let transcript = session.transcript();
-        assert!(
-            transcript.contains("= 2 duplicates, 2 of them unverified, 0 without the key, 2 keys"),
-            "seed {seed}: {transcript}"
-        );
-    }
+    survives_a_power_failure(
+        &["+15s", "a: PUB t | y", "c: FIN #y", "stop"],
+        "a: MPUB t | x,y",
+        "= 2 duplicates, 2 of them unverified, 0 without the key, 2 keys",
+    );
 }
 
 /// Regression: a sync that could not open its files forgot that the name of a file of keys was new. The next sync left the
 /// name out.
 #[test]
 fn the_name_of_a_file_of_keys_is_synced_after_a_sync_that_failed_to_open() {
-    for seed in 0..20 {
-        let mut session = Session::new(with_rules(KeyWindow::Count(1000)));
-        let lines = [
-            "c: SUB t ch",
-            "c: RDY 9",
-            "a: PUB t | x",
-            "c: FIN #x",
-            "+11s",
-            "open fails",
-            "+5s",
-            &format!("power lost {seed}"),
-            "a: PUB t | x",
-            "keys t",
-        ];
-        lines.iter().for_each(|line| session.act(line));
-        let transcript = session.transcript();
-        assert!(
-            transcript.contains("= 1 duplicates, 1 of them unverified, 0 without the key, 1 keys"),
-            "seed {seed}: {transcript}"
-        );
-    }
+    survives_a_power_failure(
+        &["+11s", "open fails", "+5s"],
+        "a: PUB t | x",
+        "= 1 duplicates, 1 of them unverified, 0 without the key, 1 keys",
+    );
 }
 
 /// Regression: the name of a file of keys waited for the next sync, and a topic without new messages has none. So a power
 /// failure hours later brought an older file back, or none.
 #[test]
 fn the_name_of_a_file_of_keys_becomes_durable_without_new_messages() {
-    for seed in 0..20 {
-        let mut session = Session::new(with_rules(KeyWindow::Count(1000)));
-        let lines = [
-            "c: SUB t ch",
-            "c: RDY 9",
-            "a: PUB t | x",
-            "c: FIN #x",
-            "+1h",
-            &format!("power lost {seed}"),
-            "a: PUB t | x",
-            "keys t",
-        ];
-        lines.iter().for_each(|line| session.act(line));
-        let transcript = session.transcript();
-        assert!(
-            transcript.contains("= 1 duplicates, 1 of them unverified, 0 without the key, 1 keys"),
-            "seed {seed}: {transcript}"
-        );
-    }
+    survives_a_power_failure(
+        &["+1h"],
+        "a: PUB t | x",
+        "= 1 duplicates, 1 of them unverified, 0 without the key, 1 keys",
+    );
 }
 
 /// Regression: keys that a start had read from the log were in no file until the next new message. So the next crash took

@@ -73,7 +73,7 @@ impl Cutter {
     }
 }
 
-/// What the application did with the messages of one connection.
+/// The messages of one connection that the application got, and its answers.
 #[derive(Default)]
 struct Handled {
     received: usize,

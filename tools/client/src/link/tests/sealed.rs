@@ -2,10 +2,9 @@
 
 use std::sync::atomic::AtomicUsize;
 
-use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 
 use super::*;
-use crate::testing::tls::{Certificates, TlsStream};
 
 /// A stream that takes a number of writes.
 struct Gate {
@@ -51,15 +50,7 @@ impl AsyncWrite for Gate {
 /// Opens a link through TLS. Returns nsqd's side, and the number of writes that the stream takes from now on: none.
 async fn open_sealed() -> (Link, TlsStream<DuplexStream>, Arc<AtomicUsize>) {
     let certificates = Certificates::new();
-    let config = Config {
-        tls_v1: true,
-        tls: crate::config::TlsSettings {
-            root_certificates: Some(certificates.authorities()),
-            ..Default::default()
-        },
-        ..Config::default()
-    };
-    let settings = Arc::new(Settings::new(&config, None).unwrap());
+    let settings = tls_settings(&certificates);
     let (client, mut server) = duplex(1 << 16);
     let writes_left = Arc::new(AtomicUsize::new(usize::MAX));
     let connector = OneStream::new(Some(Gate {
@@ -70,12 +61,7 @@ async fn open_sealed() -> (Link, TlsStream<DuplexStream>, Arc<AtomicUsize>) {
         let address: Address = "127.0.0.1:1".parse().unwrap();
         Link::open(&connector, &address, settings).await.unwrap()
     });
-    let mut hello = vec![0; 1 << 16];
-    let length = server.read(&mut hello).await.unwrap();
-    assert!(hello[..length].starts_with(b"  V2IDENTIFY\n"));
-    let mut answer = Vec::new();
-    wire::encode::response(&mut answer, br#"{"tls_v1":true}"#);
-    server.write_all(&answer).await.unwrap();
+    agree_on_tls(&mut server).await;
     let mut nsqd = TlsStream::new(server, &certificates);
     // The client's hello, then its end of the handshake.
     nsqd.read().await.unwrap();

@@ -1,35 +1,19 @@
 //! A link through each version of TLS.
 
-use tokio::io::AsyncReadExt;
-
 use super::*;
-use crate::testing::tls::{Certificates, TlsStream};
 
 /// Opens a link to an nsqd that speaks `version` only, and sends a command and a heartbeat through it. Returns the
 /// version of the session.
 async fn speak(version: &'static rustls::SupportedProtocolVersion) -> u16 {
     let certificates = Certificates::new();
-    let config = Config {
-        tls_v1: true,
-        tls: crate::config::TlsSettings {
-            root_certificates: Some(certificates.authorities()),
-            ..Default::default()
-        },
-        ..Config::default()
-    };
-    let settings = Arc::new(Settings::new(&config, None).unwrap());
+    let settings = tls_settings(&certificates);
     let (client, mut server) = duplex(1 << 16);
     let connector = OneStream::new(Some(client));
     let opening = tokio::spawn(async move {
         let address: Address = "127.0.0.1:1".parse().unwrap();
         Link::open(&connector, &address, settings).await.unwrap()
     });
-    let mut hello = vec![0; 1 << 16];
-    let length = server.read(&mut hello).await.unwrap();
-    assert!(hello[..length].starts_with(b"  V2IDENTIFY\n"));
-    let mut answer = Vec::new();
-    wire::encode::response(&mut answer, br#"{"tls_v1":true}"#);
-    server.write_all(&answer).await.unwrap();
+    agree_on_tls(&mut server).await;
     let mut nsqd = TlsStream::over(server, certificates.server_of(version));
     while nsqd.version().is_none() {
         nsqd.read().await.expect("the client shakes hands");

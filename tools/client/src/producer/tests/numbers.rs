@@ -4,6 +4,7 @@ mod application;
 mod cuts;
 mod negotiated;
 mod refused;
+mod refused_batches;
 mod resent;
 
 use super::*;

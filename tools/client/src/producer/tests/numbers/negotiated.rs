@@ -1,4 +1,4 @@
-//! Which messages get numbers, and which numbers.
+//! The numbers of messages follow from what nsqd agrees to.
 
 use super::*;
 

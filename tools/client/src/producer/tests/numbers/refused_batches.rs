@@ -1,5 +1,7 @@
 //! A batch of numbered messages that comes again, and that nsqd refuses because of one of its messages.
 
+use tokio::task::JoinHandle;
+
 use super::*;
 use crate::testing::Received;
 
@@ -17,14 +19,11 @@ async fn serve(server: &mut MockServer, commands: &[&str], error: Option<&str>) 
     settle().await;
 }
 
-/// The refusal of a batch that came again made the outcomes of all its messages unknown. nsqd may have stored them at the
-/// first try, and stores them now: only the message that it refuses is in doubt.
-#[tokio::test(start_paused = true)]
-async fn one_bad_message_of_a_batch_that_came_again_leaves_the_others_certain() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = builder(&network, [server.address()]).number_messages();
-    let producer = producer.build().unwrap();
+/// Publishes "1", "2" and "3" in one batch, and ends the connection before an answer.
+async fn publish_and_cut(
+    server: &mut MockServer,
+    producer: &Producer,
+) -> JoinHandle<Vec<Result<Receipt, PublishError>>> {
     let publishing = tokio::spawn({
         let producer = producer.clone();
         async move { join_all(["1", "2", "3"].map(|body| producer.publish("t", body))).await }
@@ -33,6 +32,23 @@ async fn one_bad_message_of_a_batch_that_came_again_leaves_the_others_certain() 
     nsqd.handshake_with_numbers().await;
     nsqd.expect("MPUB t 0 1 2 3").await;
     nsqd.close();
+    publishing
+}
+
+#[track_caller]
+fn expect_refused(error: &PublishError) {
+    assert!(
+        matches!(error, PublishError::ResendRefused { .. }),
+        "{error}"
+    );
+}
+
+/// The refusal of a batch that came again made the outcomes of all its messages unknown. nsqd may have stored them at the
+/// first try, and stores them now: only the message that it refuses is in doubt.
+#[tokio::test(start_paused = true)]
+async fn one_bad_message_of_a_batch_that_came_again_leaves_the_others_certain() {
+    let (mut server, producer) = one_server(|builder| builder);
+    let publishing = publish_and_cut(&mut server, &producer).await;
     let error = "E_BAD_MESSAGE MPUB message too big 3 > 2";
     serve(&mut server, &["MPUB t 0 1 2 3"], Some(error)).await;
     let newer = start(&producer, "t", "4").await;
@@ -45,7 +61,7 @@ async fn one_bad_message_of_a_batch_that_came_again_leaves_the_others_certain() 
     first.unwrap();
     last.unwrap();
     let bad = bad.unwrap_err();
-    assert!(matches!(bad, PublishError::ResendRefused { .. }), "{bad}");
+    expect_refused(&bad);
     assert_eq!(bad.outcome(), Outcome::Unknown);
     producer.flush().await.unwrap();
 }
@@ -53,10 +69,7 @@ async fn one_bad_message_of_a_batch_that_came_again_leaves_the_others_certain() 
 /// `publish_many` has one outcome for its messages, so they stay together.
 #[tokio::test(start_paused = true)]
 async fn messages_with_one_outcome_stay_together() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = builder(&network, [server.address()]).number_messages();
-    let producer = producer.build().unwrap();
+    let (mut server, producer) = one_server(|builder| builder);
     let publishing = tokio::spawn(async move {
         let bodies = ["1", "2"].map(Bytes::from);
         producer.publish_many("t", bodies).await
@@ -68,20 +81,14 @@ async fn messages_with_one_outcome_stay_together() {
     let error = "E_BAD_MESSAGE MPUB message too big 3 > 2";
     serve(&mut server, &["MPUB t 0 1 2"], Some(error)).await;
     let error = publishing.await.unwrap().unwrap_err();
-    assert!(
-        matches!(error, PublishError::ResendRefused { .. }),
-        "{error}"
-    );
+    expect_refused(&error);
 }
 
 /// A node whose limit became smaller refuses every message of the batch. Each refusal doubled the pause before the next
 /// connection, and newer messages waited behind the batch until their time was over, too.
 #[tokio::test(start_paused = true)]
 async fn a_batch_of_bad_messages_holds_up_no_newer_message() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = builder(&network, [server.address()]).number_messages();
-    let producer = producer.build().unwrap();
+    let (mut server, producer) = one_server(|builder| builder);
     let publishing = tokio::spawn({
         let producer = producer.clone();
         async move { join_all((0..100).map(|_| producer.publish("t", "bad"))).await }
@@ -121,36 +128,18 @@ async fn a_batch_of_bad_messages_holds_up_no_newer_message() {
         began.elapsed()
     );
     for refused in publishing.await.unwrap() {
-        let error = refused.unwrap_err();
-        assert!(
-            matches!(error, PublishError::ResendRefused { .. }),
-            "{error}"
-        );
+        expect_refused(&refused.unwrap_err());
     }
 }
 
 /// Alone, each message would meet the same refusal.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_that_does_not_depend_on_the_messages_splits_no_batch() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = builder(&network, [server.address()]).number_messages();
-    let producer = producer.build().unwrap();
-    let publishing = tokio::spawn({
-        let producer = producer.clone();
-        async move { join_all(["1", "2", "3"].map(|body| producer.publish("t", body))).await }
-    });
-    let mut nsqd = server.accept().await;
-    nsqd.handshake_with_numbers().await;
-    nsqd.expect("MPUB t 0 1 2 3").await;
-    nsqd.close();
+    let (mut server, producer) = one_server(|builder| builder);
+    let publishing = publish_and_cut(&mut server, &producer).await;
     let error = "E_UNAUTHORIZED AUTH failed for MPUB on \"t\" \"\"";
     serve(&mut server, &["MPUB t 0 1 2 3"], Some(error)).await;
     for refused in publishing.await.unwrap() {
-        let error = refused.unwrap_err();
-        assert!(
-            matches!(error, PublishError::ResendRefused { .. }),
-            "{error}"
-        );
+        expect_refused(&refused.unwrap_err());
     }
 }
