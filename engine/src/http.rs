@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use engine_core::stats::{ShardStats, StatsFilter, StatsSnapshot};
-use engine_core::{PeekBudget, PeekQuestion, PeekSlice, PeekedFrame, Refusal, Seq};
+use engine_core::{NoUndo, PeekBudget, PeekQuestion, PeekSlice, PeekedFrame, Refusal, Seq};
 use http::{Method, StatusCode};
 use program::http::{
     Connection, Failure, Head, Io, OldRequest, Reply, RequestBody, Route, Served, Service,
@@ -75,14 +75,8 @@ pub enum AdminError {
     TopicNotFound,
     /// 404 `CHANNEL_NOT_FOUND`
     ChannelNotFound,
-    /// 404 `UNDO_NOT_FOUND`
-    UndoNotFound,
-    /// 409 `UNDO_TOO_LARGE`
-    UndoTooLarge,
-    /// 409 `UNDO_NO_ROOM`
-    UndoNoRoom,
-    /// 400 `UNDO_OF_EPHEMERAL`
-    UndoOfEphemeral,
+    /// 404 `UNDO_NOT_FOUND`, and more codes that begin with `UNDO_`
+    NoUndo(NoUndo),
     /// 503 `EXITING`
     Exiting,
     /// 500 `INTERNAL_ERROR`. The text goes to the log, and is logged only here.

@@ -235,6 +235,9 @@ fn an_emptied_channel_comes_back_also_after_restarts() {
 fn a_second_empty_frees_the_disk_and_bad_requests_empty_nothing() {
     let broker = Broker::start(1, &[]);
     create(&broker, "t", "c");
+    broker
+        .post("/topic/create?topic=e%23ephemeral", b"")
+        .expect_status(200);
     publish(&broker, "t", 0..10);
     for (target, status, code) in [
         (
@@ -247,8 +250,14 @@ fn a_second_empty_frees_the_disk_and_bad_requests_empty_nothing() {
             400,
             "INVALID_UNDO",
         ),
-        ("/topic/empty?topic=t&undo=1m", 400, "UNDO_OF_TOPIC"),
-        ("/topic/unempty?topic=t", 404, "NOT_FOUND"),
+        ("/topic/empty?topic=t&undo=1", 400, "INVALID_UNDO"),
+        ("/topic/unempty?topic=t", 404, "UNDO_NOT_FOUND"),
+        ("/topic/unempty?topic=u", 404, "TOPIC_NOT_FOUND"),
+        (
+            "/topic/empty?topic=e%23ephemeral&undo=1m",
+            400,
+            "UNDO_OF_EPHEMERAL",
+        ),
         ("/channel/unempty?topic=t&channel=c", 404, "UNDO_NOT_FOUND"),
         (
             "/channel/unempty?topic=t&channel=d",
@@ -284,4 +293,60 @@ fn a_second_empty_frees_the_disk_and_bad_requests_empty_nothing() {
         "the messages that channel c was emptied of are dropped, the time of the undo is over",
     );
     assert!(channel(&broker, "t", "c").get("undo_until_ms").is_none());
+}
+
+/// Returns a topic in the JSON of `/stats`.
+fn topic(broker: &Broker, topic: &str) -> Value {
+    let stats = broker.get(&format!("/stats?format=json&topic={topic}"));
+    let stats: Value = serde_json::from_slice(&stats.body).expect("JSON");
+    stats["topics"][0].clone()
+}
+
+#[test]
+fn an_emptied_topic_comes_back_also_after_restarts() {
+    let mut broker = Broker::start(2, &["--mem-queue-size=100"]);
+    let done = |broker: &Broker, target: &str| {
+        broker.post(target, b"").expect_status(200);
+    };
+    done(&broker, "/topic/create?topic=orders");
+    publish(&broker, "orders", 0..5000);
+    done(&broker, "/topic/empty?topic=orders&undo=5m");
+    let stats = topic(&broker, "orders");
+    assert_eq!(
+        (&stats["depth"], &stats["undo_message_count"]),
+        (&0.into(), &5000.into())
+    );
+    assert!(stats["undo_disk_bytes"].as_u64() >= Some(5000 * 200));
+    // The answer came when a checkpoint had the undo, so a crash does not end the undo.
+    broker.kill9();
+    broker.restart();
+    assert_eq!(topic(&broker, "orders")["undo_message_count"], 5000);
+    done(&broker, "/topic/unempty?topic=orders");
+    assert_eq!(topic(&broker, "orders")["depth"], 5000);
+    broker.kill9();
+    broker.restart();
+    let stats = topic(&broker, "orders");
+    assert_eq!(stats["depth"], 5000);
+    assert!(stats.get("undo_message_count").is_none());
+    let answer = broker.post("/topic/unempty?topic=orders", b"");
+    assert_eq!(answer.status, 404);
+    // Channels that were made after the empty get the messages, too.
+    done(&broker, "/topic/empty?topic=orders&undo=5m");
+    create(&broker, "orders", "billing");
+    publish(&broker, "orders", 5000..5010);
+    done(&broker, "/topic/unempty?topic=orders");
+    let expected: Vec<u32> = (0..5010).collect();
+    assert_eq!(take_all(&broker, "orders", "billing", 5010), expected);
+    // The time ends an undo, and so does an empty without one.
+    done(&broker, "/topic/pause?topic=orders");
+    publish(&broker, "orders", 0..10);
+    done(&broker, "/topic/empty?topic=orders&undo=5m");
+    done(&broker, "/topic/empty?topic=orders");
+    assert!(topic(&broker, "orders").get("undo_message_count").is_none());
+    publish(&broker, "orders", 0..10);
+    done(&broker, "/topic/empty?topic=orders&undo=1s");
+    broker.wait_for_log(
+        "the messages that the topic was emptied of are dropped, the time of the undo is over",
+    );
+    assert!(topic(&broker, "orders").get("undo_message_count").is_none());
 }

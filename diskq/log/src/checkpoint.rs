@@ -22,7 +22,7 @@ use crate::pause_terms::PauseTerms;
 use crate::planted::{Bug, is_planted};
 use crate::range::SeqRange;
 
-use encoding::{ADDITIONS_VERSION, GRACE_VERSION, HEAD_BYTES, MAGIC, VERSION, crc};
+use encoding::{ADDITIONS_VERSION, GRACE_VERSION, HEAD_BYTES, LENGTH_VERSION, MAGIC, VERSION, crc};
 
 pub use content::{
     ChannelCheckpoint, Checkpoint, CheckpointRun, GraceCheckpoint, Stamp, UndoCheckpoint,
@@ -76,6 +76,8 @@ pub fn pieces(slot: usize, bytes: u64) -> impl Iterator<Item = (Range<u64>, u64)
 pub struct Roster {
     paused: bool,
     terms: PauseTerms,
+    /// The end of the topic's undo, in Unix nanoseconds. `None`: no undo is possible.
+    undo_until_ns: Option<u64>,
     channels: Vec<ChannelEntry>,
     /// The end of the topic's grace, in Unix nanoseconds. `None`: the topic is not in grace.
     grace_until_ns: Option<u64>,
@@ -105,6 +107,7 @@ impl From<&Checkpoint> for Roster {
         Roster {
             paused: checkpoint.paused,
             terms: checkpoint.terms.clone(),
+            undo_until_ns: checkpoint.undo.as_ref().map(|undo| undo.until_ns),
             channels: channels
                 .map(|it| ChannelEntry {
                     name: it.name.clone(),
@@ -124,6 +127,7 @@ impl From<&CheckpointDraft> for Roster {
         Roster {
             paused: draft.paused,
             terms: draft.terms.clone(),
+            undo_until_ns: draft.undo.as_ref().map(|undo| undo.until_ns),
             channels: channels
                 .map(|it| ChannelEntry {
                     name: it.name.clone(),
@@ -146,7 +150,7 @@ pub enum SlotContent {
     /// Nothing was ever written.
     Empty,
     /// A whole checkpoint, and whether its writer asked for a sync.
-    Checkpoint(Checkpoint, bool),
+    Checkpoint(Box<Checkpoint>, bool),
     /// Written by a version this code does not know.
     Newer(u16),
     /// Torn or damaged.
@@ -201,12 +205,12 @@ pub fn decode(bytes: &[u8]) -> Result<SlotContent, TryReserveError> {
     if head[..4] != MAGIC || !is_whole {
         return Ok(SlotContent::Bad);
     }
-    if !(VERSION..=ADDITIONS_VERSION).contains(&version) {
+    if !(VERSION..=LENGTH_VERSION).contains(&version) {
         return Ok(SlotContent::Newer(version));
     }
     match decode_body(number, version, body) {
         Ok(checkpoint) if is_consistent(&checkpoint)? => {
-            Ok(SlotContent::Checkpoint(checkpoint, flags & 1 == 1))
+            Ok(SlotContent::Checkpoint(checkpoint.into(), flags & 1 == 1))
         }
         Ok(_) | Err(Unread::Malformed) => Ok(SlotContent::Inconsistent),
         Err(Unread::NoMemory(error)) => Err(error),
@@ -244,7 +248,7 @@ fn decode_body(number: u64, version: u16, body: &[u8]) -> Result<Checkpoint, Unr
         });
     }
     let has_grace = match version {
-        ADDITIONS_VERSION => match reader.u8()? {
+        ADDITIONS_VERSION | LENGTH_VERSION => match reader.u8()? {
             bit @ 0..=1 => bit == 1,
             _ => return Err(Unread::Malformed),
         },
@@ -256,8 +260,8 @@ fn decode_body(number: u64, version: u16, body: &[u8]) -> Result<Checkpoint, Unr
             runs: reader.runs()?,
         });
     }
-    if version == ADDITIONS_VERSION {
-        additions::read(&mut reader, &mut checkpoint)?;
+    if version >= ADDITIONS_VERSION {
+        additions::read(&mut reader, version, &mut checkpoint)?;
     }
     match reader.0 {
         [] => Ok(checkpoint),
@@ -269,7 +273,8 @@ fn decode_body(number: u64, version: u16, body: &[u8]) -> Result<Checkpoint, Unr
 ///
 /// All seqs are below `next`, a channel owes each of them once, and the topic has given its channels
 /// everything below what it has not distributed. The messages of its grace are among those that it has distributed. The
-/// messages that a channel was emptied of lie below all messages that it has got since.
+/// messages that a channel was emptied of lie below all messages that it has got since. The messages that the topic was
+/// emptied of lie below all that it has not distributed, and no channel has them.
 fn is_consistent(checkpoint: &Checkpoint) -> Result<bool, TryReserveError> {
     let Checkpoint {
         synced,
@@ -281,6 +286,10 @@ fn is_consistent(checkpoint: &Checkpoint) -> Result<bool, TryReserveError> {
     let has_seqs = synced <= next && next.0 <= SEQ_MAX + 1;
     let mut names: Vec<&str> = Vec::new();
     let mut given = Seq(0);
+    let mut dropped = reserved(checkpoint.undo.as_ref().map_or(0, |undo| undo.runs.len()))?;
+    let undo = checkpoint.undo.iter().flat_map(|undo| &undo.runs);
+    dropped.extend(undo.map(CheckpointRun::range));
+    let dropped_end = dropped.last().map_or(Seq(0), |last: &SeqRange| last.end);
     let channels = checkpoint.channels.iter();
     let lists = channels.map(|channel| (&channel.runs, channel.undo.as_ref()));
     for (list, undo) in lists.chain(checkpoint.grace.iter().map(|grace| (&grace.runs, None))) {
@@ -293,7 +302,7 @@ fn is_consistent(checkpoint: &Checkpoint) -> Result<bool, TryReserveError> {
         let emptied = runs.len();
         runs.extend(list.iter().map(CheckpointRun::range));
         runs[emptied..].sort_unstable();
-        if !are_apart(&runs) {
+        if !are_apart(&runs) || dropped.iter().any(|range| overlaps(&runs, *range)) {
             return Ok(false);
         }
         given = runs.last().map_or(given, |last| given.max(last.end));
@@ -311,8 +320,19 @@ fn is_consistent(checkpoint: &Checkpoint) -> Result<bool, TryReserveError> {
         && names.iter().all(is_name)
         && names.windows(2).all(|pair| pair[0] != pair[1])
         && are_apart(&kept)
-        && kept.first().is_none_or(|first| given <= first.start)
-        && given.max(end) <= next)
+        && are_apart(&dropped)
+        && kept
+            .first()
+            .is_none_or(|first| given.max(dropped_end) <= first.start)
+        && given.max(end).max(dropped_end) <= next)
+}
+
+/// Returns whether one of the ranges, which are sorted and lie apart, has a seq of `range`.
+fn overlaps(ranges: &[SeqRange], range: SeqRange) -> bool {
+    let first = ranges.partition_point(|other| other.end <= range.start);
+    ranges
+        .get(first)
+        .is_some_and(|other| other.start < range.end)
 }
 
 /// Returns whether each range ends before the next one starts.

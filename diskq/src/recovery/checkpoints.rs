@@ -43,9 +43,9 @@ impl<F: Files> Opening<'_, F> {
                         number: checkpoint.number,
                         sync,
                         next: checkpoint.next,
-                        roster: Roster::from(&checkpoint),
+                        roster: Roster::from(&*checkpoint),
                     });
-                    self.keep_newest(checkpoint);
+                    self.keep_newest(*checkpoint);
                     continue;
                 }
                 Ok(SlotContent::Bad) => "does not agree with its CRC".to_owned(),

@@ -313,7 +313,7 @@ fn run(path: &Path, messages: u64) {
 
     run.turn(None, |broker, now, _| {
         broker
-            .empty_channel(now, TOPIC, CHANNEL, TaskId(0))
+            .empty_channel(now, (TOPIC, CHANNEL), None, TaskId(0))
             .expect("the channel is there");
     });
     run.rest();

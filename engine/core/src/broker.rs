@@ -119,7 +119,7 @@ pub struct Broker {
     forward_replies: Vec<Vec<ForwardReply>>,
     /// The topics whose logs take no messages: a sync has failed, or the keeper cannot make a segment.
     unhealthy: BTreeSet<TopicKey>,
-    /// False if no channel has an undo.
+    /// False if no topic and no channel has an undo.
     may_have_undos: bool,
     set_aside: BTreeMap<Box<str>, SetAside>,
     /// Every command has a line in the log.
@@ -221,7 +221,7 @@ impl Broker {
     ) {
         let options = self.options.topic.clone();
         let topic = Topic::restore(name, options, now, recovered, listed);
-        self.may_have_undos |= topic.channels().any(|(_, channel)| channel.undo.is_some());
+        self.may_have_undos |= topic.has_undo();
         let name = topic.name.clone();
         let key = self.topics.insert(topic);
         self.by_name.insert(name, key);

@@ -216,17 +216,48 @@ impl Channel {
         self.counters.message_count += range.len();
         let mut kept = range;
         if self.ephemeral {
-            // With no memory queue at all, a message needs a client that waits for it.
-            let limit = if depth_max == 0 {
-                self.ready_credit(clients)
-            } else {
-                depth_max
-            };
-            let room = limit.saturating_sub(self.depth()).min(range.len());
+            let room = self.ephemeral_room(depth_max, clients).min(range.len());
             kept.end = range.start.offset(room);
             log.release_range(SeqRange::new(kept.end, range.end));
         }
         self.waiting.push(kept);
+    }
+
+    /// Takes messages over from the topic that an undo of the topic brings back. An ephemeral channel takes no more than
+    /// [`Channel::accept`] takes. See [`Channel::take_back`] for the order and for `due`.
+    pub(crate) fn accept_back(
+        &mut self,
+        runs: &[CheckpointRun],
+        depth_max: u64,
+        clients: &Clients,
+        log: &mut Log,
+        due: impl Fn(u64) -> Option<Duration>,
+    ) {
+        let mut room = match self.ephemeral {
+            true => self.ephemeral_room(depth_max, clients),
+            false => u64::MAX,
+        };
+        let mut kept = Vec::new();
+        for run in runs {
+            self.counters.message_count += run.count;
+            let count = run.count.min(room);
+            room -= count;
+            log.release_range(SeqRange::new(run.start.offset(count), run.range().end));
+            if count > 0 {
+                kept.push(CheckpointRun { count, ..*run });
+            }
+        }
+        self.take_back(kept, due);
+    }
+
+    /// The number of messages that an ephemeral channel can still take.
+    fn ephemeral_room(&self, depth_max: u64, clients: &Clients) -> u64 {
+        // With no memory queue at all, a message needs a client that waits for it.
+        let limit = match depth_max {
+            0 => self.ready_credit(clients),
+            _ => depth_max,
+        };
+        limit.saturating_sub(self.depth())
     }
 
     /// Takes earlier messages over from the topic's grace.
@@ -269,8 +300,25 @@ impl Channel {
         (ranges.end - ranges.start + singles) as usize
     }
 
-    /// Owes messages again that the channel was emptied of. They are older than all other messages of the channel.
-    /// `due` returns the time of a message that is not due yet.
+    /// The number of ranges that wait and begin below `end`, up to `most`.
+    pub(crate) fn ranges_below(&self, end: Seq, most: usize) -> usize {
+        let ranges = self.waiting.iter().take(most);
+        ranges.take_while(|range| range.start < end).count()
+    }
+
+    /// One past the newest message of the channel or of its undo. May be too high while messages are in flight.
+    pub(crate) fn end(&self) -> Option<Seq> {
+        let ends = [
+            self.waiting.end(),
+            self.out_of_order.last().map(|seq| seq.offset(1)),
+            (self.window.count() > 0).then(|| self.window.span().end),
+            self.undo.as_ref().map(|undo| undo.end()),
+        ];
+        ends.into_iter().flatten().max()
+    }
+
+    /// Owes messages again that were emptied. `due` returns the time of a message that is not due yet. The cost grows
+    /// with the ranges that wait and are older, see [`Channel::ranges_below`].
     ///
     /// No scan of the channel may be under way, because the messages come from a place that no scan sees.
     pub(crate) fn take_back(
@@ -280,9 +328,8 @@ impl Channel {
     ) {
         debug_assert!(self.moved.is_none(), "a scan is under way");
         let mut entries = Vec::new();
-        for run in runs.iter().rev().filter(|run| is_range(run)) {
-            self.waiting.push_front(run.range());
-        }
+        let ranges = runs.iter().filter(|run| is_range(run));
+        self.waiting.insert(ranges.map(CheckpointRun::range));
         for run in runs.iter().filter(|run| !is_range(run)) {
             let (range, attempts) = (run.range(), run.attempts);
             for seq in (range.start.0..range.end.0).map(Seq) {
@@ -568,9 +615,8 @@ impl Channel {
         assert!(self.refills.is_empty() || self.refill_at.is_some());
         if let Some(undo) = &self.undo {
             undo.check();
-            let end = undo.runs().last().map(|run| run.range().end);
             assert!(
-                self.owed().iter().all(|seq| end <= Some(*seq)),
+                self.owed().iter().all(|seq| undo.end() <= *seq),
                 "a message of the undo is not older than those of the channel"
             );
         }
@@ -583,6 +629,8 @@ impl Channel {
         owed.dedup();
         assert_eq!(before, owed.len(), "a message is in one place");
         assert_eq!(self.oldest().is_some(), !owed.is_empty());
+        let newest = owed.last().map(|seq| seq.offset(1));
+        assert!(newest <= self.end(), "the newest is missed");
         assert!(
             self.oldest() <= owed.first().copied(),
             "the oldest is missed"

@@ -107,6 +107,6 @@ pub use tls::TlsSession;
 pub use topic::{GraceOptions, TopicOptions};
 pub use topology::Topology;
 pub use unclaimed::{UnclaimedBounds, UnclaimedRules};
-pub use undo::UNDO_TIME_MAX;
+pub use undo::{NoUndo, UNDO_TIME_MAX};
 pub use window::TICK;
 pub use work::TURN_ENTRIES;

@@ -77,6 +77,30 @@ impl Ranges {
         }
     }
 
+    /// Adds ranges that may lie before, between and behind the others. They come in the order of their seqs. The cost is
+    /// that of these ranges, and of the others before the last of them.
+    ///
+    /// # Panics
+    /// If one of them has a seq that is there already.
+    pub(crate) fn insert(&mut self, ranges: impl DoubleEndedIterator<Item = SeqRange>) {
+        let mut ranges = ranges.rev().peekable();
+        let mut before = Vec::new();
+        if let Some(last) = ranges.peek() {
+            while self.front().is_some_and(|front| front.end <= last.start) {
+                before.extend(self.pop());
+            }
+        }
+        for range in ranges {
+            while let Some(behind) = before.pop_if(|it| range.end <= it.start) {
+                self.push_front(behind);
+            }
+            self.push_front(range);
+        }
+        while let Some(range) = before.pop() {
+            self.push_front(range);
+        }
+    }
+
     /// Removes the first `count` seqs of the first range, which must hold at least that many.
     ///
     /// # Panics
@@ -236,6 +260,41 @@ mod tests {
             [range(3, 9), range(15, 30)]
         );
         assert_eq!(ranges.take_front(6), range(3, 9));
+    }
+
+    #[test]
+    fn ranges_are_inserted_at_their_places() {
+        let mut ranges = Ranges::default();
+        for (start, end) in [(1, 4), (10, 20), (40, 50)] {
+            ranges.push(range(start, end));
+        }
+        let all = |ranges: &Ranges| ranges.iter().map(|it| (it.start.0, it.end.0)).collect();
+        let check = |mut ranges: Ranges, inserted: &[(u64, u64)], expected: &[(u64, u64)]| {
+            ranges.insert(inserted.iter().map(|(start, end)| range(*start, *end)));
+            ranges.check();
+            let found: Vec<(u64, u64)> = all(&ranges);
+            assert_eq!(found, expected, "{inserted:?}");
+        };
+        check(ranges.clone(), &[], &[(1, 4), (10, 20), (40, 50)]);
+        check(
+            ranges.clone(),
+            &[(5, 8)],
+            &[(1, 4), (5, 8), (10, 20), (40, 50)],
+        );
+        check(ranges.clone(), &[(4, 10)], &[(1, 20), (40, 50)]);
+        let inserted = [(0, 1), (6, 7), (20, 21), (30, 40), (60, 70)];
+        let expected = [(0, 4), (6, 7), (10, 21), (30, 50), (60, 70)];
+        check(ranges, &inserted, &expected);
+        check(Ranges::default(), &[(5, 8), (9, 10)], &[(5, 8), (9, 10)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "ranges arrive in order")]
+    fn a_seq_cannot_be_inserted_twice() {
+        let mut ranges = Ranges::default();
+        ranges.push(range(1, 5));
+        ranges.push(range(10, 20));
+        ranges.insert([range(4, 6)].into_iter());
     }
 
     #[test]

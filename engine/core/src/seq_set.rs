@@ -52,6 +52,12 @@ impl SeqSet {
         Some(Seq(number * BLOCK + u64::from(block.trailing_zeros())))
     }
 
+    /// Returns the largest seq.
+    pub(crate) fn last(&self) -> Option<Seq> {
+        let (number, block) = self.blocks.last_key_value()?;
+        Some(Seq(number * BLOCK + u64::from(block.ilog2())))
+    }
+
     /// Removes some of the smallest seqs, 64 at most. Returns false if the set is empty.
     pub(crate) fn drop_part(&mut self) -> bool {
         let Some((_, block)) = self.blocks.pop_first() else {
@@ -99,6 +105,7 @@ mod tests {
                     }
                 }
                 assert_eq!(set.first(), model.first().copied(), "seed {seed}");
+                assert_eq!(set.last(), model.last().copied(), "seed {seed}");
                 assert_eq!(set.count(), model.len() as u64, "seed {seed}");
             }
             set.check();

@@ -126,6 +126,8 @@ pub struct TopicStats {
     pub pause: PauseStats,
     /// The latency from publish to FIN, over all channels.
     pub e2e_processing_latency: LatencyStats,
+    /// The messages that the topic was emptied of. `None`: none can be brought back.
+    pub undo: Option<UndoStats>,
     /// The log; `None` when not asked for. Not in the JSON.
     pub log: Option<LogFigures>,
 }
@@ -222,7 +224,7 @@ pub struct PauseStats {
     pub by: String,
 }
 
-/// The messages that a channel was emptied of, while they can be brought back.
+/// The messages that a topic or channel was emptied of, while they can be brought back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UndoStats {
     /// The time at which they are dropped, in Unix milliseconds.

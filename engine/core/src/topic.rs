@@ -53,6 +53,7 @@ use crate::pause::PauseUnderWay;
 use crate::publication::Publication;
 use crate::ranges::Ranges;
 use crate::unclaimed::UnclaimedRules;
+use crate::undo::Undo;
 use crate::work::Work;
 use dedup::Dedup;
 use diskq_log::{
@@ -143,8 +144,9 @@ impl TopicOptions {
 ///
 /// Invariants: after `distribute`, `undistributed` is empty unless the topic is not open ([`Topic::is_open`]) or
 /// [`Topic::has_work_left`]. The log holds each seq once for each channel that owes it, once if it is undistributed,
-/// once if the grace keeps it, once if its number is not saved, once for each undo that has it, and once for each list of discarded messages that has it. The subscriptions and lists that have the id of a channel
-/// lose the id when the channel is deleted.
+/// once if the grace keeps it, once if its number is not saved, once for each undo that has it, and once for each list
+/// of discarded messages that has it. The subscriptions and lists that have the id of a channel lose the id when the
+/// channel is deleted.
 #[derive(Debug)]
 pub(crate) struct Topic {
     pub(crate) name: Arc<str>,
@@ -196,6 +198,8 @@ pub(crate) struct Topic {
     /// The checkpoint that is to follow the one under way.
     wanted: Option<Durable>,
     unfinished: Option<Box<UnfinishedCheckpoint>>,
+    /// The messages that the topic was emptied of, while they can be brought back. They lie below `undistributed`.
+    pub(crate) undo: Option<Box<Undo>>,
     discarded: Vec<Discarded>,
     grace: Option<Box<Grace>>,
     /// `None`: a topic without channels keeps all messages.
@@ -270,6 +274,7 @@ impl Topic {
             undistributed_deferred: LongQueue::default(),
             wanted: None,
             unfinished: None,
+            undo: None,
             discarded: Vec::new(),
             grace: None,
             unclaimed: bounds.map(Unclaimed::new).map(Box::new),
@@ -472,7 +477,7 @@ impl Topic {
 
     /// Drops what a channel owes, and what an undo could bring back.
     pub(crate) fn empty_channel(&mut self, id: ChannelId, clients: &mut Clients) {
-        self.drop_undo(id);
+        self.drop_channel_undo(id);
         let discarded = self.channel_mut(id).empty(clients);
         self.discarded.push(discarded);
         self.make_checkpoint_due();
@@ -481,6 +486,9 @@ impl Topic {
     /// Takes the topic apart at its deletion. Returns its log, and the lists that have to be dropped in slices, one per
     /// turn.
     pub(crate) fn close(mut self) -> (Log, Vec<Discarded>) {
+        if let Some(undo) = self.undo.take() {
+            self.discard_undo(*undo);
+        }
         let tables = self.take_tables();
         let mut discarded = self.discarded;
         discarded.extend(self.grace.map(|grace| Discarded {
@@ -632,7 +640,16 @@ impl Topic {
             );
         }
         let owed = self.channels.values().map(Channel::owed_count);
+        if let Some(undo) = &self.undo {
+            undo.check();
+            let kept = self.undistributed.front();
+            assert!(
+                kept.is_none_or(|kept| undo.end() <= kept.start),
+                "a message of the undo is not older than those of the topic"
+            );
+        }
         let undos = self.channels.values().filter_map(|it| it.undo.as_ref());
+        let undos = undos.chain(&self.undo);
         let undos: u64 = undos.map(|undo| undo.count()).sum();
         let discarded = self.discarded.iter().map(Discarded::count);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! [`Undo`]: the messages that a channel was emptied of, while an operator can still bring them back.
+//! [`Undo`]: the messages that a channel or topic was emptied of, while an operator can still bring them back.
 //!
 //! ```text
 //!   channel: waiting, requeued, deferred, in flight ──empty──► undo ──unempty──► channel
@@ -7,27 +7,41 @@
 //!
 //! The log holds these messages as it held them for the channel. So their segments stay, and no message is copied. The
 //! channel gets only later messages after it was emptied, so all seqs of the undo lie below those of the channel.
+//!
+//! The undo of a topic has messages that no channel had got. Its seqs lie below those that the topic keeps now. Channels
+//! may have older and newer messages.
 
 use diskq_log::{CheckpointRun, SeqRange};
 use std::time::Duration;
+use wire::id::Seq;
 
-/// The longest time for which an emptied channel can be restored.
+/// The longest time for which an emptied channel or topic can be restored.
 pub const UNDO_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The most entries of an undo: ranges, and messages that have attempts or a due time. An operator's command goes through
 /// all of them in one turn, which takes less than 1 ms. They take 512 KiB of memory.
 pub(crate) const UNDO_ENTRIES_MAX: usize = 16_384;
 
-/// The reason why a channel cannot be emptied with an undo.
+/// The reason why a topic or channel cannot be emptied with an undo, or why its undo cannot be used. Nothing was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NoUndo {
-    /// The undo would have too many entries.
+pub enum NoUndo {
+    /// The topic or channel was not emptied with an undo, or the undo has ended.
+    NotFound,
+    /// Ephemeral topics and channels have no undo.
+    OfEphemeral,
+    /// There would be too many ranges and single messages.
     TooLarge,
-    /// The log takes no messages, because there is no room.
+    /// The disk has no room, so nothing is kept for an undo.
     NoRoom,
+    /// The topic is new and keeps its messages for channels that exist elsewhere. These copies have no undo.
+    InGrace,
+    /// The topic is paused, and its channels have messages that are newer than those of the topic's undo.
+    OfPaused,
+    /// A channel was emptied later, and its undo has messages that are newer than those of the topic's undo.
+    ChannelFirst,
 }
 
-/// The messages that a channel was emptied of.
+/// The messages that a channel or topic was emptied of.
 ///
 /// Invariants: the runs are sorted and lie apart; none is empty; `count` is the sum of their lengths; there is a run.
 #[derive(Debug, Clone)]
@@ -63,6 +77,16 @@ impl Undo {
             count,
         };
         (count > 0).then(|| Box::new(undo))
+    }
+
+    /// The first seq.
+    pub(crate) fn first(&self) -> Seq {
+        self.runs[0].start
+    }
+
+    /// One past the last seq.
+    pub(crate) fn end(&self) -> Seq {
+        self.runs[self.runs.len() - 1].range().end
     }
 
     /// The runs in order.

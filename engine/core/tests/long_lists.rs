@@ -107,7 +107,9 @@ fn no_turn_goes_through_more_than_its_share() {
 
     world.busy_turns = 0;
     let now = world.now();
-    let emptied = world.broker.empty_channel(now, TOPIC, CHANNEL, TaskId(1));
+    let emptied = world
+        .broker
+        .empty_channel(now, (TOPIC, CHANNEL), None, TaskId(1));
     assert_eq!(emptied, Ok(Outcome::Wait));
     assert_eq!(world.counts(), (0, 0, 0), "at once for all who ask");
     world.rest();
@@ -395,7 +397,7 @@ fn messages_on_their_way_to_the_channels_arrive_whatever_operators_do() {
     let mut waits = 0;
     for turns in 0..2 * KEPT as usize / TURN_ENTRIES {
         let mut world = unpaused(turns);
-        world.operate(|broker, _, _| broker.empty_topic(TOPIC, TaskId(1)));
+        world.operate(|broker, now, _| broker.empty_topic(now, TOPIC, None, TaskId(1)));
         world.rest();
         assert_eq!(world.counts(), all, "the topic was emptied, {turns}");
 
@@ -422,8 +424,8 @@ fn messages_on_their_way_to_the_channels_arrive_whatever_operators_do() {
         assert!(world.spent_max <= SPENT_MAX, "{}", world.spent_max);
 
         let mut world = unpaused(turns);
-        waits +=
-            world.operate(|broker, now, _| broker.empty_channel(now, TOPIC, CHANNEL, TaskId(1)));
+        waits += world
+            .operate(|broker, now, _| broker.empty_channel(now, (TOPIC, CHANNEL), None, TaskId(1)));
         world.rest();
         assert_eq!(
             world.counts(),

@@ -6,6 +6,7 @@ use wire::name::is_valid_name;
 use super::{
     AdminError, Broker, CHANNEL_NOT_FOUND, Command, EXITING, TOPIC_NOT_FOUND, discard_body, refusal,
 };
+use engine_core::NoUndo;
 use http::StatusCode;
 use program::http::{Failure, Io, Query, Reply, RequestBody, parse_query};
 use program::log_error;
@@ -19,7 +20,7 @@ pub enum Action {
     Delete,
     /// Drops what waits in the topic itself, or everything in the channel, in flight and deferred included.
     Empty,
-    /// Owes messages again that a channel was emptied of.
+    /// Brings messages back that a topic or channel was emptied of.
     Unempty,
     /// Stops the flow to the channels, or delivery.
     Pause,
@@ -48,11 +49,7 @@ pub(super) async fn change_topic<B: Broker>(
         Ok(command) => command,
         Err(bad) => return Ok(bad.into_reply()),
     };
-    if let Command::Empty(Some(_)) | Command::Unempty = command {
-        return Ok(undo_of_topic());
-    }
-    let done = broker.administer(topic, None, command).await;
-    done.map(|()| Reply::text("")).map_err(failure_of)
+    answer(broker.administer(topic, None, command).await)
 }
 
 /// Answers `/channel/*`.
@@ -74,49 +71,61 @@ pub(super) async fn change_channel<B: Broker>(
         Ok(command) => command,
         Err(bad) => return Ok(bad.into_reply()),
     };
-    let done = broker.administer(topic, Some(channel), command).await;
+    answer(broker.administer(topic, Some(channel), command).await)
+}
+
+fn answer(done: Result<(), AdminError>) -> Result<Reply, Failure> {
     match done {
         Ok(()) => Ok(Reply::text("")),
-        Err(error) => undo_refusal(&error).map_or_else(|| Err(failure_of(error)), Ok),
+        Err(AdminError::NoUndo(why)) => Ok(undo_refusal(why)),
+        Err(error) => Err(failure_of(error)),
     }
 }
 
-/// Returns the answer to an undo of a topic, which does not exist. Nothing was emptied.
-fn undo_of_topic() -> Reply {
-    let reason = "only channels have an undo; /topic/empty without undo drops the messages that no channel has got";
-    refusal(StatusCode::BAD_REQUEST, "UNDO_OF_TOPIC", reason)
-}
-
 /// Returns the answer to a command whose undo is not possible.
-fn undo_refusal(error: &AdminError) -> Option<Reply> {
-    let (status, code, reason) = match error {
-        AdminError::UndoNotFound => (
+fn undo_refusal(why: NoUndo) -> Reply {
+    let (status, code, reason) = match why {
+        NoUndo::NotFound => (
             StatusCode::NOT_FOUND,
             "UNDO_NOT_FOUND",
-            "the channel was not emptied with undo, or the time is over, or the messages came back or were dropped already",
+            "nothing was emptied with undo, or the time is over, or the messages came back or were dropped already",
         ),
-        AdminError::UndoTooLarge => (
+        NoUndo::TooLarge => (
             StatusCode::CONFLICT,
             "UNDO_TOO_LARGE",
-            "nothing was emptied: the channel has more than 16384 messages that are deferred, requeued or in flight; \
-             empty without undo drops them for good",
+            "nothing was changed: there are more than 16384 messages that are deferred, requeued or in flight; \
+             empty without undo drops them for good; the undo of a topic with many channels works while the topic is \
+             paused",
         ),
-        AdminError::UndoNoRoom => (
+        NoUndo::NoRoom => (
             StatusCode::CONFLICT,
             "UNDO_NO_ROOM",
             "nothing was emptied: the topic takes no messages, /ping says why; empty without undo frees the disk",
         ),
-        AdminError::UndoOfEphemeral => (
+        NoUndo::OfEphemeral => (
             StatusCode::BAD_REQUEST,
             "UNDO_OF_EPHEMERAL",
             "nothing was emptied: ephemeral topics and channels have no undo",
         ),
-        AdminError::TopicNotFound
-        | AdminError::ChannelNotFound
-        | AdminError::Exiting
-        | AdminError::Backend(_) => return None,
+        NoUndo::InGrace => (
+            StatusCode::CONFLICT,
+            "UNDO_IN_GRACE",
+            "nothing was emptied: the topic is new and keeps messages for channels of other nodes \
+             (--new-topic-grace); try again after that time, or empty without undo",
+        ),
+        NoUndo::OfPaused => (
+            StatusCode::CONFLICT,
+            "UNDO_OF_PAUSED",
+            "no message came back: the topic is paused, and its channels have newer messages; unpause the topic first",
+        ),
+        NoUndo::ChannelFirst => (
+            StatusCode::CONFLICT,
+            "UNDO_OF_CHANNEL_FIRST",
+            "no message came back: a channel was emptied with undo later; use the undo of the channel first, or empty \
+             the channel without undo",
+        ),
     };
-    Some(refusal(status, code, reason))
+    refusal(status, code, reason)
 }
 
 /// Returns the failure that clients see. The log gets the cause, which clients do not see.
@@ -126,10 +135,7 @@ pub(super) fn failure_of(error: AdminError) -> Failure {
         AdminError::ChannelNotFound => CHANNEL_NOT_FOUND,
         AdminError::Exiting => EXITING,
         // Only commands with an undo fail like this, and they give the reason.
-        AdminError::UndoNotFound
-        | AdminError::UndoTooLarge
-        | AdminError::UndoNoRoom
-        | AdminError::UndoOfEphemeral => Failure::INTERNAL,
+        AdminError::NoUndo(_) => Failure::INTERNAL,
         AdminError::Backend(why) => {
             log_error!("HTTP: request failed - {why}");
             Failure::INTERNAL

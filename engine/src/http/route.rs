@@ -47,6 +47,7 @@ pub(super) const ROUTES: &[Route<Endpoint>] = &[
     ("POST", "/topic/create", Endpoint::Topic(Action::Create)),
     ("POST", "/topic/delete", Endpoint::Topic(Action::Delete)),
     ("POST", "/topic/empty", Endpoint::Topic(Action::Empty)),
+    ("POST", "/topic/unempty", Endpoint::Topic(Action::Unempty)),
     ("POST", "/topic/pause", Endpoint::Topic(Action::Pause)),
     ("POST", "/topic/unpause", Endpoint::Topic(Action::Unpause)),
     ("POST", "/channel/create", Endpoint::Channel(Action::Create)),

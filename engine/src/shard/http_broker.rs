@@ -287,10 +287,7 @@ fn admin_error(error: CoreError) -> AdminError {
     match error {
         CoreError::TopicNotFound => AdminError::TopicNotFound,
         CoreError::ChannelNotFound => AdminError::ChannelNotFound,
-        CoreError::UndoNotFound => AdminError::UndoNotFound,
-        CoreError::UndoTooLarge => AdminError::UndoTooLarge,
-        CoreError::UndoNoRoom => AdminError::UndoNoRoom,
-        CoreError::UndoOfEphemeral => AdminError::UndoOfEphemeral,
+        CoreError::NoUndo(why) => AdminError::NoUndo(why),
         CoreError::SetAside(cause) => AdminError::Backend(cause.to_string()),
     }
 }
@@ -380,7 +377,8 @@ fn begin(
     shard.with_broker(|broker, now, out| match (channel, command) {
         (None, Command::Create) => broker.create_topic(topic_name(topic), task, out),
         (None, Command::Delete) => broker.delete_topic(now, topic, task, out),
-        (None, Command::Empty(_) | Command::Unempty) => broker.empty_topic(topic, task),
+        (None, Command::Empty(undo)) => broker.empty_topic(now, topic, *undo, task),
+        (None, Command::Unempty) => broker.unempty_topic(now, topic, task),
         (None, Command::Pause(_) | Command::Unpause) => {
             broker.pause_topic(now, topic, pause, task, out)
         }
@@ -389,9 +387,8 @@ fn begin(
             broker.create_channel(now, topic, channel, task, out)
         }
         (Some(channel), Command::Delete) => broker.delete_channel(now, topic, channel, task, out),
-        (Some(channel), Command::Empty(None)) => broker.empty_channel(now, topic, channel, task),
-        (Some(channel), Command::Empty(Some(time))) => {
-            broker.empty_channel_for(now, topic, channel, *time, task)
+        (Some(channel), Command::Empty(undo)) => {
+            broker.empty_channel(now, (topic, channel), *undo, task)
         }
         (Some(channel), Command::Unempty) => broker.unempty_channel(now, topic, channel, task),
         (Some(channel), Command::Pause(_) | Command::Unpause) => {

@@ -4,7 +4,7 @@
 //! docs/format.md has the bytes.
 
 use super::content::{Checkpoint, UndoCheckpoint};
-use super::encoding::RUN_BYTES;
+use super::encoding::{ADDITIONS_VERSION, LENGTH_VERSION, RUN_BYTES};
 use super::reader::{Reader, Unread};
 use super::runs::{Runs, put_runs};
 use crate::pause_terms::PauseTerms;
@@ -77,6 +77,15 @@ impl<'a> AllAdditions<'a> {
         all.iter().any(has_any).then_some(AllAdditions(all))
     }
 
+    /// Returns the lowest version that has all of them.
+    pub(super) fn version(&self) -> u16 {
+        let has_topic_undo = self.0.first().is_some_and(|topic| topic.undo.is_some());
+        match has_topic_undo || self.0.iter().any(Additions::has_length) {
+            true => LENGTH_VERSION,
+            false => ADDITIONS_VERSION,
+        }
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.0.iter().map(Additions::bytes).sum()
     }
@@ -86,13 +95,17 @@ impl<'a> AllAdditions<'a> {
     }
 }
 
-/// Reads the additions of the topic and of the channels that `checkpoint` has.
-pub(super) fn read(reader: &mut Reader<'_>, checkpoint: &mut Checkpoint) -> Result<(), Unread> {
-    let (terms, undo) = read_one(reader)?;
-    if undo.is_some() {
+/// Reads the additions of the topic and of the channels that `checkpoint` has. Some programs wrote the length of a pause
+/// into checkpoints of [`ADDITIONS_VERSION`].
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    version: u16,
+    checkpoint: &mut Checkpoint,
+) -> Result<(), Unread> {
+    (checkpoint.terms, checkpoint.undo) = read_one(reader)?;
+    if checkpoint.undo.is_some() && version == ADDITIONS_VERSION {
         return Err(Unread::Malformed);
     }
-    checkpoint.terms = terms;
     for channel in &mut checkpoint.channels {
         (channel.terms, channel.undo) = read_one(reader)?;
     }

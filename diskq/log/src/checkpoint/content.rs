@@ -23,6 +23,9 @@ pub struct Checkpoint {
     pub terms: PauseTerms,
     /// The seqs that the topic has not yet given to any channel, sorted.
     pub undistributed: Vec<CheckpointRun>,
+    /// The messages that the topic was emptied of and that can come back. They lie below all messages of
+    /// `undistributed`.
+    pub undo: Option<UndoCheckpoint>,
     /// The topic's channels.
     pub channels: Vec<ChannelCheckpoint>,
     /// The topic's grace. `None`: the topic is not in grace.
@@ -54,7 +57,7 @@ pub struct ChannelCheckpoint {
     pub undo: Option<UndoCheckpoint>,
 }
 
-/// The part of a [`ChannelCheckpoint`] about messages that were emptied and can come back.
+/// The part of a [`Checkpoint`] or [`ChannelCheckpoint`] about messages that were emptied and can come back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UndoCheckpoint {
     /// The end of the undo, in Unix nanoseconds.
@@ -81,6 +84,7 @@ impl Checkpoint {
     pub fn named(&self) -> impl Iterator<Item = SeqRange> {
         let runs = self.channels.iter().flat_map(|channel| &channel.runs);
         let undos = self.channels.iter().filter_map(|it| it.undo.as_ref());
+        let undos = undos.chain(&self.undo);
         let runs = runs.chain(undos.flat_map(|undo| &undo.runs));
         let runs = runs.chain(self.grace.iter().flat_map(|grace| &grace.runs));
         self.undistributed

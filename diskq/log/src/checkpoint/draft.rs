@@ -10,10 +10,8 @@
 use std::io;
 
 use super::additions::AllAdditions;
-use super::content::{ChannelCheckpoint, Checkpoint, GraceCheckpoint, Stamp};
-use super::encoding::{
-    ADDITIONS_VERSION, GRACE_VERSION, HEAD_BYTES, MAGIC, RUN_BYTES, VERSION, crc,
-};
+use super::content::{ChannelCheckpoint, Checkpoint, GraceCheckpoint, Stamp, UndoCheckpoint};
+use super::encoding::{GRACE_VERSION, HEAD_BYTES, MAGIC, RUN_BYTES, VERSION, crc};
 use super::runs::{Runs, put_count, put_runs};
 use crate::pause_terms::PauseTerms;
 
@@ -35,7 +33,7 @@ pub struct ChannelDraft {
     pub undo: Option<UndoDraft>,
 }
 
-/// The part of a [`ChannelDraft`] about messages that were emptied and can come back.
+/// The part of a [`CheckpointDraft`] or [`ChannelDraft`] about messages that were emptied and can come back.
 #[derive(Clone, Debug, Default)]
 pub struct UndoDraft {
     /// The end of the undo, in Unix nanoseconds.
@@ -62,6 +60,8 @@ pub struct CheckpointDraft {
     pub terms: PauseTerms,
     /// The messages that the topic has not yet given to any channel.
     pub undistributed: Runs,
+    /// The messages that the topic was emptied of and that can come back.
+    pub undo: Option<UndoDraft>,
     /// The topic's channels.
     pub channels: Vec<ChannelDraft>,
     /// The topic's grace, if the topic is in grace.
@@ -99,7 +99,7 @@ impl CheckpointDraft {
     fn lists(&self) -> impl Iterator<Item = &Runs> {
         let channels = self.channels.iter().map(|channel| &channel.runs);
         let undos = self.channels.iter().filter_map(|it| it.undo.as_ref());
-        let undos = undos.map(|undo| &undo.runs);
+        let undos = undos.chain(&self.undo).map(|undo| &undo.runs);
         let grace = self.grace.iter().map(|grace| &grace.runs);
         std::iter::once(&self.undistributed)
             .chain(channels)
@@ -125,11 +125,11 @@ impl CheckpointDraft {
         let names: usize = self.channels.iter().map(|channel| channel.name.len()).sum();
         let lists = 4 * (1 + channels.len()) + runs * RUN_BYTES;
         let grace_bytes = grace.as_ref().map_or(0, |_| 8 + 4);
-        let all = self.channels.iter().map(|channel| {
-            let undo = channel.undo.as_ref();
-            (&channel.terms, undo.map(|undo| (undo.until_ns, &undo.runs)))
-        });
-        let additions = AllAdditions::of(std::iter::once((&self.terms, None)).chain(all));
+        let of_channels = self.channels.iter().map(|it| (&it.terms, it.undo.as_ref()));
+        let all = std::iter::once((&self.terms, self.undo.as_ref())).chain(of_channels);
+        let additions = AllAdditions::of(
+            all.map(|(terms, undo)| (terms, undo.map(|it| (it.until_ns, &it.runs)))),
+        );
         let additions_bytes = additions.as_ref().map_or(0, |it| 1 + it.bytes());
         let fixed_bytes = 8 + 8 + 1 + 4 + names + 2 * channels.len();
         let body_bytes = fixed_bytes + lists + grace_bytes + additions_bytes;
@@ -143,7 +143,7 @@ impl CheckpointDraft {
         let mut out = Vec::with_capacity(HEAD_BYTES + body_bytes as usize);
         out.extend_from_slice(&MAGIC);
         let version = match (&additions, &grace) {
-            (Some(_), _) => ADDITIONS_VERSION,
+            (Some(additions), _) => additions.version(),
             (None, Some(_)) => GRACE_VERSION,
             (None, None) => VERSION,
         };
@@ -184,15 +184,16 @@ impl CheckpointDraft {
 
 impl From<&Checkpoint> for CheckpointDraft {
     fn from(checkpoint: &Checkpoint) -> CheckpointDraft {
+        let undo = |undo: &UndoCheckpoint| UndoDraft {
+            until_ns: undo.until_ns,
+            runs: undo.runs.iter().collect(),
+        };
         let channel = |channel: &ChannelCheckpoint| ChannelDraft {
             name: channel.name.clone(),
             paused: channel.paused,
             terms: channel.terms.clone(),
             runs: channel.runs.iter().collect(),
-            undo: channel.undo.as_ref().map(|undo| UndoDraft {
-                until_ns: undo.until_ns,
-                runs: undo.runs.iter().collect(),
-            }),
+            undo: channel.undo.as_ref().map(undo),
         };
         let grace = |grace: &GraceCheckpoint| GraceDraft {
             until_ns: grace.until_ns,
@@ -202,6 +203,7 @@ impl From<&Checkpoint> for CheckpointDraft {
             paused: checkpoint.paused,
             terms: checkpoint.terms.clone(),
             undistributed: checkpoint.undistributed.iter().collect(),
+            undo: checkpoint.undo.as_ref().map(undo),
             channels: checkpoint.channels.iter().map(channel).collect(),
             grace: checkpoint.grace.as_ref().map(grace),
             stamp: Stamp::default(),

@@ -10,6 +10,9 @@ pub(super) const GRACE_VERSION: u16 = 3;
 /// The version of a checkpoint that has terms of pauses or emptied messages that can come back. A bit says whether the
 /// grace is there, too.
 pub(super) const ADDITIONS_VERSION: u16 = 4;
+/// The version of a checkpoint whose additions have what programs for [`ADDITIONS_VERSION`] do not know: the length of a
+/// pause, or the undo of an emptied topic.
+pub(super) const LENGTH_VERSION: u16 = 5;
 pub(super) const HEAD_BYTES: usize = 24;
 pub(super) const RUN_BYTES: usize = 26;
 

@@ -243,11 +243,13 @@ fn checkpoint<F>(
 ) -> Checkpoint {
     let old = recovered.checkpoint.as_ref();
     let mut kept: Vec<ChannelCheckpoint> = old.map_or(Vec::new(), |old| old.channels.clone());
+    let mut undo = old.and_then(|old| old.undo.clone());
     for channel in &mut kept {
         channel.runs = existing(recovered, &channel.runs);
-        if let Some(undo) = &mut channel.undo {
-            undo.runs = existing(recovered, &undo.runs);
-        }
+    }
+    let undos = kept.iter_mut().filter_map(|channel| channel.undo.as_mut());
+    for undo in undos.chain(&mut undo) {
+        undo.runs = existing(recovered, &undo.runs);
     }
     for channel in channels {
         channel.runs.sort_by_key(|run| run.start);
@@ -274,6 +276,7 @@ fn checkpoint<F>(
         paused,
         terms: old.map_or_else(PauseTerms::default, |old| old.terms.clone()),
         undistributed,
+        undo,
         channels: kept,
         ..Checkpoint::default()
     }

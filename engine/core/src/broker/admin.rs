@@ -7,7 +7,9 @@ use crate::ids::{ChannelId, ClientId, TaskId, TopicKey};
 use crate::now::Now;
 use crate::pause::Pause;
 use crate::topic::{Retrier, Waiter};
+use crate::undo::NoUndo;
 use std::sync::Arc;
+use std::time::Duration;
 use wire::name::{ChannelName, TopicName};
 
 /// The topic or channel that an operator named cannot be used.
@@ -17,16 +19,16 @@ pub enum AdminError {
     TopicNotFound,
     /// No channel of that name in the topic.
     ChannelNotFound,
-    /// The channel was not emptied with an undo, or the undo has ended.
-    UndoNotFound,
-    /// The undo would have too many single messages and ranges.
-    UndoTooLarge,
-    /// The disk has no room, so nothing is kept for an undo.
-    UndoNoRoom,
-    /// Ephemeral topics and channels have no undo.
-    UndoOfEphemeral,
+    /// An undo is not possible.
+    NoUndo(NoUndo),
     /// The topic is not served, for this reason.
     SetAside(Arc<str>),
+}
+
+impl From<NoUndo> for AdminError {
+    fn from(why: NoUndo) -> AdminError {
+        AdminError::NoUndo(why)
+    }
 }
 
 /// The progress of an operator's command, or of a publish for a task.
@@ -80,17 +82,37 @@ impl Broker {
         Ok(Outcome::Wait)
     }
 
-    /// Drops the messages that no channel of the topic has been given yet, and those of the topic's grace.
+    /// Drops the messages that no channel of the topic has been given yet, and those of the topic's grace. With a time in
+    /// `undo`, [`Broker::unempty_topic`] can bring the messages back so long. Without a time, the messages of an earlier
+    /// undo are dropped, too. The time is at most [`UNDO_TIME_MAX`](crate::UNDO_TIME_MAX).
     ///
     /// # Errors
-    /// When there is no such topic.
-    pub fn empty_topic(&mut self, name: &str, task: TaskId) -> Result<Outcome, AdminError> {
+    /// When there is no such topic, or an undo is not possible. Then nothing was dropped.
+    pub fn empty_topic(
+        &mut self,
+        now: Now,
+        name: &str,
+        undo: Option<Duration>,
+        task: TaskId,
+    ) -> Result<Outcome, AdminError> {
         let key = self.find_topic(name)?;
         let topic = &mut self.topics[key];
+        if let Some(time) = undo {
+            if topic.ephemeral {
+                return Err(NoUndo::OfEphemeral.into());
+            }
+            if !topic.started || topic.is_drafting() {
+                return Ok(self.try_later(key, task));
+            }
+            topic.empty_for(now, time)?;
+            self.may_have_undos = true;
+            return Ok(self.wait_until_recorded(key, task));
+        }
         // An open topic keeps no messages of its own: those on their way belong to the channels.
         if !topic.is_open() {
             topic.empty();
         }
+        topic.drop_topic_undo();
         topic.empty_grace();
         Ok(self.wait_until_recorded(key, task))
     }
@@ -169,23 +191,35 @@ impl Broker {
         Ok(self.wait_until_recorded(key, task))
     }
 
-    /// Drops a channel's messages: waiting, deferred and in flight, and those that an undo could bring back.
+    /// Drops a channel's messages: waiting, deferred and in flight. With a time in `undo`, [`Broker::unempty_channel`] can
+    /// bring the messages back so long. Without a time, the messages of an earlier undo are dropped, too. The time is at
+    /// most [`UNDO_TIME_MAX`](crate::UNDO_TIME_MAX).
     ///
     /// # Errors
-    /// When there is no such topic or channel.
+    /// When there is no such topic or channel, or an undo is not possible. Then nothing was dropped.
     pub fn empty_channel(
         &mut self,
         now: Now,
-        topic: &str,
-        channel: &str,
+        (topic, channel): (&str, &str),
+        undo: Option<Duration>,
         task: TaskId,
     ) -> Result<Outcome, AdminError> {
         let (key, id) = self.find_channel(topic, channel)?;
         let topic = &mut self.topics[key];
-        if !topic.catch_up(now, &self.clients, &mut self.work) {
+        if undo.is_some() && (topic.ephemeral || topic.channel(id).ephemeral) {
+            return Err(NoUndo::OfEphemeral.into());
+        }
+        let is_caught_up = topic.catch_up(now, &self.clients, &mut self.work);
+        if !is_caught_up || undo.is_some() && topic.is_drafting() {
             return Ok(self.try_later(key, task));
         }
-        topic.empty_channel(id, &mut self.clients);
+        match undo {
+            Some(time) => {
+                topic.empty_channel_for(now, id, time, &mut self.clients)?;
+                self.may_have_undos = true;
+            }
+            None => topic.empty_channel(id, &mut self.clients),
+        }
         Ok(self.wait_until_recorded(key, task))
     }
 
@@ -324,7 +358,7 @@ impl Broker {
         }
     }
 
-    fn find_topic(&self, name: &str) -> Result<TopicKey, AdminError> {
+    pub(super) fn find_topic(&self, name: &str) -> Result<TopicKey, AdminError> {
         match self.by_name.get(name) {
             Some(key) => Ok(*key),
             None => Err(match self.set_aside.get(name) {

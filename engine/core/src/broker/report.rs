@@ -14,6 +14,7 @@ use crate::stats::{
 };
 use crate::topic::Topic;
 use crate::topology::Locality;
+use crate::undo::Undo;
 use diskq_log::{ChannelFacts, Log, TopicFacts};
 use std::sync::Arc;
 use wire::identify::GrantedUpgrade;
@@ -105,6 +106,7 @@ impl Broker {
             paused: topic.paused,
             pause: pause_stats(topic.pause.as_deref()),
             e2e_processing_latency: self.latency_stats(now, all()),
+            undo: topic.undo.as_ref().map(|undo| undo_stats(topic, undo)),
             log: filter.include_logs.then(|| log_figures(&topic.log)),
         };
         self.pump_later(key);
@@ -160,11 +162,7 @@ impl Broker {
             clients: clients.collect(),
             paused: channel.paused,
             pause: pause_stats(channel.pause.as_deref()),
-            undo: channel.undo.as_ref().map(|undo| UndoStats {
-                until_ms: undo.until_ns / 1_000_000,
-                message_count: undo.count(),
-                disk_bytes: topic.undo_bytes(undo),
-            }),
+            undo: channel.undo.as_ref().map(|undo| undo_stats(topic, undo)),
             e2e_processing_latency: self.latency_stats(now, std::iter::once(channel)),
             e2e_histogram: channel
                 .latency
@@ -227,6 +225,14 @@ impl Broker {
     pub fn logs(&self) -> impl Iterator<Item = (&str, &diskq_log::Log)> {
         let topics = self.topics.values();
         topics.map(|topic| (&*topic.name, &topic.log))
+    }
+}
+
+fn undo_stats(topic: &Topic, undo: &Undo) -> UndoStats {
+    UndoStats {
+        until_ms: undo.until_ns / 1_000_000,
+        message_count: undo.count(),
+        disk_bytes: topic.undo_bytes(undo),
     }
 }
 

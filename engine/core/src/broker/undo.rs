@@ -3,42 +3,11 @@
 use super::Broker;
 use super::admin::{AdminError, Outcome};
 use super::output::Output;
-use crate::ids::TaskId;
+use crate::ids::{TaskId, TopicKey};
 use crate::now::Now;
-use crate::undo::NoUndo;
-use std::time::Duration;
+use diskq_log::{planted::Bug, planted::is_planted};
 
 impl Broker {
-    /// Drops a channel's messages, as [`Broker::empty_channel`] does, but keeps them for `time`, so that
-    /// [`Broker::unempty_channel`] can bring them back. `time` is at most [`UNDO_TIME_MAX`](crate::UNDO_TIME_MAX).
-    ///
-    /// # Errors
-    /// When there is no such topic or channel, or an undo is not possible. Then nothing was dropped.
-    pub fn empty_channel_for(
-        &mut self,
-        now: Now,
-        topic: &str,
-        channel: &str,
-        time: Duration,
-        task: TaskId,
-    ) -> Result<Outcome, AdminError> {
-        let (key, id) = self.find_channel(topic, channel)?;
-        let topic = &mut self.topics[key];
-        if topic.ephemeral || topic.channel(id).ephemeral {
-            return Err(AdminError::UndoOfEphemeral);
-        }
-        if !topic.catch_up(now, &self.clients, &mut self.work) || topic.is_drafting() {
-            return Ok(self.try_later(key, task));
-        }
-        let emptied = topic.empty_channel_for(now, id, time, &mut self.clients);
-        emptied.map_err(|why| match why {
-            NoUndo::TooLarge => AdminError::UndoTooLarge,
-            NoUndo::NoRoom => AdminError::UndoNoRoom,
-        })?;
-        self.may_have_undos = true;
-        Ok(self.wait_until_recorded(key, task))
-    }
-
     /// Makes the messages pending again that a channel was emptied of.
     ///
     /// # Errors
@@ -55,9 +24,34 @@ impl Broker {
         if topic.is_drafting() {
             return Ok(self.try_later(key, task));
         }
-        match topic.unempty_channel(now, id) {
-            true => Ok(self.wait_until_recorded(key, task)),
-            false => Err(AdminError::UndoNotFound),
+        topic.unempty_channel(now, id)?;
+        Ok(self.wait_for_use(key, task))
+    }
+
+    /// Brings the messages back that a topic was emptied of. The topic gives them to the channels that it has now, or
+    /// keeps them if it is not open.
+    ///
+    /// # Errors
+    /// When there is no such topic, or its undo cannot be used. Then nothing was changed.
+    pub fn unempty_topic(
+        &mut self,
+        now: Now,
+        name: &str,
+        task: TaskId,
+    ) -> Result<Outcome, AdminError> {
+        let key = self.find_topic(name)?;
+        let topic = &mut self.topics[key];
+        if !topic.catch_up(now, &self.clients, &mut self.work) || topic.is_drafting() {
+            return Ok(self.try_later(key, task));
+        }
+        topic.unempty(now, &self.clients)?;
+        Ok(self.wait_for_use(key, task))
+    }
+
+    fn wait_for_use(&mut self, key: TopicKey, task: TaskId) -> Outcome {
+        match is_planted(Bug::UnemptyBeforeCheckpoint) {
+            true => Outcome::Done,
+            false => self.wait_until_recorded(key, task),
         }
     }
 

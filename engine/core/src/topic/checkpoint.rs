@@ -38,6 +38,7 @@ impl Topic {
         let Some(mut unfinished) = self.unfinished.take() else {
             return;
         };
+        work.spend(self.add_topic_undo(&mut unfinished));
         if self.add_channels(&mut unfinished, now, work)
             && self.add_undistributed(&mut unfinished, now, work)
         {
@@ -85,7 +86,7 @@ impl Topic {
             if !work.is_left() {
                 return false;
             }
-            work.spend(1 + self.add_undo(unfinished));
+            work.spend(1 + self.add_channel_undo(unfinished));
             let (channel, log) = self.channel_and_log(id);
             let runs = &mut unfinished.draft.channels[unfinished.index].runs;
             let unix_time_of = |at| unix_time_of(now, at);

@@ -49,6 +49,12 @@ impl Topic {
             ));
             self.set_channel_pause(id, now, None);
         }
+        if self.undo.as_ref().is_some_and(|it| it.until <= now.mono) {
+            lines.push(format!(
+                "TOPIC({name}): the messages that the topic was emptied of are dropped, the time of the undo is over"
+            ));
+            self.drop_topic_undo();
+        }
         let channels = self.channels();
         let over = channels.filter(|(_, channel)| {
             let undo = channel.undo.as_ref();
@@ -61,7 +67,7 @@ impl Topic {
                 "TOPIC({name}): the messages that channel {channel} was emptied of are dropped, the time of the undo \
                  is over"
             ));
-            self.drop_undo(id);
+            self.drop_channel_undo(id);
         }
         self.set_ends();
         if !lines.is_empty() {
@@ -82,6 +88,7 @@ impl Topic {
         let pauses = channels.filter_map(|channel| channel.pause.as_ref());
         let ends = pauses.chain(&self.pause).filter_map(|pause| pause.until);
         let undos = self.channels.values().filter_map(|it| it.undo.as_ref());
+        let undos = undos.chain(&self.undo);
         ends.chain(undos.map(|undo| undo.until)).min()
     }
 }

@@ -10,7 +10,7 @@ use crate::undo::{UNDO_TIME_MAX, Undo};
 use crate::work::Work;
 use diskq_log::{
     CheckpointRun, GraceCheckpoint, Log, PauseTerms, Recovered, SeqRange, TopicFacts,
-    UndoCheckpoint,
+    UndoCheckpoint, planted::Bug, planted::is_planted,
 };
 use std::time::Duration;
 use wire::id::Seq;
@@ -72,6 +72,8 @@ impl Topic {
         if let Some(saved) = &checkpoint.grace {
             topic.restore_grace(now, saved, &recovered.found);
         }
+        let (undo, log) = (checkpoint.undo.as_ref(), &mut topic.log);
+        topic.undo = undo.and_then(|undo| restored_undo(now, undo, &recovered.found, log));
         for run in &checkpoint.undistributed {
             for range in intersect(&recovered.found, run) {
                 topic.undistributed.push(range);
@@ -154,10 +156,7 @@ impl Topic {
     }
 
     fn defer_undistributed(&mut self, range: SeqRange, after: Duration) {
-        // Rounded up: late by less than a millisecond, never early.
-        let ms = u32::try_from(after.as_nanos().div_ceil(1_000_000))
-            .unwrap_or(u32::MAX)
-            .max(1);
+        let ms = deferral_ms(after);
         for seq in range.start.0..range.end.0 {
             self.undistributed_deferred.push_back((Seq(seq), ms));
         }
@@ -169,7 +168,7 @@ fn ends_elsewhere(pause: &Option<Box<PauseUnderWay>>, saved: &PauseTerms) -> boo
     pause.as_ref().is_some_and(|pause| pause.terms != *saved)
 }
 
-/// Restores the undo of a channel, unless its time is over. `found` are the messages that exist.
+/// Restores the undo of a topic or channel, unless its time is over. `found` are the messages that exist.
 fn restored_undo(
     now: Now,
     saved: &UndoCheckpoint,
@@ -178,7 +177,7 @@ fn restored_undo(
 ) -> Option<Box<Undo>> {
     // A wall clock that was set back does not hold the segments for ever.
     let until = due_time(now, saved.until_ns)?.min(now.mono + UNDO_TIME_MAX);
-    if until <= now.mono {
+    if until <= now.mono || is_planted(Bug::UndoNotRestored) {
         return None;
     }
     let mut runs = Vec::new();
@@ -193,6 +192,12 @@ fn restored_undo(
         }
     }
     Undo::new(until, unix_time_of(now, until), runs)
+}
+
+/// Returns a deferral in milliseconds. It is late by less than a millisecond, and never early.
+pub(super) fn deferral_ms(after: Duration) -> u32 {
+    let ms = after.as_nanos().div_ceil(1_000_000);
+    u32::try_from(ms).unwrap_or(u32::MAX).max(1)
 }
 
 /// Returns the monotonic time of a recorded due time. A due time in the past becomes `now`. `None` if `due_ns` is 0:

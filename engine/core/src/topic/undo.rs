@@ -1,24 +1,33 @@
-//! The undo of empty: [`Topic::empty_channel_for`] and [`Topic::unempty_channel`].
+//! The undo of empty: [`Topic::empty_channel_for`] and [`Topic::unempty_channel`], [`Topic::empty_for`] and
+//! [`Topic::unempty`].
 //!
-//! A checkpoint of several turns must not name a message both in its channel and in the undo. So both actions wait until no
+//! A checkpoint of several turns must not name a message both in its channel and in the undo. So these actions wait until no
 //! checkpoint is put together. Everything else that ends an undo takes the undo out of that checkpoint, too.
 
 use super::Topic;
-use super::restore::due_time;
-use super::unfinished_checkpoint::{UnfinishedCheckpoint, unix_time_of};
+use super::restore::{deferral_ms, due_time};
+use super::unfinished_checkpoint::{Progress, UnfinishedCheckpoint, unix_time_of};
 use crate::client::Clients;
 use crate::discarded::Discarded;
 use crate::ids::ChannelId;
 use crate::now::Now;
 use crate::ranges::Ranges;
 use crate::undo::{NoUndo, UNDO_ENTRIES_MAX, Undo};
-use diskq_log::{CheckpointRun, UndoDraft};
+use crate::work::Work;
+use diskq_log::{CheckpointRun, Log, UndoDraft, planted::Bug, planted::is_planted};
 use std::time::Duration;
+use wire::id::Seq;
 
 impl Topic {
     /// Returns whether a checkpoint is being put together.
     pub(crate) fn is_drafting(&self) -> bool {
         self.unfinished.is_some()
+    }
+
+    /// Returns whether the topic or one of its channels has an undo.
+    pub(crate) fn has_undo(&self) -> bool {
+        let mut channels = self.channels.values();
+        self.undo.is_some() || channels.any(|channel| channel.undo.is_some())
     }
 
     /// Drops what a channel owes, so that [`Topic::unempty_channel`] can bring the messages back within `time`. An undo
@@ -37,62 +46,177 @@ impl Topic {
         clients: &mut Clients,
     ) -> Result<(), NoUndo> {
         assert!(!self.is_drafting(), "a checkpoint is put together");
+        let channel = self.channel(id);
+        self.check_undo(channel.undo.as_deref(), channel.entries())?;
         let channel = self.channel_mut(id);
-        let before = channel.undo.as_ref();
-        let entries = channel.entries() + before.map_or(0, |undo| undo.entries());
-        if entries > UNDO_ENTRIES_MAX {
-            return Err(NoUndo::TooLarge);
-        }
-        if self.log.health().is_some() {
-            return Err(NoUndo::NoRoom);
-        }
-        let channel = self.channel_mut(id);
-        let mut until = now.mono + time;
-        let mut runs = Vec::new();
-        if let Some(before) = channel.undo.take() {
-            until = until.max(before.until);
-            runs = before.into_runs();
-        }
-        let until_ns = unix_time_of(now, until);
+        let before = channel.undo.take();
         let emptied = channel.empty(clients);
+        let mut runs = Vec::new();
         emptied.describe(|due| unix_time_of(now, due), |run| runs.push(run));
-        channel.undo = Undo::new(until, until_ns, runs);
+        channel.undo = extended(before, now, now.mono + time, runs);
         self.set_ends();
         self.make_checkpoint_due();
         Ok(())
     }
 
-    /// Makes the messages of a channel's undo pending again. They come before later messages. Returns false if there is
-    /// no undo.
+    /// Drops the messages that the topic keeps because it is not open, so that [`Topic::unempty`] can bring them back
+    /// within `time`. An undo that is there already gets the messages, too, and the later end of the two.
+    ///
+    /// # Errors
+    /// An undo is not possible. Nothing was changed.
     ///
     /// # Panics
     /// If [`Topic::is_drafting`].
-    pub(crate) fn unempty_channel(&mut self, now: Now, id: ChannelId) -> bool {
+    pub(crate) fn empty_for(&mut self, now: Now, time: Duration) -> Result<(), NoUndo> {
+        assert!(!self.is_drafting(), "a checkpoint is put together");
+        let mut runs = Vec::new();
+        // An open topic keeps no messages of its own: those on their way belong to the channels.
+        let keeps_messages = !self.is_open();
+        let places = self.undistributed.places();
+        let entries = (places.end - places.start) as usize + self.undistributed_deferred.len();
+        self.check_undo(
+            self.undo.as_deref(),
+            if keeps_messages { entries } else { 0 },
+        )?;
+        if self.grace.is_some() {
+            return Err(NoUndo::InGrace);
+        }
+        if keeps_messages {
+            let messages = std::mem::take(&mut self.undistributed);
+            let deferred = std::mem::take(&mut self.undistributed_deferred);
+            let due_ns = |ms| unix_time_of(now, now.mono + Duration::from_millis(u64::from(ms)));
+            // 0 means that the message is not deferred.
+            let due_ns = |ms| due_ns(ms).max(1);
+            let mut work = Work::unbounded();
+            let out = |run: CheckpointRun| runs.extend((run.count > 0).then_some(run));
+            Progress::default().scan(&messages, &deferred, due_ns, &mut work, out);
+            self.recount_unclaimed();
+        }
+        self.undo = extended(self.undo.take(), now, now.mono + time, runs);
+        self.set_ends();
+        self.make_checkpoint_due();
+        Ok(())
+    }
+
+    /// Checks that the log has room for an undo, and that the undo is not too large. It has the entries of an earlier one,
+    /// and some more.
+    fn check_undo(&self, before: Option<&Undo>, entries: usize) -> Result<(), NoUndo> {
+        if entries + before.map_or(0, Undo::entries) > UNDO_ENTRIES_MAX {
+            return Err(NoUndo::TooLarge);
+        }
+        match self.log.health() {
+            Some(_) => Err(NoUndo::NoRoom),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the messages of a channel's undo pending again. They come before later messages.
+    ///
+    /// # Errors
+    /// There is no undo.
+    ///
+    /// # Panics
+    /// If [`Topic::is_drafting`].
+    pub(crate) fn unempty_channel(&mut self, now: Now, id: ChannelId) -> Result<(), NoUndo> {
         assert!(!self.is_drafting(), "a checkpoint is put together");
         let channel = self.channel_mut(id);
-        let Some(undo) = channel.undo.take_if(|undo| undo.until > now.mono) else {
-            return false;
-        };
-        let due = |due_ns| due_time(now, due_ns).filter(|due| *due > now.mono);
-        channel.take_back(undo.into_runs(), due);
+        let undo = channel.undo.take_if(|undo| undo.until > now.mono);
+        let undo = undo.ok_or(NoUndo::NotFound)?;
+        channel.take_back(undo.into_runs(), |due_ns| time_to_come(now, due_ns));
         self.lower_deadline(self.channel(id).next_timeout());
         self.pump_channel_later(id);
         self.make_checkpoint_due();
-        true
+        Ok(())
     }
 
-    /// Drops the messages of a channel's undo. Returns whether there was one.
-    pub(crate) fn drop_undo(&mut self, id: ChannelId) -> bool {
-        let undo = self.channel_mut(id).undo.take();
-        let Some(undo) = undo else {
-            return false;
-        };
-        if let Some(unfinished) = &mut self.unfinished {
-            unfinished.drop_undo(id);
+    /// Brings the messages of the topic's undo back. A topic that is not open keeps them again. An open topic gives them
+    /// to the channels that it has now.
+    ///
+    /// # Errors
+    /// The undo cannot be used. Nothing was changed.
+    ///
+    /// # Panics
+    /// If [`Topic::is_drafting`], or the topic is not caught up.
+    pub(crate) fn unempty(&mut self, now: Now, clients: &Clients) -> Result<(), NoUndo> {
+        assert!(!self.is_drafting(), "a checkpoint is put together");
+        assert!(self.is_caught_up(), "newer messages are on their way");
+        let undo = self.undo.as_ref().filter(|undo| undo.until > now.mono);
+        let undo = undo.ok_or(NoUndo::NotFound)?;
+        let (first, end) = (undo.first(), undo.end());
+        let mut channels = self.channels.values();
+        // Channels get the messages that a topic keeps in the order of the seqs.
+        if !self.is_open() && channels.clone().any(|channel| channel.end() > Some(first)) {
+            return Err(NoUndo::OfPaused);
         }
-        self.discard_undo(*undo);
+        if self.is_open() {
+            // All messages of a channel are newer than those of its undo.
+            let mut undos = channels.clone().filter_map(|it| it.undo.as_ref());
+            if undos.any(|undo| undo.end() > first) {
+                return Err(NoUndo::ChannelFirst);
+            }
+            let left = channels.try_fold(UNDO_ENTRIES_MAX, |left, channel| {
+                left.checked_sub(undo.entries() + channel.ranges_below(end, left + 1))
+            });
+            left.ok_or(NoUndo::TooLarge)?;
+        }
+        let undo = self.undo.take().expect("the undo is there");
+        match self.is_open() {
+            true => self.give_back(now, &undo, clients),
+            false => self.keep_again(now, &undo),
+        }
         self.make_checkpoint_due();
-        true
+        Ok(())
+    }
+
+    /// Gives messages of an undo to the channels.
+    fn give_back(&mut self, now: Now, undo: &Undo, clients: &Clients) {
+        // The hold of the undo passes to the first channel.
+        let others = self.by_name.len() as u64 - 1;
+        for run in undo.runs().iter().filter(|_| others > 0) {
+            self.log.retain(run.range(), others);
+        }
+        let (depth_max, log) = (self.options.mem_queue_size, &mut self.log);
+        let due = |due_ns| time_to_come(now, due_ns);
+        for channel in self.channels.values_mut() {
+            channel.accept_back(undo.runs(), depth_max, clients, log, due);
+        }
+        self.lower_deadline(self.channels_deadline());
+        self.pump_channels_later();
+    }
+
+    /// Keeps messages of an undo until the topic is open.
+    fn keep_again(&mut self, now: Now, undo: &Undo) {
+        for run in undo.runs().iter().rev() {
+            self.undistributed.push_front(run.range());
+            if let Some(due) = time_to_come(now, run.due_ns) {
+                let ms = deferral_ms(due - now.mono);
+                let seqs = (run.range().start.0..run.range().end.0).rev();
+                seqs.for_each(|seq| self.undistributed_deferred.push_front((Seq(seq), ms)));
+            }
+        }
+        self.recount_unclaimed();
+    }
+
+    /// Drops the messages of a channel's undo, if there is one.
+    pub(crate) fn drop_channel_undo(&mut self, id: ChannelId) {
+        if let Some(undo) = self.channel_mut(id).undo.take() {
+            if let Some(unfinished) = &mut self.unfinished {
+                unfinished.drop_channel_undo(id);
+            }
+            self.discard_undo(*undo);
+            self.make_checkpoint_due();
+        }
+    }
+
+    /// Drops the messages of the topic's own undo, if there is one.
+    pub(crate) fn drop_topic_undo(&mut self) {
+        if let Some(undo) = self.undo.take() {
+            if let Some(unfinished) = &mut self.unfinished {
+                unfinished.draft.undo = None;
+            }
+            self.discard_undo(*undo);
+            self.make_checkpoint_due();
+        }
     }
 
     /// Releases the messages of an undo that no channel has any more.
@@ -113,6 +237,15 @@ impl Topic {
         let with_undo = channels.filter(|(_, channel)| channel.undo.is_some());
         let with_undo: Vec<ChannelId> = with_undo.map(|(id, _)| id).collect();
         let mut lines = Vec::new();
+        if let Some(undo) = &self.undo {
+            lines.push(format!(
+                "TOPIC({}): the disk has no room, so the {} messages that the topic was emptied of are dropped and cannot \
+                 be restored",
+                self.name,
+                undo.count()
+            ));
+            self.drop_topic_undo();
+        }
         for id in with_undo {
             let channel = self.channel(id);
             let count = channel.undo.as_ref().map_or(0, |undo| undo.count());
@@ -121,7 +254,7 @@ impl Topic {
                  and cannot be restored",
                 self.name, channel.name
             ));
-            self.drop_undo(id);
+            self.drop_channel_undo(id);
         }
         self.set_ends();
         lines
@@ -141,20 +274,52 @@ impl Topic {
     }
 
     /// Adds the undo of a channel to the checkpoint, before the channel's scan begins. Returns how many runs were added.
-    pub(super) fn add_undo(&mut self, unfinished: &mut UnfinishedCheckpoint) -> usize {
+    pub(super) fn add_channel_undo(&mut self, unfinished: &mut UnfinishedCheckpoint) -> usize {
         let id = unfinished.channels[unfinished.index];
         let draft = &mut unfinished.draft.channels[unfinished.index];
         let (channel, log) = self.channel_and_log(id);
-        let Some(undo) = channel.undo.as_ref().filter(|_| draft.undo.is_none()) else {
-            return 0;
-        };
-        let list = draft.undo.insert(UndoDraft {
-            until_ns: undo.until_ns,
-            ..UndoDraft::default()
-        });
-        for run in undo.runs() {
-            log.name_run(&mut list.runs, *run);
-        }
-        undo.runs().len()
+        add_undo(channel.undo.as_deref(), &mut draft.undo, log)
     }
+
+    /// Adds the topic's own undo to the checkpoint, if the checkpoint does not have it. Returns how many runs were added.
+    pub(super) fn add_topic_undo(&mut self, unfinished: &mut UnfinishedCheckpoint) -> usize {
+        let draft = &mut unfinished.draft.undo;
+        let undo = self.undo.as_deref();
+        let undo = undo.filter(|_| !is_planted(Bug::TopicUndoNotRecorded));
+        add_undo(undo, draft, &mut self.log)
+    }
+}
+
+/// Adds an undo to a draft that does not have it. Returns how many runs were added.
+fn add_undo(undo: Option<&Undo>, draft: &mut Option<UndoDraft>, log: &mut Log) -> usize {
+    let Some(undo) = undo.filter(|_| draft.is_none()) else {
+        return 0;
+    };
+    let list = draft.insert(UndoDraft {
+        until_ns: undo.until_ns,
+        ..UndoDraft::default()
+    });
+    for run in undo.runs() {
+        log.name_run(&mut list.runs, *run);
+    }
+    undo.runs().len()
+}
+
+/// Returns an undo with more messages that ends at `until`, or when it would have ended if that is later.
+fn extended(
+    before: Option<Box<Undo>>,
+    now: Now,
+    mut until: Duration,
+    mut runs: Vec<CheckpointRun>,
+) -> Option<Box<Undo>> {
+    if let Some(before) = before {
+        until = until.max(before.until);
+        runs.extend(before.into_runs());
+    }
+    Undo::new(until, unix_time_of(now, until), runs)
+}
+
+/// Returns the time of a message that is not due yet.
+fn time_to_come(now: Now, due_ns: u64) -> Option<Duration> {
+    due_time(now, due_ns).filter(|due| *due > now.mono)
 }

@@ -105,7 +105,7 @@ impl UnfinishedCheckpoint {
     }
 
     /// Leaves the undo of a channel out, which has ended.
-    pub(super) fn drop_undo(&mut self, id: ChannelId) {
+    pub(super) fn drop_channel_undo(&mut self, id: ChannelId) {
         let index = self.channels.iter().position(|other| *other == id);
         if let Some(index) = index {
             self.draft.channels[index].undo = None;

@@ -94,6 +94,8 @@ impl Reached {
             "paused",
             "emptied",
             "emptied with an undo",
+            "topic emptied with an undo",
+            "channels got messages of an undo",
             "unemptied",
             "unemptied after a crash",
             "open topic emptied",
@@ -293,7 +295,7 @@ pub(crate) struct World {
     /// The lost names in the data path that a process believes to be stored, because a sync reported their loss before
     /// the process started (docs/reliability.md, "Known limits"). A power failure may take the logs that have them.
     believed_names: BTreeSet<OsString>,
-    /// True if the process is killed in this step: numbers were saved just now.
+    /// True if the process is killed in this step: numbers were saved just now, or an undo was made or used.
     is_killed_soon: bool,
     /// True when the history is over, and everything is consumed.
     is_ending: bool,
@@ -880,9 +882,10 @@ impl World {
     fn administer(&mut self) {
         let topic = self.random.below(DEAD as u64) as usize;
         let channel = self.random.below(CHANNELS.len() as u64) as usize;
-        let action = self.random.below(17);
-        let undo = self.some_undo().filter(|_| action == 16);
-        let (topic, channel) = undo.unwrap_or((topic, channel));
+        let action = self.random.below(19);
+        let undo = self.some_undo().filter(|_| action >= 17);
+        let undo = undo.unwrap_or((topic, channel));
+        let topic = undo.0;
         let (topic_text, name) = (TOPICS[topic], CHANNELS[channel]);
         let shard = place(topic_text, self.shards.len() as u32).0 as usize;
         let now = self.now();
@@ -904,7 +907,8 @@ impl World {
         // "There is no such topic" is also a correct answer.
         let outcome = match action {
             14 | 15 => self.empty_for(shard, (topic, channel), task),
-            16 => self.unempty(shard, (topic, channel), task),
+            16 => self.empty_topic_for(shard, topic, task),
+            17.. => self.unempty(shard, undo, task),
             0 | 1 => {
                 let outcome = broker.pause_topic(now, topic_text, pause, task, &mut out);
                 if is_done(&outcome) {
@@ -925,7 +929,7 @@ impl World {
                 outcome
             }
             4 => {
-                let outcome = broker.empty_channel(now, topic_text, name, task);
+                let outcome = broker.empty_channel(now, (topic_text, name), None, task);
                 if is_done(&outcome) {
                     self.reached.note("emptied");
                     self.model.empty((topic, channel));
@@ -940,7 +944,7 @@ impl World {
                 outcome
             }
             5 => {
-                let outcome = broker.empty_topic(topic_text, task);
+                let outcome = broker.empty_topic(now, topic_text, None, task);
                 let stats = broker.distribute_and_snapshot(now, &StatsFilter::default());
                 let mut topics = stats.topics.iter();
                 let found = topics.find(|stats| stats.topic_name == topic_text);
@@ -948,6 +952,9 @@ impl World {
                 // An open topic keeps no messages. Any other topic loses the messages that it
                 // keeps, and the model does not know these. A topic that asks for channels is not
                 // open before it has the answer.
+                if outcome.is_ok() {
+                    self.model.undos.remove_whole(topic);
+                }
                 if outcome.is_ok() && (!is_open || self.asks_for_channels) {
                     self.model.empty_topic(topic);
                 } else if outcome.is_ok() {
@@ -1006,6 +1013,11 @@ impl World {
             // The operator gives up.
             Ok(Outcome::Later) => self.reached.note("an operator has to wait"),
             Ok(Outcome::Wait) | Err(_) => {}
+        }
+        // Few kills come between the answer to an undo and the next checkpoint, unless they are made to.
+        if action >= 14 && is_done(&outcome) && self.random.below(3) == 0 {
+            self.run_until_idle();
+            self.is_killed_soon = true;
         }
     }
 

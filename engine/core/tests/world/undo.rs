@@ -1,17 +1,26 @@
-//! The undo of empty, as the model knows it: which messages a channel was emptied of, and whether they must come back.
+//! The undo of empty, as the model knows it: which messages a channel or topic was emptied of, and whether they must come
+//! back.
+//!
+//! The model does not know which messages a topic keeps. While a topic has an undo, the model owes none of the topic's
+//! messages from before the empty. It owes them again after the undo.
 
 use super::model::{Model, Place};
-use super::{TOPICS, World, is_done, ledgers};
-use engine_core::stats::StatsFilter;
-use engine_core::{AdminError, Outcome, TaskId};
+use super::{CHANNELS, TOPICS, World, is_done, ledgers};
+use engine_core::stats::{StatsFilter, TopicStats};
+use engine_core::{AdminError, NoUndo, Outcome, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// The undo of a channel.
+/// Stands for the topic itself in the [`Place`] of an undo.
+const WHOLE: usize = CHANNELS.len();
+
+/// The undo of a channel or topic.
 #[derive(Debug)]
 struct Undo {
-    /// The messages that were owed.
-    messages: BTreeSet<u64>,
+    /// The messages that were owed, each with the channels that must get the message after the undo.
+    messages: BTreeMap<u64, BTreeSet<usize>>,
+    /// The number of messages in the undo of a topic, whoever needs them.
+    count: u64,
     until: Duration,
     task: TaskId,
     is_answered: bool,
@@ -54,15 +63,29 @@ impl Undos {
 
     /// Notes that a message was finished, which may have come after its channel was emptied.
     pub(crate) fn finish(&mut self, place: Place, number: u64) {
-        if let Some(undo) = self.open.get_mut(&place) {
-            undo.messages.remove(&number);
+        for undo_place in [place, (place.0, WHOLE)] {
+            if let Some(undo) = self.open.get_mut(&undo_place)
+                && let Some(channels) = undo.messages.get_mut(&number)
+            {
+                channels.remove(&place.1);
+            }
         }
     }
 
-    /// Forgets the undo of a channel.
+    /// Forgets the undo of a channel, and what the undo of its topic must bring back for the channel.
     pub(crate) fn remove(&mut self, place: Place) {
         self.open.remove(&place);
         self.used.retain(|(_, used, _)| *used != place);
+        if let Some(undo) = self.open.get_mut(&(place.0, WHOLE)) {
+            undo.messages.values_mut().for_each(|channels| {
+                channels.remove(&place.1);
+            });
+        }
+    }
+
+    /// Forgets the undo of a topic. Its channels keep theirs.
+    pub(crate) fn remove_whole(&mut self, topic: usize) {
+        self.remove((topic, WHOLE));
     }
 
     /// Forgets the undos of a topic.
@@ -75,11 +98,17 @@ impl Undos {
 impl Model {
     /// Notes that a channel was emptied with an undo. Call this before [`Model::empty`].
     fn begin_undo(&mut self, now: Duration, place: Place, time: Duration, task: TaskId) -> Undo {
-        let messages = self.messages.iter().enumerate();
-        let owed = messages.filter(|(_, it)| it.topic == place.0 && it.owed.contains(&place.1));
-        let owed: BTreeSet<u64> = owed.map(|(number, _)| number as u64).collect();
+        let mut messages = BTreeMap::new();
+        for (number, message) in self.messages.iter().enumerate() {
+            let mut owed = message.owed.clone();
+            owed.retain(|channel| place.1 == WHOLE || *channel == place.1);
+            if message.topic == place.0 && !owed.is_empty() {
+                messages.insert(number as u64, owed);
+            }
+        }
         let mut undo = Undo {
-            messages: owed,
+            messages,
+            count: 0,
             until: now + time,
             task,
             is_answered: false,
@@ -93,9 +122,20 @@ impl Model {
         if let Some(before) = before.filter(|before| before.is_sure && before.until > now) {
             undo.until = undo.until.max(before.until);
             undo.is_exact &= before.is_exact;
-            undo.messages.extend(before.messages);
+            for (number, channels) in before.messages {
+                undo.messages.entry(number).or_default().extend(channels);
+            }
         }
         undo
+    }
+
+    /// Notes that a topic was emptied with an undo: no message is owed before the undo is used.
+    fn suspend(&mut self, topic: usize) {
+        for message in self.messages.iter_mut().filter(|it| it.topic == topic) {
+            message.owed.clear();
+            message.eligible.clear();
+            message.is_kept = false;
+        }
     }
 
     /// Notes that the process was killed. An answered undo is kept, unless the disk may have lost the checkpoint. The
@@ -107,8 +147,9 @@ impl Model {
             undo.is_after_power_failure |= is_power_lost;
         }
         for (_, place, mut undo) in std::mem::take(&mut self.undos.used) {
-            for number in &undo.messages {
-                self.messages[*number as usize].owed.remove(&place.1);
+            for (number, channels) in &undo.messages {
+                let owed = &mut self.messages[*number as usize].owed;
+                owed.retain(|channel| !channels.contains(channel));
             }
             undo.is_sure = false;
             undo.is_after_crash = true;
@@ -117,12 +158,12 @@ impl Model {
     }
 
     /// Notes that the messages are owed again. Messages that may be lost are not.
-    fn end_undo(&mut self, place: Place, undo: &Undo) {
-        for number in &undo.messages {
+    fn end_undo(&mut self, undo: &Undo) {
+        for (number, channels) in &undo.messages {
             let message = &mut self.messages[*number as usize];
             if !message.is_lost {
-                message.owed.insert(place.1);
-                message.eligible.insert(place.1);
+                message.owed.extend(channels);
+                message.eligible.extend(channels);
             }
         }
     }
@@ -139,7 +180,7 @@ impl World {
         let time = Duration::from_secs([2, 20, 3600][self.random.below(3) as usize]);
         let (now, (topic, channel)) = (self.now(), super::names(place));
         let broker = &mut self.shards[shard].broker;
-        let outcome = broker.empty_channel_for(now, topic, channel, time, task);
+        let outcome = broker.empty_channel(now, (topic, channel), Some(time), task);
         if is_done(&outcome) {
             self.reached.note("emptied with an undo");
             let undo = self.model.begin_undo(self.mono, place, time, task);
@@ -152,21 +193,24 @@ impl World {
         outcome
     }
 
-    /// Brings the messages back that a channel was emptied of.
+    /// Brings the messages back that a channel or topic was emptied of.
     pub(super) fn unempty(
         &mut self,
         shard: usize,
         place: Place,
         task: TaskId,
     ) -> Result<Outcome, AdminError> {
+        if place.1 == WHOLE {
+            return self.unempty_topic(shard, place.0, task);
+        }
         let (now, (topic, channel)) = (self.now(), super::names(place));
         let broker = &mut self.shards[shard].broker;
         let outcome = broker.unempty_channel(now, topic, channel, task);
-        if outcome == Err(AdminError::UndoNotFound) {
+        if outcome == Err(AdminError::NoUndo(NoUndo::NotFound)) {
             if let Some(undo) = self.model.undos.open.remove(&place) {
-                let is_there = |number: &u64| {
+                let is_there = |(number, channels): (&u64, &BTreeSet<usize>)| {
                     let message = &self.model.messages[*number as usize];
-                    message.acknowledged && !message.is_lost
+                    message.acknowledged && !message.is_lost && !channels.is_empty()
                 };
                 let is_promised = undo.is_sure && undo.messages.iter().any(is_there);
                 assert!(
@@ -178,14 +222,8 @@ impl World {
             let undo = self.model.undos.open.remove(&place);
             let is_exact = undo.as_ref().is_some_and(|undo| undo.is_exact);
             if let Some(undo) = undo.filter(|undo| undo.is_sure) {
-                self.reached.note(match undo.is_after_crash {
-                    true => "unemptied after a crash",
-                    false => "unemptied",
-                });
-                if undo.is_after_power_failure {
-                    self.reached.note("unemptied after a power failure");
-                }
-                self.model.end_undo(place, &undo);
+                self.count_unempty(&undo);
+                self.model.end_undo(&undo);
                 if outcome == Ok(Outcome::Wait) {
                     self.model.undos.used.push((task, place, undo));
                 }
@@ -198,17 +236,153 @@ impl World {
         outcome
     }
 
-    /// Brings back what all channels were emptied of.
+    /// Empties a topic with an undo.
+    pub(super) fn empty_topic_for(
+        &mut self,
+        shard: usize,
+        topic: usize,
+        task: TaskId,
+    ) -> Result<Outcome, AdminError> {
+        let time = Duration::from_secs([2, 20, 3600][self.random.below(3) as usize]);
+        let (now, place) = (self.now(), (topic, WHOLE));
+        let before = self.topic_stats(shard, topic);
+        let broker = &mut self.shards[shard].broker;
+        let outcome = broker.empty_topic(now, TOPICS[topic], Some(time), task);
+        if is_done(&outcome) {
+            let before = before.expect("the topic was found");
+            let after = self.topic_stats(shard, topic).expect("the topic stays");
+            let is_open = !before.paused && !before.channels.is_empty();
+            let (kept, undone) = (undone(&before), undone(&after));
+            let emptied = if is_open { 0 } else { before.depth };
+            assert_eq!(undone, kept + emptied, "the undo has what the topic had");
+            if is_open {
+                if undone == 0 {
+                    self.model.undos.open.remove(&place);
+                } else if let Some(undo) = self.model.undos.open.get_mut(&place) {
+                    undo.until = undo.until.max(self.mono + time);
+                    (undo.task, undo.is_answered) = (task, false);
+                }
+                return outcome;
+            }
+            assert_eq!(after.depth, 0, "an emptied topic is empty");
+            self.reached.note("topic emptied with an undo");
+            let mut undo = self.model.begin_undo(self.mono, place, time, task);
+            self.model.suspend(topic);
+            self.model.undos.remove_whole(topic);
+            undo.count = undone;
+            if undone > 0 {
+                self.model.undos.open.insert(place, undo);
+            }
+        }
+        outcome
+    }
+
+    /// Brings the messages back that a topic was emptied of.
+    fn unempty_topic(
+        &mut self,
+        shard: usize,
+        topic: usize,
+        task: TaskId,
+    ) -> Result<Outcome, AdminError> {
+        let (now, place) = (self.now(), (topic, WHOLE));
+        let before = self.topic_stats(shard, topic);
+        let broker = &mut self.shards[shard].broker;
+        let outcome = broker.unempty_topic(now, TOPICS[topic], task);
+        let is_open = |it: &TopicStats| !it.paused && !it.channels.is_empty();
+        match &outcome {
+            Err(AdminError::NoUndo(NoUndo::OfPaused)) => {
+                let topic = before.expect("the topic was found");
+                assert!(topic.paused && !topic.channels.is_empty());
+            }
+            Err(AdminError::NoUndo(NoUndo::ChannelFirst)) => {
+                let topic = before.expect("the topic was found");
+                assert!(is_open(&topic) && topic.channels.iter().any(|it| it.undo.is_some()));
+            }
+            Err(AdminError::NoUndo(NoUndo::NotFound)) => {
+                let undo = self.model.undos.open.remove(&place);
+                assert!(
+                    !undo
+                        .as_ref()
+                        .is_some_and(|it| it.is_sure && it.is_exact && it.until > self.mono),
+                    "the undo of topic {topic} is gone too early: {undo:?}"
+                );
+            }
+            Ok(Outcome::Done | Outcome::Wait) => {
+                let before = before.expect("the topic was found");
+                let after = self.topic_stats(shard, topic).expect("the topic stays");
+                let count = undone(&before);
+                assert!(count > 0 && undone(&after) == 0);
+                if is_open(&before) {
+                    self.reached.note("channels got messages of an undo");
+                    for (before, after) in before.channels.iter().zip(&after.channels) {
+                        let received = after.message_count - before.message_count;
+                        assert_eq!(received, count, "every channel gets them");
+                    }
+                } else {
+                    let dropped = after.unclaimed_dropped_count - before.unclaimed_dropped_count;
+                    assert_eq!(after.depth + dropped, before.depth + count);
+                }
+                if let Some(undo) = self.model.undos.open.remove(&place)
+                    && undo.is_sure
+                {
+                    if undo.is_exact && !undo.is_after_power_failure {
+                        assert_eq!(count, undo.count, "an undo has all its messages");
+                    }
+                    self.count_unempty(&undo);
+                    self.model.end_undo(&undo);
+                    if outcome == Ok(Outcome::Wait) {
+                        self.model.undos.used.push((task, place, undo));
+                    }
+                }
+            }
+            _ => {}
+        }
+        outcome
+    }
+
+    fn count_unempty(&mut self, undo: &Undo) {
+        self.reached.note(match undo.is_after_crash {
+            true => "unemptied after a crash",
+            false => "unemptied",
+        });
+        if undo.is_after_power_failure {
+            self.reached.note("unemptied after a power failure");
+        }
+    }
+
+    fn topic_stats(&mut self, shard: usize, topic: usize) -> Option<TopicStats> {
+        let now = self.now();
+        let broker = &mut self.shards[shard].broker;
+        let stats = broker.distribute_and_snapshot(now, &StatsFilter::default());
+        let mut topics = stats.topics.into_iter();
+        topics.find(|it| it.topic_name == TOPICS[topic])
+    }
+
+    /// Brings back what all channels were emptied of, and then what all topics were emptied of.
     pub(super) fn unempty_all(&mut self) {
-        for place in self.model.undos.open.keys().copied().collect::<Vec<_>>() {
+        let mut places: Vec<Place> = self.model.undos.open.keys().copied().collect();
+        places.sort_by_key(|place| place.1 == WHOLE);
+        for place in places {
             let shard = super::place(TOPICS[place.0], self.shards.len() as u32).0 as usize;
-            while self.unempty(shard, place, TaskId(0)) == Ok(Outcome::Later) {
+            loop {
+                let outcome = self.unempty(shard, place, TaskId(0));
+                if outcome != Ok(Outcome::Later) {
+                    let why = match outcome {
+                        Err(AdminError::NoUndo(why)) => Some(why),
+                        _ => None,
+                    };
+                    assert!(
+                        why.is_none_or(|it| it == NoUndo::NotFound),
+                        "{place:?}: {why:?}"
+                    );
+                    break;
+                }
                 self.run_until_idle();
             }
         }
     }
 
-    /// Returns the channel of a random undo, if there is one.
+    /// Returns the place of a random undo, if there is one.
     pub(super) fn some_undo(&mut self) -> Option<Place> {
         let places = self.model.undos.open.keys().copied();
         let places: Vec<Place> = places.collect();
@@ -232,4 +406,9 @@ impl World {
         let found = channels.iter().find(|it| it.channel_name == channel);
         found.is_some_and(|channel| channel.undo.is_some())
     }
+}
+
+/// The number of messages that the undo of a topic can bring back.
+fn undone(topic: &TopicStats) -> u64 {
+    topic.undo.as_ref().map_or(0, |undo| undo.message_count)
 }

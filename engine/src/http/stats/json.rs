@@ -3,7 +3,7 @@
 use super::{View, memory_fields, shown_pub_count, unix_seconds};
 use engine_core::MeterReport;
 use engine_core::stats::{
-    ChannelStats, ClientStats, LatencyStats, MemoryStats, PauseStats, TopicStats,
+    ChannelStats, ClientStats, LatencyStats, MemoryStats, PauseStats, TopicStats, UndoStats,
 };
 use program::version::NSQ_VERSION;
 use wire::go_json::{JsonObject, push_array, push_float};
@@ -60,6 +60,7 @@ impl View<'_> {
         object.number("oldest_unfinished_ms", topic.oldest_unfinished_ms);
         object.number("shard", topic.shard);
         push_pause(&mut object, &topic.pause);
+        push_undo(&mut object, topic.undo.as_ref());
         if let Some(dedup) = &topic.dedup {
             object.number("dedup_duplicate_count", dedup.duplicate_count);
             object.number("dedup_unchecked_count", dedup.unchecked_count);
@@ -112,11 +113,7 @@ impl View<'_> {
         // The keys below are not nsqd's, and come last.
         object.number("oldest_unfinished_ms", channel.oldest_unfinished_ms);
         push_pause(&mut object, &channel.pause);
-        if let Some(undo) = &channel.undo {
-            object.number("undo_until_ms", undo.until_ms);
-            object.number("undo_message_count", undo.message_count);
-            object.number("undo_disk_bytes", undo.disk_bytes);
-        }
+        push_undo(&mut object, channel.undo.as_ref());
         if let Some(dead) = &channel.dead_letters {
             object.text("dead_letter_topic", &dead.topic);
             object.number("dead_letter_count", dead.count);
@@ -176,6 +173,14 @@ fn push_pause(object: &mut JsonObject<'_>, pause: &PauseStats) {
     object.number_unless_zero("pause_until_ms", pause.until_ms);
     object.text_unless_empty("pause_note", &pause.note);
     object.text_unless_empty("paused_by", &pause.by);
+}
+
+fn push_undo(object: &mut JsonObject<'_>, undo: Option<&UndoStats>) {
+    if let Some(undo) = undo {
+        object.number("undo_until_ms", undo.until_ms);
+        object.number("undo_message_count", undo.message_count);
+        object.number("undo_disk_bytes", undo.disk_bytes);
+    }
 }
 
 /// Writes the result of a duplicate meter. Percentages have three decimals.

@@ -627,8 +627,10 @@ impl Session {
         let (now, task, broker) = (self.now, TaskId(0), &mut self.broker);
         let mut out = Vec::new();
         let result = match (verb, channel) {
-            ("empty", None) => broker.empty_topic(topic, task).map(drop),
-            ("empty", Some(channel)) => broker.empty_channel(now, topic, channel, task).map(drop),
+            ("empty", None) => broker.empty_topic(now, topic, None, task).map(drop),
+            ("empty", Some(channel)) => broker
+                .empty_channel(now, (topic, channel), None, task)
+                .map(drop),
             ("delete", None) => broker.delete_topic(now, topic, task, &mut out).map(drop),
             ("delete", Some(channel)) => broker
                 .delete_channel(now, topic, channel, task, &mut out)

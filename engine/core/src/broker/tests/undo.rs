@@ -2,50 +2,58 @@
 
 use super::group_commit;
 use super::script::{Session, check, check_with, duration, options};
-use crate::{AdminError, DeadLetterRules, TaskId};
+use crate::{AdminError, DeadLetterRules, NoUndo, TaskId};
 use std::fmt::Write;
 use std::time::Duration;
 
 impl Session {
-    /// Empties a channel with an undo.
+    /// Empties a topic or channel with an undo.
     pub(super) fn empty_for(&mut self, what: &str, time: &str) {
-        let (topic, channel) = what.split_once('/').expect("a channel");
-        let time = duration(time);
+        let time = Some(duration(time));
         loop {
-            let task = TaskId(0);
-            let emptied = self
-                .broker
-                .empty_channel_for(self.now, topic, channel, time, task);
+            let (now, task) = (self.now, TaskId(0));
+            let emptied = match what.split_once('/') {
+                None => self.broker.empty_topic(now, what, time, task),
+                Some(channel) => self.broker.empty_channel(now, channel, time, task),
+            };
             self.run_until_idle(Vec::new());
             match emptied {
                 Ok(crate::Outcome::Later) => {}
-                Ok(_) => return,
-                Err(error) => return self.say(&format!("{error:?}")),
+                emptied => return self.say_refusal(emptied),
             }
         }
     }
 
-    /// Brings the messages back that a channel was emptied of.
+    /// Brings the messages back that a topic or channel was emptied of.
     pub(super) fn unempty(&mut self, what: &str) {
-        let (topic, channel) = what.split_once('/').expect("a channel");
-        let task = TaskId(0);
-        let done = self.broker.unempty_channel(self.now, topic, channel, task);
-        self.run_until_idle(Vec::new());
-        if let Err(error) = done {
-            self.say(&format!("{error:?}"));
+        loop {
+            let (now, task) = (self.now, TaskId(0));
+            let done = match what.split_once('/') {
+                None => self.broker.unempty_topic(now, what, task),
+                Some((topic, channel)) => self.broker.unempty_channel(now, topic, channel, task),
+            };
+            self.run_until_idle(Vec::new());
+            match done {
+                Ok(crate::Outcome::Later) => {}
+                done => return self.say_refusal(done),
+            }
         }
     }
 
-    /// Shows the undo of a channel. The end counts from now.
+    /// Shows the undo of a topic or channel. The end counts from now.
     pub(super) fn show_undo(&mut self, what: &str) {
-        let (topic, name) = what.split_once('/').expect("a channel");
+        let (topic, name) = what.split_once('/').unwrap_or((what, ""));
         let stats = self
             .broker
             .distribute_and_snapshot(self.now, &Default::default());
         let topic = stats.topics.iter().find(|it| it.topic_name == topic);
         let channels = topic.map_or(&[][..], |topic| &topic.channels);
         let channel = channels.iter().find(|it| it.channel_name == name);
-        let text = match channel.and_then(|channel| channel.undo.as_ref()) {
+        let undo = match name {
+            "" => topic.and_then(|topic| topic.undo.as_ref()),
+            _ => channel.and_then(|channel| channel.undo.as_ref()),
+        };
+        let text = match undo {
             None => "no undo".to_owned(),
             Some(undo) => {
                 assert!(undo.disk_bytes > 0, "a segment has the messages");
@@ -56,6 +64,14 @@ impl Session {
         };
         self.say(&text);
         self.run_until_idle(Vec::new());
+    }
+
+    fn say_refusal(&mut self, done: Result<crate::Outcome, AdminError>) {
+        match done {
+            Ok(_) => {}
+            Err(AdminError::NoUndo(why)) => self.say(&format!("{why:?}")),
+            Err(error) => self.say(&format!("{error:?}")),
+        }
     }
 
     fn say(&mut self, text: &str) {
@@ -101,7 +117,7 @@ a< f (1)
 +18s
 a< e (1)
 unempty t/ch
-= UndoNotFound
+= NotFound
 ",
     );
 }
@@ -118,7 +134,7 @@ empty t/ch for 10s
 undo t/ch
 = no undo
 unempty t/ch
-= UndoNotFound
+= NotFound
 b: PUB t | c
 b< OK
 empty t/ch for 10s
@@ -215,7 +231,7 @@ undo t/ch
 = no undo
 {end}
 unempty t/ch
-= UndoNotFound
+= NotFound
 stats t/ch
 = depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
 "
@@ -251,11 +267,270 @@ undo t/ch
 stats t/ch
 = depth 2, in flight 0, deferred 1, messages 0, requeued 0, timed out 0, clients 0
 unempty t/ch
-= UndoNotFound
+= NotFound
 "
             ),
         );
     }
+}
+
+#[test]
+fn an_emptied_topic_keeps_its_messages_again() {
+    let paused = ("create t/ch\npause t\n", "unpause t\n");
+    for (pause, unpause) in [("", ""), paused] {
+        check(&format!(
+            "
+{pause}b: MPUB t | a,b,c; DPUB t 20000 | d
+b< OK
+b< OK
+empty t for 10s
+stats t
+= depth 0, messages 4, bytes 4
+undo t
+= 4 messages for 10s
++2000ms
+b: PUB t | e
+b< OK
+unempty t
+undo t
+= no undo
+stats t
+= depth 5, messages 5, bytes 5
+unempty t
+= NotFound
+a: SUB t ch; RDY 10
+a< OK
+{unpause}a< a (1)
+a< b (1)
+a< c (1)
+a< e (1)
++18s
+a< d (1)
+"
+        ));
+    }
+}
+
+/// The channels that an open topic has at the undo get the messages, wherever their other messages lie.
+#[test]
+fn an_undo_of_a_topic_gives_the_messages_to_its_channels() {
+    check(
+        "
+b: SUB t x; MPUB t | a,b
+b< OK
+b< OK
+pause t
+b: MPUB t | c,d; DPUB t 20000 | e
+b< OK
+b< OK
+empty t for 1h
+unpause t
+b: MPUB t | f,g
+b< OK
+create t/y
+b: PUB t | h
+b< OK
+unempty t
+stats t
+= depth 0, messages 8, bytes 8
+stats t/x
+= depth 7, in flight 0, deferred 1, messages 8, requeued 0, timed out 0, clients 1
+stats t/y
+= depth 3, in flight 0, deferred 1, messages 4, requeued 0, timed out 0, clients 0
+b: RDY 10
+b< a (1)
+b< b (1)
+b< c (1)
+b< d (1)
+b< f (1)
+b< g (1)
+b< h (1)
++18s
+b: FIN #a; FIN #b; FIN #c; FIN #d; FIN #f; FIN #g; FIN #h
+a: SUB t y; RDY 10
+a< OK
+a< c (1)
+a< d (1)
+a< h (1)
++3000ms
+a< e (1)
+b< e (1)
+",
+    );
+}
+
+/// Channels get the messages that a topic keeps in the order of the seqs. And all messages of a channel are newer than
+/// those of its undo.
+#[test]
+fn an_undo_of_a_topic_waits_for_newer_messages_that_channels_have() {
+    check(
+        "
+create t/x
+pause t
+b: MPUB t | a,b
+b< OK
+empty t for 1h
+unpause t
+b: PUB t | c
+b< OK
+pause t
+unempty t
+= OfPaused
+empty t/x for 1h
+unempty t
+= OfPaused
+unpause t
+unempty t
+= ChannelFirst
+undo t
+= 2 messages for 3600s
+unempty t/x
+unempty t
+stats t/x
+= depth 3, in flight 0, deferred 0, messages 3, requeued 0, timed out 0, clients 0
+",
+    );
+}
+
+#[test]
+fn the_time_and_other_commands_end_the_undo_of_a_topic() {
+    check(
+        "
+b: PUB t | a
+b< OK
+empty t for 10s
++10s
+undo t
+= no undo
+unempty t
+= NotFound
+b: PUB t | b
+b< OK
+empty t for 10s
++1000ms
+b: PUB t | c
+b< OK
+empty t for 1s
+undo t
+= 2 messages for 9s
+create t/x
+empty t/x
+empty t
+undo t
+= no undo
+delete t/x
+b: PUB t | d
+b< OK
+empty t for 10s
+delete t
+b: PUB t | e
+b< OK
+undo t
+= no undo
+unempty t
+= NotFound
+unempty u
+= TopicNotFound
+",
+    );
+}
+
+/// Also after a start, no other channel and no later message is in the way of the undo.
+#[test]
+fn a_crash_or_a_stop_ends_no_undo_of_a_topic() {
+    for end in ["restart", "stop\nrestart"] {
+        check(&format!(
+            "
+a: MPUB t | a,b; DPUB t 20000 | c
+a< OK
+a< OK
+empty t for 10s
++5000ms
+{end}
+undo t
+= 3 messages for 4.99s
+stats t
+= depth 0, messages 0, bytes 0
+a: PUB t | d
+a< OK
+{end}
+unempty t
+{end}
+undo t
+= no undo
+stats t
+= depth 4, messages 0, bytes 0
+empty t for 10s
+create t/x
+a: PUB t | e
+a< OK
+unempty t
+{end}
+stats t/x
+= depth 4, in flight 0, deferred 1, messages 0, requeued 0, timed out 0, clients 0
+"
+        ));
+    }
+}
+
+/// With `--sync-every=1`, the answers to an empty and to an unempty wait for the disk.
+#[test]
+fn a_power_failure_takes_neither_the_undo_of_a_topic_nor_its_use() {
+    for seed in 0..20 {
+        check_with(
+            group_commit(),
+            &format!(
+                "
+a: MPUB t | a,b
+a< OK
+empty t for 10s
+power lost {seed}
+undo t
+= 2 messages for 9.99s
+stats t
+= depth 0, messages 0, bytes 0
+unempty t
+power lost {seed}
+undo t
+= no undo
+stats t
+= depth 2, messages 0, bytes 0
+unempty t
+= NotFound
+"
+            ),
+        );
+    }
+}
+
+#[test]
+fn a_topic_whose_grace_keeps_messages_has_no_undo() {
+    let mut options = options();
+    options.asks_for_channels = true;
+    options.topic.grace = crate::GraceOptions {
+        period: Duration::from_secs(60),
+        bytes_max: 1 << 20,
+    };
+    check_with(
+        options,
+        "
+a: MPUB t | a,b
+unasked t
+a< OK
+empty t for 1h
+= InGrace
+stats t
+= depth 2, messages 2, bytes 2
++60s
+a< _heartbeat_
+a< _heartbeat_
+a closed
+empty t for 1h
+unempty t
+stats t
+= depth 2, messages 2, bytes 2
+",
+    );
 }
 
 #[test]
@@ -266,7 +541,7 @@ a: SUB t ch#ephemeral; PUB t | x
 a< OK
 a< OK
 empty t/ch#ephemeral for 10s
-= UndoOfEphemeral
+= OfEphemeral
 stats t/ch#ephemeral
 = depth 1, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 1
 ",
@@ -324,11 +599,14 @@ fn an_undo_has_a_bounded_size() {
     let empty = |session: &mut Session| {
         let time = Duration::from_secs(60);
         let (broker, now) = session.broker();
-        let emptied = broker.empty_channel_for(now, "t", "ch", time, TaskId(0));
+        let emptied = broker.empty_channel(now, ("t", "ch"), Some(time), TaskId(0));
         session.run_until_idle(Vec::new());
         emptied
     };
-    assert_eq!(empty(&mut session), Err(AdminError::UndoTooLarge));
+    assert_eq!(
+        empty(&mut session),
+        Err(AdminError::NoUndo(NoUndo::TooLarge))
+    );
     session.act("undo t/ch");
     session.act("stats t/ch");
     let expected = format!("deferred {}", count + 1);
