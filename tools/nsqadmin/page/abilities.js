@@ -4,7 +4,7 @@ import { useEffect, useState } from "./html.js";
 import { ask } from "./api.js";
 
 // Asks what the nodes of `topic` can do, or all nodes without a topic. Returns null until the answer is there, and then
-// {pauseTerms, undo}: each has `all`, `any`, and `without`, the nodes that cannot.
+// {pauseTerms, undo, topicUndo}: each has `all`, `any`, and `without`, the nodes that cannot.
 export function useAbilities(topic, isWanted = true) {
   const [abilities, setAbilities] = useState(null);
   useEffect(() => {
@@ -24,5 +24,5 @@ export function summary(nodes) {
     const without = nodes.filter((node) => !node[name]).map((node) => node.node);
     return { all: nodes.length > 0 && without.length === 0, any: without.length < nodes.length, without };
   };
-  return { pauseTerms: of("pause_terms"), undo: of("undo") };
+  return { pauseTerms: of("pause_terms"), undo: of("undo"), topicUndo: of("topic_undo") };
 }

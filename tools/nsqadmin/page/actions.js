@@ -64,9 +64,11 @@ export function emptyTopic(topic) {
   const name = topic.topic_name;
   return {
     what: `Empty the topic ${name}`, title: `Empty the topic ${name}?`, button: "Empty", isDangerous: true, name,
-    effect: "The messages that wait in the topic itself are lost. Those that its channels have already are kept: empty the channels one by one.",
+    effect: "The messages that wait in the topic itself are dropped. Those that its channels have already are kept: empty the channels one by one.",
+    // The log of something ephemeral is not kept.
+    ...(!name.endsWith("#ephemeral") && { terms: "topicUndo", topic: name }),
     destroys: [{ label: "Messages waiting in the topic", value: count(topic.depth) }],
-    run: () => post(api("topics", name), { action: "empty" }),
+    run: (terms) => post(api("topics", name), { action: "empty", ...terms }),
   };
 }
 
@@ -140,13 +142,24 @@ export function unemptyChannel(channel) {
   };
 }
 
-// The bar that offers the undo of an empty, for as long as there is one.
-export function UndoBar({ channel, actions }) {
-  if (!(Number(channel.undo_until_ms) > Date.now())) return null;
+// Brings the messages of an emptied topic back.
+export function unemptyTopic(topic) {
+  const { topic_name: name } = topic;
+  const messages = many(topic.undo_message_count, "message");
+  return {
+    what: `Bring back ${messages} of ${name}`, title: `Bring back ${messages} of the topic ${name}?`, button: "Bring back",
+    effect: "While the topic is paused or has no channels, the messages wait in the topic again. Otherwise all channels that it has now get them.",
+    run: () => post(api("topics", name), { action: "unempty" }),
+  };
+}
+
+// The bar that offers the undo of an empty, for as long as there is one. `unempty` is the action, and `of` the topic or channel.
+export function UndoBar({ of: { undo_until_ms: until, undo_message_count: messages }, unempty, actions }) {
+  if (!(Number(until) > Date.now())) return null;
   return html`<div class="bar undo" role="status">
-    <div><b>${many(channel.undo_message_count, "emptied message")} can be brought back until ${moment(channel.undo_until_ms)}.</b>${" "}
+    <div><b>${many(messages, "emptied message")} can be brought back until ${moment(until)}.</b>${" "}
       Until then they use disk space.</div>
-    ${actions.canAct && html`<button type="button" onClick=${() => actions.start(unemptyChannel(channel))}>Undo the empty</button>`}
+    ${actions.canAct && html`<button type="button" onClick=${() => actions.start(unempty)}>Undo the empty</button>`}
   </div>`;
 }
 

@@ -11,7 +11,7 @@ import { PauseTerms, UndoTerms } from "./terms.js";
 //   name        what the user has to type, for what destroys
 //   effect      a sentence that says what happens
 //   destroys    {label, value} of each figure that will be gone
-//   terms       "pause" or "undo" for what only ringq's nsqds know; `topic` is then the topic whose nodes are asked
+//   terms       "pause", "undo" or "topicUndo" for what only ringq's nsqds know; `topic` is then the topic whose nodes are asked
 //   run(terms)  does it; a failure is shown in the dialog
 // and `onDone(answer)`, `onClose()`.
 export function Confirm({ action, onDone, onClose }) {
@@ -19,8 +19,9 @@ export function Confirm({ action, onDone, onClose }) {
   const [terms, setTerms] = useState({});
   const [state, setState] = useState({ isRunning: false, error: null });
   const abilities = useAbilities(action.topic, Boolean(action.terms));
+  const hasUndo = action.terms === "undo" || action.terms === "topicUndo";
   useEffect(() => {
-    if (action.terms === "undo" && abilities?.undo.all) setTerms({ undo: "10m" });
+    if (hasUndo && abilities?.[action.terms].all) setTerms({ undo: "10m" });
   }, [abilities]);
   // Without the answer, an empty could not be undone although the nodes can.
   const isReady = (!action.name || typed === action.name) && (!action.terms || abilities !== null);
@@ -39,7 +40,7 @@ export function Confirm({ action, onDone, onClose }) {
     <p>${action.effect}</p>
     ${action.destroys && html`<${Figures} rows=${action.destroys} />`}
     ${action.terms === "pause" && html`<${PauseTerms} ability=${abilities?.pauseTerms} terms=${terms} onChange=${setTerms} />`}
-    ${action.terms === "undo" && html`<${UndoTerms} ability=${abilities?.undo} terms=${terms} onChange=${setTerms} />`}
+    ${hasUndo && html`<${UndoTerms} ability=${abilities?.[action.terms]} terms=${terms} onChange=${setTerms} />`}
     ${action.name && html`<${Typed} word=${action.name} value=${typed} onInput=${setTyped} />`}<//>`;
 }
 

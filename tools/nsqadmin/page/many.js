@@ -22,9 +22,9 @@ const EFFECTS = {
   "pause channels": "Consumers get no more messages until the channels are unpaused. Nothing is lost.",
   "unpause topics": "The topics pass their messages on to their channels again.",
   "unpause channels": "Consumers get messages again.",
-  "empty topics": "The messages that wait in the topics themselves are lost. Those that channels have already are kept.",
+  "empty topics": "The messages that wait in the topics themselves are dropped. Those that channels have already are kept.",
   "empty channels": "All messages of these channels are dropped: waiting, in flight and deferred.",
-  "unempty topics": "Only an emptied channel has an undo.",
+  "unempty topics": "Topics that are paused or have no channels keep the messages again that the topics themselves were emptied of. Otherwise all channels that the topics have now get them.",
   "unempty channels": "The messages that were emptied wait in these channels again, in addition to those that have come since. Consumers get them.",
   "delete topics": "The topics, their channels and all their messages are deleted on every node. Consumers lose their connections. A producer that still publishes creates its topic again.",
   "delete channels": "The channels and all their messages are deleted on every node. Consumers lose their connections. A consumer that comes back creates its channel again.",
@@ -67,11 +67,12 @@ function Many({ action, onDone, onClose }) {
   const [typed, setTyped] = useState("");
   const [state, setState] = useState({ isRunning: false, error: null });
   const isPause = chosen.action === "pause";
-  const hasUndo = chosen.action === "empty" && chosen.of === "channels";
+  const hasUndo = chosen.action === "empty";
+  const undoTerm = chosen.of === "channels" ? "undo" : "topicUndo";
   const abilities = useAbilities("", isPause || hasUndo);
   useEffect(() => {
-    setTerms(hasUndo && abilities?.undo.all ? { undo: "10m" } : {});
-  }, [abilities, isPause, hasUndo]);
+    setTerms(hasUndo && abilities?.[undoTerm].all ? { undo: "10m" } : {});
+  }, [abilities, isPause, hasUndo, undoTerm]);
   const order = { ...action.filter, ...chosen, channel: chosen.of === "channels" ? chosen.channel.trim() : "", ...(isPause || hasUndo ? given(terms) : {}) };
   // The note changes nothing about what is touched.
   const { note, ...asked } = order;
@@ -111,8 +112,9 @@ function Many({ action, onDone, onClose }) {
     </div>
     <p>${EFFECTS[`${chosen.action} ${chosen.of}`]}</p>
     ${isPause && html`<${PauseTerms} ability=${abilities?.pauseTerms} terms=${terms} onChange=${setTerms} />`}
-    ${hasUndo && html`<${UndoTerms} ability=${abilities?.undo} terms=${terms} onChange=${setTerms} />`}
-    ${hasUndo && terms.undo && html`<p class="note">The list of topics then has one undo for all of them, and the page of each channel has its own. Ephemeral channels have none.</p>`}
+    ${hasUndo && html`<${UndoTerms} ability=${abilities?.[undoTerm]} terms=${terms} onChange=${setTerms} />`}
+    ${hasUndo && terms.undo && html`<p class="note">${noun === "channel" ? "The list of topics then has one undo for all of them, and the page of each channel has its own."
+      : "The page of each topic then has an undo."} What is ephemeral has none.</p>`}
     ${listing?.message && html`<p class="failure" role="alert"><b>Not all servers answered.</b> What they have is not listed, and is not touched. <code>${listing.message}</code></p>`}
     ${subjects && (subjects.length === 0
       ? html`<p class="empty" role="status">${nothing(chosen.action, noun)}</p>`

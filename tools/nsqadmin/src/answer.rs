@@ -120,6 +120,11 @@ lenient! {
         pub pause_note: String,
         /// The name of the admin who has paused it.
         pub paused_by: String,
+        /// The time until which emptied messages can come back, in milliseconds since 1970. Only ringq's
+        /// nsqd has it.
+        pub undo_until_ms: Option<i64>,
+        /// The number of these messages.
+        pub undo_message_count: i64,
         /// The latency of all channels.
         pub e2e_processing_latency: Latency,
         /// The age of the oldest message that is owed, in milliseconds. Only ringq's nsqd has it.

@@ -89,7 +89,7 @@ pub struct Order {
     /// The reason of the pause.
     #[serde(default)]
     pub note: String,
-    /// `undo` of nsqd: the time for which the messages of emptied channels can come back.
+    /// `undo` of nsqd: the time for which the messages of emptied topics or channels can come back.
     #[serde(default)]
     pub undo: String,
 }
@@ -188,15 +188,19 @@ impl Order {
     }
 
     fn of_topic(&self, total: &TopicFigures) -> Subject {
+        // Only the nodes with an undo can bring messages back.
+        let parts = total.nodes.iter().flatten();
+        let touched = parts.filter(|part| self.action != Verb::Unempty || part.undo.is_some());
         let mut subject = Subject {
             topic: total.topic_name.clone(),
             depth: total.depth,
-            nodes: nodes(total.nodes.iter().flatten().map(|part| &part.node)),
+            nodes: nodes(touched.map(|part| &part.node)),
             is_paused: total.is_paused,
+            undo: total.undo,
             ..Subject::default()
         };
-        // Emptying a topic leaves its channels as they are.
-        if self.action != Verb::Empty {
+        // Emptying a topic, and its undo, leave the channels as they are.
+        if !matches!(self.action, Verb::Empty | Verb::Unempty) {
             for channel in &total.channels {
                 let part = self.of_channel(channel);
                 subject.channels.insert(part.channel);
@@ -251,7 +255,7 @@ impl Order {
                 ..
             } = subject;
             (topic, channel, nodes, channels).hash(&mut hasher);
-            // An undo stays as it is until somebody empties the channel again.
+            // An undo stays as it is until somebody empties the topic or channel again.
             if self.action == Verb::Unempty {
                 let undo = subject.undo.map(|undo| (undo.until_ms, undo.message_count));
                 undo.hash(&mut hasher);

@@ -8,9 +8,9 @@ use support::Admin;
 use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer, Received};
 
-/// The statistics of a paused topic and of an emptied channel.
+/// The statistics of a paused and emptied topic, and of an emptied channel.
 const STATS: &str = r#"{"topics":[{"topic_name":"t","paused":true,"pause_until_ms":1800000000000,"pause_note":"deploying","paused_by":"ann",
-    "channels":[{"channel_name":"c","paused":false,"undo_until_ms":1800000000000,"undo_message_count":7}]}]}"#;
+    "undo_until_ms":1700000000000,"undo_message_count":3,"channels":[{"channel_name":"c","paused":false,"undo_until_ms":1800000000000,"undo_message_count":7}]}]}"#;
 
 fn answer(request: &Received, node: u16, has_terms: bool) -> Answer {
     let (path, query) = request
@@ -25,10 +25,10 @@ fn answer(request: &Received, node: u16, has_terms: bool) -> Answer {
             (400, r#"{"message":"INVALID_FOR","reason":"no duration"}"#)
         }
         "/topic/pause" if !query.contains("topic=t") => (404, r#"{"message":"TOPIC_NOT_FOUND"}"#),
-        "/channel/unempty" if has_terms && request.head.starts_with("GET") => {
+        "/channel/unempty" | "/topic/unempty" if has_terms && request.head.starts_with("GET") => {
             (405, r#"{"message":"METHOD_NOT_ALLOWED"}"#)
         }
-        "/channel/unempty" if !has_terms => (404, r#"{"message":"NOT_FOUND"}"#),
+        "/channel/unempty" | "/topic/unempty" if !has_terms => (404, r#"{"message":"NOT_FOUND"}"#),
         _ => (200, ""),
     };
     Answer {
@@ -67,23 +67,26 @@ fn terms_reach_the_nodes_that_know_them() {
     admin.post("/api/topics/t/c", empty).expect_status(200);
     let unempty = r#"{"action":"unempty"}"#;
     admin.post("/api/topics/t/c", unempty).expect_status(200);
-    let of_topic = admin.post("/api/topics/t", unempty);
-    of_topic.expect_error(400, "INVALID_ACTION");
+    admin.post("/api/topics/t", empty).expect_status(200);
+    admin.post("/api/topics/t", unempty).expect_status(200);
     assert_eq!(
         acts(&able),
         [
             "/channel/pause?topic=t&channel=c&for=10m&note=a+b%26c&by=ann",
             "/channel/empty?topic=t&channel=c&undo=1h",
             "/channel/unempty?topic=t&channel=c",
+            "/topic/empty?topic=t&undo=1h",
+            "/topic/unempty?topic=t",
         ]
     );
     let abilities = admin.json("/api/abilities?topic=t");
-    let expected = json!([{"node": "n:1", "pause_terms": true, "undo": true}]);
+    let expected = json!([{"node": "n:1", "pause_terms": true, "undo": true, "topic_undo": true}]);
     assert_eq!(abilities["nodes"], expected);
     let topic = admin.json("/api/topics/t");
     assert_eq!(topic["pause_until_ms"], 1_800_000_000_000_u64);
     assert_eq!(topic["pause_note"], "deploying");
     assert_eq!(topic["paused_by"], "ann");
+    assert_eq!(topic["undo_message_count"], 3);
     let channel = &topic["channels"][0];
     assert_eq!(channel["undo_message_count"], 7);
     assert_eq!(channel.get("paused_by"), None);
@@ -98,11 +101,13 @@ fn a_node_without_them_is_named_and_nothing_is_done() {
         (r#"{"action":"pause","for":"10m"}"#, "LIMIT_UNSUPPORTED"),
         (r#"{"action":"empty","undo":"10m"}"#, "UNDO_UNSUPPORTED"),
     ] {
-        let refused = admin.post("/api/topics/t/c", body);
-        assert_eq!(refused.status, 409, "{}", refused.text());
-        let text = refused.text();
-        assert!(text.contains(code) && text.contains("n:2"), "{text}");
-        assert!(!text.contains("n:1"), "{text}");
+        for path in ["/api/topics/t/c", "/api/topics/t"] {
+            let refused = admin.post(path, body);
+            assert_eq!(refused.status, 409, "{}", refused.text());
+            let text = refused.text();
+            assert!(text.contains(code) && text.contains("n:2"), "{text}");
+            assert!(!text.contains("n:1"), "{text}");
+        }
     }
     let order = |confirm: &str| {
         let order = json!({"action": "pause", "of": "topics", "show": "all", "for": "1h", "confirm": confirm});

@@ -1,7 +1,7 @@
 // One channel: its part on each node, and its consumers.
 
 import { html, useRef, useState } from "../html.js";
-import { UndoBar, deleteChannel, emptyChannel, pauseChannel, useActions } from "../actions.js";
+import { UndoBar, deleteChannel, emptyChannel, pauseChannel, unemptyChannel, useActions } from "../actions.js";
 import { api, ask } from "../api.js";
 import { GoneNodes, PollBars } from "../bars.js";
 import { Chart } from "../chart.js";
@@ -42,7 +42,7 @@ export function Channel({ topic, name }) {
         <button type="button" class="danger" onClick=${() => actions.start(emptyChannel(channel))}>Empty channel</button>
         <button type="button" class="danger" onClick=${() => actions.start(deleteChannel(channel))}>Delete channel</button></div>`}</div>
     ${actions.shown}
-    ${channel && html`<${UndoBar} channel=${channel} actions=${actions} />`}
+    ${channel && html`<${UndoBar} of=${channel} unempty=${unemptyChannel(channel)} actions=${actions} />`}
     <${PollBars} poll=${poll} what="The channel" />
     <${GoneNodes} name=${`${topic}/${name}`} nodes=${channel?.nodes?.map((node) => node.node)} />
     ${!channel && !poll.error && html`<${Loading} what="the channel" />`}

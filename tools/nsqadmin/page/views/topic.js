@@ -1,7 +1,7 @@
 // One topic: its channels, and its part on each node.
 
 import { html, useRef, useState } from "../html.js";
-import { deleteTopic, emptyTopic, pauseTopic, tombstone, useActions } from "../actions.js";
+import { UndoBar, deleteTopic, emptyTopic, pauseTopic, tombstone, unemptyTopic, useActions } from "../actions.js";
 import { api, ask } from "../api.js";
 import { ConcernBars, GoneNodes, PollBars } from "../bars.js";
 import { Chart } from "../chart.js";
@@ -39,6 +39,7 @@ export function Topic({ name }) {
         <button type="button" class="danger" onClick=${() => actions.start(emptyTopic(topic))}>Empty topic</button>
         <button type="button" class="danger" onClick=${() => actions.start(deleteTopic(topic))}>Delete topic</button></div>`}</div>
     ${actions.shown}
+    ${topic && html`<${UndoBar} of=${topic} unempty=${unemptyTopic(topic)} actions=${actions} />`}
     <${PollBars} poll=${poll} what="The topic" />
     <${GoneNodes} name=${name} nodes=${topic?.nodes?.map((node) => node.node)} />
     ${!topic && !poll.error && html`<${Loading} what="the topic" />`}

@@ -15,8 +15,10 @@ use crate::upstream::{Failed, Server, Upstream};
 pub struct Abilities {
     /// Pauses with an end, a reason and a name.
     pub has_pause_terms: bool,
-    /// Emptied messages that come back.
+    /// Emptied messages of channels that come back.
     pub has_undo: bool,
+    /// Emptied messages of topics that come back.
+    pub has_topic_undo: bool,
 }
 
 impl Cluster {
@@ -40,14 +42,14 @@ impl Cluster {
         asked.data
     }
 
-    /// Returns the targets that can carry out the action with these terms. Those that do not say what they
+    /// Returns the targets that can carry out the action on a topic or channel with these terms. Those that do not say what they
     /// can do are left out with a warning.
     ///
     /// # Errors
     /// 409 if one of them cannot. Nothing has been done yet.
     pub async fn able(
         &self,
-        act: Act,
+        (act, is_of_topic): (Act, bool),
         terms: &Terms,
         targets: &[Target],
         warnings: &mut Warnings,
@@ -57,6 +59,11 @@ impl Cluster {
             Act::Pause if !terms.limit.is_empty() => {
                 ("LIMIT_UNSUPPORTED", "a limit of a pause", |it| {
                     it.has_pause_terms
+                })
+            }
+            Act::Empty if !terms.undo.is_empty() && is_of_topic => {
+                ("UNDO_UNSUPPORTED", "an undo of emptied topics", |it| {
+                    it.has_topic_undo
                 })
             }
             Act::Empty if !terms.undo.is_empty() => {
@@ -93,12 +100,20 @@ async fn abilities_of(upstream: &Upstream, url: &str) -> Result<Abilities, Faile
     let pause = format!("{url}/topic/pause{pause}");
     let (_, asked) = upstream.answer(Method::POST, Server::Nsqd, &pause).await?;
     let has_pause_terms = names(&asked, "INVALID_FOR");
-    // The path exists for POST only, or it does not exist.
-    let unempty = format!("{url}/channel/unempty");
-    let (_, asked) = upstream.answer(Method::GET, Server::Nsqd, &unempty).await?;
+    // The paths exist for POST only, or they do not exist.
+    let [mut has_undo, mut has_topic_undo] = [false; 2];
+    for (path, has) in [
+        ("/channel/unempty", &mut has_undo),
+        ("/topic/unempty", &mut has_topic_undo),
+    ] {
+        let path = format!("{url}{path}");
+        let (_, asked) = upstream.answer(Method::GET, Server::Nsqd, &path).await?;
+        *has = names(&asked, "METHOD_NOT_ALLOWED");
+    }
     Ok(Abilities {
         has_pause_terms,
-        has_undo: names(&asked, "METHOD_NOT_ALLOWED"),
+        has_undo,
+        has_topic_undo,
     })
 }
 

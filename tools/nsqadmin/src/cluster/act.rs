@@ -19,7 +19,7 @@ pub enum Act {
     Unpause,
     /// Drops the messages of the topic or the channel.
     Empty,
-    /// Brings the dropped messages of a channel back.
+    /// Brings the dropped messages of the topic or the channel back.
     Unempty,
 }
 
@@ -32,7 +32,7 @@ pub struct Terms {
     pub note: String,
     /// The name of the admin who pauses.
     pub by: String,
-    /// The time for which the messages of an emptied channel can come back.
+    /// The time for which the messages of an emptied topic or channel can come back.
     pub undo: String,
 }
 
@@ -94,7 +94,8 @@ impl Cluster {
         }
         let mut warnings = Warnings::default();
         let targets = self.producers(topic, &mut warnings).await?;
-        let targets = self.able(act, terms, &targets, &mut warnings).await?;
+        let act_on = (act, channel.is_empty());
+        let targets = self.able(act_on, terms, &targets, &mut warnings).await?;
         self.act_at(act, topic, channel, terms, &targets, warnings)
             .await
     }
@@ -119,7 +120,7 @@ impl Cluster {
         }
         let mut acted = self.post_to_nsqds(targets, &request).await;
         if act == Act::Unempty && !acted.data.is_empty() {
-            // The channel may have had no messages on the other nodes.
+            // The topic or channel may have had no messages on the other nodes.
             let is_missing = |kind| kind == FailureKind::NotFound;
             acted.failures.retain(|failed| !is_missing(failed.kind));
         }

@@ -83,6 +83,14 @@ impl Undo {
         })
     }
 
+    /// Returns the undo of a topic on one nsqd, if there is one.
+    pub fn of_topic(topic: &answer::Topic) -> Option<Undo> {
+        topic.undo_until_ms.map(|until_ms| Undo {
+            until_ms,
+            message_count: topic.undo_message_count,
+        })
+    }
+
     /// Adds the undo on another nsqd. The total can be undone as a whole until the first one ends.
     pub fn add(total: &mut Option<Undo>, part: Option<Undo>) {
         let Some(part) = part else {

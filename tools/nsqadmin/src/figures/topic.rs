@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use wire::go_json::{JsonObject, push_array};
 
 use super::{
-    ALL_NODES, ChannelFigures, LatencyFigures, NodeIdentity, NodeStats, Pause, add, sort_parts,
+    ALL_NODES, ChannelFigures, LatencyFigures, NodeIdentity, NodeStats, Pause, Undo, add,
+    sort_parts,
 };
 use crate::answer;
 
@@ -34,6 +35,8 @@ pub struct TopicFigures {
     pub is_paused: bool,
     /// The terms of the pause. `None` if the topic is not paused.
     pub pause: Option<Pause>,
+    /// The messages that the topic itself was emptied of. `None`: none can come back.
+    pub undo: Option<Undo>,
     /// The latency of all channels.
     pub latency: LatencyFigures,
     /// The age of the oldest message that is owed, in milliseconds: the highest of all nsqds. `None` if
@@ -100,6 +103,7 @@ impl TopicFigures {
                 .collect(),
             is_paused: given.paused,
             pause: Pause::of_topic(given),
+            undo: Undo::of_topic(given),
             latency: LatencyFigures::of_node(&given.e2e_processing_latency),
             oldest_unfinished_ms: given.oldest_unfinished_ms,
         }
@@ -122,6 +126,7 @@ impl TopicFigures {
             add(&mut total.message_bytes, part.message_bytes);
             total.is_paused |= part.is_paused;
             Pause::add(&mut total.pause, part.pause.as_ref());
+            Undo::add(&mut total.undo, part.undo);
             total.oldest_unfinished_ms = total.oldest_unfinished_ms.max(part.oldest_unfinished_ms);
             total.latency.add(&part.latency);
             for channel in &part.channels {
@@ -163,6 +168,9 @@ impl TopicFigures {
         object.boolean("paused", self.is_paused);
         if let Some(pause) = &self.pause {
             pause.push_fields(object);
+        }
+        if let Some(undo) = self.undo {
+            undo.push_fields(object);
         }
         if let Some(age) = self.oldest_unfinished_ms {
             object.number("oldest_unfinished_ms", age);

@@ -130,7 +130,7 @@ impl App {
                     "pause" => Act::Pause,
                     "unpause" => Act::Unpause,
                     "empty" => Act::Empty,
-                    "unempty" if !subject.channel.is_empty() => Act::Unempty,
+                    "unempty" => Act::Unempty,
                     _ => return Err(Refusal::bad("INVALID_ACTION")),
                 };
                 let terms = Terms {

@@ -115,10 +115,7 @@ impl App {
             limit: order.limit.clone(),
             note: order.note.clone(),
             by: actor.by(),
-            undo: match order.of {
-                Kind::Channels => order.undo.clone(),
-                Kind::Topics => String::new(),
-            },
+            undo: order.undo.clone(),
         };
         let act = match order.action {
             Verb::Pause => Act::Pause,
@@ -130,7 +127,11 @@ impl App {
         let names: BTreeSet<&String> = subjects.iter().flat_map(|one| &one.nodes).collect();
         let named = names.into_iter().filter_map(|name| targets.get(name));
         let named: Vec<Target> = named.cloned().collect();
-        let able = self.cluster.able(act, &terms, &named, &mut warnings).await;
+        let act_on = (act, order.of == Kind::Topics);
+        let able = self
+            .cluster
+            .able(act_on, &terms, &named, &mut warnings)
+            .await;
         if let Err(refusal) = &able {
             let failed = Err(refusal.clone());
             let entry = actor.entry("many", &Acting::default(), &failed);

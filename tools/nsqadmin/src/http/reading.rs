@@ -169,6 +169,7 @@ impl App {
                 object.text("node", &target.identity.address);
                 object.boolean("pause_terms", abilities.has_pause_terms);
                 object.boolean("undo", abilities.has_undo);
+                object.boolean("topic_undo", abilities.has_topic_undo);
                 object.end();
             });
         }))

@@ -13,6 +13,33 @@ fn channel(name: &str, depth: i64, clients: i64, paused: bool) -> Channel {
 }
 
 #[test]
+fn the_undo_of_emptied_topics_leaves_the_channels_as_they_are() {
+    let emptied = |undo_until_ms| Topic {
+        undo_until_ms,
+        undo_message_count: 3,
+        ..topic("a", 1, vec![channel("c", 5, 0, false)])
+    };
+    let stats = [
+        node("n1:1", vec![emptied(Some(9))]),
+        node("n2:1", vec![emptied(None), topic("b", 0, vec![])]),
+    ];
+    let order = order(r#"{"action":"unempty","of":"topics","show":"all"}"#);
+    let subjects = order.subjects(&stats, &BTreeSet::new());
+    assert_eq!(subjects.len(), 1, "{subjects:?}");
+    let Subject {
+        topic,
+        nodes,
+        channels,
+        depth,
+        undo,
+        ..
+    } = &subjects[0];
+    assert_eq!((&topic[..], *depth, channels.len()), ("a", 2, 0));
+    assert!(nodes.iter().eq(["n1:1"]), "{nodes:?}");
+    assert_eq!(undo.map(|undo| undo.message_count), Some(3));
+}
+
+#[test]
 fn the_undo_of_an_empty_touches_the_nodes_that_have_one() {
     let emptied = |undo_until_ms, undo_message_count| Channel {
         undo_until_ms,
