@@ -124,10 +124,13 @@ fn measure(factor: f64) -> Load {
         false_positives_max: BOUND,
         hasher,
     };
-    let forgetful = ForgetfulBloom::new(options(RATE), START).expect("valid options");
-    // Memory is proportional to the rate for which the filter is made.
-    let affordable = RATE * bytes as f64 / forgetful.bytes() as f64;
-    let mut forgetful = ForgetfulBloom::new(options(affordable), START).expect("valid options");
+    let of_rate = |rate| ForgetfulBloom::new(options(rate), START).expect("valid options");
+    // Memory is nearly proportional to the rate for which the filter is made.
+    let mut affordable = RATE;
+    for _ in 0..3 {
+        affordable *= bytes as f64 / of_rate(affordable).bytes() as f64;
+    }
+    let mut forgetful = of_rate(affordable);
     let mut inverse = InverseBloom::new(bytes / 16).expect("a valid size");
     let rate = RATE * factor;
     let false_positives = [

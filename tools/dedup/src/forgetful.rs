@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::arithmetic::{
-    affordable, forgetful_false_positives, half_full_bits, positive, probability,
+    affordable, forgetful_false_positives, half_full_bits, positive, probability, spare_bits,
 };
 use crate::bits::{Bits, Places};
 use crate::error::{DedupError, SizeError};
@@ -47,16 +47,15 @@ pub struct ForgetfulOptions {
 ///
 /// # When the load changes
 ///
-/// Memory and time per key stay constant. The bound on false positives holds at any load, because the filter refreshes
-/// early when the filter of the present is full. Then the window is shorter than asked for:
+/// Memory and time per key stay constant. The bound on false positives holds at each moment, because the filter refreshes
+/// early when the filter of the present is full, or the filter of the future is full with half of its keys
+/// (`tests/load.rs`). Then the window is shorter than asked for:
 /// [`shortest_window`](ForgetfulBloom::shortest_window) says by how much. [`TimeLimitedBloom`](crate::TimeLimitedBloom)
 /// can keep its window for a while instead.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForgetfulBloom {
     options: ForgetfulOptions,
-    hashes: u32,
-    /// The most bits that may be set in a filter.
-    set_max: u64,
+    sizes: Sizes,
     /// The future first.
     filters: VecDeque<Generation>,
     /// The times of the last refreshes, newest first. As many as the periods for which a key is remembered.
@@ -87,8 +86,7 @@ impl ForgetfulBloom {
         };
         Ok(ForgetfulBloom {
             options,
-            hashes: sizes.hashes,
-            set_max: sizes.set_max,
+            sizes,
             filters: (0..filters).rev().map(generation).collect(),
             refreshes: std::iter::repeat_n(now, filters - 1).collect(),
             now,
@@ -116,7 +114,7 @@ impl ForgetfulBloom {
             .iter()
             .map(|filter| filter.bits.fill())
             .collect();
-        forgetful_false_positives(&fills, self.hashes)
+        forgetful_false_positives(&fills, self.sizes.hashes)
     }
 
     /// Returns the shortest time for which a key was remembered so far. `None`: never shorter than the window.
@@ -164,18 +162,41 @@ impl ForgetfulBloom {
         self.filters[last].bits.set_count() > 0
     }
 
+    /// Returns true if one more key could make a filter fuller than the bound on false positives permits. A refresh is
+    /// enough then: the future that becomes the present is half full at most.
+    fn is_full(&self) -> bool {
+        let after =
+            |filter: usize| self.filters[filter].bits.set_count() + u64::from(self.sizes.hashes);
+        after(0) > self.sizes.future_max() || after(1) > self.sizes.set_max()
+    }
+
     fn has(&self, generation: &Generation, key: Fingerprint) -> bool {
         let places = Places::new(key, generation.id);
         let bits = &generation.bits;
-        (0..self.hashes).all(|number| bits.get(places.get(number, bits.len())))
+        (0..self.sizes.hashes).all(|number| bits.get(places.get(number, bits.len())))
     }
 }
 
 /// The sizes of each filter.
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Sizes {
     hashes: u32,
     bits: u64,
-    set_max: u64,
+    /// The part of bits that may be set in a filter: with it, all pairs together have `false_positives_max`.
+    fill_max: f64,
+}
+
+impl Sizes {
+    /// Returns the most bits that may be set in a filter.
+    fn set_max(self) -> u64 {
+        (self.bits as f64 * self.fill_max) as u64
+    }
+
+    /// Returns the most bits that may be set in the filter of the future. It takes as many keys again as the filter of the
+    /// present, so half of the settings that fill a filter fill the future: 1 − √(1 − r).
+    fn future_max(self) -> u64 {
+        (self.bits as f64 * (1.0 - (1.0 - self.fill_max).sqrt())) as u64
+    }
 }
 
 /// Returns the sizes that the options ask for.
@@ -193,9 +214,9 @@ fn sizes(options: &ForgetfulOptions) -> Result<Sizes, SizeError> {
     // A pair may have this part of the false positives, and each of its filters the square root.
     let pair = options.false_positives_max / (options.filters - 1) as f64;
     let hashes = (0.5 * (1.0 / pair).log2()).ceil().max(1.0) as u32;
-    // A filter takes keys for two periods: as the future, and as the present.
-    let keys = 2.0 * options.rate * period(options).as_secs_f64();
-    let bits = half_full_bits(keys, hashes);
+    let keys = keys(options);
+    // The filter of the future must take one key at least, so a quarter of the bits are more than the hashes.
+    let bits = spare_bits(keys, hashes).max(8 * u64::from(hashes));
     let bytes = options.filters as f64 * bits as f64 / 8.0;
     affordable("rate", options.rate, bytes)?;
     // The bound permits this part of set bits in a filter: r^(2k) = pair.
@@ -203,8 +224,13 @@ fn sizes(options: &ForgetfulOptions) -> Result<Sizes, SizeError> {
     Ok(Sizes {
         hashes,
         bits,
-        set_max: (bits as f64 * fill_max) as u64,
+        fill_max,
     })
+}
+
+/// Returns the keys for which a filter is made. It takes keys for two periods: as the future, and as the present.
+fn keys(options: &ForgetfulOptions) -> f64 {
+    2.0 * options.rate * period(options).as_secs_f64()
 }
 
 /// Returns the time between two refreshes at the rate for which the filter is made.
@@ -231,12 +257,12 @@ impl Memory for ForgetfulBloom {
 
     fn remember(&mut self, key: Fingerprint, now: UnixTime) {
         self.handle_time(now);
-        if self.filters[1].bits.set_count() + u64::from(self.hashes) > self.set_max {
+        if self.is_full() {
             self.refresh(self.now);
         }
         for generation in self.filters.iter_mut().take(2) {
             let places = Places::new(key, generation.id);
-            for number in 0..self.hashes {
+            for number in 0..self.sizes.hashes {
                 let place = places.get(number, generation.bits.len());
                 generation.bits.set(place);
             }
@@ -244,7 +270,10 @@ impl Memory for ForgetfulBloom {
     }
 
     fn bytes(&self) -> u64 {
-        self.filters.iter().map(|filter| filter.bits.bytes()).sum()
+        let bits: u64 = self.filters.iter().map(|filter| filter.bits.bytes()).sum();
+        let lists = self.filters.capacity() * size_of::<Generation>()
+            + self.refreshes.capacity() * size_of::<UnixTime>();
+        bits + lists as u64
     }
 }
 
@@ -260,6 +289,7 @@ impl Saved for ForgetfulBloom {
         out.put(&options.false_positives_max.to_le_bytes())?;
         out.duration(self.now)?;
         out.duration(self.shortest_window.unwrap_or(Duration::MAX))?;
+        out.u64(self.sizes.bits)?;
         for at in &self.refreshes {
             out.duration(*at)?;
         }
@@ -281,12 +311,15 @@ impl Saved for ForgetfulBloom {
         };
         let now = input.duration()?;
         let shortest = input.duration()?;
-        let sizes = sizes(&options).map_err(|_| DedupError::Damaged("options without meaning"))?;
-        let mut refreshes = VecDeque::new();
+        let mut sizes =
+            sizes(&options).map_err(|_| DedupError::Damaged("options without meaning"))?;
+        let plain = half_full_bits(keys(&options), sizes.hashes);
+        sizes.bits = input.size(plain, sizes.bits)?;
+        let mut refreshes = VecDeque::with_capacity(options.filters - 1);
         for _ in 0..options.filters - 1 {
             refreshes.push_back(input.duration()?);
         }
-        let mut filters = VecDeque::new();
+        let mut filters = VecDeque::with_capacity(options.filters);
         for _ in 0..options.filters {
             let id = input.u64()?;
             let bits = input.bits(sizes.bits)?;
@@ -294,8 +327,7 @@ impl Saved for ForgetfulBloom {
         }
         Ok(ForgetfulBloom {
             options,
-            hashes: sizes.hashes,
-            set_max: sizes.set_max,
+            sizes,
             filters,
             refreshes,
             now,

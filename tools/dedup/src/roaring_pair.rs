@@ -1,6 +1,7 @@
 //! [`RoaringPair`]: exact sets of message numbers, in two generations per source.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io::Read;
 
 use roaring::RoaringTreemap;
 
@@ -40,9 +41,35 @@ pub struct RoaringPair {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Source {
     written: RoaringTreemap,
+    /// The number of numbers in `written`. `RoaringTreemap::len` visits each of its bitmaps.
+    written_count: u64,
     other: RoaringTreemap,
     used: u64,
 }
+
+/// The most bytes that one number takes, with the allocator's own. A number takes the most if no other number has its
+/// upper 32 bits. In `roaring` 0.12, such a number has these parts:
+///
+/// - 72 bytes: an entry of a `BTreeMap`. A leaf of 11 entries has 320 bytes and at least 5 entries, and five leaves or more
+///   share an inner node of 416 bytes.
+/// - 176 bytes: a list of containers, which begins with room for 4 of 40 bytes.
+/// - 32 bytes: an array of 16-bit numbers, which begins with room for 4.
+///
+/// That makes 280. In all other cases, numbers share a container or a list, and take less.
+pub const NUMBER_BYTES_MAX: u64 = 288;
+
+/// The most bytes that a source takes without its numbers: the first node of each of two trees, which may have a single
+/// entry, and the source's entries in the table and in the order of use while the table grows.
+const SOURCE_BYTES_MAX: u64 = 1024;
+
+/// The parts of a number's memory: see [`NUMBER_BYTES_MAX`].
+const ENTRY_BYTES_MAX: u64 = 72;
+const CONTAINER_BYTES: u64 = 40;
+const CONTAINERS_MIN: u64 = 4;
+/// The most bytes that the allocator adds to one piece of memory: a header, and the rest up to a multiple of 16.
+const ALLOCATOR_BYTES: u64 = 24;
+/// The bytes of a bitmap of 65,536 numbers.
+const BITMAP_BYTES: u64 = 8192;
 
 impl RoaringPair {
     /// Makes an empty filter that knows at least the last `capacity` numbers of each of up to `sources_max` sources.
@@ -86,6 +113,30 @@ impl RoaringPair {
         self.sources.len()
     }
 
+    /// Returns the most bytes that the filter takes if the numbers of each source follow each other, without large gaps. Each
+    /// 65,536 numbers take a bitmap of 8 KiB. The two bitmaps of a source have up to 2 · `capacity` numbers.
+    #[must_use]
+    pub fn bytes_if_consecutive(&self) -> u64 {
+        // The numbers need not begin where a container begins.
+        let containers = self.capacity.div_ceil(1 << 16).saturating_add(1);
+        // A small container is an array, whose room doubles as it grows.
+        let container = BITMAP_BYTES.min(self.capacity.saturating_mul(4)) + ALLOCATOR_BYTES;
+        let list = containers
+            .max(CONTAINERS_MIN)
+            .saturating_mul(2 * CONTAINER_BYTES);
+        let bitmap = containers.saturating_mul(container).saturating_add(list);
+        self.of_all_sources(bitmap.saturating_mul(2))
+    }
+
+    /// Returns the bytes of all sources, whose numbers take `bytes` each. For a moment, there is a source more than the
+    /// bound.
+    fn of_all_sources(&self, bytes: u64) -> u64 {
+        let sources = (self.sources_max as u64).saturating_add(1);
+        bytes
+            .saturating_add(SOURCE_BYTES_MAX)
+            .saturating_mul(sources)
+    }
+
     /// Returns the source with this number, as the one that was used last. Makes it if it is new.
     fn used(&mut self, number: u64) -> &mut Source {
         self.uses += 1;
@@ -123,22 +174,46 @@ impl Memory for RoaringPair {
         if source.other.contains(key.number) {
             return;
         }
-        source.written.insert(key.number);
-        if source.written.len() >= capacity {
+        source.written_count += u64::from(source.written.insert(key.number));
+        if source.written_count >= capacity {
             source.other = std::mem::take(&mut source.written);
+            source.written_count = 0;
         }
         self.bound_sources();
     }
 
-    /// Returns the size of the saved bitmaps, in bytes. The bitmaps in memory are somewhat larger. The size depends on
-    /// the numbers, so no size is known beforehand: 2 · `capacity` / 8 bytes per source if the numbers follow each
-    /// other, and some 20 times as many numbers' bytes if they are spread.
+    /// Returns the most bytes that sets of this shape take. The lists of the sets may have some room less.
     fn bytes(&self) -> u64 {
-        let bitmaps = self.sources.values();
-        bitmaps
-            .map(|source| source.written.serialized_size() + source.other.serialized_size())
-            .sum::<usize>() as u64
+        let sets = self
+            .sources
+            .values()
+            .flat_map(|source| [&source.written, &source.other]);
+        let numbers: u64 = sets.map(set_bytes).sum();
+        numbers + self.sources.len() as u64 * SOURCE_BYTES_MAX
     }
+
+    fn bytes_max(&self) -> u64 {
+        let numbers = self.capacity.saturating_mul(2);
+        self.of_all_sources(numbers.saturating_mul(NUMBER_BYTES_MAX))
+    }
+}
+
+/// Returns the most bytes that a set takes, by the number and the kinds of its containers.
+fn set_bytes(set: &RoaringTreemap) -> u64 {
+    let entries = set.bitmaps().map(|(_, bitmap)| {
+        let statistics = bitmap.statistics();
+        let list = u64::from(statistics.n_containers)
+            .next_power_of_two()
+            .max(CONTAINERS_MIN);
+        // `statistics` counts 4 bytes for each number that an array has room for. A number takes 2.
+        let arrays = statistics.n_bytes_array_containers / 2
+            + u64::from(statistics.n_array_containers) * ALLOCATOR_BYTES;
+        let bitmaps = u64::from(statistics.n_bitset_containers) * (BITMAP_BYTES + ALLOCATOR_BYTES);
+        let runs = statistics.n_bytes_run_containers
+            + u64::from(statistics.n_run_containers) * ALLOCATOR_BYTES;
+        ENTRY_BYTES_MAX + list * CONTAINER_BYTES + ALLOCATOR_BYTES + arrays + bitmaps + runs
+    });
+    entries.sum()
 }
 
 impl Saved for RoaringPair {
@@ -158,10 +233,8 @@ impl Saved for RoaringPair {
             out.u64(*number)?;
             out.u64(source.used)?;
             for bitmap in [&source.written, &source.other] {
-                let mut bytes = Vec::with_capacity(bitmap.serialized_size());
-                bitmap.serialize_into(&mut bytes)?;
-                out.u64(bytes.len() as u64)?;
-                out.put(&bytes)?;
+                out.u64(bitmap.serialized_size() as u64)?;
+                bitmap.serialize_into(&mut *out)?;
             }
         }
         Ok(())
@@ -176,10 +249,13 @@ impl Saved for RoaringPair {
         let sources = input.u64()?;
         for _ in 0..sources {
             let number = input.u64()?;
+            let used = input.u64()?;
+            let (written, other) = (bitmap(input)?, bitmap(input)?);
             let source = Source {
-                used: input.u64()?,
-                written: bitmap(input)?,
-                other: bitmap(input)?,
+                used,
+                written_count: written.len(),
+                written,
+                other,
             };
             filter.by_use.insert(source.used, number);
             filter.sources.insert(number, source);
@@ -198,11 +274,14 @@ impl Saved for RoaringPair {
     }
 }
 
+/// Reads a bitmap, without a copy of its saved form in memory.
 fn bitmap(input: &mut Reader<'_>) -> Result<RoaringTreemap, DedupError> {
-    let count = input.u64()?;
-    let bytes = input.list(count, |input| Ok(input.array::<1>()?[0]))?;
-    RoaringTreemap::deserialize_from(bytes.as_slice())
-        .map_err(|_| DedupError::Damaged("a bitmap that cannot be decoded"))
+    let bytes = input.u64()?;
+    let mut saved = input.by_ref().take(bytes);
+    let bitmap = RoaringTreemap::deserialize_from(&mut saved);
+    let is_whole = saved.limit() == 0;
+    let bitmap = bitmap.ok().filter(|_| is_whole);
+    bitmap.ok_or(DedupError::Damaged("a bitmap that cannot be decoded"))
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //!   magic "RQDD" | version u16 | length of the name u8 | name | the filter's own bytes | CRC-32 of all before
 //! ```
 //!
+//! Version 1 has no sizes of the Bloom filters in time, because they followed from the options. [`restore`] reads it, too.
+//!
 //! Numbers are little endian. The CRC is that of IEEE 802.3. [`restore`] accepts a state only if the CRC is right, so a
 //! state that was cut or changed is an error, and never a filter with other keys.
 
@@ -16,7 +18,7 @@ use crate::bits::Bits;
 use crate::error::DedupError;
 
 const MAGIC: [u8; 4] = *b"RQDD";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 /// The most elements of a list for which [`Reader::list`] reserves memory before it has read them. A damaged count must
 /// not take the memory of the machine.
@@ -66,13 +68,14 @@ pub fn restore<S: Saved>(input: &mut dyn Read) -> Result<S, DedupError> {
     let mut reader = Reader {
         input,
         crc: crc32fast::Hasher::new(),
+        version: VERSION,
     };
     if reader.array()? != MAGIC {
         return Err(DedupError::Damaged("it does not begin as a saved filter"));
     }
-    let version = u16::from_le_bytes(reader.array()?);
-    if version != VERSION {
-        return Err(DedupError::Version(version));
+    reader.version = u16::from_le_bytes(reader.array()?);
+    if !(1..=VERSION).contains(&reader.version) {
+        return Err(DedupError::Version(reader.version));
     }
     let [name_bytes] = reader.array()?;
     let name = reader.list(name_bytes.into(), |reader| Ok(reader.array::<1>()?[0]))?;
@@ -174,10 +177,23 @@ impl Writer<'_> {
     }
 }
 
+/// The form for encoders that write to a stream.
+impl Write for Writer<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.put(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
 /// Reads a saved form, and computes its CRC.
 pub struct Reader<'a> {
     input: &'a mut dyn Read,
     crc: crc32fast::Hasher,
+    version: u16,
 }
 
 impl Reader<'_> {
@@ -217,6 +233,19 @@ impl Reader<'_> {
         Ok(Duration::new(seconds, nanos))
     }
 
+    /// Reads the number of bits of an array of a Bloom filter. `plain` is the number that version 1 computes from the options, and
+    /// `spare` is that of today. A filter of either size goes on as it is.
+    pub(crate) fn size(&mut self, plain: u64, spare: u64) -> Result<u64, DedupError> {
+        let bits = match self.version {
+            1 => plain,
+            _ => self.u64()?,
+        };
+        match bits == plain || bits == spare {
+            true => Ok(bits),
+            false => Err(DedupError::Damaged("a size that its options do not give")),
+        }
+    }
+
     /// Reads an array of `count` bits.
     pub(crate) fn bits(&mut self, count: u64) -> Result<Bits, DedupError> {
         let words = self.list(count.div_ceil(64), Reader::u64)?;
@@ -237,6 +266,15 @@ impl Reader<'_> {
             list.push(element(self)?);
         }
         Ok(list)
+    }
+}
+
+/// The form for decoders that read from a stream.
+impl Read for Reader<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.input.read(bytes)?;
+        self.crc.update(&bytes[..count]);
+        Ok(count)
     }
 }
 

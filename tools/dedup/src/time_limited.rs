@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::arithmetic::{
-    affordable, age_partitioned_false_positives, half_full_bits, positive, probability,
+    affordable, age_partitioned_false_positives, half_full_bits, positive, probability, spare_bits,
 };
 use crate::bits::{Bits, Places};
 use crate::error::{DedupError, SizeError};
@@ -44,14 +44,18 @@ pub struct TimeLimitedOptions {
 ///
 /// A generation ends when it has as many keys as a slice is made for, or when a [`GENERATIONS`]th of the window has
 /// passed. Then all slices move one place, and an empty one comes first. So a higher rate makes more slices, each of
-/// them as full as before, and the window stays. Memory follows the rate, between that of an idle filter and
-/// [`bytes_max`](TimeLimitedBloom::bytes_max). Above `rate_max`, the filter forgets the oldest slice early:
+/// them as full as before, and the window stays. A generation also ends before one of its slices has more set bits than
+/// the bound permits at its place. So `false_positives_max` holds at each moment, however the load changes (`tests/load.rs`).
+/// Memory follows the rate, between that of an idle filter and
+/// [`bytes_max`](Memory::bytes_max). Above `rate_max`, the filter forgets the oldest slice early:
 /// [`shortest_window`](TimeLimitedBloom::shortest_window) says by how much the window was missed. A key is remembered
 /// for at most the window, a generation more, and the time until the filter is next asked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TimeLimitedBloom {
     options: TimeLimitedOptions,
     sizes: Sizes,
+    /// The most set bits of each of the first `sizes.hashes` slices.
+    set_max: Vec<u64>,
     /// The newest slice first. At least `sizes.hashes`.
     slices: VecDeque<Slice>,
     /// Keys of the newest generation.
@@ -89,6 +93,17 @@ struct Sizes {
     keys_max: u64,
 }
 
+/// Returns the most bits that may be set in each slice that takes keys, the newest slice first. Slice i is to be as full as
+/// i + 1 of k generations make it, where k generations fill half of the bits: 1 − 2^(−(i+1)/k).
+fn set_max(sizes: Sizes) -> Vec<u64> {
+    let fill = |slice| 1.0 - 0.5_f64.powf(f64::from(slice) / f64::from(sizes.hashes));
+    let fills = (1..=sizes.hashes).map(fill);
+    // A slice of the smallest size takes one key.
+    fills
+        .map(|fill| ((sizes.bits as f64 * fill) as u64).max(1))
+        .collect()
+}
+
 /// The most slices. More would make checks slow.
 const SLICES_MAX: f64 = 1000.0;
 
@@ -110,7 +125,7 @@ impl Sizes {
         let closed_max = closed.ceil() as usize + 1;
         let keys = options.rate * options.window.as_secs_f64() / f64::from(GENERATIONS);
         let keys_max = keys.ceil().max(1.0) as u64;
-        // At the end of a generation, slice i has taken the keys of i + 1 generations.
+        // No slice is fuller than this: see `set_max`.
         let is_enough = |hashes: &u32| {
             let open = (1..=*hashes).map(|i| 1.0 - 0.5_f64.powf(f64::from(i) / f64::from(*hashes)));
             let fills: Vec<f64> = open.chain(std::iter::repeat_n(0.5, closed_max)).collect();
@@ -121,7 +136,7 @@ impl Sizes {
             must: "larger, for this rate_max",
             value: options.false_positives_max,
         })?;
-        let bits = half_full_bits(keys_max as f64, hashes);
+        let bits = spare_bits(keys_max as f64, hashes);
         let bytes = f64::from(hashes) * bits as f64 / 8.0;
         affordable("rate", options.rate, bytes)?;
         Ok(Sizes {
@@ -149,10 +164,13 @@ impl TimeLimitedBloom {
             bits: Bits::new(sizes.bits),
             closed_at: now,
         };
+        let mut slices = VecDeque::with_capacity(sizes.slices_max());
+        slices.extend((0..sizes.hashes).rev().map(slice));
         Ok(TimeLimitedBloom {
             options,
             sizes,
-            slices: (0..sizes.hashes).rev().map(slice).collect(),
+            set_max: set_max(sizes),
+            slices,
             keys: 0,
             since: now,
             now,
@@ -172,12 +190,6 @@ impl TimeLimitedBloom {
         &self.options.hasher
     }
 
-    /// Returns the most memory that the filter takes, in bytes. It is known when the filter is made.
-    #[must_use]
-    pub fn bytes_max(&self) -> u64 {
-        self.sizes.slices_max() as u64 * self.sizes.bits.div_ceil(64) * 8
-    }
-
     /// Returns the probability that a fresh key is taken for a known one now, computed from the bits that are set.
     #[must_use]
     pub fn false_positives(&self) -> f64 {
@@ -189,6 +201,13 @@ impl TimeLimitedBloom {
     #[must_use]
     pub fn shortest_window(&self) -> Option<Duration> {
         self.shortest_window
+    }
+
+    /// Returns the bytes of the lists, without the bits.
+    fn list_bytes(&self) -> u64 {
+        let lists =
+            self.slices.capacity() * size_of::<Slice>() + self.set_max.len() * size_of::<u64>();
+        lists as u64
     }
 
     /// Takes the time: ends the generations whose part of the window has passed, and forgets closed slices whose keys
@@ -239,6 +258,12 @@ impl TimeLimitedBloom {
         self.since = at;
     }
 
+    /// Returns true if one more key could make a slice fuller than the bound on false positives permits.
+    fn is_full(&self) -> bool {
+        let mut slices = self.slices.iter().zip(&self.set_max);
+        slices.any(|(slice, set_max)| slice.bits.set_count() >= *set_max)
+    }
+
     /// Forgets the oldest slice before the window has passed, because there is no room for another one.
     fn forget_early(&mut self, at: UnixTime) {
         let Some(oldest) = self.slices.pop_back() else {
@@ -279,7 +304,8 @@ impl Memory for TimeLimitedBloom {
 
     fn remember(&mut self, key: Fingerprint, now: UnixTime) {
         self.handle_time(now);
-        if self.keys >= self.sizes.keys_max {
+        // Each turn moves the slices one place, so after `hashes` turns all of them are empty.
+        while self.keys >= self.sizes.keys_max || self.is_full() {
             self.end_generation(self.now);
             self.retire();
         }
@@ -291,7 +317,13 @@ impl Memory for TimeLimitedBloom {
     }
 
     fn bytes(&self) -> u64 {
-        self.slices.iter().map(|slice| slice.bits.bytes()).sum()
+        let bits: u64 = self.slices.iter().map(|slice| slice.bits.bytes()).sum();
+        self.list_bytes() + bits
+    }
+
+    fn bytes_max(&self) -> u64 {
+        let bits = self.sizes.slices_max() as u64 * self.sizes.bits.div_ceil(64) * 8;
+        self.list_bytes() + bits
     }
 }
 
@@ -308,6 +340,7 @@ impl Saved for TimeLimitedBloom {
         out.duration(self.now)?;
         out.duration(self.since)?;
         out.duration(self.shortest_window.unwrap_or(Duration::MAX))?;
+        out.u64(self.sizes.bits)?;
         out.u64(self.keys)?;
         out.u64(self.slices.len() as u64)?;
         for slice in &self.slices {
@@ -327,25 +360,30 @@ impl Saved for TimeLimitedBloom {
             false_positives_max: f64::from_le_bytes(input.array()?),
         };
         let damaged = |_| DedupError::Damaged("options without meaning");
-        let sizes = Sizes::new(&options).map_err(damaged)?;
+        let mut sizes = Sizes::new(&options).map_err(damaged)?;
         let (now, since, shortest) = (input.duration()?, input.duration()?, input.duration()?);
+        let plain = half_full_bits(sizes.keys_max as f64, sizes.hashes);
+        sizes.bits = input.size(plain, sizes.bits)?;
         let keys = input.u64()?;
         let count = input.u64()?;
         let range = u64::from(sizes.hashes)..=sizes.slices_max() as u64;
         if !range.contains(&count) {
             return Err(DedupError::Damaged("a number of slices without meaning"));
         }
-        let slices = input.list(count, |input| {
+        let saved = input.list(count, |input| {
             Ok(Slice {
                 id: input.u64()?,
                 closed_at: input.duration()?,
                 bits: input.bits(sizes.bits)?,
             })
         })?;
+        let mut slices = VecDeque::with_capacity(sizes.slices_max());
+        slices.extend(saved);
         Ok(TimeLimitedBloom {
             options,
             sizes,
-            slices: slices.into(),
+            set_max: set_max(sizes),
+            slices,
             keys,
             since,
             now,

@@ -150,3 +150,33 @@ fn a_failed_save_leaves_no_part_of_a_state() {
     let restored: InverseBloom = restore_file(&path).expect("readable").expect("there");
     assert_eq!(restored, inverse());
 }
+
+/// States of version 1, which had no sizes of the Bloom filters in time, are read. A filter keeps its size from then, and
+/// is saved as version 2.
+#[test]
+fn states_of_version_1_are_read() {
+    fn check<S: Saved + Memory + PartialEq + std::fmt::Debug>(old: &[u8], now: &S) -> S {
+        assert_eq!(old[4..6], [1, 0]);
+        let restored: S = restore(&mut &*old).expect("version 1");
+        let mut bytes = Vec::new();
+        save(&restored, &mut bytes).expect("memory takes everything");
+        assert_eq!(bytes[4..6], [2, 0]);
+        let again: S = restore(&mut bytes.as_slice()).expect("version 2");
+        assert_eq!(again, restored);
+        assert!(restored.bytes() <= now.bytes());
+        restored
+    }
+    let old = include_bytes!("tests/inverse-bloom.v1");
+    assert_eq!(check(old, &inverse()), inverse());
+    let old = include_bytes!("tests/roaring-pair.v1");
+    assert_eq!(check(old, &roaring()), roaring());
+    let mut old = check(include_bytes!("tests/forgetful-bloom.v1"), &forgetful());
+    assert_eq!(old.options(), forgetful().options());
+    assert!((20..30).all(|key| old.remembers(Fingerprint(key << 70), NOW)));
+    let mut old = check(
+        include_bytes!("tests/time-limited-bloom.v1"),
+        &time_limited(),
+    );
+    assert_eq!(old.options(), time_limited().options());
+    assert!((0..30).all(|key| old.remembers(Fingerprint(key << 70), NOW)));
+}

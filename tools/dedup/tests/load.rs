@@ -1,0 +1,214 @@
+//! The filters that may drop fresh messages, while the load changes: the bound on false positives must hold in each
+//! phase. Time is virtual, and the keys follow from a seed, so each run is the same.
+//!
+//! `cargo test -p ringq-dedup --test load -- --nocapture` prints the tables of docs/deduplication.md.
+
+use std::time::Duration;
+
+use ringq_dedup::{
+    Fingerprint, ForgetfulBloom, ForgetfulOptions, KeyHasher, Memory, TimeLimitedBloom,
+    TimeLimitedOptions, UnixTime,
+};
+
+const SEED: u64 = 17;
+const START: UnixTime = UnixTime::from_secs(1_000_000);
+const WINDOW: Duration = Duration::from_secs(30);
+/// The rate for which the filters are made, in keys per second.
+const RATE: f64 = 200.0;
+/// The rate up to which the time-limited filter keeps its window.
+const RATE_MAX: f64 = 400.0;
+/// Fresh keys that are asked for in each phase.
+const PROBES: u64 = 60_000;
+/// Moments of a phase at which fresh keys are asked for.
+const LOOKS: u64 = 60;
+
+/// A filter that knows the probability of its own error.
+trait Filter: Memory<Key = Fingerprint> {
+    fn make(bound: f64) -> Self;
+    fn computed(&self) -> f64;
+}
+
+impl Filter for ForgetfulBloom {
+    fn make(bound: f64) -> ForgetfulBloom {
+        let options = ForgetfulOptions {
+            filters: 5,
+            window: WINDOW,
+            rate: RATE,
+            false_positives_max: bound,
+            hasher: hasher(),
+        };
+        ForgetfulBloom::new(options, START).expect("valid options")
+    }
+
+    fn computed(&self) -> f64 {
+        self.false_positives()
+    }
+}
+
+impl Filter for TimeLimitedBloom {
+    fn make(bound: f64) -> TimeLimitedBloom {
+        let options = TimeLimitedOptions {
+            window: WINDOW,
+            rate: RATE,
+            rate_max: RATE_MAX,
+            false_positives_max: bound,
+            hasher: hasher(),
+        };
+        TimeLimitedBloom::new(options, START).expect("valid options")
+    }
+
+    fn computed(&self) -> f64 {
+        self.false_positives()
+    }
+}
+
+fn hasher() -> KeyHasher {
+    let mut secret = [0; 16];
+    secret[..8].copy_from_slice(&SEED.to_le_bytes());
+    KeyHasher::new(secret)
+}
+
+fn key(number: u64) -> Fingerprint {
+    hasher().fingerprint(&number.to_le_bytes())
+}
+
+/// A part of the load.
+struct Phase {
+    name: &'static str,
+    seconds: f64,
+    /// The rate as a multiple of [`RATE`], at this part of the phase (0 to 1).
+    factor: fn(f64) -> f64,
+}
+
+/// Ten bursts. A tenth of the time has nearly all keys.
+fn bursts(part: f64) -> f64 {
+    let is_burst = (part * 10.0).fract() < 0.1;
+    if is_burst { 20.0 } else { 0.05 }
+}
+
+const PHASES: [Phase; 8] = [
+    Phase {
+        name: "the usual rate",
+        seconds: 60.0,
+        factor: |_| 1.0,
+    },
+    Phase {
+        name: "ten times the rate",
+        seconds: 30.0,
+        factor: |_| 10.0,
+    },
+    Phase {
+        name: "the usual rate again",
+        seconds: 20.0,
+        factor: |_| 1.0,
+    },
+    Phase {
+        name: "a tenth of the rate",
+        seconds: 60.0,
+        factor: |_| 0.1,
+    },
+    Phase {
+        name: "bursts of 20 times the rate",
+        seconds: 100.0,
+        factor: bursts,
+    },
+    Phase {
+        name: "nothing at all",
+        seconds: 12.0,
+        factor: |_| 0.0,
+    },
+    Phase {
+        name: "from nothing to 100 times the rate",
+        seconds: 10.0,
+        factor: |_| 100.0,
+    },
+    Phase {
+        name: "the usual rate at the end",
+        seconds: 40.0,
+        factor: |_| 1.0,
+    },
+];
+
+/// Feeds the phases to a filter of this bound, and checks each of them.
+fn check<F: Filter>(name: &str, bound: f64) {
+    let mut filter = F::make(bound);
+    let (mut fed, mut probed) = (0_u64, 1_u64 << 40);
+    let mut began = START;
+    println!("{name}, bound {bound}:");
+    println!("| phase | keys | largest computed | measured |");
+    println!("|---|---|---|---|");
+    for phase in &PHASES {
+        // A step of a millisecond has the keys that have come due in it.
+        let (mut due, mut wrong, mut computed) = (0.0, 0_u64, 0.0_f64);
+        let fed_before = fed;
+        let steps = (phase.seconds * 1000.0) as u64;
+        for step in 0..steps {
+            let now = began + Duration::from_millis(step);
+            due += RATE * (phase.factor)(step as f64 / steps as f64) / 1000.0;
+            while due >= 1.0 {
+                filter.remember(key(fed), now);
+                // Between two looks, the filter may be fuller than at either of them.
+                if fed.is_multiple_of(16) {
+                    computed = computed.max(filter.computed());
+                }
+                fed += 1;
+                due -= 1.0;
+            }
+            if step % (steps / LOOKS) == 0 {
+                for _ in 0..PROBES / LOOKS {
+                    wrong += u64::from(filter.remembers(key(probed), now));
+                    probed += 1;
+                }
+                computed = computed.max(filter.computed());
+            }
+        }
+        began += Duration::from_secs_f64(phase.seconds);
+        let measured = wrong as f64 / PROBES as f64;
+        println!(
+            "| {} | {} | {computed:.5} | {measured:.5} |",
+            phase.name,
+            fed - fed_before
+        );
+        // The false positives of a phase are a sum of independent events with this standard deviation at most.
+        let deviation = (bound * (1.0 - bound) / PROBES as f64).sqrt();
+        assert!(computed <= bound, "{name}, {}: {computed}", phase.name);
+        assert!(
+            measured <= bound + 5.0 * deviation,
+            "{name}, {}: {measured}",
+            phase.name
+        );
+    }
+}
+
+#[test]
+fn the_time_limited_filter_keeps_its_bound_while_the_load_changes() {
+    for bound in [0.01, 0.001] {
+        check::<TimeLimitedBloom>("time-limited Bloom", bound);
+    }
+}
+
+#[test]
+fn the_forgetful_filter_keeps_its_bound_while_the_load_changes() {
+    for bound in [0.01, 0.001] {
+        check::<ForgetfulBloom>("forgetful Bloom", bound);
+    }
+}
+
+/// A generation that ends early must not end so often that the window is missed at the rates for which the filter is made.
+#[test]
+fn the_window_is_kept_up_to_the_rates_of_the_options() {
+    let feed = |filter: &mut dyn Memory<Key = Fingerprint>, rate: f64| {
+        for number in 0..(rate * 300.0) as u64 {
+            let at = START + Duration::from_secs_f64(number as f64 / rate);
+            filter.remember(key(number), at);
+        }
+    };
+    for bound in [0.05, 0.01, 0.001, 1e-5] {
+        let mut limited = TimeLimitedBloom::make(bound);
+        feed(&mut limited, RATE_MAX);
+        assert_eq!(limited.shortest_window(), None, "time-limited, {bound}");
+        let mut forgetful = ForgetfulBloom::make(bound);
+        feed(&mut forgetful, RATE);
+        assert_eq!(forgetful.shortest_window(), None, "forgetful, {bound}");
+    }
+}
