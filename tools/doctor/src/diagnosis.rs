@@ -9,6 +9,29 @@ pub struct Diagnosis {
     pub change: Option<Change>,
     /// The only node that has a backlog, if the channel is on several nodes.
     pub only_node: Option<String>,
+    /// The nodes with messages and without consumers, if the limit concerns more messages than they have.
+    pub unreached: Option<Unreached>,
+}
+
+impl Diagnosis {
+    /// Returns a diagnosis without a number to change.
+    pub(crate) fn of(limit: Limit) -> Diagnosis {
+        Diagnosis {
+            limit,
+            change: None,
+            only_node: None,
+            unreached: None,
+        }
+    }
+}
+
+/// Nodes with messages and without consumers, of a channel that has consumers at other nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreached {
+    /// The nodes.
+    pub nodes: Vec<String>,
+    /// The backlog of these nodes.
+    pub depth: i64,
 }
 
 /// A proposal: a number and its new value.
@@ -75,12 +98,7 @@ pub enum Limit {
         arrivals: f64,
     },
     /// Consumers are subscribed at some nodes, but not at all nodes with messages.
-    UnreachedNodes {
-        /// The nodes without consumers.
-        nodes: Vec<String>,
-        /// The backlog of these nodes.
-        depth: i64,
-    },
+    UnreachedNodes(Unreached),
     /// Consumers have set RDY to 0, which is what they do in back-off.
     BackOff {
         /// The connections with RDY 0.

@@ -40,9 +40,9 @@ impl Flow {
         let seconds = elapsed.as_secs_f64();
         let mut flow = Flow::default();
         for (name, node) in &after.nodes {
-            flow.depth += node.depth;
-            flow.deferred += node.deferred;
-            flow.ready += node.ready.iter().sum::<i64>();
+            flow.depth = flow.depth.saturating_add(node.depth);
+            flow.deferred = flow.deferred.saturating_add(node.deferred);
+            flow.ready = flow.ready.saturating_add(sum(node.ready.iter().copied()));
             flow.connections += node.ready.len();
             flow.consumers = flow.consumers.max(node.ready.len() as u64);
             match before.nodes.get(name) {
@@ -56,18 +56,21 @@ impl Flow {
     fn add_rates(&mut self, before: &NodeSample, after: &NodeSample, seconds: f64) {
         let has_restarted = after.message_count < before.message_count;
         let arrived = grown(before.message_count, after.message_count);
-        let held = |sample: &NodeSample| sample.depth + sample.in_flight + sample.deferred;
+        let held = |sample: &NodeSample| sum([sample.depth, sample.in_flight, sample.deferred]);
         // The messages that a restarted nsqd has kept did not arrive in this time.
         let left = match has_restarted {
             true => 0,
-            false => (arrived - (held(after) - held(before))).max(0),
+            false => {
+                let grown = held(after).saturating_sub(held(before));
+                arrived.saturating_sub(grown).max(0)
+            }
         };
         self.arrivals += arrived as f64 / seconds;
         self.finishes += left as f64 / seconds;
         self.requeues += grown(before.requeue_count, after.requeue_count) as f64 / seconds;
         self.timeouts += grown(before.timeout_count, after.timeout_count) as f64 / seconds;
-        self.growth += (after.depth - before.depth) as f64 / seconds;
-        self.in_flight += (before.in_flight + after.in_flight) as f64 / 2.0;
+        self.growth += after.depth.saturating_sub(before.depth) as f64 / seconds;
+        self.in_flight += before.in_flight.saturating_add(after.in_flight) as f64 / 2.0;
     }
 
     /// Returns the time that a message is in flight, in seconds, by Little's law. `None` if no
@@ -94,6 +97,12 @@ impl Flow {
 pub fn grown(before: i64, after: i64) -> i64 {
     match after < before {
         true => after,
-        false => after - before,
+        false => after.saturating_sub(before),
     }
+}
+
+/// Returns the sum of the figures of nodes. A node may answer with any number, so a sum beyond the range stays at
+/// its end.
+pub fn sum(figures: impl IntoIterator<Item = i64>) -> i64 {
+    figures.into_iter().fold(0, i64::saturating_add)
 }

@@ -20,9 +20,9 @@ mod sentence;
 
 use std::time::Duration;
 
-pub use diagnosis::{Change, Diagnosis, Limit, Saturation, Setting};
+pub use diagnosis::{Change, Diagnosis, Limit, Saturation, Setting, Unreached};
 pub use flow::Flow;
-pub use flow::grown;
+pub use flow::{grown, sum};
 pub use sample::{ChannelSample, NodeSample};
 pub use sentence::{duration, short};
 
@@ -52,13 +52,34 @@ const REQUEUES: f64 = 0.1;
 /// Says what limits a channel. `before` and `after` are samples that were taken `elapsed` apart.
 pub fn diagnose(before: &ChannelSample, after: &ChannelSample, elapsed: Duration) -> Diagnosis {
     let flow = Flow::between(before, after, elapsed);
-    let plain = |limit| Diagnosis {
-        limit,
-        change: None,
-        only_node: None,
-    };
     if let Some(limit) = stopped(after, &flow) {
-        return plain(limit);
+        return Diagnosis::of(limit);
+    }
+    let Some(unreached) = unreached(after) else {
+        return of_reached(before, after, elapsed);
+    };
+    // The finding about more messages comes first: a handful at one node must not hide a long backlog elsewhere.
+    let is_reached = |node: &str| !unreached.nodes.iter().any(|name| name == node);
+    let (before, after) = (before.only(is_reached), after.only(is_reached));
+    let rest = of_reached(&before, &after, elapsed);
+    match rest.is_problem() && after.taken_or_waiting() > unreached.depth {
+        true => Diagnosis {
+            only_node: None,
+            unreached: Some(unreached),
+            ..rest
+        },
+        false => Diagnosis::of(Limit::UnreachedNodes(unreached)),
+    }
+}
+
+/// Says what limits a channel that has consumers at every node with messages.
+fn of_reached(before: &ChannelSample, after: &ChannelSample, elapsed: Duration) -> Diagnosis {
+    let flow = Flow::between(before, after, elapsed);
+    if flow.ready == 0 {
+        return Diagnosis::of(Limit::BackOff {
+            without_ready: flow.connections,
+            connections: flow.connections,
+        });
     }
     if let Some(limit) = fails(&flow) {
         let change = match limit {
@@ -66,14 +87,13 @@ pub fn diagnose(before: &ChannelSample, after: &ChannelSample, elapsed: Duration
             _ => None,
         };
         return Diagnosis {
-            limit,
             change,
-            only_node: None,
+            ..Diagnosis::of(limit)
         };
     }
     if !has_backlog(&flow) {
         let is_idle = flow.arrivals == 0.0 && flow.finishes == 0.0 && flow.in_flight == 0.0;
-        return plain(match is_idle && flow.depth == 0 {
+        return Diagnosis::of(match is_idle && flow.depth == 0 {
             true => Limit::Idle {
                 deferred: flow.deferred,
                 has_consumers: true,
@@ -104,7 +124,7 @@ fn stopped(after: &ChannelSample, flow: &Flow) -> Option<Limit> {
         });
     }
     if nodes().any(|node| node.is_topic_paused) {
-        let waiting = nodes().map(|node| node.topic_depth).sum();
+        let waiting = sum(nodes().map(|node| node.topic_depth));
         return Some(Limit::TopicPaused { waiting });
     }
     if flow.connections == 0 {
@@ -121,27 +141,18 @@ fn stopped(after: &ChannelSample, flow: &Flow) -> Option<Limit> {
             },
         });
     }
-    let unreached: Vec<_> = after
-        .nodes
-        .iter()
-        .filter(|(_, node)| node.ready.is_empty() && node.depth > 0)
-        .collect();
-    if !unreached.is_empty() {
-        return Some(Limit::UnreachedNodes {
-            depth: unreached.iter().map(|(_, node)| node.depth).sum(),
-            nodes: unreached
-                .into_iter()
-                .map(|(name, _)| name.clone())
-                .collect(),
-        });
-    }
-    if flow.ready == 0 {
-        return Some(Limit::BackOff {
-            without_ready: flow.connections,
-            connections: flow.connections,
-        });
-    }
     None
+}
+
+/// Returns the nodes with messages and without consumers, if there are some.
+fn unreached(after: &ChannelSample) -> Option<Unreached> {
+    let is_unreached = |node: &NodeSample| node.ready.is_empty() && node.depth > 0;
+    let unreached = || after.nodes.iter().filter(|(_, node)| is_unreached(node));
+    let nodes: Vec<String> = unreached().map(|(name, _)| name.clone()).collect();
+    (!nodes.is_empty()).then(|| Unreached {
+        nodes,
+        depth: sum(unreached().map(|(_, node)| node.depth)),
+    })
 }
 
 /// Returns the way in which messages fail, if many do.
@@ -204,35 +215,29 @@ fn connections_without_ready(after: &ChannelSample, flow: &Flow) -> Option<Diagn
         (limit, None)
     };
     Some(Diagnosis {
-        limit,
         change,
-        only_node: None,
+        ..Diagnosis::of(limit)
     })
 }
 
 /// Returns the diagnosis for a backlog while all consumers take messages. `part` is the flow of the
 /// nodes with a backlog.
 fn of_consumers(part: &Flow, whole: &Flow) -> Diagnosis {
-    let plain = |limit| Diagnosis {
-        limit,
-        change: None,
-        only_node: None,
-    };
     if part.finishes > part.arrivals * (1.0 + GROWTH) && part.growth < 0.0 {
-        return plain(Limit::CatchesUp {
+        return Diagnosis::of(Limit::CatchesUp {
             depth: part.depth,
             seconds: part.depth as f64 / (part.finishes - part.arrivals),
         });
     }
     if part.in_flight < SATURATED * part.ready as f64 {
-        return plain(Limit::ReadsSlowly {
+        return Diagnosis::of(Limit::ReadsSlowly {
             in_flight: part.in_flight.round() as i64,
             ready: part.ready,
         });
     }
     let (Some(seconds), Some(ready)) = (part.seconds_in_flight(), whole.ready_per_consumer())
     else {
-        return plain(Limit::Stuck {
+        return Diagnosis::of(Limit::Stuck {
             in_flight: part.in_flight.round() as i64,
         });
     };
@@ -254,13 +259,12 @@ fn of_consumers(part: &Flow, whole: &Flow) -> Diagnosis {
         ),
     };
     Diagnosis {
-        limit,
         change: Some(Change {
             what,
             from,
             to: raised(from),
         }),
-        only_node: None,
+        ..Diagnosis::of(limit)
     }
 }
 

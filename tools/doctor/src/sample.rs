@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::flow::sum;
+
 /// One channel at one moment, on every node that has it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChannelSample {
@@ -41,6 +43,12 @@ impl ChannelSample {
 
     pub(crate) fn has_backlog_at(&self, node: &str) -> bool {
         self.nodes.get(node).is_some_and(|node| node.depth > 0)
+    }
+
+    /// Returns the number of messages that wait or are in flight.
+    pub(crate) fn taken_or_waiting(&self) -> i64 {
+        let nodes = self.nodes.values();
+        sum(nodes.flat_map(|node| [node.depth, node.in_flight]))
     }
 
     /// Returns the sample with some of the nodes.

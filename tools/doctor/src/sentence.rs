@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::diagnosis::{Change, Diagnosis, Limit, Saturation, Setting};
+use crate::diagnosis::{Change, Diagnosis, Limit, Saturation, Setting, Unreached};
 
 impl Diagnosis {
     /// Returns true if somebody should do something.
@@ -18,8 +18,11 @@ impl Diagnosis {
 impl fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write_limit(f)?;
-        match &self.only_node {
-            Some(node) => write!(f, " (only at {node})"),
+        if let Some(node) = &self.only_node {
+            write!(f, " (only at {node})")?;
+        }
+        match &self.unreached {
+            Some(unreached) => write!(f, " (and no consumer at {unreached})"),
             None => Ok(()),
         }
     }
@@ -72,7 +75,10 @@ impl Diagnosis {
                     short(*arrivals)
                 )
             }
-            Limit::UnreachedNodes { nodes, depth } => unreached(f, nodes, *depth),
+            Limit::UnreachedNodes(unreached) => write!(
+                f,
+                "No consumer at {unreached}: connect the consumers to every node"
+            ),
             Limit::BackOff {
                 without_ready,
                 connections,
@@ -157,18 +163,16 @@ fn keeps_up(f: &mut fmt::Formatter<'_>, arrivals: f64, capacity: Option<f64>) ->
     }
 }
 
-fn unreached(f: &mut fmt::Formatter<'_>, nodes: &[String], depth: i64) -> fmt::Result {
-    let names: Vec<String> = nodes.iter().take(2).cloned().collect();
-    let names = names.join(", ");
-    let more = match nodes.len() {
-        0..=2 => String::new(),
-        count => format!(" and {} more", count - 2),
-    };
-    write!(
-        f,
-        "No consumer at {names}{more}, where {}: connect the consumers to every node",
-        messages_wait(depth)
-    )
+/// Two of the nodes, and the messages of all: `a:4151, b:4151 and 3 more, where 6 messages wait`.
+impl fmt::Display for Unreached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.nodes.iter().take(2).map(String::as_str).collect();
+        write!(f, "{}", names.join(", "))?;
+        if self.nodes.len() > 2 {
+            write!(f, " and {} more", self.nodes.len() - 2)?;
+        }
+        write!(f, ", where {}", messages_wait(self.depth))
+    }
 }
 
 fn messages_wait(count: i64) -> String {

@@ -306,3 +306,74 @@ fn one_message_waits() {
         "No consumers: 1 message waits and 0/s arrive; start a consumer",
     );
 }
+
+/// A node that answered with figures at the end of the range ended the program that asked it.
+#[test]
+fn absurd_figures_of_a_node_do_no_harm() {
+    const MIN: i64 = i64::MIN;
+    const MAX: i64 = i64::MAX;
+    let full = |count, arrived| At {
+        deferred: count,
+        requeued: arrived,
+        timed_out: arrived,
+        ..at(count, count, arrived, &[MAX, MAX])
+    };
+    let paused = |sample: &mut ChannelSample| {
+        for node in sample.nodes.values_mut() {
+            node.is_topic_paused = true;
+            node.topic_depth = MAX;
+        }
+    };
+    for before in [MIN, -1, 0, MAX] {
+        for after in [MIN, -1, 0, MAX] {
+            let before = sample(&[
+                full(before, before),
+                full(MAX, before),
+                at(MAX, 0, MAX, &[]),
+            ]);
+            let mut after = sample(&[full(after, after), full(MAX, after), at(MAX, 0, MAX, &[])]);
+            for elapsed in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
+                let flow = Flow::between(&before, &after, elapsed);
+                assert!(flow.ready == MAX && !flow.arrivals.is_nan(), "{flow:?}");
+                assert!(!diagnose(&before, &after, elapsed).to_string().is_empty());
+            }
+            paused(&mut after);
+            let text = diagnose(&before, &after, Duration::from_secs(1)).to_string();
+            assert_eq!(text, "Topic paused with 9.2E waiting messages: unpause it");
+        }
+    }
+}
+
+/// Six messages at a node without consumers hid a backlog of thousands.
+#[test]
+fn the_finding_about_more_messages_comes_first() {
+    let slow = (at(90_000, 2, 0, &[1, 1]), at(90_060, 2, 100, &[1, 1]));
+    let lonely = at(6, 0, 6, &[]);
+    let diagnosis = check(
+        &[slow.0, lonely],
+        &[slow.1, lonely],
+        "Handlers too slow: 2 consumers finish 20 of 50/s at 100ms a message; run 7 consumers \
+         instead of 2, or as many more handlers (and no consumer at b:4151, where 6 messages wait)",
+    );
+    assert!(diagnosis.is_problem());
+    // The backlog that becomes shorter is no problem.
+    let quick = (at(9000, 10, 0, &[10]), at(6000, 10, 1000, &[10]));
+    check(
+        &[quick.0, lonely],
+        &[quick.1, lonely],
+        "No consumer at b:4151, where 6 messages wait: connect the consumers to every node",
+    );
+    // The messages of the other problem are fewer.
+    let few = (at(2, 1, 0, &[1]), at(3, 1, 1, &[1]));
+    check(
+        &[few.0, lonely],
+        &[few.1, lonely],
+        "No consumer at b:4151, where 6 messages wait: connect the consumers to every node",
+    );
+    check(
+        &[at(500, 0, 500, &[0, 0]), lonely],
+        &[at(500, 0, 500, &[0, 0]), lonely],
+        "Back-off: 2 of 2 connections have RDY 0; see the consumers' logs for failed messages \
+         (and no consumer at b:4151, where 6 messages wait)",
+    );
+}

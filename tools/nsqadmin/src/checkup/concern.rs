@@ -126,7 +126,7 @@ pub(super) fn gets_older(
         true => OLD_MILLIS_WITH_BACKLOG,
         false => OLD_MILLIS,
     };
-    now >= old && (now - earlier) as f64 >= elapsed.as_secs_f64() * 1000.0 * STUCK_SHARE
+    now >= old && now.saturating_sub(earlier) as f64 >= elapsed.as_secs_f64() * 1000.0 * STUCK_SHARE
 }
 
 /// Returns the sentence about a channel that somebody has paused with an end, a note or a name. Such a pause
