@@ -83,6 +83,7 @@ const CAUSES = {
 
 function plain(message, status) {
   if (MEANINGS[message]) return MEANINGS[message];
+  if (message.startsWith("FORBIDDEN: ")) return `${MEANINGS.FORBIDDEN} ${sentence(message.slice("FORBIDDEN: ".length))}`;
   const cause = Object.keys(CAUSES).find((word) => message.includes(word));
   if (cause) return CAUSES[cause];
   if (message.startsWith("UPSTREAM_ERROR")) {
@@ -90,6 +91,11 @@ function plain(message, status) {
     return `No ${who} gave an answer.`;
   }
   return message ? `The server refused: ${message}` : `The server answered with status ${status}.`;
+}
+
+// A text of the server as a sentence.
+export function sentence(text) {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 }
 
 // The parts of a "WARNING: ..." message: the addresses that it names, and its text. Returns null without a warning.

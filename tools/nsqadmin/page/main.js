@@ -1,7 +1,7 @@
 // The frame of the page: header, the view of the address, help.
 
 import { html, render, useEffect, useMemo, useState } from "./html.js";
-import { ask } from "./api.js";
+import { ask, sentence } from "./api.js";
 import { clock } from "./format.js";
 import { Help } from "./help.js";
 import { useKeys } from "./keys.js";
@@ -35,6 +35,8 @@ function App() {
   const { segments } = useRoute();
   const [isHelpOpen, setHelpOpen] = useState(false);
   const failure = useFacts();
+  const known = useStore(facts);
+  const ignored = !known?.is_admin && known?.ignored_user;
   const keys = useMemo(() => ({ help: () => setHelpOpen(true), up }), []);
   useKeys(keys);
   const title = segments.slice(segments[0] === "topics" ? 1 : 0).join(" / ") || "topics";
@@ -45,6 +47,7 @@ function App() {
     <${Header} section=${segments[0] === "peek" ? "topics" : segments[0] ?? "topics"} onHelp=${() => setHelpOpen(true)} />
     <main>
       ${failure && html`<div class="bar bad" role="alert"><b>The page does not know who you are, so it shows no actions.</b> ${failure.message}</div>`}
+      ${ignored && html`<p class="bar warn" role="status"><b>The page does not know who you are.</b> ${sentence(ignored)}</p>`}
       ${view(segments) ?? html`<h1>There is nothing here</h1><p><a href=${link()}>All topics</a></p>`}
     </main>
     ${isHelpOpen && html`<${Help} onClose=${() => setHelpOpen(false)} />`}`;

@@ -20,7 +20,7 @@ pub struct Access {
     pub header: HeaderName,
     /// `--admin-user`. An empty list makes everybody an admin.
     pub admin_users: Vec<String>,
-    /// `--trusted-proxy-cidr`. An empty list trusts everybody.
+    /// `--trusted-proxy-cidr`. An empty list trusts no address.
     pub trusted_proxies: Vec<Cidr>,
     /// `--allowed-origin`
     pub allowed_origins: Vec<String>,
@@ -44,16 +44,38 @@ impl Access {
     /// that is no trusted proxy does not count. Several headers do not count either: a client may
     /// have sent one of them.
     pub fn user(&self, headers: &HeaderMap, peer: IpAddr) -> String {
-        let is_trusted = self.trusted_proxies.is_empty()
-            || self
-                .trusted_proxies
-                .iter()
-                .any(|range| range.contains(peer));
         let mut values = headers.get_all(&self.header).iter();
-        match (is_trusted, values.next(), values.next()) {
+        match (self.is_trusted(peer), values.next(), values.next()) {
             (true, Some(user), None) => user.to_str().unwrap_or_default().to_owned(),
             _ => String::new(),
         }
+    }
+
+    fn is_trusted(&self, peer: IpAddr) -> bool {
+        self.trusted_proxies
+            .iter()
+            .any(|range| range.contains(peer))
+    }
+
+    /// Returns the reason why the request's user does not count, and what to do if it should: the request names a
+    /// user, and comes from an address that is no trusted proxy.
+    pub fn ignored_user(&self, headers: &HeaderMap, peer: IpAddr) -> Option<String> {
+        if self.is_trusted(peer) || !headers.contains_key(&self.header) {
+            return None;
+        }
+        let prefix_bits = if peer.is_ipv4() { 32 } else { 128 };
+        Some(format!(
+            "the header {} from {peer} does not count, because this address is no trusted proxy; \
+             if it is your proxy, start nsqadmin with --trusted-proxy-cidr={peer}/{prefix_bits}",
+            self.header
+        ))
+    }
+
+    /// Returns true if the header counts from every address of a family.
+    pub fn trusts_everybody(&self) -> bool {
+        self.trusted_proxies
+            .iter()
+            .any(|range| range.is_everything())
     }
 
     /// Returns true if the user may act.

@@ -1,8 +1,9 @@
 //! [`Cidr`]: a range of IP addresses in Go's notation.
 
+use std::fmt;
 use std::net::IpAddr;
 
-/// A range of IP addresses of one family.
+/// A range of IP addresses of one family. Its `Display` is the notation that [`Cidr::parse`] reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
     address: IpAddr,
@@ -30,6 +31,15 @@ impl Cidr {
         }
     }
 
+    /// Returns true if the range has all addresses of a family.
+    pub fn is_everything(self) -> bool {
+        let own_bits = match self.address {
+            IpAddr::V6(address) if address.to_ipv4_mapped().is_some() => 96,
+            _ => 0,
+        };
+        self.prefix_bits <= own_bits
+    }
+
     /// Returns true if the range has the address. An IPv4 address inside an IPv6 one counts as IPv4.
     pub fn contains(self, address: IpAddr) -> bool {
         let bits = |address: IpAddr| match address {
@@ -44,6 +54,12 @@ impl Cidr {
         };
         let differing = bits(own) ^ bits(other);
         own.is_ipv4() == other.is_ipv4() && differing.leading_zeros() >= u32::from(prefix_bits)
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix_bits)
     }
 }
 
@@ -69,6 +85,18 @@ mod tests {
         check("2001:db8::/33", &["2001:db8:7fff::1"], &["2001:db8:8000::"]);
         check("::/0", &["::1"], &["1.2.3.4"]);
         check("::ffff:10.0.0.0/104", &["10.9.9.9"], &["11.0.0.0"]);
+    }
+
+    #[test]
+    fn a_range_can_be_a_whole_family() {
+        let is_everything = |range: &str| Cidr::parse(range).unwrap().is_everything();
+        assert!(
+            ["0.0.0.0/0", "::/0", "10.0.0.0/0", "::ffff:1.2.3.4/96"].map(is_everything)
+                == [true; 4]
+        );
+        assert!(
+            ["0.0.0.0/1", "::/1", "::ffff:0.0.0.0/97", "::1/96"].map(is_everything) == [false; 4]
+        );
     }
 
     #[test]

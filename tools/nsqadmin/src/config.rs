@@ -67,7 +67,7 @@ const OWN_FLAGS: &[Flag] = {
     const MAX: i64 = i64::MAX;
     &[
     flag::LOG_FORMAT,
-    Flag::new("trusted-proxy-cidr", List, "", "CIDR of the proxies whose acl-http-header counts (may be given multiple times); without it, the header counts from everywhere"),
+    Flag::new("trusted-proxy-cidr", List, "127.0.0.0/8,::1/128", "CIDR of the proxies whose acl-http-header counts (may be given multiple times; replaces the default); 0.0.0.0/0,::/0 for everywhere"),
     Flag::new("allowed-origin", List, "", "origin of pages that may act, such as https://nsq.example.com, for proxies that change the Host header (may be given multiple times)"),
     Flag::new("peek-bodies", Choice(&["admins", "everybody", "nobody"]), "admins", "users who may read the bodies of messages: admins, everybody or nobody"),
     Flag::new("audit-log-file", Text, "", "file that gets a line of JSON for every act of an admin, and for every refused one"),

@@ -42,6 +42,7 @@ use crate::config::{Config, GraphiteFlags};
 use crate::graphite::Forward;
 use crate::notification::Notifier;
 use crate::outcome::Refusal;
+use crate::strangers::Strangers;
 use crate::tally::Tally;
 
 use endpoint::{Endpoint, ROUTES};
@@ -66,6 +67,8 @@ pub struct App {
     pub cluster: Cluster,
     /// The rules about users and pages.
     pub access: Access,
+    /// The addresses that the log has told about because their users do not count.
+    pub strangers: Strangers,
     /// The log of acts.
     pub audit: Audit,
     /// The queue of notifications.
@@ -105,6 +108,7 @@ impl App {
     pub async fn answer(&self, mut request: Request) -> ::http::Response<Body> {
         let started = Instant::now();
         let path = request.path().to_owned();
+        self.tell_ignored_user(&request);
         let (reply, is_logged) = match self.below_base(&path) {
             Some(path) => self.answer_below(path, &mut request).await,
             None => (Reply::refusal(&Refusal::not_found("NOT_FOUND")), true),

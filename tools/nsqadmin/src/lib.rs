@@ -40,6 +40,7 @@ pub mod order;
 pub mod outcome;
 pub mod peek;
 pub mod server;
+pub mod strangers;
 mod stream;
 pub mod tally;
 pub mod upstream;

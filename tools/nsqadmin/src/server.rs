@@ -30,6 +30,7 @@ use crate::config::{Checked, Config, NSQADMIN, TlsListener};
 use crate::graphite::Forward;
 use crate::http::{App, Request};
 use crate::notification::Notifier;
+use crate::strangers::Strangers;
 use crate::stream::WriteLimited;
 use crate::tally::Tally;
 use crate::upstream::{self, Upstream};
@@ -69,6 +70,7 @@ impl Server {
         warn(&config);
         let tls = tls(&config.tls)?;
         let app = app(&config, checked)?;
+        tell_trusted_proxies(&app.access);
         let plain = Listener::bind(&config.http_address, NSQADMIN.name).await?;
         let secure = match config.tls.https_address.as_str() {
             "" => None,
@@ -120,17 +122,37 @@ fn warn(config: &Config) {
         log_warn!(
             "without --admin-user, everybody who reaches this address may delete, empty and pause"
         );
-    } else if config.trusted_proxy_cidrs.is_empty() {
-        log_warn!(
-            "without --trusted-proxy-cidr, the header {} counts from every client; only the proxy \
-             that sets it should reach this address",
-            config.acl_http_header
-        );
+    }
+}
+
+/// Says from which addresses the header with the user counts, if the user decides about anything.
+fn tell_trusted_proxies(access: &Access) {
+    if access.admin_users.is_empty() {
+        return;
+    }
+    let header = &access.header;
+    let ranges: Vec<String> = access
+        .trusted_proxies
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let ranges = ranges.join(", ");
+    match (ranges.is_empty(), access.trusts_everybody()) {
+        (true, _) => log_warn!(
+            "the list trusted_proxy_cidr is empty: the header {header} counts from no address, so nobody may act"
+        ),
+        (false, false) => {
+            log_info!("the header {header} counts from {ranges} only (--trusted-proxy-cidr)")
+        }
+        (false, true) => log_warn!(
+            "with --trusted-proxy-cidr={ranges}, every client that reaches this address can name any user in the \
+             header {header}; only the proxy that sets it should reach this address"
+        ),
     }
 }
 
 /// Returns everything that answers need.
-fn app(config: &Config, checked: Checked) -> Result<App, String> {
+pub(crate) fn app(config: &Config, checked: Checked) -> Result<App, String> {
     let header = config.acl_http_header.parse();
     let header = header.map_err(|_| {
         let given = &config.acl_http_header;
@@ -169,6 +191,7 @@ fn app(config: &Config, checked: Checked) -> Result<App, String> {
             allowed_origins: config.allowed_origins.clone(),
             body_readers: config.body_readers,
         },
+        strangers: Strangers::default(),
         audit: Audit::open(&config.audit_log_file, tally.clone())?,
         notifier: Notifier::start(endpoint, client.clone(), tally.clone()),
         tally,

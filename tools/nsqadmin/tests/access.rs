@@ -65,9 +65,20 @@ fn a_header_counts_from_the_trusted_proxy_only() {
         let admin = Admin::start_at(&[&lookupd], &["--admin-user=carol", proxies]);
         let answer = admin.ask("POST", "/api/topics", &carol, r#"{"topic":"t"}"#);
         assert_eq!(answer.status, status, "{proxies}");
+        admin.log()
     };
+    let log = check("--log-level=info", 200);
+    let counts = "INFO: the header x-forwarded-user counts from 127.0.0.0/8, ::1/128 only (--trusted-proxy-cidr)";
+    assert!(log.contains(counts), "{log}");
     check("--trusted-proxy-cidr=127.0.0.0/8", 200);
-    check("--trusted-proxy-cidr=10.0.0.0/8", 403);
+    let log = check("--trusted-proxy-cidr=10.0.0.0/8", 403);
+    assert!(
+        log.contains("INFO: the header x-forwarded-user counts from 10.0.0.0/8 only"),
+        "{log}"
+    );
+    let log = check("--trusted-proxy-cidr=0.0.0.0/0,::/0", 200);
+    let warning = "WARNING: with --trusted-proxy-cidr=0.0.0.0/0, ::/0, every client that reaches this address can name any user";
+    assert!(log.contains(warning), "{log}");
 }
 
 #[test]

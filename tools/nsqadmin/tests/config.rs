@@ -9,7 +9,7 @@ use support::Admin;
 /// The keys that the original lacks, and their values without flags.
 const OWN: [(&str, &str); 20] = [
     ("log_format", "text"),
-    ("trusted_proxy_cidr", "[]"),
+    ("trusted_proxy_cidr", "[\"127.0.0.0/8\",\"::1/128\"]"),
     ("allowed_origin", "[]"),
     ("peek_bodies", "admins"),
     ("audit_log_file", ""),

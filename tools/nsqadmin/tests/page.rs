@@ -240,6 +240,11 @@ fn the_page_in_a_browser() {
     let at = |lookupd: &Daemon| format!("--lookupd-http-address={}", lookupd.http);
     let admin = Nsqadmin::start(&[at(&lookupd), "--base-path=/admin/nsq".to_owned()]);
     let acl = Nsqadmin::start(&[at(&lookupd), "--admin-user=alice".to_owned()]);
+    let far = Nsqadmin::start(&[
+        at(&lookupd),
+        "--admin-user=alice".to_owned(),
+        "--trusted-proxy-cidr=192.0.2.0/24".to_owned(),
+    ]);
     let nsqd_flags = nsqds
         .iter()
         .map(|nsqd| format!("--nsqd-http-address={}", nsqd.http));
@@ -261,6 +266,7 @@ fn the_page_in_a_browser() {
     let cluster = json!({
         "admin": admin.url("/admin/nsq/"),
         "acl": acl.url("/"),
+        "far": far.url("/"),
         "direct": direct.url("/"),
         "many": many.url("/"),
         "past": past.url("/"),

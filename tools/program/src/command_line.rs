@@ -85,11 +85,17 @@ pub(crate) fn parse(
 /// Returns the value of a flag that the command line does not have.
 pub(crate) fn default_value(flag: &Flag, hostname: &str) -> Value {
     match flag.kind {
-        Kind::List => Value::List(Vec::new()),
+        Kind::List => Value::List(texts(&flag.default_on(hostname))),
         Kind::Floats => Value::Floats(Vec::new()),
         _ => Value::parse(flag, &flag.default_on(hostname))
             .unwrap_or_else(|bad| panic!("the default of --{}: {}", flag.name, bad.text)),
     }
+}
+
+/// Returns the texts of a default list, which commas separate.
+fn texts(list: &str) -> Vec<String> {
+    let texts = list.split(',').filter(|text| !text.is_empty());
+    texts.map(str::to_owned).collect()
 }
 
 /// Returns a flag's name and its value after `=`, or `None` for an argument that ends the flags.

@@ -40,17 +40,39 @@ fn the_header_counts_from_trusted_proxies_only() {
     let user = |proxies: &[&str], headers: &HeaderMap, peer: &str| {
         access(&["carol"], proxies).user(headers, peer.parse().unwrap())
     };
-    assert_eq!(user(&[], &carol, "192.0.2.1"), "carol");
+    for peer in ["192.0.2.1", "127.0.0.1"] {
+        assert_eq!(user(&[], &carol, peer), "", "no proxy is trusted");
+    }
+    let everywhere = ["0.0.0.0/0", "::/0"];
+    assert_eq!(user(&everywhere, &carol, "192.0.2.1"), "carol");
+    assert_eq!(user(&everywhere, &carol, "2001:db8::1"), "carol");
     let proxies = ["10.0.0.0/8", "::1/128"];
     assert_eq!(user(&proxies, &carol, "10.1.2.3"), "carol");
     assert_eq!(user(&proxies, &carol, "::1"), "carol");
     assert_eq!(user(&proxies, &carol, "192.0.2.1"), "");
-    assert_eq!(user(&[], &headers(&[]), "192.0.2.1"), "");
+    assert_eq!(user(&everywhere, &headers(&[]), "192.0.2.1"), "");
     let twice = headers(&[("x-forwarded-user", "carol"), ("x-forwarded-user", "eve")]);
     assert_eq!(
         user(&proxies, &twice, "10.1.2.3"),
         "",
         "a client may have sent one"
+    );
+}
+
+#[test]
+fn a_header_that_does_not_count_has_a_reason_with_the_flag_to_set() {
+    let rules = access(&["carol"], &["10.0.0.0/8"]);
+    let carol = headers(&[("x-forwarded-user", "carol")]);
+    let why = |headers: &HeaderMap, peer: &str| rules.ignored_user(headers, peer.parse().unwrap());
+    assert_eq!(why(&carol, "10.1.2.3"), None);
+    assert_eq!(why(&headers(&[]), "192.0.2.1"), None, "no user is named");
+    let expected = "the header x-forwarded-user from 192.0.2.1 does not count, because this address is no trusted \
+                    proxy; if it is your proxy, start nsqadmin with --trusted-proxy-cidr=192.0.2.1/32";
+    assert_eq!(why(&carol, "192.0.2.1").as_deref(), Some(expected));
+    let why = why(&carol, "2001:db8::1").unwrap();
+    assert!(
+        why.ends_with("--trusted-proxy-cidr=2001:db8::1/128"),
+        "{why}"
     );
 }
 

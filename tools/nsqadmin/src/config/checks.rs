@@ -22,7 +22,7 @@ pub struct Checked {
     pub client_tls: ClientConfig,
     /// Clients of `/config`. `None` allows everybody.
     pub config_clients: Option<Cidr>,
-    /// Proxies whose header counts. An empty list allows everybody.
+    /// Proxies whose header counts. An empty list has no proxy.
     pub trusted_proxies: Vec<Cidr>,
     /// Where to reach nsqds whose broadcast address cannot be reached.
     pub url_map: UrlMap,
@@ -50,6 +50,7 @@ impl Config {
             text => Some(range("allow-config-from-cidr", text)?),
         };
         let proxies = self.trusted_proxy_cidrs.iter();
+        let proxies = proxies.flat_map(|texts| texts.split(','));
         let trusted_proxies = proxies.map(|text| range("trusted-proxy-cidr", text));
         for origin in &self.allowed_origins {
             check_origin(origin)?;

@@ -15,6 +15,7 @@ fn the_defaults_are_nsqadmins() {
     assert_eq!(config.base_path, "/");
     assert_eq!(config.acl_http_header, "X-Forwarded-User");
     assert_eq!(config.allow_config_from_cidr, "127.0.0.1/8");
+    assert_eq!(config.trusted_proxy_cidrs, ["127.0.0.0/8", "::1/128"]);
     assert_eq!(config.client.connect_timeout, Duration::from_secs(2));
     assert_eq!(config.client.request_timeout, Duration::from_secs(5));
     assert_eq!(config.graphite.prefix, "nsq.%s");
@@ -30,7 +31,7 @@ fn flags_come_before_the_file_and_lists_replace_lists() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nsqadmin.cfg");
     let text = "log_level = \"debug\"\nnsqlookupd_http_addresses = [\"a:1\", \"b:2\"]\n\
-                admin_users = \"carol,dave\"\nstatsd_interval = 30000\nbase_path = \"x\"\n\
+                admin_users = \"carol,dave\"\ntrusted_proxy_cidr = \"10.0.0.0/8\"\nstatsd_interval = 30000\nbase_path = \"x\"\n\
                 proxy_graphite = true\nnothing = 1\n";
     std::fs::write(&path, text).unwrap();
     let file = format!("--config={}", path.display());
@@ -44,6 +45,11 @@ fn flags_come_before_the_file_and_lists_replace_lists() {
     assert_eq!(config.log_level, Level::Debug);
     assert_eq!(config.lookupd_http_addresses, ["c:3"]);
     assert_eq!(config.admin_users, ["carol", "dave"]);
+    assert_eq!(
+        config.trusted_proxy_cidrs,
+        ["10.0.0.0/8"],
+        "the default is replaced"
+    );
     assert_eq!(config.graphite.interval, Duration::from_secs(30));
     assert_eq!(config.base_path, "/admin/nsq");
     assert!(config.graphite.is_proxied);

@@ -1,7 +1,10 @@
 //! The rights of a request: each endpoint has its [`Audience`], which is checked before the body is read. Refused
 //! acts are written to the audit log.
 
+use std::time::Instant;
+
 use ::http::{Method, StatusCode};
+use program::log_warn;
 
 use super::acting::Subject;
 use super::endpoint::{Audience, Endpoint};
@@ -46,6 +49,29 @@ impl App {
         }
     }
 
+    /// Logs that the request's user does not count, once for each address.
+    pub(super) fn tell_ignored_user(&self, request: &Request) {
+        if let Some(why) = self.ignored_user(request)
+            && self.strangers.is_due(request.peer().ip(), Instant::now())
+        {
+            log_warn!("{why}");
+        }
+    }
+
+    /// Returns the reason why the request's user does not count, if the request names one.
+    pub(super) fn ignored_user(&self, request: &Request) -> Option<String> {
+        self.access
+            .ignored_user(request.headers(), request.peer().ip())
+    }
+
+    /// Returns the refusal of a client that is no admin.
+    fn no_admin(&self, request: &Request) -> Refusal {
+        forbidden(match self.ignored_user(request) {
+            Some(why) => format!("FORBIDDEN: {why}"),
+            None => "FORBIDDEN".to_owned(),
+        })
+    }
+
     /// Writes a `PUT /config/*` to the audit log.
     pub(super) async fn report_put(&self, key: &str, request: &Request, put: Result<(), Refusal>) {
         let subject = Subject {
@@ -83,7 +109,7 @@ impl App {
         match (is_own_page, self.access.is_admin(&user)) {
             (true, true) => Ok(()),
             (false, _) => Err(forbidden("FORBIDDEN_ORIGIN")),
-            (true, false) => Err(forbidden("FORBIDDEN")),
+            (true, false) => Err(self.no_admin(request)),
         }
     }
 
@@ -106,12 +132,15 @@ impl App {
         }
         let user = self.access.user(headers, request.peer().ip());
         match self.access.is_forwarded(headers) && !self.access.is_admin(&user) {
-            true => Err(forbidden("FORBIDDEN")),
+            true => Err(self.no_admin(request)),
             false => Ok(()),
         }
     }
 }
 
-fn forbidden(message: &str) -> Refusal {
+fn forbidden(message: impl Into<String>) -> Refusal {
     Refusal::new(StatusCode::FORBIDDEN, message)
 }
+
+#[cfg(test)]
+mod tests;

@@ -61,6 +61,11 @@ impl App {
         object.text("version", NSQ_VERSION);
         object.text("base_path", &self.base_path);
         object.text("user", &user);
+        // The page shows the reason, because an admin would look for the buttons otherwise.
+        object.text(
+            "ignored_user",
+            &self.ignored_user(request).unwrap_or_default(),
+        );
         object.boolean("is_admin", self.access.is_admin(&user));
         object.boolean("may_read_bodies", self.access.may_read_bodies(&user));
         object.boolean("is_lookup_mode", self.cluster.is_lookup_mode());

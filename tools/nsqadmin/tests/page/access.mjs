@@ -1,6 +1,6 @@
 // Those who may only look, and those who may act.
 
-import { equal, until } from "./browser.mjs";
+import { accessible, equal, until } from "./browser.mjs";
 import { channelAt, make, topicAt } from "./daemons.mjs";
 
 const ALICE = { "X-Forwarded-User": "alice" };
@@ -16,6 +16,19 @@ export const checks = {
       if (path !== "lookup") await page.locator("tbody tr[data-row]").first().waitFor();
       equal(await page.locator("button.danger, button[type=submit]").allTextContents(), [], `actions on ${path}`);
     }
+    browser.healthy();
+  },
+
+  async "access: a user whom an unknown proxy names is told why there are no actions"(browser, cluster) {
+    await make(cluster.nsqds, "guarded", ["archive"], 1);
+    const page = await browser.open(`${cluster.far}topics/guarded`, { headers: ALICE, allowed: /403/ });
+    await page.getByRole("status").getByText("start nsqadmin with --trusted-proxy-cidr=127.0.0.1/32").waitFor();
+    await page.locator("tbody tr[data-row]").first().waitFor();
+    equal(await page.locator("button.danger").count(), 0, "no actions");
+    await accessible(page, "a user who does not count");
+    const answer = await page.evaluate(`import(new URL("static/api.js", document.baseURI)).then(({ ask }) =>
+      ask("api/topics/guarded", { method: "DELETE" }).then(() => "done", (failure) => failure.message))`);
+    equal(/^You may not do this: .* The header x-forwarded-user from 127\.0\.0\.1 does not count, .*=127\.0\.0\.1\/32\.$/.test(answer), true, answer);
     browser.healthy();
   },
 

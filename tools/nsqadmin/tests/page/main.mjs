@@ -3,6 +3,7 @@
 // The variable PAGE_TEST has the addresses as JSON:
 //   admin      nsqadmin's URL, for everybody an admin, below a base path
 //   acl        nsqadmin's URL, with alice as the only admin
+//   far        the same as acl, for proxies that are not on this machine
 //   direct     nsqadmin's URL, with nsqd addresses instead of nsqlookupd's
 //   many       nsqadmin's URL, with 10,000 topics
 //   graphite   nsqadmin's URL, with a server that answers as graphite does
