@@ -193,12 +193,17 @@ struct Task {
 
 /// Collects until the process ends.
 async fn collect(mut task: Task, collector: Collector, interval: Duration) {
-    let mut saved = Instant::now();
+    let mut saved: Option<Instant> = None;
     loop {
         let started = Instant::now();
         task.collect_once().await;
-        if saved.elapsed() >= SAVE_INTERVAL {
-            saved = Instant::now();
+        // The first figures are saved at once, so that a file that cannot be written is known soon after the start.
+        let is_due = match saved {
+            Some(saved) => saved.elapsed() >= SAVE_INTERVAL,
+            None => task.sender.borrow().unix_millis > 0,
+        };
+        if is_due {
+            saved = Some(Instant::now());
             let collector = collector.clone();
             // The save logs its own failures, and only a stop of the runtime ends it.
             let _ = tokio::task::spawn_blocking(move || collector.save()).await;

@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use support::{Admin, run_nsqadmin};
@@ -105,41 +105,40 @@ fn figures_are_sums_and_a_dead_node_is_a_warning() {
     nsqds[0].publish("clicks", &["y", "z"]);
     nsqds[0].wait_for_figure("clicks", "a", "depth", 3);
     let admin = Admin::start_at(&[&lookupd], &[]);
-    let topic = admin.wait_for("/api/topics/clicks", has_nodes(3));
-    assert_eq!(
-        (&topic["message_count"], &topic["message"]),
-        (&json!(5), &json!(""))
-    );
+    // On a busy machine, a node may miss the deadline of a request. The answer is then a warning.
+    let is_whole = |answer: &Value| answer["message"] == json!("");
+    let topic = admin.wait_for("/api/topics/clicks", |topic| {
+        has_nodes(3)(topic) && is_whole(topic)
+    });
+    assert_eq!(topic["message_count"], json!(5));
     let counts = topic["nodes"].as_array().unwrap().iter();
     let mut counts: Vec<i64> = counts
         .map(|node| node["message_count"].as_i64().unwrap())
         .collect();
     counts.sort_unstable();
     assert_eq!(counts, [1, 1, 3]);
-    let channel = admin.json("/api/topics/clicks/a");
+    let channel = admin.wait_for("/api/topics/clicks/a", is_whole);
     assert_eq!(
         (&channel["depth"], &channel["memory_depth"]),
         (&json!(5), &json!(5))
     );
-    let counter = admin.json("/api/counter");
+    let counter = admin.wait_for("/api/counter", is_whole);
     assert_eq!(
         counter["stats"].as_object().map(serde_json::Map::len),
         Some(3)
     );
 
-    // A node that stops in the middle of its work is still registered, and does not answer.
+    // A node that stops in the middle of its work is still registered, and does not answer. The signal takes effect
+    // at once on an idle machine only, and on a busy one, the other nodes may miss their deadline, too.
     nsqds[2].signal("STOP");
-    let started = Instant::now();
-    let topic = admin.json("/api/topics/clicks");
-    assert!(
-        started.elapsed() < Duration::from_secs(30),
-        "{:?}",
-        started.elapsed()
-    );
-    assert_eq!(topic["message_count"], json!(4));
-    assert_eq!(topic["nodes"].as_array().map(Vec::len), Some(2));
-    let message = topic["message"].as_str().unwrap();
     let address = nsqds[2].http.to_string();
+    let lacks_it = |topic: &Value| {
+        let message = topic["message"].as_str().unwrap_or_default();
+        has_nodes(2)(topic) && message.contains(&address)
+    };
+    let topic = admin.wait_for("/api/topics/clicks", lacks_it);
+    assert_eq!(topic["message_count"], json!(4));
+    let message = topic["message"].as_str().unwrap();
     assert!(message.starts_with("WARNING: Get \"http://"), "{message}");
     assert!(
         message.contains(&address) && message.contains("no answer in time"),
@@ -639,6 +638,62 @@ fn live_figures_come_as_events_and_have_a_past_that_outlives_the_process() {
     assert!(directory.path().join("history.bad").exists());
     let off = Admin::start(&["--nsqd-http-address=127.0.0.1:1", "--live-interval=0"]);
     off.get("/api/live").expect_error(404, "LIVE_DISABLED");
+}
+
+/// `kill -9` gives no time for a save.
+#[test]
+fn the_past_up_to_the_last_save_survives_a_kill() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("history");
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let _nsqds = cluster(&[&lookupd], 1);
+    let is_registered = || {
+        lookupd
+            .get("/lookup?topic=clicks")
+            .text()
+            .contains("\"http_port\"")
+    };
+    assert!(test_support::wait_until(
+        test_support::TIMEOUT,
+        is_registered
+    ));
+    let flags = [
+        format!("--history-file={}", file.display()),
+        "--live-interval=50ms".to_owned(),
+    ];
+    let mut admin = Admin::start_at(&[&lookupd], &[&flags[0], &flags[1]]);
+    // The first figures are saved at once, and the next ones after a minute.
+    assert!(test_support::wait_until(test_support::TIMEOUT, || file.exists()));
+    admin.signal("KILL");
+    assert_eq!(admin.wait().code(), None);
+    // A kill in the middle of a save leaves a part of the new file.
+    let saved = std::fs::read(&file).unwrap();
+    std::fs::write(
+        directory.path().join("history.new"),
+        &saved[..saved.len() / 2],
+    )
+    .unwrap();
+
+    let flags = [flags[0].as_str(), "--lookupd-http-address=127.0.0.1:1"];
+    let later = Admin::start(&flags);
+    for key in ["topic=clicks", "topic=clicks&channel=a"] {
+        let past = later.json(&format!("/api/live/history?{key}"));
+        let depths = past["depth"].as_array().unwrap();
+        assert!(
+            depths.contains(&json!(1)) || depths.contains(&json!(1.0)),
+            "{past}"
+        );
+    }
+    drop(later);
+
+    // A disk that lost a part of the file does not stop the start.
+    for length in [0, 5, saved.len() / 2, saved.len() - 1] {
+        std::fs::write(&file, &saved[..length]).unwrap();
+        let anew = Admin::start(&flags);
+        anew.wait_for_log("cannot be read and is moved to");
+        anew.get("/api/live/history?topic=clicks")
+            .expect_error(404, "HISTORY_NOT_FOUND");
+    }
 }
 
 #[test]
