@@ -106,7 +106,7 @@ impl Topic {
     }
 
     /// Makes room for a publish that may have the oldest keys forgotten. If such a publish were refused later, keys of the
-    /// window would be gone. A publish of copies needs no room.
+    /// window would be gone. Copies need no room.
     #[inline]
     fn reserve_before_forgetting<'b>(
         &mut self,
@@ -114,15 +114,20 @@ impl Topic {
         publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
         keys: &Keys,
     ) -> Result<(), AppendError> {
-        let Publication {
-            count, body_bytes, ..
-        } = *publication;
-        let may_forget = !keys.generations.has_room_for(count);
-        if may_forget && publication.bodies.clone().any(|body| !keys.knows(body)) {
-            let (mono, wall_ns) = (now.mono, now.wall_ns);
-            self.log.reserve(mono, wall_ns, count, body_bytes)?;
+        if keys.generations.has_room_for(publication.count) {
+            return Ok(());
         }
-        Ok(())
+        let (mut count, mut bytes) = (0, 0);
+        for body in publication.bodies.clone() {
+            if !keys.knows(body) {
+                count += 1;
+                bytes += body.len() as u64;
+            }
+        }
+        match count {
+            0 => Ok(()),
+            _ => self.log.reserve(now.mono, now.wall_ns, count, bytes),
+        }
     }
 
     /// Has tables freed in slices.

@@ -413,6 +413,31 @@ keys t
     );
 }
 
+/// Regression: a batch needed room for its copies, too, so a full disk refused a batch whose only new message had room.
+#[test]
+fn copies_in_a_batch_need_no_room() {
+    let mut options = with_rules(KeyWindow::Count(7));
+    options.topic.log.segment_bytes_min = 4096;
+    options.topic.log.segment_bytes_steady = 4096;
+    let long = "x".repeat(1000);
+    let large: Vec<String> = (0..7).map(|number| format!("{long}{number}")).collect();
+    let large = large.join(",");
+    check_with(
+        options,
+        &format!(
+            "
+a: MPUB t | {large}
+a< OK
+disk full
+b: MPUB t | {large},{large},{large},{large},z
+b< OK
+keys t
+= 28 duplicates, 0 of them unverified, 0 without the key, 8 keys
+"
+        ),
+    );
+}
+
 /// Regression: a batch that a full disk refused had the topic forget keys in its window, so messages were stored twice. The
 /// batch has room for none of its messages, and a batch of copies needs no room.
 #[test]
