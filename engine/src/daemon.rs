@@ -115,7 +115,7 @@ impl Daemon {
         let shards = u32::try_from(config.shard_count.get()).unwrap_or(u32::MAX);
         let stored = recovery::divide(&config, metadata, shards).map_err(StartError)?;
         let topics = stored.iter().flat_map(|stored| stored.topics.keys());
-        rule_memory::tell(&config, topics.map(String::as_str));
+        rule_memory::tell(&config, topics.map(String::as_str)).map_err(StartError)?;
         let (post, inboxes) = Post::new(shards);
         let data_path = DataPath::from(config.data_path.clone());
         let (metadata, writer) =

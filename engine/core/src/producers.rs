@@ -21,8 +21,9 @@ mod saving;
 
 use crate::freed_table::FreedTable;
 use index::Index;
-use numbers::{Known, Numbers};
+use numbers::{Known, Numbers, clear, dirty_words};
 pub(crate) use saving::Saving;
+use std::collections::TryReserveError;
 use wire::origin::Origin;
 
 /// No place.
@@ -60,6 +61,8 @@ pub(crate) struct Producers {
     words: usize,
     places: Vec<Place>,
     bits: Vec<u64>,
+    /// For each place, the words of its bits that may not be 0. See [`dirty_words`].
+    dirty: Vec<u64>,
     index: Index,
     newest: u32,
     oldest: u32,
@@ -75,13 +78,14 @@ impl Producers {
     /// a multiple of 64. `key` is a random number, so that nobody can choose ids that share a place in the index.
     pub(crate) fn new(window: u32, memory_bytes: u64, key: u64) -> Producers {
         let words = (window / 64).max(1) as usize;
-        let place_bytes = PLACE_BYTES + words as u64 * 8 * 2;
+        let place_bytes = PLACE_BYTES + words as u64 * 8 * 2 + dirty_words(words) as u64 * 8;
         let places_max = (memory_bytes / place_bytes).clamp(1, u64::from(NONE)) as usize;
         Producers {
             places_max,
             words,
             places: Vec::new(),
             bits: Vec::new(),
+            dirty: Vec::new(),
             index: Index::new(key),
             newest: NONE,
             oldest: NONE,
@@ -94,7 +98,10 @@ impl Producers {
     /// Takes the table apart. Returns the memory that is to be freed.
     pub(crate) fn into_tables(self) -> Vec<Box<dyn FreedTable>> {
         let index = self.index.into_slots();
-        vec![Box::new(self.places), Box::new(self.bits), Box::new(index)]
+        let words = [self.bits, self.dirty].map(|it| Box::new(it) as Box<dyn FreedTable>);
+        let mut tables: Vec<Box<dyn FreedTable>> = vec![Box::new(self.places), Box::new(index)];
+        tables.extend(words);
+        tables
     }
 
     /// The number of publishers that are remembered.
@@ -136,13 +143,15 @@ impl Producers {
         let place = self.newest as usize;
         let bits = &mut self.bits[place * self.words * 2..][..self.words * 2];
         let (bits, bits_at_boundary) = bits.split_at_mut(self.words);
+        let dirty_words = dirty_words(self.words);
+        let dirty = &mut self.dirty[place * dirty_words..][..dirty_words];
         let place = &mut self.places[place];
         if place.boundary != self.boundary {
             place.boundary = self.boundary;
             place.numbers_at_boundary = place.numbers;
             bits_at_boundary.copy_from_slice(bits);
         }
-        place.numbers.insert(bits, origin.number);
+        place.numbers.insert(bits, dirty, origin.number);
     }
 
     /// Makes this moment the boundary: a save that begins now saves the table as it is now.
@@ -184,26 +193,46 @@ impl Producers {
             older: NONE,
         };
         if self.places.is_empty() {
-            // The table never moves: the kernel gives memory for the part that is used.
-            self.places.reserve_exact(self.places_max);
-            self.bits.reserve_exact(self.places_max * self.words * 2);
-            self.index.reserve(self.places_max);
+            self.reserve();
         }
+        let dirty_words = dirty_words(self.words);
         let place = if self.places.len() < self.places_max {
             self.places.push(new);
             self.bits.resize(self.places.len() * self.words * 2, 0);
+            self.dirty.resize(self.places.len() * dirty_words, 0);
             self.places.len() as u32 - 1
         } else {
             let place = self.oldest;
             self.unlink(place);
             let forgotten = std::mem::replace(&mut self.places[place as usize], new);
             self.index.remove(forgotten.producer, place);
-            self.bits[place as usize * self.words * 2..][..self.words * 2].fill(0);
+            // The bits at the boundary are not read: the publisher had no numbers at the boundary.
+            let bits = &mut self.bits[place as usize * self.words * 2..][..self.words];
+            let dirty = &mut self.dirty[place as usize * dirty_words..][..dirty_words];
+            clear(bits, dirty);
             self.evicted_count += 1;
             place
         };
         self.index.insert(producer, place);
         place
+    }
+
+    /// Reserves the memory of the whole table. The table never moves: the kernel gives memory for the part that is used. If
+    /// the system does not give so much, the table has fewer places.
+    fn reserve(&mut self) {
+        while self.try_reserve().is_err() && self.places_max > 1 {
+            (self.places, self.bits, self.dirty) = Default::default();
+            self.places_max /= 2;
+        }
+    }
+
+    fn try_reserve(&mut self) -> Result<(), TryReserveError> {
+        self.places.try_reserve_exact(self.places_max)?;
+        let words = self.places_max.saturating_mul(self.words * 2);
+        self.bits.try_reserve_exact(words)?;
+        let words = self.places_max.saturating_mul(dirty_words(self.words));
+        self.dirty.try_reserve_exact(words)?;
+        self.index.try_reserve(self.places_max)
     }
 
     /// Takes a place out of the list of uses.

@@ -1,5 +1,7 @@
 //! [`Index`]: finds the place of a publisher by its id. A hash table with open addressing, which never allocates after
-//! [`Index::reserve`], and is freed in one piece.
+//! [`Index::try_reserve`], and is freed in one piece.
+
+use std::collections::TryReserveError;
 
 /// A slot without a place. It is zero, so that the system gives the memory of a large index when it is first used.
 const FREE: u64 = 0;
@@ -49,9 +51,15 @@ impl Index {
     }
 
     /// Makes room for `places` places.
-    pub(super) fn reserve(&mut self, places: usize) {
-        let slots = (places * 2).next_power_of_two();
+    ///
+    /// # Errors
+    /// The system does not give so much memory.
+    pub(super) fn try_reserve(&mut self, places: usize) -> Result<(), TryReserveError> {
+        let slots = places.saturating_mul(2).next_power_of_two();
+        Vec::<u64>::new().try_reserve_exact(slots)?;
+        // The system gives these pages as zeros when they are first used. Zeros that are written would take them at once.
         self.slots = vec![FREE; slots];
+        Ok(())
     }
 
     /// Takes the index apart. Returns its memory.
@@ -163,7 +171,7 @@ mod tests {
             let mut random = Random::new(seed);
             let mut index = Index::new(seed);
             assert_eq!(index.find(1, |_| true), None);
-            index.reserve(20);
+            index.try_reserve(20).expect("there is memory");
             let mut expected: BTreeMap<u64, u32> = BTreeMap::new();
             for place in 0..2000 {
                 let id = random.below(60);

@@ -13,7 +13,7 @@
 //! ```
 
 use super::Producers;
-use super::numbers::Numbers;
+use super::numbers::{Numbers, dirty_words, find_dirty};
 use super::saving::Saving;
 use crate::work::Work;
 use diskq_log::{planted::Bug, planted::is_planted};
@@ -101,6 +101,8 @@ impl Producers {
             let bits = &mut self.bits[place * self.words * 2..][..self.words];
             bits.fill(0);
             self.places[place].numbers = numbers.with_window(&words, bits);
+            let dirty_words = dirty_words(self.words);
+            find_dirty(bits, &mut self.dirty[place * dirty_words..][..dirty_words]);
         }
         self.evicted_count = 0;
         true

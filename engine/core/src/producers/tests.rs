@@ -47,6 +47,31 @@ fn redpanda_28233_unbounded_table_of_producers() {
     assert!(!has_stored(&table, 9_899, 0));
 }
 
+/// A table that was too large for the system ended the process at the first message.
+#[test]
+fn a_table_that_the_system_refuses_is_smaller() {
+    let mut table = Producers::new(1 << 20, 1 << 46, 7);
+    let places = table.count_max();
+    table.insert(origin(1, 5));
+    assert!(has_stored(&table, 1, 5));
+    assert!(table.count_max() < places && table.count_max() > 0);
+    table.check();
+}
+
+/// A publisher with a large window takes the place of another one, whose bits are gone.
+#[test]
+fn a_new_producer_has_no_bits_of_an_evicted_one() {
+    let bytes = PLACE_BYTES + (1 << 20) / 8 * 2 + (1 << 20) / 64 / 8;
+    let mut table = Producers::new(1 << 20, bytes, 7);
+    assert_eq!(table.count_max(), 1);
+    (0..200).for_each(|number| table.insert(origin(1, number * 5000)));
+    table.insert(origin(2, 900_000));
+    let stored = (0..900_000).filter(|number| has_stored(&table, 2, *number));
+    assert_eq!(stored.count(), 0);
+    assert!(has_stored(&table, 2, 900_000));
+    table.check();
+}
+
 /// Redpanda refused the next message of a producer that it had evicted.
 #[test]
 fn redpanda_22670_idle_producer_evicted_then_refused() {
