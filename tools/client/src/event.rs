@@ -71,7 +71,7 @@ pub enum Event {
         /// The error.
         error: ErrorFrame,
     },
-    /// nsqd's limit for RDY is below `max_in_flight`.
+    /// nsqd's limit for RDY is below `max_in_flight`. Reported once for each connection.
     ReadyTruncated {
         /// The consumer.
         client: Client,

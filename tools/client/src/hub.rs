@@ -190,8 +190,24 @@ impl Hub {
     /// Changes `max_in_flight`.
     pub(crate) fn set_max_in_flight(&self, max: u32) {
         let mut state = self.state();
+        let lines: Vec<_> = state.lines.values().map(Arc::clone).collect();
         let changes = state.flow.set_max(now(), max);
         self.carry_out(state, changes);
+        for line in lines {
+            self.report_truncation(&line, max);
+        }
+    }
+
+    /// Reports, once for each connection, that its nsqd accepts less than `max_in_flight`.
+    pub(crate) fn report_truncation(&self, line: &Line, max_in_flight: u32) {
+        if line.learn_truncation(max_in_flight) {
+            self.events.emit(Event::ReadyTruncated {
+                client: self.client.clone(),
+                node: line.node.clone(),
+                max_rdy_count: line.ready_max,
+                max_in_flight,
+            });
+        }
     }
 
     /// Returns `max_in_flight`.

@@ -34,6 +34,8 @@ pub(crate) struct Line {
     outbox: Outbox,
     /// The highest RDY so far.
     ready_peak: AtomicU32,
+    /// True when it was reported that nsqd accepts less than `max_in_flight`.
+    is_truncated: AtomicBool,
     created_at: Instant,
     received: AtomicU64,
     answered: AtomicU64,
@@ -68,6 +70,7 @@ impl Line {
             has_uncounted: negotiated.req_uncounted,
             outbox,
             ready_peak: AtomicU32::new(0),
+            is_truncated: AtomicBool::new(false),
             created_at: now,
             received: AtomicU64::new(0),
             answered: AtomicU64::new(0),
@@ -92,6 +95,11 @@ impl Line {
         // Before nsqd can know the count.
         self.ready_peak.fetch_max(count, Ordering::Relaxed);
         self.send(|out| encode::rdy(out, count))
+    }
+
+    /// Returns true, once, if nsqd accepts less than this `max_in_flight`.
+    pub(crate) fn learn_truncation(&self, max_in_flight: u32) -> bool {
+        self.ready_max < max_in_flight && !self.is_truncated.swap(true, Ordering::Relaxed)
     }
 
     /// Returns the highest RDY so far.

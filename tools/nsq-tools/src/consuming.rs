@@ -1,5 +1,6 @@
 //! [`Consuming`]: consumers as the flags of a tool describe them. [`log_event`]: what happens to them, as lines of the log.
 
+use futures_util::future::try_join_all;
 use program::log::Level;
 use program::log_at;
 use ringq_client::dedup::Dedup;
@@ -61,6 +62,40 @@ impl Consuming {
     pub fn recognising(mut self, dedup: Option<Dedup>) -> Consuming {
         self.dedup = dedup;
         self
+    }
+
+    /// Connects one consumer for each topic. `describe` sets what a tool wants beside the common settings. An nsqd that
+    /// cannot be reached is an error.
+    ///
+    /// No nsqd sends a message before all consumers are connected. If one of them cannot be connected, the tool ends, and
+    /// somebody starts the tool again and again. So each start would cost the messages of the other nsqds and topics an
+    /// attempt, until they are given up.
+    ///
+    /// # Errors
+    /// The first consumer that cannot be connected. The error is the text for the user.
+    pub async fn connect<T: AsRef<str>>(
+        &self,
+        topics: &[T],
+        channel: &str,
+        describe: impl Fn(ConsumerBuilder) -> ConsumerBuilder,
+    ) -> Result<Vec<Consumer>, String> {
+        let paused = Config {
+            max_in_flight: 0,
+            ..self.config.clone()
+        };
+        let connecting = topics.iter().map(|topic| {
+            let builder = self.builder(topic.as_ref(), channel);
+            describe(builder.config(paused.clone()).retry_first_connection(false)).connect()
+        });
+        let consumers = try_join_all(connecting)
+            .await
+            .map_err(|error| error.to_string())?;
+        for consumer in &consumers {
+            consumer
+                .control()
+                .set_max_in_flight(self.config.max_in_flight);
+        }
+        Ok(consumers)
     }
 
     /// Returns the builder of a consumer, whose events are lines of the log.

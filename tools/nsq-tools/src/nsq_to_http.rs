@@ -24,7 +24,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
 use program::log::Level;
 use program::log_info;
 use ringq_client::{AutoTouch, Consumer, Message};
@@ -98,16 +97,12 @@ async fn relay(config: Config, mut signals: StopSignals) -> Result<(), String> {
 async fn connect(config: &Config) -> Result<Vec<Consumer>, String> {
     let consumer = config.client.clone();
     let consuming = Consuming::start(&config.sources, consumer, config.dedup.as_ref())?;
-    let connecting = config.topics.iter().map(|topic| {
-        consuming
-            .builder(topic, &config.channel)
-            .retry_first_connection(false)
-            .auto_touch(Some(touches(config)))
-            .connect()
-    });
-    try_join_all(connecting)
+    let touches = touches(config);
+    consuming
+        .connect(&config.topics, &config.channel, |builder| {
+            builder.auto_touch(Some(touches))
+        })
         .await
-        .map_err(|error| error.to_string())
 }
 
 /// Returns how long a message is touched: as long as the messages before it and its own requests may

@@ -18,7 +18,6 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use futures_util::future::try_join_all;
 use program::log::Level;
 use program::log_info;
 use ringq_client::{Consumer, Message, Producer};
@@ -89,13 +88,7 @@ async fn relay(config: Config, mut signals: StopSignals) -> Result<(), String> {
 async fn connect(config: &Config) -> Result<Vec<Consumer>, String> {
     let consumer = config.consumer.clone();
     let consuming = Consuming::start(&config.sources, consumer, config.dedup.as_ref())?;
-    let connecting = config.topics.iter().map(|topic| {
-        consuming
-            .builder(topic, &config.channel)
-            .retry_first_connection(false)
-            .connect()
-    });
-    try_join_all(connecting)
+    consuming
+        .connect(&config.topics, &config.channel, |builder| builder)
         .await
-        .map_err(|error| error.to_string())
 }

@@ -47,9 +47,13 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
     let (listener, address) = listen(&config.http_address, NSQ_FORGET.name)?;
     let client = config.client.clone();
     let consuming = Consuming::start(&config.sources, client, config.dedup.as_ref())?;
-    let builder = consuming.builder(&config.topic, &config.channel);
-    let consumer = builder.retry_first_connection(false).connect().await;
-    let mut consumer = consumer.map_err(|error| error.to_string())?;
+    let consumers = consuming
+        .connect(&[&config.topic], &config.channel, |builder| builder)
+        .await?;
+    let mut consumer = consumers
+        .into_iter()
+        .next()
+        .expect("one topic has one consumer");
     log_info!("listening on {address}");
     let (end_http, http_ends) = oneshot::channel::<()>();
     let server = axum::serve(listener, http::router(api.clone())).with_graceful_shutdown(async {

@@ -83,19 +83,16 @@ async fn connect(config: &Config) -> Result<Vec<Consumer>, String> {
         limit: TOUCH_TIME_MAX,
     };
     let touch = config.output_dir.is_some().then_some(touch);
-    let mut consumers = Vec::new();
     for topic in &config.topics {
         log_info!("Adding consumer for topic: {topic}");
-        let builder = consuming
-            .builder(topic, &config.channel)
-            .retry_first_connection(false)
-            .auto_touch(touch)
-            // With -n, messages beyond this number must not be printed.
-            .give_back_at_shutdown(config.message_count.is_some());
-        let consumer = builder.connect().await;
-        consumers.push(consumer.map_err(|error| error.to_string())?);
     }
-    Ok(consumers)
+    consuming
+        .connect(&config.topics, &config.channel, |builder| {
+            let builder = builder.auto_touch(touch);
+            // With -n, messages beyond this number must not be printed.
+            builder.give_back_at_shutdown(config.message_count.is_some())
+        })
+        .await
 }
 
 impl Tail {

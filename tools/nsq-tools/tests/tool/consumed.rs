@@ -1,6 +1,6 @@
 //! The messages of a channel, as a consumer gets them.
 
-use ringq_client::{Config, Consumer};
+use ringq_client::{Config, Consumer, Message};
 use test_support::TIMEOUT;
 use test_support::daemon::Daemon;
 use tokio::runtime::Runtime;
@@ -9,9 +9,21 @@ use tokio::time::timeout;
 /// Consumes `count` messages of the channel `c`, and returns their bodies in the order of arrival.
 /// Panics if fewer come.
 pub fn bodies(nsqd: &Daemon, topic: &str, count: usize) -> Vec<Vec<u8>> {
+    consume(nsqd, topic, "c", count, |message| message.body().to_vec())
+}
+
+/// Consumes `count` messages of a channel, and returns what `read` makes of each, in the order of arrival. Panics if
+/// fewer come.
+pub fn consume<T>(
+    nsqd: &Daemon,
+    topic: &str,
+    channel: &str,
+    count: usize,
+    read: impl Fn(&Message) -> T,
+) -> Vec<T> {
     let runtime = Runtime::new().expect("the system has threads");
     runtime.block_on(async {
-        let consumer = Consumer::builder(topic, "c")
+        let consumer = Consumer::builder(topic, channel)
             .node(nsqd.tcp.into())
             .config(Config {
                 max_in_flight: 1000,
@@ -19,16 +31,16 @@ pub fn bodies(nsqd: &Daemon, topic: &str, count: usize) -> Vec<Vec<u8>> {
             })
             .connect();
         let mut consumer = consumer.await.expect("nsqd can be reached");
-        let mut bodies = Vec::new();
-        while bodies.len() < count {
+        let mut found = Vec::new();
+        while found.len() < count {
             let message = timeout(TIMEOUT, consumer.next()).await;
             let Ok(Some(message)) = message else {
-                panic!("only {} of {count} messages came", bodies.len());
+                panic!("only {} of {count} messages came", found.len());
             };
-            bodies.push(message.body().to_vec());
+            found.push(read(&message));
             message.finish();
         }
-        bodies
+        found
     })
 }
 

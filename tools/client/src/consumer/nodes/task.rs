@@ -125,16 +125,7 @@ impl Task {
             node,
             negotiated,
         });
-        let max_in_flight = hub.max_in_flight();
-        if line.ready_max < max_in_flight {
-            let max_rdy_count = line.ready_max;
-            self.emit(|client, node| Event::ReadyTruncated {
-                client,
-                node,
-                max_rdy_count,
-                max_in_flight,
-            });
-        }
+        hub.report_truncation(line, hub.max_in_flight());
         if let Some(first) = first.take() {
             // The caller may have gone away.
             let _ = first.send(Ok(()));
