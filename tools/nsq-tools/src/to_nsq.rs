@@ -10,10 +10,12 @@
 //! are confirmed, or at the first failure.
 
 mod config;
+mod connections;
 mod input;
 mod publishing;
 mod rate;
 mod records;
+mod retries;
 
 use std::ffi::OsString;
 use std::future::pending;

@@ -111,10 +111,35 @@ impl PublishError {
         }
     }
 
-    /// Returns true when another node may take the message, and this one cannot have it.
-    pub(crate) fn permits_retry(&self) -> bool {
+    /// Returns true when the same publish may succeed later, or at another node, and certainly makes no duplicate then: no
+    /// node is known or can be reached, the connection was lost before the command left, the publish timeout ended before a
+    /// node was given the command, or nsqd exits or is drained. The outcome is [`Outcome::NotStored`].
+    ///
+    /// False means that the message itself was refused, that the producer is closed, or that the message may be stored.
+    ///
+    /// The producer has tried its other nodes already, so a program waits a little before its next try:
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use ringq_client::{Producer, PublishError, Receipt};
+    /// async fn publish(producer: &Producer, body: &str) -> Result<Receipt, PublishError> {
+    ///     for delay in [100, 200, 400, 800] {
+    ///         match producer.publish("orders", body.to_owned()).await {
+    ///             Err(error) if error.permits_retry() => {}
+    ///             result => return result,
+    ///         }
+    ///         tokio::time::sleep(Duration::from_millis(delay)).await;
+    ///     }
+    ///     producer.publish("orders", body.to_owned()).await
+    /// }
+    /// ```
+    #[must_use]
+    pub fn permits_retry(&self) -> bool {
         match self {
-            PublishError::Connect { .. } | PublishError::NotSent { .. } => true,
+            PublishError::Connect { .. }
+            | PublishError::NotSent { .. }
+            | PublishError::NoNode(_)
+            | PublishError::Timeout { node: None, .. } => true,
             PublishError::Refused { error, .. } => is_leaving(error),
             _ => false,
         }

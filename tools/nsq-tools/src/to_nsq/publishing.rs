@@ -2,19 +2,20 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::future::{FutureExt, ready, try_join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use program::log_warn;
 use ringq_client::{Address, Event, Producer, PublishError};
 use tokio::task::unconstrained;
 
 use super::config::{Config, Targets};
+use super::connections::Connections;
+use super::retries::Retries;
 use crate::consuming::log_event;
 use crate::progress::Figures;
 use crate::stopping::close;
@@ -41,7 +42,8 @@ type Publish = Pin<Box<dyn Future<Output = Result<Option<Address>, PublishError>
 ///   of them comes to a node that has had one before. By then the producer has been round all nodes.
 /// * A connection that ends while several records are on their way is a failure. The producer would
 ///   send again those that have not left, in any order. `--number-messages` takes this: the producer sends
-///   all of them again, and further records wait until these are confirmed.
+///   all of them again, and further records wait until these are confirmed. A record that no nsqd has is tried
+///   again here, see [`Retries`].
 pub(super) struct Publishing {
     producer: Producer,
     topic: String,
@@ -51,7 +53,7 @@ pub(super) struct Publishing {
     proof: Proof,
     counts: Arc<Counts>,
     connections: Arc<Connections>,
-    numbers_messages: bool,
+    retries: Arc<Retries>,
 }
 
 /// The confirmations that show that the connections are open.
@@ -103,44 +105,6 @@ impl Counts {
     }
 }
 
-/// The state of the producer's connections, as the events tell it.
-#[derive(Debug, Default)]
-struct Connections {
-    /// The reason why the last connection that ended has ended.
-    lost: Mutex<Option<String>>,
-    /// True if an nsqd was connected that takes no numbers, although the records have some.
-    lacks_numbers: AtomicBool,
-}
-
-impl Connections {
-    /// Takes an event. With `numbers_messages`, warns once of an nsqd that takes no numbers.
-    fn learn(&self, event: &Event, numbers_messages: bool) {
-        match event {
-            Event::Connected {
-                node, negotiated, ..
-            } if numbers_messages && !negotiated.publisher_id => {
-                let is_known = self.lacks_numbers.swap(true, Ordering::Relaxed);
-                if !is_known {
-                    log_warn!(
-                        "WARNING: {node} takes no numbers, so --number-messages has no effect: start our nsqd with \
-                         --dedup=TOPIC=publisher"
-                    );
-                }
-            }
-            Event::Disconnected {
-                node,
-                error: Some(error),
-                ..
-            } => *self.lost() = Some(format!("{node}: {error}")),
-            _ => {}
-        }
-    }
-
-    fn lost(&self) -> MutexGuard<'_, Option<String>> {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Publishing {
     /// Returns a publishing to the nsqds of the command line. Connections are made by the first
     /// record.
@@ -187,8 +151,8 @@ impl Publishing {
             unconfirmed: FuturesUnordered::new(),
             proof: Proof::default(),
             counts,
+            retries: Arc::new(Retries::new(Arc::clone(&connections))),
             connections,
-            numbers_messages,
         })
     }
 
@@ -203,7 +167,7 @@ impl Publishing {
             true => UNCONFIRMED_MAX,
             false => 1,
         };
-        self.unconfirmed.len() < limit
+        self.unconfirmed.len() < limit && !self.retries.are_going_on()
     }
 
     /// Returns true if a record is not confirmed yet.
@@ -220,23 +184,20 @@ impl Publishing {
             }
         }
         let (producer, topic) = (self.producer.clone(), self.topic.clone());
-        let addresses = self.addresses.clone();
+        let (addresses, retries) = (self.addresses.clone(), Arc::clone(&self.retries));
         // Without a limit to its work, the first poll takes the place in the output. The runtime's
         // limit would let a publish yield in front of it.
         let mut publish: Publish = Box::pin(unconstrained(async move {
             match addresses.as_slice() {
                 [] => {
-                    let receipt = producer.publish(&topic, record).await?;
+                    let publish = || producer.publish(&topic, record.clone());
+                    let receipt = retries.insist(publish).await?;
                     Ok(Some(receipt.node().clone()))
                 }
-                [address] => {
-                    let published = producer.publish_on(address, &topic, record);
-                    published.await.map(|_| None)
-                }
                 addresses => {
-                    let publishes = addresses
-                        .iter()
-                        .map(|address| producer.publish_on(address, &topic, record.clone()));
+                    let publishes = addresses.iter().map(|address| {
+                        retries.insist(|| producer.publish_on(address, &topic, record.clone()))
+                    });
                     try_join_all(publishes).await.map(|_| None)
                 }
             }
@@ -264,9 +225,12 @@ impl Publishing {
                     error.to_string()
                 })
             })),
-            Poll::Pending if self.unconfirmed.len() == 1 => Poll::Pending,
+            // The record's own result says more than the loss. With numbers, the loss holds further records back.
+            Poll::Pending if self.unconfirmed.len() == 1 && !self.connections.take_numbers() => {
+                Poll::Pending
+            }
             Poll::Pending => match self.take_loss() {
-                Some(_) if self.sends_again() => {
+                Some(_) if self.connections.take_numbers() => {
                     // Further records wait until those on their way are confirmed.
                     self.proof = Proof::default();
                     Poll::Pending
@@ -287,12 +251,7 @@ impl Publishing {
 
     /// Returns the reason why a connection has ended since the last call.
     fn take_loss(&self) -> Option<String> {
-        self.connections.lost().take()
-    }
-
-    /// Returns true if the producer sends records without a confirmation again, and nsqd recognises those that it has.
-    fn sends_again(&self) -> bool {
-        self.numbers_messages && !self.connections.lacks_numbers.load(Ordering::Relaxed)
+        self.connections.take_loss()
     }
 
     /// Returns the number of records without a confirmation, in words.
