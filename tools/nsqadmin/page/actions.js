@@ -6,6 +6,7 @@ import { ActionBar } from "./bars.js";
 import { Confirm } from "./confirm.js";
 import { plus } from "./exact.js";
 import { count, many, moment } from "./format.js";
+import { Addresses } from "./parts.js";
 import { facts, useStore } from "./store.js";
 
 // Asks for actions and shows their outcome. Returns `canAct`, `start(action)`, and `shown`, which belongs above the content.
@@ -32,7 +33,7 @@ const remove = (path, body) => ask(path, { method: "DELETE", body });
 function contents(depth, { inFlight, deferred, consumers, channels, nodes }) {
   const rows = [["Messages waiting (depth)", count(depth)], ["In flight", count(inFlight)], ["Deferred", count(deferred)],
     ["Channels", channels?.length ? `${channels.length}: ${channels.slice(0, 5).join(", ")}${channels.length > 5 ? " …" : ""}` : channels && "0"],
-    ["Consumers connected", count(consumers)], ["Nodes", nodes && (nodes.join(", ") || "none")]];
+    ["Consumers connected", count(consumers)], ["Nodes", nodes && (nodes.length > 0 ? html`<${Addresses} nodes=${nodes} />` : "none")]];
   return rows.filter(([, value]) => value !== undefined && value !== "–").map(([label, value]) => ({ label, value }));
 }
 
@@ -122,10 +123,10 @@ export function pauseChannel(channel) {
   const { topic_name: topic, channel_name: name } = channel;
   const verb = channel.paused ? "unpause" : "pause";
   return {
-    what: `${capital(verb)} the channel ${topic}/${name}`, title: `${capital(verb)} the channel ${name} of the topic ${topic}?`, button: capital(verb),
+    what: `${capital(verb)} the channel ${topic}/${name}`, title: `${capital(verb)} the channel ${topic}/${name}?`, button: capital(verb),
     effect: channel.paused
       ? `Consumers get messages again. ${many(channel.depth, "message waits", "messages wait")}.`
-      : `${many(channel.client_count, "consumer gets", "consumers get")} no more messages until the channel is unpaused. Nothing is lost.`,
+      : `${many(channel.client_count, "consumer gets", "consumers get")} no more messages. Nothing is lost.`,
     ...(!channel.paused && { terms: "pause", topic }),
     run: (terms) => post(api("topics", topic, name), { action: verb, ...terms }),
   };

@@ -39,7 +39,7 @@ export function Confirm({ action, onDone, onClose }) {
       isReady=${isReady} button=${action.button} isDangerous=${action.isDangerous}>
     <p>${action.effect}</p>
     ${action.destroys && html`<${Figures} rows=${action.destroys} />`}
-    ${action.terms === "pause" && html`<${PauseTerms} ability=${abilities?.pauseTerms} terms=${terms} onChange=${setTerms} />`}
+    ${action.terms === "pause" && html`<${PauseTerms} takesFocus ability=${abilities?.pauseTerms} terms=${terms} onChange=${setTerms} />`}
     ${hasUndo && html`<${UndoTerms} ability=${abilities?.[action.terms]} terms=${terms} onChange=${setTerms} />`}
     ${action.name && html`<${Typed} word=${action.name} value=${typed} onInput=${setTyped} />`}<//>`;
 }
@@ -51,12 +51,16 @@ export function given(terms) {
 
 // The frame of a dialog: its title, a failure, and its buttons.
 export function Dialog({ title, children, error, button, isDangerous, isReady, isRunning, onSubmit, onClose }) {
-  const dialog = useRef();
+  const [dialog, cancel, submit] = [useRef(), useRef(), useRef()];
   useEffect(() => {
     const opener = document.activeElement;
     dialog.current.showModal();
     return () => opener?.focus?.();
   }, []);
+  // Without a field that has the keyboard, Enter confirms what destroys nothing, and cancels what does.
+  useEffect(() => {
+    if (isReady && !isDangerous && document.activeElement === cancel.current) submit.current.focus();
+  }, [isReady]);
   return html`<dialog ref=${dialog} aria-labelledby="confirm-title" onClose=${onClose}>
     <form onSubmit=${onSubmit}>
       <h2 id="confirm-title">${title}</h2>
@@ -64,8 +68,8 @@ export function Dialog({ title, children, error, button, isDangerous, isReady, i
       ${error && html`<p class="failure" role="alert"><b>It failed.</b> ${error.message}
         ${error.raw && html` <code>${error.raw}</code>`}</p>`}
       <div class="buttons">
-        <button type="button" onClick=${() => dialog.current.close()}>Cancel</button>
-        <button type="submit" class=${isDangerous ? "danger" : "primary"} disabled=${!isReady || isRunning}>
+        <button ref=${cancel} type="button" onClick=${() => dialog.current.close()}>Cancel</button>
+        <button ref=${submit} type="submit" class=${isDangerous ? "danger" : "primary"} disabled=${!isReady || isRunning}>
           ${isRunning ? "Working …" : button}</button>
       </div>
     </form>

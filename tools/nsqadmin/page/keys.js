@@ -11,6 +11,7 @@ export const KEYS = [
   ["Esc", "leave the search field, and empty it; else go one level up"],
   ["h", "hold all live updates, or go on"],
   ["?", "this help"],
+  ["0 … 8", "in the dialog of a pause: choose its end, and go to the note. Enter confirms"],
 ];
 
 // The tables of the page that take the arrows, in the order of the page.

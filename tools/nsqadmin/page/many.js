@@ -4,7 +4,7 @@ import { html, useEffect, useState } from "./html.js";
 import { useAbilities } from "./abilities.js";
 import { ask } from "./api.js";
 import { Dialog, Figures, Typed, given } from "./confirm.js";
-import { plus } from "./exact.js";
+import { plus, smallest } from "./exact.js";
 import { count, many, moment } from "./format.js";
 import { PauseTerms, UndoTerms } from "./terms.js";
 
@@ -45,7 +45,7 @@ export function undoable(rows, now = Date.now()) {
     topics: rows.filter((row) => of(row).length > 0).map((row) => row.name),
     count: channels.length,
     messages: channels.reduce((sum, channel) => plus(sum, channel.undo_message_count), 0),
-    until: Math.min(...channels.map((channel) => Number(channel.undo_until_ms))),
+    until: smallest(channels.map((channel) => Number(channel.undo_until_ms))),
   };
 }
 

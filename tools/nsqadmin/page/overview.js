@@ -1,7 +1,7 @@
 // The figures of all topics: the server's own sum, or the sum over all nodes if the server has none.
 
 import { api, ask } from "./api.js";
-import { plus } from "./exact.js";
+import { largest, plus } from "./exact.js";
 import { Samples, change, perSecond } from "./rates.js";
 import { facts } from "./store.js";
 
@@ -117,7 +117,8 @@ function add(total, part, counts) {
   // The first node that has paused it tells the terms.
   if (part.paused && !total.paused) Object.assign(total, pauseOf(part));
   if (part.oldest_unfinished_ms !== undefined) {
-    total.oldest_unfinished_ms = Math.max(total.oldest_unfinished_ms ?? 0, part.oldest_unfinished_ms);
+    // An age beyond 2^53 is a BigInt, which Math.max does not take.
+    total.oldest_unfinished_ms = Math.max(total.oldest_unfinished_ms ?? 0, Number(part.oldest_unfinished_ms));
   }
 }
 
@@ -136,7 +137,7 @@ export class TopicRows {
   #row(topic, concerns, at) {
     const channels = (topic.channels ?? []).map((channel) => withProblem(topic, channel));
     const ages = [topic, ...channels].map((part) => part.oldest_unfinished_ms).filter((age) => age !== undefined);
-    const oldest = ages.length ? Math.max(...ages) : undefined;
+    const oldest = largest(ages);
     const sum = (name) => channels.reduce((total, channel) => plus(total, channel[name]), 0);
     const backlog = plus(topic.depth, sum("depth"));
     const figures = { message_count: topic.message_count, backlog };

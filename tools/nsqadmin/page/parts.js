@@ -66,6 +66,11 @@ export function NodeLink({ node, host }) {
   return html`<a href=${link("nodes", node)}>${node}</a>${!isSame && html` <span class="note">${host}</span>`}`;
 }
 
+// The addresses of nodes in a sentence. A line breaks between two of them, and not inside of one.
+export function Addresses({ nodes }) {
+  return nodes.map((node, index) => html`${index > 0 && " "}<span class="address">${node}${index + 1 < nodes.length && ","}</span>`);
+}
+
 // The quantiles of the latency that a topic or channel has.
 export function quantiles(part) {
   return (part.e2e_processing_latency?.percentiles ?? []).map((one) => one.quantile);

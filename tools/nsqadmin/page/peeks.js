@@ -16,6 +16,9 @@ export const LISTS = {
 // The lists in which a message can be that has had an attempt. Between two attempts, it goes from one to the next.
 const TRIED = ["in_flight", "deferred", "requeued"];
 
+// Most messages of each of these lists that are looked at, of each node.
+export const TRIED_MAX = 100;
+
 // Most looks at these lists, while none has a message. A message can go from a list that is still to be looked at to one that was.
 const LOOKS_MAX = 4;
 
@@ -33,7 +36,7 @@ function address(topic, channel, parameters) {
 export async function peek(topic, channel, parameters, signal) {
   if (parameters.from !== "attempts") return ask(address(topic, channel, parameters), { signal });
   for (let left = LOOKS_MAX; ; left -= 1) {
-    const lists = await Promise.all(TRIED.map((from) => ask(address(topic, channel, { ...parameters, from, limit: 100 }), { signal })));
+    const lists = await Promise.all(TRIED.map((from) => ask(address(topic, channel, { ...parameters, from, limit: TRIED_MAX }), { signal })));
     const found = mostAttempts(lists, Number(parameters.limit));
     if (left === 1 || messagesOf(found.nodes).length > 0) return found;
   }
@@ -46,11 +49,12 @@ export function mostAttempts(lists, limit) {
     const parts = lists.map((list) => list.nodes.find((node) => node.node === first.node)).filter((node) => node?.messages);
     if (parts.length === 0) return first;
     const found = new Map();
+    const ids = new Set(parts.flatMap((part) => part.messages.map((message) => message.id)));
     for (const message of parts.flatMap((part) => part.messages)) {
       if (message.attempts > 0 && message.attempts >= (found.get(message.id)?.attempts ?? 0)) found.set(message.id, message);
     }
     const sum = (name) => parts.reduce((total, part) => total + part[name], 0);
-    return { ...parts[0], url: parts.at(-1).url, messages: sorted([...found.values()], "attempts").slice(0, limit), next: undefined,
+    return { ...parts[0], url: parts.at(-1).url, messages: sorted([...found.values()], "attempts").slice(0, limit), next: undefined, looked_at: ids.size,
       scanned_messages: sum("scanned_messages"), scanned_bytes: sum("scanned_bytes") };
   });
   return { ...lists[0], nodes };

@@ -5,7 +5,7 @@ import { WarningBar } from "../bars.js";
 import { FORMS, shownBody } from "../body.js";
 import { count, many } from "../format.js";
 import { Badge, Loading, NodeLink, Trail } from "../parts.js";
-import { LISTS, TAIL, Tail, curl, deliveryOf, listsOf, messagesOf, peek, sorted } from "../peeks.js";
+import { LISTS, TAIL, TRIED_MAX, Tail, curl, deliveryOf, listsOf, messagesOf, peek, sorted } from "../peeks.js";
 import { usePoll } from "../poll.js";
 import { link, setQuery, useRoute } from "../route.js";
 import { facts, useStore } from "../store.js";
@@ -128,7 +128,7 @@ function Look({ topic, channel, asked, learn }) {
     ${error && html`<div class="bar bad" role="alert"><div><b>The messages cannot be shown.</b> ${error.message}</div></div>`}
     ${answers && html`<${WarningBar} message=${answers.message} /><${Obstacles} nodes=${answers.nodes} />`}
     ${!answers && isLoading && html`<${Loading} what="messages" />`}
-    ${answers && html`<${Summary} nodes=${answers.nodes} isFiltered=${Boolean(asked.contains || asked.json || asked.equals)} />
+    ${answers && html`<${Summary} nodes=${answers.nodes} list=${asked.list} isFiltered=${Boolean(asked.contains || asked.json || asked.equals)} />
       <div class="buttons"><button type="button" disabled=${isLoading} onClick=${() => look(parametersOf(asked), null)}>Look again</button>
         ${answers.nodes.some((node) => node.next) && html`<button type="button" disabled=${isLoading} onClick=${more}>More</button>`}
         <${Curl} nodes=${answers.nodes} /></div>
@@ -153,11 +153,16 @@ function Obstacles({ nodes }) {
 }
 
 // The progress of the search.
-function Summary({ nodes, isFiltered }) {
+function Summary({ nodes, list, isFiltered }) {
   const answered = nodes.filter((node) => node.messages);
   if (answered.length === 0) return null;
   const sum = (name) => answered.reduce((total, node) => total + node[name], 0);
   const ended = answered.filter((node) => node.ended_by === "budget").map((node) => node.node);
+  if (list === "attempts") {
+    return html`<p class="note" role="status">The ${messagesOf(answered).length} with the most attempts of the ${many(sum("looked_at"), "message")} looked at.
+      These are the first ${TRIED_MAX} in flight, the first ${TRIED_MAX} deferred and the first ${TRIED_MAX} requeued of each node${isFiltered ? " that match" : ""}.
+      Messages behind them are not among them.</p>`;
+  }
   const gone = `Gone through ${many(sum("scanned_messages"), "message")} (${count(sum("scanned_bytes"))} bytes).`;
   return html`<p class="note" role="status">${many(messagesOf(answered).length, "message")}${isFiltered ? " found" : ""}. ${gone}
     ${ended.length > 0 && html` <b>The budget of one look ended at ${ended.join(", ")}.</b> “More” goes on there.`}</p>`;

@@ -5,7 +5,7 @@ import { UndoBar, deleteTopic, emptyTopic, pauseTopic, tombstone, unemptyTopic, 
 import { api, ask } from "../api.js";
 import { ConcernBars, GoneNodes, PollBars } from "../bars.js";
 import { Chart } from "../chart.js";
-import { plus } from "../exact.js";
+import { largest, plus } from "../exact.js";
 import { age, count, rate } from "../format.js";
 import { Graphs } from "../graphite.js";
 import { loadLive, problemOf } from "../overview.js";
@@ -72,7 +72,7 @@ function withRates(topic, samples, at) {
       problem: problemOf(channel, topic.paused) };
   });
   const ages = [topic.oldest_unfinished_ms, ...channels.map((channel) => channel.oldest)].filter((age) => age !== undefined);
-  const oldest = ages.length ? Math.max(...ages) : undefined;
+  const oldest = largest(ages);
   const before = samples.take("topic", at, { message_count: topic.message_count });
   const nodes = (topic.nodes ?? []).map((node) => {
     const before = samples.take(`node ${node.node}`, at, { message_count: node.message_count });

@@ -1,7 +1,7 @@
 // The view of messages: lists, forms, filters, more, the live tail, users who may not read bodies, nodes without peeks.
 
 import { accessible, equal, until } from "./browser.mjs";
-import { consume, make, publishBody } from "./daemons.mjs";
+import { channelAt, consume, make, publishBody } from "./daemons.mjs";
 
 const bodies = (page) => page.locator(".messages pre").allTextContents();
 const choose = (page, label, value) => page.getByRole("combobox", { name: label }).selectOption(value);
@@ -102,6 +102,19 @@ export const checks = {
     await page.goto(`${cluster.admin}peek/hops/archive?from=attempts`);
     await until(async () => (await bodies(page)).join() === "body", "the message");
     equal(looks >= 6, true, "a second look");
+    stop();
+    browser.healthy();
+  },
+
+  async "messages: the most attempts are those of the messages that were looked at"(browser, cluster) {
+    const { nsqds } = cluster;
+    await make(nsqds.slice(0, 1), "tried", ["archive"], 150);
+    const stop = await consume(nsqds[0], "tried", "archive", 120);
+    await until(async () => (await channelAt(nsqds[0], "tried", "archive")).in_flight_count === 120, "120 are in flight");
+    const page = await browser.open(`${cluster.admin}peek/tried/archive?from=attempts`);
+    // 20 of the 120 messages in flight are not looked at.
+    await page.getByText("The 10 with the most attempts of the 100 messages looked at.").waitFor();
+    await page.getByText("the first 100 in flight, the first 100 deferred and the first 100 requeued of each node").waitFor();
     stop();
     browser.healthy();
   },

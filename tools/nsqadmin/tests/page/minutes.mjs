@@ -10,6 +10,19 @@ import { channelAt, consume, finish, make, pause, produce, publishBody, register
 // Most clicks from the first page to a fact.
 const CLICKS_MAX = 2;
 
+// The model of the operator of docs/nsqadmin.md, in seconds: to find the way on a page or in a dialog, a click, a key, and a note that is
+// typed. Sentences are read at three words a second.
+const OPERATOR = { find: 2, click: 2, key: 1, note: 5, wordsPerSecond: 3 };
+
+// Most seconds of the operator for a safe act. The goal is 30 seconds from the fault, and the rest is left for the page.
+const SAFE_ACT_MAX = 26;
+
+// The seconds that the operator needs to read these elements.
+async function reading(...elements) {
+  const texts = await Promise.all(elements.map((element) => element.allInnerTexts()));
+  return texts.flat().join(" ").split(/\s+/).filter((word) => /\w/.test(word)).length / OPERATOR.wordsPerSecond;
+}
+
 let steady = [];
 
 // Starts a producer whose usual rate is known when its check comes, and a consumer that keeps up.
@@ -34,7 +47,7 @@ async function look(browser, { night, pictures }, { what, since, name, says, ste
   await page.screenshot({ path: `${pictures}/minutes-${file}-list.png` });
   let clicks = 0;
   for (const step of steps) {
-    await step(page, found(page).first()).click();
+    await (await step(page, found(page).first())).click();
     clicks += 1;
   }
   if (clicks > CLICKS_MAX) throw new Error(`${what}: ${clicks} clicks`);
@@ -134,26 +147,38 @@ export const checks = {
     browser.healthy();
   },
 
-  async "minutes: a safe act: a channel is paused"(browser, cluster) {
+  async "minutes: a safe act: a channel is paused for half an hour, with a note"(browser, cluster) {
     const { nsqds } = cluster.night;
     const since = Date.now();
     await make(nsqds, "refunds", ["pay"], 5);
+    let sentence = 0;
     const page = await look(browser, cluster, {
       what: "safe act", since, name: "refunds / pay", says: "No consumers",
-      steps: [itsLink("refunds / pay"), (page) => page.getByRole("button", { name: "Pause channel" })], fact: (page) => page.getByRole("dialog"),
+      steps: [async (page, item) => {
+        sentence = await reading(item.locator(".sentence"));
+        return itsLink("refunds / pay")(page, item);
+      }, (page) => page.getByRole("button", { name: "Pause channel" })],
+      fact: (page) => page.getByRole("dialog"),
     });
     const begun = Date.now();
     const dialog = page.getByRole("dialog");
     await dialog.locator("button[type=submit]:enabled").waitFor();
-    // Only nsqds that keep a note are asked for one.
-    const note = dialog.getByLabel("Note for others");
-    const hasNote = await note.count() > 0;
-    if (hasNote) await note.fill("bad deploy");
-    await dialog.getByRole("button", { name: "Pause", exact: true }).click();
+    const read = sentence + await reading(dialog.locator("h2"), dialog.locator("p"));
+    // A digit chooses the end and goes to the note, and Enter confirms.
+    await page.keyboard.press("3");
+    await page.keyboard.type("bad deploy");
+    await page.keyboard.press("Enter");
     await page.getByText("Pause the channel refunds/pay: done.").waitFor();
-    console.log(`        safe act: done ${((Date.now() - begun) / 1000).toFixed(1)} s after the dialog, ${hasNote ? "with" : "without"} a note`);
-    for (const nsqd of nsqds) equal((await channelAt(nsqd, "refunds", "pay")).paused, true, `paused at ${nsqd.http}`);
-    if (hasNote) await page.getByText("bad deploy").first().waitFor();
+    const operator = 3 * OPERATOR.find + 2 * OPERATOR.click + read + 2 * OPERATOR.key + OPERATOR.note;
+    console.log(`        safe act: done ${((Date.now() - begun) / 1000).toFixed(1)} s after the dialog; the operator needs ${operator.toFixed(1)} s, `
+      + `of them ${read.toFixed(1)} s to read`);
+    equal(operator <= SAFE_ACT_MAX, true, `the operator needs ${operator} s`);
+    for (const nsqd of nsqds) {
+      const { paused, pause_note: note, pause_until_ms: end } = await channelAt(nsqd, "refunds", "pay");
+      const left = (end - Date.now()) / 60_000;
+      equal([paused, note, left > 29 && left <= 30.1], [true, "bad deploy", true], `paused at ${nsqd.http}, for ${left} more minutes`);
+    }
+    await page.getByText("bad deploy").first().waitFor();
     await remove(nsqds, "refunds");
     browser.healthy();
   },

@@ -71,6 +71,22 @@ export const checks = {
     equal(found, { first: null, rate: 10, soon: 2.1, restarted: null, falls: -5, unknown: null, forgotten: null }, "rates.js");
   },
 
+  // A call with more arguments than the stack has room for throws a RangeError: Math.min(...values).
+  async "modules: the figures of very many channels"(browser, cluster) {
+    const undo = await within(browser, cluster, "many.js", ({ undoable }) => {
+      const channels = Array.from({ length: 300_000 }, (_, index) => ({ undo_until_ms: 2000 + index, undo_message_count: 1 }));
+      const { count, messages, until } = undoable([{ name: "t", channels: channels.reverse() }], 1000);
+      return { count, messages, until };
+    });
+    equal(undo, { count: 300_000, messages: 300_000, until: 2000 }, "many.js");
+    const row = await within(browser, cluster, "overview.js", ({ TopicRows }) => {
+      const channels = Array.from({ length: 300_000 }, (_, index) => ({ channel_name: `c${index}`, depth: 1, oldest_unfinished_ms: index, paused: false }));
+      const [{ oldest, backlog }] = new TopicRows().rows({ topics: [{ topic_name: "t", depth: 0, message_count: 0, channels }] }, 1000);
+      return { oldest, backlog };
+    });
+    equal(row, { oldest: 299_999, backlog: 300_000 }, "overview.js");
+  },
+
   async "modules: the servers in a warning"(browser, cluster) {
     const found = await within(browser, cluster, "api.js", ({ warning }) => [
       warning(""),

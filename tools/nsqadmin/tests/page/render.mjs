@@ -1,7 +1,7 @@
 // Every page: it shows its figures, in both themes, wide and narrow, accessible, and without an error.
 
 import { accessible, equal, until } from "./browser.mjs";
-import { consume, make } from "./daemons.mjs";
+import { channelAt, consume, finish, make } from "./daemons.mjs";
 
 // The pages, and a text that each shows once it has its data.
 function pages({ nsqds }) {
@@ -85,6 +85,25 @@ export const checks = {
     browser.healthy();
   },
 
+  // nsqd measures latencies over ten minutes. Without new messages, its answer stays.
+  async "render: the percentiles of a channel are those of the daemon"(browser, cluster) {
+    const [nsqd] = cluster.nsqds;
+    await make([nsqd], "measured", ["archive"], 200);
+    const stop = await finish(nsqd, "measured", "archive", 400);
+    const measured = async () => (await channelAt(nsqd, "measured", "archive")).e2e_processing_latency;
+    await until(async () => (await channelAt(nsqd, "measured", "archive")).in_flight_count === 0 && (await measured()).count === 200, "all are finished");
+    stop();
+    const page = await browser.open(`${cluster.admin}topics/measured/archive`);
+    const shown = async (name) => (await page.locator(".tile", { hasText: `Latency ${name}` }).locator("dd").innerText()).split("\n")[0];
+    await page.locator(".tile", { hasText: "Latency 99th" }).waitFor();
+    const { percentiles } = await measured();
+    const [half, most] = [0.5, 0.99].map((quantile) => percentiles.find((one) => one.quantile === quantile).value);
+    equal(half > 0 && most > half, true, `the messages took different times: ${half} and ${most} ns`);
+    const expected = await page.evaluate(`import(new URL("static/format.js", document.baseURI)).then(({ duration }) => [${half}, ${most}].map(duration))`);
+    equal([await shown("50th"), await shown("99th")], expected, "the percentiles");
+    browser.healthy();
+  },
+
   async "render: an unknown topic, and a topic without nodes"(browser, cluster) {
     await prepare(cluster);
     const page = await browser.open(`${cluster.admin}topics/no-such-topic`, { allowed: /404/ });
@@ -120,6 +139,33 @@ export const checks = {
     await page.route("**/api/topics/seen", enlarge);
     await page.goto(`${cluster.admin}topics/seen`);
     await page.getByText("9,007,199,254,740,993").first().waitFor();
+    browser.healthy();
+  },
+
+  // JSON.parse makes a number of such an age, and the page a BigInt, which Math.max does not take.
+  async "render: an age above 2^53 is shown"(browser, cluster) {
+    await prepare(cluster);
+    for (const isLive of [true, false]) {
+      const page = await browser.open(`${cluster.admin}lookup`, { allowed: /404/ });
+      const replace = (pattern, by) => async (route) => {
+        const answer = await route.fetch();
+        await route.fulfill({ response: answer, body: (await answer.text()).replaceAll(pattern, by) });
+      };
+      const age = String(86_400_000n * 200_000_000_000n);
+      for (const path of ["**/api/live/topics", "**/api/live/topics/seen", "**/api/nodes/*"]) {
+        await page.route(path, replace(/"(oldest_ms|oldest_unfinished_ms)":\d+/g, `"$1":${age}`));
+      }
+      if (!isLive) await page.route("**/api/settings", replace('"live":true', '"live":false'));
+      await page.goto(`${cluster.admin}?q=seen`);
+      await page.locator("tr[data-row]", { hasText: "seen" }).getByText("200000000000 d").waitFor();
+      // Without live figures, the page of a topic has no ages.
+      if (isLive) {
+        await page.goto(`${cluster.admin}topics/seen`);
+        await page.locator(".tile", { hasText: "200000000000 d" }).waitFor();
+        await page.goto(`${cluster.admin}topics/seen/archive`);
+        await page.locator(".tile", { hasText: "200000000000 d" }).waitFor();
+      }
+    }
     browser.healthy();
   },
 };

@@ -7,6 +7,8 @@ const ALICE = { "X-Forwarded-User": "alice" };
 
 const button = (page, name) => page.getByRole("button", { name, exact: true });
 
+const end = (dialog, name) => dialog.getByRole("radio", { name, exact: true });
+
 async function everywhere(nsqds, test, what) {
   for (const nsqd of nsqds) await until(() => test(nsqd), `${what} at ${nsqd.http}`);
 }
@@ -40,7 +42,7 @@ async function pauseFor(page, limit) {
   });
   await button(page, "Pause channel").click();
   const dialog = page.getByRole("dialog");
-  await dialog.getByLabel("It ends by itself after").selectOption("5m");
+  await end(dialog, "5 min").check();
   await button(dialog, "Pause").click();
   await until(async () => await dialog.count() === 0, "the dialog is closed");
   await page.unroute("**/api/topics/**");
@@ -53,7 +55,7 @@ export const checks = {
     const page = await open(browser, cluster, "terms.pause", "archive");
     await button(page, "Pause channel").click();
     const dialog = page.getByRole("dialog");
-    await dialog.getByLabel("It ends by itself after").selectOption("10m");
+    await end(dialog, "10 min").check();
     await dialog.getByLabel("Note for others").fill("deploying <b>");
     await pictures(page, "pause-dialog", cluster.pictures);
     await button(dialog, "Pause").click();
@@ -87,7 +89,7 @@ export const checks = {
     const page = await open(browser, cluster, "terms.topic");
     await button(page, "Pause topic").click();
     const dialog = page.getByRole("dialog");
-    await dialog.getByLabel("It ends by itself after").selectOption("1h");
+    await end(dialog, "1 h").check();
     await dialog.getByLabel("Note for others").fill("moving to eu-2");
     await button(dialog, "Pause").click();
     await page.getByText("Pause the topic terms.topic: done.").waitFor();
@@ -107,13 +109,13 @@ export const checks = {
     await button(page, "Pause channel").click();
     const dialog = page.getByRole("dialog");
     await dialog.getByText(/these nodes would pause without an end: original:4151/).waitFor();
-    equal(await dialog.getByLabel("It ends by itself after").isDisabled(), true, "the choice is off");
+    equal(await end(dialog, "10 min").isDisabled(), true, "the choice is off");
     await page.keyboard.press("Escape");
     // Here the server's answer is replaced: no node knows terms.
     await page.route("**/api/abilities*", (route) => route.fulfill({ json: { nodes: [{ node: "n2:4151", pause_terms: false, undo: false }], message: "" } }));
     await button(page, "Pause channel").click();
     await dialog.locator("button[type=submit]:enabled").waitFor();
-    equal(await dialog.getByLabel("It ends by itself after").count(), 0, "the choice with nodes of which none can");
+    equal(await dialog.getByRole("radio").count(), 0, "the choice with nodes of which none can");
     equal(await dialog.getByRole("textbox").count(), 0, "the note with nodes of which none can");
     browser.healthy();
   },
