@@ -271,6 +271,29 @@ fn messages_of_a_removed_file_come_again() {
     }
 }
 
+/// The tool ended with "no such file or directory" when it handed the file over.
+#[test]
+fn messages_of_a_file_that_was_moved_away_are_finished() {
+    let nsqd = Daemon::nsqd(&[]);
+    let run = Run::new(&nsqd, &["-work-dir=DIR/work", "-sync-interval=1h"]);
+    let mut tool = run.start();
+    nsqd.publish("t", &["a"]);
+    run.wait_for_in_flight(0);
+    let path = |name: &str| run.directory.path().join(name);
+    fs::rename(path("work/t-000000"), path("kept")).expect("the file is there");
+    nsqd.publish("t", &["b"]);
+    run.wait_for_in_flight(1);
+    tool.signal("HUP");
+    tool.wait_for_log("WARNING: [t/c] somebody has moved ");
+    run.wait_for_in_flight(0);
+    nsqd.publish("t", &["c"]);
+    run.wait_for_in_flight(0);
+    tool.stop();
+    run.expect_files(&[("kept", "a\nb\n"), ("out/t-000001", "c\n")]);
+    let channel = nsqd.channel("t", "c").expect("the channel is there");
+    assert_eq!(channel["requeue_count"], 0, "{channel}");
+}
+
 #[test]
 fn a_file_of_another_program_is_never_replaced() {
     let nsqd = Daemon::nsqd(&[]);

@@ -179,7 +179,7 @@ impl<D: Disk, M> Archive<D, M> {
         let Some(file) = &self.file else {
             return Ok(false);
         };
-        let is_removed = self.disk.is_removed(&file.file);
+        let is_removed = self.disk.is_removed(&file.file, &file.path);
         if !is_removed.map_err(|source| file.error("look for", source))? {
             return Ok(false);
         }
@@ -202,13 +202,49 @@ impl<D: Disk, M> Archive<D, M> {
         // The end of a torn line may still wait for the message that did not come.
         self.write()?;
         self.end_empty_file()?;
-        if self.settings.moves_files() {
-            self.forget_removed_file()?;
+        if !self.settings.moves_files() {
+            self.file = None;
+            return Ok(());
         }
-        match self.file.take() {
-            Some(file) => self.hand_over(&file),
-            None => Ok(()),
+        self.forget_lost_file()?;
+        let Some(file) = self.file.take() else {
+            return Ok(());
+        };
+        let handed_over = self.hand_over(&file);
+        if let Err(error) = &handed_over
+            && error.source.kind() == io::ErrorKind::NotFound
+        {
+            // Somebody may have moved or removed the file since the look.
+            self.file = Some(file);
+            self.forget_lost_file()?;
+            if self.file.take().is_none() {
+                return Ok(());
+            }
         }
+        handed_over
+    }
+
+    /// Forgets a file that somebody has removed or moved away, so that it cannot be handed over. All its messages are
+    /// synced.
+    fn forget_lost_file(&mut self) -> Result<(), DiskError> {
+        if self.forget_removed_file()? {
+            return Ok(());
+        }
+        let Some(file) = &self.file else {
+            return Ok(());
+        };
+        let has_name = self.disk.has_name(&file.file, &file.path);
+        if !has_name.map_err(|source| file.error("look for", source))? {
+            log_warn!(
+                "{} somebody has moved {} away, so the file does not go to {}; all its messages are synced in the file \
+                 that was moved, and the next message begins another file",
+                self.label,
+                file.path.display(),
+                self.settings.output_dir.display()
+            );
+            self.file = None;
+        }
+        Ok(())
     }
 
     /// Returns true if messages wait for [`take_finished`](Archive::take_finished) or
@@ -336,12 +372,9 @@ impl<D: Disk, M> Archive<D, M> {
         Ok(exists)
     }
 
-    /// Moves a closed file to `--output-dir`, if this is another directory. If its name is taken, the
-    /// file gets the next revision that is free.
+    /// Moves a closed file to `--output-dir`. If its name is taken, the file gets the next revision
+    /// that is free.
     fn hand_over(&mut self, file: &OpenFile<D::File>) -> Result<(), DiskError> {
-        if !self.settings.moves_files() {
-            return Ok(());
-        }
         let source = file.path.display();
         let target = self.settings.output_dir.join(&file.relative);
         log_info!(

@@ -2,6 +2,8 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -37,8 +39,11 @@ pub(super) trait Disk {
     /// Waits until a file's bytes survive a power failure.
     fn sync(&mut self, file: &mut Self::File) -> io::Result<()>;
 
-    /// Returns true if an open file has no name any more: somebody has removed the file.
-    fn is_removed(&mut self, file: &Self::File) -> io::Result<bool>;
+    /// Returns true if somebody has removed an open file that had this name.
+    fn is_removed(&mut self, file: &Self::File, path: &Path) -> io::Result<bool>;
+
+    /// Returns true if a name still leads to an open file.
+    fn has_name(&mut self, file: &Self::File, path: &Path) -> io::Result<bool>;
 
     /// Moves a file. The new name survives a power failure.
     ///
@@ -130,8 +135,13 @@ impl Disk for OsDisk {
         file.sync_all()
     }
 
-    fn is_removed(&mut self, file: &File) -> io::Result<bool> {
-        Ok(file.metadata()?.nlink() == 0)
+    fn is_removed(&mut self, file: &File, path: &Path) -> io::Result<bool> {
+        let links = file.metadata()?.nlink();
+        is_removed(links, &present_path(file), || has_name(file, path))
+    }
+
+    fn has_name(&mut self, file: &File, path: &Path) -> io::Result<bool> {
+        has_name(file, path)
     }
 
     fn move_file(&mut self, from: &Path, to: &Path) -> io::Result<()> {
@@ -163,12 +173,42 @@ fn copy_contents(from: &Path, mut target: File) -> io::Result<()> {
     target.sync_all()
 }
 
+/// Decides if an open file was removed. `links` is the number of its names, `present_path` is its path now, and
+/// `has_name` says if the path of its opening still leads to the file. Some file systems report 0 links for files that
+/// are there, so that number alone proves nothing.
+fn is_removed(
+    links: u64,
+    present_path: &Path,
+    has_name: impl FnOnce() -> io::Result<bool>,
+) -> io::Result<bool> {
+    // An NFS client renames a removed file that is still open, and removes it when the file is closed.
+    let name = present_path.file_name().unwrap_or_default();
+    let is_removed_in_nfs = name.as_bytes().starts_with(b".nfs");
+    match links == 0 || is_removed_in_nfs {
+        true => Ok(!has_name()?),
+        false => Ok(false),
+    }
+}
+
+/// Returns the path that an open file has now, or an empty path if the system does not tell.
+fn present_path(file: &File) -> PathBuf {
+    std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap_or_default()
+}
+
 /// Returns true if `path` still leads to `file`.
 pub(super) fn has_name(file: &File, path: &Path) -> io::Result<bool> {
     let own = file.metadata()?;
     match std::fs::metadata(path) {
         Ok(named) => Ok((named.dev(), named.ino()) == (own.dev(), own.ino())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        // A directory that leads to the file may be gone, or replaced by a file.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(false)
+        }
         Err(error) => Err(error),
     }
 }

@@ -20,6 +20,10 @@ struct State {
     directories: BTreeSet<PathBuf>,
     /// The names of removed files that are still open.
     removed: BTreeSet<PathBuf>,
+    /// The present names of files that were renamed, by the names under which they were opened.
+    moved: BTreeMap<PathBuf, PathBuf>,
+    /// A file that is renamed just before the next move, and its new name.
+    renamed_before_move: Option<(String, String)>,
     /// The number of writes and syncs.
     writes: usize,
     syncs: usize,
@@ -67,6 +71,13 @@ impl SimDisk {
         let mut state = self.state.borrow_mut();
         let content = state.files.remove(Path::new(from)).expect("it is there");
         state.files.insert(PathBuf::from(to), content);
+        state.moved.insert(PathBuf::from(from), PathBuf::from(to));
+    }
+
+    /// Lets another program rename a file after the archive has looked for it, and before the archive moves it.
+    pub(super) fn rename_before_move(&self, from: &str, to: &str) {
+        let renamed = (from.to_owned(), to.to_owned());
+        self.state.borrow_mut().renamed_before_move = Some(renamed);
     }
 
     /// Removes a file that the archive writes.
@@ -96,6 +107,12 @@ impl SimDisk {
 }
 
 impl State {
+    /// Returns the content of a file that is open and not removed.
+    fn content_mut(&mut self, file: &SimFile) -> &mut Content {
+        let path = self.moved.get(&file.0).unwrap_or(&file.0);
+        self.files.get_mut(path).expect("the file is there")
+    }
+
     fn operate(&mut self) -> io::Result<()> {
         match &mut self.operations_left {
             None => Ok(()),
@@ -141,6 +158,7 @@ impl Disk for SimDisk {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         state.removed.remove(path);
+        state.moved.remove(path);
         let content = state.files.entry(path.to_path_buf()).or_default();
         Ok(Opened {
             file: SimFile(path.to_path_buf()),
@@ -157,7 +175,7 @@ impl Disk for SimDisk {
         if state.removed.contains(&file.0) {
             return done;
         }
-        let content = state.files.get_mut(&file.0).expect("the file is there");
+        let content = state.content_mut(file);
         // A disk that becomes full takes a part of the bytes.
         let taken = if done.is_ok() {
             bytes.len()
@@ -175,23 +193,32 @@ impl Disk for SimDisk {
         if state.removed.contains(&file.0) {
             return Ok(());
         }
-        let content = state.files.get_mut(&file.0).expect("the file is there");
+        let content = state.content_mut(file);
         content.synced = content.bytes.len();
         Ok(())
     }
 
-    fn is_removed(&mut self, file: &SimFile) -> io::Result<bool> {
+    fn is_removed(&mut self, file: &SimFile, _path: &Path) -> io::Result<bool> {
         Ok(self.state.borrow().removed.contains(&file.0))
     }
 
+    fn has_name(&mut self, file: &SimFile, path: &Path) -> io::Result<bool> {
+        let state = self.state.borrow();
+        Ok(file.0 == path && state.files.contains_key(path) && !state.moved.contains_key(path))
+    }
+
     fn move_file(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        let renamed = self.state.borrow_mut().renamed_before_move.take();
+        if let Some((from, to)) = renamed {
+            self.rename(&from, &to);
+        }
         let mut state = self.state.borrow_mut();
         state.operate()?;
         state.expect_parent(to);
         if state.files.contains_key(to) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let content = state.files.remove(from).expect("the file is there");
+        let content = state.files.remove(from).ok_or(io::ErrorKind::NotFound)?;
         state.files.insert(to.to_path_buf(), content);
         Ok(())
     }

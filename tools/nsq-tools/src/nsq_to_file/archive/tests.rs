@@ -336,6 +336,52 @@ fn a_file_that_somebody_removes_returns_its_messages() {
     }
 }
 
+/// The tool ended with "no such file or directory" when it handed the file over.
+#[test]
+fn a_file_that_somebody_moves_away_is_not_handed_over() {
+    for is_late in [false, true] {
+        let mut world = World::new(settings(|settings| {
+            settings.work_dir = PathBuf::from("work")
+        }));
+        assert_eq!(world.take(&["a"]), [0]);
+        let path = "work/t-000000.0920.log";
+        match is_late {
+            false => world.disk.rename(path, "work/kept"),
+            true => world.disk.rename_before_move(path, "work/kept"),
+        }
+        assert_eq!(world.take(&["b"]), [0; 0]);
+        assert_eq!(world.tick(), [1], "the moved file still takes messages");
+        world.take(&["c"]);
+        capture::start();
+        assert_eq!(world.close(), [2]);
+        let log = capture::stop();
+        let text = format!(
+            "WARNING: [t/c] somebody has moved {path} away, so the file does not go to out; all its messages are synced in \
+             the file that was moved, and the next message begins another file"
+        );
+        assert!(log.iter().any(|line| line.contains(&text)), "{log:?}");
+        assert_eq!(world.archive.take_returned().count(), 0);
+        world.take(&["d"]);
+        world.close();
+        world.expect_files(&[("out/t-000001.0920.log", "d\n"), ("work/kept", "a\nb\nc\n")]);
+    }
+}
+
+/// A file of another program that has the name of the moved file stays where it is.
+#[test]
+fn a_file_in_the_place_of_a_moved_one_is_not_handed_over() {
+    let mut world = World::new(settings(|settings| {
+        settings.work_dir = PathBuf::from("work")
+    }));
+    world.take(&["a"]);
+    capture::start();
+    world.disk.rename("work/t-000000.0920.log", "work/kept");
+    world.disk.put("work/t-000000.0920.log", b"other\n");
+    world.close();
+    capture::stop();
+    world.expect_files(&[("work/kept", "a\n"), ("work/t-000000.0920.log", "other\n")]);
+}
+
 #[test]
 fn no_file_is_ever_replaced() {
     let mut world = World::new(settings(|settings| {
@@ -458,7 +504,7 @@ fn play(seed: u64) {
     });
     let disk = SimDisk::default();
     let mut finished = Vec::new();
-    let mut taken = 0;
+    let (mut taken, mut moved) = (0, 0);
     for _run in 0..3 {
         let mut world = World::on(disk.clone(), choices.clone());
         if rng.bool() {
@@ -472,6 +518,15 @@ fn play(seed: u64) {
                     2 => world.wait(Duration::from_millis(rng.u64(0..70_000))),
                     3 => world.archive.end_group(true)?,
                     4 => world.archive.end_group(false)?,
+                    5 => {
+                        let file = world.archive.file.as_ref();
+                        let path = file.map(|file| file.path.display().to_string());
+                        if let Some(path) = path.filter(|path| disk.files().contains_key(path)) {
+                            // The end of the name says how the file is compressed.
+                            moved += 1;
+                            disk.rename(&path, &path.replace("/t", &format!("/moved{moved}-t")));
+                        }
+                    }
                     _ => {
                         let body = format!("message {taken} {}", "x".repeat(rng.usize(0..300)));
                         world.archive.take(&world.now, body.as_bytes(), taken)?;

@@ -101,6 +101,51 @@ fn of_two_copies_to_the_same_name_one_arrives_whole() {
     }
 }
 
+/// A file system that reports 0 links for every file let each sync count its file as removed, without an end.
+#[test]
+fn a_file_is_removed_only_if_its_name_does_not_lead_to_it() {
+    let check = |links, present_path: &str, has_name, expected| {
+        let found = is_removed(links, Path::new(present_path), || Ok(has_name)).unwrap();
+        assert_eq!(found, expected, "{links} {present_path} {has_name}");
+    };
+    check(0, "/logs/a", true, false);
+    check(0, "/logs/a (deleted)", false, true);
+    check(1, "/logs/a", true, false);
+    // Renamed, or removed under one of two names.
+    check(1, "/logs/b", false, false);
+    check(0, "", false, true);
+    // Removed in NFS.
+    check(1, "/logs/.nfs0000000000b6a2f300000001", false, true);
+    check(1, "/logs/.nfs-shares.log", true, false);
+}
+
+#[test]
+fn a_removed_file_is_told_from_a_renamed_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    let file = OsDisk.open(&path, true).unwrap().file;
+    let check = |is_removed, has_name| {
+        let found = (
+            OsDisk.is_removed(&file, &path).unwrap(),
+            OsDisk.has_name(&file, &path).unwrap(),
+        );
+        assert_eq!(found, (is_removed, has_name));
+    };
+    check(false, true);
+    let other = directory.path().join("other");
+    fs::rename(&path, &other).unwrap();
+    check(false, false);
+    fs::write(&path, "of another program").unwrap();
+    check(false, false);
+    let in_nfs = directory.path().join(".nfs00000001");
+    fs::rename(&other, &in_nfs).unwrap();
+    check(true, false);
+    fs::remove_file(&in_nfs).unwrap();
+    check(true, false);
+    fs::remove_file(&path).unwrap();
+    check(true, false);
+}
+
 #[test]
 fn an_error_says_what_to_do() {
     let check = |errno: Errno, expected: &str| {
