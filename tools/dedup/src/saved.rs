@@ -9,7 +9,7 @@
 //! Numbers are little endian. The CRC is that of IEEE 802.3. [`restore`] accepts a state only if the CRC is right, so a
 //! state that was cut or changed is an error, and never a filter with other keys.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -97,32 +97,17 @@ pub fn restore<S: Saved>(input: &mut dyn Read) -> Result<S, DedupError> {
 }
 
 /// Saves a filter in a file. The file appears, or is replaced, at once and only when it is complete and synced, so a
-/// crash or a power failure leaves the file from before or the new one. The new file is written beside it, with the
-/// ending `.new`. A failure removes the new file.
+/// crash or a power failure leaves the file from before or the new one. The new file is written beside it, under the name
+/// `.NAME.RANDOM.tmp`. A failure removes the new file.
 ///
 /// # Errors
 /// If the file or its directory cannot be written or synced.
 pub fn save_file<S: Saved>(filter: &S, path: &Path) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(".new");
-    let new = path.with_file_name(name);
-    let file = File::create(&new)?;
-    let moved = write_synced(filter, file).and_then(|()| fs::rename(&new, path));
-    if let Err(error) = moved {
-        // A part of a state would keep a full disk full. If the removal fails too, the first error has the reason.
-        let _ = fs::remove_file(&new);
-        return Err(error);
-    }
-    let directory = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
-}
-
-fn write_synced<S: Saved>(filter: &S, file: File) -> io::Result<()> {
-    let mut out = BufWriter::new(file);
-    save(filter, &mut out)?;
-    out.into_inner()?.sync_all()
+    new_file::replace(path, |file| {
+        let mut out = BufWriter::new(file);
+        save(filter, &mut out)?;
+        out.flush()
+    })
 }
 
 /// Restores a filter from a file. `None` if there is no such file.

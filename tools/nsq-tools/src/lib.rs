@@ -11,7 +11,6 @@
 //!                            ├──► destinations  a choice among addresses, and how long requests take
 //!                            ├──► host_pool     a choice among destinations, without those that fail
 //!                            ├──► timing_lines  how long the last requests took
-//!                            ├──► new_file      files that appear as a whole
 //!                            └──► cluster       the nsqds and their figures, over HTTP
 //! ```
 
@@ -23,7 +22,6 @@ pub mod destinations;
 pub mod flags;
 pub mod host_pool;
 pub mod listening;
-mod new_file;
 pub mod nsq_forget;
 pub mod nsq_pubsub;
 pub mod nsq_stat;

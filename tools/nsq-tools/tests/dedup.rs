@@ -9,6 +9,7 @@ use std::path::Path;
 use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer};
 use test_support::memcached::Memcached;
+use test_support::tmpfs::Tmpfs;
 use test_support::{TIMEOUT, wait_until};
 use tool::Tool;
 use tool::consumed::texts;
@@ -329,17 +330,17 @@ fn wrong_values_end_the_tools_with_advice() {
 /// A part of the state kept the disk full after the end of the tool.
 #[test]
 fn a_disk_that_becomes_full_is_an_error_and_leaves_no_part_of_the_state() {
+    let Some(disk) = Tmpfs::mount("64k") else {
+        return;
+    };
     let source = Source::new();
-    let directory = tempfile::tempdir().expect("a directory");
-    let state = directory.path().join("state");
+    let state = disk.path().join("state");
     let flag = format!("--dedup-state={}", state.display());
     let args = ["--topic=t", "--channel=c", DEDUP, &flag];
     let mut tool = source.start(env!("CARGO_BIN_EXE_nsq_tail"), &args);
     tool.wait_for_log("inverse Bloom filter with 1000 slots");
     source.wait_for_answers();
-    // A file that is always full.
-    let new = directory.path().join("state.new");
-    std::os::unix::fs::symlink("/dev/full", &new).expect("the name is free");
+    disk.fill("filler");
     tool.stop();
     let log = tool.log();
     let text = format!("the filter could not be saved in {}: ", state.display());
@@ -347,6 +348,6 @@ fn a_disk_that_becomes_full_is_an_error_and_leaves_no_part_of_the_state() {
         log.contains(&text) && log.contains("; free some space"),
         "{log}"
     );
-    let names = std::fs::read_dir(directory.path()).expect("readable");
-    assert_eq!(names.count(), 0, "{log}");
+    let names = std::fs::read_dir(disk.path()).expect("readable");
+    assert_eq!(names.count(), 1, "only the filler is there: {log}");
 }

@@ -45,7 +45,7 @@ pub struct Collector {
 
 impl Collector {
     /// Reads the saved history, and starts to ask the cluster. A saved history that cannot be read is
-    /// reported, moved to `<file>.bad` and begun anew.
+    /// reported, moved to `<file>.bad` and begun anew. No other file of this name is replaced.
     pub fn start(cluster: &Cluster, collection: &Collection, tally: Tally) -> Collector {
         let file = match collection.file.as_str() {
             "" => None,
@@ -97,7 +97,8 @@ impl Collector {
             return;
         };
         let bytes = self.history().to_bytes();
-        if let Err(error) = write(path, &bytes) {
+        let written = new_file::replace(path, |mut file| file.write_all(&bytes));
+        if let Err(error) = written {
             let why = system_text(&error);
             log_error!("failed to save the history in {} - {why}", path.display());
         }
@@ -148,31 +149,35 @@ fn read(path: &Path, series_max: usize) -> History {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return History::new(series_max),
         Err(error) => system_text(&error),
     };
-    let aside = with_end(path, ".bad");
-    log_error!(
-        "history: {} cannot be read and is moved to {}: {why}",
-        path.display(),
-        aside.display()
-    );
-    if let Err(error) = std::fs::rename(path, &aside) {
-        log_error!("history: it cannot be moved: {}", system_text(&error));
+    let shown = path.display();
+    match move_aside(path) {
+        Ok(aside) => log_error!(
+            "history: {shown} cannot be read and is moved to {}: {why}",
+            aside.display()
+        ),
+        Err(error) => log_error!(
+            "history: {shown} cannot be read, and cannot be moved aside ({}): {why}",
+            system_text(&error)
+        ),
     }
     History::new(series_max)
 }
 
-/// Writes a file as a whole: a reader sees the old content or the new one.
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = with_end(path, ".new");
-    let mut file = std::fs::File::create(&new)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    std::fs::rename(&new, path)
-}
-
-fn with_end(path: &Path, end: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(end);
-    PathBuf::from(name)
+/// Renames a file to `<file>.bad`, or to `<file>.bad-1` and so on if that name is taken. Returns the new name.
+fn move_aside(path: &Path) -> io::Result<PathBuf> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".bad");
+    let mut target = PathBuf::from(&aside);
+    for number in 1_u32.. {
+        match new_file::rename_new(path, &target) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            renamed => return renamed.map(|()| target),
+        }
+        let mut numbered = aside.clone();
+        numbered.push(format!("-{number}"));
+        target = PathBuf::from(numbered);
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 /// The state of the collecting task.

@@ -633,9 +633,21 @@ fn live_figures_come_as_events_and_have_a_past_that_outlives_the_process() {
     drop(later);
 
     std::fs::write(&file, "nonsense").unwrap();
-    let anew = Admin::start(&flags);
+    // Files of a user, which were overwritten.
+    let path = |name: &str| directory.path().join(name);
+    for name in ["history.bad", "history.new"] {
+        std::fs::write(path(name), "other").unwrap();
+    }
+    let mut anew = Admin::start(&flags);
     anew.wait_for_log("cannot be read and is moved to");
-    assert!(directory.path().join("history.bad").exists());
+    anew.signal("TERM");
+    assert_eq!(anew.wait().code(), Some(0));
+    let text = |name: &str| std::fs::read(path(name)).unwrap();
+    for name in ["history.bad", "history.new"] {
+        assert_eq!(text(name), b"other");
+    }
+    assert_eq!(text("history.bad-1"), b"nonsense");
+    assert_ne!(text("history"), b"nonsense");
     let off = Admin::start(&["--nsqd-http-address=127.0.0.1:1", "--live-interval=0"]);
     off.get("/api/live").expect_error(404, "LIVE_DISABLED");
 }

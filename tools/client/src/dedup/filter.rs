@@ -137,8 +137,11 @@ fn in_use<M: Sizes>(
         path: path.to_owned(),
         error,
     };
+    // A directory that cannot be written is found now, and not at the end.
+    let check =
+        |path| new_file::check_replaceable(path).map_err(|error| refused(DedupError::Io(error)));
     let Some(saved) = restore_file::<M>(path).map_err(refused)? else {
-        check_writable(path).map_err(|error| refused(DedupError::Io(error)))?;
+        check(path)?;
         return Ok((Deduplicator::new(filter), false));
     };
     if saved.sizes() != filter.sizes() {
@@ -148,17 +151,8 @@ fn in_use<M: Sizes>(
             wanted: filter.sizes(),
         });
     }
-    check_writable(path).map_err(|error| refused(DedupError::Io(error)))?;
+    check(path)?;
     Ok((Deduplicator::new(saved), true))
-}
-
-/// Finds out now, and not at the end, that the directory of the file cannot be written.
-fn check_writable(path: &Path) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(".new");
-    let new = path.with_file_name(name);
-    drop(std::fs::File::create(&new)?);
-    std::fs::remove_file(new)
 }
 
 impl Store {

@@ -1,6 +1,8 @@
 use std::fs;
 use std::time::Duration;
 
+use test_support::tmpfs::Tmpfs;
+
 use super::{Saved, restore, restore_file, save, save_file};
 use crate::{
     DedupError, Fingerprint, ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher, Memory,
@@ -112,13 +114,13 @@ fn a_file_is_replaced_at_once() {
     save_file(&inverse(), &path).expect("the directory can be written");
     let restored: InverseBloom = restore_file(&path).expect("readable").expect("there");
     assert_eq!(restored, inverse());
-    // A crash while the next state was being written.
-    fs::write(directory.path().join("filter.new"), b"RQDD").expect("writable");
-    let restored: InverseBloom = restore_file(&path).expect("readable").expect("there");
-    assert_eq!(restored, inverse());
+    // A file of a user, which was overwritten and removed.
+    let other = directory.path().join("filter.new");
+    fs::write(&other, b"other").expect("writable");
     save_file(&roaring(), &path).expect("the directory can be written");
+    assert_eq!(fs::read(other).expect("readable"), b"other");
     let names = fs::read_dir(directory.path()).expect("readable").count();
-    assert_eq!(names, 1);
+    assert_eq!(names, 2);
     let error = restore_file::<InverseBloom>(&path).expect_err("another filter");
     assert!(matches!(error, DedupError::OtherFilter { .. }), "{error}");
 }
@@ -134,19 +136,18 @@ fn a_file_that_cannot_be_written_is_an_error() {
 /// The part that was written stayed, so the disk stayed full.
 #[test]
 fn a_failed_save_leaves_no_part_of_a_state() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("filter");
+    let Some(disk) = Tmpfs::mount("64k") else {
+        return;
+    };
+    let path = disk.path().join("filter");
     save_file(&inverse(), &path).expect("the directory can be written");
-    let new = directory.path().join("filter.new");
-    // A file that is always full.
-    std::os::unix::fs::symlink("/dev/full", &new).expect("the name is free");
-    let error = save_file(&inverse(), &path).expect_err("the disk is full");
+    let filler = disk.fill("filler");
+    let large = InverseBloom::new(10_000).expect("a valid size");
+    let error = save_file(&large, &path).expect_err("the disk is full");
     assert_eq!(error.kind(), std::io::ErrorKind::StorageFull, "{error}");
-    assert!(
-        fs::symlink_metadata(&new).is_err(),
-        "{} is there",
-        new.display()
-    );
+    fs::remove_file(filler).expect("it is there");
+    let names = fs::read_dir(disk.path()).expect("readable").count();
+    assert_eq!(names, 1);
     let restored: InverseBloom = restore_file(&path).expect("readable").expect("there");
     assert_eq!(restored, inverse());
 }

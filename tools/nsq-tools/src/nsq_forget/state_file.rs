@@ -1,9 +1,8 @@
 //! The file with the counts. A new state replaces the old one in one step.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -45,38 +44,23 @@ pub(super) fn load(path: &Path) -> Result<State, String> {
     }
 }
 
-/// Writes the state to a new file, syncs the file, and renames it.
+/// Replaces the file by this state, which then survives a power failure.
 ///
 /// # Errors
 /// The system refuses a step. The error is the reason for the user. The old file stays as it was.
 pub(super) fn save(path: &Path, state: State) -> Result<(), String> {
-    let new = new_path(path);
-    write(path, &new, state)
-        .map_err(|error| format!("failed to write {} - {error}", path.display()))
-}
-
-fn write(path: &Path, new: &Path, state: State) -> io::Result<()> {
-    let mut file = BufWriter::new(File::create(new)?);
     let content = Content {
         version: VERSION,
         state,
     };
-    serde_json::to_writer(&mut file, &content)?;
-    file.flush()?;
-    file.get_ref().sync_all()?;
-    fs::rename(new, path)?;
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    // The name is durable when the directory is.
-    File::open(directory)?.sync_all()
+    new_file::replace(path, |file| write(file, &content))
+        .map_err(|error| format!("failed to write {} - {error}", path.display()))
 }
 
-fn new_path(path: &Path) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(".new");
-    PathBuf::from(name)
+fn write(file: &File, content: &Content) -> io::Result<()> {
+    let mut file = BufWriter::new(file);
+    serde_json::to_writer(&mut file, content)?;
+    file.flush()
 }
 
 #[cfg(test)]
@@ -96,6 +80,9 @@ mod tests {
     fn a_saved_state_is_loaded() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("counts.json");
+        // A file of a user, which was overwritten and removed.
+        let other = directory.path().join("counts.json.new");
+        fs::write(&other, "other").unwrap();
         let mut counted = table(load(&path).unwrap());
         counted.add("d", "v", 7, 1.5);
         save(&path, counted.state()).unwrap();
@@ -106,8 +93,9 @@ mod tests {
             restored.read("d", Wanted::Largest(9), 1.5).bins,
             [("v".into(), 8)]
         );
+        assert_eq!(fs::read_to_string(other).unwrap(), "other");
         let names: Vec<_> = fs::read_dir(directory.path()).unwrap().collect();
-        assert_eq!(names.len(), 1, "{names:?}");
+        assert_eq!(names.len(), 2, "{names:?}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use ringq_client::MessageId;
 
-use crate::new_file::{rename_new, sync_directory, temporary_file};
+use new_file::{rename_new, sync_directory, temporary_file};
 
 /// A message, as nsqd sent it.
 #[derive(Clone, Copy, Debug)]

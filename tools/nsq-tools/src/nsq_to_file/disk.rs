@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::new_file::{FILE_MODE, parent, rename_new, sync_directory, temporary_file};
+use new_file::{FILE_MODE, parent, rename_new, sync_directory, temporary_file};
 
 /// The mode of new directories, before the umask.
 const DIRECTORY_MODE: u32 = 0o770;

@@ -8,7 +8,7 @@ use jiff::Zoned;
 use super::config::{Config, Topics};
 use super::disk::DiskError;
 use super::file_name::with_revision;
-use crate::new_file::temporary_file;
+use new_file::temporary_file;
 
 /// Makes a file in each directory where the first files of the fixed topics belong, and removes it. A directory that is
 /// not there yet is not made: the nearest directory above is tried. Topics that nsqlookupds name later are checked if
