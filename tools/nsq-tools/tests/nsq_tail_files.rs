@@ -4,10 +4,12 @@ mod tool;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use test_support::daemon::Daemon;
+use test_support::packages::is_installed;
 use test_support::process::{Exit, run};
 use test_support::tmpfs::Tmpfs;
 use test_support::{TIMEOUT, wait_until};
@@ -112,6 +114,64 @@ fn a_message_that_comes_again_has_one_file() {
     assert_eq!(exit.code(), 0, "{exit}");
     nsqd.wait_for_answers("t", "d");
     assert_eq!(texts(directory), ["one", "two"]);
+}
+
+/// Blocks everybody who opens a file for 2 s from the first attempt on, as a disk does that does not answer. A write
+/// lease of the kernel does this, and no crate without `unsafe` takes one.
+const SLOW_DISK: &str = "\
+import fcntl, os, signal, sys, time
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGIO})
+file = os.open(sys.argv[1], os.O_RDWR)
+fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print('slow', flush=True)
+signal.sigwait({signal.SIGIO})
+time.sleep(2)
+print('over', flush=True)
+";
+
+/// nsqd had timed the messages out before their FINs came, so they came again and again.
+#[test]
+fn messages_do_not_time_out_while_they_wait_for_a_slow_disk() {
+    if !is_installed("python3", "apt install python3") {
+        return;
+    }
+    let nsqd = Daemon::nsqd(&["--msg-timeout=500ms"]).with_messages("t", "c", &["one", "two"]);
+    let directory = directory();
+    let directory = directory.path();
+    // The channel `d` has copies of the messages, with their ids and times, so their files are there already.
+    nsqd.create_channel("t", "d");
+    nsqd.publish("t", &["three"]);
+    let exit = nsq_tail(&nsqd, directory, &["-n=3"]);
+    assert_eq!(exit.code(), 0, "{exit}");
+    let found = files::texts(directory);
+    let (name, _) = found
+        .iter()
+        .find(|(_, text)| *text == "three")
+        .expect("the message has a file");
+    let mut disk = Command::new("python3")
+        .args(["-c", SLOW_DISK])
+        .arg(directory.join(name))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python3 can be run");
+    let mut lines = BufReader::new(disk.stdout.take().expect("stdout is piped")).lines();
+    let mut line = || lines.next().map(|line| line.expect("the line is a text"));
+    assert_eq!(line().as_deref(), Some("slow"));
+    nsqd.publish("t", &["four"]);
+    let args = ["-channel=d", "-n=2", "-consumer-opt=max_attempts,1"];
+    let exit = nsq_tail(&nsqd, directory, &args);
+    assert_eq!(exit.code(), 0, "{exit}");
+    assert_eq!(
+        line().as_deref(),
+        Some("over"),
+        "the tool met the slow disk"
+    );
+    assert!(disk.wait().expect("a child can be waited for").success());
+    nsqd.wait_for_answers("t", "d");
+    for figure in ["timeout_count", "requeue_count", "depth"] {
+        assert_eq!(nsqd.figure("t", "d", figure), 0, "{figure}");
+    }
+    assert_eq!(texts(directory), ["one", "two", "three", "four"]);
 }
 
 #[test]

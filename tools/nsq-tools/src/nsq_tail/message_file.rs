@@ -1,8 +1,9 @@
 //! [`MessageFile`]: one message that becomes a file. [`check`] and [`save`]: the directory of these files.
 
+use std::ffi::OsStr;
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use ringq_client::MessageId;
 
-use new_file::{rename_new, sync_directory, temporary_file};
+use new_file::Directory;
 
 /// A message, as nsqd sent it.
 #[derive(Clone, Copy, Debug)]
@@ -63,53 +64,62 @@ fn name(topic: &str, published: SystemTime, id: MessageId) -> String {
 ///
 /// # Errors
 /// The directory is missing, takes no files, or cannot be read and so cannot be synced.
-pub(super) fn check(directory: &Path) -> Result<(), SaveError> {
-    let made = temporary_file(&directory.join("nsq_tail"));
-    let removed = made.and_then(|(path, _)| fs::remove_file(path));
-    let synced = removed.and_then(|()| sync_directory(directory));
-    synced.map_err(|source| SaveError {
+pub(super) fn check(path: &Path) -> Result<(), SaveError> {
+    let checked = Directory::open(path).and_then(|directory| {
+        let (temporary, _) = directory.temporary_file(OsStr::new("nsq_tail"))?;
+        directory.remove_file(&temporary)?;
+        directory.sync()
+    });
+    checked.map_err(|source| SaveError {
         verb: "make a file in",
-        path: directory.to_path_buf(),
+        path: path.to_path_buf(),
         source,
     })
 }
 
 /// Makes the files, in order. Returns how many survive a power failure now, under their names, and why there are no more.
-pub(super) fn save(directory: &Path, files: &[MessageFile]) -> (usize, Result<(), SaveError>) {
+///
+/// The directory is opened once. So a directory that gets the path meanwhile is not synced in the place of the one that has
+/// the files.
+pub(super) fn save(path: &Path, files: &[MessageFile]) -> (usize, Result<(), SaveError>) {
+    let of_directory = |verb, source| SaveError {
+        verb,
+        path: path.to_path_buf(),
+        source,
+    };
+    let directory = match Directory::open(path) {
+        Ok(directory) => directory,
+        Err(source) => return (0, Err(of_directory("open", source))),
+    };
     let mut count = 0;
     let mut result = Ok(());
     for file in files {
-        let path = directory.join(&file.name);
-        if let Err(source) = save_one(&path, &file.body) {
+        if let Err(source) = save_one(&directory, OsStr::new(&file.name), &file.body) {
             result = Err(SaveError {
                 verb: "write",
-                path,
+                path: path.join(&file.name),
                 source,
             });
             break;
         }
         count += 1;
     }
-    match sync_directory(directory) {
+    match directory.sync() {
         Ok(()) => (count, result),
-        Err(source) => {
-            let path = directory.to_path_buf();
-            let verb = "sync";
-            (0, Err(SaveError { verb, path, source }))
-        }
+        Err(source) => (0, Err(of_directory("sync", source))),
     }
 }
 
 /// Writes and syncs a file under a temporary name, and renames the file. A message that has its file already needs no room.
-fn save_one(path: &Path, body: &[u8]) -> io::Result<()> {
-    if has_content(path, body) {
+fn save_one(directory: &Directory, name: &OsStr, body: &[u8]) -> io::Result<()> {
+    if has_content(directory, name, body) {
         return Ok(());
     }
-    let (temporary, file) = temporary_file(path)?;
-    let done = write(file, body).and_then(|()| rename(&temporary, path, body));
+    let (temporary, file) = directory.temporary_file(name)?;
+    let done = write(file, body).and_then(|()| rename(directory, &temporary, name, body));
     if done.is_err() {
         // A full disk gets its space back. The error of the write is the reason that counts.
-        let _ = fs::remove_file(&temporary);
+        let _ = directory.remove_file(&temporary);
     }
     done
 }
@@ -121,28 +131,32 @@ fn write(mut file: File, body: &[u8]) -> io::Result<()> {
 
 /// Gives a file its name. If there is a file of this name with the same content, then the message came before, and its FIN
 /// was lost: the old file stays alone. A file with other content is that of another nsqd, and the new one gets a number.
-fn rename(temporary: &Path, path: &Path, body: &[u8]) -> io::Result<()> {
-    let mut target = path.to_path_buf();
+fn rename(directory: &Directory, temporary: &OsStr, name: &OsStr, body: &[u8]) -> io::Result<()> {
+    let mut target = name.to_owned();
     for number in 1_u32.. {
-        match rename_new(temporary, &target) {
+        match directory.rename_new(temporary, &target) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             renamed => return renamed,
         }
-        if has_content(&target, body) {
-            return fs::remove_file(temporary);
+        if has_content(directory, &target, body) {
+            return directory.remove_file(temporary);
         }
-        let mut numbered = path.as_os_str().to_owned();
-        numbered.push(format!("-{number}"));
-        target = PathBuf::from(numbered);
+        target = name.to_owned();
+        target.push(format!("-{number}"));
     }
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
 /// Returns true if there is a file with this content. What cannot be read, or is no file, has another content.
-fn has_content(path: &Path, body: &[u8]) -> bool {
-    let found = fs::symlink_metadata(path);
-    let is_as_long = found.is_ok_and(|found| found.is_file() && found.len() == body.len() as u64);
-    is_as_long && fs::read(path).is_ok_and(|content| content == body)
+fn has_content(directory: &Directory, name: &OsStr, body: &[u8]) -> bool {
+    let Ok(Some(mut file)) = directory.open_regular_file(name) else {
+        return false;
+    };
+    let is_as_long = file
+        .metadata()
+        .is_ok_and(|found| found.len() == body.len() as u64);
+    let mut content = Vec::with_capacity(body.len());
+    is_as_long && file.read_to_end(&mut content).is_ok() && content == body
 }
 
 /// The failure of a file or of its directory. The text says what to do.

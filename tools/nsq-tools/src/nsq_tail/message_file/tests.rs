@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::fs;
 use std::time::Duration;
 
 use super::*;
@@ -111,14 +112,13 @@ fn a_directory_that_takes_no_files_is_an_error() {
         found.contains(": no such file or directory; make the directory, or "),
         "{found}"
     );
-    // Files that were renamed before the directory vanished do not count.
     let (count, result) = save(&directory.path().join("none"), &[]);
     assert_eq!(count, 0);
     assert!(
         result
             .unwrap_err()
             .to_string()
-            .starts_with("ERROR: cannot sync ")
+            .starts_with("ERROR: cannot open ")
     );
 }
 
