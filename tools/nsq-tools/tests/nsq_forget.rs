@@ -224,6 +224,41 @@ fn counts_survive_a_restart_and_are_forgotten() {
     assert_eq!(names.len(), 1, "{names:?}");
 }
 
+#[test]
+fn a_killed_tool_goes_on_with_its_last_save() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("counts.json");
+    let file = format!("--state-file={}", path.display());
+    let nsqd = nsqd_with_clicks(&[]);
+    let saved = || read(&path)["distributions"]["clicks"]["bins"]["US"]["count"].as_u64();
+    let kill = |mut forget: Forget| {
+        forget.tool.signal("KILL");
+        assert_eq!(forget.tool.wait().code(), None, "{}", forget.tool.log());
+    };
+    // Kills while the file is written again and again: it is always whole, and no count becomes smaller.
+    let mut last = 0;
+    for _ in 0..5 {
+        let forget = Forget::start(&nsqd, &[NEVER, &file, "--save-interval=1ms"]);
+        forget.wait_for_z("clicks", last);
+        publish(&nsqd, &["US", "US"]);
+        forget.wait_for_z("clicks", last + 2);
+        nsqd.wait_for_answers("clicks", "forget");
+        kill(forget);
+        let now = saved().unwrap_or_default();
+        assert!((last..=last + 2).contains(&now), "{last} {now}");
+        last = now;
+    }
+    // Counts behind the last save are lost, as the page says.
+    let forget = Forget::start(&nsqd, &[NEVER, &file, "--save-interval=1h"]);
+    forget.wait_for_z("clicks", last);
+    publish(&nsqd, &["US", "US", "US"]);
+    forget.wait_for_z("clicks", last + 3);
+    nsqd.wait_for_answers("clicks", "forget");
+    kill(forget);
+    let forget = Forget::start(&nsqd, &[NEVER, &file]);
+    assert_eq!(forget.wait_for_z("clicks", last), owned(&[("US", last)]));
+}
+
 fn read(path: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }

@@ -506,3 +506,44 @@ fn a_start_that_fails_says_why() {
         "{exit}"
     );
 }
+
+/// What the socket of a client has taken still reaches the client when the tool is dead, and all else comes again.
+#[test]
+fn a_client_that_reads_to_the_end_loses_nothing_when_the_tool_is_killed() {
+    const MESSAGES: usize = 1000;
+    // nsqd gives the messages of a dead consumer to another one when they time out.
+    let nsqd = Daemon::nsqd(&["--msg-timeout=500ms"]);
+    nsqd.create_channel("t", "c");
+    let padding = "x".repeat(2000);
+    let bodies: Vec<String> = (0..MESSAGES)
+        .map(|number| format!("{number} {padding}"))
+        .collect();
+    nsqd.publish("t", &bodies);
+    let mut found = BTreeSet::new();
+    for _ in 0..3 {
+        let mut pubsub = Pubsub::of(&nsqd, &["--max-in-flight=20"]);
+        let mut client = Client::open_small(&pubsub, "topic=t&channel=c", 4096);
+        found.extend(client.lines(20));
+        pubsub.tool.signal("KILL");
+        assert_eq!(pubsub.tool.wait().code(), None, "{}", pubsub.tool.log());
+        let mut rest = String::new();
+        client.0.read_to_string(&mut rest).expect("the end comes");
+        // The last line may have been cut off.
+        let whole = rest.rfind('\n').map_or("", |end| &rest[..end]);
+        found.extend(whole.lines().map(str::to_owned));
+    }
+    assert!(found.len() < MESSAGES, "the kills came too late");
+    let pubsub = Pubsub::of(&nsqd, &[]);
+    let mut client = Client::open(&pubsub, "topic=t&channel=c");
+    while found.len() < MESSAGES {
+        let line = client.line();
+        assert!(
+            bodies.contains(&line),
+            "{} of {MESSAGES}: {line:?}",
+            found.len()
+        );
+        found.insert(line);
+    }
+    nsqd.wait_for_answers("t", "c");
+    assert_eq!(found, bodies.into_iter().collect());
+}

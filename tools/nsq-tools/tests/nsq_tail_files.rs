@@ -2,7 +2,7 @@
 
 mod tool;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -231,4 +231,46 @@ fn a_full_disk_ends_the_tool_and_the_message_goes_back() {
         *found.entry(text.len()).or_insert(0) += 1;
     }
     assert_eq!(found, BTreeMap::from([(1, 1), (large.len(), 1)]));
+}
+
+/// A kill leaves no part of a message under its name, and no message has two files.
+#[test]
+fn every_message_has_one_whole_file_although_the_tool_is_killed() {
+    const MESSAGES: usize = 600;
+    // nsqd gives the messages of a dead consumer to another one when they time out.
+    let nsqd = Daemon::nsqd(&["--msg-timeout=500ms"]);
+    nsqd.create_channel("t", "c");
+    let padding = "x".repeat(5000);
+    let bodies: BTreeSet<String> = (0..MESSAGES)
+        .map(|number| format!("{number} {padding} end"))
+        .collect();
+    nsqd.publish("t", &bodies.iter().collect::<Vec<_>>());
+    let directory = directory();
+    let directory = directory.path();
+    // Returns the texts of the files but for temporary ones, which a kill may leave.
+    let whole = || {
+        let found = files::texts(directory).into_iter();
+        let found = found.filter(|(name, _)| !name.starts_with('.'));
+        let texts: Vec<String> = found.map(|(_, text)| text).collect();
+        for text in &texts {
+            assert!(bodies.contains(text), "{} bytes: {text:.20}", text.len());
+        }
+        texts
+    };
+    for _ in 0..3 {
+        let before = whole().len();
+        let mut tool = start(&nsqd, directory, &[]);
+        let is_writing = || files::paths(directory).len() > before + 50;
+        assert!(wait_until(TIMEOUT, is_writing), "{}", tool.log());
+        tool.signal("KILL");
+        assert_eq!(tool.wait().code(), None, "{}", tool.log());
+        whole();
+    }
+    assert!(whole().len() < MESSAGES, "the kills came too late");
+    let mut tool = start(&nsqd, directory, &[]);
+    nsqd.wait_for_answers("t", "c");
+    tool.stop();
+    let texts = whole();
+    assert_eq!(texts.len(), MESSAGES);
+    assert!(texts.into_iter().collect::<BTreeSet<_>>() == bodies);
 }

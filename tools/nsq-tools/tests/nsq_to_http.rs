@@ -2,7 +2,7 @@
 
 mod tool;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -599,4 +599,39 @@ fn no_line_of_the_log_has_the_password() {
             "{log}"
         );
     }
+}
+
+#[test]
+fn no_message_is_lost_when_the_tool_is_killed() {
+    const MESSAGES: usize = 400;
+    let all: BTreeSet<String> = (0..MESSAGES).map(|number| number.to_string()).collect();
+    let bodies: Vec<&str> = all.iter().map(String::as_str).collect();
+    // nsqd gives the messages of a dead consumer to another one when they time out.
+    let nsqd = Daemon::nsqd(&["--msg-timeout=500ms"]).with_messages("t", CHANNEL, &bodies);
+    // An answer takes some time, so requests are on their way at each kill.
+    let server = HttpServer::start(|_, _| {
+        std::thread::sleep(Duration::from_millis(2));
+        Answer::status(200)
+    });
+    let post = format!("-post={}", server.url("/"));
+    let args = [&*post, "-n=2", "-max-in-flight=20"];
+    for _ in 0..3 {
+        let before = server.requests().len();
+        let mut tool = start(&nsqd, &args);
+        server.wait_for(before + 30);
+        tool.signal("KILL");
+        assert_eq!(tool.wait().code(), None, "{}", tool.log());
+        assert!(nsqd.figure("t", CHANNEL, "depth") > 0, "{}", tool.log());
+    }
+    let mut tool = start(&nsqd, &args);
+    nsqd.wait_for_answers("t", CHANNEL);
+    tool.stop();
+    let requests = server.requests();
+    let found: BTreeSet<String> = requests.iter().map(Received::text).collect();
+    assert!(found == all, "{} of {MESSAGES} arrived", found.len());
+    assert!(
+        requests.len() <= MESSAGES + 3 * 20,
+        "only messages in flight come again, and {} requests were made",
+        requests.len()
+    );
 }

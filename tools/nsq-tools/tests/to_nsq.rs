@@ -13,6 +13,7 @@ use test_support::{TIMEOUT, wait_until};
 use tool::Tool;
 use tool::consumed::texts;
 use tool::cutting_proxy::CuttingProxy;
+use tool::pty::Pty;
 
 /// Starts an nsqd with the topic `t` and a channel that keeps its messages.
 fn nsqd(args: &[&str]) -> Daemon {
@@ -223,6 +224,55 @@ fn numbered_records_are_stored_once_although_connections_break() {
     let mut found = texts(&nsqd, "t", 20_000);
     found.sort();
     assert!(found == records);
+}
+
+/// Returns the number of confirmed records in the line with the progress.
+fn shown(terminal: &Pty) -> usize {
+    let text = terminal.text();
+    let number = text
+        .lines()
+        .find_map(|line| line.split_once(" messages ("))
+        .and_then(|(number, _)| number.trim().replace(',', "").parse().ok());
+    number.unwrap_or(0)
+}
+
+/// Kills the tool while nsqd takes nothing more, and then nsqd: only what was confirmed is certain to be there.
+#[test]
+fn records_that_a_killed_tool_has_shown_as_confirmed_are_stored_once() {
+    const RECORDS: usize = 20_000;
+    let mut nsqd = nsqd(&["--dedup=t=publisher", "--sync-every=1"]);
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let records: Vec<String> = (0..RECORDS).map(|number| number.to_string()).collect();
+    let address = address(&nsqd);
+    let with_records_from = |first: usize, flags: &str| {
+        let input = directory.path().join("records");
+        std::fs::write(&input, records[first..].join("\n")).expect("the directory is writable");
+        let script = format!(
+            "exec \"$0\" -topic=t {address} -number-messages {flags} < {}",
+            input.display()
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_to_nsq")]);
+        command
+    };
+    let mut terminal = Pty::start(&mut with_records_from(0, "-rate=2000"));
+    assert!(wait_until(TIMEOUT, || shown(&terminal) > 0));
+    nsqd.signal("STOP");
+    let confirmed = shown(&terminal);
+    terminal.child.kill().expect("the tool runs");
+    assert_eq!(terminal.child.wait().expect("it ends").code(), None);
+    nsqd.restart();
+    let stored = usize::try_from(depth(&nsqd)).expect("not negative");
+    assert!(
+        (confirmed..RECORDS).contains(&stored),
+        "{confirmed} confirmed, {stored} stored"
+    );
+    // A run with the rest completes what the killed one has begun.
+    let mut rest = with_records_from(stored, "");
+    let mut tool = Tool::of_command(rest.stdout(Stdio::null()));
+    assert_eq!(tool.wait().code(), Some(0), "{}", tool.log());
+    assert_eq!(depth(&nsqd), RECORDS as i64);
+    assert!(texts(&nsqd, "t", RECORDS) == records);
 }
 
 #[test]
