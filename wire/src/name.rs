@@ -26,6 +26,23 @@ pub fn is_valid_name(name: &[u8]) -> bool {
             .fold(true, |good, byte| good & IN_STEM[usize::from(*byte)])
 }
 
+/// The explanation for a user who gave an invalid name: `"a b" is not 1 to 64 characters ...`. It follows what was wrong,
+/// such as `--topic is invalid: `. All programs explain a name with these words.
+#[derive(Clone, Copy, Debug)]
+pub struct InvalidName<'a>(pub &'a str);
+
+impl fmt::Display for InvalidName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let suffix = str::from_utf8(EPHEMERAL_SUFFIX).expect("the suffix is ASCII");
+        write!(
+            f,
+            "{:?} is not 1 to {NAME_BYTES_MAX} characters of a-z A-Z 0-9 . _ -, of which the last {} may be {suffix}",
+            self.0,
+            suffix.len()
+        )
+    }
+}
+
 /// Returns true when `name` ends in `#ephemeral`: its topic or channel is deleted with its last user.
 #[inline]
 #[must_use]

@@ -167,11 +167,15 @@ fn a_wrong_command_line_ends_the_tool() {
     );
     // The end of each line is the reason, in the words of the client.
     let nsqd = "-nsqd-tcp-address=127.0.0.1:1";
-    check(&["-topic=a b", nsqd], 1, " invalid topic name \"a b\"");
+    check(
+        &["-topic=a b", nsqd],
+        1,
+        " invalid topic name: \"a b\" is not 1 to 64 characters of ",
+    );
     check(
         &["-topic=t", "-channel=a b", nsqd],
         1,
-        " invalid channel name \"a b\"",
+        " invalid channel name: \"a b\" is not 1 to 64 characters of ",
     );
     // Nobody listens on port 1.
     check(&["-topic=t", nsqd], 1, "Connection refused");

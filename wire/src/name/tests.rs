@@ -89,3 +89,10 @@ proptest! {
         prop_assert_eq!(is_valid_name(name.as_bytes()), slow(name.as_bytes()));
     }
 }
+
+#[test]
+fn an_invalid_name_is_explained() {
+    let text = InvalidName("a\0b").to_string();
+    let expected = "\"a\\0b\" is not 1 to 64 characters of a-z A-Z 0-9 . _ -, of which the last 10 may be #ephemeral";
+    assert_eq!(text, expected);
+}

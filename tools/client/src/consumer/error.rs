@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use wire::name::InvalidName;
+
 use crate::address::Address;
 use crate::config::OptionError;
 use crate::error::ConnectionError;
@@ -29,14 +31,10 @@ pub enum ConnectError {
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ConnectError::Topic(name) => write!(
-                f,
-                "invalid topic name {name:?}: 1 to 64 of .a-zA-Z0-9_- are allowed, and #ephemeral at the end"
-            ),
-            ConnectError::Channel(name) => write!(
-                f,
-                "invalid channel name {name:?}: 1 to 64 of .a-zA-Z0-9_- are allowed, and #ephemeral at the end"
-            ),
+            ConnectError::Topic(name) => write!(f, "invalid topic name: {}", InvalidName(name)),
+            ConnectError::Channel(name) => {
+                write!(f, "invalid channel name: {}", InvalidName(name))
+            }
             ConnectError::Option(error) => error.fmt(f),
             ConnectError::NoAddress => {
                 f.write_str("a consumer needs the address of an nsqd or of an nsqlookupd")

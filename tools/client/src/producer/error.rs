@@ -5,6 +5,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use wire::name::InvalidName;
+
 use super::Receipt;
 use super::numbering::NumberError;
 use crate::address::Address;
@@ -175,10 +177,7 @@ fn is_failure(error: &ErrorFrame) -> bool {
 impl fmt::Display for PublishError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PublishError::Topic(topic) => write!(
-                f,
-                "invalid topic name {topic:?}: 1 to 64 bytes of .a-zA-Z0-9_- are allowed, and #ephemeral at the end"
-            ),
+            PublishError::Topic(topic) => write!(f, "invalid topic name: {}", InvalidName(topic)),
             PublishError::EmptyMessage => f.write_str("a message is empty, which nsqd refuses"),
             PublishError::NoMessage => f.write_str("there is no message to publish"),
             PublishError::TooLarge { bytes, bytes_max } => {

@@ -8,7 +8,7 @@ use program::flag::{self, Flag, Kind};
 use program::log::Style;
 use program::{Exit, Options, Program, version};
 use ringq_client::Config as ClientConfig;
-use wire::name::is_valid_name;
+use wire::name::{InvalidName, is_valid_name};
 
 use super::field::Field;
 use super::table::{Limits, NAME_BYTES_MAX};
@@ -119,10 +119,7 @@ impl Config {
         }
         for (flag, name) in [("topic", &topic), ("channel", &channel)] {
             if !is_valid_name(name.as_bytes()) {
-                return Err(format!(
-                    "--{flag} is invalid: {name:?} is not 1 to 64 of the characters a-z A-Z 0-9 . _ -, with #ephemeral \
-                     at the end if the {flag} is to vanish"
-                ));
+                return Err(format!("--{flag} is invalid: {}", InvalidName(name)));
             }
         }
         let place =

@@ -7,7 +7,7 @@ use program::flag::{self, Flag, Kind};
 use program::log::Style;
 use program::{Exit, Options, Program, version};
 use ringq_client::Config as ClientConfig;
-use wire::name::{ChannelName, TopicName};
+use wire::name::{ChannelName, InvalidName, TopicName};
 
 use super::endpoint::Endpoint;
 use super::headers::{self, Headers};
@@ -132,12 +132,12 @@ impl Config {
         }
         let is_wrong = |topic: &&String| TopicName::new(topic.as_bytes()).is_none();
         if let Some(topic) = topics.iter().find(is_wrong) {
-            return Err(format!("invalid topic name: {topic:?}"));
+            return Err(format!("invalid topic name: {}", InvalidName(topic)));
         }
         topics.sort_unstable();
         topics.dedup();
         if ChannelName::new(channel.as_bytes()).is_none() {
-            return Err(format!("invalid channel name: {channel:?}"));
+            return Err(format!("invalid channel name: {}", InvalidName(&channel)));
         }
         let mode = mode(&options.text("mode"))?;
         let concurrency = options.count("n", usize::MAX);

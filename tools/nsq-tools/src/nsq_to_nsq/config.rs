@@ -6,7 +6,7 @@ use program::flag::{self, Flag};
 use program::log::Style;
 use program::{Exit, Options, Program, version};
 use ringq_client::{Address, Config as ClientConfig};
-use wire::name::{ChannelName, TopicName};
+use wire::name::{ChannelName, InvalidName, TopicName};
 
 use super::filter::{Filter, Requirement};
 use super::key::Key;
@@ -75,12 +75,6 @@ const FLAGS: &[Flag] = &[
     flags::PRODUCER_OPT,
 ];
 
-/// The form of a topic's name, for the end of an error.
-const TOPIC_FORM: &str = "is not 1 to 64 of the characters a-z A-Z 0-9 . _ -, with #ephemeral at the end if the topic is to vanish";
-
-/// The form of a channel's name, for the end of an error.
-const CHANNEL_FORM: &str = "is not 1 to 64 of the characters a-z A-Z 0-9 . _ -, with #ephemeral at the end if the channel is to vanish";
-
 /// The values of the flags.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
@@ -134,19 +128,18 @@ impl Config {
         }
         let is_topic = |name: &String| TopicName::new(name.as_bytes()).is_some();
         if let Some(topic) = topics.iter().find(|topic| !is_topic(topic)) {
-            return Err(format!("--topic is invalid: {topic:?} {TOPIC_FORM}"));
+            return Err(format!("--topic is invalid: {}", InvalidName(topic)));
         }
         topics.sort_unstable();
         topics.dedup();
         let destination_topic = Some(options.text("destination-topic"));
         let destination_topic = destination_topic.filter(|topic| !topic.is_empty());
         if let Some(topic) = destination_topic.as_ref().filter(|topic| !is_topic(topic)) {
-            return Err(format!(
-                "--destination-topic is invalid: {topic:?} {TOPIC_FORM}"
-            ));
+            let why = InvalidName(topic);
+            return Err(format!("--destination-topic is invalid: {why}"));
         }
         if ChannelName::new(channel.as_bytes()).is_none() {
-            return Err(format!("--channel is invalid: {channel:?} {CHANNEL_FORM}"));
+            return Err(format!("--channel is invalid: {}", InvalidName(&channel)));
         }
         let sources = Sources::from_options(options).map_err(|error| error.to_string())?;
         let destinations = destinations(&options.list("destination-nsqd-tcp-address"))?;

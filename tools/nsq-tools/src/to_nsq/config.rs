@@ -6,7 +6,7 @@ use program::flag::{self, Flag};
 use program::log::Style;
 use program::{Exit, Options, Program, version};
 use ringq_client::{Address, Config as ClientConfig};
-use wire::name::TopicName;
+use wire::name::{InvalidName, TopicName};
 
 use crate::flags;
 
@@ -85,10 +85,7 @@ impl Config {
             return Err("--topic required".to_owned());
         }
         if TopicName::new(topic.as_bytes()).is_none() {
-            return Err(format!(
-                "--topic is invalid: {topic:?} is not 1 to 64 of the characters a-z A-Z 0-9 . _ -, with #ephemeral at \
-                 the end if the topic is to vanish"
-            ));
+            return Err(format!("--topic is invalid: {}", InvalidName(&topic)));
         }
         let delimiter = options.text("delimiter");
         let [delimiter] = *delimiter.as_bytes() else {

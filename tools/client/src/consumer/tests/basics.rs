@@ -209,12 +209,12 @@ async fn wrong_names_and_options_are_refused() {
     let node = || "n1:4150".parse::<Address>().expect("an address");
     check(
         Consumer::builder("a b", "c").node(node()),
-        "invalid topic name \"a b\"",
+        "invalid topic name: \"a b\" is not 1 to 64 characters of ",
     )
     .await;
     check(
         Consumer::builder("t", "").node(node()),
-        "invalid channel name \"\"",
+        "invalid channel name: \"\" is not 1 to 64 characters of ",
     )
     .await;
     check(Consumer::builder("t", "c"), "a consumer needs the address").await;

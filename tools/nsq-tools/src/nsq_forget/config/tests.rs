@@ -99,12 +99,12 @@ fn mistakes_say_what_is_wrong() {
         (
             "--topic=a b",
             1,
-            "--topic is invalid: \"a b\" is not 1 to 64 of the characters a-z A-Z 0-9 . _ -, with #ephemeral at the end if the topic is to vanish",
+            "--topic is invalid: \"a b\" is not 1 to 64 characters of a-z A-Z 0-9 . _ -, of which the last 10 may be #ephemeral",
         ),
         (
             "--channel=a/b",
             1,
-            "--channel is invalid: \"a/b\" is not 1 to 64 of the characters a-z A-Z 0-9 . _ -, with #ephemeral at the end if the channel is to vanish",
+            "--channel is invalid: \"a/b\" is not 1 to 64 characters of a-z A-Z 0-9 . _ -, of which the last 10 may be #ephemeral",
         ),
         (
             "--field=/~x",

@@ -82,8 +82,8 @@ fn each_topic_counts_once() {
     // A wrong name is found wherever it stands.
     for wrong in ["", "a b"] {
         let exit = read(&with(&["-topic", wrong, "-topic=u"])).unwrap_err();
-        let text = format!("invalid topic name: {wrong:?}\n");
-        assert!(exit.code == 1 && exit.stderr.ends_with(&text), "{exit:?}");
+        let text = format!("invalid topic name: {wrong:?} is not 1 to 64 characters of ");
+        assert!(exit.code == 1 && exit.stderr.contains(&text), "{exit:?}");
     }
 }
 
