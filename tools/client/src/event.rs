@@ -152,6 +152,15 @@ pub enum Event {
         /// The number of messages.
         count: usize,
     },
+    /// The drain limit is over: the consumer ends, although messages have no answer. nsqd delivers them again.
+    DrainLimitReached {
+        /// The consumer.
+        client: Client,
+        /// The limit.
+        limit: Duration,
+        /// The number of messages without an answer.
+        in_flight: u64,
+    },
     /// An nsqlookupd could not be asked. It is asked again later.
     DiscoveryFailed {
         /// The producer or consumer.
@@ -193,6 +202,7 @@ impl Event {
             | Event::TopicNotFound { client, .. }
             | Event::NodesIgnored { client, .. }
             | Event::TimedOut { client, .. }
+            | Event::DrainLimitReached { client, .. }
             | Event::DiscoveryFailed { client, .. }
             | Event::Stopping { client } => client,
             #[cfg(feature = "dedup")]
@@ -218,6 +228,7 @@ impl Event {
             | Event::BackoffLeft { .. }
             | Event::TopicNotFound { .. }
             | Event::NodesIgnored { .. }
+            | Event::DrainLimitReached { .. }
             | Event::DiscoveryFailed { .. }
             | Event::Stopping { .. } => None,
             #[cfg(feature = "dedup")]
@@ -243,6 +254,7 @@ impl Event {
             Event::TopicNotFound { .. } => "topic_not_found",
             Event::NodesIgnored { .. } => "nodes_ignored",
             Event::TimedOut { .. } => "timed_out",
+            Event::DrainLimitReached { .. } => "drain_limit_reached",
             Event::DiscoveryFailed { .. } => "discovery_failed",
             #[cfg(feature = "dedup")]
             Event::Dedup { .. } => "dedup",

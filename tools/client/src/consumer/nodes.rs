@@ -245,6 +245,16 @@ pub(crate) async fn handle_timeouts(nodes: Arc<Nodes>) {
     tokio::select! {
         biased;
         _ = phase.wait_for(|phase| *phase == Phase::Stopped) => {}
-        () = sleep(nodes.drain_limit) => nodes.end(),
+        () = sleep(nodes.drain_limit) => {
+            let in_flight = hub.lines().iter().map(|(line, _)| line.in_flight()).sum();
+            if in_flight > 0 {
+                hub.events.emit(Event::DrainLimitReached {
+                    client: hub.client.clone(),
+                    limit: nodes.drain_limit,
+                    in_flight,
+                });
+            }
+            nodes.end();
+        }
     }
 }

@@ -44,6 +44,7 @@ impl Event {
             | Event::BackoffLeft { .. }
             | Event::NodesIgnored { .. }
             | Event::TimedOut { .. }
+            | Event::DrainLimitReached { .. }
             | Event::GaveUp { .. } => Level::Warning,
             #[cfg(feature = "dedup")]
             Event::Dedup { report, .. } => match report {

@@ -69,6 +69,12 @@ impl Event {
                 f,
                 "{count} messages timed out before the application took them; nsqd delivers them again"
             ),
+            Event::DrainLimitReached {
+                limit, in_flight, ..
+            } => write!(
+                f,
+                "ending after {limit:?} although {in_flight} messages have no answer; nsqd delivers them again"
+            ),
             Event::DiscoveryFailed { error, .. } => {
                 write!(f, "error querying nsqlookupd - {error}")
             }

@@ -217,3 +217,32 @@ async fn the_end_of_a_connection_is_told_before_the_consumer_ends() {
     stopping.await.expect("no panic");
     assert_eq!(*ends.lock().expect("no panic"), [false]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn messages_without_an_answer_at_the_limit_are_told() {
+    let network = MockNetwork::new();
+    let mut server = network.server("n1:4150");
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let builder = builder(&network, 5).node(server.address()).events({
+        let lines = Arc::clone(&lines);
+        move |event| {
+            if matches!(event, Event::DrainLimitReached { .. }) {
+                lines.lock().expect("no panic").push(event.to_string());
+            }
+        }
+    });
+    let mut consumer = builder.connect().await.expect("complete");
+    let mut nsqd = accept(&mut server).await;
+    nsqd.expect("RDY 5").await;
+    nsqd.deliver(1, 1, "").await;
+    nsqd.deliver(2, 1, "").await;
+    let kept = [next(&mut consumer).await, next(&mut consumer).await];
+    shut_down(&consumer).await.expect("no panic");
+    let lines = lines.lock().expect("no panic").join(" ");
+    let expected = "ending after 30s although 2 messages have no answer; nsqd delivers them again";
+    assert!(
+        lines.starts_with("WRN ") && lines.ends_with(expected),
+        "{lines}"
+    );
+    drop(kept);
+}
