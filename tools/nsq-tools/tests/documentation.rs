@@ -1,5 +1,6 @@
 //! Runs the examples of docs/tools.md. Each block marked `sh` is a script for bash, and must succeed.
-//! If a block marked `text` follows, this is the output of the script.
+//! If a block marked `text` follows, this is the output of the script. An indented command of a tool runs for a moment, and
+//! must succeed when SIGTERM ends it.
 //!
 //! All scripts share one directory, an nsqd, a second nsqd, an nsqlookupd and an HTTP server. The
 //! addresses of the page stand for the real ones.
@@ -50,6 +51,30 @@ fn examples(page: &str) -> Vec<Example> {
         is_after_script = mark == "sh";
     }
     examples
+}
+
+/// Returns the indented commands of a page, each with the number of its first line.
+fn commands(page: &str) -> Vec<(usize, String)> {
+    let mut commands: Vec<(usize, String)> = Vec::new();
+    let mut is_in_block = false;
+    let mut continues = false;
+    for (number, line) in page.lines().enumerate() {
+        is_in_block ^= line.starts_with("```");
+        let Some(line) = line.strip_prefix("    ").filter(|_| !is_in_block) else {
+            continue;
+        };
+        match commands.last_mut() {
+            Some((_, command)) if continues => command.push_str(line.trim_start()),
+            _ if line.starts_with("nsq") => commands.push((number + 1, line.to_owned())),
+            _ => continue,
+        }
+        let (_, command) = commands.last_mut().expect("the line is in it");
+        continues = command.ends_with('\\');
+        if continues {
+            command.pop();
+        }
+    }
+    commands
 }
 
 /// Answers each HTTP request with 200, on a free port.
@@ -109,11 +134,19 @@ fn the_examples_of_the_page_work() {
         ("127.0.0.1:8083", free_address()),
     ];
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let archive = directory.path().join("archive").display().to_string();
     let tools = Path::new(env!("CARGO_BIN_EXE_nsq_tail")).parent();
     let tools = tools.expect("a program is in a directory").display();
     let search = format!("{tools}:{}", std::env::var("PATH").unwrap_or_default());
-    let examples = examples(&page);
+    let mut examples = examples(&page);
     assert!(examples.len() > 2, "{examples:?}");
+    let commands = commands(&page);
+    assert!(commands.len() > 2, "{commands:?}");
+    examples.extend(commands.into_iter().map(|(line, command)| Example {
+        line,
+        script: format!("timeout --preserve-status 3 {command}"),
+        output: None,
+    }));
     for Example {
         line,
         script,
@@ -123,7 +156,7 @@ fn the_examples_of_the_page_work() {
         if !can_run(&script, line) {
             continue;
         }
-        let mut script = script;
+        let mut script = script.replace("/srv/archive", &archive);
         for (on_page, real) in &addresses {
             script = script.replace(on_page, &real.to_string());
         }
@@ -151,4 +184,12 @@ fn examples_are_found_with_their_output() {
         .map(|example| (example.line, &*example.script, example.output.as_deref()))
         .collect();
     assert_eq!(found, [(2, "a\nb\n", Some("c\n")), (14, "e\n", None)]);
+}
+
+#[test]
+fn commands_are_found_with_their_continuation() {
+    let page =
+        "text\n\n    nsq_a --b \\\n        --c\n\n    docs/x\n```sh\n    nsq_d\n```\n    nsqtop\n";
+    let expected = [(3, "nsq_a --b --c".to_owned()), (10, "nsqtop".to_owned())];
+    assert_eq!(commands(page), expected);
 }

@@ -1,5 +1,6 @@
 //! `nsq_stat` with real daemons: its lines, its errors, its end.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -199,6 +200,47 @@ fn a_node_that_dies_is_named_and_counts_with_its_last_figures() {
     assert!(again.is_some(), "no line {text}");
     send_signal(child.id(), "TERM");
     assert_eq!(wait_for_end(&mut child).code(), Some(0));
+}
+
+/// nsqd refuses plain HTTP then, and names its HTTPS port.
+#[test]
+fn an_nsqd_that_wants_https_is_asked_again() {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let file = |name: &str, pem: String| {
+        let path = directory.path().join(name);
+        fs::write(&path, pem).expect("the directory is writable");
+        path.display().to_string()
+    };
+    let certificate = file("cert.pem", made.cert.pem());
+    let key = file("key.pem", made.signing_key.serialize_pem());
+    let (cert_flag, key_flag) = (
+        format!("--tls-cert={certificate}"),
+        format!("--tls-key={key}"),
+    );
+    let https = [
+        "--tls-required=true",
+        "--https-address=127.0.0.1:0",
+        "--create=t/c",
+    ];
+    let nsqd = Daemon::nsqd(&[&[&*cert_flag, &*key_flag], &https[..]].concat());
+    nsqd.get("/stats").expect_status(403);
+    let address = format!("-nsqd-http-address={}", nsqd.http);
+    let args = [
+        "-topic=t",
+        "-channel=c",
+        "-count=1",
+        "-interval=10ms",
+        &address,
+    ];
+    let exit = nsq_stat(&args);
+    assert!(
+        exit.code() == 1 && exit.stderr.contains("certificate"),
+        "{exit}"
+    );
+    let exit = run(command(&args).env("SSL_CERT_FILE", &certificate), TIMEOUT);
+    assert_eq!(exit.code(), 0, "{exit}");
+    assert_eq!(exit.stdout.lines().count(), 3, "{exit}");
 }
 
 #[test]

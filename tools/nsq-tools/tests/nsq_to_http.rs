@@ -3,6 +3,8 @@
 mod tool;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -415,6 +417,40 @@ fn a_stop_waits_for_the_messages_that_came() {
         assert_eq!(server.requests().len(), 5);
         assert_eq!(nsqd.figure("t", CHANNEL, "requeue_count"), 0);
     }
+}
+
+/// With a limit of 0 for requests, the request that never ends has 30 seconds until the tool ends without it. The default
+/// limit is 20 seconds.
+#[test]
+fn a_stop_waits_thirty_seconds_at_most() {
+    let nsqd = nsqd(&["one"]);
+    // Its kernel takes the connection and the request, and nobody answers.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let post = format!("-post=http://{}/", silent.local_addr().expect("it listens"));
+    let args = [
+        &*post,
+        "-http-client-request-timeout=0",
+        "-http-client-connect-timeout=0",
+    ];
+    let mut tool = start(&nsqd, &args);
+    let (mut peer, _) = silent.accept().expect("the tool connects");
+    peer.read_exact(&mut [0]).expect("the tool sends a request");
+    tool.stop();
+    // The limits of the tool and of the client are over at the same time, and both have a line.
+    let log = tool.log();
+    assert!(
+        log.contains("messages were answered within 30 s")
+            || log.contains("1 messages have no answer"),
+        "{log}"
+    );
+    nsqd.wait_for_figure("t", CHANNEL, "client_count", 0);
+    let figures = ["depth", "in_flight_count", "deferred_count"];
+    let left: i64 = figures
+        .map(|figure| nsqd.figure("t", CHANNEL, figure))
+        .iter()
+        .sum();
+    assert_eq!(left, 1);
+    assert!(!log.contains("Handler returned error"), "{log}");
 }
 
 #[test]

@@ -70,7 +70,7 @@ pub struct Difference {
 /// One input of one tool, and what the original did with this input.
 ///
 /// In `args`, `{source}` stands for the address of the nsqd with the sources, and `{source_http}` for its HTTP
-/// address. `{first}` and `{second}` are two destinations: nsqds, or HTTP servers behind `http://`.
+/// address. `{lookupd}` stands for the HTTP address of an nsqlookupd that knows this nsqd. `{first}` and `{second}` are two destinations: nsqds, or HTTP servers behind `http://`.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {

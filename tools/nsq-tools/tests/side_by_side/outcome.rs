@@ -3,6 +3,7 @@
 // The items are public for the test, not for other crates.
 #![allow(unreachable_pub)]
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -46,6 +47,8 @@ impl Destination {
 
 /// The daemons and servers of one case.
 struct Surroundings {
+    /// The nsqlookupd of the source, if an argument names it and the tool connects.
+    lookupd: Option<Daemon>,
     /// `None` if the case has no messages: the tool ends before it connects.
     source: Option<Daemon>,
     destinations: Vec<(&'static str, Destination)>,
@@ -53,7 +56,11 @@ struct Surroundings {
 
 impl Surroundings {
     fn new(case: &Case) -> Surroundings {
-        let source = (!case.sources.is_empty()).then(|| Daemon::nsqd(&[]));
+        let has_source = !case.sources.is_empty();
+        let is_lookupd_named = case.args.iter().any(|arg| arg.contains("{lookupd}"));
+        let lookupd = (has_source && is_lookupd_named).then(|| Daemon::nsqlookupd(&[]));
+        let lookupds: Vec<&Daemon> = lookupd.iter().collect();
+        let source = has_source.then(|| Daemon::nsqd_at(&lookupds, &[]));
         let is_run = source.is_some() || case.stdin.is_some();
         for Source {
             topic,
@@ -67,6 +74,11 @@ impl Surroundings {
             let target = format!("/pub?topic={topic}{}", defer.unwrap_or_default());
             for message in messages {
                 source.post(&target, message.as_slice()).expect_status(200);
+            }
+            if let Some(lookupd) = &lookupd {
+                let target = format!("/lookup?topic={topic}");
+                let known = || lookupd.get(&target).text().contains("127.0.0.1");
+                assert!(wait_until(TIMEOUT, known), "{}: not registered", case.name);
             }
         }
         let mut destinations = Vec::new();
@@ -91,6 +103,7 @@ impl Surroundings {
             destinations.push((name, destination));
         }
         Surroundings {
+            lookupd,
             source,
             destinations,
         }
@@ -106,6 +119,9 @@ impl Surroundings {
             ("{source}".to_owned(), address(|source| source.tcp)),
             ("{source_http}".to_owned(), address(|source| source.http)),
         ];
+        let lookupd = self.lookupd.as_ref();
+        let lookupd = lookupd.map_or(UNUSED.to_owned(), |lookupd| lookupd.http.to_string());
+        pairs.push(("{lookupd}".to_owned(), lookupd));
         for (name, destination) in &self.destinations {
             pairs.push((format!("{{{name}}}"), destination.address()));
         }
@@ -214,6 +230,26 @@ fn sorted_lines(text: &[u8]) -> Vec<u8> {
     lines.concat()
 }
 
+/// Returns what a command prints.
+fn printed(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).env("TZ", "UTC").output();
+    let output = output.unwrap_or_else(|error| panic!("{program} cannot be run: {error}"));
+    let text = String::from_utf8(output.stdout).expect("it prints text");
+    text.trim_end().to_owned()
+}
+
+/// Returns the parts of a file's name that differ from run to run, and what stands for them in the case files.
+fn parts_of_names(pid: u32) -> [(String, &'static str); 4] {
+    let host = printed("uname", &["-n"]);
+    let short_host = host.split('.').next().unwrap_or_default().to_owned();
+    [
+        (printed("date", &["+%Y-%m-%d"]), "{today}"),
+        (format!("pid{pid}"), "{pid}"),
+        (format!("host-{host}-"), "{hostname}"),
+        (format!("short-{short_host}-"), "{short_host}"),
+    ]
+}
+
 /// Starts the program in `directory`, with the case's input. Its output goes to the file `stdout`.
 fn start(program: &Path, args: &[String], case: &Case, directory: &Path, stdout: File) -> Tool {
     let mut command = Command::new(program);
@@ -249,6 +285,7 @@ pub fn of(program: &Path, case: &Case) -> Value {
     fs::create_dir(place("work")).expect("the directory is empty");
     let stdout = File::create(place("stdout")).expect("the directory is empty");
     let mut tool = start(program, &args, case, &place("work"), stdout);
+    let parts = parts_of_names(tool.pid());
     if case.until == Until::Answered {
         surroundings.wait_for_answers(case, &mut tool);
         if !tool.has_ended() {
@@ -272,7 +309,14 @@ pub fn of(program: &Path, case: &Case) -> Value {
     if !stdout.is_empty() {
         outcome.insert("stdout".to_owned(), json!(Bytes::of(stdout)));
     }
-    let files = files::texts(&place("work"));
+    let files: BTreeMap<String, String> = files::texts(&place("work"))
+        .into_iter()
+        .map(|(name, text)| {
+            let replace =
+                |name: String, (part, stands): &(String, &str)| name.replace(part, stands);
+            (parts.iter().fold(name, replace), text)
+        })
+        .collect();
     if !files.is_empty() {
         outcome.insert("files".to_owned(), json!(files));
     }

@@ -1,0 +1,129 @@
+//! Signals: each tool that consumes or publishes ends on SIGINT and SIGTERM with the exit code 0, also if the signal comes
+//! twice. SIGHUP kills the tools that have no use for it, as it killed the original's.
+
+mod tool;
+
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ChildStdin, Command, Stdio};
+
+use test_support::daemon::Daemon;
+use test_support::{TIMEOUT, wait_until};
+use tool::Tool;
+
+const SIGHUP: i32 = 1;
+
+/// A tool with flags for each kind of address.
+struct Program {
+    path: &'static str,
+    args: Vec<String>,
+    /// The tool writes files, and SIGHUP closes them.
+    uses_hangup: bool,
+}
+
+/// Returns all tools that run until a signal, on one nsqd. `output` is a directory.
+fn programs(nsqd: &Daemon, output: &str) -> Vec<Program> {
+    let program = |path, args: &[&str]| Program {
+        path,
+        args: [&[&*format!("-nsqd-tcp-address={}", nsqd.tcp)], args]
+            .concat()
+            .into_iter()
+            .map(str::to_owned)
+            .collect(),
+        uses_hangup: path == env!("CARGO_BIN_EXE_nsq_to_file"),
+    };
+    let (topic, channel, http) = ("-topic=t", "-channel=c", "-http-address=127.0.0.1:0");
+    let output = format!("-output-dir={output}");
+    let destination = format!("-destination-nsqd-tcp-address={}", nsqd.tcp);
+    vec![
+        program(env!("CARGO_BIN_EXE_nsq_tail"), &[topic, channel]),
+        program(
+            env!("CARGO_BIN_EXE_nsq_to_file"),
+            &[topic, channel, &output],
+        ),
+        program(
+            env!("CARGO_BIN_EXE_nsq_to_http"),
+            &[topic, channel, "-post=http://127.0.0.1:1/"],
+        ),
+        program(
+            env!("CARGO_BIN_EXE_nsq_to_nsq"),
+            &[topic, channel, "-destination-topic=u", &destination],
+        ),
+        program(
+            env!("CARGO_BIN_EXE_nsq_forget"),
+            &[topic, channel, "-field=f", http],
+        ),
+        program(env!("CARGO_BIN_EXE_nsq_pubsub"), &[http]),
+        program(env!("CARGO_BIN_EXE_to_nsq"), &[topic]),
+    ]
+}
+
+/// Starts a tool, and waits until it has its connection or serves its clients.
+/// Returns the standard input, which stays open as long as it is kept.
+fn start(program: &Program, nsqd: &Daemon) -> (Tool, ChildStdin) {
+    // Under nohup, SIGHUP is ignored, and children inherit this.
+    let mut command = Command::new("env");
+    command
+        .args(["--default-signal=HUP", program.path])
+        .args(&program.args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null());
+    let mut tool = Tool::of_command(&mut command);
+    let mut stdin = tool.stdin();
+    if program.path == env!("CARGO_BIN_EXE_to_nsq") {
+        stdin.write_all(b"record\n").expect("the tool reads");
+        let published = || {
+            nsqd.get("/stats?format=json")
+                .text()
+                .contains("\"topic_name\":\"t\"")
+        };
+        assert!(wait_until(TIMEOUT, published), "{}", tool.log());
+    } else if program.path == env!("CARGO_BIN_EXE_nsq_pubsub") {
+        tool.wait_for_http();
+    } else {
+        nsqd.wait_for_figure("t", "c", "client_count", 1);
+    }
+    (tool, stdin)
+}
+
+/// Runs `check` with each tool, each on an nsqd of its own.
+fn with_each(check: impl Fn(&Program, Tool)) {
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let output = directory.path().display().to_string();
+    for index in 0..programs(&Daemon::nsqd(&[]), &output).len() {
+        let nsqd = Daemon::nsqd(&[]);
+        let program = programs(&nsqd, &output).swap_remove(index);
+        let (tool, _stdin) = start(&program, &nsqd);
+        check(&program, tool);
+    }
+}
+
+#[test]
+fn both_signals_end_each_tool_and_a_second_one_changes_nothing() {
+    for signals in [["TERM", "TERM"], ["INT", "TERM"]] {
+        with_each(|program, mut tool| {
+            // Both may be there before the tool looks.
+            signals.iter().for_each(|signal| tool.signal(signal));
+            let status = tool.wait();
+            assert_eq!(status.code(), Some(0), "{}: {}", program.path, tool.log());
+        });
+    }
+}
+
+#[test]
+fn a_hangup_kills_the_tools_that_have_no_use_for_it() {
+    with_each(|program, mut tool| {
+        if program.uses_hangup {
+            return;
+        }
+        tool.signal("HUP");
+        let status = tool.wait();
+        assert_eq!(
+            status.signal(),
+            Some(SIGHUP),
+            "{}: {}",
+            program.path,
+            tool.log()
+        );
+    });
+}
