@@ -3,7 +3,9 @@
 mod option;
 mod redacted;
 #[cfg(test)]
+#[cfg(feature = "tls")]
 mod tests;
+#[cfg(feature = "tls")]
 mod tls;
 
 use std::fmt;
@@ -14,6 +16,7 @@ use wire::go_value::duration_text;
 
 use option::OPTIONS;
 pub(crate) use redacted::{Redacted, without_password, without_passwords};
+#[cfg(feature = "tls")]
 pub use tls::TlsSettings;
 
 /// The settings of a producer or consumer.
@@ -97,7 +100,8 @@ pub struct Config {
     pub sample_rate: u8,
     /// True if connections use TLS. A connection to an nsqd without TLS then fails.
     pub tls_v1: bool,
-    /// The certificates of TLS.
+    /// The certificates of TLS. The feature `tls` brings this field.
+    #[cfg(feature = "tls")]
     pub tls: TlsSettings,
     /// True if connections use deflate.
     pub deflate: bool,
@@ -163,6 +167,7 @@ impl Default for Config {
             heartbeat_interval: Some(Duration::from_secs(30)),
             sample_rate: 0,
             tls_v1: false,
+            #[cfg(feature = "tls")]
             tls: TlsSettings::default(),
             deflate: false,
             deflate_level: 6,
@@ -185,11 +190,20 @@ impl Config {
     /// files at once.
     ///
     /// # Errors
-    /// The option is unknown, or its value has the wrong form or is out of bounds. The texts are those of the Go client.
+    /// The option is unknown, its value has the wrong form or is out of bounds, or the option needs a feature with which
+    /// the crate was not built. The texts are those of the Go client, which has all features.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
         let name = name.replace('-', "_");
+        #[cfg(feature = "tls")]
         if let Some(done) = tls::set(self, &name, value) {
             return done;
+        }
+        #[cfg(not(feature = "tls"))]
+        if let Some(option) = option::TLS_OPTIONS
+            .into_iter()
+            .find(|&option| option == name)
+        {
+            return Err(option::TLS.missing(option));
         }
         match OPTIONS.iter().find(|option| option.name == name) {
             Some(option) => option.set(self, value),
@@ -214,25 +228,6 @@ impl Config {
                 heartbeat,
                 read_timeout: self.read_timeout,
             });
-        }
-        for (is_on, option, feature, is_built) in [
-            (self.tls_v1, "tls_v1", "tls", cfg!(feature = "tls")),
-            (
-                self.deflate,
-                "deflate",
-                "compression",
-                cfg!(feature = "compression"),
-            ),
-            (
-                self.snappy,
-                "snappy",
-                "compression",
-                cfg!(feature = "compression"),
-            ),
-        ] {
-            if is_on && !is_built {
-                return Err(OptionError::NotBuilt { option, feature });
-            }
         }
         Ok(())
     }
@@ -281,8 +276,10 @@ pub enum OptionError {
     /// `tls_min_version` has no version of TLS.
     TlsVersion(String),
     /// `tls_root_ca_file` cannot be used.
+    #[cfg(feature = "tls")]
     RootCertificates(upgrade::ConfigError),
     /// The certificate of `tls_cert` and `tls_key` cannot be used.
+    #[cfg(feature = "tls")]
     Certificate(upgrade::ConfigError),
     /// The certificates of the system cannot be used.
     SystemCertificates(String),
@@ -322,16 +319,19 @@ impl fmt::Display for OptionError {
                 duration_text(*read_timeout)
             ),
             OptionError::TlsVersion(version) => write!(f, "ERROR: {version} is not a tls version"),
+            #[cfg(feature = "tls")]
             OptionError::RootCertificates(error @ upgrade::ConfigError::Open(..)) => {
                 write!(
                     f,
                     "ERROR: failed to read custom Certificate Authority file {error}"
                 )
             }
+            #[cfg(feature = "tls")]
             OptionError::RootCertificates(error) => write!(
                 f,
                 "ERROR: failed to append certificates from Certificate Authority file: {error}"
             ),
+            #[cfg(feature = "tls")]
             OptionError::Certificate(error) => write!(f, "{error}"),
             OptionError::SystemCertificates(why) => write!(
                 f,
@@ -339,7 +339,8 @@ impl fmt::Display for OptionError {
             ),
             OptionError::NotBuilt { option, feature } => write!(
                 f,
-                "{option} needs the feature \"{feature}\" of ringq-client, which this program was built without"
+                "{option} needs the feature \"{feature}\" of ringq-client, which this program was built without. Add \
+                 \"{feature}\" to the features of ringq-client in Cargo.toml and build again, or do without {option}"
             ),
         }
     }
@@ -348,6 +349,7 @@ impl fmt::Display for OptionError {
 impl std::error::Error for OptionError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
+            #[cfg(feature = "tls")]
             OptionError::RootCertificates(error) | OptionError::Certificate(error) => Some(error),
             _ => None,
         }

@@ -111,7 +111,9 @@ mod reconnect;
 pub mod testing;
 
 pub use address::{Address, AddressError};
-pub use config::{BackoffStrategy, Config, OptionError, TlsSettings};
+#[cfg(feature = "tls")]
+pub use config::TlsSettings;
+pub use config::{BackoffStrategy, Config, OptionError};
 pub use connector::{Connecting, Connector, SystemConnector, Transport};
 pub use consumer::{
     AutoTouch, ConnectError, Consumer, ConsumerBuilder, ConsumerStats, Control, NodeError,

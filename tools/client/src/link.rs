@@ -343,4 +343,5 @@ impl Drop for Link {
 }
 
 #[cfg(test)]
+#[cfg(feature = "tls")]
 mod tests;

@@ -239,4 +239,5 @@ fn with_tls(
 }
 
 #[cfg(test)]
+#[cfg(feature = "tls")]
 mod tests;

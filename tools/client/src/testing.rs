@@ -56,6 +56,7 @@ mod received;
 mod server;
 mod stream;
 #[cfg(test)]
+#[cfg(feature = "tls")]
 pub(crate) mod tls;
 
 pub use broker::MockBroker;

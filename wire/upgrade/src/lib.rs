@@ -5,6 +5,9 @@
 //!   socket ◄── wire ── TLS ◄── compressed ── snappy | deflate ◄── plain ── protocol    seal
 //! ```
 //!
+//! The features `tls` and `compression` bring TLS, and snappy with deflate. Without a feature, its types have no
+//! values, so the compiler removes their code, and the libraries are not built.
+//!
 //! This crate owns the formats and the libraries behind them for all sides: the daemon, its clients
 //! and the load generator. It reads no files except those of a configuration, and knows no
 //! commands.
@@ -15,29 +18,47 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(not(all(feature = "compression", feature = "tls")))]
+mod absent;
+#[cfg(feature = "compression")]
+mod compression;
+#[cfg(feature = "tls")]
 mod config;
+#[cfg(feature = "compression")]
 mod deflate;
 mod error;
 mod room;
+mod session;
+#[cfg(feature = "compression")]
 mod snappy;
+#[cfg(feature = "tls")]
 mod tls;
 
 use std::io::IoSlice;
 use std::ops::Range;
+#[cfg(feature = "tls")]
 use std::sync::Arc;
 
+#[cfg(feature = "tls")]
 use rustls::pki_types::ServerName;
 
+#[cfg(not(feature = "compression"))]
+use absent::Compression;
+#[cfg(not(feature = "tls"))]
+use absent::Tls;
+#[cfg(feature = "compression")]
+use compression::Compression;
+#[cfg(feature = "tls")]
 pub use config::{
     ClientTls, ClientTrust, ConfigError, ServerTls, authorities, client_config, server_config,
 };
-use deflate::Deflate;
 pub use error::UpgradeError;
 use room::Room;
 /// The types of a TLS configuration and of its certificates.
+#[cfg(feature = "tls")]
 pub use rustls::{ClientConfig, RootCertStore, ServerConfig, pki_types};
-use snappy::Snappy;
-pub use tls::Session;
+pub use session::Session;
+#[cfg(feature = "tls")]
 use tls::Tls;
 
 /// The longest plain text of a TLS record, in bytes (RFC 8446, section 5.1).
@@ -53,29 +74,32 @@ pub struct Upgrade(Kind);
 #[derive(Debug)]
 enum Kind {
     /// TLS, which comes before compression.
+    #[cfg_attr(not(feature = "tls"), expect(dead_code))]
     Tls(Box<Tls>),
+    #[cfg_attr(not(feature = "compression"), expect(dead_code))]
     Compression(Compression),
 }
 
 impl Upgrade {
     /// Makes a snappy upgrade.
+    #[cfg(feature = "compression")]
     #[must_use]
     pub fn snappy() -> Upgrade {
-        let snappy = Box::new(Snappy::new());
-        Upgrade(Kind::Compression(Compression::Snappy(snappy)))
+        Upgrade(Kind::Compression(Compression::snappy()))
     }
 
     /// Makes a deflate upgrade. The level, 1 to 9, is that of the sending direction.
+    #[cfg(feature = "compression")]
     #[must_use]
     pub fn deflate(level: u32) -> Upgrade {
-        let deflate = Box::new(Deflate::new(level));
-        Upgrade(Kind::Compression(Compression::Deflate(deflate)))
+        Upgrade(Kind::Compression(Compression::deflate(level)))
     }
 
     /// Makes the daemon's side of TLS.
     ///
     /// # Errors
     /// When the library refuses the configuration.
+    #[cfg(feature = "tls")]
     pub fn tls_server(config: &Arc<ServerConfig>) -> Result<Upgrade, UpgradeError> {
         let tls = Tls::server(Arc::clone(config))?;
         Ok(Upgrade(Kind::Tls(Box::new(tls))))
@@ -85,37 +109,13 @@ impl Upgrade {
     ///
     /// # Errors
     /// When the library refuses the configuration.
+    #[cfg(feature = "tls")]
     pub fn tls_client(
         config: &Arc<ClientConfig>,
         name: ServerName<'static>,
     ) -> Result<Upgrade, UpgradeError> {
         let tls = Tls::client(Arc::clone(config), name)?;
         Ok(Upgrade(Kind::Tls(Box::new(tls))))
-    }
-}
-
-/// The compression of a connection, which has at most one.
-#[derive(Debug)]
-enum Compression {
-    /// Snappy's framing format.
-    Snappy(Box<Snappy>),
-    /// One raw deflate stream in each direction.
-    Deflate(Box<Deflate>),
-}
-
-impl Compression {
-    fn compress(&mut self, plain: &[IoSlice<'_>], out: &mut Vec<u8>) -> Result<(), UpgradeError> {
-        match self {
-            Compression::Snappy(snappy) => snappy.compress(plain, out),
-            Compression::Deflate(deflate) => deflate.compress(plain, out),
-        }
-    }
-
-    fn decompress(&mut self, input: &mut &[u8], room: &mut Room<'_>) -> Result<(), UpgradeError> {
-        match self {
-            Compression::Snappy(snappy) => snappy.decompress(input, room),
-            Compression::Deflate(deflate) => deflate.decompress(input, room),
-        }
     }
 }
 
@@ -177,9 +177,10 @@ impl Upgrades {
     /// Returns true when the other side has announced its end.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        let tls = self.tls.as_ref().is_some_and(|tls| tls.has_ended());
-        let compression = &self.compression;
-        tls || matches!(compression, Some(Compression::Deflate(deflate)) if deflate.has_ended())
+        let tls = self.tls.as_ref();
+        let compression = self.compression.as_ref();
+        tls.is_some_and(|tls| tls.has_ended())
+            || compression.is_some_and(|compression| compression.has_ended())
     }
 
     /// Seals plain bytes and appends them to `wire`.
@@ -326,4 +327,5 @@ fn records(compressed: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 #[cfg(test)]
+#[cfg(all(feature = "compression", feature = "tls"))]
 mod tests;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 
-use crate::{Room, UpgradeError};
+use crate::{Room, Session, UpgradeError};
 
 /// One side of a TLS session.
 #[derive(Debug)]
@@ -16,17 +16,6 @@ pub(crate) struct Tls {
     ended: bool,
     /// The error that ended the session, behind bytes that were decrypted before.
     failure: Option<UpgradeError>,
-}
-
-/// The parameters that both sides agreed on, in the numbers of the standard.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Session {
-    /// 0x0303 for TLS 1.2, 0x0304 for TLS 1.3.
-    pub version: u16,
-    /// The cipher suite.
-    pub cipher_suite: u16,
-    /// The peer's certificate as it came, or empty if the peer sent none.
-    pub certificate: Vec<u8>,
 }
 
 impl Tls {

@@ -29,10 +29,56 @@ enum Place {
     Percent(fn(&mut Config) -> &mut u8, i64),
     Fraction(fn(&mut Config) -> &mut f64),
     Boolean(fn(&mut Config) -> &mut bool),
+    /// A boolean whose `true` needs a feature of the crate.
+    Switch(fn(&mut Config) -> &mut bool, Feature),
     Text(fn(&mut Config) -> &mut String),
     LocalAddress,
     Strategy,
 }
+
+/// A feature of the crate that options need.
+#[derive(Clone, Copy)]
+pub(super) struct Feature {
+    name: &'static str,
+    is_built: bool,
+}
+
+impl Feature {
+    /// Returns the refusal of an option that needs this feature.
+    pub(super) fn missing(self, option: &'static str) -> OptionError {
+        OptionError::NotBuilt {
+            option,
+            feature: self.name,
+        }
+    }
+
+    /// Fails if the option is on and this feature was not built.
+    fn check(self, option: &'static str, is_on: bool) -> Result<(), OptionError> {
+        match is_on && !self.is_built {
+            true => Err(self.missing(option)),
+            false => Ok(()),
+        }
+    }
+}
+
+pub(super) const TLS: Feature = Feature {
+    name: "tls",
+    is_built: cfg!(feature = "tls"),
+};
+const COMPRESSION: Feature = Feature {
+    name: "compression",
+    is_built: cfg!(feature = "compression"),
+};
+
+/// The options of TLS that are not in the table: `tls.rs` sets them.
+#[cfg(not(feature = "tls"))]
+pub(super) const TLS_OPTIONS: [&str; 5] = [
+    "tls_cert",
+    "tls_insecure_skip_verify",
+    "tls_key",
+    "tls_min_version",
+    "tls_root_ca_file",
+];
 
 const MS: i64 = 1_000_000;
 const SECOND: i64 = 1000 * MS;
@@ -72,10 +118,10 @@ pub(super) const OPTIONS: &[ConfigOption] = {
         row("topology_zone", "TopologyZone", Text(|c| &mut c.topology_zone)),
         row("heartbeat_interval", "HeartbeatInterval", OptionalDuration(|c| &mut c.heartbeat_interval)),
         row("sample_rate", "SampleRate", Percent(|c| &mut c.sample_rate, 99)),
-        row("tls_v1", "TlsV1", Boolean(|c| &mut c.tls_v1)),
-        row("deflate", "Deflate", Boolean(|c| &mut c.deflate)),
+        row("tls_v1", "TlsV1", Switch(|c| &mut c.tls_v1, TLS)),
+        row("deflate", "Deflate", Switch(|c| &mut c.deflate, COMPRESSION)),
         row("deflate_level", "DeflateLevel", Unsigned32(|c| &mut c.deflate_level, 1, 9)),
-        row("snappy", "Snappy", Boolean(|c| &mut c.snappy)),
+        row("snappy", "Snappy", Switch(|c| &mut c.snappy, COMPRESSION)),
         row("output_buffer_size", "OutputBufferSize", OptionalSize(|c| &mut c.output_buffer_size)),
         row("output_buffer_timeout", "OutputBufferTimeout", OptionalDuration(|c| &mut c.output_buffer_timeout)),
         row("max_in_flight", "MaxInFlight", Unsigned32(|c| &mut c.max_in_flight, 0, NONE_32)),
@@ -129,6 +175,11 @@ impl ConfigOption {
                 *field(config) = number;
             }
             Place::Boolean(field) => *field(config) = boolean(value).map_err(form)?,
+            Place::Switch(field, feature) => {
+                let is_on = boolean(value).map_err(form)?;
+                feature.check(self.name, is_on)?;
+                *field(config) = is_on;
+            }
             Place::Text(field) => value.clone_into(field(config)),
             Place::LocalAddress => config.local_addr = Some(local_address(value).map_err(form)?),
             Place::Strategy => {
@@ -160,6 +211,7 @@ impl ConfigOption {
                 bounds(self.field, (*field(config)).into(), 0, *max, integer_text)
             }
             Place::Fraction(field) => fraction_bounds(self.field, *field(config)),
+            Place::Switch(field, feature) => feature.check(self.name, *field(config)),
             _ => Ok(()),
         }
     }

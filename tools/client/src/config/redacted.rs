@@ -36,14 +36,13 @@ pub(crate) fn without_passwords(addresses: &[String]) -> Vec<Cow<'_, str>> {
 
 /// Shows the fields in their order, and then the secret. A field that is missing here does not compile.
 macro_rules! debug_config {
-    ($($field:ident,)*) => {
+    ($($(#[$attribute:meta])* $field:ident,)*) => {
         impl fmt::Debug for Config {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                let Config { auth_secret, $($field,)* } = self;
-                f.debug_struct("Config")
-                    $(.field(stringify!($field), $field))*
-                    .field("auth_secret", &Redacted(auth_secret))
-                    .finish()
+                let Config { auth_secret, $($(#[$attribute])* $field,)* } = self;
+                let mut text = f.debug_struct("Config");
+                $($(#[$attribute])* text.field(stringify!($field), $field);)*
+                text.field("auth_secret", &Redacted(auth_secret)).finish()
             }
         }
     };
@@ -75,6 +74,7 @@ debug_config! {
     heartbeat_interval,
     sample_rate,
     tls_v1,
+    #[cfg(feature = "tls")]
     tls,
     deflate,
     deflate_level,

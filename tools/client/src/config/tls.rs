@@ -57,7 +57,6 @@ impl TlsSettings {
 }
 
 /// Reads the system's authorities. Certificates that cannot be parsed are skipped.
-#[cfg(feature = "tls")]
 fn system_roots() -> Result<RootCertStore, OptionError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
@@ -70,14 +69,6 @@ fn system_roots() -> Result<RootCertStore, OptionError> {
         None => "there are none".to_owned(),
     };
     Err(OptionError::SystemCertificates(why))
-}
-
-#[cfg(not(feature = "tls"))]
-fn system_roots() -> Result<RootCertStore, OptionError> {
-    Err(OptionError::NotBuilt {
-        option: "tls_v1",
-        feature: "tls",
-    })
 }
 
 /// Sets an option of TLS. Returns `None` if the option is another one.

@@ -45,6 +45,7 @@ pub(crate) enum Event {
 pub(crate) struct Connection {
     settings: Arc<Settings>,
     /// The host of the address.
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only TLS checks it"))]
     host: String,
     state: State,
     negotiated: Negotiated,
@@ -291,4 +292,5 @@ impl Connection {
 }
 
 #[cfg(test)]
+#[cfg(all(feature = "compression", feature = "tls"))]
 mod tests;

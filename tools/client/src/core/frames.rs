@@ -101,6 +101,7 @@ impl FrameBuffer {
     }
 
     /// Removes all bytes: what came behind the answer that leads to an upgrade belongs to the upgrade.
+    #[cfg(any(feature = "compression", feature = "tls"))]
     pub(crate) fn take_rest(&mut self) -> BytesMut {
         self.needed = SIZE_BYTES;
         self.bytes.split()

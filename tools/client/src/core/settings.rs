@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+#[cfg(feature = "tls")]
 use upgrade::ClientConfig;
 
 use crate::config::{Config, OptionError, Redacted};
@@ -15,7 +16,10 @@ use crate::publisher_id::PublisherId;
 pub(crate) struct Settings {
     /// The body of IDENTIFY: JSON.
     pub(crate) identify: Vec<u8>,
-    /// The TLS to ask for. `None` means no TLS.
+    /// True when IDENTIFY asks for TLS.
+    pub(crate) tls_v1: bool,
+    /// The configuration of TLS, if IDENTIFY asks for TLS.
+    #[cfg(feature = "tls")]
     pub(crate) tls: Option<Arc<ClientConfig>>,
     /// True when IDENTIFY asks for deflate.
     pub(crate) deflate: bool,
@@ -42,7 +46,7 @@ impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
             .field("identify", &String::from_utf8_lossy(&self.identify))
-            .field("tls", &self.tls.is_some())
+            .field("tls", &self.tls_v1)
             .field("auth_secret", &Redacted(&self.auth_secret))
             .field("subscription", &self.subscription)
             .finish_non_exhaustive()
@@ -110,13 +114,14 @@ impl Settings {
             topology_zone: &config.topology_zone,
             user_agent: &config.user_agent,
         };
-        let tls = match config.tls_v1 {
-            true => Some(config.tls.client_config()?),
-            false => None,
-        };
         Ok(Settings {
             identify: serde_json::to_vec(&identify).expect("strings and numbers are JSON"),
-            tls,
+            tls_v1: config.tls_v1,
+            #[cfg(feature = "tls")]
+            tls: match config.tls_v1 {
+                true => Some(config.tls.client_config()?),
+                false => None,
+            },
             deflate: config.deflate,
             snappy: config.snappy,
             auth_secret: config.auth_secret.clone(),

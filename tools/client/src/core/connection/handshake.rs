@@ -1,9 +1,12 @@
 //! The handshake of a [`Connection`]: each answer of nsqd leads to the next step.
 
+#[cfg(any(feature = "compression", feature = "tls"))]
 use std::io::IoSlice;
 use std::sync::Arc;
 
+#[cfg(any(feature = "compression", feature = "tls"))]
 use upgrade::Upgrade;
+#[cfg(feature = "tls")]
 use upgrade::pki_types::ServerName;
 use wire::encode;
 use wire::name::{ChannelName, TopicName};
@@ -19,8 +22,10 @@ pub(super) enum State {
     /// The answer to IDENTIFY.
     Identify,
     /// The OK through TLS.
+    #[cfg(feature = "tls")]
     Tls,
     /// The OK through the compression.
+    #[cfg(feature = "compression")]
     Compression,
     /// The answer to AUTH.
     Auth,
@@ -61,7 +66,9 @@ impl Connection {
                 self.begin_subscription()
             }
             _ if data != OK => Err(unexpected(data)),
+            #[cfg(feature = "tls")]
             State::Tls => self.begin_compression(),
+            #[cfg(feature = "compression")]
             State::Compression => self.begin_auth(),
             State::Subscribe | State::Open => self.open(),
         }
@@ -71,10 +78,8 @@ impl Connection {
     fn check_upgrades(&self) -> Result<(), ConnectionError> {
         let (asked, granted) = (&self.settings, &self.negotiated);
         match () {
-            () if asked.tls.is_some() && !granted.tls_v1 => Err(ConnectionError::TlsRefused),
-            () if granted.tls_v1 && asked.tls.is_none() => {
-                Err(ConnectionError::UpgradeUnasked("TLS"))
-            }
+            () if asked.tls_v1 && !granted.tls_v1 => Err(ConnectionError::TlsRefused),
+            () if granted.tls_v1 && !asked.tls_v1 => Err(ConnectionError::UpgradeUnasked("TLS")),
             () if granted.deflate && !asked.deflate => {
                 Err(ConnectionError::UpgradeUnasked("deflate"))
             }
@@ -83,6 +88,7 @@ impl Connection {
         }
     }
 
+    #[cfg(feature = "tls")]
     fn begin_tls(&mut self) -> Result<Option<Event>, ConnectionError> {
         let Some(tls) = self.settings.tls.clone() else {
             return self.begin_compression();
@@ -94,6 +100,13 @@ impl Connection {
         Ok(None)
     }
 
+    /// Continues without TLS: [`Connection::check_upgrades`] lets no nsqd begin it.
+    #[cfg(not(feature = "tls"))]
+    fn begin_tls(&mut self) -> Result<Option<Event>, ConnectionError> {
+        self.begin_compression()
+    }
+
+    #[cfg(feature = "compression")]
     fn begin_compression(&mut self) -> Result<Option<Event>, ConnectionError> {
         let upgrade = if self.negotiated.deflate {
             let level = self.negotiated.deflate_level.clamp(1, 9);
@@ -106,6 +119,12 @@ impl Connection {
         self.state = State::Compression;
         self.upgrade(upgrade)?;
         Ok(None)
+    }
+
+    /// Continues without compression: [`Connection::check_upgrades`] lets no nsqd begin it.
+    #[cfg(not(feature = "compression"))]
+    fn begin_compression(&mut self) -> Result<Option<Event>, ConnectionError> {
+        self.begin_auth()
     }
 
     fn begin_auth(&mut self) -> Result<Option<Event>, ConnectionError> {
@@ -139,6 +158,7 @@ impl Connection {
 
     /// Adds an upgrade. The output so far goes out as it would have before. The input behind the answer that led to
     /// this upgrade goes through it.
+    #[cfg(any(feature = "compression", feature = "tls"))]
     fn upgrade(&mut self, upgrade: Upgrade) -> Result<(), ConnectionError> {
         let is_first = self.upgrades.is_none();
         let upgrades = self.upgrades.get_or_insert_default();

@@ -227,6 +227,7 @@ fn a_refused_secret_is_an_error() {
 fn tls_that_the_server_refuses_is_an_error() {
     let certificates = Certificates::new();
     let mut pair = Pair::new(Settings {
+        tls_v1: true,
         tls: Some(certificates.client()),
         ..settings(|config| config.auth_secret = "sesame".into())
     });
@@ -261,6 +262,7 @@ fn a_compression_that_the_server_refuses_is_left_out() {
 fn upgrade_all(tls: bool, compression: Option<&str>, together: bool) {
     let certificates = Certificates::new();
     let mut pair = Pair::new(Settings {
+        tls_v1: tls,
         tls: tls.then(|| certificates.client()),
         ..settings(|config| {
             config.auth_secret = "sesame".into();
@@ -330,6 +332,7 @@ fn upgrades_come_in_order_and_each_is_confirmed() {
 fn a_certificate_of_another_authority_is_refused_with_an_alert() {
     let (certificates, others) = (Certificates::new(), Certificates::new());
     let mut pair = Pair::new(Settings {
+        tls_v1: true,
         tls: Some(others.client()),
         ..settings(|_| {})
     });

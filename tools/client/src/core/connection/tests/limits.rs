@@ -30,6 +30,7 @@ fn heartbeats_that_pile_up_get_one_answer() {
 fn heartbeats_that_pile_up_under_tls_get_two_answers_at_most() {
     let certificates = Certificates::new();
     let mut pair = Pair::new(Settings {
+        tls_v1: true,
         tls: Some(certificates.client()),
         ..settings(|_| {})
     });
