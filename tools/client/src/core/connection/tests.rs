@@ -126,17 +126,57 @@ fn consumer_settings() -> Settings {
     }
 }
 
-#[test]
-fn identify_has_all_fields() {
-    let mut pair = Pair::new(settings(|config| config.heartbeat_interval = None));
+/// Checks the bytes with which a connection begins.
+fn check_identify(change: fn(&mut Config), expected: &str) {
+    let mut pair = Pair::new(settings(change));
     let said = pair.said();
-    let expected = r#"{"client_id":"host-a","deflate":false,"deflate_level":6,"feature_negotiation":true,"heartbeat_interval":-1,"hostname":"host-a.example","long_id":"host-a.example","msg_timeout":0,"output_buffer_size":16384,"output_buffer_timeout":250,"sample_rate":0,"short_id":"host-a","snappy":false,"tls_v1":false,"topology_region":"","topology_zone":"","user_agent":"test/1"}"#;
     let mut bytes = b"  V2IDENTIFY\n".to_vec();
     bytes.extend_from_slice(&u32::try_from(expected.len()).unwrap().to_be_bytes());
     bytes.extend_from_slice(expected.as_bytes());
     assert_eq!(
         String::from_utf8_lossy(&said),
         String::from_utf8_lossy(&bytes)
+    );
+}
+
+#[test]
+fn identify_has_all_fields() {
+    check_identify(
+        |config| config.heartbeat_interval = None,
+        r#"{"client_id":"host-a","deflate":false,"deflate_level":6,"feature_negotiation":true,"heartbeat_interval":-1,"hostname":"host-a.example","long_id":"host-a.example","msg_timeout":0,"output_buffer_size":16384,"output_buffer_timeout":250,"sample_rate":0,"short_id":"host-a","snappy":false,"tls_v1":false,"topology_region":"","topology_zone":"","user_agent":"test/1"}"#,
+    );
+}
+
+#[test]
+fn identify_has_the_values_of_the_options() {
+    check_identify(
+        |config| {
+            for (option, value) in [
+                ("client_id", "me"),
+                ("hostname", "here"),
+                ("user_agent", "mine/2"),
+                ("heartbeat_interval", "1500ms"),
+                ("msg_timeout", "90s"),
+                ("sample_rate", "42"),
+                ("topology_region", "eu-1"),
+                ("topology_zone", "b"),
+                ("output_buffer_size", "64"),
+                ("output_buffer_timeout", "1250us"),
+                ("deflate", "true"),
+                ("deflate_level", "9"),
+            ] {
+                config.set(option, value).expect(option);
+            }
+        },
+        r#"{"client_id":"me","deflate":true,"deflate_level":9,"feature_negotiation":true,"heartbeat_interval":1500,"hostname":"here","long_id":"here","msg_timeout":90000,"output_buffer_size":64,"output_buffer_timeout":1,"sample_rate":42,"short_id":"me","snappy":false,"tls_v1":false,"topology_region":"eu-1","topology_zone":"b","user_agent":"mine/2"}"#,
+    );
+    check_identify(
+        |config| {
+            config.output_buffer_size = None;
+            config.output_buffer_timeout = None;
+            config.snappy = true;
+        },
+        r#"{"client_id":"host-a","deflate":false,"deflate_level":6,"feature_negotiation":true,"heartbeat_interval":30000,"hostname":"host-a.example","long_id":"host-a.example","msg_timeout":0,"output_buffer_size":-1,"output_buffer_timeout":-1,"sample_rate":0,"short_id":"host-a","snappy":true,"tls_v1":false,"topology_region":"","topology_zone":"","user_agent":"test/1"}"#,
     );
 }
 
