@@ -20,7 +20,7 @@ mod report;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
 pub use counters::DedupStats;
@@ -213,6 +213,19 @@ impl Dedup {
         // The lock guards no data, so a panic leaves nothing half done.
         let _saving = self.0.saving.lock().unwrap_or_else(PoisonError::into_inner);
         self.0.store.save(path)
+    }
+
+    /// Saves the filter as [`Dedup::save`] does, unless it is being saved already. Returns true if it was saved.
+    pub(crate) fn save_if_idle(&self) -> io::Result<bool> {
+        let Some(path) = &self.0.state_file else {
+            return Ok(false);
+        };
+        let _saving = match self.0.saving.try_lock() {
+            Ok(saving) => saving,
+            Err(TryLockError::Poisoned(saving)) => saving.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(false),
+        };
+        self.0.store.save(path).map(|()| true)
     }
 
     pub(crate) fn state_file(&self) -> Option<&Path> {

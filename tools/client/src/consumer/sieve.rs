@@ -10,12 +10,14 @@
 
 mod asking;
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval_at, sleep_until};
 
 use asking::Asked;
@@ -314,16 +316,27 @@ impl Sieve {
         }
     }
 
-    /// Saves the filter. The file is written on a thread that may block.
+    /// Saves the filter in between, unless a consumer with the same filter is doing that already.
+    async fn save_if_idle(&self) {
+        self.save_by(Dedup::save_if_idle).await;
+    }
+
+    /// Saves the filter at the end.
     async fn save(&self) {
+        self.save_by(|dedup| dedup.save().map(|()| true)).await;
+    }
+
+    /// Saves the filter by `save`, which returns true if it did. The file is written on a thread that may block.
+    async fn save_by(&self, save: impl FnOnce(&Dedup) -> io::Result<bool> + Send + 'static) {
         let Some(path) = self.dedup.state_file() else {
             return;
         };
         let path = path.to_owned();
         let dedup = self.dedup.clone();
-        let saved = self.runtime.spawn_blocking(move || dedup.save()).await;
+        let saved = self.runtime.spawn_blocking(move || save(&dedup)).await;
         match saved {
-            Ok(Ok(())) => self.report(DedupReport::Saved { path }),
+            Ok(Ok(true)) => self.report(DedupReport::Saved { path }),
+            Ok(Ok(false)) => {}
             Ok(Err(error)) => self.report(DedupReport::SaveFailed {
                 path,
                 error: Arc::new(error),
@@ -331,7 +344,7 @@ impl Sieve {
             // The runtime ends, or the thread panicked.
             Err(error) => self.report(DedupReport::SaveFailed {
                 path,
-                error: Arc::new(std::io::Error::other(error)),
+                error: Arc::new(io::Error::other(error)),
             }),
         }
     }
@@ -343,6 +356,31 @@ impl Sieve {
     }
 }
 
+/// The save in between that began last. While it runs, no other one begins: a disk that hangs would keep a thread and a
+/// copy of the filter for each of them.
+#[derive(Default)]
+struct Saving {
+    last: Option<JoinHandle<()>>,
+    is_reported: bool,
+}
+
+impl Saving {
+    /// Begins a save, if the last one has ended.
+    fn begin(&mut self, sieve: &Arc<Sieve>) {
+        if self.last.as_ref().is_some_and(|last| !last.is_finished()) {
+            if let (false, Some(path)) = (self.is_reported, sieve.dedup.state_file()) {
+                let path = path.to_owned();
+                sieve.report(DedupReport::SaveDelayed { path });
+            }
+            self.is_reported = true;
+            return;
+        }
+        self.is_reported = false;
+        let sieve = Arc::clone(sieve);
+        self.last = Some(tokio::spawn(async move { sieve.save_if_idle().await }));
+    }
+}
+
 /// Serves the room until the end of the consumer, and saves the filter.
 pub(crate) async fn serve_room(sieve: Arc<Sieve>) {
     let ending = Ending(&sieve);
@@ -351,6 +389,7 @@ pub(crate) async fn serve_room(sieve: Arc<Sieve>) {
     let every = sieve.dedup.save_interval().unwrap_or(LIMIT_MAX);
     let mut saves = interval_at(tokio::time::Instant::now() + every, every);
     saves.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut saving = Saving::default();
     while seen != Phase::Stopped {
         let change = async {
             // The sender is in the hub, so the phase cannot be lost.
@@ -372,10 +411,7 @@ pub(crate) async fn serve_room(sieve: Arc<Sieve>) {
             }
             () = sieve.ended.changed() => sieve.handle_ended(),
             () = timeout => sieve.handle_timeout(now()),
-            _ = saves.tick(), if sieve.dedup.save_interval().is_some() => {
-                let sieve = Arc::clone(&sieve);
-                tokio::spawn(async move { sieve.save().await });
-            }
+            _ = saves.tick(), if sieve.dedup.save_interval().is_some() => saving.begin(&sieve),
         }
     }
     for message in sieve.room().take_all() {

@@ -42,6 +42,12 @@ pub enum DedupReport {
         /// The file.
         path: PathBuf,
     },
+    /// A save has taken longer than the interval of saves. No further save begins before its end. Reported once for each
+    /// such save.
+    SaveDelayed {
+        /// The file.
+        path: PathBuf,
+    },
     /// The filter could not be saved. Duplicates of the messages since the last save are handled again.
     SaveFailed {
         /// The file.
@@ -84,6 +90,12 @@ impl fmt::Display for DedupReport {
                     path.display()
                 )
             }
+            DedupReport::SaveDelayed { path } => write!(
+                f,
+                "de-duplication: the filter is still being written to {}, and no further save begins before that ends; \
+                 check the disk",
+                path.display()
+            ),
             DedupReport::SaveFailed { path, error } => write!(
                 f,
                 "de-duplication: the filter could not be saved in {}: {error}{}; duplicates may be handled after the next start",

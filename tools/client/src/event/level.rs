@@ -51,7 +51,7 @@ impl Event {
                 DedupReport::StoreFailed { .. }
                 | DedupReport::EndFailed { .. }
                 | DedupReport::SaveFailed { .. } => Level::Error,
-                DedupReport::WithoutKey { .. } => Level::Warning,
+                DedupReport::WithoutKey { .. } | DedupReport::SaveDelayed { .. } => Level::Warning,
                 DedupReport::StoreAnswers
                 | DedupReport::Ended { .. }
                 | DedupReport::Saved { .. } => Level::Info,

@@ -61,6 +61,40 @@ async fn rdy_never_exceeds_what_nsqd_accepts() {
     }
 }
 
+/// A consumer that begins with 0 warned of nothing, because the warning came only with the connection.
+#[tokio::test(start_paused = true)]
+async fn a_truncation_is_reported_once_when_max_in_flight_grows() {
+    let network = MockNetwork::new();
+    let mut server = network.server("n1:4150");
+    let log = Log::default();
+    let builder = builder(&network, 0).node(server.address());
+    let builder = builder.events(log.callback());
+    let consumer = builder.connect().await.expect("complete");
+    let control = consumer.control();
+    let mut nsqd = server.accept().await;
+    nsqd.handshake_with(r#"{"max_rdy_count":100}"#).await;
+    nsqd.expect("SUB t c").await;
+    nsqd.respond("OK").await;
+    for (max_in_flight, expected, warnings) in [
+        (100, "RDY 100", 0),
+        (0, "RDY 0", 0),
+        (101, "RDY 100", 1),
+        (0, "RDY 0", 1),
+        (200, "RDY 100", 1),
+    ] {
+        // The first change may come before the connection is ready.
+        tokio::task::yield_now().await;
+        control.set_max_in_flight(max_in_flight);
+        nsqd.expect(expected).await;
+        assert_eq!(
+            log.count("truncation possible"),
+            warnings,
+            "{:?}",
+            log.lines()
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pause_ends_when_max_in_flight_grows_again() {
     let (mut server, consumer) = one_server(config(5)).await;

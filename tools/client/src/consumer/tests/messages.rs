@@ -129,6 +129,23 @@ async fn the_first_answer_counts() {
     );
 }
 
+/// Programs give a consumer to functions that take any stream.
+#[tokio::test(start_paused = true)]
+async fn a_consumer_is_a_stream() {
+    use futures_util::StreamExt;
+    let (_server, mut nsqd, consumer) = ready(5).await;
+    for number in 1..=3 {
+        nsqd.deliver(number, 1, "").await;
+    }
+    let finished = consumer.map(|message| {
+        message.finish();
+        message.attempts()
+    });
+    assert_eq!(finished.take(3).collect::<Vec<_>>().await, [1; 3]);
+    expect(&mut nsqd, &[&fin(1), &fin(2), &fin(3)]).await;
+    close(&mut nsqd).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_dropped_message_is_requeued_as_a_failure() {
     let (_server, mut nsqd, mut consumer) = ready(5).await;
