@@ -76,7 +76,7 @@ fn counted<T>(action: impl FnOnce() -> T) -> (T, i64, i64) {
     (made, BYTES.get() - before, PEAK.get() - before)
 }
 
-/// What a filter is checked for.
+/// The checks that a filter must pass.
 struct Check<'a> {
     name: &'a str,
     /// The pieces of memory for which the filter does not say the allocator's own bytes.

@@ -507,7 +507,7 @@ fn a_start_that_fails_says_why() {
     );
 }
 
-/// What the socket of a client has taken still reaches the client when the tool is dead, and all else comes again.
+/// A client still gets the bytes that its socket had taken when the tool died. All other messages come again.
 #[test]
 fn a_client_that_reads_to_the_end_loses_nothing_when_the_tool_is_killed() {
     const MESSAGES: usize = 1000;
