@@ -297,14 +297,8 @@ h< OK
 /// If an nsqlookupd has not answered, a channel that is made soon gets all messages since the topic began.
 #[test]
 fn a_channel_that_is_made_in_grace_gets_all_messages() {
-    let mut options = script::options();
-    options.asks_for_channels = true;
-    options.topic.grace = crate::GraceOptions {
-        period: Duration::from_secs(60),
-        bytes_max: 1 << 20,
-    };
     check_with(
-        options,
+        script::with_grace(),
         "
 a: MPUB t | 1,2
 unasked t known
@@ -363,14 +357,8 @@ stats t/over
 /// The grace outlives the last channel, a pause, a crash, and a power failure after a sync.
 #[test]
 fn a_grace_ends_in_time_only() {
-    let mut options = script::options();
-    options.asks_for_channels = true;
-    options.topic.grace = crate::GraceOptions {
-        period: Duration::from_secs(60),
-        bytes_max: 1 << 20,
-    };
     check_with(
-        options,
+        script::with_grace(),
         "
 a: MPUB t | 1,2
 unasked t one

@@ -1,7 +1,7 @@
 //! A drain: what is refused, what is owed, and what the nsqlookupds are told.
 
-use super::script::{check, check_with, options};
-use crate::{Broker, GraceOptions, Now, Output, TaskId};
+use super::script::{check, check_with, options, with_grace};
+use crate::{Broker, Now, Output, TaskId};
 use std::time::Duration;
 use wire::name::TopicName;
 
@@ -117,14 +117,8 @@ drain off
 
 #[test]
 fn the_grace_of_a_new_topic_is_awaited() {
-    let mut options = options();
-    options.asks_for_channels = true;
-    options.topic.grace = GraceOptions {
-        period: Duration::from_secs(60),
-        bytes_max: 1 << 20,
-    };
     check_with(
-        options,
+        with_grace(),
         "
 a: PUB t | x
 unasked t ch

@@ -67,6 +67,17 @@ const DATA_PATH: &str = "/data";
 /// More timers than this for one step of time: something spins.
 const TIMERS_MAX: u32 = 10_000;
 
+/// [`options`], and nsqlookupds that are asked for the channels of new topics. A topic's grace is 60 s.
+pub(super) fn with_grace() -> BrokerOptions {
+    let mut options = options();
+    options.asks_for_channels = true;
+    options.topic.grace = GraceOptions {
+        period: Duration::from_secs(60),
+        bytes_max: 1 << 20,
+    };
+    options
+}
+
 /// One shard with nsqd's defaults.
 pub(super) fn options() -> BrokerOptions {
     BrokerOptions {

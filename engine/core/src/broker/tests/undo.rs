@@ -1,7 +1,7 @@
 //! The undo of empty.
 
 use super::group_commit;
-use super::script::{Session, check, check_with, duration, options};
+use super::script::{Session, check, check_with, duration, options, with_grace};
 use crate::{AdminError, DeadLetterRules, NoUndo, TaskId};
 use std::fmt::Write;
 use std::time::Duration;
@@ -505,14 +505,8 @@ unempty t
 
 #[test]
 fn a_topic_whose_grace_keeps_messages_has_no_undo() {
-    let mut options = options();
-    options.asks_for_channels = true;
-    options.topic.grace = crate::GraceOptions {
-        period: Duration::from_secs(60),
-        bytes_max: 1 << 20,
-    };
     check_with(
-        options,
+        with_grace(),
         "
 a: MPUB t | a,b
 unasked t
