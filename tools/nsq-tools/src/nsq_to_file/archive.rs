@@ -382,6 +382,8 @@ impl<D: Disk, M> Archive<D, M> {
             self.label,
             target.display()
         );
+        // A cleaner may have removed the directory since the file was opened.
+        self.make_parent(&target)?;
         if self.move_file(file, &target)? {
             return Ok(());
         }

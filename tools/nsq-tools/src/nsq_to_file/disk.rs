@@ -181,10 +181,12 @@ fn is_removed(
     present_path: &Path,
     has_name: impl FnOnce() -> io::Result<bool>,
 ) -> io::Result<bool> {
-    // An NFS client renames a removed file that is still open, and removes it when the file is closed.
-    let name = present_path.file_name().unwrap_or_default();
-    let is_removed_in_nfs = name.as_bytes().starts_with(b".nfs");
-    match links == 0 || is_removed_in_nfs {
+    let name = present_path.file_name().unwrap_or_default().as_bytes();
+    // The kernel says so, but some FUSE file systems still report a link.
+    let is_deleted = name.ends_with(b" (deleted)");
+    // An NFS client and libfuse rename a removed file that is still open, and remove it when the file is closed.
+    let is_hidden = name.starts_with(b".nfs") || name.starts_with(b".fuse_hidden");
+    match links == 0 || is_deleted || is_hidden {
         true => Ok(!has_name()?),
         false => Ok(false),
     }

@@ -87,6 +87,12 @@ impl SimDisk {
         state.removed.insert(PathBuf::from(path));
     }
 
+    /// Removes an empty directory.
+    pub(super) fn remove_directory(&self, path: &str) {
+        let mut state = self.state.borrow_mut();
+        assert!(state.directories.remove(Path::new(path)), "{path} is there");
+    }
+
     /// Returns the files by their paths.
     pub(super) fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let state = self.state.borrow();

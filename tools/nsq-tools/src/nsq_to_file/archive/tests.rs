@@ -382,6 +382,18 @@ fn a_file_in_the_place_of_a_moved_one_is_not_handed_over() {
     world.expect_files(&[("work/kept", "a\n"), ("work/t-000000.0920.log", "other\n")]);
 }
 
+/// Cleaners remove empty directories. The tool ended when a file was to move to such a directory.
+#[test]
+fn a_directory_that_somebody_has_removed_is_made_again() {
+    let mut world = World::new(settings(|settings| {
+        settings.work_dir = PathBuf::from("work");
+    }));
+    world.take(&["a"]);
+    world.disk.remove_directory("out");
+    world.close();
+    world.expect_files(&[("out/t-000000.0920.log", "a\n")]);
+}
+
 #[test]
 fn no_file_is_ever_replaced() {
     let mut world = World::new(settings(|settings| {

@@ -117,6 +117,10 @@ fn a_file_is_removed_only_if_its_name_does_not_lead_to_it() {
     // Removed in NFS.
     check(1, "/logs/.nfs0000000000b6a2f300000001", false, true);
     check(1, "/logs/.nfs-shares.log", true, false);
+    // Removed in FUSE, which renames the file for its own use and reports a link of the new name.
+    check(1, "/logs/a (deleted)", false, true);
+    check(1, "/logs/.fuse_hidden0000000100000002", false, true);
+    check(1, "/logs/a (deleted)", true, false);
 }
 
 #[test]
