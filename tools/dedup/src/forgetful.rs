@@ -41,14 +41,14 @@ pub struct ForgetfulOptions {
 /// **The filter may drop a fresh message**: with a probability of up to `false_positives_max`, it takes a fresh key for
 /// a known one.
 ///
-/// A key stands in two filters, and each refresh moves both of them. So a filter of N filters remembers a key for at
-/// least N − 2 periods, and at most N − 1. A period is `window` / (N − 2). Neighbouring filters have independent hash
+/// A key stands in two filters, and each refresh moves both of them. So with F filters, a key is remembered for at least
+/// F − 2 periods, and for at most F − 1. A period is `window` / (F − 2). Neighbouring filters have independent hash
 /// functions, so the false positives of a pair are the product of those of its filters.
 ///
 /// # When the load changes
 ///
 /// Memory and time per key stay constant. The bound on false positives holds at each moment, because the filter refreshes
-/// early when the filter of the present is full, or the filter of the future is full with half of its keys
+/// early when the filter of the present has all keys that it may have, or the filter of the future has half of them
 /// (`tests/load.rs`). Then the window is shorter than asked for:
 /// [`shortest_window`](ForgetfulBloom::shortest_window) says by how much. [`TimeLimitedBloom`](crate::TimeLimitedBloom)
 /// can keep its window for a while instead.
@@ -162,8 +162,9 @@ impl ForgetfulBloom {
         self.filters[last].bits.set_count() > 0
     }
 
-    /// Returns true if one more key could make a filter fuller than the bound on false positives permits. A refresh is
-    /// enough then: the future that becomes the present is half full at most.
+    /// Returns true if one more key could make a filter fuller than the bound on false positives permits. Then one refresh
+    /// is enough: the filter of the future, which becomes that of the present, has at most half of the keys that it may
+    /// have.
     fn is_full(&self) -> bool {
         let after =
             |filter: usize| self.filters[filter].bits.set_count() + u64::from(self.sizes.hashes);

@@ -59,5 +59,5 @@ pub use key::{Fingerprint, KeyHasher, MessageNumber};
 #[cfg(feature = "memcached")]
 pub use memcached::{Lease, Memcached, MemcachedOptions, SharedBegin, StoreError};
 pub use memory::{Memory, UnixTime};
-pub use roaring_pair::{NUMBER_BYTES_MAX, RoaringPair};
+pub use roaring_pair::RoaringPair;
 pub use time_limited::{GENERATIONS, TimeLimitedBloom, TimeLimitedOptions};

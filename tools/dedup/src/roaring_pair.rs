@@ -55,8 +55,8 @@ struct Source {
 /// - 176 bytes: a list of containers, which begins with room for 4 of 40 bytes.
 /// - 32 bytes: an array of 16-bit numbers, which begins with room for 4.
 ///
-/// That makes 280. In all other cases, numbers share a container or a list, and take less.
-pub const NUMBER_BYTES_MAX: u64 = 288;
+/// That makes 280. The bound counts the allocator's most for the list and the array: 288. In all other cases, numbers share a container or a list, and take less.
+const NUMBER_BYTES_MAX: u64 = 288;
 
 /// The most bytes that a source takes without its numbers: the first node of each of two trees, which may have a single
 /// entry, and the source's entries in the table and in the order of use while the table grows.

@@ -4,7 +4,8 @@
 //!   magic "RQDD" | version u16 | length of the name u8 | name | the filter's own bytes | CRC-32 of all before
 //! ```
 //!
-//! Version 1 has no sizes of the Bloom filters in time, because they followed from the options. [`restore`] reads it, too.
+//! Version 1 has no sizes of the forgetful and the time-limited Bloom filter, because the sizes followed from the options.
+//! [`restore`] reads version 1, too.
 //!
 //! Numbers are little endian. The CRC is that of IEEE 802.3. [`restore`] accepts a state only if the CRC is right, so a
 //! state that was cut or changed is an error, and never a filter with other keys.
@@ -218,14 +219,14 @@ impl Reader<'_> {
         Ok(Duration::new(seconds, nanos))
     }
 
-    /// Reads the number of bits of an array of a Bloom filter. `plain` is the number that version 1 computes from the options, and
-    /// `spare` is that of today. A filter of either size goes on as it is.
-    pub(crate) fn size(&mut self, plain: u64, spare: u64) -> Result<u64, DedupError> {
+    /// Reads the number of bits of an array of a Bloom filter. The arguments are the numbers that follow from the options:
+    /// that of version 1, and that of new filters, which has spare bits. A filter of either size goes on as it is.
+    pub(crate) fn size(&mut self, of_version_1: u64, of_new: u64) -> Result<u64, DedupError> {
         let bits = match self.version {
-            1 => plain,
+            1 => of_version_1,
             _ => self.u64()?,
         };
-        match bits == plain || bits == spare {
+        match bits == of_version_1 || bits == of_new {
             true => Ok(bits),
             false => Err(DedupError::Damaged("a size that its options do not give")),
         }

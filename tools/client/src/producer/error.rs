@@ -117,7 +117,8 @@ impl PublishError {
     /// node is known or can be reached, the connection was lost before the command left, the publish timeout ended before a
     /// node was given the command, or nsqd exits or is drained. The outcome is [`Outcome::NotStored`].
     ///
-    /// False means that the message itself was refused, that the producer is closed, or that the message may be stored.
+    /// False means: nsqd or the producer refused the message (also for its number), `publish_on` named a node that the
+    /// producer does not have ([`PublishError::UnknownNode`]), the producer is closed, or the message may be stored.
     ///
     /// The producer has tried its other nodes already, so a program waits a little before its next try:
     ///
