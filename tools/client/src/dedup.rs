@@ -17,10 +17,11 @@ mod filter;
 mod key;
 mod pointer;
 mod report;
+mod saves;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub use counters::DedupStats;
@@ -35,9 +36,12 @@ pub(crate) use counters::{Count, Counters};
 pub(crate) use ended::Ended;
 pub(crate) use filter::{Answer, Claim};
 pub(crate) use key::FilterKey;
+pub(crate) use saves::Saved;
 
 use filter::Store;
 use ringq_dedup::KeyHasher;
+use saves::Saves;
+use tokio::runtime::Handle;
 
 /// Returns true for 1, 10, 100 ...: the numbers at which a frequent event is reported. `count` is not 0.
 pub(crate) fn is_power_of_ten(count: u64) -> bool {
@@ -106,8 +110,24 @@ struct Inner {
     is_restored: bool,
     #[cfg(feature = "memcached")]
     when_store_fails: StoreFailure,
-    /// Locked while the filter is saved, because two consumers may share it.
+    /// Locked while the file is written, because consumers and the application may save at the same time.
     saving: Mutex<()>,
+    /// The saves by consumers.
+    saves: Saves,
+    #[cfg(test)]
+    before_save: BeforeSave,
+}
+
+/// The act of a test before each save of a filter.
+#[cfg(test)]
+#[derive(Clone, Default)]
+struct BeforeSave(Option<Arc<dyn Fn() + Send + Sync>>);
+
+#[cfg(test)]
+impl std::fmt::Debug for BeforeSave {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("BeforeSave")
+    }
 }
 
 /// The settings of a [`Dedup`] that is to be made. See [`Dedup::builder`].
@@ -119,6 +139,8 @@ pub struct DedupBuilder {
     save_interval: Option<Duration>,
     #[cfg(feature = "memcached")]
     when_store_fails: StoreFailure,
+    #[cfg(test)]
+    before_save: BeforeSave,
 }
 
 impl DedupBuilder {
@@ -148,6 +170,14 @@ impl DedupBuilder {
         self
     }
 
+    /// Sets the act of a test before each save.
+    #[cfg(test)]
+    #[must_use]
+    pub(crate) fn before_save(mut self, act: impl Fn() + Send + Sync + 'static) -> DedupBuilder {
+        self.before_save = BeforeSave(Some(Arc::new(act)));
+        self
+    }
+
     /// Makes the [`Dedup`], and restores the filter from its file.
     ///
     /// # Errors
@@ -171,6 +201,9 @@ impl DedupBuilder {
             #[cfg(feature = "memcached")]
             when_store_fails: self.when_store_fails,
             saving: Mutex::new(()),
+            saves: Saves::default(),
+            #[cfg(test)]
+            before_save: self.before_save,
         })))
     }
 }
@@ -186,6 +219,8 @@ impl Dedup {
             save_interval: None,
             #[cfg(feature = "memcached")]
             when_store_fails: StoreFailure::default(),
+            #[cfg(test)]
+            before_save: BeforeSave::default(),
         }
     }
 
@@ -212,20 +247,31 @@ impl Dedup {
         };
         // The lock guards no data, so a panic leaves nothing half done.
         let _saving = self.0.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        #[cfg(test)]
+        if let Some(act) = &self.0.before_save.0 {
+            act();
+        }
         self.0.store.save(path)
     }
 
-    /// Saves the filter as [`Dedup::save`] does, unless it is being saved already. Returns true if it was saved.
-    pub(crate) fn save_if_idle(&self) -> io::Result<bool> {
-        let Some(path) = &self.0.state_file else {
-            return Ok(false);
-        };
-        let _saving = match self.0.saving.try_lock() {
-            Ok(saving) => saving,
-            Err(TryLockError::Poisoned(saving)) => saving.into_inner(),
-            Err(TryLockError::WouldBlock) => return Ok(false),
-        };
-        self.0.store.save(path).map(|()| true)
+    /// Saves the filter on a thread of the runtime that may block. Everything that was committed before this call is in the
+    /// file then. Consumers that wait behind a running save share the next one.
+    pub(crate) async fn save_behind(&self, runtime: &Handle) -> Saved {
+        let dedup = self.clone();
+        let saves = &self.0.saves;
+        saves.save_behind(runtime, move || dedup.save()).await
+    }
+
+    /// Saves the filter in the same way, unless it is being saved already, or a save began less than half of the interval
+    /// ago. Returns `None` if it was not saved.
+    pub(crate) async fn save_if_due(&self, runtime: &Handle) -> Option<Saved> {
+        // The interval of each consumer has another phase. With half of it, no clock lets a consumer miss its own turn.
+        let age = self.0.save_interval? / 2;
+        let dedup = self.clone();
+        let saves = &self.0.saves;
+        saves
+            .save_if_older(age, runtime, move || dedup.save())
+            .await
     }
 
     pub(crate) fn state_file(&self) -> Option<&Path> {

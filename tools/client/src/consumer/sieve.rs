@@ -9,18 +9,18 @@
 //! ```
 
 mod asking;
+mod saving;
 
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval_at, sleep_until};
 
 use asking::Asked;
+use saving::Saving;
 
 use super::inbox::Inbox;
 use super::room::{Asking, Held, Limits, Room, Waiting};
@@ -316,68 +316,10 @@ impl Sieve {
         }
     }
 
-    /// Saves the filter in between, unless a consumer with the same filter is doing that already.
-    async fn save_if_idle(&self) {
-        self.save_by(Dedup::save_if_idle).await;
-    }
-
-    /// Saves the filter at the end.
-    async fn save(&self) {
-        self.save_by(|dedup| dedup.save().map(|()| true)).await;
-    }
-
-    /// Saves the filter by `save`, which returns true if it did. The file is written on a thread that may block.
-    async fn save_by(&self, save: impl FnOnce(&Dedup) -> io::Result<bool> + Send + 'static) {
-        let Some(path) = self.dedup.state_file() else {
-            return;
-        };
-        let path = path.to_owned();
-        let dedup = self.dedup.clone();
-        let saved = self.runtime.spawn_blocking(move || save(&dedup)).await;
-        match saved {
-            Ok(Ok(true)) => self.report(DedupReport::Saved { path }),
-            Ok(Ok(false)) => {}
-            Ok(Err(error)) => self.report(DedupReport::SaveFailed {
-                path,
-                error: Arc::new(error),
-            }),
-            // The runtime ends, or the thread panicked.
-            Err(error) => self.report(DedupReport::SaveFailed {
-                path,
-                error: Arc::new(io::Error::other(error)),
-            }),
-        }
-    }
-
     /// Ends the consumer for the application, after the filter is saved.
     fn end(&self) {
         self.inbox.close();
         self.is_over.send_replace(true);
-    }
-}
-
-/// The save in between that began last. While it runs, no other one begins: a disk that hangs would keep a thread and a
-/// copy of the filter for each of them.
-#[derive(Default)]
-struct Saving {
-    last: Option<JoinHandle<()>>,
-    is_reported: bool,
-}
-
-impl Saving {
-    /// Begins a save, if the last one has ended.
-    fn begin(&mut self, sieve: &Arc<Sieve>) {
-        if self.last.as_ref().is_some_and(|last| !last.is_finished()) {
-            if let (false, Some(path)) = (self.is_reported, sieve.dedup.state_file()) {
-                let path = path.to_owned();
-                sieve.report(DedupReport::SaveDelayed { path });
-            }
-            self.is_reported = true;
-            return;
-        }
-        self.is_reported = false;
-        let sieve = Arc::clone(sieve);
-        self.last = Some(tokio::spawn(async move { sieve.save_if_idle().await }));
     }
 }
 

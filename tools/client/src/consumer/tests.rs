@@ -11,6 +11,8 @@ mod dedup;
 mod discovery;
 mod flow;
 mod messages;
+#[cfg(feature = "dedup")]
+mod saves;
 mod stop;
 mod turns;
 

@@ -458,61 +458,6 @@ async fn the_state_is_saved_in_intervals() {
     }
 }
 
-/// Each interval began a further save, although the one before hung, and each held a thread and a copy of the filter.
-#[tokio::test(start_paused = true)]
-async fn saves_do_not_pile_up_while_the_disk_hangs() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("state");
-    let dedup = Dedup::builder(Key::body(), filter())
-        .state_file(&path)
-        .save_interval(MS(1000))
-        .build()
-        .expect("complete");
-    let log = Log::default();
-    let Pair {
-        mut one,
-        mut two,
-        consumer,
-        ..
-    } = pair(|builder| builder.dedup(dedup).events(log.callback())).await;
-    // A pipe in place of the new file: it cannot be opened before somebody reads it.
-    let pipe = directory.path().join("state.new");
-    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
-    assert!(made.expect("mkfifo runs").success());
-    let tasks = || {
-        tokio::runtime::Handle::current()
-            .metrics()
-            .num_alive_tasks()
-    };
-    let before = tasks();
-    for _ in 0..10 {
-        tokio::time::advance(MS(1001)).await;
-    }
-    // A failure is reported below, because the runtime does not end while a thread waits for the pipe.
-    let piled_up = tasks() - before;
-    // The disk answers, with an error: a pipe cannot be synced. Then the pipe is removed.
-    let reading = std::thread::spawn(move || std::fs::read(pipe));
-    let end = std::time::Instant::now() + Duration::from_secs(30);
-    while log.count("the filter could not be saved in") < 1 {
-        assert!(std::time::Instant::now() < end, "{:?}", log.lines());
-        std::thread::sleep(MS(1));
-        tokio::task::yield_now().await;
-    }
-    reading.join().expect("no panic").expect("the pipe is read");
-    assert!(piled_up <= 1, "{piled_up} saves at the same time");
-    let delayed = "still being written to";
-    assert_eq!(log.count(delayed), 1, "{:?}", log.lines());
-    let control = consumer.control();
-    let stopping = tokio::spawn(async move { control.shutdown().await });
-    close(&mut one).await;
-    close(&mut two).await;
-    drop((one, two));
-    stopping.await.expect("no panic");
-    // The save at the end.
-    assert_eq!(log.count("the filter is saved in"), 1, "{:?}", log.lines());
-    assert!(path.exists());
-}
-
 #[test]
 fn settings_that_cannot_work_are_refused_with_advice() {
     let check = |made: Result<Dedup, SetupError>, advice: &str| {

@@ -1,0 +1,60 @@
+//! [`Saving`]: the saves of a consumer's filter.
+
+use std::sync::Arc;
+
+use tokio::task::JoinHandle;
+
+use super::Sieve;
+use crate::dedup::{DedupReport, Saved};
+
+/// The save in between that began last. While it runs, no other one begins: a disk that hangs would keep a thread and a
+/// copy of the filter for each of them.
+#[derive(Default)]
+pub(super) struct Saving {
+    last: Option<JoinHandle<()>>,
+    is_reported: bool,
+}
+
+impl Saving {
+    /// Begins a save, if the last one has ended.
+    pub(super) fn begin(&mut self, sieve: &Arc<Sieve>) {
+        if self.last.as_ref().is_some_and(|last| !last.is_finished()) {
+            if let (false, Some(path)) = (self.is_reported, sieve.dedup.state_file()) {
+                let path = path.to_owned();
+                sieve.report(DedupReport::SaveDelayed { path });
+            }
+            self.is_reported = true;
+            return;
+        }
+        self.is_reported = false;
+        let sieve = Arc::clone(sieve);
+        self.last = Some(tokio::spawn(async move { sieve.save_if_due().await }));
+    }
+}
+
+impl Sieve {
+    /// Saves the filter in between, unless a consumer with the same filter does that, or did it a short time ago.
+    async fn save_if_due(&self) {
+        if let Some(saved) = self.dedup.save_if_due(&self.runtime).await {
+            self.report_save(saved);
+        }
+    }
+
+    /// Saves the filter at the end.
+    pub(super) async fn save(&self) {
+        if self.dedup.state_file().is_some() {
+            self.report_save(self.dedup.save_behind(&self.runtime).await);
+        }
+    }
+
+    fn report_save(&self, saved: Saved) {
+        let Some(path) = self.dedup.state_file() else {
+            return;
+        };
+        let path = path.to_owned();
+        self.report(match saved {
+            Ok(()) => DedupReport::Saved { path },
+            Err(error) => DedupReport::SaveFailed { path, error },
+        });
+    }
+}
