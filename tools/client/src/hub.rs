@@ -200,7 +200,7 @@ impl Hub {
 
     /// Reports, once for each connection, that its nsqd accepts less than `max_in_flight`.
     pub(crate) fn report_truncation(&self, line: &Line, max_in_flight: u32) {
-        if line.learn_truncation(max_in_flight) {
+        if line.take_truncation(max_in_flight) {
             self.events.emit(Event::ReadyTruncated {
                 client: self.client.clone(),
                 node: line.node.clone(),

@@ -35,7 +35,7 @@ pub(crate) struct Line {
     /// The highest RDY so far.
     ready_peak: AtomicU32,
     /// True when it was reported that nsqd accepts less than `max_in_flight`.
-    is_truncated: AtomicBool,
+    is_truncation_reported: AtomicBool,
     created_at: Instant,
     received: AtomicU64,
     answered: AtomicU64,
@@ -70,7 +70,7 @@ impl Line {
             has_uncounted: negotiated.req_uncounted,
             outbox,
             ready_peak: AtomicU32::new(0),
-            is_truncated: AtomicBool::new(false),
+            is_truncation_reported: AtomicBool::new(false),
             created_at: now,
             received: AtomicU64::new(0),
             answered: AtomicU64::new(0),
@@ -98,8 +98,8 @@ impl Line {
     }
 
     /// Returns true, once, if nsqd accepts less than this `max_in_flight`.
-    pub(crate) fn learn_truncation(&self, max_in_flight: u32) -> bool {
-        self.ready_max < max_in_flight && !self.is_truncated.swap(true, Ordering::Relaxed)
+    pub(crate) fn take_truncation(&self, max_in_flight: u32) -> bool {
+        self.ready_max < max_in_flight && !self.is_truncation_reported.swap(true, Ordering::Relaxed)
     }
 
     /// Returns the highest RDY so far.

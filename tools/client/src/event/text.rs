@@ -65,9 +65,20 @@ impl Event {
                 "left out {ignored} of the nodes and channels that nsqlookupd {lookupd} names: a node's address is invalid, \
                  or there are more than {NODES_MAX} nodes"
             ),
+            Event::TimedOut { count: 1, .. } => f.write_str(
+                "1 message timed out before the application took it; nsqd delivers it again",
+            ),
             Event::TimedOut { count, .. } => write!(
                 f,
                 "{count} messages timed out before the application took them; nsqd delivers them again"
+            ),
+            Event::DrainLimitReached {
+                limit,
+                in_flight: 1,
+                ..
+            } => write!(
+                f,
+                "ending after {limit:?} although 1 message has no answer; nsqd delivers it again"
             ),
             Event::DrainLimitReached {
                 limit, in_flight, ..
