@@ -73,9 +73,24 @@ impl Lookupd {
     /// # Errors
     /// The address is no address of an nsqlookupd, or the certificates cannot be used.
     pub fn new(address: &str, config: &Config) -> Result<Lookupd, LookupdError> {
+        let timeout = config.lookupd_poll_timeout;
+        Lookupd::with_timeouts(address, config, timeout, timeout)
+    }
+
+    /// Makes the client of an nsqlookupd as [`Lookupd::new`] does, with timeouts of its own in place of
+    /// `lookupd_poll_timeout`: that of a connection, and that of a whole question. Zero sets no timeout.
+    ///
+    /// # Errors
+    /// See [`Lookupd::new`].
+    pub fn with_timeouts(
+        address: &str,
+        config: &Config,
+        connecting: Duration,
+        question: Duration,
+    ) -> Result<Lookupd, LookupdError> {
         let wrong = |reason| LookupdError::new(address, reason);
         let lookup_url = endpoint::parse(address).map_err(wrong)?;
-        let http = http_client(&lookup_url, config).map_err(wrong)?;
+        let http = http_client(&lookup_url, config, connecting, question).map_err(wrong)?;
         Ok(Lookupd {
             name: address.into(),
             lookup_url,
@@ -172,7 +187,12 @@ impl Lookupd {
     }
 }
 
-fn http_client(url: &Url, config: &Config) -> Result<Client, Reason> {
+fn http_client(
+    url: &Url,
+    config: &Config,
+    connecting: Duration,
+    question: Duration,
+) -> Result<Client, Reason> {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static(FORM));
     if config.lookupd_authorization && !config.auth_secret.is_empty() {
@@ -189,10 +209,11 @@ fn http_client(url: &Url, config: &Config) -> Result<Client, Reason> {
         .no_proxy()
         .tcp_nodelay(true)
         .pool_idle_timeout(Duration::from_secs(600));
-    if !config.lookupd_poll_timeout.is_zero() {
-        builder = builder
-            .connect_timeout(config.lookupd_poll_timeout)
-            .timeout(config.lookupd_poll_timeout);
+    if !connecting.is_zero() {
+        builder = builder.connect_timeout(connecting);
+    }
+    if !question.is_zero() {
+        builder = builder.timeout(question);
     }
     with_tls(builder, url, config)?
         .build()

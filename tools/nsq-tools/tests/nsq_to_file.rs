@@ -309,47 +309,6 @@ fn a_file_of_another_program_is_never_replaced() {
 }
 
 #[test]
-fn matching_topics_are_found_through_the_nsqlookupds_that_answer() {
-    let lookupd = Daemon::nsqlookupd(&[]);
-    let nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
-    let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    for topic in ["logs_a", "other"] {
-        nsqd.create_channel(topic, "c");
-        nsqd.publish(topic, &["a"]);
-    }
-    let flags = [
-        "-topic-pattern=^logs_",
-        "-topic-refresh=200ms",
-        "-channel=c",
-        "-sync-interval=100ms",
-        "-filename-format=<TOPIC>",
-        "-consumer-opt=lookupd_poll_interval,200ms",
-        // Nobody listens on port 1.
-        "-lookupd-http-address=127.0.0.1:1",
-        &format!("-lookupd-http-address={}", lookupd.http),
-        &format!("-output-dir={}", directory.path().display()),
-    ];
-    let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_file"), &flags, &[]);
-    tool.wait_for_log("skipping topic other (doesn't match pattern ^logs_)");
-    tool.wait_for_log("an nsqlookupd did not name its topics, those of the others count: ");
-    nsqd.wait_for_figure("logs_a", "c", "depth", 0);
-    nsqd.wait_for_figure("logs_a", "c", "in_flight_count", 0);
-    // A topic that comes later is found, too.
-    nsqd.create_channel("logs_b", "c");
-    nsqd.publish("logs_b", &["b"]);
-    nsqd.wait_for_figure("logs_b", "c", "depth", 0);
-    nsqd.wait_for_figure("logs_b", "c", "in_flight_count", 0);
-    tool.stop();
-    let files = files::texts(directory.path());
-    let expected = [("logs_a", "a\n"), ("logs_b", "b\n")];
-    let files: Vec<_> = files
-        .iter()
-        .map(|(path, text)| (&**path, &**text))
-        .collect();
-    assert_eq!(files, expected);
-}
-
-#[test]
 fn the_end_of_nsqlookupd_or_nsqd_is_no_error() {
     let mut lookupd = Daemon::nsqlookupd(&[]);
     let mut nsqd = Daemon::nsqd_at(&[&lookupd], &[]);

@@ -65,7 +65,7 @@ fn every_tool_says_which_port_is_meant() {
     }
     let tcp = format!("-lookupd-http-address={}", lookupd.tcp);
     let pattern = ["-topic-pattern=t", &output];
-    check(env!("CARGO_BIN_EXE_nsq_to_file"), &pattern, &tcp, NOT_HTTP);
+    check(env!("CARGO_BIN_EXE_nsq_to_file"), &pattern, &tcp, LOOKUPD);
     check(
         env!("CARGO_BIN_EXE_nsq_stat"),
         &[topic, channel],

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use jiff::Zoned;
 use program::{log_error, log_warn};
@@ -10,7 +11,6 @@ use regex::Regex;
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
-use tokio::task;
 use tokio::time::{MissedTickBehavior, interval};
 use wire::name::{InvalidName, is_valid_name};
 
@@ -102,8 +102,18 @@ impl Archiver {
                     self.start(topic)?;
                 }
             }
-            Topics::Discovered { .. } => {
-                tokio::spawn(watch_topics(Arc::clone(&self.shared), found));
+            Topics::Discovered { pattern, interval } => {
+                let Config {
+                    sources,
+                    client,
+                    http_timeouts,
+                    ..
+                } = &self.shared.config;
+                let Sources::Lookupds(lookupds) = sources else {
+                    unreachable!("topics are discovered through nsqlookupds");
+                };
+                let list = TopicList::new(lookupds, client, *http_timeouts)?;
+                tokio::spawn(watch_topics(list, pattern, interval, found));
             }
         }
         Ok(discovered)
@@ -152,32 +162,18 @@ impl Archiver {
 }
 
 /// Asks the nsqlookupds for topics at once and then once per interval, and sends those that match.
-async fn watch_topics(shared: Arc<Shared>, found: mpsc::Sender<String>) {
-    let Config {
-        topics: Topics::Discovered {
-            pattern,
-            interval: period,
-        },
-        sources: Sources::Lookupds(lookupds),
-        ..
-    } = &shared.config
-    else {
-        unreachable!("topics are discovered through nsqlookupds");
-    };
-    let list = Arc::new(TopicList::new(lookupds, shared.config.http_timeouts));
-    let mut ticks = interval(*period);
+async fn watch_topics(
+    list: TopicList,
+    pattern: Regex,
+    period: Duration,
+    found: mpsc::Sender<String>,
+) {
+    let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let asked = Arc::clone(&list);
-        let answers = match task::spawn_blocking(move || asked.ask()).await {
-            Ok(answers) => answers,
-            Err(error) => {
-                log_error!("could not retrieve topic list: {error}");
-                continue;
-            }
-        };
-        if answers.errors.len() == lookupds.len() {
+        let answers = list.ask().await;
+        if answers.errors.len() == list.len() {
             let why = answers.errors.join("; ");
             log_error!("could not retrieve topic list: failed to query any nsqlookupd: {why}");
         } else {
@@ -188,7 +184,7 @@ async fn watch_topics(shared: Arc<Shared>, found: mpsc::Sender<String>) {
             }
         }
         for topic in answers.topics {
-            if let Some(line) = skipped_line(&topic, pattern) {
+            if let Some(line) = skipped_line(&topic, &pattern) {
                 log_warn!("{line}");
             } else if found.send(topic).await.is_err() {
                 return;

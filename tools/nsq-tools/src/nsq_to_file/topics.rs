@@ -1,18 +1,14 @@
 //! [`TopicList`]: the topics that the nsqlookupds know.
 
 use std::collections::BTreeSet;
-use std::thread;
 use std::time::Duration;
 
-use program::http_client::{HttpClient, HttpSettings};
-use serde::Deserialize;
+use futures_util::future::join_all;
+use ringq_client::{Config, Lookupd, LookupdError};
 
-/// Asks nsqlookupds for their topics. The requests block.
+/// Asks nsqlookupds for their topics, in the way in which the consumers ask them for nodes.
 #[derive(Debug)]
-pub(super) struct TopicList {
-    client: HttpClient,
-    urls: Vec<String>,
-}
+pub(super) struct TopicList(Vec<Lookupd>);
 
 /// The topics of all nsqlookupds that answered, and the reasons why the others did not.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,131 +17,117 @@ pub(super) struct Answers {
     pub(super) errors: Vec<String>,
 }
 
-#[derive(Deserialize)]
-struct Answer {
-    topics: Option<Vec<String>>,
-    /// nsqlookupds before 1.0 put the topics here.
-    data: Option<Box<Answer>>,
-}
-
 impl TopicList {
-    /// Returns the list of these nsqlookupds, each `host:port` or a URL. The limits are those for
-    /// connecting and for a whole request.
-    pub(super) fn new(lookupds: &[String], limits: (Duration, Duration)) -> TopicList {
-        let client = HttpClient::new(HttpSettings {
-            connect_timeout: limits.0,
-            request_timeout: limits.1,
-            idle_connections_max: lookupds.len(),
-            authorities: None,
-            own_certificate: None,
-            needs_tls13: false,
-        });
-        TopicList {
-            client,
-            urls: lookupds.iter().map(|address| url(address)).collect(),
-        }
+    /// Returns the list of these nsqlookupds. The limits are those for connecting and for a whole request.
+    ///
+    /// # Errors
+    /// An address, a certificate or the secret cannot be used. The error is the text for the user.
+    pub(super) fn new(
+        addresses: &[String],
+        client: &Config,
+        (connecting, request): (Duration, Duration),
+    ) -> Result<TopicList, String> {
+        let lookupds = addresses
+            .iter()
+            .map(|address| Lookupd::with_timeouts(address, client, connecting, request));
+        let lookupds: Result<_, LookupdError> = lookupds.collect();
+        lookupds.map(TopicList).map_err(|error| error.to_string())
+    }
+
+    /// Returns the number of nsqlookupds.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// Asks all nsqlookupds at the same time.
-    pub(super) fn ask(&self) -> Answers {
-        let answers: Vec<_> = thread::scope(|scope| {
-            let asked = self
-                .urls
-                .iter()
-                .map(|url| scope.spawn(|| self.ask_one(url)));
-            let asked: Vec<_> = asked.collect();
-            let joined = asked.into_iter().map(thread::ScopedJoinHandle::join);
-            joined
-                .map(|answer| answer.expect("a request does not panic"))
-                .collect()
-        });
+    pub(super) async fn ask(&self) -> Answers {
         let mut result = Answers {
             topics: BTreeSet::new(),
             errors: Vec::new(),
         };
-        for answer in answers {
+        for answer in join_all(self.0.iter().map(Lookupd::topics)).await {
             match answer {
                 Ok(topics) => result.topics.extend(topics),
-                Err(why) => result.errors.push(why),
+                Err(why) => result.errors.push(why.to_string()),
             }
         }
         result
     }
-
-    fn ask_one(&self, url: &str) -> Result<Vec<String>, String> {
-        let body = self.client.get(url)?;
-        let answer: Answer = serde_json::from_slice(&body)
-            .map_err(|error| format!("the answer of {url} is not a list of topics: {error}"))?;
-        let topics = answer.topics.or(answer.data.and_then(|data| data.topics));
-        Ok(topics.unwrap_or_default())
-    }
-}
-
-/// Returns the URL of the list for an address: `host:port`, or a URL whose path is for `/lookup`.
-fn url(address: &str) -> String {
-    let (scheme, rest) = address.split_once("://").unwrap_or(("http", address));
-    let authority = rest.split(['/', '?']).next().unwrap_or(rest);
-    format!("{scheme}://{authority}/topics")
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write};
+    use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
+    use std::thread::{self, JoinHandle};
 
     use super::*;
 
-    /// Serves one answer.
-    fn serve(status: &'static str, body: &'static str) -> String {
+    /// Serves one answer. Returns the address, and a thread whose result is the head of the request.
+    fn serve(status: &'static str, body: &'static str) -> (String, JoinHandle<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        thread::spawn(move || {
+        let served = thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            let mut request = [0; 4096];
-            let length = stream.read(&mut request).unwrap();
-            let request = String::from_utf8_lossy(&request[..length]).into_owned();
-            assert!(request.starts_with("GET /topics HTTP/1.1\r\n"), "{request}");
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            let head = lines
+                .map(Result::unwrap)
+                .take_while(|line| !line.is_empty());
+            let head: Vec<String> = head.collect();
+            let form = "X-NSQ-Content-Type: nsq; version=1.0";
             let length = body.len();
-            let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n");
-            stream.write_all((head + body).as_bytes()).unwrap();
+            write!(
+                stream,
+                "HTTP/1.1 {status}\r\n{form}\r\nContent-Length: {length}\r\n\r\n{body}"
+            )
+            .unwrap();
+            head.join("\n")
         });
-        address
+        (address, served)
     }
 
-    fn ask(lookupds: &[String]) -> Answers {
+    async fn ask(lookupds: &[String], client: &Config) -> Answers {
         let limit = Duration::from_secs(30);
-        TopicList::new(lookupds, (limit, limit)).ask()
+        let list = TopicList::new(lookupds, client, (limit, limit)).unwrap();
+        list.ask().await
     }
 
-    #[test]
-    fn the_topics_of_those_that_answer_count() {
+    #[tokio::test]
+    async fn the_topics_of_those_that_answer_count() {
         let lookupds = [
             serve("200 OK", r#"{"topics":["b","a"]}"#),
             serve("500 Internal Server Error", r#"{"message":"no"}"#),
-            serve(
-                "200 OK",
-                r#"{"status_code":200,"data":{"topics":["c","a"]}}"#,
-            ),
+            serve("200 OK", r#"{"topics":["c","a"]}"#),
             serve("200 OK", "none"),
             serve("200 OK", r#"{"topics":null}"#),
-        ];
-        let answers = ask(&lookupds);
+        ]
+        .map(|(address, _)| address);
+        let answers = ask(&lookupds, &Config::default()).await;
         let topics: Vec<_> = answers.topics.iter().map(String::as_str).collect();
         assert_eq!(topics, ["a", "b", "c"]);
         let expected = [
-            r#"got response 500 Internal Server Error "{\"message\":\"no\"}""#.to_owned(),
+            format!(r#"nsqlookupd {}: got response 500 "no""#, lookupds[1]),
             format!(
-                "the answer of http://{}/topics is not a list of topics: expected ident at line 1 column 2",
+                "nsqlookupd {}: the answer is not understood: expected ident at line 1 column 2",
                 lookupds[3]
             ),
         ];
         assert_eq!(answers.errors, expected);
     }
 
-    #[test]
-    fn addresses_are_hosts_or_urls() {
-        assert_eq!(url("h:4161"), "http://h:4161/topics");
-        assert_eq!(url("http://h:4161/custom?x=1"), "http://h:4161/topics");
-        assert_eq!(url("https://h?x"), "https://h/topics");
+    /// The list dropped the path and the query of the URL, and sent no secret.
+    #[tokio::test]
+    async fn the_list_lies_beside_the_page_of_lookups_and_gets_the_secret() {
+        let (address, served) = serve("200 OK", r#"{"topics":["a"]}"#);
+        let client = Config {
+            auth_secret: "hush".to_owned(),
+            ..Config::default()
+        };
+        let url = format!("http://{address}/nsq/lookup?x=1");
+        let answers = ask(&[url], &client).await;
+        assert!(answers.topics.contains("a"), "{answers:?}");
+        let head = served.join().unwrap();
+        assert!(head.starts_with("GET /nsq/topics?x=1 HTTP/1.1\n"), "{head}");
+        assert!(head.contains("authorization: Bearer hush"), "{head}");
     }
 }

@@ -1,0 +1,89 @@
+//! `nsq_to_file` without `--topic`: the topics that nsqlookupds name.
+
+mod tool;
+
+use std::fs;
+
+use test_support::daemon::Daemon;
+use test_support::process::address_in;
+use tool::{Tool, files};
+
+#[test]
+fn matching_topics_are_found_through_the_nsqlookupds_that_answer() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    for topic in ["logs_a", "other"] {
+        nsqd.create_channel(topic, "c");
+        nsqd.publish(topic, &["a"]);
+    }
+    let flags = [
+        "-topic-pattern=^logs_",
+        "-topic-refresh=200ms",
+        "-channel=c",
+        "-sync-interval=100ms",
+        "-filename-format=<TOPIC>",
+        "-consumer-opt=lookupd_poll_interval,200ms",
+        // Nobody listens on port 1.
+        "-lookupd-http-address=127.0.0.1:1",
+        &format!("-lookupd-http-address={}", lookupd.http),
+        &format!("-output-dir={}", directory.path().display()),
+    ];
+    let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_file"), &flags, &[]);
+    tool.wait_for_log("skipping topic other (doesn't match pattern ^logs_)");
+    tool.wait_for_log("an nsqlookupd did not name its topics, those of the others count: ");
+    nsqd.wait_for_figure("logs_a", "c", "depth", 0);
+    nsqd.wait_for_figure("logs_a", "c", "in_flight_count", 0);
+    // A topic that comes later is found, too.
+    nsqd.create_channel("logs_b", "c");
+    nsqd.publish("logs_b", &["b"]);
+    nsqd.wait_for_figure("logs_b", "c", "depth", 0);
+    nsqd.wait_for_figure("logs_b", "c", "in_flight_count", 0);
+    tool.stop();
+    let files = files::texts(directory.path());
+    let expected = [("logs_a", "a\n"), ("logs_b", "b\n")];
+    let files: Vec<_> = files
+        .iter()
+        .map(|(path, text)| (&**path, &**text))
+        .collect();
+    assert_eq!(files, expected);
+}
+
+/// The list of topics trusted the authorities of the system only, whatever `--consumer-opt` said.
+#[test]
+fn topics_are_found_through_an_nsqlookupd_with_tls() {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (certificate, key) = (path("cert.pem"), path("key.pem"));
+    fs::write(&certificate, made.cert.pem()).expect("the directory is writable");
+    fs::write(&key, made.signing_key.serialize_pem()).expect("the directory is writable");
+    let lookupd = Daemon::nsqlookupd(&[
+        "--https-address=127.0.0.1:0",
+        &format!("--tls-cert={certificate}"),
+        &format!("--tls-key={key}"),
+    ]);
+    let line = lookupd.wait_for_log(" HTTPS: listening on ");
+    let https = address_in(&line).expect("the line ends with an address");
+    let nsqd = Daemon::nsqd_at(&[&lookupd], &[]).with_messages("logs", "c", &["a"]);
+    let flags = [
+        "-topic-pattern=^logs$",
+        "-topic-refresh=200ms",
+        "-channel=c",
+        "-sync-interval=100ms",
+        "-filename-format=<TOPIC>",
+        &format!("-consumer-opt=tls_root_ca_file,{certificate}"),
+        "-consumer-opt=lookupd_poll_interval,200ms",
+        &format!("-lookupd-http-address=https://{https}"),
+        &format!("-output-dir={}", path("out")),
+    ];
+    let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_file"), &flags, &[]);
+    nsqd.wait_for_answers("logs", "c");
+    tool.stop();
+    let texts = files::texts(&directory.path().join("out"));
+    assert_eq!(
+        texts.get("logs").map(String::as_str),
+        Some("a\n"),
+        "{texts:?}"
+    );
+}
