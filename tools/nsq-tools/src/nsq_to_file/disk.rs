@@ -14,6 +14,9 @@ use new_file::{FILE_MODE, parent, rename_new, sync_directory, temporary_file};
 /// The mode of new directories, before the umask.
 const DIRECTORY_MODE: u32 = 0o770;
 
+/// The number of times that another process may move a file while it is being opened. Two in a row are improbable.
+const LOST_MAX: u32 = 100;
+
 /// The operations on files that an archive needs. After a power failure, the disk has everything
 /// that these operations promise.
 pub(super) trait Disk {
@@ -95,36 +98,7 @@ impl Disk for OsDisk {
     }
 
     fn open(&mut self, path: &Path, must_be_new: bool) -> io::Result<Opened<File>> {
-        let mut options = OpenOptions::new();
-        options.read(true).append(true).mode(FILE_MODE);
-        loop {
-            let made = options.clone().create_new(true).open(path);
-            let mut file = match made {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !must_be_new => {
-                    options.clone().create(true).open(path)?
-                }
-                made => made?,
-            };
-            let is_shared = match file.try_lock() {
-                // A file system without locks has nothing to say about other processes.
-                Ok(()) | Err(TryLockError::Error(_)) => false,
-                Err(TryLockError::WouldBlock) => true,
-            };
-            if !has_name(&file, path)? {
-                // Another process has moved the file in the meantime.
-                continue;
-            }
-            // A process that made the file may have been killed before it synced the name.
-            sync_directory(parent(path))?;
-            let size = file.metadata()?.len();
-            let has_torn_line = size > 0 && last_byte(&mut file)? != b'\n';
-            return Ok(Opened {
-                file,
-                size,
-                has_torn_line,
-                is_shared,
-            });
-        }
+        open(path, must_be_new, has_name)
     }
 
     fn write(&mut self, file: &mut File, bytes: &[u8]) -> io::Result<()> {
@@ -152,6 +126,49 @@ impl Disk for OsDisk {
         sync_directory(parent(to))?;
         sync_directory(parent(from))
     }
+}
+
+/// Opens a file as [`Disk::open`] says. `has_name` finds out if the name still leads to the file.
+fn open(
+    path: &Path,
+    must_be_new: bool,
+    has_name: impl Fn(&File, &Path) -> io::Result<bool>,
+) -> io::Result<Opened<File>> {
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).mode(FILE_MODE);
+    for lost_count in 0..LOST_MAX {
+        let made = options.clone().create_new(true).open(path);
+        let mut file = match made {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !must_be_new => {
+                options.clone().create(true).open(path)?
+            }
+            // The last try made the file, so nobody else has.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && lost_count > 0 => break,
+            made => made?,
+        };
+        let is_shared = match file.try_lock() {
+            // A file system without locks has nothing to say about other processes.
+            Ok(()) | Err(TryLockError::Error(_)) => false,
+            Err(TryLockError::WouldBlock) => true,
+        };
+        if !has_name(&file, path)? {
+            // Another process has moved the file in the meantime.
+            continue;
+        }
+        // A process that made the file may have been killed before it synced the name.
+        sync_directory(parent(path))?;
+        let size = file.metadata()?.len();
+        let has_torn_line = size > 0 && last_byte(&mut file)? != b'\n';
+        return Ok(Opened {
+            file,
+            size,
+            has_torn_line,
+            is_shared,
+        });
+    }
+    Err(io::Error::other(
+        "as soon as the file is open, its name seems to lead to another one: this file system does not tell files apart",
+    ))
 }
 
 /// Copies a file to another file system, under a temporary name first, and removes it.
@@ -201,18 +218,28 @@ fn present_path(file: &File) -> PathBuf {
 pub(super) fn has_name(file: &File, path: &Path) -> io::Result<bool> {
     let own = file.metadata()?;
     match std::fs::metadata(path) {
-        Ok(named) => Ok((named.dev(), named.ino()) == (own.dev(), own.ino())),
-        // A directory that leads to the file may be gone, or replaced by a file.
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-            ) =>
-        {
-            Ok(false)
+        Ok(named) => {
+            Ok((named.dev(), named.ino()) == (own.dev(), own.ino()) || is_present_path(file, path))
         }
+        Err(error) if is_gone(&error) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Returns true if a name leads to nothing: the file may be gone, or a directory that leads to it, or the directory may be
+/// replaced by a file.
+pub(super) fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+/// Returns true if the system says that `path` is where an open file is now. Some file systems (FUSE, CIFS) give a file
+/// another inode number each time that it is looked up, so the number alone does not prove that a name leads elsewhere.
+fn is_present_path(file: &File, path: &Path) -> bool {
+    path.canonicalize()
+        .is_ok_and(|path| path == present_path(file))
 }
 
 fn last_byte(file: &mut File) -> io::Result<u8> {

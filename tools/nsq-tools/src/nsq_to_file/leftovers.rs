@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use program::{log_info, log_warn};
 
 use super::compression::Compression;
-use super::disk::{Disk, DiskError, OsDisk, has_name};
+use super::disk::{Disk, DiskError, OsDisk, has_name, is_gone};
 use super::file_name::NamePattern;
 use super::settings::Settings;
 use super::torn_end::{self, End};
@@ -59,7 +59,7 @@ fn collect(
     let entries = match directory.read_dir() {
         Ok(entries) => entries,
         // Without its directory, there is no file. A directory that this user cannot read has no file of this user.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if is_gone(&error) => return Ok(()),
         Err(_) if depth == 0 || !relative.as_os_str().is_empty() => return Ok(()),
         Err(source) => return Err(failure("read", &directory, source)),
     };
@@ -83,7 +83,7 @@ fn lock(path: &Path, label: &str) -> Result<Option<File>, DiskError> {
     let opened = OpenOptions::new().read(true).write(true).open(path);
     let file = match opened {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if is_gone(&error) => return Ok(None),
         Err(source) => return Err(failure("open", path, source)),
     };
     let shown = path.display();
@@ -104,7 +104,8 @@ fn lock(path: &Path, label: &str) -> Result<Option<File>, DiskError> {
     Ok(is_there.then_some(file))
 }
 
-/// Mends a locked file, and moves it. Returns false if the file had no message, and was removed.
+/// Mends a locked file, and moves it. Returns false if the file had no message and was removed, or if somebody has moved
+/// or removed the file since it was locked.
 fn take_up_file(
     settings: &Settings,
     pattern: &NamePattern,
@@ -129,9 +130,10 @@ fn take_up_file(
     let size = synced.map_err(|source| failure("sync", &path, source))?;
     if size.len() == 0 {
         log_info!("{label} removing {shown}, which an earlier run left empty");
-        let removed = std::fs::remove_file(&path);
-        removed.map_err(|source| failure("remove", &path, source))?;
-        return Ok(false);
+        return match std::fs::remove_file(&path) {
+            Err(source) if !is_gone(&source) => Err(failure("remove", &path, source)),
+            _ => Ok(false),
+        };
     }
     let mut target = relative.to_path_buf();
     loop {
@@ -149,6 +151,14 @@ fn take_up_file(
                 let full = full.display();
                 log_warn!("{label} destination file already exists: {full}");
                 target = pattern.next_revision(&target);
+            }
+            // A directory of the new name may be gone instead.
+            Err(error) if is_gone(&error) && !has_name(&file, &path).unwrap_or(true) => {
+                log_warn!(
+                    "{label} somebody has moved {shown} away, which an earlier run left, so it does not go to {}",
+                    settings.output_dir.display()
+                );
+                return Ok(false);
             }
             Err(source) => return Err(failure("move", &path, source)),
         }

@@ -150,6 +150,58 @@ fn a_removed_file_is_told_from_a_renamed_one() {
     check(true, false);
 }
 
+/// The tool opened the file again and again, without an end. With names that must be new, each try left an empty file.
+#[test]
+fn a_file_system_whose_inode_numbers_change_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, must_be_new) in [("plain", false), ("new", true)] {
+        let path = directory.path().join(name);
+        let error = open(&path, must_be_new, |_, _| Ok(false)).unwrap_err();
+        assert!(
+            error.to_string().contains("does not tell files apart"),
+            "{error}"
+        );
+    }
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn a_file_that_another_process_moves_is_made_again() {
+    let directory = tempfile::tempdir().unwrap();
+    for must_be_new in [false, true] {
+        let path = directory.path().join(format!("file-{must_be_new}"));
+        let moved = directory.path().join(format!("moved-{must_be_new}"));
+        let opened = open(&path, must_be_new, |file, path| {
+            if !moved.exists() {
+                fs::rename(path, &moved).unwrap();
+            }
+            has_name(file, path)
+        });
+        assert!(has_name(&opened.unwrap().file, &path).unwrap());
+    }
+}
+
+/// On a file system whose inode numbers change, only the path of the open file proves that it has its name.
+#[test]
+fn the_present_path_of_a_file_follows_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let [path, link, other] = ["file", "link", "other"].map(|name| directory.path().join(name));
+    let file = File::create(&path).unwrap();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let check = |path, expected| assert_eq!(is_present_path(&file, path), expected, "{path:?}");
+    check(&path, true);
+    check(&link, true);
+    check(&other, false);
+    fs::rename(&path, &other).unwrap();
+    check(&path, false);
+    check(&other, true);
+    fs::write(&path, "of another program").unwrap();
+    check(&path, false);
+    fs::remove_file(&other).unwrap();
+    fs::write(&other, "of another program").unwrap();
+    check(&other, false);
+}
+
 #[test]
 fn an_error_says_what_to_do() {
     let check = |errno: Errno, expected: &str| {

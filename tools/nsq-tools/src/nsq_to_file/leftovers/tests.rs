@@ -145,6 +145,30 @@ fn a_file_that_another_process_writes_stays() {
     assert_eq!(world.take_up().0, 1);
 }
 
+/// The tool ended with "no such file or directory" at its start.
+#[test]
+fn a_file_that_somebody_moves_meanwhile_is_left_alone() {
+    for body in [&b"a\n"[..], b""] {
+        let world = World::new("<TOPIC><REV>");
+        world.put("work/t-000000", body);
+        let path = world.directory.path().join("work/t-000000");
+        let file = lock(&path, "[t/c]").unwrap().unwrap();
+        fs::rename(&path, world.directory.path().join("kept")).unwrap();
+        let pattern = world.settings.names.pattern("t");
+        capture::start();
+        let relative = Path::new("t-000000");
+        let is_moved = take_up_file(&world.settings, &pattern, relative, file, "[t/c]").unwrap();
+        let log = capture::stop().join("\n");
+        assert!(!is_moved, "{log}");
+        assert_eq!(
+            log.contains("WARNING: [t/c] somebody has moved "),
+            !body.is_empty(),
+            "{log}"
+        );
+        assert_eq!(world.files(), owned(&[("kept", body.len())]));
+    }
+}
+
 #[test]
 fn torn_ends_are_mended_and_empty_files_disappear() {
     let world = World::new("<TOPIC><REV>");
