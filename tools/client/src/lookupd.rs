@@ -3,6 +3,8 @@
 mod answer;
 mod endpoint;
 mod error;
+#[cfg(test)]
+pub(crate) mod mock;
 
 use std::fmt;
 use std::sync::Arc;

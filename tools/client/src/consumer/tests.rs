@@ -10,6 +10,7 @@ mod cuts;
 mod dedup;
 mod discovery;
 mod flow;
+mod lookupds;
 mod messages;
 #[cfg(feature = "dedup")]
 mod saves;

@@ -1,3 +1,4 @@
+mod cancellation;
 mod limits;
 mod redirects;
 

@@ -2,9 +2,10 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use super::*;
+use crate::lookupd::mock::MockLookupd;
 use crate::publisher_id::PublisherId;
 
 /// Polls a future at most so many times.
@@ -88,54 +89,95 @@ async fn a_publish_may_be_dropped_at_each_await() {
     }
 }
 
-/// The future that is dropped.
+/// The future that is dropped. `On` means one certain node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
+    On,
     Many,
+    ManyOn,
     Deferred,
     Numbered,
+    NumberedOn,
+    ManyNumbered,
+    ManyNumberedOn,
+    DeferredNumbered,
     Copies,
     Ping,
+    PingOn,
     Flush,
     Close,
 }
 
 impl Act {
-    async fn carry_out(self, producer: &Producer) {
+    const ALL: [Act; 14] = [
+        Act::On,
+        Act::Many,
+        Act::ManyOn,
+        Act::Deferred,
+        Act::Numbered,
+        Act::NumberedOn,
+        Act::ManyNumbered,
+        Act::ManyNumberedOn,
+        Act::DeferredNumbered,
+        Act::Copies,
+        Act::Ping,
+        Act::PingOn,
+        Act::Flush,
+        Act::Close,
+    ];
+
+    /// Returns true if the application numbers the messages.
+    fn is_numbered(self) -> bool {
+        matches!(
+            self,
+            Act::Numbered
+                | Act::NumberedOn
+                | Act::ManyNumbered
+                | Act::ManyNumberedOn
+                | Act::DeferredNumbered
+        )
+    }
+
+    /// Carries the act out. `node` is the certain node.
+    async fn carry_out(self, producer: &Producer, node: &Address) {
         let deferred = Duration::from_millis(10);
-        let done = match self {
-            Act::Many => {
-                let bodies = ["1", "2"].map(Bytes::from);
-                producer.publish_many("t", bodies).await.map(drop)
+        let bodies = ["1", "2"].map(Bytes::from);
+        let published = match self {
+            Act::On => producer.publish_on(node, "t", "1").await,
+            Act::Many => producer.publish_many("t", bodies).await,
+            Act::ManyOn => producer.publish_many_on(node, "t", bodies).await,
+            Act::Deferred => producer.publish_deferred("t", deferred, "1").await,
+            Act::Numbered => producer.publish_numbered("t", 1, "1").await,
+            Act::NumberedOn => producer.publish_numbered_on(node, "t", 1, "1").await,
+            Act::ManyNumbered => producer.publish_many_numbered("t", 1, bodies).await,
+            Act::ManyNumberedOn => {
+                producer
+                    .publish_many_numbered_on(node, "t", 1, bodies)
+                    .await
             }
-            Act::Deferred => producer
-                .publish_deferred("t", deferred, "1")
-                .await
-                .map(drop),
-            Act::Numbered => producer.publish_numbered("t", 1, "1").await.map(drop),
+            Act::DeferredNumbered => {
+                producer
+                    .publish_deferred_numbered("t", deferred, 1, "1")
+                    .await
+            }
             Act::Copies => {
                 producer.publish_to(2, "t", "1").await.unwrap();
-                Ok(())
+                return;
             }
-            Act::Ping => producer.ping().await,
-            Act::Flush => {
-                producer.flush().await.unwrap();
-                Ok(())
-            }
-            Act::Close => {
-                producer.close().await.unwrap();
-                Ok(())
-            }
+            Act::Ping => return producer.ping().await.unwrap(),
+            Act::PingOn => return producer.ping_on(node).await.unwrap(),
+            Act::Flush => return producer.flush().await.unwrap(),
+            Act::Close => return producer.close().await.unwrap(),
         };
-        done.unwrap();
+        published.unwrap();
     }
 
     /// Returns the number of bodies that the future stores on all nodes together when it ends.
     fn stored(self) -> usize {
         match self {
-            Act::Many | Act::Copies => 2,
-            Act::Deferred | Act::Numbered => 1,
-            Act::Ping | Act::Flush | Act::Close => 0,
+            Act::Many | Act::ManyOn | Act::ManyNumbered | Act::ManyNumberedOn | Act::Copies => 2,
+            Act::On | Act::Deferred | Act::Numbered | Act::NumberedOn | Act::DeferredNumbered => 1,
+            Act::Ping | Act::PingOn | Act::Flush | Act::Close => 0,
         }
     }
 }
@@ -148,33 +190,35 @@ async fn check_act(polls: usize, act: Act) -> bool {
     brokers.iter().for_each(|broker| broker.take_numbers(true));
     let mut builder =
         builder(&network, brokers.each_ref().map(MockBroker::address)).permits(PERMITS);
-    if act == Act::Numbered {
+    if act.is_numbered() {
         builder = builder.publisher_id(PublisherId::random().unwrap());
     }
     let producer = builder.build().unwrap();
-    let publish = async |number: u64, body: &'static str| match act {
-        Act::Numbered => producer.publish_numbered("t", number, body).await,
-        _ => producer.publish("t", body).await,
+    let publish = async |number: u64, body: &'static str| match act.is_numbered() {
+        true => producer.publish_numbered("t", number, body).await,
+        false => producer.publish("t", body).await,
     };
     let before = tokio::spawn({
         let producer = producer.clone();
         async move {
-            match act {
-                Act::Numbered => producer.publish_numbered("t", 0, "before").await,
-                _ => producer.publish("t", "before").await,
+            match act.is_numbered() {
+                true => producer.publish_numbered("t", 0, "before").await,
+                false => producer.publish("t", "before").await,
             }
         }
     });
     // The publish has begun.
     tokio::task::yield_now().await;
-    let has_ended = drop_after(polls, act.carry_out(&producer)).await.is_some();
+    let node = brokers[1].address();
+    let carried_out = act.carry_out(&producer, &node);
+    let has_ended = drop_after(polls, carried_out).await.is_some();
     before.await.unwrap().unwrap();
     if act == Act::Close {
         producer.close().await.unwrap();
-        let stopped = publish(2, "after").await;
+        let stopped = publish(9, "after").await;
         assert!(matches!(stopped, Err(PublishError::Stopped)));
     } else {
-        publish(2, "after").await.unwrap();
+        publish(9, "after").await.unwrap();
         producer.flush().await.unwrap();
     }
     // The time of the deferred message.
@@ -192,26 +236,17 @@ async fn check_act(polls: usize, act: Act) -> bool {
         let is_dropped = |body: &&Bytes| *body != "before" && *body != "after";
         dropped += stored.iter().filter(is_dropped).count();
     }
-    match act {
-        Act::Many => assert!(dropped == 0 || dropped == 2, "{polls} polls: {dropped}"),
-        _ => assert!(dropped <= act.stored(), "{act:?}, {polls} polls: {dropped}"),
-    }
+    // A batch is stored as a whole.
+    let is_batch = act.stored() == 2 && act != Act::Copies;
+    assert!(dropped <= act.stored(), "{act:?}, {polls} polls: {dropped}");
+    assert!(!is_batch || dropped != 1, "{act:?}, {polls} polls");
     assert!(!has_ended || dropped == act.stored(), "{act:?}: {dropped}");
     has_ended
 }
 
 #[tokio::test(start_paused = true)]
 async fn other_futures_may_be_dropped_too() {
-    let all = [
-        Act::Many,
-        Act::Deferred,
-        Act::Numbered,
-        Act::Copies,
-        Act::Ping,
-        Act::Flush,
-        Act::Close,
-    ];
-    for act in all {
+    for act in Act::ALL {
         let mut polls = 0;
         while !check_act(polls, act).await {
             polls += 1;
@@ -221,6 +256,55 @@ async fn other_futures_may_be_dropped_too() {
         let least = if act == Act::Flush { 1 } else { 2 };
         assert!(polls >= least, "{act:?}: {polls} polls reach no await");
     }
+}
+
+/// Publishes with a producer that asks an nsqlookupd for its node, over real sockets, and drops the publish after `polls`
+/// polls. Returns true if the publish ended.
+async fn check_discovering(polls: usize) -> bool {
+    let network = MockNetwork::new();
+    let broker = network.broker("a:1");
+    let lookupd = MockLookupd::start(&broker.address()).await;
+    let producer = Producer::builder()
+        .lookupd(lookupd.address())
+        .connector(network)
+        .permits(2)
+        .build()
+        .unwrap();
+    let mut has_ended = false;
+    {
+        let mut publishing = pin!(producer.publish("t", "dropped"));
+        for _ in 0..polls {
+            let mut cx = Context::from_waker(Waker::noop());
+            if let Poll::Ready(stored) = publishing.as_mut().poll(&mut cx) {
+                stored.unwrap();
+                has_ended = true;
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    producer.publish("t", "kept").await.unwrap();
+    producer.flush().await.unwrap();
+    assert_eq!(producer.0.permits.available_permits(), 2);
+    let stored = broker.published("t");
+    let count = |body: &str| stored.iter().filter(|stored| *stored == body).count();
+    assert_eq!(count("kept"), 1, "{polls} polls: {stored:?}");
+    assert!(count("dropped") <= 1, "{polls} polls: {stored:?}");
+    assert!(!has_ended || count("dropped") == 1, "{stored:?}");
+    // The dropped publish began the discovery, or it did not: there is one in any case.
+    assert_eq!(lookupd.seen().targets, ["/nodes"], "{polls} polls");
+    producer.close().await.unwrap();
+    has_ended
+}
+
+#[tokio::test]
+async fn a_publish_may_be_dropped_while_it_waits_for_the_first_nodes() {
+    let mut polls = 0;
+    while !check_discovering(polls).await {
+        polls += 1;
+        assert!(polls < 1000, "the publish does not end");
+    }
+    assert!(polls >= 2, "{polls} polls reach no await");
 }
 
 #[tokio::test(start_paused = true)]

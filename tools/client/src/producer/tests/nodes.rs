@@ -170,6 +170,74 @@ async fn copies_go_to_different_nodes() {
     assert!(!brokers[1].published("t").contains(&Bytes::from("z")));
 }
 
+/// Returns the nodes that have a copy, in order.
+async fn nodes_of_copies(producer: &Producer, count: usize) -> Vec<Address> {
+    let receipts = producer.publish_to(count, "t", "x").await.unwrap();
+    let nodes: BTreeSet<String> = receipts
+        .iter()
+        .map(|receipt| receipt.node().to_string())
+        .collect();
+    assert_eq!(nodes.len(), count, "{receipts:?}");
+    nodes.iter().map(|node| node.parse().unwrap()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_node_takes_the_copy_that_one_refuses() {
+    for why in [
+        "E_PUB_FAILED PUB failed exiting",
+        "E_PUB_FAILED PUB failed no space left on device",
+        "E_BAD_MESSAGE PUB message too big 1 > 0",
+    ] {
+        let network = MockNetwork::new();
+        let brokers = brokers(&network, 3);
+        let producer = producer(&network, addresses(&brokers));
+        brokers[0].refuse_publish(why);
+        let nodes = nodes_of_copies(&producer, 2).await;
+        assert_eq!(nodes, addresses(&brokers[1..]), "{why}");
+        assert_eq!(counts(&brokers), [0, 1, 1], "{why}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_node_takes_the_copy_of_one_that_cannot_be_reached() {
+    let network = MockNetwork::new();
+    let brokers = brokers(&network, 4);
+    let producer = producer(&network, addresses(&brokers));
+    brokers[0].refuse(true);
+    brokers[1].refuse(true);
+    let nodes = nodes_of_copies(&producer, 2).await;
+    assert_eq!(nodes, addresses(&brokers[2..]));
+    assert_eq!(counts(&brokers), [0, 0, 1, 1]);
+    // Nodes that failed are avoided.
+    let nodes = nodes_of_copies(&producer, 2).await;
+    assert_eq!(nodes, addresses(&brokers[2..]));
+    brokers[2].refuse_publish("E_PUB_FAILED PUB failed exiting");
+    let error = producer.publish_to(2, "t", "y").await.unwrap_err();
+    assert_eq!(error.stored.len(), 1);
+    assert_eq!(*error.stored[0].node(), brokers[3].address());
+    assert_eq!(error.failures.len(), 3, "each node was tried: {error}");
+}
+
+/// The lost node may have the message, so the message may be stored once more than asked for.
+#[tokio::test(start_paused = true)]
+async fn another_node_takes_the_copy_of_one_that_is_lost_without_an_answer() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let brokers = brokers(&network, 2);
+    let nodes = [&[server.address()], &addresses(&brokers)[..]].concat();
+    let producer = producer(&network, nodes);
+    let publishing = tokio::spawn({
+        let producer = producer.clone();
+        async move { nodes_of_copies(&producer, 2).await }
+    });
+    let mut nsqd = server.accept().await;
+    nsqd.handshake().await;
+    nsqd.expect("PUB t x").await;
+    nsqd.close();
+    assert_eq!(publishing.await.unwrap(), addresses(&brokers));
+    assert_eq!(counts(&brokers), [1, 1]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn wrong_settings_are_refused() {
     let refused = |builder: ProducerBuilder| builder.build().unwrap_err().to_string();

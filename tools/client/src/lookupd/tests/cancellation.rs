@@ -1,0 +1,97 @@
+//! Each question is polled n times and dropped, for each n until it ends. The next question must get its own answer.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Waker};
+use std::time::Instant;
+
+use super::*;
+use crate::lookupd::mock::MockLookupd;
+
+/// The polls after which each question has ended.
+const POLLS_MAX: usize = 200;
+
+/// Polls a future up to `times` times, with time for the sockets between two polls. Returns true if the future ended.
+async fn ends_within<F: Future>(future: F, times: usize) -> bool {
+    let mut future = pin!(future);
+    for _ in 0..times {
+        let mut cx = Context::from_waker(Waker::noop());
+        if future.as_mut().poll(&mut cx).is_ready() {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    false
+}
+
+/// Waits until nsqlookupd has no open connection.
+async fn wait_for_the_end_of_connections(mock: &MockLookupd) {
+    let began_at = Instant::now();
+    while mock.seen().open > 0 {
+        assert!(
+            began_at.elapsed() < Duration::from_secs(30),
+            "{:?}",
+            mock.seen()
+        );
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// The question that is dropped.
+#[derive(Clone, Copy, Debug)]
+enum Question {
+    Lookup,
+    Topics,
+    Nodes,
+}
+
+impl Question {
+    async fn ask(self, lookupd: &Lookupd) {
+        let answered = match self {
+            Question::Lookup => lookupd.lookup("dropped").await.map(drop),
+            Question::Topics => lookupd.topics().await.map(drop),
+            Question::Nodes => lookupd.nodes().await.map(drop),
+        };
+        answered.expect("an answer");
+    }
+}
+
+#[tokio::test]
+async fn a_question_may_be_dropped_at_each_await() {
+    let node: Address = "n1:4150".parse().expect("an address");
+    for question in [Question::Lookup, Question::Topics, Question::Nodes] {
+        let mut times = 0;
+        loop {
+            let mock = MockLookupd::start(&node).await;
+            let lookupd = Lookupd::new(mock.address(), &Config::default()).expect("an address");
+            let has_ended = ends_within(question.ask(&lookupd), times).await;
+            let found = lookupd.lookup("kept").await.expect("an answer");
+            assert_eq!(found.expect("known").channels, ["kept"], "{times} polls");
+            assert_eq!(lookupd.topics().await.expect("an answer"), ["t"]);
+            let nodes = lookupd.nodes().await.expect("an answer");
+            assert_eq!(nodes[0].address(), node);
+            drop(lookupd);
+            wait_for_the_end_of_connections(&mock).await;
+            if has_ended {
+                break;
+            }
+            times += 1;
+            assert!(times < POLLS_MAX, "{question:?} does not end");
+        }
+        assert!(times >= 2, "{question:?}: {times} polls reach no await");
+    }
+}
+
+#[tokio::test]
+async fn questions_share_a_connection() {
+    let node: Address = "n1:4150".parse().expect("an address");
+    let mock = MockLookupd::start(&node).await;
+    let lookupd = Lookupd::new(mock.address(), &Config::default()).expect("an address");
+    for _ in 0..3 {
+        lookupd.lookup("t").await.expect("an answer");
+    }
+    // Clones share it, too.
+    lookupd.clone().topics().await.expect("an answer");
+    let seen = mock.seen();
+    assert_eq!((seen.connections, seen.targets.len()), (1, 4), "{seen:?}");
+}
