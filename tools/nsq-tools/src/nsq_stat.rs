@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::{io, process, thread};
 
 use program::stop::StopSignals;
-use program::{log, log_warn};
+use program::{log, log_fatal, log_warn};
 
 use config::Config;
 pub use config::NSQ_STAT;
@@ -49,7 +49,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     log::flush();
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => NSQ_STAT.failed(&format!("ERROR: {why}")).print(),
+        Err(why) => {
+            log_fatal!("ERROR: {why}");
+            ExitCode::from(1)
+        }
     }
 }
 
