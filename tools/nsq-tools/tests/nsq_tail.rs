@@ -86,6 +86,22 @@ fn the_number_counts_the_messages_of_all_topics() {
 }
 
 #[test]
+fn each_topic_has_a_line_at_the_start() {
+    let nsqd = nsqd_with(&[]);
+    let address = format!("-nsqd-tcp-address={}", nsqd.tcp);
+    let args = ["-topic=t", "-topic=u", "-channel=c", &address];
+    let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_tail"), &args, &[]);
+    for topic in ["t", "u"] {
+        nsqd.wait_for_figure(topic, "c", "client_count", 1);
+    }
+    tool.stop();
+    for topic in ["t", "u"] {
+        let line = format!("Adding consumer for topic: {topic}\n");
+        assert_eq!(tool.log().matches(&line).count(), 1, "{}", tool.log());
+    }
+}
+
+#[test]
 fn a_channel_is_invented_and_disappears() {
     let nsqd = nsqd_with(&[]);
     let directory = tempfile::tempdir().expect("a temporary directory can be made");

@@ -294,6 +294,37 @@ fn messages_of_a_file_that_was_moved_away_are_finished() {
     assert_eq!(channel["requeue_count"], 0, "{channel}");
 }
 
+/// Directories have the mode 0770 and files 0666, as far as the umask permits.
+#[test]
+fn directories_and_files_have_the_modes_of_the_original() {
+    use std::os::unix::fs::PermissionsExt;
+    let nsqd = Daemon::nsqd(&[]);
+    for (umask, directory_mode, file_mode) in [("000", 0o770, 0o666), ("027", 0o750, 0o640)] {
+        for flag in ["-gzip=false", "-gzip", "-work-dir=DIR/work/er"] {
+            let run = Run::new(&nsqd, &[flag, "-filename-format=<TOPIC>/<REV>"]);
+            let script = format!("umask {umask}; exec \"$0\" \"$@\"");
+            let program = env!("CARGO_BIN_EXE_nsq_to_file");
+            let args = [&["-c", &script, program].map(str::to_owned)[..], &run.flags].concat();
+            let mut tool = Tool::start("sh", &args, &[]);
+            nsqd.publish("t", &["a"]);
+            run.wait_for_in_flight(0);
+            tool.stop();
+            let mode = |path: &Path| {
+                let found = fs::metadata(path).expect("the path is there");
+                found.permissions().mode() & 0o777
+            };
+            for path in files::paths(run.directory.path()) {
+                assert_eq!(mode(&path), file_mode, "{umask} {flag} {path:?}");
+                let own = |above: &&Path| *above != run.directory.path();
+                for above in path.ancestors().skip(1).take_while(own) {
+                    assert_eq!(mode(above), directory_mode, "{umask} {flag} {above:?}");
+                }
+            }
+            assert_eq!(run.files().len(), 1, "{:?}", run.files());
+        }
+    }
+}
+
 #[test]
 fn a_file_of_another_program_is_never_replaced() {
     let nsqd = Daemon::nsqd(&[]);

@@ -121,17 +121,31 @@ fn a_signal_ends_the_tool_while_its_input_is_open() {
     }
 }
 
-/// The tool was silent for 30 s.
+/// The tool was silent for 30 s, and then ended with code 0 without its records.
 #[test]
-fn a_stop_says_that_it_waits_for_confirmations() {
+fn a_stop_waits_30_seconds_for_confirmations_and_then_fails() {
     let mute = TcpListener::bind("127.0.0.1:0").expect("the system has a port");
     let address = mute.local_addr().expect("the listener has an address");
     let mut tool = start(&["-topic=t", &format!("-nsqd-tcp-address={address}")]);
     let mut stdin = tool.stdin();
     stdin.write_all(b"one\ntwo\n").expect("the tool reads");
     tool.wait_for_log("connecting to nsqd");
+    let stopped = Instant::now();
     tool.signal("TERM");
     tool.wait_for_log("stopping: waiting up to 30s for the confirmation of 1 record");
+    assert_eq!(tool.wait().code(), Some(1), "{}", tool.log());
+    assert!(
+        stopped.elapsed() >= Duration::from_secs(30),
+        "{}",
+        tool.log()
+    );
+    let log = tool.log();
+    let why =
+        "stopping: nsqd did not confirm the last records within 30 seconds, so they may be lost";
+    assert!(
+        log.lines().last().is_some_and(|line| line.ends_with(why)),
+        "{log}"
+    );
 }
 
 #[test]

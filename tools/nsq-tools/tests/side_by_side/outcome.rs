@@ -224,6 +224,27 @@ fn error_line(code: i32, log: &str) -> &str {
     line.unwrap_or_default()
 }
 
+/// Returns the flags in a usage text: their names, types and defaults, without their descriptions. The flags that only ours
+/// have follow behind a heading of their own, and are left out.
+fn usage(text: &str) -> Option<Vec<String>> {
+    let mut lines = text.lines();
+    let (_, program) = lines.next()?.split_once("Usage of ")?;
+    // The originals show their path.
+    let program = program.rsplit('/').next().unwrap_or(program);
+    let mut found = vec![program.to_owned()];
+    for line in lines.take_while(|line| line.starts_with("  ")) {
+        match (line.strip_prefix("  -"), line.rsplit_once(" (default ")) {
+            (Some(flag), _) => found.push(format!("-{flag}")),
+            (None, Some((_, default))) => {
+                let flag = found.last_mut().expect("a flag comes first");
+                flag.push_str(&format!(" (default {default}"));
+            }
+            (None, None) => {}
+        }
+    }
+    Some(found)
+}
+
 fn sorted_lines(text: &[u8]) -> Vec<u8> {
     let mut lines: Vec<&[u8]> = text.split_inclusive(|&byte| byte == b'\n').collect();
     lines.sort_unstable();
@@ -300,6 +321,11 @@ pub fn of(program: &Path, case: &Case) -> Value {
     if code != 0 {
         let line = named(error_line(code, &tool.log()));
         outcome.insert("error".to_owned(), json!(line));
+    }
+    if code == 0
+        && let Some(usage) = usage(&tool.log())
+    {
+        outcome.insert("usage".to_owned(), json!(usage));
     }
     let stdout = fs::read(place("stdout")).expect("the file is there");
     let stdout = match case.any_order {
