@@ -11,9 +11,7 @@ use ringq_client::{Config, Consumer, Message};
 async fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [lookupd, topic, channel] = &arguments[..] else {
-        return Err(
-            "three arguments are needed: the address of nsqlookupd, a topic, a channel".into(),
-        );
+        return Err("usage: handlers NSQLOOKUPD_ADDRESS TOPIC CHANNEL".into());
     };
     let config = Config {
         max_in_flight: 100,

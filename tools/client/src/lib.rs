@@ -86,6 +86,10 @@
 #[doc = include_str!("../../../docs/client.md")]
 mod guide {}
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 mod address;
 mod backoff;
 mod config;

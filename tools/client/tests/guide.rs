@@ -1,0 +1,372 @@
+//! Runs the programs of docs/client.md and README.md with real daemons. A doc test has no daemons, so those that need some
+//! are only compiled there. `guide/` has what the pages show, with a function in place of each address.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::thread::{self, JoinHandle};
+
+use test_support::daemon::{Daemon, send_signal};
+use test_support::{TIMEOUT, wait_until};
+
+/// The functions of the programs in `guide/`, and the addresses on the pages.
+const ADDRESSES: [(&str, &str); 5] = [
+    ("first_nsqd()", "\"10.0.0.1:4150\""),
+    ("second_nsqd()", "\"10.0.0.2:4150\""),
+    ("nsqd()", "\"127.0.0.1:4150\""),
+    ("lookupd()", "\"127.0.0.1:4161\""),
+    ("lookupd_url()", "\"http://127.0.0.1:4161\""),
+];
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Returns the blocks of Rust on a page that their doc tests do not run.
+fn blocks(page: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut lines = page.lines();
+    while lines.any(|line| line == "```rust,no_run") {
+        let block = lines.by_ref().take_while(|line| *line != "```");
+        blocks.push(block.flat_map(|line| [line, "\n"]).collect());
+    }
+    blocks
+}
+
+#[test]
+fn each_program_of_the_pages_is_run_here() {
+    let shown: Vec<String> = ["../../docs/client.md", "README.md"]
+        .iter()
+        .flat_map(|page| blocks(&read(page)))
+        .collect();
+    assert!(shown.len() > 8, "{shown:?}");
+    let shown: BTreeSet<String> = shown.into_iter().collect();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guide");
+    let files = fs::read_dir(directory).expect("the directory is there");
+    let run: BTreeSet<String> = files
+        .map(|entry| {
+            let text = read(entry.expect("readable").path());
+            let replace =
+                |text: String, (function, address): &(&str, &str)| text.replace(function, address);
+            ADDRESSES.iter().fold(text, replace)
+        })
+        .collect();
+    let not_run: Vec<_> = shown.difference(&run).collect();
+    let not_shown: Vec<_> = run.difference(&shown).collect();
+    assert!(
+        not_run.is_empty() && not_shown.is_empty(),
+        "shown, but not run: {not_run:#?}\nrun, but not shown: {not_shown:#?}"
+    );
+    // Each file is run by the module of its name.
+    for entry in
+        fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guide")).expect("there")
+    {
+        let path = entry.expect("readable").path();
+        let name = path
+            .file_name()
+            .expect("a file has a name")
+            .to_string_lossy()
+            .into_owned();
+        let included = format!("include!(\"guide/{name}\");");
+        assert!(read("tests/guide.rs").contains(&included), "{name}");
+    }
+}
+
+/// An address that a test sets before it starts its program.
+struct Place(OnceLock<String>);
+
+impl Place {
+    const fn new() -> Place {
+        Place(OnceLock::new())
+    }
+
+    fn set(&self, address: impl ToString) {
+        self.0.set(address.to_string()).expect("it is set once");
+    }
+
+    fn get(&self) -> &str {
+        self.0.get().expect("the test has set it")
+    }
+}
+
+/// Runs a program on a thread of its own. Many of them have no end.
+fn spawn(
+    program: impl FnOnce() -> Result<(), Box<dyn Error>> + Send + 'static,
+) -> JoinHandle<Result<(), String>> {
+    thread::spawn(|| program().map_err(|error| error.to_string()))
+}
+
+/// Runs an async function of a page to its end.
+fn block_on<T, E: Into<Box<dyn Error>>>(
+    future: impl Future<Output = Result<T, E>>,
+) -> Result<T, Box<dyn Error>> {
+    let runtime = tokio::runtime::Runtime::new()?;
+    runtime.block_on(future).map_err(Into::into)
+}
+
+/// Starts an nsqlookupd, and an nsqd that has messages in these channels of `orders`.
+fn discovered(channel: &str, bodies: &[&str]) -> (Daemon, Daemon) {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let nsqd = Daemon::nsqd_at(&[&lookupd], &[]).with_messages("orders", channel, bodies);
+    let is_known = || {
+        lookupd
+            .get("/lookup?topic=orders")
+            .text()
+            .contains("127.0.0.1")
+    };
+    assert!(wait_until(TIMEOUT, is_known), "{}", lookupd.log());
+    (lookupd, nsqd)
+}
+
+/// Returns the number of messages that a topic of an nsqd has ever had.
+fn message_count(nsqd: &Daemon, topic: &str) -> u64 {
+    let stats = nsqd
+        .get(&format!("/stats?format=json&topic={topic}"))
+        .json();
+    stats["topics"][0]["message_count"].as_u64().unwrap_or(0)
+}
+
+mod consume_all {
+    use super::{Place, discovered, spawn};
+
+    static LOOKUPD: Place = Place::new();
+
+    fn lookupd() -> &'static str {
+        LOOKUPD.get()
+    }
+
+    include!("guide/consume_all.rs");
+
+    #[test]
+    fn it_finishes_each_message() {
+        let (lookupd, nsqd) = discovered("billing", &["one", "two"]);
+        LOOKUPD.set(lookupd.http);
+        spawn(main);
+        nsqd.wait_for_answers("orders", "billing");
+    }
+}
+
+mod first_program {
+    use super::{Daemon, Place, message_count};
+
+    static NSQD: Place = Place::new();
+
+    fn nsqd() -> &'static str {
+        NSQD.get()
+    }
+
+    include!("guide/first_program.rs");
+
+    #[test]
+    fn it_publishes_a_message_and_consumes_it() {
+        let nsqd = Daemon::nsqd(&[]);
+        NSQD.set(nsqd.tcp);
+        main().expect("nsqd is there");
+        nsqd.wait_for_answers("orders", "billing");
+        assert_eq!(message_count(&nsqd, "orders"), 1);
+    }
+}
+
+mod publish {
+    use super::{Daemon, Place, block_on, message_count};
+
+    static NSQDS: [Place; 2] = [const { Place::new() }; 2];
+
+    fn first_nsqd() -> &'static str {
+        NSQDS[0].get()
+    }
+
+    fn second_nsqd() -> &'static str {
+        NSQDS[1].get()
+    }
+
+    include!("guide/publish.rs");
+
+    #[test]
+    fn it_stores_a_message_at_one_of_the_nodes() {
+        let mut nsqds = [Daemon::nsqd(&[]), Daemon::nsqd(&[])];
+        for (place, nsqd) in NSQDS.iter().zip(&nsqds) {
+            place.set(nsqd.tcp);
+        }
+        block_on(publish()).expect("a node is there");
+        let stored = nsqds.each_ref().map(|nsqd| message_count(nsqd, "orders"));
+        assert_eq!(stored.iter().sum::<u64>(), 1);
+        // Whichever node is left takes the next message.
+        let has_it = usize::from(stored[1] == 1);
+        nsqds[has_it].kill();
+        block_on(publish()).expect("a node is there");
+        assert_eq!(message_count(&nsqds[1 - has_it], "orders"), 1);
+    }
+}
+
+mod numbered {
+    use super::{Daemon, Place, block_on, message_count};
+
+    static NSQD: Place = Place::new();
+
+    fn nsqd() -> &'static str {
+        NSQD.get()
+    }
+
+    include!("guide/numbered.rs");
+
+    #[test]
+    fn it_stores_a_numbered_message() {
+        let nsqd = Daemon::nsqd(&["--dedup=orders=publisher"]);
+        NSQD.set(nsqd.tcp);
+        block_on(publish()).expect("nsqd is there");
+        assert_eq!(message_count(&nsqd, "orders"), 1);
+    }
+}
+
+mod numbers_of_the_application {
+    use super::{Daemon, Place, block_on, message_count};
+
+    static NSQD: Place = Place::new();
+
+    fn nsqd() -> &'static str {
+        NSQD.get()
+    }
+
+    include!("guide/numbers_of_the_application.rs");
+
+    #[test]
+    fn a_row_that_comes_again_is_stored_once() {
+        let nsqd = Daemon::nsqd(&["--dedup=orders=publisher"]);
+        NSQD.set(nsqd.tcp);
+        for _ in 0..2 {
+            block_on(publish_row()).expect("nsqd is there");
+        }
+        assert_eq!(message_count(&nsqd, "orders"), 1);
+    }
+}
+
+mod consume {
+    use super::{Place, block_on, discovered, spawn};
+
+    static LOOKUPD: Place = Place::new();
+
+    fn lookupd() -> &'static str {
+        LOOKUPD.get()
+    }
+
+    include!("guide/consume.rs");
+
+    #[test]
+    fn it_finishes_each_message() {
+        let (lookupd, nsqd) = discovered("billing", &["one", "two"]);
+        LOOKUPD.set(lookupd.http);
+        spawn(|| block_on(consume(Config::default())));
+        nsqd.wait_for_answers("orders", "billing");
+    }
+}
+
+mod recognise {
+    use ringq_client::dedup::filters::{InverseBloom, KeyHasher};
+
+    use super::{Place, block_on, discovered, spawn};
+
+    static LOOKUPD: Place = Place::new();
+
+    fn lookupd() -> &'static str {
+        LOOKUPD.get()
+    }
+
+    include!("guide/recognise.rs");
+
+    #[test]
+    fn it_finishes_each_message() {
+        let order = r#"{"order":{"id":7}}"#;
+        let (lookupd, nsqd) = discovered("billing", &[order, order]);
+        LOOKUPD.set(lookupd.http);
+        let filter = InverseBloom::with_hasher(1000, KeyHasher::new([7; 16])).expect("a size");
+        spawn(|| block_on(consume(filter.into())));
+        nsqd.wait_for_answers("orders", "billing");
+    }
+}
+
+mod from_go_nsq {
+    use super::{Place, TIMEOUT, discovered, message_count, send_signal, spawn, wait_until};
+
+    static PLACES: [Place; 2] = [const { Place::new() }; 2];
+
+    fn nsqd() -> &'static str {
+        PLACES[0].get()
+    }
+
+    fn lookupd() -> &'static str {
+        PLACES[1].get()
+    }
+
+    include!("guide/from_go_nsq.rs");
+
+    #[test]
+    fn it_publishes_invoices_until_a_signal_comes() {
+        let (lookupd, nsqd) = discovered("billing", &["one", "two"]);
+        PLACES[0].set(nsqd.tcp);
+        PLACES[1].set(lookupd.http);
+        let program = spawn(main);
+        nsqd.wait_for_answers("orders", "billing");
+        assert!(wait_until(TIMEOUT, || message_count(&nsqd, "invoices") == 2));
+        // The program has taken the signal over: it waits for the signal while its handlers run.
+        send_signal(std::process::id(), "INT");
+        let end = program.join().expect("it does not panic");
+        assert_eq!(end, Ok(()));
+    }
+}
+
+mod from_tokio_nsq {
+    use super::{Place, TIMEOUT, discovered, message_count, spawn, wait_until};
+
+    static PLACES: [Place; 2] = [const { Place::new() }; 2];
+
+    fn nsqd() -> &'static str {
+        PLACES[0].get()
+    }
+
+    fn lookupd_url() -> &'static str {
+        PLACES[1].get()
+    }
+
+    include!("guide/from_tokio_nsq.rs");
+
+    #[test]
+    fn it_copies_each_message() {
+        let (lookupd, nsqd) = discovered("copy", &["one", "two"]);
+        PLACES[0].set(nsqd.tcp);
+        PLACES[1].set(format!("http://{}", lookupd.http));
+        spawn(main);
+        nsqd.wait_for_answers("orders", "copy");
+        assert!(wait_until(TIMEOUT, || message_count(&nsqd, "copies") == 2));
+    }
+}
+
+mod readme {
+    use super::{Place, discovered, message_count, spawn};
+
+    static PLACES: [Place; 2] = [const { Place::new() }; 2];
+
+    fn nsqd() -> &'static str {
+        PLACES[0].get()
+    }
+
+    fn lookupd() -> &'static str {
+        PLACES[1].get()
+    }
+
+    include!("guide/readme.rs");
+
+    #[test]
+    fn it_publishes_and_consumes() {
+        let (lookupd, nsqd) = discovered("billing", &["earlier"]);
+        PLACES[0].set(nsqd.tcp);
+        PLACES[1].set(lookupd.http);
+        spawn(main);
+        super::wait_until(super::TIMEOUT, || message_count(&nsqd, "orders") == 2);
+        nsqd.wait_for_answers("orders", "billing");
+        assert_eq!(message_count(&nsqd, "orders"), 2);
+    }
+}

@@ -1,0 +1,14 @@
+use ringq_client::{Address, Consumer, Producer};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let producer = Producer::builder().node(nsqd().parse::<Address>()?).build()?;
+    producer.publish("orders", "one").await?;
+
+    let mut consumer = Consumer::builder("orders", "billing").lookupd(lookupd()).connect().await?;
+    while let Some(message) = consumer.next().await {
+        println!("{} bytes", message.body().len());
+        message.finish().await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,11 @@
+use ringq_client::Consumer;
+use ringq_client::dedup::{Dedup, Filter, Key};
+
+async fn consume(filter: Filter) -> Result<(), Box<dyn std::error::Error>> {
+    let dedup = Dedup::builder(Key::json("/order/id")?, filter).build()?;
+    let mut consumer = Consumer::builder("orders", "billing").lookupd(lookupd()).dedup(dedup).connect().await?;
+    while let Some(message) = consumer.next().await {
+        message.finish().await?;
+    }
+    Ok(())
+}
