@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use program::{log_error, log_info, log_warn};
 use tokio::sync::watch;
@@ -19,6 +19,7 @@ use crate::history::History;
 use crate::live::Snapshot;
 use crate::outcome::{Gathered, Refusal, Warnings};
 use crate::tally::Tally;
+use crate::unix_time;
 use crate::upstream::Server;
 
 /// Time after which the list of nodes is asked for again. A failure asks for it at once.
@@ -232,7 +233,7 @@ impl Task {
         if stats.is_err() || !warnings.is_empty() {
             self.targets = None;
         }
-        let unix_millis = unix_millis();
+        let unix_millis = unix_time::millis();
         let before = self.sender.borrow().clone();
         let stats = match stats {
             Ok(stats) => stats,
@@ -292,7 +293,7 @@ impl Task {
             round.add_failure(&address, "it does not say what it is (/info)".to_owned());
         }
         let answers = self.cluster.survey(known.to_vec(), warnings).await;
-        round.unix_millis = unix_millis();
+        round.unix_millis = unix_time::millis();
         let mut gathered = Gathered {
             data: Vec::new(),
             failures: Vec::new(),
@@ -324,10 +325,4 @@ impl Task {
             false => gathered.or_refuse(Server::Nsqd, warnings),
         }
     }
-}
-
-/// Returns the present time in milliseconds since 1970.
-fn unix_millis() -> i64 {
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-    i64::try_from(since_1970.unwrap_or_default().as_millis()).unwrap_or(i64::MAX)
 }

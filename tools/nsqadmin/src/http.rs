@@ -23,7 +23,7 @@ mod rights;
 mod site;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use ::http::StatusCode;
 use program::go_value::duration_text;
@@ -194,10 +194,4 @@ impl App {
             Endpoint::PutOption => self.put_option(&segments[0], request).await,
         }
     }
-}
-
-/// Returns the present time in seconds since 1970.
-fn unix_seconds() -> i64 {
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-    i64::try_from(since_1970.unwrap_or_default().as_secs()).unwrap_or(i64::MAX)
 }

@@ -43,5 +43,6 @@ pub mod server;
 pub mod strangers;
 mod stream;
 pub mod tally;
+mod unix_time;
 pub mod upstream;
 pub mod url_map;

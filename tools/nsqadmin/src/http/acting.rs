@@ -5,12 +5,13 @@ use ::http::StatusCode;
 use wire::name::is_valid_name;
 
 use super::endpoint::Change;
-use super::{App, Reply, Request, unix_seconds};
+use super::{App, Reply, Request};
 use crate::access::basic_user;
 use crate::audit::{Entry, Outcome};
 use crate::cluster::{Act, Acted, NodeAct, Terms};
 use crate::notification::Notification;
 use crate::outcome::Refusal;
+use crate::unix_time;
 
 /// The subject of an act.
 #[derive(Clone, Debug, Default)]
@@ -217,7 +218,7 @@ impl Actor {
             Err(refusal) => (Outcome::Failed, refusal.message.clone()),
         };
         Entry {
-            unix_seconds: unix_seconds(),
+            unix_seconds: unix_time::seconds(),
             user: self.user.clone(),
             remote_address: self.remote_address.clone(),
             action: action.to_owned(),
@@ -236,7 +237,7 @@ impl Actor {
             topic: subject.topic,
             channel: subject.channel,
             node: subject.node,
-            unix_seconds: unix_seconds(),
+            unix_seconds: unix_time::seconds(),
             user: self.user.clone(),
             remote_ip: self.remote_address.clone(),
             user_agent: self.user_agent.clone(),

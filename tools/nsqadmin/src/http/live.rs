@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use ::http::StatusCode;
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use crate::collector::Collector;
 use crate::history::{Key, Point, TIERS};
 use crate::live::Snapshot;
 use crate::outcome::Refusal;
+use crate::unix_time;
 
 /// Most streams of events at the same time.
 pub(super) const STREAMS_MAX: usize = 256;
@@ -144,11 +145,7 @@ fn history(collector: &Collector, request: &Request) -> Result<Reply, Refusal> {
     let step = query.get("step").unwrap_or("1");
     let tier = TIERS.iter().position(|tier| tier.step.to_string() == step);
     let tier = tier.ok_or_else(|| Refusal::bad("INVALID_ARG_STEP"))?;
-    let since_1970 = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let now = i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX);
-    let points = collector.history().points(&key, tier, now);
+    let points = collector.history().points(&key, tier, unix_time::seconds());
     let (start, points) = points.ok_or_else(|| Refusal::not_found("HISTORY_NOT_FOUND"))?;
     let mut json = String::new();
     let mut object = JsonObject::new(&mut json);

@@ -4,11 +4,12 @@ use ::http::StatusCode;
 use wire::go_json::{JsonObject, push_array, push_string};
 
 use super::endpoint::Read;
-use super::{App, Reply, Request, unix_seconds};
+use super::{App, Reply, Request};
 use crate::cluster::Stats;
 use crate::figures::{ChannelFigures, channel_total, topic_total, topics_of_node};
 use crate::graphite;
 use crate::outcome::{Refusal, Warnings};
+use crate::unix_time;
 use crate::upstream;
 
 impl App {
@@ -84,7 +85,7 @@ impl App {
             .cluster
             .stats(place.targets, wanted, &mut warnings)
             .await?;
-        let total = match channel_total(&stats, topic, channel, unix_seconds()) {
+        let total = match channel_total(&stats, topic, channel, unix_time::seconds()) {
             Some(total) => total,
             None if is_known || !warnings.is_empty() => {
                 ChannelFigures::total(topic, channel, Vec::new())
@@ -106,7 +107,7 @@ impl App {
         let mut warnings = Warnings::default();
         let stats = self.cluster.node_stats(address, &mut warnings).await?;
         let stats = stats.ok_or_else(|| Refusal::not_found("NODE_NOT_FOUND"))?;
-        let topics = topics_of_node(&stats, unix_seconds());
+        let topics = topics_of_node(&stats, unix_time::seconds());
         let messages = topics.iter().map(|topic| topic.message_count);
         let messages = messages.fold(0_i64, i64::saturating_add);
         let channels = topics.iter().flat_map(|topic| &topic.channels);
