@@ -66,7 +66,8 @@ impl Access {
         let prefix_bits = if peer.is_ipv4() { 32 } else { 128 };
         Some(format!(
             "the header {} from {peer} does not count, because this address is no trusted proxy; \
-             if it is your proxy, start nsqadmin with --trusted-proxy-cidr={peer}/{prefix_bits}",
+             if it is your proxy, add {peer}/{prefix_bits} to --trusted-proxy-cidr, beside 127.0.0.0/8,::1/128 if a \
+             proxy on this machine also counts",
             self.header
         ))
     }

@@ -40,9 +40,9 @@ use crate::cluster::Cluster;
 use crate::collector::Collector;
 use crate::config::{Config, GraphiteFlags};
 use crate::graphite::Forward;
+use crate::ignored_user_log::IgnoredUserLog;
 use crate::notification::Notifier;
 use crate::outcome::Refusal;
-use crate::strangers::Strangers;
 use crate::tally::Tally;
 
 use endpoint::{Endpoint, ROUTES};
@@ -68,7 +68,7 @@ pub struct App {
     /// The rules about users and pages.
     pub access: Access,
     /// The addresses that the log has told about because their users do not count.
-    pub strangers: Strangers,
+    pub ignored_user_log: IgnoredUserLog,
     /// The log of acts.
     pub audit: Audit,
     /// The queue of notifications.

@@ -29,8 +29,8 @@ use crate::collector::Collector;
 use crate::config::{Checked, Config, NSQADMIN, TlsListener};
 use crate::graphite::Forward;
 use crate::http::{App, Request};
+use crate::ignored_user_log::IgnoredUserLog;
 use crate::notification::Notifier;
-use crate::strangers::Strangers;
 use crate::stream::WriteLimited;
 use crate::tally::Tally;
 use crate::upstream::{self, Upstream};
@@ -191,7 +191,7 @@ pub(crate) fn app(config: &Config, checked: Checked) -> Result<App, String> {
             allowed_origins: config.allowed_origins.clone(),
             body_readers: config.body_readers,
         },
-        strangers: Strangers::default(),
+        ignored_user_log: IgnoredUserLog::default(),
         audit: Audit::open(&config.audit_log_file, tally.clone())?,
         notifier: Notifier::start(endpoint, client.clone(), tally.clone()),
         tally,

@@ -67,11 +67,12 @@ fn a_header_that_does_not_count_has_a_reason_with_the_flag_to_set() {
     assert_eq!(why(&carol, "10.1.2.3"), None);
     assert_eq!(why(&headers(&[]), "192.0.2.1"), None, "no user is named");
     let expected = "the header x-forwarded-user from 192.0.2.1 does not count, because this address is no trusted \
-                    proxy; if it is your proxy, start nsqadmin with --trusted-proxy-cidr=192.0.2.1/32";
+                    proxy; if it is your proxy, add 192.0.2.1/32 to --trusted-proxy-cidr, beside 127.0.0.0/8,::1/128 if a \
+                    proxy on this machine also counts";
     assert_eq!(why(&carol, "192.0.2.1").as_deref(), Some(expected));
     let why = why(&carol, "2001:db8::1").unwrap();
     assert!(
-        why.ends_with("--trusted-proxy-cidr=2001:db8::1/128"),
+        why.contains("add 2001:db8::1/128 to --trusted-proxy-cidr"),
         "{why}"
     );
 }

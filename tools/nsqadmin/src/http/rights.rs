@@ -49,10 +49,12 @@ impl App {
         }
     }
 
-    /// Logs that the request's user does not count, once for each address.
+    /// Logs that the request's user does not count, once for each address and at most once a second.
     pub(super) fn tell_ignored_user(&self, request: &Request) {
         if let Some(why) = self.ignored_user(request)
-            && self.strangers.is_due(request.peer().ip(), Instant::now())
+            && self
+                .ignored_user_log
+                .is_due(request.peer().ip(), Instant::now())
         {
             log_warn!("{why}");
         }

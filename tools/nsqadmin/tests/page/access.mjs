@@ -22,13 +22,13 @@ export const checks = {
   async "access: a user whom an unknown proxy names is told why there are no actions"(browser, cluster) {
     await make(cluster.nsqds, "guarded", ["archive"], 1);
     const page = await browser.open(`${cluster.far}topics/guarded`, { headers: ALICE, allowed: /403/ });
-    await page.getByRole("status").getByText("start nsqadmin with --trusted-proxy-cidr=127.0.0.1/32").waitFor();
+    await page.getByRole("status").getByText("add 127.0.0.1/32 to --trusted-proxy-cidr").waitFor();
     await page.locator("tbody tr[data-row]").first().waitFor();
     equal(await page.locator("button.danger").count(), 0, "no actions");
     await accessible(page, "a user who does not count");
     const answer = await page.evaluate(`import(new URL("static/api.js", document.baseURI)).then(({ ask }) =>
       ask("api/topics/guarded", { method: "DELETE" }).then(() => "done", (failure) => failure.message))`);
-    equal(/^You may not do this: .* The header x-forwarded-user from 127\.0\.0\.1 does not count, .*=127\.0\.0\.1\/32\.$/.test(answer), true, answer);
+    equal(/^You may not do this: .* The header x-forwarded-user from 127\.0\.0\.1 does not count, .* add 127\.0\.0\.1\/32 to --trusted-proxy-cidr, .*\.$/.test(answer), true, answer);
     browser.healthy();
   },
 

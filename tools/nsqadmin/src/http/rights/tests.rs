@@ -65,7 +65,8 @@ async fn a_user_counts_from_this_machine_only_unless_flags_name_other_proxies() 
 async fn a_user_of_an_unknown_proxy_is_told_what_to_do_and_logged_once() {
     let app = app(&["--admin-user=carol"]);
     let reason = "the header x-forwarded-user from 192.0.2.1 does not count, because this address is no trusted \
-                  proxy; if it is your proxy, start nsqadmin with --trusted-proxy-cidr=192.0.2.1/32";
+                  proxy; if it is your proxy, add 192.0.2.1/32 to --trusted-proxy-cidr, beside 127.0.0.0/8,::1/128 if a \
+                  proxy on this machine also counts";
     capture::start();
     for port in [5, 6] {
         let peer = format!("192.0.2.1:{port}");

@@ -1,4 +1,4 @@
-//! [`Strangers`]: decides when the log tells about an address whose header of a user does not count.
+//! [`IgnoredUserLog`]: decides when the log tells about an address whose header of a user does not count.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ const ONE_EVERY: Duration = Duration::from_secs(1);
 
 /// The addresses that had their line.
 #[derive(Clone, Debug, Default)]
-pub struct Strangers(Arc<Mutex<Told>>);
+pub struct IgnoredUserLog(Arc<Mutex<Told>>);
 
 #[derive(Debug, Default)]
 struct Told {
@@ -21,7 +21,7 @@ struct Told {
     last: Option<Instant>,
 }
 
-impl Strangers {
+impl IgnoredUserLog {
     /// Returns true if the log should tell about this address now. An address that comes within a second of another
     /// one's line has its line at a later request.
     pub fn is_due(&self, address: IpAddr, now: Instant) -> bool {
@@ -50,10 +50,9 @@ mod tests {
 
     #[test]
     fn each_address_has_one_line_and_each_second_has_one() {
-        let strangers = Strangers::default();
+        let log = IgnoredUserLog::default();
         let start = Instant::now();
-        let is_due =
-            |number, ms| strangers.is_due(address(number), start + Duration::from_millis(ms));
+        let is_due = |number, ms| log.is_due(address(number), start + Duration::from_millis(ms));
         assert!(is_due(1, 0));
         assert!(!is_due(1, 1), "known");
         assert!(!is_due(2, 999), "too early");
@@ -63,12 +62,12 @@ mod tests {
 
     #[test]
     fn memory_has_a_limit() {
-        let strangers = Strangers::default();
+        let log = IgnoredUserLog::default();
         let start = Instant::now();
         for number in 0..3 * 1000 {
             let now = start + Duration::from_secs(number.into());
-            assert!(strangers.is_due(address(number), now));
-            let told = strangers.0.lock().unwrap();
+            assert!(log.is_due(address(number), now));
+            let told = log.0.lock().unwrap();
             assert!(told.addresses.len() <= ADDRESSES_MAX);
         }
     }
