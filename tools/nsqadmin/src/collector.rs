@@ -1,26 +1,27 @@
 //! [`Collector`]: asks all nsqds again and again, and keeps the present figures and the history.
 
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use program::{log_error, log_info, log_warn};
+use program::log_warn;
 use tokio::sync::watch;
 use tokio::time::sleep;
-use wire::go_error::system_text;
 
 use crate::checkup::{Checker, Checkup, Pace, Round};
 use crate::cluster::{Cluster, Stats, Surveyed, Target};
 use crate::config::Collection;
 use crate::figures::NodeStats;
-use crate::history::History;
+use crate::history::{Added, History};
 use crate::live::Snapshot;
 use crate::outcome::{Gathered, Refusal, Warnings};
 use crate::tally::Tally;
 use crate::unix_time;
 use crate::upstream::Server;
+
+mod history_file;
+
+use history_file::{HistoryFile, Saves};
 
 /// Time after which the list of nodes is asked for again. A failure asks for it at once.
 const TARGETS_LIFETIME: Duration = Duration::from_secs(5);
@@ -28,9 +29,6 @@ const TARGETS_LIFETIME: Duration = Duration::from_secs(5);
 /// Smallest pause after a collection, in durations of that collection. So collections take at most a
 /// fifth of the time, however large the cluster is.
 const PAUSE_FACTOR: u32 = 4;
-
-/// Time between two saves of the history.
-const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The present figures and the history, which a task keeps up to date.
 #[derive(Clone, Debug)]
@@ -41,27 +39,36 @@ pub struct Collector {
     pub checkups: watch::Receiver<Arc<Checkup>>,
     history: Arc<Mutex<History>>,
     looks: Arc<Looks>,
-    file: Option<Arc<PathBuf>>,
+    file: Option<Arc<HistoryFile>>,
 }
 
 impl Collector {
-    /// Reads the saved history, and starts to ask the cluster. A saved history that cannot be read is
-    /// reported, moved to `<file>.bad` and begun anew. No other file of this name is replaced.
-    pub fn start(cluster: &Cluster, collection: &Collection, tally: Tally) -> Collector {
-        let file = match collection.file.as_str() {
-            "" => None,
-            path => Some(Arc::new(PathBuf::from(path))),
+    /// Reads the saved history, and starts to ask the cluster. A damaged history is reported, moved to `<file>.bad` and begun
+    /// anew. No other file of this name is replaced.
+    ///
+    /// # Errors
+    /// The saved history cannot be read, for the FATAL line.
+    pub fn start(
+        cluster: &Cluster,
+        collection: &Collection,
+        tally: Tally,
+    ) -> Result<Collector, String> {
+        let (history, file) = match collection.file.as_str() {
+            "" => {
+                let history = History::new(collection.series_max);
+                (Arc::new(Mutex::new(history)), None)
+            }
+            path => {
+                let file = HistoryFile::read(path.into(), collection.series_max)?;
+                (file.history(), Some(Arc::new(file)))
+            }
         };
-        let saved = file
-            .as_deref()
-            .map(|path| read(path, collection.series_max));
-        let history = saved.unwrap_or_else(|| History::new(collection.series_max));
         let (sender, snapshots) = watch::channel(Arc::default());
         let (checkup_sender, checkups) = watch::channel(Arc::default());
         let collector = Collector {
             snapshots,
             checkups,
-            history: Arc::new(Mutex::new(history)),
+            history,
             looks: Arc::new(Looks::begin()),
             file,
         };
@@ -69,6 +76,7 @@ impl Collector {
             cluster: cluster.quiet(),
             targets: None,
             history: collector.history.clone(),
+            file: collector.file.clone(),
             sender,
             checker: Checker::default(),
             pace: Pace::default(),
@@ -77,8 +85,8 @@ impl Collector {
             has_left_out: false,
             tally,
         };
-        tokio::spawn(collect(task, collector.clone(), collection.interval));
-        collector
+        tokio::spawn(collect(task, collection.interval));
+        Ok(collector)
     }
 
     /// Returns the last checkup for somebody who looks at it: the next ones come more often for a while.
@@ -92,16 +100,10 @@ impl Collector {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Saves the history, if there is a file for it. Blocks until the file is on disk.
-    pub fn save(&self) {
-        let Some(path) = self.file.as_deref() else {
-            return;
-        };
-        let bytes = self.history().to_bytes();
-        let written = new_file::replace(path, |mut file| file.write_all(&bytes));
-        if let Err(error) = written {
-            let why = system_text(&error);
-            log_error!("failed to save the history in {} - {why}", path.display());
+    /// Saves the history, if there is a file for it. Blocks until the file is on disk, for some seconds at most.
+    pub fn save_at_end(&self) {
+        if let Some(file) = &self.file {
+            file.save_at_end();
         }
     }
 }
@@ -137,56 +139,13 @@ impl Looks {
     }
 }
 
-/// Reads a saved history, or returns an empty one.
-fn read(path: &Path, series_max: usize) -> History {
-    let why = match std::fs::read(path) {
-        Ok(bytes) => match History::from_bytes(&bytes, series_max) {
-            Ok(history) => {
-                log_info!("history: {} series from {}", history.len(), path.display());
-                return history;
-            }
-            Err(why) => why,
-        },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return History::new(series_max),
-        Err(error) => system_text(&error),
-    };
-    let shown = path.display();
-    match move_aside(path) {
-        Ok(aside) => log_error!(
-            "history: {shown} cannot be read and is moved to {}: {why}",
-            aside.display()
-        ),
-        Err(error) => log_error!(
-            "history: {shown} cannot be read, and cannot be moved aside ({}): {why}",
-            system_text(&error)
-        ),
-    }
-    History::new(series_max)
-}
-
-/// Renames a file to `<file>.bad`, or to `<file>.bad-1` and so on if that name is taken. Returns the new name.
-fn move_aside(path: &Path) -> io::Result<PathBuf> {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(".bad");
-    let mut target = PathBuf::from(&aside);
-    for number in 1_u32.. {
-        match new_file::rename_new(path, &target) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            renamed => return renamed.map(|()| target),
-        }
-        let mut numbered = aside.clone();
-        numbered.push(format!("-{number}"));
-        target = PathBuf::from(numbered);
-    }
-    Err(io::ErrorKind::AlreadyExists.into())
-}
-
 /// The state of the collecting task.
 struct Task {
     cluster: Cluster,
     /// The nodes, and the time at which they were asked for.
     targets: Option<(Instant, Vec<Target>)>,
     history: Arc<Mutex<History>>,
+    file: Option<Arc<HistoryFile>>,
     sender: watch::Sender<Arc<Snapshot>>,
     checker: Checker,
     pace: Pace,
@@ -198,23 +157,19 @@ struct Task {
 }
 
 /// Collects until the process ends.
-async fn collect(mut task: Task, collector: Collector, interval: Duration) {
-    let mut saved: Option<Instant> = None;
+async fn collect(mut task: Task, interval: Duration) {
+    let mut saves = task
+        .file
+        .clone()
+        .map(|file| Saves::new(move || file.save()));
     loop {
         let started = Instant::now();
         task.collect_once().await;
-        // The first figures are saved at once, so that a file that cannot be written is known soon after the start.
-        let is_due = match saved {
-            Some(saved) => saved.elapsed() >= SAVE_INTERVAL,
-            None => task.sender.borrow().unix_millis > 0,
-        };
-        if is_due {
-            saved = Some(Instant::now());
-            let collector = collector.clone();
-            // The save logs its own failures, and only a stop of the runtime ends it.
-            let _ = tokio::task::spawn_blocking(move || collector.save()).await;
-        }
         let took = started.elapsed();
+        let has_figures = task.sender.borrow().unix_millis > 0;
+        if let Some(saves) = saves.as_mut().filter(|_| has_figures) {
+            saves.start_if_due(Instant::now());
+        }
         sleep(interval.saturating_sub(took).max(took * PAUSE_FACTOR)).await;
     }
 }
@@ -248,10 +203,16 @@ impl Task {
             }
         };
         let snapshot = Snapshot::next(&before, &stats, unix_millis, warnings.message());
-        let left_out = {
+        let Added {
+            left_out,
+            has_lost_past,
+        } = {
             let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
             history.add(unix_millis / 1000, snapshot.samples())
         };
+        if let Some(file) = self.file.as_ref().filter(|_| has_lost_past) {
+            file.keep_old();
+        }
         self.tally.set_left_out_series(left_out);
         if left_out > 0 && !self.has_left_out {
             log_warn!("history: no room for {left_out} series (--history-max-series)");

@@ -13,7 +13,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use wire::name::is_valid_name;
+
 mod saved;
+
+pub use saved::Piece;
 
 /// The rings of a series.
 pub const TIERS: [Tier; 3] = [
@@ -33,6 +37,9 @@ pub const TIERS: [Tier; 3] = [
 
 /// Time after which a series without samples makes room for another one, in seconds.
 const IDLE_SECONDS: i64 = 600;
+
+/// Longest name of a node, in bytes. A host name has at most 255.
+const NODE_BYTES_MAX: usize = 512;
 
 /// The step and the length of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +94,32 @@ struct Series([Ring; 3]);
 pub struct History {
     series: BTreeMap<Key, Series>,
     series_max: usize,
+    /// The time of the last samples, in seconds since 1970.
+    last_second: Option<i64>,
+}
+
+/// The effect of [`History::add`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Added {
+    /// The number of samples for which there was no room.
+    pub left_out: usize,
+    /// True if the clock has moved so far since the last samples that points are gone: ten minutes back, or seven days
+    /// ahead.
+    pub has_lost_past: bool,
+}
+
+impl Key {
+    /// Returns true if an NSQ cluster can have this name. A server may tell any text.
+    fn is_valid(&self) -> bool {
+        match self {
+            Key::All => true,
+            Key::Node(node) => node.len() <= NODE_BYTES_MAX,
+            Key::Topic(topic) => is_valid_name(topic.as_bytes()),
+            Key::Channel(topic, channel) => {
+                is_valid_name(topic.as_bytes()) && is_valid_name(channel.as_bytes())
+            }
+        }
+    }
 }
 
 impl Point {
@@ -171,6 +204,16 @@ impl Series {
         Series(TIERS.map(Ring::new))
     }
 
+    fn add(&mut self, unix_seconds: i64, point: Point) {
+        for ring in &mut self.0 {
+            ring.add(unix_seconds, point);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0[0].points.is_empty()
+    }
+
     fn last_second(&self) -> i64 {
         self.0[0].last
     }
@@ -182,6 +225,7 @@ impl History {
         History {
             series: BTreeMap::new(),
             series_max,
+            last_second: None,
         }
     }
 
@@ -206,35 +250,58 @@ impl History {
         rings.map(|ring| ring.points.len()).sum::<usize>() * size_of::<Point>()
     }
 
-    /// Adds the samples of one moment. A history that is full first drops the series that had no
-    /// sample for ten minutes. [`Key::All`] always has room, unless the history keeps no series at all.
-    /// Returns the number of samples for which there was no room.
+    /// Adds the samples of one moment. Known series come first. If new ones find no room, as many series go as had no
+    /// sample for ten minutes, the one that is idle for the longest time first. [`Key::All`] always has room, unless the
+    /// history keeps no series at all. A sample with a name that NSQ forbids is dropped.
     pub fn add(
         &mut self,
         unix_seconds: i64,
         samples: impl IntoIterator<Item = (Key, Point)>,
-    ) -> usize {
-        if self.len() >= self.series_max {
-            let is_live =
-                |series: &Series| unix_seconds.saturating_sub(series.last_second()) < IDLE_SECONDS;
-            self.series.retain(|_, series| is_live(series));
-        }
-        let mut left_out = 0;
+    ) -> Added {
+        let mut new = BTreeMap::new();
         for (key, point) in samples {
+            match self.series.get_mut(&key) {
+                Some(series) => series.add(unix_seconds, point),
+                None if key.is_valid() => _ = new.insert(key, point),
+                None => {}
+            }
+        }
+        let wanted = self.len() + new.keys().filter(|key| **key != Key::All).count();
+        self.drop_idle(unix_seconds, wanted.saturating_sub(self.series_max));
+        let mut left_out = 0;
+        for (key, point) in new {
             let has_room = match key {
                 Key::All => self.series_max > 0,
                 _ => self.len() < self.series_max,
             };
-            if !has_room && !self.series.contains_key(&key) {
-                left_out += 1;
-                continue;
-            }
-            let series = self.series.entry(key).or_insert_with(Series::new);
-            for ring in &mut series.0 {
-                ring.add(unix_seconds, point);
+            match has_room {
+                true => {
+                    let series = self.series.entry(key).or_insert_with(Series::new);
+                    series.add(unix_seconds, point);
+                }
+                false => left_out += 1,
             }
         }
-        left_out
+        let past = self.last_second.replace(unix_seconds);
+        Added {
+            left_out,
+            has_lost_past: past.is_some_and(|last| loses_points(last, unix_seconds)),
+        }
+    }
+
+    /// Drops at most `count` series that are idle.
+    fn drop_idle(&mut self, unix_seconds: i64, count: usize) {
+        if count == 0 {
+            return;
+        }
+        let series = self.series.iter().filter(|(key, _)| **key != Key::All);
+        let series = series.map(|(key, series)| (series.last_second(), key));
+        let idle = series.filter(|(last, _)| unix_seconds.saturating_sub(*last) >= IDLE_SECONDS);
+        let mut idle: Vec<_> = idle.map(|(last, key)| (last, key.clone())).collect();
+        idle.sort_unstable();
+        for (_, key) in idle.into_iter().take(count) {
+            self.series.remove(&key);
+        }
     }
 
     /// Returns the points of a series at the step of a tier, an index of [`TIERS`]: the start of the
@@ -243,6 +310,14 @@ impl History {
         let series = self.series.get(key)?;
         Some(series.0.get(tier)?.points(unix_seconds))
     }
+}
+
+/// Returns true if a sample at `now` clears a ring of a series whose last sample was at `last`. Seconds are also cleared after
+/// ten minutes without samples, which is usual.
+fn loses_points(last: i64, now: i64) -> bool {
+    let seconds = |tier: Tier| tier.step * i64::try_from(tier.points).unwrap_or(i64::MAX);
+    let passed = now.saturating_sub(last);
+    passed <= -seconds(TIERS[0]) || passed >= seconds(TIERS[2])
 }
 
 #[cfg(test)]

@@ -107,7 +107,7 @@ impl Server {
             log_info!("{}: closing {}", listener.name, listener.address);
         }
         if let Some(collector) = &self.collector {
-            collector.save();
+            collector.save_at_end();
         }
     }
 }
@@ -181,7 +181,8 @@ pub(crate) fn app(config: &Config, checked: Checked) -> Result<App, String> {
     let endpoint = config.notification_http_endpoint.clone();
     Ok(App {
         collector: collection
-            .map(|collection| Collector::start(&cluster, collection, tally.clone())),
+            .map(|collection| Collector::start(&cluster, collection, tally.clone()))
+            .transpose()?,
         streams: crate::http::streams(),
         cluster,
         access: Access {

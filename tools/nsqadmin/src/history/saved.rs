@@ -8,42 +8,55 @@
 //!
 //! The first form, "nsqadmin history 1", has no series of all topics together (kind 3) and is read, too.
 
+use std::ops::Bound;
+
 use super::{History, Key, Point, Ring, Series, TIERS};
 
 const MAGIC: &[u8] = b"nsqadmin history 2\n";
 const MAGIC_1: &[u8] = b"nsqadmin history 1\n";
 const POINT_BYTES: usize = 12;
 
+/// The series of a piece, at most 10 MB. A larger piece would hold up the samples of the next second.
+const PIECE_SERIES: usize = 64;
+
+/// A part of the saved form.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// The bytes of this part.
+    pub bytes: Vec<u8>,
+    /// The last series of this part. `None` at the end.
+    pub last: Option<Key>,
+}
+
 impl History {
+    /// Returns the piece of the saved form after the series `last`, or the first piece. Samples may be added between two
+    /// pieces.
+    pub fn piece(&self, last: Option<&Key>) -> Piece {
+        let mut bytes = Vec::new();
+        if last.is_none() {
+            bytes.extend_from_slice(MAGIC);
+        }
+        let start = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let rest = self.series.range((start, Bound::Unbounded));
+        let mut last = None;
+        for (key, series) in rest.take(PIECE_SERIES) {
+            push_series(&mut bytes, key, series);
+            last = Some(key.clone());
+        }
+        Piece { bytes, last }
+    }
+
     /// Returns the saved form.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = MAGIC.to_vec();
-        for (key, series) in &self.series {
-            let (kind, name, channel) = match key {
-                Key::All => (3, "", ""),
-                Key::Node(node) => (0, node.as_str(), ""),
-                Key::Topic(topic) => (1, topic.as_str(), ""),
-                Key::Channel(topic, channel) => (2, topic.as_str(), channel.as_str()),
-            };
-            bytes.push(kind);
-            for text in [name, channel] {
-                // A name that does not fit is no name of NSQ's, and is cut off.
-                let length = u16::try_from(text.len()).unwrap_or(u16::MAX);
-                bytes.extend_from_slice(&length.to_le_bytes());
-                bytes.extend_from_slice(&text.as_bytes()[..usize::from(length)]);
-            }
-            for ring in &series.0 {
-                let count = u32::try_from(ring.points.len()).expect("a ring has at most 10,080");
-                bytes.extend_from_slice(&ring.last.to_le_bytes());
-                bytes.extend_from_slice(&count.to_le_bytes());
-                for point in &ring.points {
-                    for value in [point.depth, point.rate, point.oldest_seconds] {
-                        bytes.extend_from_slice(&value.to_le_bytes());
-                    }
-                }
+        let mut whole = Vec::new();
+        let mut piece = self.piece(None);
+        loop {
+            whole.append(&mut piece.bytes);
+            match piece.last {
+                None => return whole,
+                Some(last) => piece = self.piece(Some(&last)),
             }
         }
-        bytes
     }
 
     /// Reads the saved form of at most `series_max` series, and the series of all topics together.
@@ -57,9 +70,40 @@ impl History {
         let mut history = History::new(series_max);
         while !rest.is_empty() && history.len() < series_max {
             let (key, series) = read_series(&mut rest).ok_or("the file is cut off or damaged")?;
-            history.series.insert(key, series);
+            if !series.is_empty() {
+                history.last_second = history.last_second.max(Some(series.last_second()));
+            }
+            // Earlier versions also saved names that NSQ forbids.
+            if key.is_valid() {
+                history.series.insert(key, series);
+            }
         }
         Ok(history)
+    }
+}
+
+fn push_series(bytes: &mut Vec<u8>, key: &Key, series: &Series) {
+    let (kind, name, channel) = match key {
+        Key::All => (3, "", ""),
+        Key::Node(node) => (0, node.as_str(), ""),
+        Key::Topic(topic) => (1, topic.as_str(), ""),
+        Key::Channel(topic, channel) => (2, topic.as_str(), channel.as_str()),
+    };
+    bytes.push(kind);
+    for text in [name, channel] {
+        let length = u16::try_from(text.len()).expect("names of keys are short");
+        bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(text.as_bytes());
+    }
+    for ring in &series.0 {
+        let count = u32::try_from(ring.points.len()).expect("a ring has at most 10,080");
+        bytes.extend_from_slice(&ring.last.to_le_bytes());
+        bytes.extend_from_slice(&count.to_le_bytes());
+        for point in &ring.points {
+            for value in [point.depth, point.rate, point.oldest_seconds] {
+                bytes.extend_from_slice(&value.to_le_bytes());
+            }
+        }
     }
 }
 

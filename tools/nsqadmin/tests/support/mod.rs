@@ -24,6 +24,18 @@ fn path() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_nsqadmin"))
 }
 
+/// Returns a cluster with the topic `clicks`, its channel `a`, and a message, on each of `count`
+/// nsqds.
+pub fn cluster(lookupds: &[&Daemon], count: usize) -> Vec<Daemon> {
+    let nsqds: Vec<Daemon> = (0..count).map(|_| Daemon::nsqd_at(lookupds, &[])).collect();
+    for nsqd in &nsqds {
+        nsqd.create_channel("clicks", "a");
+        nsqd.publish("clicks", &["x"]);
+        nsqd.wait_for_figure("clicks", "a", "depth", 1);
+    }
+    nsqds
+}
+
 /// A running nsqadmin on a free port of 127.0.0.1. A drop kills it. If the test is failing, the drop
 /// prints its log first.
 pub struct Admin {

@@ -1,0 +1,241 @@
+//! [`HistoryFile`]: the file in which the past is saved. [`Saves`]: its saves beside the collection.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use program::{log_error, log_info, log_warn};
+use tokio::task::{JoinHandle, spawn_blocking};
+use wire::go_error::system_text;
+
+use crate::history::History;
+
+/// Time between two saves.
+const SAVE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Longest time for the save at the end. A process that gets SIGTERM is often killed after 30 s.
+const LAST_SAVE_MAX: Duration = Duration::from_secs(10);
+
+/// The file of `--history-file`.
+#[derive(Debug)]
+pub(super) struct HistoryFile {
+    path: PathBuf,
+    history: Arc<Mutex<History>>,
+    /// True if the next save loses points of the file.
+    must_keep_old: AtomicBool,
+    /// True if a file was kept already. A clock that moves again and again must not fill the disk. The lock is held during a
+    /// save, so there is one at a time.
+    has_kept_old: Mutex<bool>,
+}
+
+impl HistoryFile {
+    /// Reads the history, which is empty without a file. A damaged file is moved aside.
+    ///
+    /// # Errors
+    /// The file cannot be read, or cannot be moved aside, for the FATAL line. The file stays as it is.
+    pub(super) fn read(path: PathBuf, series_max: usize) -> Result<HistoryFile, String> {
+        let history = match read_bytes(&path) {
+            Ok(None) => History::new(series_max),
+            Ok(Some(bytes)) => parse(&path, &bytes, series_max)?,
+            Err(why) => {
+                let shown = path.display();
+                return Err(format!("failed to read --history-file ({shown}) - {why}"));
+            }
+        };
+        Ok(HistoryFile {
+            path,
+            history: Arc::new(Mutex::new(history)),
+            must_keep_old: AtomicBool::new(false),
+            has_kept_old: Mutex::new(false),
+        })
+    }
+
+    /// Returns the history, which is shared with this file.
+    pub(super) fn history(&self) -> Arc<Mutex<History>> {
+        self.history.clone()
+    }
+
+    /// Makes the next save keep the old file under another name: the clock has moved so far that the history has lost points.
+    pub(super) fn keep_old(&self) {
+        self.must_keep_old.store(true, Ordering::SeqCst);
+    }
+
+    /// Saves the history. Blocks until the file is on disk.
+    pub(super) fn save(&self) {
+        let mut has_kept_old = self
+            .has_kept_old
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let written = new_file::replace(&self.path, |file| {
+            self.write(file)?;
+            if self.must_keep_old.load(Ordering::SeqCst) && !*has_kept_old {
+                *has_kept_old = self.move_old_aside()?;
+            }
+            self.must_keep_old.store(false, Ordering::SeqCst);
+            Ok(())
+        });
+        if let Err(error) = written {
+            let (shown, why) = (self.path.display(), system_text(&error));
+            log_error!("failed to save the history in {shown} - {why}");
+        }
+    }
+
+    /// Saves the history, and gives up after some seconds: a disk that hangs must not keep the process alive.
+    pub(super) fn save_at_end(self: &Arc<Self>) {
+        let file = self.clone();
+        match ends_within(LAST_SAVE_MAX, move || file.save()) {
+            Ok(true) => {}
+            Ok(false) => {
+                let (shown, limit) = (self.path.display(), LAST_SAVE_MAX.as_secs());
+                log_error!(
+                    "the save of the history in {shown} takes more than {limit} s and is given up"
+                );
+            }
+            Err(error) => log_error!("cannot start a thread to save the history: {error}"),
+        }
+    }
+
+    /// Writes the history piece by piece, so that samples need not wait until all are written.
+    fn write(&self, mut file: impl Write) -> io::Result<()> {
+        let mut last = None;
+        loop {
+            let piece = {
+                let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+                history.piece(last.as_ref())
+            };
+            file.write_all(&piece.bytes)?;
+            match piece.last {
+                None => return Ok(()),
+                some => last = some,
+            }
+        }
+    }
+
+    /// Renames the file, if there is one. Returns true if there was.
+    fn move_old_aside(&self) -> io::Result<bool> {
+        match move_aside(&self.path) {
+            Ok(aside) => {
+                let aside = aside.display();
+                log_warn!(
+                    "history: the clock has moved far back or ahead, so the saved past is kept in {aside}"
+                );
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Reads the file. Returns `None` if there is none.
+fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, String> {
+    let found = match std::fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        found => found.map_err(|error| system_text(&error))?,
+    };
+    if !found.is_file() {
+        return Err("this is no regular file".to_owned());
+    }
+    let bytes = std::fs::read(path).map_err(|error| system_text(&error))?;
+    Ok(Some(bytes))
+}
+
+/// Returns the history of these bytes. If they are damaged, the file is moved aside, and the history is empty.
+fn parse(path: &Path, bytes: &[u8], series_max: usize) -> Result<History, String> {
+    let shown = path.display();
+    let why = match History::from_bytes(bytes, series_max) {
+        Ok(history) => {
+            log_info!("history: {} series from {shown}", history.len());
+            return Ok(history);
+        }
+        Err(why) => why,
+    };
+    match move_aside(path) {
+        Ok(aside) => log_error!(
+            "history: {shown} cannot be read and is moved to {}: {why}",
+            aside.display()
+        ),
+        Err(error) => {
+            let refused = system_text(&error);
+            return Err(format!(
+                "--history-file ({shown}) is damaged ({why}) and cannot be renamed - {refused}"
+            ));
+        }
+    }
+    Ok(History::new(series_max))
+}
+
+/// Renames a file to `<file>.bad`, or to `<file>.bad-1` and so on if that name is taken. Returns the new name.
+fn move_aside(path: &Path) -> io::Result<PathBuf> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".bad");
+    let mut target = PathBuf::from(&aside);
+    for number in 1_u32.. {
+        match new_file::rename_new(path, &target) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            renamed => return renamed.map(|()| target),
+        }
+        let mut numbered = aside.clone();
+        numbered.push(format!("-{number}"));
+        target = PathBuf::from(numbered);
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// Runs `work` on a thread. Returns true if it ends within the limit. Otherwise, it goes on.
+fn ends_within(limit: Duration, work: impl FnOnce() + Send + 'static) -> io::Result<bool> {
+    let (sender, end) = mpsc::channel();
+    thread::Builder::new().spawn(move || {
+        work();
+        // Nobody waits any more if the time is over.
+        let _ = sender.send(());
+    })?;
+    Ok(end.recv_timeout(limit).is_ok())
+}
+
+/// Starts saves, one at a time, and waits for none of them.
+pub(super) struct Saves {
+    save: Arc<dyn Fn() + Send + Sync>,
+    /// The time at which the last save was due.
+    last: Option<Instant>,
+    running: Option<JoinHandle<()>>,
+}
+
+impl Saves {
+    /// `save` does one save, and logs its failures.
+    pub(super) fn new(save: impl Fn() + Send + Sync + 'static) -> Saves {
+        Saves {
+            save: Arc::new(save),
+            last: None,
+            running: None,
+        }
+    }
+
+    /// Starts a save if the last one was due a minute ago. The first one is due at once, so that a file that cannot be
+    /// written is known soon after the start. A save that has not ended delays the next one by a minute.
+    pub(super) fn start_if_due(&mut self, now: Instant) {
+        if self.last.is_some_and(|last| now < last + SAVE_INTERVAL) {
+            return;
+        }
+        self.last = Some(now);
+        if self
+            .running
+            .as_ref()
+            .is_some_and(|save| !save.is_finished())
+        {
+            log_warn!(
+                "history: the last save has not ended yet, so no new one begins for a minute"
+            );
+            return;
+        }
+        let save = self.save.clone();
+        self.running = Some(spawn_blocking(move || save()));
+    }
+}
+
+#[cfg(test)]
+mod tests;
