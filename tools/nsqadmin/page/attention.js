@@ -13,7 +13,7 @@ const SHOWN = 6;
 export function allConcerns(known = [], rows) {
   const told = new Set(known.map(nameOf));
   const own = rows.flatMap((row) => row.problems).filter((channel) => !told.has(`${channel.topicName} / ${channel.channel_name}`));
-  return [...known, ...own.map(concernOf).sort((a, b) => (b.oldest_ms ?? -1) - (a.oldest_ms ?? -1) || Number(b.depth) - Number(a.depth))];
+  return [...known, ...own.map(concernOf).sort((a, b) => Number(b.oldest_ms ?? -1) - Number(a.oldest_ms ?? -1) || Number(b.depth) - Number(a.depth))];
 }
 
 function concernOf(channel) {

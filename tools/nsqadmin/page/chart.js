@@ -1,5 +1,6 @@
 // Charts over time, drawn by uPlot. Colours are the variables of style.css.
 
+import { Boundary } from "./boundary.js";
 import { html, useEffect, useRef } from "./html.js";
 import { theme } from "./store.js";
 
@@ -27,7 +28,11 @@ function colour(name) {
 
 // Properties: `title`; `series`: {times, figures}, a new object when points are new; `lines`: {figure, name, colour}; `show(value)`, a
 // figure as text.
-export function Chart({ title, series, lines, show }) {
+export function Chart(properties) {
+  return html`<${Boundary} what=${`The chart “${properties.title}”`}><${Plot} ...${properties} /><//>`;
+}
+
+function Plot({ title, series, lines, show }) {
   const place = useRef();
   const plot = useRef();
   const known = lines.filter((line) => series.figures[line.figure]);

@@ -9,13 +9,14 @@ export function count(value) {
   return String(value).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
-// A rate per second: "0", "0.25", "3.5", "1,234". A negative rate has a sign.
+// A rate per second, also of a BigInt: "0", "0.25", "3.5", "1,234". A negative rate has a sign.
 export function rate(value) {
   if (value === null || value === undefined) return UNKNOWN;
-  const size = Math.abs(value);
+  const number = Number(value);
+  const size = Math.abs(number);
   if (size < 0.005) return "0";
   const text = size < 10 ? String(Number(size.toPrecision(2))) : count(Math.round(size));
-  return value < 0 ? `−${text}` : text;
+  return number < 0 ? `−${text}` : text;
 }
 
 // A change per second, with a sign: "+12", "−3.5", "0".
@@ -67,7 +68,7 @@ export function duration(nanoseconds) {
 
 // The name of a quantile: 0.99 is "99th", 0.999 is "99.9th", 1 is "100th".
 export function percentile(quantile) {
-  const value = Number((quantile * 100).toFixed(4));
+  const value = Number((Number(quantile) * 100).toFixed(4));
   const last = String(value).at(-1);
   const isTeen = Number.isInteger(value) && value % 100 >= 11 && value % 100 <= 13;
   const suffix = { 1: "st", 2: "nd", 3: "rd" }[last];

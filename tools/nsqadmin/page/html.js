@@ -3,7 +3,7 @@
 import { h } from "./vendor/preact/preact.mjs";
 import htm from "./vendor/htm/htm.mjs";
 
-export { render } from "./vendor/preact/preact.mjs";
+export { Component, render } from "./vendor/preact/preact.mjs";
 export { useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/preact/hooks.mjs";
 
 export const html = htm.bind(h);

@@ -2,6 +2,7 @@
 
 import { html, render, useEffect, useMemo, useState } from "./html.js";
 import { ask, sentence } from "./api.js";
+import { Boundary } from "./boundary.js";
 import { clock } from "./format.js";
 import { Help } from "./help.js";
 import { useKeys } from "./keys.js";
@@ -48,7 +49,7 @@ function App() {
     <main>
       ${failure && html`<div class="bar bad" role="alert"><b>The page does not know who you are, so it shows no actions.</b> ${failure.message}</div>`}
       ${ignored && html`<p class="bar warn" role="status"><b>The page does not know who you are.</b> ${sentence(ignored)}</p>`}
-      ${view(segments) ?? html`<h1>There is nothing here</h1><p><a href=${link()}>All topics</a></p>`}
+      <${Boundary} key=${segments.join("/")} what="This page">${view(segments) ?? html`<h1>There is nothing here</h1><p><a href=${link()}>All topics</a></p>`}<//>
     </main>
     ${isHelpOpen && html`<${Help} onClose=${() => setHelpOpen(false)} />`}`;
 }

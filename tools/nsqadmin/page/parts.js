@@ -73,13 +73,13 @@ export function Addresses({ nodes }) {
 
 // The quantiles of the latency that a topic or channel has.
 export function quantiles(part) {
-  return (part.e2e_processing_latency?.percentiles ?? []).map((one) => one.quantile);
+  return (part.e2e_processing_latency?.percentiles ?? []).map((one) => Number(one.quantile));
 }
 
 // Columns for the latency percentiles that these parts have.
 export function latencyColumns(parts) {
   return [...new Set(parts.flatMap(quantiles))].map((quantile) => {
-    const find = (row) => (row.e2e_processing_latency?.percentiles ?? []).find((one) => one.quantile === quantile);
+    const find = (row) => (row.e2e_processing_latency?.percentiles ?? []).find((one) => Number(one.quantile) === quantile);
     const value = (row) => find(row)?.average ?? find(row)?.value;
     return {
       key: `p${percentile(quantile)}`,

@@ -62,11 +62,12 @@ async function load(own, step, subject) {
   }
 }
 
-// The points of the server's answer.
+// The points of the server's answer. A figure may be a BigInt, with which no chart can calculate.
 function pointsOf({ start, step, depth, rate, oldest_seconds: ages }) {
+  const numbers = (figures) => figures.map((figure) => figure === null ? null : Number(figure));
   // Nodes that tell no age have 0.
-  const oldest = ages.some((age) => age > 0) && { oldest: ages };
-  return { times: depth.map((_, index) => start + index * step), figures: { depth, arrivals: rate, ...oldest } };
+  const oldest = ages.some((age) => age > 0) && { oldest: numbers(ages) };
+  return { times: depth.map((_, index) => start + index * step), figures: { depth: numbers(depth), arrivals: numbers(rate), ...oldest } };
 }
 
 // The range in the address.

@@ -1,6 +1,7 @@
 // Peeks: the questions for messages, and what their answers say.
 
 import { api, ask } from "./api.js";
+import { plus } from "./exact.js";
 import { age } from "./format.js";
 
 // The lists of messages that nsqd can show. A topic's own messages have only some of them.
@@ -53,7 +54,7 @@ export function mostAttempts(lists, limit) {
     for (const message of parts.flatMap((part) => part.messages)) {
       if (message.attempts > 0 && message.attempts >= (found.get(message.id)?.attempts ?? 0)) found.set(message.id, message);
     }
-    const sum = (name) => parts.reduce((total, part) => total + part[name], 0);
+    const sum = (name) => parts.reduce((total, part) => plus(total, part[name]), 0);
     return { ...parts[0], url: parts.at(-1).url, messages: sorted([...found.values()], "attempts").slice(0, limit), next: undefined, looked_at: ids.size,
       scanned_messages: sum("scanned_messages"), scanned_bytes: sum("scanned_bytes") };
   });
@@ -76,9 +77,9 @@ const ORDERS = {
   newest: (message) => -milliseconds(message.timestamp ?? 0),
   oldest: (message) => milliseconds(message.timestamp ?? 0),
   in_flight: (message) => milliseconds(message.times_out_at ?? 0),
-  deferred: (message) => milliseconds(message.deferred_until ?? 0) || message.defer_ms || 0,
-  requeued: (message) => -message.attempts,
-  attempts: (message) => -message.attempts,
+  deferred: (message) => milliseconds(message.deferred_until ?? 0) || Number(message.defer_ms ?? 0),
+  requeued: (message) => -Number(message.attempts),
+  attempts: (message) => -Number(message.attempts),
 };
 
 export function sorted(messages, list) {

@@ -1,6 +1,7 @@
 // A table that can be sorted and searched, and that stays quick with many rows: beyond a hundred rows it draws only those that
 // can be seen.
 
+import { Boundary } from "./boundary.js";
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./html.js";
 import { useTableKeys } from "./keys.js";
 import { setQuery, useRoute } from "./route.js";
@@ -25,7 +26,11 @@ const MARGIN = 12;
 //   empty      what to say without rows
 //   search     the label of the search field; without it there is none
 //   tools      more controls beside the search field
-export function Table({ name = "", caption, rows, rowKey, text, columns, first, total, rowClass, empty, search, tools }) {
+export function Table(properties) {
+  return html`<${Boundary} what=${`The table “${properties.caption}”`}><${Rows} ...${properties} /><//>`;
+}
+
+function Rows({ name = "", caption, rows, rowKey, text, columns, first, total, rowClass, empty, search, tools }) {
   const { query } = useRoute();
   const [needle, order] = [query.get(`${name}q`) ?? "", query.get(`${name}sort`) ?? first];
   const isPointed = useRef(false);

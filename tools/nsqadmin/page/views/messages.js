@@ -3,6 +3,8 @@
 import { html, useEffect, useRef, useState } from "../html.js";
 import { WarningBar } from "../bars.js";
 import { FORMS, shownBody } from "../body.js";
+import { Boundary } from "../boundary.js";
+import { plus } from "../exact.js";
 import { count, many } from "../format.js";
 import { Badge, Loading, NodeLink, Trail } from "../parts.js";
 import { LISTS, TAIL, TRIED_MAX, Tail, curl, deliveryOf, listsOf, messagesOf, peek, sorted } from "../peeks.js";
@@ -142,7 +144,7 @@ function joined(former, answer) {
     const rest = found.get(node.node);
     if (!rest?.messages) return rest ? { ...node, next: undefined, outcome: rest.outcome, reason: rest.reason } : node;
     return { ...rest, url: node.url, messages: [...(node.messages ?? []), ...rest.messages],
-      scanned_messages: node.scanned_messages + rest.scanned_messages, scanned_bytes: node.scanned_bytes + rest.scanned_bytes };
+      scanned_messages: plus(node.scanned_messages, rest.scanned_messages), scanned_bytes: plus(node.scanned_bytes, rest.scanned_bytes) };
   });
   return { ...answer, nodes };
 }
@@ -156,7 +158,7 @@ function Obstacles({ nodes }) {
 function Summary({ nodes, list, isFiltered }) {
   const answered = nodes.filter((node) => node.messages);
   if (answered.length === 0) return null;
-  const sum = (name) => answered.reduce((total, node) => total + node[name], 0);
+  const sum = (name) => answered.reduce((total, node) => plus(total, node[name]), 0);
   const ended = answered.filter((node) => node.ended_by === "budget").map((node) => node.node);
   if (list === "attempts") {
     return html`<p class="note" role="status">The ${messagesOf(answered).length} with the most attempts of the ${many(sum("looked_at"), "message")} looked at.
@@ -207,7 +209,7 @@ function Follow({ topic, channel, asked, learn }) {
 function List({ messages, form, hasBodies, now }) {
   if (messages.length === 0) return html`<p class="empty">No message is here.</p>`;
   return html`<ol class="messages">${messages.map((message) => html`<li key=${`${message.node} ${message.id}`}>
-    <${Message} ...${{ message, form, hasBodies, now }} /></li>`)}</ol>`;
+    <${Boundary} what="This message"><${Message} ...${{ message, form, hasBodies, now }} /><//></li>`)}</ol>`;
 }
 
 function Message({ message, form, hasBodies, now }) {

@@ -83,7 +83,7 @@ function Content({ node, past, actions }) {
       { label: "Messages/s", value: rate(node.arrivals) },
       { label: "Waiting", value: count(node.depth) },
       { label: "Clients", value: count(node.clients.length) },
-      disk && { label: "Disk free", value: size(disk.free_bytes), note: `of ${size(disk.size_bytes)}`, kind: disk.free_bytes < disk.size_bytes / 10 ? "bad" : "" },
+      disk && { label: "Disk free", value: size(disk.free_bytes), note: `of ${size(disk.size_bytes)}`, kind: disk.free_bytes < Number(disk.size_bytes) / 10 ? "bad" : "" },
       disk?.full_in_s !== undefined && { label: "Disk full in", value: seconds(disk.full_in_s), note: "as in the last 10 minutes", kind: disk.full_in_s < 14_400 ? "bad" : "" },
     ]} />
     <${Ranges} failure=${past.failure} />
@@ -121,8 +121,9 @@ const SHARDS = [
 
 function Load({ part }) {
   if (part === undefined) return "–";
-  const width = { width: `${Math.min(100, Math.round(part * 100))}%` };
-  return html`<span class="share" aria-hidden="true"><span class=${part >= 0.9 ? "full" : "zone"} style=${width}></span></span> ${(part * 100).toFixed(part < 0.1 ? 1 : 0)} %`;
+  const load = Number(part);
+  const width = { width: `${Math.min(100, Math.round(load * 100))}%` };
+  return html`<span class="share" aria-hidden="true"><span class=${load >= 0.9 ? "full" : "zone"} style=${width}></span></span> ${(load * 100).toFixed(load < 0.1 ? 1 : 0)} %`;
 }
 
 const CLIENT_PLACE = [{

@@ -112,9 +112,9 @@ function Content({ topic, past, actions }) {
     <${Graphs} kind="topic" topic=${topic.topic_name} quantiles=${quantiles(topic)} />`;
 }
 
-// An age in seconds, for charts.
+// An age in seconds, which may be a BigInt, for charts.
 export function seconds(value) {
-  return age(value === null || value === undefined ? value : value * 1000);
+  return age(value === null || value === undefined ? value : Number(value) * 1000);
 }
 seconds.isTime = true;
 

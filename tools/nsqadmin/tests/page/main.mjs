@@ -7,6 +7,7 @@
 //   direct     nsqadmin's URL, with nsqd addresses instead of nsqlookupd's
 //   many       nsqadmin's URL, with 10,000 topics
 //   graphite   nsqadmin's URL, with a server that answers as graphite does
+//   huge       nsqadmin's URL, with an nsqd whose figures are as large as possible
 //   mixed      nsqadmin's URL, with an nsqd that has peeks, one that forbids them, and one that has none
 //   past       nsqadmin's URL, with a saved history of seven days
 //   lookupd    the HTTP address of nsqlookupd
@@ -20,6 +21,7 @@ import { Browser } from "./browser.mjs";
 import { checks as access } from "./access.mjs";
 import { checks as actions } from "./actions.mjs";
 import { checks as failures } from "./failures.mjs";
+import { checks as huge } from "./huge.mjs";
 import { checks as incident } from "./incident.mjs";
 import { checks as layout } from "./layout.mjs";
 import { checks as many } from "./many.mjs";
@@ -35,7 +37,7 @@ import { checks as use } from "./use.mjs";
 
 const cluster = JSON.parse(process.env.PAGE_TEST);
 const wanted = process.env.PAGE_CHECK ?? "";
-const all = { ...modules, ...render, ...past, ...use, ...messages, ...incident, ...layout, ...actions, ...orders, ...terms, ...access, ...many, ...minutes, ...failures, ...(wanted.startsWith("pictures") && pictures) };
+const all = { ...modules, ...render, ...huge, ...past, ...use, ...messages, ...incident, ...layout, ...actions, ...orders, ...terms, ...access, ...many, ...minutes, ...failures, ...(wanted.startsWith("pictures") && pictures) };
 const browser = await Browser.start();
 let [passed, failed] = [0, 0];
 // The usual rate of a producer takes a minute, so this one starts before the other checks.
