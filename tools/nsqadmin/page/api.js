@@ -58,14 +58,15 @@ function read(status, text) {
 const MEANINGS = {
   FORBIDDEN_BODIES: "You may not read bodies of messages, and therefore not search in them (--peek-bodies of nsqadmin).",
   FORBIDDEN: "You may not do this: only admins may act, and the server does not count you as one.",
-  INVALID_TOPIC: "This is no valid topic name. Use 1 to 64 of the characters A-Z a-z 0-9 . _ - and, if wanted, #ephemeral at the end.",
-  INVALID_CHANNEL: "This is no valid channel name. Use 1 to 64 of the characters A-Z a-z 0-9 . _ - and, if wanted, #ephemeral at the end.",
   TOPIC_NOT_FOUND: "There is no topic with this name.",
   CHANNEL_NOT_FOUND: "There is no channel with this name.",
   NODE_NOT_FOUND: "No nsqd with this address is known. It may have stopped.",
   NOT_FOUND: "There is nothing at this address.",
   LIST_CHANGED: "What matches has changed in the meantime, so nothing was done. Read the new list, and decide again.",
 };
+
+// Messages about names that are not valid, and what has such a name. The server tells the rule.
+const NAMES = { INVALID_TOPIC: "topic", INVALID_CHANNEL: "channel" };
 
 // Words inside of longer messages, and what they mean.
 const CAUSES = {
@@ -82,6 +83,7 @@ const CAUSES = {
 };
 
 function plain(message, status) {
+  if (NAMES[message]) return `This is no valid ${NAMES[message]} name. A name is ${facts.get()?.name_rule ?? "something else"}.`;
   if (MEANINGS[message]) return MEANINGS[message];
   if (message.startsWith("FORBIDDEN: ")) return `${MEANINGS.FORBIDDEN} ${sentence(message.slice("FORBIDDEN: ".length))}`;
   const cause = Object.keys(CAUSES).find((word) => message.includes(word));

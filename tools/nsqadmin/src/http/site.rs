@@ -6,6 +6,7 @@ use bytes::Bytes;
 use program::log_error;
 use program::version::NSQ_VERSION;
 use wire::go_json::{JsonObject, push_array, push_string};
+use wire::name::InvalidName;
 
 use super::{App, Reply, Request};
 use crate::outcome::Refusal;
@@ -73,6 +74,7 @@ impl App {
         push_array(object.key("nsqlookupd"), &lookupds, |out, text| {
             push_string(out, text)
         });
+        object.text("name_rule", &name_rule());
         object.boolean("live", self.collector.is_some());
         object.boolean("graph_enabled", self.forward.is_some());
         let seconds = i64::try_from(graphite.interval.as_secs()).unwrap_or(i64::MAX);
@@ -106,6 +108,12 @@ impl App {
             body.map_err(failed)?,
         ))
     }
+}
+
+/// Returns the rule for names of topics and channels, in the words of all programs.
+fn name_rule() -> String {
+    let text = InvalidName("").to_string();
+    text.trim_start_matches("\"\" is not ").to_owned()
 }
 
 fn not_found() -> Reply {

@@ -120,7 +120,7 @@ export const checks = {
     await page.getByText("Create the topic made-here with the channel archive: done.").waitFor();
     await until(async () => (await topicsAt(lookupd)).includes("made-here"), "nsqlookupd knows the topic");
     await create("bad name", "");
-    await page.getByText("This is no valid topic name.").waitFor();
+    await page.getByText("This is no valid topic name. A name is 1 to 64 characters of a-z A-Z 0-9 . _ -, of which the last 10 may be #ephemeral.").waitFor();
     await page.reload();
     await act(page, page.getByRole("button", { name: "Delete made-here/archive" }), "archive");
     await until(async () => await page.getByRole("button", { name: "Delete made-here/archive" }).count() === 0, "the channel is gone");
