@@ -1,13 +1,14 @@
-// 10,000 topics. The best of several measurements counts, because other work keeps the machine busy. What the servers take is not
-// bounded here.
+// 10,000 topics. The best of several measurements counts, because other work keeps the machine busy.
 
 import { equal, until } from "./browser.mjs";
 
-// Milliseconds.
+// Milliseconds: from the call of the page to the first rows, from the answer to them, and for a filter.
+const FIRST_MAX = 1000;
 const ROWS_MAX = 500;
 const FILTER_MAX = 50;
 
-const ROUNDS = 4;
+// The page is called at least so many times, and more often while it was slower than it should be.
+const [ROUNDS, ROUNDS_MAX] = [4, 12];
 
 // nsqd registers its topics one by one.
 const REGISTRATION_MAX = 180_000;
@@ -27,7 +28,7 @@ export const checks = {
     await registered(cluster);
     const page = await browser.open(cluster.many);
     const [firsts, drawings] = [[], []];
-    for (let round = 0; round < ROUNDS; round += 1) {
+    for (let round = 0; round < ROUNDS || (round < ROUNDS_MAX && Math.min(...firsts) > FIRST_MAX); round += 1) {
       await page.goto(cluster.many);
       // Both times are taken in the page: at the frame that has the first rows, and when the answer with the names had come.
       const first = await page.evaluate(() => new Promise((resolve) => {
@@ -62,6 +63,7 @@ export const checks = {
     await until(async () => await count() === "1 of 10000", "one topic matches");
     const [first, drawing, filter] = [firsts, drawings, filters].map((times) => Math.round(Math.min(...times)));
     console.log(`        first rows after ${first} ms, ${drawing} ms after the answer; filter after ${filter} ms`);
+    if (first > FIRST_MAX) throw new Error(`first rows ${firsts} ms after the call`);
     if (drawing > ROWS_MAX) throw new Error(`first rows ${drawings} ms after the answer`);
     if (filter > FILTER_MAX) throw new Error(`filters took ${filters} ms`);
     browser.healthy();

@@ -138,4 +138,41 @@ export const checks = {
     await dialog.getByText("No channel that matches is paused.").waitFor();
     browser.healthy();
   },
+
+  async "orders: empty topics and bring their messages back, and delete channels"(browser, cluster) {
+    const { nsqds } = cluster;
+    for (const topic of ["river.one", "river.two"]) await make(nsqds, topic, [], 5);
+    const [page, dialog] = await open(browser, cluster, "river");
+    const begin = async (action, of) => {
+      if (await dialog.count() === 0) await button(page, "Act on all that match").click();
+      await dialog.getByRole("combobox", { name: "On", exact: true }).selectOption(of);
+      await dialog.getByLabel("Action").selectOption(action);
+    };
+    const depths = (depth, what) => Promise.all(["river.one", "river.two"].map((topic) =>
+      everywhere(nsqds, async (nsqd) => (await topicAt(nsqd, topic)).depth === depth, what)));
+    await begin("empty", "topics");
+    await dialog.getByLabel("Type").fill("empty 2 topics");
+    await until(async () => await dialog.getByLabel("The messages can be brought back for").inputValue() === "10m", "the first choice");
+    await button(dialog, "Empty 2 topics").click();
+    await page.getByText("Empty 2 topics: done.").waitFor();
+    await depths(0, "the topics are empty");
+    await begin("unempty", "topics");
+    await button(dialog, "Undo the empty of 2 topics").click();
+    await page.getByText("Undo the empty of 2 topics: done.").waitFor();
+    await depths(5, "the messages are back");
+    for (const topic of ["river.one", "river.two"]) await make(nsqds, topic, ["archive", "kept"], 0);
+    await begin("pause", "channels");
+    await dialog.getByLabel("Only channels named").fill("archive");
+    await button(dialog, "Pause 2 channels").click();
+    await page.getByText("Pause 2 channels: done.").waitFor();
+    await everywhere(nsqds, async (nsqd) => (await channelAt(nsqd, "river.one", "archive")).paused === true, "the channel is paused");
+    await begin("delete", "channels");
+    await dialog.getByLabel("Only channels named").fill("archive");
+    await dialog.getByLabel("Type").fill("delete 2 channels");
+    await button(dialog, "Delete 2 channels").click();
+    await page.getByText("Delete 2 channels: done.").waitFor();
+    await everywhere(nsqds, async (nsqd) => (await channelAt(nsqd, "river.two", "archive")) === undefined, "the channel is deleted");
+    equal((await channelAt(nsqds[0], "river.one", "kept")).channel_name, "kept", "the other channel");
+    browser.healthy();
+  },
 };

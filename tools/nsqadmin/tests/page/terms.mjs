@@ -147,4 +147,27 @@ export const checks = {
     await until(async () => await button(page, "Undo the empty").count() === 0, "the undo is used up");
     browser.healthy();
   },
+
+  async "terms: an emptied topic gets its messages back"(browser, cluster) {
+    const { nsqds } = cluster;
+    await make(nsqds, "terms.topic-undo", [], 5);
+    const page = await open(browser, cluster, "terms.topic-undo");
+    await button(page, "Empty topic").click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByRole("textbox").fill("terms.topic-undo");
+    await until(async () => await dialog.getByLabel("The messages can be brought back for").inputValue() === "10m", "the first choice");
+    await button(dialog, "Empty").click();
+    await page.getByText("Empty the topic terms.topic-undo: done.").waitFor();
+    for (const nsqd of nsqds) {
+      const { depth, undo_message_count: messages } = await topicAt(nsqd, "terms.topic-undo");
+      equal([depth, messages], [0, 5], `the emptied topic at ${nsqd.http}`);
+    }
+    await page.getByText("15 emptied messages can be brought back until").waitFor();
+    await button(page, "Undo the empty").click();
+    await button(dialog, "Bring back").click();
+    await page.getByText("Bring back 15 messages of terms.topic-undo: done.").waitFor();
+    for (const nsqd of nsqds) equal((await topicAt(nsqd, "terms.topic-undo")).depth, 5, `the messages at ${nsqd.http}`);
+    await until(async () => await button(page, "Undo the empty").count() === 0, "the undo is used up");
+    browser.healthy();
+  },
 };
