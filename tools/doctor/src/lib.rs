@@ -55,7 +55,7 @@ pub fn diagnose(before: &ChannelSample, after: &ChannelSample, elapsed: Duration
     if let Some(limit) = stopped(after, &flow) {
         return Diagnosis::of(limit);
     }
-    let Some(unreached) = unreached(after) else {
+    let Some(unreached) = nodes_without_consumers(after) else {
         return of_reached(before, after, elapsed);
     };
     // The finding about more messages comes first: a handful at one node must not hide a long backlog elsewhere.
@@ -145,13 +145,16 @@ fn stopped(after: &ChannelSample, flow: &Flow) -> Option<Limit> {
 }
 
 /// Returns the nodes with messages and without consumers, if there are some.
-fn unreached(after: &ChannelSample) -> Option<Unreached> {
-    let is_unreached = |node: &NodeSample| node.ready.is_empty() && node.depth > 0;
-    let unreached = || after.nodes.iter().filter(|(_, node)| is_unreached(node));
-    let nodes: Vec<String> = unreached().map(|(name, _)| name.clone()).collect();
-    (!nodes.is_empty()).then(|| Unreached {
-        nodes,
-        depth: sum(unreached().map(|(_, node)| node.depth)),
+fn nodes_without_consumers(after: &ChannelSample) -> Option<Unreached> {
+    let lacks_consumers = |node: &NodeSample| node.ready.is_empty() && node.depth > 0;
+    let found: Vec<_> = after
+        .nodes
+        .iter()
+        .filter(|(_, node)| lacks_consumers(node))
+        .collect();
+    (!found.is_empty()).then(|| Unreached {
+        nodes: found.iter().map(|(name, _)| (*name).clone()).collect(),
+        depth: sum(found.iter().map(|(_, node)| node.depth)),
     })
 }
 

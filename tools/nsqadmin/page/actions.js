@@ -66,7 +66,7 @@ export function emptyTopic(topic) {
   return {
     what: `Empty the topic ${name}`, title: `Empty the topic ${name}?`, button: "Empty", isDangerous: true, name,
     effect: "The messages that wait in the topic itself are dropped. Those that its channels have already are kept: empty the channels one by one.",
-    // The log of something ephemeral is not kept.
+    // nsqd refuses an undo for ephemeral topics and channels.
     ...(!name.endsWith("#ephemeral") && { terms: "topicUndo", topic: name }),
     destroys: [{ label: "Messages waiting in the topic", value: count(topic.depth) }],
     run: (terms) => post(api("topics", name), { action: "empty", ...terms }),
@@ -89,8 +89,8 @@ export function pauseTopic(topic) {
   return {
     what: `${capital(verb)} the topic ${name}`, title: `${capital(verb)} the topic ${name}?`, button: capital(verb),
     effect: topic.paused
-      ? `The topic passes its messages on to its channels again. ${many(topic.depth, "message")} wait in the topic.`
-      : "Messages stay in the topic, and its channels get none of them, until the topic is unpaused. Nothing is lost.",
+      ? `The topic passes its messages on to its channels again. ${many(topic.depth, "message waits", "messages wait")} in the topic.`
+      : "Messages stay in the topic, and its channels get none of them. Nothing is lost.",
     ...(!topic.paused && { terms: "pause", topic: name }),
     run: (terms) => post(api("topics", name), { action: verb, ...terms }),
   };
@@ -101,7 +101,7 @@ export function emptyChannel(channel) {
   return {
     what: `Empty the channel ${topic}/${name}`, title: `Empty the channel ${name} of the topic ${topic}?`, button: "Empty", isDangerous: true, name,
     effect: "All messages of this channel are dropped: waiting, in flight and deferred. The other channels of the topic keep theirs.",
-    // The log of something ephemeral is not kept.
+    // nsqd refuses an undo for ephemeral topics and channels.
     ...(![topic, name].some((one) => one.endsWith("#ephemeral")) && { terms: "undo", topic }),
     destroys: contents(channel.depth, { ...ofChannel(channel), consumers: undefined }),
     run: (terms) => post(api("topics", topic, name), { action: "empty", ...terms }),

@@ -18,8 +18,8 @@ const SHOWN_MAX = 200;
 const TIMEOUT = 120_000;
 
 const EFFECTS = {
-  "pause topics": "Messages stay in the topics, and their channels get none of them, until they are unpaused. Nothing is lost.",
-  "pause channels": "Consumers get no more messages until the channels are unpaused. Nothing is lost.",
+  "pause topics": "Messages stay in the topics, and their channels get none of them. Nothing is lost.",
+  "pause channels": "Consumers get no more messages. Nothing is lost.",
   "unpause topics": "The topics pass their messages on to their channels again.",
   "unpause channels": "Consumers get messages again.",
   "empty topics": "The messages that wait in the topics themselves are dropped. Those that channels have already are kept.",

@@ -36,7 +36,7 @@ fn every_key_has_its_value() {
     for key in NSQADMIN.flags.iter().filter_map(|flag| flag.key()) {
         let answer = admin.get(&format!("/config/{key}"));
         let has_value = answer.status == 200 && !answer.text().contains("message");
-        // These two are no options of the original either.
+        // These are no options of the original either.
         let is_option = !["config", "verbose", "version"].contains(&key.as_str());
         assert_eq!(has_value, is_option, "{key}: {}", answer.text());
     }

@@ -9,11 +9,12 @@ use super::round::{ChannelRound, LookupdRound, NodeRound, Round};
 use super::{Checkup, NodeCheck, TopicProducers};
 use crate::figures::Pause;
 
-/// The age in milliseconds from which a message counts as old, wherever it is.
+/// The age in milliseconds from which a message counts as old, wherever it is. The handler of a message in flight may take
+/// this long, and a burst is consumed in this time.
 const OLD_MILLIS: i64 = 10_000;
 
 /// The age in milliseconds from which a message counts as old while messages wait and do not become fewer.
-/// The handler of a message in flight may take this long, and a burst is consumed in this time.
+/// A backlog that does not shrink shows earlier that nobody finishes the message.
 const OLD_MILLIS_WITH_BACKLOG: i64 = 3_000;
 
 /// Ages that grow by this share of the time, or faster, belong to messages that nobody finishes.

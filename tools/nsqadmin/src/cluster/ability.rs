@@ -1,5 +1,5 @@
-//! [`Abilities`]: what an nsqd can do beyond nsqd 1.3.0, which ignores parameters that it does not know: it
-//! would pause without an end, and empty without an undo.
+//! [`Abilities`]: the abilities of an nsqd beyond those of nsqd 1.3.0. That nsqd ignores parameters that it does not know,
+//! so it would pause without an end, and empty without an undo.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -90,7 +90,7 @@ impl Cluster {
 }
 
 async fn abilities_of(upstream: &Upstream, url: &str) -> Result<Abilities, Failed> {
-    // No nsqd has this topic. A nsqd that knows the limit refuses the value before it looks for the topic.
+    // No nsqd has this topic. An nsqd that knows the limit refuses the value before it looks for the topic.
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
     let topic = format!(
         "nsqadmin-asks.{:x}",

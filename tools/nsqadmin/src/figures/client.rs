@@ -39,8 +39,8 @@ impl ClientFigures {
         }
     }
 
-    /// Sorts clients by hostname, node and address. The clients of a node with a region or zone are sorted by node
-    /// before: those in the node's own zone come first, then those in its region, then the others.
+    /// Sorts clients by hostname, node and address. If their node has a region or zone, they are sorted by node first,
+    /// and then by nearness to it.
     pub fn sort(clients: &mut [ClientFigures]) {
         clients.sort_by(|a, b| a.sort_key().cmp(&b.sort_key()));
     }
