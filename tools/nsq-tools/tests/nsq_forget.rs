@@ -2,7 +2,7 @@
 
 mod tool;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::Command;
 
@@ -257,6 +257,71 @@ fn a_killed_tool_goes_on_with_its_last_save() {
     kill(forget);
     let forget = Forget::start(&nsqd, &[NEVER, &file]);
     assert_eq!(forget.wait_for_z("clicks", last), owned(&[("US", last)]));
+}
+
+/// The tool took no signal before its first connection.
+#[test]
+fn a_signal_ends_the_tool_while_it_connects() {
+    let nsqd = nsqd_with_clicks(&[]);
+    // Its kernel takes the connection, and nobody answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = silent
+        .local_addr()
+        .map(|at| format!("--nsqd-tcp-address={at}"));
+    let mut tool = Tool::of_command(&mut command(&nsqd, &[&silent.unwrap()]));
+    tool.wait_for_log(" connected");
+    tool.stop();
+}
+
+/// A library that lets each sync of a file wait while the file `hang` is there, and makes the file `waits` then.
+const HANGING_SYNC: &str = r#"
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int fsync(int file) {
+    while (access("hang", F_OK) == 0) {
+        close(open("waits", O_CREAT | O_WRONLY, 0600));
+        usleep(1000);
+    }
+    return syscall(SYS_fsync, file);
+}
+"#;
+
+/// The tool counted nothing and took no signal while the disk hung.
+#[test]
+fn a_disk_that_hangs_holds_up_neither_the_counts_nor_a_signal() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    std::fs::write(at("sync.c"), HANGING_SYNC).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o", "sync.so", "sync.c"]);
+    let exit = run(compiler.current_dir(&directory), TIMEOUT);
+    assert_eq!(exit.code(), 0, "{exit}");
+    let nsqd = nsqd_with_clicks(&["US"]);
+    let args = [NEVER, "--state-file=counts.json", "--save-interval=50ms"];
+    let mut command = command(&nsqd, &args);
+    command
+        .current_dir(&directory)
+        .env("LD_PRELOAD", at("sync.so"));
+    let tool = Tool::of_command(&mut command);
+    let http = tool.wait_for_http();
+    let forget = Forget { tool, http };
+    forget.wait_for_z("clicks", 1);
+    std::fs::write(at("hang"), "").unwrap();
+    assert!(wait_until(TIMEOUT, || at("waits").exists()));
+    publish(&nsqd, &["US", "JP"]);
+    forget.wait_for_z("clicks", 3);
+    forget.tool.signal("TERM");
+    forget.tool.wait_for_log("stopping");
+    std::fs::remove_file(at("hang")).unwrap();
+    let (code, log) = forget.end("TERM");
+    assert_eq!(code, Some(0), "{log}");
+    let bins = &read(&at("counts.json"))["distributions"]["clicks"]["bins"];
+    assert_eq!(
+        (&bins["US"]["count"], &bins["JP"]["count"]),
+        (&json!(2), &json!(1))
+    );
 }
 
 fn read(path: &Path) -> Value {

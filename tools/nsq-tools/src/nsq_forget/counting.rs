@@ -1,13 +1,14 @@
 //! [`run`]: from the consumer to the table, and from the table to the state file.
 
+use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use program::{log_error, log_info, log_repeated, log_warn};
 use ringq_client::Message;
 use tokio::sync::oneshot;
-use tokio::task::spawn_blocking;
-use tokio::time::{MissedTickBehavior, interval_at, timeout};
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout, timeout_at};
 
 use super::config::{Config, NSQ_FORGET};
 use super::distribution::Seconds;
@@ -17,10 +18,17 @@ use super::state_file;
 use super::table::ForgetTable;
 use crate::consuming::Consuming;
 use crate::listening::listen;
-use crate::stopping::{StopSignals, shut_down};
+use crate::stopping::{STOP_TIME_MAX, StopSignals, shut_down};
 
 /// The longest time that HTTP clients may take for their last answers.
 const HTTP_STOP: Duration = Duration::from_secs(2);
+
+/// The time that the last save has in any case, however long the stop took before.
+const SAVE_TIME_MIN: Duration = Duration::from_secs(2);
+
+/// The result of a save, and a save that goes on.
+type Saved = Result<(), String>;
+type Saving = JoinHandle<Saved>;
 
 /// Counts until a signal comes. The error is the text for the user.
 pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(), String> {
@@ -43,13 +51,18 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
         now,
     };
     // A file that cannot be written is found before anything is counted.
-    save(config, &api).await?;
+    tokio::select! {
+        saved = end_of(save(config, &api)) => saved?,
+        () = signals.wait() => return Ok(()),
+    }
     let (listener, address) = listen(&config.http_address, NSQ_FORGET.name)?;
     let client = config.client.clone();
     let consuming = Consuming::start(&config.sources, client, config.dedup.as_ref())?;
-    let consumers = consuming
-        .connect(&[&config.topic], &config.channel, |builder| builder)
-        .await?;
+    let topics = [&config.topic];
+    let consumers = tokio::select! {
+        consumers = consuming.connect(&topics, &config.channel, |builder| builder) => consumers?,
+        () = signals.wait() => return Ok(()),
+    };
     let mut consumer = consumers
         .into_iter()
         .next()
@@ -61,16 +74,19 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
         let _ = http_ends.await;
     });
     let server = tokio::spawn(server.into_future());
-    let begin = tokio::time::Instant::now() + config.save_interval;
+    let begin = Instant::now() + config.save_interval;
     let mut saves = interval_at(begin, config.save_interval);
     saves.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // The disk holds up neither the counting nor a signal.
+    let mut saving: Option<Saving> = None;
     loop {
         tokio::select! {
             biased;
             () = signals.wait() => break,
-            _ = saves.tick() => if let Err(why) = save(config, &api).await {
+            saved = end_of_last(&mut saving) => if let Err(why) = saved {
                 log_error!("ERROR: {why}");
             },
+            _ = saves.tick(), if saving.is_none() => saving = Some(save(config, &api)),
             message = consumer.next() => match message {
                 Some(message) => count(config, &api, &message),
                 None => return Err("the connection to the channel has ended without a signal".to_owned()),
@@ -78,6 +94,7 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
         }
     }
     log_info!("stopping");
+    let ends_at = Instant::now() + STOP_TIME_MAX;
     let control = consumer.control();
     let drain = async {
         while let Some(message) = consumer.next().await {
@@ -90,7 +107,18 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
     if timeout(HTTP_STOP, server).await.is_err() {
         log_warn!("ending although HTTP clients are still connected");
     }
-    save(config, &api).await
+    let last_save = async {
+        if saving.is_some() {
+            // The last save says if the disk fails.
+            drop(end_of_last(&mut saving).await);
+        }
+        end_of(save(config, &api)).await
+    };
+    let ends_at = ends_at.max(Instant::now() + SAVE_TIME_MIN);
+    let saved = timeout_at(ends_at, last_save).await;
+    saved.unwrap_or_else(|_| {
+        Err("the state file was not written - the disk does not answer".to_owned())
+    })
 }
 
 /// Counts a message, and finishes it. A message without a value is finished, too: no later delivery
@@ -120,7 +148,7 @@ fn count(config: &Config, api: &Api, message: &Message) {
             // A topic may have many such messages.
             log_repeated!(
                 "not JSON".to_owned(),
-                "WARNING: message {id} is not counted - {why}"
+                "ERROR: message {id} is not counted - {why}"
             );
         }
     }
@@ -128,11 +156,11 @@ fn count(config: &Config, api: &Api, message: &Message) {
     drop(message.finish());
 }
 
-/// Forgets what is over, and writes the state file, if there is one.
-async fn save(config: &Config, api: &Api) -> Result<(), String> {
+/// Forgets what is over, and writes the state file, if there is one, on a thread that may block.
+fn save(config: &Config, api: &Api) -> Saving {
     let path = config.state_file.clone();
     let api = api.clone();
-    let saved = spawn_blocking(move || {
+    spawn_blocking(move || {
         let mut table = api.table();
         table.forget(now());
         let Some(path) = path else {
@@ -141,10 +169,24 @@ async fn save(config: &Config, api: &Api) -> Result<(), String> {
         let state = table.state();
         drop(table);
         state_file::save(&path, state)
-    });
+    })
+}
+
+/// Waits for the end of a save.
+async fn end_of(saving: impl Future<Output = Result<Saved, JoinError>>) -> Saved {
+    let saved = saving.await;
+    saved.map_err(|error| format!("the state file was not written - {error}"))?
+}
+
+/// Waits for the end of the save that goes on, and removes it. Without one, the wait has no end. Dropping the future leaves
+/// the save.
+async fn end_of_last(saving: &mut Option<Saving>) -> Saved {
+    let Some(last) = saving else {
+        return pending().await;
+    };
+    let saved = end_of(last).await;
+    *saving = None;
     saved
-        .await
-        .map_err(|error| format!("the state file was not written - {error}"))?
 }
 
 /// Returns the time in seconds since the Unix epoch.
