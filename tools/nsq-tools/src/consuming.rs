@@ -5,6 +5,7 @@ use program::log::Level;
 use program::log_at;
 use ringq_client::dedup::Dedup;
 use ringq_client::{Address, Config, Consumer, ConsumerBuilder, Event, Level as ClientLevel};
+use wire::name::is_ephemeral;
 
 use crate::flags::{self, Sources};
 
@@ -69,7 +70,8 @@ impl Consuming {
     ///
     /// No nsqd sends a message before all consumers are connected. If one of them cannot be connected, the tool ends, and
     /// somebody starts the tool again and again. So each start would cost the messages of the other nsqds and topics an
-    /// attempt, until they are given up.
+    /// attempt, until they are given up. Ephemeral topics and channels are an exception: they end with the tool, and drop
+    /// messages that nobody takes.
     ///
     /// # Errors
     /// The first consumer that cannot be connected. The error is the text for the user.
@@ -79,13 +81,19 @@ impl Consuming {
         channel: &str,
         describe: impl Fn(ConsumerBuilder) -> ConsumerBuilder,
     ) -> Result<Vec<Consumer>, String> {
-        let paused = Config {
-            max_in_flight: 0,
-            ..self.config.clone()
-        };
         let connecting = topics.iter().map(|topic| {
-            let builder = self.builder(topic.as_ref(), channel);
-            describe(builder.config(paused.clone()).retry_first_connection(false)).connect()
+            let topic = topic.as_ref();
+            let is_ephemeral = [topic, channel].map(str::as_bytes).map(is_ephemeral);
+            let max_in_flight = match is_ephemeral.contains(&true) {
+                true => self.config.max_in_flight,
+                false => 0,
+            };
+            let config = Config {
+                max_in_flight,
+                ..self.config.clone()
+            };
+            let builder = self.builder(topic, channel).config(config);
+            describe(builder.retry_first_connection(false)).connect()
         });
         let consumers = try_join_all(connecting)
             .await

@@ -3,11 +3,12 @@
 mod tool;
 
 use std::fs;
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
-use test_support::TIMEOUT;
 use test_support::daemon::{Daemon, wait_for_end};
 use test_support::process::{Exit, run};
+use test_support::{TIMEOUT, wait_until};
 use tool::Tool;
 
 fn command(nsqd: &Daemon, args: &[&str]) -> Command {
@@ -83,6 +84,31 @@ fn the_number_counts_the_messages_of_all_topics() {
     };
     let left = || depth("t").zip(depth("u")).is_some_and(|(t, u)| t + u == 1);
     assert!(test_support::wait_until(TIMEOUT, left), "{exit}");
+}
+
+/// An ephemeral channel drops messages that nobody takes, and nsqd sent none while another nsqd did not answer.
+#[test]
+fn an_ephemeral_channel_takes_messages_at_once() {
+    let nsqd = nsqd_with(&[]);
+    // Its kernel takes the connection, and nobody answers.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let silent = silent
+        .local_addr()
+        .map(|at| format!("-nsqd-tcp-address={at}"));
+    let silent = silent.expect("it listens");
+    let check = |channel: &str, ready_count: i64| {
+        let channel_flag = format!("-channel={channel}");
+        let args = ["-topic=t", &channel_flag, "-max-in-flight=7", &silent];
+        let mut tool = Tool::of_command(&mut command(&nsqd, &args));
+        let channel = channel.replace('#', "%23");
+        let ready = || nsqd.channel("t", &channel)?["clients"][0]["ready_count"].as_i64();
+        let has_it = || ready() == Some(ready_count);
+        assert!(wait_until(TIMEOUT, has_it), "{:?} {}", ready(), tool.log());
+        tool.stop();
+    };
+    check("look#ephemeral", 7);
+    // Messages of other channels would count an attempt.
+    check("c", 0);
 }
 
 #[test]
