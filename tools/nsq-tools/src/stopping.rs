@@ -14,6 +14,13 @@ use tokio::time::timeout;
 /// The longest time that a stopping tool waits for the answers to the messages that it has.
 pub const STOP_TIME_MAX: Duration = Duration::from_secs(30);
 
+/// The further time in which consumers save the filter of `--dedup`, after they have ended.
+const SAVE_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// The longest time that messages are touched while they wait for a slow disk or client, from their delivery. nsqd has the
+/// same limit by default.
+pub const TOUCH_TIME_MAX: Duration = Duration::from_secs(15 * 60);
+
 /// The longest time that the end after a failure waits for nsqd.
 const GIVE_BACK_TIME_MAX: Duration = Duration::from_secs(5);
 
@@ -45,14 +52,19 @@ impl StopSignals {
     }
 }
 
-/// Stops consumers. Returns when each message has its answer, but after [`STOP_TIME_MAX`] at the
-/// latest: messages without an answer then come again from nsqd. Somebody must go on to take the
-/// consumers' messages meanwhile.
+/// Stops consumers. Returns when each message has its answer. After [`STOP_TIME_MAX`], which is also the limit of a
+/// consumer, the consumers say in the log which messages have none: these come again from nsqd. Somebody must go on to
+/// take the consumers' messages meanwhile.
 pub async fn shut_down(controls: impl IntoIterator<Item = Control>) {
     let stops = controls
         .into_iter()
         .map(|control| async move { control.shutdown().await });
-    within_stop_time(join_all(stops)).await;
+    if timeout(STOP_TIME_MAX + SAVE_TIME_MAX, join_all(stops))
+        .await
+        .is_err()
+    {
+        log_warn!("ending although the filter of --dedup is not saved");
+    }
 }
 
 /// Closes a producer. Publishes that may be stored without a confirmation get a line in the log.
@@ -70,18 +82,20 @@ pub async fn within_stop_time(work: impl Future) {
     }
 }
 
-/// Ends a consumer after a failure: these messages, and those that nobody has taken, go back to nsqd,
-/// which can deliver them at once.
-pub async fn give_back(consumer: Consumer, messages: impl IntoIterator<Item = Acker>) {
-    let control = consumer.control();
-    begin_shutdown(&control);
+/// Ends consumers after a failure: these messages, and those that nobody has taken, go back to nsqd, which can deliver
+/// them at once.
+pub async fn give_back(
+    consumers: impl IntoIterator<Item = Consumer>,
+    messages: impl IntoIterator<Item = Acker>,
+) {
+    let consumers: Vec<Consumer> = consumers.into_iter().collect();
+    let controls: Vec<Control> = consumers.iter().map(Consumer::control).collect();
+    controls.iter().for_each(begin_shutdown);
     messages.into_iter().for_each(requeue);
-    // The consumer gives back the messages that nobody has taken.
-    drop(consumer);
-    if timeout(GIVE_BACK_TIME_MAX, control.shutdown())
-        .await
-        .is_err()
-    {
+    // The consumers give back the messages that nobody has taken.
+    drop(consumers);
+    let ends = controls.iter().map(Control::shutdown);
+    if timeout(GIVE_BACK_TIME_MAX, join_all(ends)).await.is_err() {
         log_warn!("nsqd gets some messages back only when they time out");
     }
 }
@@ -96,4 +110,39 @@ pub fn requeue(message: Acker) {
 fn begin_shutdown(control: &Control) {
     // The first poll begins the end. Its result does not matter here.
     let _ = control.shutdown().now_or_never();
+}
+
+#[cfg(test)]
+mod tests {
+    use ringq_client::testing::{MockConnection, MockNetwork};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// The topics waited one after the other, each for 5 s.
+    #[tokio::test(start_paused = true)]
+    async fn consumers_that_give_back_wait_together() {
+        let network = MockNetwork::new();
+        let mut server = network.server("n1:4150");
+        let mut consumers = Vec::new();
+        let mut connections: Vec<MockConnection> = Vec::new();
+        for topic in ["a", "b", "c"] {
+            let builder = Consumer::builder(topic, "c").node(server.address());
+            let consumer = builder.connector(network.clone()).connect().await;
+            consumers.push(consumer.expect("complete"));
+            let mut nsqd = server.accept().await;
+            nsqd.handshake().await;
+            nsqd.expect(&format!("SUB {topic} c")).await;
+            nsqd.respond("OK").await;
+            nsqd.expect("RDY 1").await;
+            connections.push(nsqd);
+        }
+        let began = Instant::now();
+        // No nsqd answers CLS.
+        give_back(consumers, []).await;
+        assert_eq!(began.elapsed().as_secs(), GIVE_BACK_TIME_MAX.as_secs());
+        for nsqd in &mut connections {
+            nsqd.expect("CLS").await;
+        }
+    }
 }

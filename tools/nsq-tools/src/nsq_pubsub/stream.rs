@@ -19,7 +19,7 @@ use super::reach::{Decision, News, Reach};
 use super::request::Subscription;
 use super::shared::Shared;
 use crate::consuming::{Consuming, log_event};
-use crate::stopping::{requeue, shut_down};
+use crate::stopping::{TOUCH_TIME_MAX, requeue, shut_down};
 
 /// The head of a stream. Old clients compare it byte by byte.
 const HEAD: &str =
@@ -27,10 +27,6 @@ const HEAD: &str =
 
 /// The longest wait for the first connection to an nsqd.
 const REACH_TIME_MAX: Duration = Duration::from_secs(5);
-
-/// The time for which messages that wait for a slow client are kept from their timeout. nsqd has the
-/// same limit.
-const TOUCH_TIME_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// Bytes that the kernel may hold for a client before it takes no more: 16 KiB. These bytes are lost
 /// when the client leaves. Without the limit, the kernel's buffer grows to megabytes. The limit does not
@@ -78,7 +74,7 @@ pub(super) async fn serve(mut socket: TcpStream, peer: SocketAddr, query: &str, 
         }
     };
     if let Err(error) = SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES_MAX) {
-        log_warn!("WARNING: ({peer}) the bytes that wait for the client have no limit - {error}");
+        log_warn!("({peer}) the bytes that wait for the client have no limit - {error}");
     }
     let Subscription { topic, channel, .. } = &subscription;
     log_info!("({peer}) stream of {topic}/{channel} begins");

@@ -15,13 +15,10 @@ use super::message_file::{self, Received};
 use super::output::Output;
 use super::printer::Printer;
 use crate::consuming::Consuming;
-use crate::stopping::{STOP_TIME_MAX, StopSignals, give_back, shut_down};
+use crate::stopping::{STOP_TIME_MAX, StopSignals, TOUCH_TIME_MAX, give_back, shut_down};
 
 /// The longest time that a stop waits for a reader of stdout that does not read.
 const STALL_TIME_MAX: Duration = Duration::from_secs(2);
-
-/// The longest time that messages wait for their files, from their delivery. A slow disk takes long for many files.
-const TOUCH_TIME_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// All consumers, and the lines of their messages.
 struct Tail {
@@ -34,7 +31,7 @@ struct Tail {
     printer: Printer<Acker>,
 }
 
-/// The reason why messages are not printed.
+/// The reason why messages are not written.
 enum Failure {
     /// A write failed. The text is for the user.
     Write(String),
@@ -68,7 +65,7 @@ pub(super) async fn run(config: Config, mut signals: StopSignals) -> Result<(), 
                 None => "nobody reads standard output",
                 Some(_) => "the disk does not answer",
             };
-            log_warn!("{why}, so messages that were not printed go back to nsqd");
+            log_warn!("{why}, so messages that were not written go back to nsqd");
             tail.give_back().await;
             Ok(())
         }
@@ -79,6 +76,7 @@ pub(super) async fn run(config: Config, mut signals: StopSignals) -> Result<(), 
 async fn connect(config: &Config) -> Result<Vec<Consumer>, String> {
     let client = config.client.clone();
     let consuming = Consuming::start(&config.sources, client, config.dedup.as_ref())?;
+    // A slow disk takes long for many files.
     let touch = AutoTouch {
         limit: TOUCH_TIME_MAX,
     };
@@ -189,11 +187,8 @@ impl Tail {
         }
     }
 
-    /// Gives everything that was not printed back to nsqd.
+    /// Gives everything that was not written back to nsqd.
     async fn give_back(self) {
-        let mut messages = self.printer.into_unfinished();
-        for consumer in self.messages {
-            give_back(consumer, std::mem::take(&mut messages)).await;
-        }
+        give_back(self.messages, self.printer.into_unfinished()).await;
     }
 }

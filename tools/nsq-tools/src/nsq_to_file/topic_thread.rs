@@ -128,7 +128,7 @@ impl Topic<'_> {
     async fn give_back(mut self) {
         self.answer();
         let unfinished = self.archive.into_unfinished().into_iter();
-        give_back(self.consumer, unfinished.map(|message| message.acker)).await;
+        give_back([self.consumer], unfinished.map(|message| message.acker)).await;
     }
 
     /// Takes a message and those that have come with it, up to the next sync: what is synced is
