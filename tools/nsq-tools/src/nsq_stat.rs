@@ -64,7 +64,7 @@ fn poll(config: &Config) -> Result<(), String> {
     loop {
         let poll = poller.poll().map_err(|error| error.to_string())?;
         for warning in &poll.warnings {
-            log_warn!("WARNING: {warning}");
+            log_warn!("{warning}");
         }
         let rows = table.rows(poll.figures);
         print(&rows.text)

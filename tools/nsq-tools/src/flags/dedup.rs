@@ -143,7 +143,7 @@ impl Dedup {
             self.describe(&dedup)
         );
         if let Some(warning) = self.filter.warning() {
-            log_warn!("WARNING: {warning}");
+            log_warn!("{warning}");
         }
         Ok(dedup)
     }

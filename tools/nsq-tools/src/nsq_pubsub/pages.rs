@@ -119,7 +119,7 @@ impl IntoResponse for NotPublished {
                 (StatusCode::PAYLOAD_TOO_LARGE, "MSG_TOO_BIG".to_owned())
             }
             NotPublished::Publish(error) => {
-                log_warn!("WARNING: failed to publish - {error}");
+                log_warn!("failed to publish - {error}");
                 match error.outcome() {
                     Outcome::NotStored => (
                         StatusCode::SERVICE_UNAVAILABLE,

@@ -87,10 +87,7 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
                 connections.spawn(serve(socket, peer, Arc::clone(&shared), to_pages.clone()));
             }
             Err(error) => {
-                log_warn!(
-                    "WARNING: temporary Accept() failure - {}",
-                    system_text(&error)
-                );
+                log_warn!("temporary Accept() failure - {}", system_text(&error));
                 sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -101,7 +98,7 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
     let _ = stop.send(true);
     within_stop_time(async { while connections.join_next().await.is_some() {} }).await;
     if timeout(PAGES_STOP, pages).await.is_err() {
-        log_warn!("WARNING: HTTP clients were still connected");
+        log_warn!("HTTP clients were still connected");
     }
     within_stop_time(close(&producer)).await;
     Ok(())

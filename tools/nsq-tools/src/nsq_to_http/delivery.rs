@@ -223,7 +223,7 @@ impl Delivery {
                 None => "the request has no limit".to_owned(),
             };
             log_warn!(
-                "WARNING: {address}: no answer to a request for {SLOW_AFTER:?}; {limit} (--http-client-request-timeout)"
+                "{address}: no answer to a request for {SLOW_AFTER:?}; {limit} (--http-client-request-timeout)"
             );
         }
         request.await

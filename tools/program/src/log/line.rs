@@ -15,12 +15,15 @@ use crate::local_time;
 /// Only DEBUG lines that quote a body are longer.
 pub(super) const LINE_BYTES_MAX: usize = 16 * 1024;
 
+/// The beginning of a warning of NSQ's client libraries.
+const CLIENT_WARNING: &str = "WRN ";
+
 /// The form of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// The form of NSQ's daemons: prefix, time with microseconds, level, text.
     Text,
-    /// The form of NSQ's tools: time, text.
+    /// The form of NSQ's tools: time, text. The text of a warning follows behind `WARNING: `.
     Plain,
     /// One JSON object for each line, with `time`, `level`, `program` and `message`.
     Json,
@@ -94,9 +97,18 @@ impl Line {
                 time.subsec_nanosecond() / 1000,
                 self.level.word(),
             ),
-            Format::Plain => writeln!(buffer, "{date} {text}"),
+            Format::Plain => writeln!(buffer, "{date} {}{text}", self.plain_level()),
             Format::Json => writeln!(buffer, "{}", self.json(style, zone, at)),
         };
+    }
+
+    /// Returns the beginning of the text in [`Format::Plain`]. NSQ's tools write no level, so the text of an error names it
+    /// already, and an event of the client begins with the level's tag.
+    fn plain_level(&self) -> &'static str {
+        match self.level == Level::Warn && !self.text.starts_with(CLIENT_WARNING) {
+            true => "WARNING: ",
+            false => "",
+        }
     }
 
     fn json(&self, style: &Style, zone: &TimeZone, at: Timestamp) -> String {

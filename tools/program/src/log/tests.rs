@@ -63,8 +63,18 @@ fn a_plain_line_has_a_time_and_a_text() {
         format: Format::Plain,
         ..Style::of_daemon("nsq_tail")
     };
-    line(Level::Warn, "a\n").append_to(&mut bytes, &style, &TimeZone::UTC);
-    assert_eq!(bytes, b"2026/11/21 09:12:50 a\\n\n");
+    let lines = [
+        (Level::Info, "a\n"),
+        (Level::Warn, "b"),
+        (Level::Warn, "WRN    1 c"),
+        (Level::Error, "ERROR: d"),
+    ];
+    for (level, text) in lines {
+        line(level, text).append_to(&mut bytes, &style, &TimeZone::UTC);
+    }
+    let expected = ["a\\n", "WARNING: b", "WRN    1 c", "ERROR: d"]
+        .map(|text| format!("2026/11/21 09:12:50 {text}\n"));
+    assert_eq!(String::from_utf8(bytes).unwrap(), expected.concat());
 }
 
 #[test]
