@@ -66,19 +66,12 @@ pub fn temporary_name(name: &OsStr) -> OsString {
 /// Makes a file beside `to`. No other copy has this file, and no link leads to it.
 ///
 /// # Errors
-/// The directory is missing, or takes no files.
+/// The directory is missing, cannot be read, or takes no files.
 pub fn temporary_file(to: &Path) -> io::Result<(PathBuf, File)> {
+    let directory = parent(to);
     let name = to.file_name().unwrap_or_default();
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(FILE_MODE);
-    loop {
-        let path = parent(to).join(temporary_name(name));
-        match options.open(&path) {
-            Ok(file) => return Ok((path, file)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-    }
+    let (name, file) = Directory::open(directory)?.temporary_file(name)?;
+    Ok((directory.join(name), file))
 }
 
 /// Renames a file, within one file system.

@@ -1,12 +1,12 @@
-//! [`Printer`]: the messages of one write, and their number.
+//! [`Printer`]: the messages of one write, and the number of messages that may still come.
 
 use super::message_file::Received;
 use super::output::Output;
 
-/// The bytes that are collected before they are written.
+/// The size at which collected messages are written, in bytes.
 const WRITE_BYTES_MAX: usize = 64 * 1024;
 
-/// The messages that are collected before they are written. Each file waits for the disk.
+/// The number at which collected messages are written. Each file waits for the disk.
 const WRITE_MESSAGES_MAX: usize = 1000;
 
 /// Collects messages that are written together. `M` stands for a message that is to be finished when it is written.

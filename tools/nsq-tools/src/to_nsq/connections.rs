@@ -28,7 +28,7 @@ impl Connections {
                 let is_known = self.lacks_numbers.swap(true, Ordering::Relaxed);
                 if !is_known {
                     log_warn!(
-                        "WARNING: {node} takes no numbers, so --number-messages has no effect: start our nsqd with \
+                        "{node} takes no numbers, so --number-messages has no effect: start our nsqd with \
                          --dedup=TOPIC=publisher"
                     );
                 }
@@ -43,7 +43,7 @@ impl Connections {
     }
 
     /// Returns true if all nsqds that were connected recognise numbered records that they have, and there was one.
-    pub(super) fn take_numbers(&self) -> bool {
+    pub(super) fn has_only_numbering_nsqds(&self) -> bool {
         self.has_numbers.load(Ordering::Relaxed) && !self.lacks_numbers.load(Ordering::Relaxed)
     }
 

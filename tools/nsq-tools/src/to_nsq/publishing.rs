@@ -167,7 +167,7 @@ impl Publishing {
             true => UNCONFIRMED_MAX,
             false => 1,
         };
-        self.unconfirmed.len() < limit && !self.retries.are_going_on()
+        self.unconfirmed.len() < limit && !self.retries.is_active()
     }
 
     /// Returns true if a record is not confirmed yet.
@@ -179,7 +179,7 @@ impl Publishing {
     pub(super) fn publish(&mut self, record: Bytes) {
         if self.unconfirmed.is_empty() {
             self.proof.expire(Instant::now());
-            if self.take_loss().is_some() {
+            if self.connections.take_loss().is_some() {
                 self.proof = Proof::default();
             }
         }
@@ -226,11 +226,13 @@ impl Publishing {
                 })
             })),
             // The record's own result says more than the loss. With numbers, the loss holds further records back.
-            Poll::Pending if self.unconfirmed.len() == 1 && !self.connections.take_numbers() => {
+            Poll::Pending
+                if self.unconfirmed.len() == 1 && !self.connections.has_only_numbering_nsqds() =>
+            {
                 Poll::Pending
             }
-            Poll::Pending => match self.take_loss() {
-                Some(_) if self.connections.take_numbers() => {
+            Poll::Pending => match self.connections.take_loss() {
+                Some(_) if self.connections.has_only_numbering_nsqds() => {
                     // Further records wait until those on their way are confirmed.
                     self.proof = Proof::default();
                     Poll::Pending
@@ -247,11 +249,6 @@ impl Publishing {
             self.counts.unconfirmed.fetch_sub(1, Ordering::Relaxed);
             self.proof.add(node, Instant::now());
         }))
-    }
-
-    /// Returns the reason why a connection has ended since the last call.
-    fn take_loss(&self) -> Option<String> {
-        self.connections.take_loss()
     }
 
     /// Returns the number of records without a confirmation, in words.

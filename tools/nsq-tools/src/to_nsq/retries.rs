@@ -45,7 +45,7 @@ impl Retries {
     }
 
     /// Returns true if a publish is being tried again.
-    pub(super) fn are_going_on(&self) -> bool {
+    pub(super) fn is_active(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
     }
 
@@ -63,7 +63,7 @@ impl Retries {
         F: Future<Output = Result<T, PublishError>>,
     {
         let error = match publish().await {
-            Err(error) if self.permit(&error) => error,
+            Err(error) if self.permits_retry(&error) => error,
             result => return result,
         };
         let ends_at = Instant::now() + RETRY_TIME_MAX;
@@ -72,7 +72,7 @@ impl Retries {
         let mut delay = DELAY_MIN;
         loop {
             match publish().await {
-                Err(error) if self.permit(&error) && Instant::now() + delay <= ends_at => {}
+                Err(error) if self.permits_retry(&error) && Instant::now() + delay <= ends_at => {}
                 result => return result,
             }
             sleep(delay).await;
@@ -80,15 +80,15 @@ impl Retries {
         }
     }
 
-    fn permit(&self, error: &PublishError) -> bool {
-        error.permits_retry() && self.connections.take_numbers()
+    fn permits_retry(&self, error: &PublishError) -> bool {
+        error.permits_retry() && self.connections.has_only_numbering_nsqds()
     }
 
     /// Counts a publish. Warns of the first one of an outage.
     fn begin(&self, error: &PublishError) -> Counted<'_> {
         if self.count.fetch_add(1, Ordering::Relaxed) == 0 {
             let seconds = RETRY_TIME_MAX.as_secs();
-            log_warn!("WARNING: trying again for up to {seconds} seconds: {error}");
+            log_warn!("trying again for up to {seconds} seconds: {error}");
         }
         Counted(&self.count)
     }
