@@ -31,7 +31,7 @@ pub(crate) fn channel() -> ChannelName<'static> {
     ChannelName::new(CHANNEL.as_bytes()).unwrap()
 }
 
-fn options() -> BrokerOptions {
+pub(crate) fn options() -> BrokerOptions {
     BrokerOptions {
         shard: ShardId(0),
         shards: 1,
@@ -62,9 +62,14 @@ fn options() -> BrokerOptions {
     }
 }
 
-/// A broker with one topic and one channel. Its keeper does each job at once.
+/// A broker with one topic and one channel. Its keeper does each job at once, unless the jobs are held.
 pub(crate) struct World {
-    files: SimFiles,
+    options: BrokerOptions,
+    pub(crate) files: SimFiles,
+    /// True if the keeper does no job with a sync.
+    pub(crate) holds_syncs: bool,
+    /// The jobs that the keeper has not done.
+    pub(crate) held: Vec<Output>,
     pub(crate) broker: Broker,
     pub(crate) mono: Duration,
     /// The highest number of list entries that one turn processed.
@@ -80,9 +85,16 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> World {
+        World::with(options())
+    }
+
+    pub(crate) fn with(options: BrokerOptions) -> World {
         World {
             files: SimFiles::new(),
-            broker: Broker::new(options()),
+            holds_syncs: false,
+            held: Vec::new(),
+            broker: Broker::new(options.clone()),
+            options,
             mono: Duration::ZERO,
             spent_max: 0,
             busy_turns: 0,
@@ -98,10 +110,7 @@ impl World {
         rules.add(TOPIC, "*", 1, "rejected").unwrap();
         let mut options = options();
         options.topic.dead_letters = rules.into();
-        World {
-            broker: Broker::new(options),
-            ..World::new()
-        }
+        World::with(options)
     }
 
     pub(crate) fn now(&self) -> Now {
@@ -155,6 +164,12 @@ impl World {
                     let broker = &mut self.broker;
                     broker.handle_channels(now, key, &[], false, &mut out);
                 }
+                if self.holds_syncs
+                    && matches!(&output, Output::Keeper(_, _, request) if request.is_sync())
+                {
+                    self.held.push(output);
+                    continue;
+                }
                 let Output::Keeper(key, topic, request) = output else {
                     continue;
                 };
@@ -204,6 +219,17 @@ impl World {
 
     /// Takes the messages that were sent to a consumer: id, body and attempts.
     pub(crate) fn received(&mut self, id: ClientId) -> Vec<(wire::id::MessageId, Vec<u8>, u16)> {
+        let frames = self.frames(id).into_iter();
+        let messages = frames.filter(|(kind, _)| *kind == FrameType::Message);
+        let parsed = messages.map(|(_, data)| {
+            let message = Message::parse(&data).unwrap();
+            (message.id, message.body.to_vec(), message.attempts)
+        });
+        parsed.collect()
+    }
+
+    /// Takes the frames that were sent to a client.
+    pub(crate) fn frames(&mut self, id: ClientId) -> Vec<(FrameType, Vec<u8>)> {
         let mut bytes = Vec::new();
         loop {
             let mut slices = [IoSlice::new(&[]); 64];
@@ -221,7 +247,7 @@ impl World {
             }
         }
         let mut rest = &bytes[..];
-        let mut messages = Vec::new();
+        let mut frames = Vec::new();
         while let FrameDecoded::Frame {
             kind,
             data,
@@ -229,12 +255,9 @@ impl World {
         } = decode_frame(rest)
         {
             rest = &rest[consumed..];
-            if kind == FrameType::Message {
-                let message = Message::parse(data).unwrap();
-                messages.push((message.id, message.body.to_vec(), message.attempts));
-            }
+            frames.push((kind, data.to_vec()));
         }
-        messages
+        frames
     }
 
     /// Returns the channel's numbers of messages: waiting, in flight, deferred.
@@ -263,10 +286,10 @@ impl World {
         }
         self.files.crash(Crash::Process);
         self.mono += Duration::from_secs(1);
-        self.broker = Broker::new(options());
+        self.broker = Broker::new(self.options.clone());
         let log = LogOptions {
             generation_seed: self.mono.as_nanos() as u64,
-            ..LogOptions::default()
+            ..self.options.topic.log_options(topic())
         };
         let path = Path::new(DATA_PATH);
         let wall_ns = self.now().wall_ns;

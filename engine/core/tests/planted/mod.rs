@@ -4,6 +4,7 @@
 //! The small checks come first, then the histories of the simulation, until one of them fails. A bug that survives
 //! all of them shows that a test is missing.
 
+mod broker_checks;
 mod checks;
 
 use crate::world::World;
