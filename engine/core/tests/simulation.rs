@@ -34,7 +34,7 @@ const COUNT_TO_REACH_ALL: u64 = 2_000;
 const BASE_WITHOUT_COMMIT: u64 = 1;
 
 /// Seeds that failed once, each with the bug that it showed. No entry is ever removed.
-const FAILED_ONCE: [(&str, u64); 8] = [
+const FAILED_ONCE: [(&str, u64); 9] = [
     (
         "a full disk poisoned a log without a directory in a shared sync",
         1_009_607,
@@ -66,6 +66,10 @@ const FAILED_ONCE: [(&str, u64); 8] = [
     (
         "a generation of keys ended before it began, because the clock was set back",
         13_069_154_145_384_137_182,
+    ),
+    (
+        "the model let no last SUB wait for the first sync that failed",
+        880_008_401,
     ),
 ];
 

@@ -136,7 +136,9 @@ impl World {
             channels.push(0);
         }
         for channel in channels {
-            self.drain_channel(DEAD, channel);
+            if !self.drain_channel(DEAD, channel) {
+                return u64::MAX;
+            }
         }
         let now = self.now();
         let filter = StatsFilter {
