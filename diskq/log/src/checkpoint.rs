@@ -142,7 +142,7 @@ impl From<&CheckpointDraft> for Roster {
 }
 
 /// The highest checkpoint number that is accepted. No log comes near this number, and its successor still fits 64 bits.
-const NUMBER_MAX: u64 = 1 << 62;
+pub const NUMBER_MAX: u64 = 1 << 62;
 
 /// The content of one slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,8 +151,13 @@ pub enum SlotContent {
     Empty,
     /// A whole checkpoint, and whether its writer asked for a sync.
     Checkpoint(Box<Checkpoint>, bool),
-    /// Written by a version this code does not know.
-    Newer(u16),
+    /// A whole checkpoint of a version that this code does not know.
+    Newer {
+        /// The version.
+        version: u16,
+        /// The number of the checkpoint: all versions have it at the same place.
+        number: u64,
+    },
     /// Torn or damaged.
     Bad,
     /// The CRC is right, but no log can have written this content.
@@ -206,7 +211,7 @@ pub fn decode(bytes: &[u8]) -> Result<SlotContent, TryReserveError> {
         return Ok(SlotContent::Bad);
     }
     if !(VERSION..=LENGTH_VERSION).contains(&version) {
-        return Ok(SlotContent::Newer(version));
+        return Ok(SlotContent::Newer { version, number });
     }
     match decode_body(number, version, body) {
         Ok(checkpoint) if is_consistent(&checkpoint)? => {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use diskq_log::checkpoint::{self, CHECKPOINT_FILE, Roster, SLOTS, SlotContent};
+use diskq_log::checkpoint::{self, CHECKPOINT_FILE, NUMBER_MAX, Roster, SLOTS, SlotContent};
 use diskq_log::range::normalise;
 use diskq_log::{Checkpoint, Checkpoints, DamageKind};
 
@@ -31,6 +31,7 @@ impl<F: Files> Opening<'_, F> {
     pub(super) fn read_checkpoints(&mut self, entries: &[Entry]) -> Result<(), DiskError> {
         let mut whole = [const { None }; SLOTS];
         let mut is_unread = false;
+        let mut newer_number = 0;
         let file = entries.iter().find(|entry| entry.name == CHECKPOINT_FILE);
         let file_bytes = file.map_or(0, |entry| entry.bytes);
         for (slot, whole) in whole.iter_mut().enumerate() {
@@ -50,7 +51,12 @@ impl<F: Files> Opening<'_, F> {
                 }
                 Ok(SlotContent::Bad) => "does not agree with its CRC".to_owned(),
                 Ok(SlotContent::Inconsistent) => "contradicts itself".to_owned(),
-                Ok(SlotContent::Newer(version)) => format!("is of unknown version {version}"),
+                Ok(SlotContent::Newer { version, number }) => {
+                    if number <= NUMBER_MAX {
+                        newer_number = newer_number.max(number);
+                    }
+                    format!("is of unknown version {version}")
+                }
                 Err(error) if is_media_error(&error) => {
                     is_unread = true;
                     format!("cannot be read: {}", system_text(&error))
@@ -66,7 +72,7 @@ impl<F: Files> Opening<'_, F> {
                 format!("checkpoint in slot {slot} {trouble}"),
             );
         }
-        self.judge_slots(&whole, is_unread);
+        self.judge_slots(&whole, newer_number, is_unread);
         match &self.checkpoint {
             Some(newest) => {
                 let mut owed = checkpoint::reserved(newest.named().count())
@@ -118,8 +124,9 @@ impl<F: Files> Opening<'_, F> {
     ///
     /// Checkpoints are written one after another. So a checkpoint with the sync flag is durable if there is a newer
     /// checkpoint. Only the newest checkpoint may have been cut off before its sync ended. A checkpoint that cannot be
-    /// read now may be readable at the next start, so new checkpoints get numbers above any that it may have.
-    fn judge_slots(&mut self, whole: &[Option<Found>; SLOTS], is_unread: bool) {
+    /// read now may be readable at the next start, so new checkpoints get numbers above any that it may have. They also get
+    /// numbers above `newer_number`, the highest one of an unknown version: a later program reads that checkpoint.
+    fn judge_slots(&mut self, whole: &[Option<Found>; SLOTS], newer_number: u64, is_unread: bool) {
         let number = |found: &Found| found.number;
         let slots = whole.each_ref().map(|slot| slot.as_ref().map_or(0, number));
         let found = || whole.iter().flatten();
@@ -127,7 +134,8 @@ impl<F: Files> Opening<'_, F> {
         let newest_number = newest.map_or(0, number);
         let older = found().filter(|found| found.sync && found.number != newest_number);
         let durable = older.max_by_key(|found| found.number);
-        let last_number = newest_number + if is_unread { UNREAD_NUMBERS } else { 0 };
+        let last_number = newest_number.max(newer_number);
+        let last_number = last_number + if is_unread { UNREAD_NUMBERS } else { 0 };
         let durable_number = durable.map_or(0, number);
         // Until another one is durable, a power failure may bring back any of them.
         let is_unsure = found().any(|found| {

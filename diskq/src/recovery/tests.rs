@@ -207,6 +207,29 @@ fn slots_by_age(files: &SimFiles) -> Vec<usize> {
     slots.into_iter().map(|(_, at)| at).collect()
 }
 
+/// Regression: this program's checkpoints got lower numbers than the one that a later program had left. After a return to
+/// the later program, that old checkpoint was the newest.
+#[test]
+fn checkpoints_get_numbers_above_that_of_an_unknown_version() {
+    let check = |left: u64, next: u64| {
+        let (files, _) = disk_with(80);
+        let path = directory().join(CHECKPOINT_FILE);
+        let at = *slots_by_age(&files).last().unwrap() as u64;
+        let mut bytes = vec![0; 4096];
+        files.read_at(&path, at, &mut bytes).unwrap();
+        bytes[4..6].copy_from_slice(&99_u16.to_le_bytes());
+        bytes[8..16].copy_from_slice(&left.to_le_bytes());
+        let length = checkpoint::encoded_bytes(&bytes) as usize;
+        checkpoint::reseal(&mut bytes[..length]);
+        files.write_at(&path, at, &bytes).unwrap();
+        assert_eq!(open(&files).log.next_checkpoint().0, next, "{left}");
+    };
+    check(1000, 1001);
+    check(1, 2);
+    // No log has written this number.
+    check(u64::MAX, 2);
+}
+
 /// The newest checkpoint may not have been synced before the crash: the channels of the one before it are durable.
 #[test]
 fn the_channels_of_the_last_but_one_checkpoint_are_durable() {

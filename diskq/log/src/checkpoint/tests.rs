@@ -416,7 +416,10 @@ fn a_newer_version_is_named() {
     reseal(&mut bytes);
     assert_eq!(
         decode(&bytes).unwrap(),
-        SlotContent::Newer(LENGTH_VERSION + 1)
+        SlotContent::Newer {
+            version: LENGTH_VERSION + 1,
+            number: sample().number
+        }
     );
 }
 
