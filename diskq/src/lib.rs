@@ -58,10 +58,10 @@ pub use diskq_log::planted;
 pub use diskq_log::segment;
 pub use diskq_log::{
     AppendError, ChannelCheckpoint, ChannelDraft, ChannelFacts, Checkpoint, CheckpointDraft,
-    CheckpointJob, CheckpointNumber, CheckpointRun, Damage, DamageKind, Durable, Failure, Log,
-    LogOptions, LogStats, Memory, Notice, Pages, PauseTerms, Piece, Recovered, Reply, Request, Run,
-    Runs, SPILLED_BYTES, STATE_FILES, SegmentNumber, Seq, SeqRange, SlotKind, StateJob,
-    SyncFailure, SyncJob, Taken, TopicFacts, Written,
+    CheckpointJob, CheckpointNumber, CheckpointRun, Damage, DamageKind, Durable, Failure,
+    GraceCheckpoint, Log, LogOptions, LogStats, Memory, Notice, Pages, PauseTerms, Piece,
+    Recovered, Reply, Request, Run, Runs, SPILLED_BYTES, STATE_FILES, SegmentNumber, Seq, SeqRange,
+    SlotKind, StateJob, SyncFailure, SyncJob, Taken, TopicFacts, Written,
 };
 pub use error::{Attempt, DiskError};
 pub use files::{Entry, Files, SyncError};

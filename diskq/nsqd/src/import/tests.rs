@@ -327,7 +327,7 @@ fn a_full_disk_changes_nothing() {
     check_complete(&files, &before, &expected());
 }
 
-/// Returns a log of ours with messages: billing is owed 20 and 21, and 22 and 23 are undistributed.
+/// Returns a log of ours with messages: billing is owed 20 and 21, which the grace has, too, and 22 and 23 are undistributed.
 /// 23 is deferred.
 fn with_log() -> SimFiles {
     let files = original();
@@ -365,8 +365,13 @@ fn with_log() -> SimFiles {
                 runs: vec![run],
                 ..diskq::ChannelCheckpoint::default()
             };
+            let grace = diskq::GraceCheckpoint {
+                until_ns: 1,
+                runs: vec![diskq::CheckpointRun { attempts: 0, ..run }],
+            };
             let checkpoint = diskq::Checkpoint {
                 channels: vec![channel],
+                grace: Some(grace),
                 ..diskq::Checkpoint::default()
             };
             log.sync_now();
@@ -397,9 +402,16 @@ fn a_log_of_ours_is_appended_to() {
 
     let files = with_log();
     let before = old_files(&files, &data_path());
+    let grace = open(&files).checkpoint.unwrap().grace;
+    assert!(grace.is_some());
     let done = take(&files).unwrap();
     assert!(done.topics[0].is_appended);
     let recovered = open(&files);
+    let checkpoint = recovered.checkpoint.as_ref().unwrap();
+    assert_eq!(
+        checkpoint.grace, grace,
+        "later channels get these messages, too"
+    );
     let due: Vec<u64> = undistributed(&recovered)
         .iter()
         .map(|run| run.due_ns)

@@ -244,12 +244,16 @@ fn checkpoint<F>(
     let old = recovered.checkpoint.as_ref();
     let mut kept: Vec<ChannelCheckpoint> = old.map_or(Vec::new(), |old| old.channels.clone());
     let mut undo = old.and_then(|old| old.undo.clone());
+    let mut grace = old.and_then(|old| old.grace.clone());
     for channel in &mut kept {
         channel.runs = existing(recovered, &channel.runs);
     }
     let undos = kept.iter_mut().filter_map(|channel| channel.undo.as_mut());
     for undo in undos.chain(&mut undo) {
         undo.runs = existing(recovered, &undo.runs);
+    }
+    if let Some(grace) = &mut grace {
+        grace.runs = existing(recovered, &grace.runs);
     }
     for channel in channels {
         channel.runs.sort_by_key(|run| run.start);
@@ -277,6 +281,7 @@ fn checkpoint<F>(
         terms: old.map_or_else(PauseTerms::default, |old| old.terms.clone()),
         undistributed,
         undo,
+        grace,
         channels: kept,
         ..Checkpoint::default()
     }
