@@ -115,6 +115,8 @@ pub enum Notice {
     },
     /// The topic's file was written, or could not be. An older file stands then.
     TopicFileWritten(Result<(), Arc<str>>),
+    /// The topic's file was written, and could not be given its name. An older file stands.
+    TopicFileNotRenamed(Arc<str>),
     /// The topic's state of all messages below this seq is durable.
     StateSaved(Seq),
     /// The topic's state of all messages below this seq could not be saved; an older one stands.
@@ -302,6 +304,9 @@ impl Log {
             }
             Reply::TopicFileWritten { file, result } => {
                 self.topic_file_written(file, result, notices)
+            }
+            Reply::TopicFileNotRenamed(failure) => {
+                notices.push(Notice::TopicFileNotRenamed(failure.text.into()));
             }
         }
     }

@@ -251,7 +251,7 @@ impl Failure {
     }
 }
 
-/// The answers of the keeper. Unmap, Free, SetAside, Discard and RenameTopicFile have no answer.
+/// The answers of the keeper. Unmap, Free, SetAside and Discard have no answer.
 #[derive(Debug)]
 pub enum Reply {
     /// To [`Request::Prepare`].
@@ -315,6 +315,8 @@ pub enum Reply {
         /// `Ok` if the job worked. Otherwise there is no file.
         result: Result<(), Failure>,
     },
+    /// To [`Request::RenameTopicFile`], if the job failed. Otherwise there is no answer.
+    TopicFileNotRenamed(Failure),
 }
 
 impl Reply {
@@ -330,7 +332,8 @@ impl Reply {
             Reply::Synced { .. }
             | Reply::StateWritten { .. }
             | Reply::CheckpointWritten { .. }
-            | Reply::TopicFileWritten { .. } => None,
+            | Reply::TopicFileWritten { .. }
+            | Reply::TopicFileNotRenamed(_) => None,
         }
     }
 }

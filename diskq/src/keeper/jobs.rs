@@ -121,9 +121,8 @@ impl<F: Files> Keeper<F> {
                 Some(Reply::TopicFileWritten { file, result })
             }
             Request::RenameTopicFile(file) => {
-                // If the old file stays, it is older than the topic thinks. The next one takes its place.
-                let _ = log.map(|log| log.rename_topic_file(file));
-                None
+                let renamed = log.and_then(|log| log.rename_topic_file(file));
+                renamed.err().map(Reply::TopicFileNotRenamed)
             }
             Request::Discard { segment, memory } => {
                 match log {

@@ -39,9 +39,10 @@ impl<F: Files> LogDirectory<'_, F> {
 
     /// Gives a file that was written its name. The next sync of the log makes the name durable, and needs no new message. A
     /// power failure before that brings back the file that was there before, which is as right, and only older.
-    pub(super) fn rename_topic_file(&self, file: UnfinishedFile) -> io::Result<()> {
+    pub(super) fn rename_topic_file(&self, file: UnfinishedFile) -> Result<(), Failure> {
         let (from, to) = (self.path.join(file.name()), self.path.join(TOPIC_FILE));
-        self.files.rename(&from, &to)
+        let renamed = self.files.rename(&from, &to);
+        renamed.map_err(|error| Failure::of("rename", &from, &error))
     }
 }
 

@@ -18,6 +18,14 @@ pub(super) fn repeated_error(what: &str, why: &str, line: String) -> Output {
     Output::RepeatedError { cause, line }
 }
 
+/// Makes an ERROR line about the file of a topic's keys.
+fn keys_not_saved(topic: &str, cause: &str) -> Output {
+    let what = "cannot save the keys of messages";
+    let line =
+        format!("TOPIC({topic}): {what}, so duplicates may be stored after a crash - {cause}");
+    repeated_error(what, cause, line)
+}
+
 impl Broker {
     /// Takes the keeper's answer to a job of a topic's log. If the topic was deleted meanwhile, the memory of the
     /// answer goes back to the keeper ([`Output::Free`]).
@@ -128,12 +136,12 @@ impl Broker {
             Notice::TopicFileWritten(result) => {
                 topic.keys_written(&result, now);
                 if let Err(cause) = result {
-                    let what = "cannot save the keys of messages";
-                    let line = format!(
-                        "TOPIC({name}): {what}, so duplicates may be stored after a crash - {cause}"
-                    );
-                    out.push(repeated_error(what, &cause, line));
+                    out.push(keys_not_saved(&name, &cause));
                 }
+            }
+            Notice::TopicFileNotRenamed(cause) => {
+                topic.keys_not_renamed(now);
+                out.push(keys_not_saved(&name, &cause));
             }
             Notice::Damage(damage) => {
                 let line = format!("TOPIC({name}): damaged on disk, skipped - {damage}");

@@ -95,6 +95,20 @@ impl Topic {
         );
     }
 
+    /// Has the keys written again some time later, because their file did not get its name.
+    pub(crate) fn keys_not_renamed(&mut self, now: Now) {
+        let Some(keys) = &mut self.keys else {
+            return;
+        };
+        let saving = &mut keys.saving;
+        saving.saved_upto = Seq(0);
+        let at = match saving.is_last {
+            true => None,
+            false => saving.make_draft_due(now.mono, &keys.generations),
+        };
+        self.lower_deadline(at);
+    }
+
     /// Does the next step of the last file of a graceful stop. All messages are synced. Returns true while the file is not
     /// written. If it cannot be written, the stop goes on without it.
     pub(super) fn drive_last_keys(&mut self, now: Now) -> bool {

@@ -413,6 +413,46 @@ keys t
     );
 }
 
+/// Regression: nobody was told that the file did not get its name, and no other file followed.
+#[test]
+fn a_file_without_its_name_is_told_and_written_again() {
+    let mut session = Session::new(with_rules(KeyWindow::Count(100)));
+    let act =
+        |session: &mut Session, script: &str| script.lines().for_each(|line| session.act(line));
+    act(
+        &mut session,
+        "c: SUB t ch; RDY 1
+a: PUB t | x
+a gone
+c: FIN #x
+c gone
+rename fails
++12s
+errors",
+    );
+    let what =
+        "TOPIC(t): cannot save the keys of messages, so duplicates may be stored after a crash";
+    let line = format!("{what} - cannot rename /data/t.log/keys.new-");
+    assert!(
+        session.transcript().contains(&line),
+        "{}",
+        session.transcript()
+    );
+    act(
+        &mut session,
+        "+12s
+restart
+a: PUB t | x
+keys t",
+    );
+    let expected = "= 1 duplicates, 1 of them unverified, 0 without the key, 1 keys\n";
+    assert!(
+        session.transcript().ends_with(expected),
+        "{}",
+        session.transcript()
+    );
+}
+
 /// Regression: a batch needed room for its copies, too, so a full disk refused a batch whose only new message had room.
 #[test]
 fn copies_in_a_batch_need_no_room() {

@@ -33,7 +33,7 @@
 //! grant a 60s t c sp  the auth server's answer for a: topic and channel pattern, permissions
 //! grant a 60s         ... that it may do nothing
 //! auth fails a        ... that there is none
-//! disk full, disk free, sync fails, open fails (once, before a sync)
+//! disk full, disk free, sync fails, open fails (once, before a sync), rename fails (once)
 //! save dies           the process ends before the next file of saved numbers is synced; a restart must follow
 //! segment fails       the next segment cannot be made, although the disk has room
 //! no descriptors 10s  no sync of the only topic can open its files
@@ -274,6 +274,7 @@ impl Session {
             ["save", "dies"] => self.dies_in_save = true,
             ["segment", "fails"] => self.files.fail_next(Call::Allocate, ErrorKind::OutOfMemory),
             ["sync", "fails"] => self.files.fail_next(Call::Sync, ErrorKind::Other),
+            ["rename", "fails"] => self.files.fail_next(Call::Rename, ErrorKind::OutOfMemory),
             ["open", "fails"] => self.files.fail_next(Call::Open, ErrorKind::OutOfMemory),
             ["no", "descriptors", time] => self.lack_descriptors(duration(time)),
             ["stop"] => self.stop(),
