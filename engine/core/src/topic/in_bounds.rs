@@ -23,8 +23,8 @@ impl Topic {
         let Some(unclaimed) = &mut self.unclaimed else {
             return;
         };
-        let (Some(front), Some(end)) = (self.undistributed.front(), self.undistributed.end())
-        else {
+        let kept = &self.undistributed;
+        let Some(end) = kept.end() else {
             return;
         };
         if !is_unclaimed {
@@ -34,7 +34,7 @@ impl Topic {
         let bounds = unclaimed.bounds;
         let pieces = unclaimed
             .pieces
-            .get_or_insert_with(|| Pieces::of_log(&self.log, front.start, totals, now));
+            .get_or_insert_with(|| Pieces::of_log(&self.log, kept.iter(), totals, now));
         pieces.add(end, totals, now, bounds);
         let Some(below) = pieces.cut(now, bounds) else {
             return;

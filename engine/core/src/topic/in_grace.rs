@@ -27,7 +27,9 @@ impl Topic {
 
     /// Begins the grace, or goes on with it after a start. It ends at `until` at the latest.
     pub(super) fn set_grace(&mut self, now: Now, until: Duration) {
-        let pieces = Pieces::of_log(&self.log, Seq(0), self.totals(), now);
+        // No message of a new topic is only somebody else's.
+        let all = SeqRange::new(Seq(0), Seq(u64::MAX));
+        let pieces = Pieces::of_log(&self.log, [all].into_iter(), self.totals(), now);
         let grace = Grace::new(now, until, self.options.grace, pieces);
         self.grace = Some(Box::new(grace));
     }

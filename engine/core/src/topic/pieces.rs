@@ -5,14 +5,14 @@
 //!                    ^ let go first                      ^ the newest piece grows
 //! ```
 //!
-//! A piece knows the number of its messages, and their bytes together. So the cost depends on the number of pieces,
-//! and within a piece the messages count as equally large.
+//! A piece knows the number of its messages, which lie side by side, and their bytes together. So the cost depends on the
+//! number of pieces, and within a piece the messages count as equally large.
 
 use crate::long_queue::LongQueue;
 use crate::now::Now;
 use crate::ranges::Ranges;
 use crate::work::Work;
-use diskq_log::Log;
+use diskq_log::{Log, SeqRange};
 use std::collections::VecDeque;
 use std::time::Duration;
 use wire::id::Seq;
@@ -49,24 +49,35 @@ struct Piece {
 }
 
 impl Pieces {
-    /// The pieces of the messages of a log from `first` on: one for each segment. They count as published now. The
-    /// messages of a segment count as equally large.
-    pub(super) fn of_log(log: &Log, first: Seq, totals: Totals, now: Now) -> Pieces {
-        let segments = log
-            .segment_sizes()
-            .filter(|(range, _)| range.end > first && !range.is_empty());
-        let pieces: VecDeque<Piece> = segments
-            .map(|(range, bytes)| {
-                let messages = range.end.since(range.start.max(first));
-                let part = u128::from(bytes) * u128::from(messages) / u128::from(range.len());
-                Piece {
-                    end: range.end,
-                    messages,
-                    bytes: part as u64,
-                    since: now.mono,
+    /// The pieces of messages in a log: one for each part of a range that lies in one segment. The ranges come in the
+    /// order of their seqs. The messages count as published now. The messages of a segment count as equally large.
+    pub(super) fn of_log(
+        log: &Log,
+        messages: impl Iterator<Item = SeqRange>,
+        totals: Totals,
+        now: Now,
+    ) -> Pieces {
+        let mut messages = messages.peekable();
+        let mut pieces = VecDeque::new();
+        for (segment, bytes) in log.segment_sizes() {
+            while let Some(range) = messages.peek() {
+                let (start, end) = (range.start.max(segment.start), range.end.min(segment.end));
+                let part = SeqRange::new(start, end);
+                if !part.is_empty() {
+                    let share = u128::from(bytes) * u128::from(part.len());
+                    pieces.push_back(Piece {
+                        end: part.end,
+                        messages: part.len(),
+                        bytes: (share / u128::from(segment.len())) as u64,
+                        since: now.mono,
+                    });
                 }
-            })
-            .collect();
+                if range.end > segment.end {
+                    break;
+                }
+                messages.next();
+            }
+        }
         Pieces {
             bytes: pieces.iter().map(|piece| piece.bytes).sum(),
             pieces,
@@ -190,7 +201,7 @@ mod tests {
 
     fn empty() -> Pieces {
         let log = Log::new(LogOptions::default());
-        Pieces::of_log(&log, Seq(0), Totals::default(), at(0))
+        Pieces::of_log(&log, std::iter::empty(), Totals::default(), at(0))
     }
 
     /// Takes one message of 100 bytes (with its overhead) per step, and returns the first one that is kept at the end.

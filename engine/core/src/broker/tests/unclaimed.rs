@@ -198,3 +198,38 @@ c< 5 (1)
 ",
     );
 }
+
+/// Regression: the messages of others in the same segments were counted, so messages that an undo had brought back exceeded a
+/// bound that is ten times as large.
+#[test]
+fn only_what_the_topic_keeps_counts_behind_an_undo() {
+    let bytes = 2000;
+    let mut options = with_bounds(UnclaimedBounds { bytes, ..KEEP });
+    options.topic.log.segment_bytes_min = 4096;
+    options.topic.log.segment_bytes_steady = 4096;
+    let large = "x".repeat(500);
+    let publish = format!("a: MPUB t | {large},{large}\na< OK\n").repeat(12);
+    check_with(
+        options,
+        &format!(
+            "
+a: MPUB t | 1,2
+a< OK
+empty t for 1h
+create t/ch
+{publish}delete t/ch
+a: MPUB t | 3,4
+a< OK
+unempty t
+stats t
+= depth 4, messages 28, bytes 12004
+b: SUB t ch; RDY 9
+b< OK
+b< 1 (1)
+b< 2 (1)
+b< 3 (1)
+b< 4 (1)
+"
+        ),
+    );
+}
