@@ -332,6 +332,13 @@ fn an_emptied_topic_comes_back_also_after_restarts() {
     assert_eq!(answer.status, 404);
     // Channels that were made after the empty get the messages, too.
     done(&broker, "/topic/empty?topic=orders&undo=5m");
+    done(
+        &broker,
+        "/channel/create?topic=orders&channel=live%23ephemeral",
+    );
+    let answer = broker.post("/topic/unempty?topic=orders", b"");
+    assert_eq!(answer.status, 409);
+    assert!(answer.text().contains("UNDO_NEEDS_CHANNEL"));
     create(&broker, "orders", "billing");
     publish(&broker, "orders", 5000..5010);
     done(&broker, "/topic/unempty?topic=orders");

@@ -247,7 +247,7 @@ impl Channel {
                 kept.push(CheckpointRun { count, ..*run });
             }
         }
-        self.take_back(kept, due);
+        self.take_back(&kept, due);
     }
 
     /// The number of messages that an ephemeral channel can still take.
@@ -323,7 +323,7 @@ impl Channel {
     /// No scan of the channel may be under way, because the messages come from a place that no scan sees.
     pub(crate) fn take_back(
         &mut self,
-        runs: Vec<CheckpointRun>,
+        runs: &[CheckpointRun],
         due: impl Fn(u64) -> Option<Duration>,
     ) {
         debug_assert!(self.moved.is_none(), "a scan is under way");

@@ -115,6 +115,20 @@ impl<T> LongQueue<T> {
         self.front..self.front + self.count as u64
     }
 
+    /// The place of the first entry that is not `is_before`, or the place behind the last entry. The entries that are
+    /// `is_before` come first.
+    pub(crate) fn place_behind(&self, is_before: impl Fn(&T) -> bool) -> u64 {
+        let Range { mut start, mut end } = self.places();
+        while start < end {
+            let middle = start + (end - start) / 2;
+            match self.get(middle) {
+                Some(entry) if is_before(entry) => start = middle + 1,
+                _ => end = middle,
+            }
+        }
+        start
+    }
+
     /// The entry at a place.
     pub(crate) fn get(&self, place: u64) -> Option<&T> {
         let index = usize::try_from(place.checked_sub(self.front)?).ok()?;

@@ -11,11 +11,13 @@
 //! The undo of a topic has messages that no channel had got. Its seqs lie below those that the topic keeps now. Channels
 //! may have older and newer messages.
 
+use crate::now::Now;
 use diskq_log::{CheckpointRun, SeqRange};
 use std::time::Duration;
 use wire::id::Seq;
 
-/// The longest time for which an emptied channel or topic can be restored.
+/// The longest time for which an emptied channel or topic can be restored, counted from the first empty. Later empties add
+/// messages, and do not prolong the undo beyond this time.
 pub const UNDO_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The most entries of an undo: ranges, and messages that have attempts or a due time. An operator's command goes through
@@ -31,6 +33,11 @@ pub enum NoUndo {
     OfEphemeral,
     /// There would be too many ranges and single messages.
     TooLarge,
+    /// The channels of the topic together would get too many ranges and single messages in one turn. A paused topic whose
+    /// channels have no newer messages can take them.
+    NeedsPause,
+    /// All channels of the topic are ephemeral. They would drop most of the messages.
+    OnlyEphemeral,
     /// The disk has no room, so nothing is kept for an undo.
     NoRoom,
     /// The topic is new and keeps its messages for channels that exist elsewhere. These copies have no undo.
@@ -50,13 +57,19 @@ pub(crate) struct Undo {
     pub(crate) until: Duration,
     /// The same in Unix nanoseconds, as checkpoints have it.
     pub(crate) until_ns: u64,
+    /// The time of the first empty, or of the start that restored the undo. The due times of the runs are Unix times of a
+    /// clock that was right at this time and was never set since.
+    began: Now,
+    /// In order.
     runs: Vec<CheckpointRun>,
     count: u64,
 }
 
 impl Undo {
-    /// An undo that ends at `until`. The runs may come in any order. `None`: there is no message.
+    /// An undo that begins at `began` and ends at `until`, which is `until_ns` in Unix nanoseconds. The runs may come in
+    /// any order. `None`: there is no message.
     pub(crate) fn new(
+        began: Now,
         until: Duration,
         until_ns: u64,
         mut runs: Vec<CheckpointRun>,
@@ -73,10 +86,55 @@ impl Undo {
         let undo = Undo {
             until,
             until_ns,
+            began,
             runs,
             count,
         };
         (count > 0).then(|| Box::new(undo))
+    }
+
+    /// Adds messages to an undo, or begins one, and keeps it for `time` from now, or until its end if that is later. The
+    /// due times of the runs are those of [`Undo::clock`].
+    pub(crate) fn extended(
+        before: Option<Box<Undo>>,
+        now: Now,
+        time: Duration,
+        mut runs: Vec<CheckpointRun>,
+    ) -> Option<Box<Undo>> {
+        let began = Undo::clock(before.as_deref(), now);
+        let mut until = (now.mono + time).min(began.mono + UNDO_TIME_MAX);
+        if let Some(before) = before {
+            until = until.max(before.until);
+            runs.extend(before.runs);
+        }
+        Undo::new(began, until, now.unix_time_of(until), runs)
+    }
+
+    /// Returns whether the time of the undo is over.
+    pub(crate) fn is_over(&self, now: Now) -> bool {
+        self.until <= now.mono
+    }
+
+    /// The clock of the due times of an undo that exists or begins now.
+    pub(crate) fn clock(before: Option<&Undo>, now: Now) -> Now {
+        before.map_or(now, |before| before.began)
+    }
+
+    /// Returns the time at which messages become due. `due_ns` is that of their run. `None`: they are due, or were never
+    /// deferred.
+    pub(crate) fn time_to_come(&self, now: Now, due_ns: u64) -> Option<Duration> {
+        let due = self.began.due_time(due_ns);
+        due.filter(|due| *due > now.mono)
+    }
+
+    /// Returns messages of the undo as a checkpoint records them now: with a due time of the wall clock, which may have been
+    /// set.
+    pub(crate) fn recorded(&self, now: Now, run: &CheckpointRun) -> CheckpointRun {
+        let due = self.began.due_time(run.due_ns);
+        CheckpointRun {
+            due_ns: due.map_or(0, |due| now.unix_time_of(due).max(1)),
+            ..*run
+        }
     }
 
     /// The first seq.
@@ -92,11 +150,6 @@ impl Undo {
     /// The runs in order.
     pub(crate) fn runs(&self) -> &[CheckpointRun] {
         &self.runs
-    }
-
-    /// The runs in order, as the last use of the undo.
-    pub(crate) fn into_runs(self) -> Vec<CheckpointRun> {
-        self.runs
     }
 
     /// Number of messages.

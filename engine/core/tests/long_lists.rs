@@ -51,6 +51,16 @@ impl World {
         topic.map_or(0, |topic| topic.message_count as usize)
     }
 
+    /// Empties the topic, or its channel, with an undo.
+    fn empty_for_undo(&mut self, is_channel: bool) {
+        let time = Some(Duration::from_secs(3600));
+        self.operate(|broker, now, _| match is_channel {
+            true => broker.empty_channel(now, (TOPIC, CHANNEL), time, TaskId(1)),
+            false => broker.empty_topic(now, TOPIC, time, TaskId(1)),
+        });
+        self.rest();
+    }
+
     fn pause(&mut self, paused: bool) -> usize {
         let pause = Pause::default();
         let pause = paused.then_some(&pause);
@@ -115,6 +125,41 @@ fn no_turn_goes_through_more_than_its_share() {
     world.rest();
     assert!(world.busy_turns >= slices(MESSAGES));
     assert!(world.spent_max <= SPENT_MAX, "{}", world.spent_max);
+}
+
+/// Regression: a checkpoint took over the whole undo of a topic or channel in one turn.
+#[test]
+fn a_checkpoint_takes_an_undo_over_in_slices() {
+    const MESSAGES: u64 = 1_000;
+    for is_channel in [true, false] {
+        let mut world = World::new();
+        world.subscribe(0);
+        world.pause(!is_channel);
+        let producer = world.connect();
+        for n in 0..MESSAGES {
+            // Neighbours with the same due time are one entry of the undo.
+            world.publish_deferred(producer, Duration::from_millis(60_000 + n % 2));
+            if n % 8 == 0 {
+                world.turn();
+            }
+        }
+        world.rest();
+        (world.spent_max, world.busy_turns) = (0, 0);
+        world.empty_for_undo(is_channel);
+        assert!(world.spent_max <= SPENT_MAX, "{}", world.spent_max);
+        assert!(world.busy_turns >= MESSAGES as usize / TURN_ENTRIES);
+        world.restart();
+        let stats = world
+            .broker
+            .distribute_and_snapshot(world.now(), &StatsFilter::default());
+        let topic = &stats.topics[0];
+        let undo = match is_channel {
+            true => &topic.channels[0].undo,
+            false => &topic.undo,
+        };
+        let count = undo.as_ref().map(|undo| undo.message_count);
+        assert_eq!(count, Some(MESSAGES));
+    }
 }
 
 /// A topic also processes its undistributed messages in slices when it is paused, unpaused or

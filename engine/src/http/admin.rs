@@ -93,9 +93,21 @@ fn undo_refusal(why: NoUndo) -> Reply {
         NoUndo::TooLarge => (
             StatusCode::CONFLICT,
             "UNDO_TOO_LARGE",
-            "nothing was changed: there are more than 16384 messages that are deferred, requeued or in flight; \
-             empty without undo drops them for good; the undo of a topic with many channels works while the topic is \
-             paused",
+            "nothing was emptied: the undo would have more than 16384 entries, with those that it has already; an entry is a \
+             message that is deferred, requeued or in flight, or a range of others, and those of a topic count once for each \
+             of its channels; empty without undo drops all of them for good",
+        ),
+        NoUndo::NeedsPause => (
+            StatusCode::CONFLICT,
+            "UNDO_NEEDS_PAUSE",
+            "no message came back: the channels cannot take this many deferred messages and ranges at once; pause the \
+             topic, wait until its channels are empty and have no undo, use the undo of the topic, then unpause the topic",
+        ),
+        NoUndo::OnlyEphemeral => (
+            StatusCode::CONFLICT,
+            "UNDO_NEEDS_CHANNEL",
+            "no message came back: all channels of the topic are ephemeral, and would drop most of the messages; create a \
+             channel that is not ephemeral first",
         ),
         NoUndo::NoRoom => (
             StatusCode::CONFLICT,
@@ -116,13 +128,14 @@ fn undo_refusal(why: NoUndo) -> Reply {
         NoUndo::OfPaused => (
             StatusCode::CONFLICT,
             "UNDO_OF_PAUSED",
-            "no message came back: the topic is paused, and its channels have newer messages; unpause the topic first",
+            "no message came back: the topic is paused, and its channels have newer messages; wait until they are empty \
+             and have no undo, or unpause the topic first",
         ),
         NoUndo::ChannelFirst => (
             StatusCode::CONFLICT,
             "UNDO_OF_CHANNEL_FIRST",
-            "no message came back: a channel was emptied with undo later; use the undo of the channel first, or empty \
-             the channel without undo",
+            "no message came back: a channel was emptied with undo later; use the undo of the channel first, or wait \
+             until that undo has ended",
         ),
     };
     refusal(status, code, reason)

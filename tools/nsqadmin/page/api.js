@@ -70,10 +70,12 @@ const NAMES = { INVALID_TOPIC: "topic", INVALID_CHANNEL: "channel" };
 
 // Words inside of longer messages, and what they mean.
 const CAUSES = {
-  UNDO_TOO_LARGE: "There are too many deferred, requeued or in-flight messages for an undo. Nothing was changed there. Choose “not at all” to empty without one. The undo of a topic with many channels works while the topic is paused.",
+  UNDO_TOO_LARGE: "There are too many deferred, requeued or in-flight messages for an undo, with those that can be brought back already. Nothing was emptied there. Choose “not at all” to empty without one.",
+  UNDO_NEEDS_PAUSE: "The channels cannot take this many deferred messages at once. Pause the topic, and wait until its channels are empty and have no undo. Then bring the messages back, and unpause the topic.",
+  UNDO_NEEDS_CHANNEL: "All channels of the topic are ephemeral, and would drop most of the messages. Create a channel that is not ephemeral first.",
   UNDO_IN_GRACE: "The topic is new, and keeps copies of its messages for channels of other nodes, which an undo would not have. Nothing was emptied there. Try again in some minutes, or choose “not at all”.",
-  UNDO_OF_PAUSED: "The topic is paused, and its channels have newer messages. Unpause the topic first.",
-  UNDO_OF_CHANNEL_FIRST: "A channel of the topic was emptied later and can be undone. Undo that first, or empty the channel for good.",
+  UNDO_OF_PAUSED: "The topic is paused, and its channels have newer messages. Wait until they are empty and have no undo, or unpause the topic first.",
+  UNDO_OF_CHANNEL_FIRST: "A channel of the topic was emptied later and can be undone. Undo that first, or wait until that can no longer be undone.",
   UNDO_NO_ROOM: "The topic takes no messages at the moment, so no undo is possible: its disk is full, or a sync has failed. Nothing was emptied there.",
   UNDO_NOT_FOUND: "There is nothing to bring back any more: the time is over, or somebody has brought the messages back or emptied for good.",
   LIMIT_UNSUPPORTED: "Some nodes know no limit of a pause, and would pause without an end. Nothing was paused.",

@@ -10,8 +10,10 @@ mod pressure;
 mod script;
 mod slices;
 mod stop;
+mod topic_undo;
 mod unclaimed;
 mod undo;
+mod undo_bound;
 
 use crate::Topology;
 use script::{check, check_with};

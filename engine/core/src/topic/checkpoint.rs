@@ -1,7 +1,7 @@
 //! The checkpoints of a topic: when one begins, its next slice, and what is answered when one is written.
 
 use super::Topic;
-use super::unfinished_checkpoint::{Progress, UnfinishedCheckpoint, unix_time_of};
+use super::unfinished_checkpoint::{Progress, UnfinishedCheckpoint};
 use crate::channel::scan::Scan;
 use crate::ids::ChannelId;
 use crate::now::Now;
@@ -38,8 +38,8 @@ impl Topic {
         let Some(mut unfinished) = self.unfinished.take() else {
             return;
         };
-        work.spend(self.add_topic_undo(&mut unfinished));
-        if self.add_channels(&mut unfinished, now, work)
+        if self.add_topic_undo(&mut unfinished, now, work)
+            && self.add_channels(&mut unfinished, now, work)
             && self.add_undistributed(&mut unfinished, now, work)
         {
             self.log.finish_checkpoint(unfinished.draft);
@@ -68,7 +68,9 @@ impl Topic {
                 ..CheckpointDraft::new(self.paused, drafts)
             },
             channels,
+            topic_undo: 0,
             index: 0,
+            channel_undo: 0,
             scan: Scan::Begin,
             undistributed: Progress::default(),
             grace: Progress::default(),
@@ -86,16 +88,19 @@ impl Topic {
             if !work.is_left() {
                 return false;
             }
-            work.spend(1 + self.add_channel_undo(unfinished));
+            work.spend(1);
+            if !self.add_channel_undo(unfinished, now, work) {
+                return false;
+            }
             let (channel, log) = self.channel_and_log(id);
             let runs = &mut unfinished.draft.channels[unfinished.index].runs;
-            let unix_time_of = |at| unix_time_of(now, at);
+            let unix_time_of = |at| now.unix_time_of(at);
             let out = |run| log.name_run(runs, run);
             if !channel.scan(&mut unfinished.scan, work, unix_time_of, out) {
                 return false;
             }
             unfinished.index += 1;
-            unfinished.scan = Scan::Begin;
+            unfinished.begin_channel();
         }
         true
     }
@@ -110,14 +115,14 @@ impl Topic {
         let UnfinishedCheckpoint { draft, .. } = unfinished;
         let log = &mut self.log;
         if let (Some(grace), Some(list)) = (&self.grace, &mut draft.grace) {
-            let due_ns = |due| unix_time_of(now, due);
+            let due_ns = |due| now.unix_time_of(due);
             let out = |run| log.name_run(&mut list.runs, run);
             let progress = &mut unfinished.grace;
             if !progress.scan(&grace.messages, &grace.deferred, due_ns, work, out) {
                 return false;
             }
         }
-        let due_ns = |ms| unix_time_of(now, now.mono + Duration::from_millis(u64::from(ms)));
+        let due_ns = |ms| now.unix_time_of(now.mono + Duration::from_millis(u64::from(ms)));
         let out = |run| log.name_run(&mut draft.undistributed, run);
         let deferred = &self.undistributed_deferred;
         let progress = &mut unfinished.undistributed;

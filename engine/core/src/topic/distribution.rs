@@ -1,7 +1,7 @@
 //! The way of published messages to the channels.
 
 use super::Topic;
-use super::unfinished_checkpoint::{owed_run, unix_time_of};
+use super::unfinished_checkpoint::owed_run;
 use crate::client::Clients;
 use crate::now::Now;
 use crate::work::Work;
@@ -90,7 +90,7 @@ impl Topic {
 
     /// Gives the first of the undistributed to every channel, to be delivered when it is due.
     fn give_deferred(&mut self, now: Now, due: Duration) {
-        let due_ns = unix_time_of(now, due);
+        let due_ns = now.unix_time_of(due);
         let range = self.take_undistributed(1, due_ns);
         self.keep_in_grace(range, Some(due));
         let seq = range.start;

@@ -49,7 +49,7 @@ impl Topic {
             ));
             self.set_channel_pause(id, now, None);
         }
-        if self.undo.as_ref().is_some_and(|it| it.until <= now.mono) {
+        if self.undo.as_ref().is_some_and(|undo| undo.is_over(now)) {
             lines.push(format!(
                 "TOPIC({name}): the messages that the topic was emptied of are dropped, the time of the undo is over"
             ));
@@ -58,7 +58,7 @@ impl Topic {
         let channels = self.channels();
         let over = channels.filter(|(_, channel)| {
             let undo = channel.undo.as_ref();
-            undo.is_some_and(|undo| undo.until <= now.mono)
+            undo.is_some_and(|undo| undo.is_over(now))
         });
         let over: Vec<ChannelId> = over.map(|(id, _)| id).collect();
         for id in over {

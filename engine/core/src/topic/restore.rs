@@ -1,6 +1,5 @@
 //! Restoring a topic at the start.
 
-use super::unfinished_checkpoint::unix_time_of;
 use super::{Topic, TopicOptions};
 use crate::client::Clients;
 use crate::deferred::DeferredEntry;
@@ -51,7 +50,7 @@ impl Topic {
                 channel.is_unsure = !is_durable && group_commit;
                 let mut deferred = Vec::new();
                 for run in &saved.runs {
-                    let due = due_time(now, run.due_ns);
+                    let due = now.due_time(run.due_ns);
                     let attempts = run.attempts;
                     for range in intersect(&recovered.found, run) {
                         log.retain(range, 1);
@@ -78,7 +77,7 @@ impl Topic {
             for range in intersect(&recovered.found, run) {
                 topic.undistributed.push(range);
                 topic.log.retain(range, 1);
-                if let Some(due) = due_time(now, run.due_ns) {
+                if let Some(due) = now.due_time(run.due_ns) {
                     topic.defer_undistributed(range, due.saturating_sub(now.mono));
                 }
             }
@@ -102,7 +101,7 @@ impl Topic {
             topic.log.retain(range, 1);
         }
         for (seq, due_ns) in recovered.deferred {
-            if let Some(due) = due_time(now, due_ns)
+            if let Some(due) = now.due_time(due_ns)
                 && due > now.mono
             {
                 topic.defer_undistributed(SeqRange::one(seq), due - now.mono);
@@ -135,7 +134,9 @@ impl Topic {
 
     /// Goes on with the grace that a checkpoint has, unless its time is over. `found` are the messages that exist.
     fn restore_grace(&mut self, now: Now, saved: &GraceCheckpoint, found: &[SeqRange]) {
-        let until = due_time(now, saved.until_ns).filter(|until| *until > now.mono);
+        let until = now
+            .due_time(saved.until_ns)
+            .filter(|until| *until > now.mono);
         let Some(until) = until.filter(|_| !self.options.grace.period.is_zero()) else {
             return;
         };
@@ -147,7 +148,7 @@ impl Topic {
             for range in intersect(found, run) {
                 grace.messages.push(range);
                 log.retain(range, 1);
-                if let Some(due) = due_time(now, run.due_ns) {
+                if let Some(due) = now.due_time(run.due_ns) {
                     let seqs = (range.start.0..range.end.0).map(Seq);
                     seqs.for_each(|seq| grace.deferred.push_back((seq, due)));
                 }
@@ -176,7 +177,7 @@ fn restored_undo(
     log: &mut Log,
 ) -> Option<Box<Undo>> {
     // A wall clock that was set back does not hold the segments for ever.
-    let until = due_time(now, saved.until_ns)?.min(now.mono + UNDO_TIME_MAX);
+    let until = now.due_time(saved.until_ns)?.min(now.mono + UNDO_TIME_MAX);
     if until <= now.mono || is_planted(Bug::UndoNotRestored) {
         return None;
     }
@@ -191,20 +192,13 @@ fn restored_undo(
             });
         }
     }
-    Undo::new(until, unix_time_of(now, until), runs)
+    Undo::new(now, until, now.unix_time_of(until), runs)
 }
 
 /// Returns a deferral in milliseconds. It is late by less than a millisecond, and never early.
 pub(super) fn deferral_ms(after: Duration) -> u32 {
     let ms = after.as_nanos().div_ceil(1_000_000);
     u32::try_from(ms).unwrap_or(u32::MAX).max(1)
-}
-
-/// Returns the monotonic time of a recorded due time. A due time in the past becomes `now`. `None` if `due_ns` is 0:
-/// the message is not deferred.
-pub(super) fn due_time(now: Now, due_ns: u64) -> Option<Duration> {
-    let wait = Duration::from_nanos(due_ns.saturating_sub(now.wall_ns));
-    (due_ns > 0).then(|| now.mono + wait)
 }
 
 /// The parts of `run` that exist.

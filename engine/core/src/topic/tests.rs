@@ -107,3 +107,20 @@ fn no_timer_is_left_when_all_unclaimed_messages_are_gone() {
     topic.undistributed.push(SeqRange::one(Seq(1)));
     assert_eq!(topic.next_timeout(), Some(2 * second));
 }
+
+/// Regression: an undo was refused as too large, because deferrals of messages that had been dropped were counted.
+#[test]
+fn deferrals_that_are_left_over_do_not_count_in_an_undo() {
+    let mut topic = topic();
+    for seq in 0..100_000 {
+        topic.undistributed_deferred.push_back((Seq(seq), 1));
+    }
+    let kept = SeqRange::new(Seq(100_000), Seq(100_010));
+    topic.undistributed.push(kept);
+    topic.undistributed_deferred.push_back((Seq(100_005), 1));
+    let (mono, wall_ns) = (Duration::ZERO, 0);
+    let emptied = topic.empty_for(Now { mono, wall_ns }, Duration::from_secs(1));
+    assert_eq!(emptied, Ok(()));
+    let undo = topic.undo.as_ref().expect("there are messages");
+    assert_eq!((undo.count(), undo.entries()), (kept.len(), 3));
+}

@@ -5,8 +5,8 @@
 //! checkpoint is put together. Everything else that ends an undo takes the undo out of that checkpoint, too.
 
 use super::Topic;
-use super::restore::{deferral_ms, due_time};
-use super::unfinished_checkpoint::{Progress, UnfinishedCheckpoint, unix_time_of};
+use super::restore::deferral_ms;
+use super::unfinished_checkpoint::{Progress, UnfinishedCheckpoint};
 use crate::client::Clients;
 use crate::discarded::Discarded;
 use crate::ids::ChannelId;
@@ -46,14 +46,22 @@ impl Topic {
         clients: &mut Clients,
     ) -> Result<(), NoUndo> {
         assert!(!self.is_drafting(), "a checkpoint is put together");
-        let channel = self.channel(id);
-        self.check_undo(channel.undo.as_deref(), channel.entries())?;
+        self.check_room()?;
+        let undo = self.channel(id).undo.as_ref();
+        if undo.is_some_and(|undo| undo.is_over(now)) {
+            self.drop_channel_undo(id);
+        }
         let channel = self.channel_mut(id);
+        let before = channel.undo.as_ref().map_or(0, |undo| undo.entries());
+        if channel.entries() + before > UNDO_ENTRIES_MAX {
+            return Err(NoUndo::TooLarge);
+        }
         let before = channel.undo.take();
+        let clock = Undo::clock(before.as_deref(), now);
         let emptied = channel.empty(clients);
         let mut runs = Vec::new();
-        emptied.describe(|due| unix_time_of(now, due), |run| runs.push(run));
-        channel.undo = extended(before, now, now.mono + time, runs);
+        emptied.describe(|due| clock.unix_time_of(due), |run| runs.push(run));
+        channel.undo = Undo::extended(before, now, time, runs);
         self.set_ends();
         self.make_checkpoint_due();
         Ok(())
@@ -69,41 +77,59 @@ impl Topic {
     /// If [`Topic::is_drafting`].
     pub(crate) fn empty_for(&mut self, now: Now, time: Duration) -> Result<(), NoUndo> {
         assert!(!self.is_drafting(), "a checkpoint is put together");
-        let mut runs = Vec::new();
-        // An open topic keeps no messages of its own: those on their way belong to the channels.
-        let keeps_messages = !self.is_open();
-        let places = self.undistributed.places();
-        let entries = (places.end - places.start) as usize + self.undistributed_deferred.len();
-        self.check_undo(
-            self.undo.as_deref(),
-            if keeps_messages { entries } else { 0 },
-        )?;
         if self.grace.is_some() {
             return Err(NoUndo::InGrace);
         }
+        self.check_room()?;
+        if self.undo.as_ref().is_some_and(|undo| undo.is_over(now)) {
+            self.drop_topic_undo();
+        }
+        // An open topic keeps no messages of its own: those on their way belong to the channels.
+        let keeps_messages = !self.is_open();
+        let runs = match keeps_messages {
+            true => self.kept_runs(now).ok_or(NoUndo::TooLarge)?,
+            false => Vec::new(),
+        };
+        let undo = Undo::extended(self.undo.clone(), now, time, runs);
         if keeps_messages {
-            let messages = std::mem::take(&mut self.undistributed);
-            let deferred = std::mem::take(&mut self.undistributed_deferred);
-            let due_ns = |ms| unix_time_of(now, now.mono + Duration::from_millis(u64::from(ms)));
-            // 0 means that the message is not deferred.
-            let due_ns = |ms| due_ns(ms).max(1);
-            let mut work = Work::unbounded();
-            let out = |run: CheckpointRun| runs.extend((run.count > 0).then_some(run));
-            Progress::default().scan(&messages, &deferred, due_ns, &mut work, out);
+            let entries = undo.as_ref().map_or(0, |undo| undo.entries());
+            if entries * self.by_name.len().max(1) > UNDO_ENTRIES_MAX {
+                return Err(NoUndo::TooLarge);
+            }
+            self.undistributed = Ranges::default();
+            // There may be many that are left over.
+            self.discarded.push(Discarded {
+                undistributed_deferred: std::mem::take(&mut self.undistributed_deferred),
+                ..Discarded::default()
+            });
             self.recount_unclaimed();
         }
-        self.undo = extended(self.undo.take(), now, now.mono + time, runs);
+        self.undo = undo;
         self.set_ends();
         self.make_checkpoint_due();
         Ok(())
     }
 
-    /// Checks that the log has room for an undo, and that the undo is not too large. It has the entries of an earlier one,
-    /// and some more.
-    fn check_undo(&self, before: Option<&Undo>, entries: usize) -> Result<(), NoUndo> {
-        if entries + before.map_or(0, Undo::entries) > UNDO_ENTRIES_MAX {
-            return Err(NoUndo::TooLarge);
-        }
+    /// Describes the messages that the topic keeps, for its undo. `None`: there are too many for an undo.
+    fn kept_runs(&self, now: Now) -> Option<Vec<CheckpointRun>> {
+        let clock = Undo::clock(self.undo.as_deref(), now);
+        let due_ns = |ms| clock.unix_time_of(now.mono + Duration::from_millis(u64::from(ms)));
+        // 0 means that the message is not deferred.
+        let due_ns = |ms| due_ns(ms).max(1);
+        let first = self.undistributed.front().map(|range| range.start);
+        let is_left_over = |(seq, _): &(Seq, u32)| Some(*seq) < first;
+        let deferred = &self.undistributed_deferred;
+        let mut progress = Progress::from_deferred(deferred.place_behind(is_left_over));
+        // Each step ends a range, or finds a deferred message.
+        let mut work = Work::new(2 * UNDO_ENTRIES_MAX);
+        let mut runs = Vec::new();
+        let out = |run: CheckpointRun| runs.extend((run.count > 0).then_some(run));
+        let is_whole = progress.scan(&self.undistributed, deferred, due_ns, &mut work, out);
+        is_whole.then_some(runs)
+    }
+
+    /// Checks that the log has room for an undo.
+    fn check_room(&self) -> Result<(), NoUndo> {
         match self.log.health() {
             Some(_) => Err(NoUndo::NoRoom),
             None => Ok(()),
@@ -120,9 +146,9 @@ impl Topic {
     pub(crate) fn unempty_channel(&mut self, now: Now, id: ChannelId) -> Result<(), NoUndo> {
         assert!(!self.is_drafting(), "a checkpoint is put together");
         let channel = self.channel_mut(id);
-        let undo = channel.undo.take_if(|undo| undo.until > now.mono);
+        let undo = channel.undo.take_if(|undo| !undo.is_over(now));
         let undo = undo.ok_or(NoUndo::NotFound)?;
-        channel.take_back(undo.into_runs(), |due_ns| time_to_come(now, due_ns));
+        channel.take_back(undo.runs(), |due_ns| undo.time_to_come(now, due_ns));
         self.lower_deadline(self.channel(id).next_timeout());
         self.pump_channel_later(id);
         self.make_checkpoint_due();
@@ -140,24 +166,28 @@ impl Topic {
     pub(crate) fn unempty(&mut self, now: Now, clients: &Clients) -> Result<(), NoUndo> {
         assert!(!self.is_drafting(), "a checkpoint is put together");
         assert!(self.is_caught_up(), "newer messages are on their way");
-        let undo = self.undo.as_ref().filter(|undo| undo.until > now.mono);
+        let undo = self.undo.as_ref().filter(|undo| !undo.is_over(now));
         let undo = undo.ok_or(NoUndo::NotFound)?;
-        let (first, end) = (undo.first(), undo.end());
+        let first = undo.first();
         let mut channels = self.channels.values();
-        // Channels get the messages that a topic keeps in the order of the seqs.
-        if !self.is_open() && channels.clone().any(|channel| channel.end() > Some(first)) {
-            return Err(NoUndo::OfPaused);
-        }
         if self.is_open() {
+            if channels.clone().all(|channel| channel.ephemeral) {
+                return Err(NoUndo::OnlyEphemeral);
+            }
             // All messages of a channel are newer than those of its undo.
-            let mut undos = channels.clone().filter_map(|it| it.undo.as_ref());
+            let mut undos = channels.filter_map(|it| it.undo.as_ref());
             if undos.any(|undo| undo.end() > first) {
                 return Err(NoUndo::ChannelFirst);
             }
-            let left = channels.try_fold(UNDO_ENTRIES_MAX, |left, channel| {
-                left.checked_sub(undo.entries() + channel.ranges_below(end, left + 1))
+            if !self.can_give_back(undo) {
+                return Err(NoUndo::NeedsPause);
+            }
+        } else if channels.any(|channel| channel.end() > Some(first)) {
+            // Channels get the messages that a topic keeps in the order of the seqs.
+            return Err(match self.can_give_back(undo) {
+                true => NoUndo::OfPaused,
+                false => NoUndo::NeedsPause,
             });
-            left.ok_or(NoUndo::TooLarge)?;
         }
         let undo = self.undo.take().expect("the undo is there");
         match self.is_open() {
@@ -168,6 +198,16 @@ impl Topic {
         Ok(())
     }
 
+    /// Returns whether one turn can give messages of an undo to all channels.
+    fn can_give_back(&self, undo: &Undo) -> bool {
+        let (entries, end) = (undo.entries(), undo.end());
+        let mut channels = self.channels.values();
+        let left = channels.try_fold(UNDO_ENTRIES_MAX, |left, channel| {
+            left.checked_sub(entries + channel.ranges_below(end, left + 1))
+        });
+        left.is_some()
+    }
+
     /// Gives messages of an undo to the channels.
     fn give_back(&mut self, now: Now, undo: &Undo, clients: &Clients) {
         // The hold of the undo passes to the first channel.
@@ -176,7 +216,7 @@ impl Topic {
             self.log.retain(run.range(), others);
         }
         let (depth_max, log) = (self.options.mem_queue_size, &mut self.log);
-        let due = |due_ns| time_to_come(now, due_ns);
+        let due = |due_ns| undo.time_to_come(now, due_ns);
         for channel in self.channels.values_mut() {
             channel.accept_back(undo.runs(), depth_max, clients, log, due);
         }
@@ -188,7 +228,7 @@ impl Topic {
     fn keep_again(&mut self, now: Now, undo: &Undo) {
         for run in undo.runs().iter().rev() {
             self.undistributed.push_front(run.range());
-            if let Some(due) = time_to_come(now, run.due_ns) {
+            if let Some(due) = undo.time_to_come(now, run.due_ns) {
                 let ms = deferral_ms(due - now.mono);
                 let seqs = (run.range().start.0..run.range().end.0).rev();
                 seqs.for_each(|seq| self.undistributed_deferred.push_front((Seq(seq), ms)));
@@ -273,53 +313,69 @@ impl Topic {
         total
     }
 
-    /// Adds the undo of a channel to the checkpoint, before the channel's scan begins. Returns how many runs were added.
-    pub(super) fn add_channel_undo(&mut self, unfinished: &mut UnfinishedCheckpoint) -> usize {
+    /// Adds the next part of a channel's undo to the checkpoint, as far as the budget allows. Returns whether the
+    /// checkpoint has all of it. The channel's scan begins then.
+    pub(super) fn add_channel_undo(
+        &mut self,
+        unfinished: &mut UnfinishedCheckpoint,
+        now: Now,
+        work: &mut Work,
+    ) -> bool {
         let id = unfinished.channels[unfinished.index];
         let draft = &mut unfinished.draft.channels[unfinished.index];
         let (channel, log) = self.channel_and_log(id);
-        add_undo(channel.undo.as_deref(), &mut draft.undo, log)
+        let undo = UndoToAdd {
+            undo: channel.undo.as_deref(),
+            draft: &mut draft.undo,
+            added: &mut unfinished.channel_undo,
+        };
+        undo.add(now, work, log)
     }
 
-    /// Adds the topic's own undo to the checkpoint, if the checkpoint does not have it. Returns how many runs were added.
-    pub(super) fn add_topic_undo(&mut self, unfinished: &mut UnfinishedCheckpoint) -> usize {
-        let draft = &mut unfinished.draft.undo;
+    /// Adds the next part of the topic's own undo to the checkpoint, as far as the budget allows. Returns whether the
+    /// checkpoint has all of it.
+    pub(super) fn add_topic_undo(
+        &mut self,
+        unfinished: &mut UnfinishedCheckpoint,
+        now: Now,
+        work: &mut Work,
+    ) -> bool {
         let undo = self.undo.as_deref();
-        let undo = undo.filter(|_| !is_planted(Bug::TopicUndoNotRecorded));
-        add_undo(undo, draft, &mut self.log)
+        let undo = UndoToAdd {
+            undo: undo.filter(|_| !is_planted(Bug::TopicUndoNotRecorded)),
+            draft: &mut unfinished.draft.undo,
+            added: &mut unfinished.topic_undo,
+        };
+        undo.add(now, work, &mut self.log)
     }
 }
 
-/// Adds an undo to a draft that does not have it. Returns how many runs were added.
-fn add_undo(undo: Option<&Undo>, draft: &mut Option<UndoDraft>, log: &mut Log) -> usize {
-    let Some(undo) = undo.filter(|_| draft.is_none()) else {
-        return 0;
-    };
-    let list = draft.insert(UndoDraft {
-        until_ns: undo.until_ns,
-        ..UndoDraft::default()
-    });
-    for run in undo.runs() {
-        log.name_run(&mut list.runs, *run);
-    }
-    undo.runs().len()
+/// An undo that a draft gets.
+struct UndoToAdd<'a> {
+    undo: Option<&'a Undo>,
+    draft: &'a mut Option<UndoDraft>,
+    /// The number of runs that the draft has.
+    added: &'a mut usize,
 }
 
-/// Returns an undo with more messages that ends at `until`, or when it would have ended if that is later.
-fn extended(
-    before: Option<Box<Undo>>,
-    now: Now,
-    mut until: Duration,
-    mut runs: Vec<CheckpointRun>,
-) -> Option<Box<Undo>> {
-    if let Some(before) = before {
-        until = until.max(before.until);
-        runs.extend(before.into_runs());
+impl UndoToAdd<'_> {
+    /// Adds the next runs, as far as the budget allows. Returns whether the draft has all of them.
+    fn add(self, now: Now, work: &mut Work, log: &mut Log) -> bool {
+        let Some(undo) = self.undo else {
+            return true;
+        };
+        let list = self.draft.get_or_insert_with(|| UndoDraft {
+            until_ns: undo.until_ns,
+            ..UndoDraft::default()
+        });
+        for run in &undo.runs()[*self.added..] {
+            if !work.is_left() {
+                return false;
+            }
+            work.spend(1);
+            *self.added += 1;
+            log.name_run(&mut list.runs, undo.recorded(now, run));
+        }
+        true
     }
-    Undo::new(until, unix_time_of(now, until), runs)
-}
-
-/// Returns the time of a message that is not due yet.
-fn time_to_come(now: Now, due_ns: u64) -> Option<Duration> {
-    due_time(now, due_ns).filter(|due| *due > now.mono)
 }

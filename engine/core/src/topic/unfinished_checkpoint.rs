@@ -8,10 +8,8 @@
 use crate::channel::scan::Scan;
 use crate::ids::ChannelId;
 use crate::long_queue::LongQueue;
-use crate::now::Now;
 use crate::ranges::Ranges;
 use crate::work::Work;
-use std::time::Duration;
 
 use diskq_log::{CheckpointDraft, CheckpointRun, Log, Runs, SeqRange};
 use wire::id::Seq;
@@ -22,8 +20,12 @@ pub(super) struct UnfinishedCheckpoint {
     pub(super) draft: CheckpointDraft,
     /// The channels of the draft, in its order.
     pub(super) channels: Vec<ChannelId>,
+    /// The number of runs of the topic's undo that the draft has.
+    pub(super) topic_undo: usize,
     /// The channel that is being scanned. Channels before it were scanned.
     pub(super) index: usize,
+    /// The number of runs of this channel's undo that the draft has.
+    pub(super) channel_undo: usize,
     pub(super) scan: Scan,
     pub(super) undistributed: Progress,
     pub(super) grace: Progress,
@@ -41,6 +43,14 @@ pub(super) struct Progress {
 }
 
 impl Progress {
+    /// The progress of a scan that ignores deferred messages before a place.
+    pub(super) fn from_deferred(deferred_place: u64) -> Progress {
+        Progress {
+            deferred_place,
+            ..Progress::default()
+        }
+    }
+
     /// Continues the scan. Returns whether all messages were seen. Meanwhile messages are removed only from the front.
     pub(super) fn scan<T: Copy>(
         &mut self,
@@ -92,6 +102,12 @@ impl UnfinishedCheckpoint {
         self.index == self.channels.len()
     }
 
+    /// Begins with the channel at `index`.
+    pub(super) fn begin_channel(&mut self) {
+        self.channel_undo = 0;
+        self.scan = Scan::Begin;
+    }
+
     /// Leaves a channel out that is deleted. Returns what was found of it so far.
     pub(super) fn remove_channel(&mut self, id: ChannelId) -> Option<Runs> {
         let index = self.channels.iter().position(|other| *other == id)?;
@@ -99,7 +115,7 @@ impl UnfinishedCheckpoint {
         if index < self.index {
             self.index -= 1;
         } else if index == self.index {
-            self.scan = Scan::Begin;
+            self.begin_channel();
         }
         Some(self.draft.channels.remove(index).runs)
     }
@@ -130,10 +146,4 @@ pub(super) fn owed_run(range: SeqRange, due_ns: u64) -> CheckpointRun {
         attempts: 0,
         due_ns,
     }
-}
-
-/// The Unix time of a moment in nanoseconds, or the current time if the moment has passed.
-pub(super) fn unix_time_of(now: Now, at: Duration) -> u64 {
-    let wait = at.saturating_sub(now.mono).as_nanos() as u64;
-    now.wall_ns.saturating_add(wait)
 }

@@ -294,6 +294,13 @@ impl World {
                 let topic = before.expect("the topic was found");
                 assert!(topic.paused && !topic.channels.is_empty());
             }
+            Err(AdminError::NoUndo(NoUndo::OnlyEphemeral)) => {
+                let topic = before.expect("the topic was found");
+                let mut channels = topic.channels.iter();
+                assert!(
+                    is_open(&topic) && channels.all(|it| it.channel_name.ends_with("#ephemeral"))
+                );
+            }
             Err(AdminError::NoUndo(NoUndo::ChannelFirst)) => {
                 let topic = before.expect("the topic was found");
                 assert!(is_open(&topic) && topic.channels.iter().any(|it| it.undo.is_some()));
@@ -371,8 +378,9 @@ impl World {
                         Err(AdminError::NoUndo(why)) => Some(why),
                         _ => None,
                     };
+                    // Nothing is owed to ephemeral channels for ever.
                     assert!(
-                        why.is_none_or(|it| it == NoUndo::NotFound),
+                        why.is_none_or(|it| matches!(it, NoUndo::NotFound | NoUndo::OnlyEphemeral)),
                         "{place:?}: {why:?}"
                     );
                     break;

@@ -1,0 +1,278 @@
+//! The undo of an emptied topic.
+
+use super::group_commit;
+use super::script::{check, check_with, with_grace};
+
+#[test]
+fn an_emptied_topic_keeps_its_messages_again() {
+    let paused = ("create t/ch\npause t\n", "unpause t\n");
+    for (pause, unpause) in [("", ""), paused] {
+        check(&format!(
+            "
+{pause}b: MPUB t | a,b,c; DPUB t 20000 | d
+b< OK
+b< OK
+empty t for 10s
+stats t
+= depth 0, messages 4, bytes 4
+undo t
+= 4 messages for 10s
++2000ms
+b: PUB t | e
+b< OK
+unempty t
+undo t
+= no undo
+stats t
+= depth 5, messages 5, bytes 5
+unempty t
+= NotFound
+a: SUB t ch; RDY 10
+a< OK
+{unpause}a< a (1)
+a< b (1)
+a< c (1)
+a< e (1)
++18s
+a< d (1)
+"
+        ));
+    }
+}
+
+/// The channels that an open topic has at the undo get the messages, wherever their other messages lie.
+#[test]
+fn an_undo_of_a_topic_gives_the_messages_to_its_channels() {
+    check(
+        "
+b: SUB t x; MPUB t | a,b
+b< OK
+b< OK
+pause t
+b: MPUB t | c,d; DPUB t 20000 | e
+b< OK
+b< OK
+empty t for 1h
+unpause t
+b: MPUB t | f,g
+b< OK
+create t/y
+b: PUB t | h
+b< OK
+unempty t
+stats t
+= depth 0, messages 8, bytes 8
+stats t/x
+= depth 7, in flight 0, deferred 1, messages 8, requeued 0, timed out 0, clients 1
+stats t/y
+= depth 3, in flight 0, deferred 1, messages 4, requeued 0, timed out 0, clients 0
+b: RDY 10
+b< a (1)
+b< b (1)
+b< c (1)
+b< d (1)
+b< f (1)
+b< g (1)
+b< h (1)
++18s
+b: FIN #a; FIN #b; FIN #c; FIN #d; FIN #f; FIN #g; FIN #h
+a: SUB t y; RDY 10
+a< OK
+a< c (1)
+a< d (1)
+a< h (1)
++3000ms
+a< e (1)
+b< e (1)
+",
+    );
+}
+
+/// Channels get the messages that a topic keeps in the order of the seqs. And all messages of a channel are newer than
+/// those of its undo.
+#[test]
+fn an_undo_of_a_topic_waits_for_newer_messages_that_channels_have() {
+    check(
+        "
+create t/x
+pause t
+b: MPUB t | a,b
+b< OK
+empty t for 1h
+unpause t
+b: PUB t | c
+b< OK
+pause t
+unempty t
+= OfPaused
+empty t/x for 1h
+unempty t
+= OfPaused
+unpause t
+unempty t
+= ChannelFirst
+undo t
+= 2 messages for 3600s
+unempty t/x
+unempty t
+stats t/x
+= depth 3, in flight 0, deferred 0, messages 3, requeued 0, timed out 0, clients 0
+",
+    );
+}
+
+#[test]
+fn the_time_and_other_commands_end_the_undo_of_a_topic() {
+    check(
+        "
+b: PUB t | a
+b< OK
+empty t for 10s
++10s
+undo t
+= no undo
+unempty t
+= NotFound
+b: PUB t | b
+b< OK
+empty t for 10s
++1000ms
+b: PUB t | c
+b< OK
+empty t for 1s
+undo t
+= 2 messages for 9s
+create t/x
+empty t/x
+empty t
+undo t
+= no undo
+delete t/x
+b: PUB t | d
+b< OK
+empty t for 10s
+delete t
+b: PUB t | e
+b< OK
+undo t
+= no undo
+unempty t
+= NotFound
+unempty u
+= TopicNotFound
+",
+    );
+}
+
+/// Also after a start, no other channel and no later message is in the way of the undo.
+#[test]
+fn a_crash_or_a_stop_ends_no_undo_of_a_topic() {
+    for end in ["restart", "stop\nrestart"] {
+        check(&format!(
+            "
+a: MPUB t | a,b; DPUB t 20000 | c
+a< OK
+a< OK
+empty t for 10s
++5000ms
+{end}
+undo t
+= 3 messages for 4.99s
+stats t
+= depth 0, messages 0, bytes 0
+a: PUB t | d
+a< OK
+{end}
+unempty t
+{end}
+undo t
+= no undo
+stats t
+= depth 4, messages 0, bytes 0
+empty t for 10s
+create t/x
+a: PUB t | e
+a< OK
+unempty t
+{end}
+stats t/x
+= depth 4, in flight 0, deferred 1, messages 0, requeued 0, timed out 0, clients 0
+"
+        ));
+    }
+}
+
+/// With `--sync-every=1`, the answers to an empty and to an unempty wait for the disk.
+#[test]
+fn a_power_failure_takes_neither_the_undo_of_a_topic_nor_its_use() {
+    for seed in 0..20 {
+        check_with(
+            group_commit(),
+            &format!(
+                "
+a: MPUB t | a,b
+a< OK
+empty t for 10s
+power lost {seed}
+undo t
+= 2 messages for 9.99s
+stats t
+= depth 0, messages 0, bytes 0
+unempty t
+power lost {seed}
+undo t
+= no undo
+stats t
+= depth 2, messages 0, bytes 0
+unempty t
+= NotFound
+"
+            ),
+        );
+    }
+}
+
+#[test]
+fn a_topic_whose_grace_keeps_messages_has_no_undo() {
+    check_with(
+        with_grace(),
+        "
+a: MPUB t | a,b
+unasked t
+a< OK
+empty t for 1h
+= InGrace
+stats t
+= depth 2, messages 2, bytes 2
++60s
+a< _heartbeat_
+a< _heartbeat_
+a closed
+empty t for 1h
+unempty t
+stats t
+= depth 2, messages 2, bytes 2
+",
+    );
+}
+
+/// Regression: an ephemeral channel took as many of the messages as it keeps, and the others were lost.
+#[test]
+fn the_undo_of_a_topic_needs_a_channel_that_keeps_its_messages() {
+    check(
+        "
+b: MPUB t | a,b,c
+b< OK
+empty t for 1h
+create t/e#ephemeral
+unempty t
+= OnlyEphemeral
+undo t
+= 3 messages for 3600s
+create t/ch
+unempty t
+stats t/ch
+= depth 3, in flight 0, deferred 0, messages 3, requeued 0, timed out 0, clients 0
+",
+    );
+}
