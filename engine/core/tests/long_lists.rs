@@ -1,6 +1,7 @@
 //! The broker processes the messages of a channel in slices. The tests check the length of a slice,
 //! and the state after a crash or an operator's command between two slices.
 
+mod counting;
 mod lists;
 
 use engine_core::stats::StatsFilter;
@@ -159,6 +160,49 @@ fn a_checkpoint_takes_an_undo_over_in_slices() {
         };
         let count = undo.as_ref().map(|undo| undo.message_count);
         assert_eq!(count, Some(MESSAGES));
+    }
+}
+
+/// Regression: an undo built the whole tree of the channel's deferred messages again, so an undo of a few messages held up a
+/// channel with millions for a second. A tree that is built has as many allocations as it has nodes.
+#[test]
+fn the_cost_of_an_undo_does_not_grow_with_the_deferred_messages_that_are_there() {
+    let allocations = |is_channel: bool, deferred: u64| {
+        let mut world = World::new();
+        world.subscribe(0);
+        world.pause(!is_channel);
+        let producer = world.connect();
+        for _ in 0..100 {
+            world.publish_deferred(producer, Duration::from_secs(60));
+        }
+        world.rest();
+        world.empty_for_undo(is_channel);
+        world.pause(false);
+        for n in 0..deferred {
+            world.publish_deferred(producer, Duration::from_millis(30_000 + n * 7 % 60_000));
+            if n % 8 == 0 {
+                world.turn();
+                // The broker reads no producer that leaves its answers.
+                world.frames(producer);
+            }
+        }
+        world.rest();
+        let mut allocations = 0;
+        world.operate(|broker, now, _| {
+            let (outcome, count) = counting::allocations(|| match is_channel {
+                true => broker.unempty_channel(now, TOPIC, CHANNEL, TaskId(1)),
+                false => broker.unempty_topic(now, TOPIC, TaskId(1)),
+            });
+            allocations = count;
+            outcome
+        });
+        assert_eq!(world.counts(), (0, 0, deferred + 100));
+        allocations
+    };
+    for is_channel in [true, false] {
+        let [few, many] = [1_000, 20_000].map(|deferred| allocations(is_channel, deferred));
+        println!("{few} and {many} allocations");
+        assert!(many < 2 * few + 20, "{few} and {many} allocations");
     }
 }
 
