@@ -173,8 +173,8 @@ impl<D: Disk, M> Archive<D, M> {
         Ok(())
     }
 
-    /// Forgets a file that somebody has removed: its messages come again from nsqd, and the next message
-    /// opens another file. Returns false if the file is still there.
+    /// Forgets a file that somebody has removed. Its messages that are not finished go back to nsqd, and the finished ones
+    /// are lost. The next message opens another file. Returns true if a file was forgotten.
     fn forget_removed_file(&mut self) -> Result<bool, DiskError> {
         let Some(file) = &self.file else {
             return Ok(false);
