@@ -8,6 +8,7 @@
 //!                            ├──► flags         rows that several tools have
 //!                            ├──► consuming     from those flags to consumers
 //!                            ├──► stopping      signals, and the end of consumers and producers
+//!                            ├──► advice        what helps after the failure of a file
 //!                            ├──► destinations  a choice among addresses, and how long requests take
 //!                            ├──► host_pool     a choice among destinations, without those that fail
 //!                            ├──► timing_lines  how long the last requests took
@@ -16,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod cluster;
 pub mod consuming;
 pub mod destinations;

@@ -13,6 +13,8 @@ use ringq_client::MessageId;
 
 use new_file::Directory;
 
+use crate::advice::advice;
+
 /// A message, as nsqd sent it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Received<'a> {
@@ -169,20 +171,12 @@ pub(super) struct SaveError {
 
 impl fmt::Display for SaveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use io::ErrorKind::{
-            NotADirectory, NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem,
-            StorageFull,
-        };
         let SaveError { verb, path, source } = self;
         let why = wire::go_error::system_text(source);
         write!(f, "ERROR: cannot {verb} {}: {why}", path.display())?;
         let advice = match source.kind() {
-            NotFound => "make the directory",
-            NotADirectory => "move the file that is in the way",
-            StorageFull | QuotaExceeded => "free some space",
-            PermissionDenied => "let this user write there",
-            ReadOnlyFilesystem => "mount the file system for writing",
-            _ => "look at the disk",
+            io::ErrorKind::NotFound => "make the directory",
+            _ => advice(source).unwrap_or("look at the disk"),
         };
         write!(
             f,

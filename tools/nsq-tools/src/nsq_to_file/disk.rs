@@ -11,6 +11,8 @@ use rustix::io::Errno;
 
 use new_file::{FILE_MODE, parent, rename_new, sync_directory, temporary_file};
 
+use crate::advice::advice;
+
 /// The mode of new directories, before the umask.
 const DIRECTORY_MODE: u32 = 0o770;
 
@@ -260,31 +262,17 @@ pub(super) struct DiskError {
 
 impl std::fmt::Display for DiskError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        use io::ErrorKind::{
-            NotADirectory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
-        };
         let DiskError { verb, path, source } = self;
         let why = wire::go_error::system_text(source);
         write!(f, "cannot {verb} {}: {why}", path.display())?;
-        let advice = match source.kind() {
-            StorageFull | QuotaExceeded => {
-                "free some space, or choose another directory (--output-dir, --work-dir)"
-            }
-            PermissionDenied => {
-                "let this user write there, or choose another directory (--output-dir, --work-dir)"
-            }
-            ReadOnlyFilesystem => {
-                "mount the file system for writing, or choose another directory (--output-dir, --work-dir)"
-            }
-            NotADirectory => {
-                "move the file that is in the way, or choose another directory (--output-dir, --work-dir)"
-            }
-            _ => return Ok(()),
-        };
-        write!(
-            f,
-            "; {advice}. Messages that were not synced are not finished, and come again"
-        )
+        match advice(source) {
+            Some(advice) => write!(
+                f,
+                "; {advice}, or choose another directory (--output-dir, --work-dir). Messages that were not synced are not \
+                 finished, and come again"
+            ),
+            None => Ok(()),
+        }
     }
 }
 
