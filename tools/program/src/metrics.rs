@@ -18,6 +18,9 @@ pub use table::{page_with_table, table};
 /// Bytes of a part of an answer. Copying a part into the output of a connection takes some 10 µs.
 const PART_BYTES: usize = 64 * 1024;
 
+/// Room for the last sample of a part, in bytes: a histogram has some kilobytes. A part that grows is copied.
+const PART_EXCESS: usize = 8 * 1024;
+
 const OPEN_METRICS: &str = "application/openmetrics-text";
 
 /// The form of the text.
@@ -164,6 +167,10 @@ pub struct Exposition {
     is_head_due: bool,
     parts: Vec<String>,
     part: String,
+    /// The bounds of the last histogram, and the ends of the labels of its buckets. Histograms of a family have the same
+    /// bounds, and a number takes longer to write than the rest of a line.
+    bounds: Vec<f64>,
+    bucket_ends: Vec<String>,
 }
 
 impl Exposition {
@@ -191,7 +198,7 @@ impl Exposition {
         if std::mem::take(&mut self.is_head_due) {
             self.head(family);
         }
-        self.line(family.name, "", labels, None, value.into());
+        self.line(family.name, "", labels, value.into());
         self.cut();
     }
 
@@ -210,45 +217,43 @@ impl Exposition {
         if std::mem::take(&mut self.is_head_due) {
             self.head(family);
         }
-        let bounds = bounds.iter().chain([&f64::INFINITY]);
-        for (bound, count) in bounds.zip(counts) {
-            self.line(
-                family.name,
-                "_bucket",
-                labels,
-                Some(*bound),
-                (*count).into(),
-            );
+        if self.bounds != bounds {
+            self.bounds = bounds.to_vec();
+            let bounds = bounds.iter().chain([&f64::INFINITY]);
+            self.bucket_ends = bounds.map(|bound| bucket_end(*bound)).collect();
+        }
+        let comma = if labels.is_empty() { "" } else { "," };
+        let start = [family.name, "_bucket{", labels, comma].concat();
+        for (end, count) in self.bucket_ends.iter().zip(counts) {
+            self.part.push_str(&start);
+            self.part.push_str(end);
+            push_integer(&mut self.part, *count);
+            self.part.push('\n');
         }
         let total = counts[counts.len() - 1];
-        self.line(family.name, "_count", labels, None, total.into());
-        self.line(family.name, "_sum", labels, None, sum.into());
+        self.line(family.name, "_count", labels, total.into());
+        self.line(family.name, "_sum", labels, sum.into());
         self.cut();
     }
 
-    fn line(&mut self, name: &str, suffix: &str, labels: &str, le: Option<f64>, value: Number) {
+    fn line(&mut self, name: &str, suffix: &str, labels: &str, value: Number) {
         let out = &mut self.part;
         out.push_str(name);
         out.push_str(suffix);
-        if !labels.is_empty() || le.is_some() {
+        if !labels.is_empty() {
             out.push('{');
             out.push_str(labels);
-        }
-        // Writing to memory does not fail. Every bound has a point or an exponent, as OpenMetrics wants it.
-        if let Some(bound) = le {
-            let comma = if labels.is_empty() { "" } else { "," };
-            let _ = match bound.is_infinite() {
-                true => write!(out, "{comma}le=\"+Inf\""),
-                false => write!(out, "{comma}le=\"{bound:?}\""),
-            };
-        }
-        if !labels.is_empty() || le.is_some() {
             out.push('}');
         }
-        let _ = match value {
-            Number::Integer(value) => writeln!(out, " {value}"),
-            Number::Float(value) => writeln!(out, " {value}"),
-        };
+        out.push(' ');
+        match value {
+            Number::Integer(value) => push_integer(out, value),
+            Number::Float(value) => {
+                // Writing to memory does not fail.
+                let _ = write!(out, "{value}");
+            }
+        }
+        out.push('\n');
     }
 
     /// Writes a family with one sample without labels.
@@ -272,7 +277,7 @@ impl Exposition {
 
     fn cut(&mut self) {
         if self.part.len() >= PART_BYTES {
-            let next = String::with_capacity(PART_BYTES + 1024);
+            let next = String::with_capacity(PART_BYTES + PART_EXCESS);
             self.parts.push(std::mem::replace(&mut self.part, next));
         }
     }
@@ -300,6 +305,28 @@ impl Exposition {
         }
         self.take_parts()
     }
+}
+
+/// Returns the end of a bucket's labels, and the space before its count. Every bound has a point or an exponent, as OpenMetrics
+/// wants it.
+fn bucket_end(bound: f64) -> String {
+    match bound.is_infinite() {
+        true => "le=\"+Inf\"} ".to_owned(),
+        false => format!("le=\"{bound:?}\"}} "),
+    }
+}
+
+/// Appends an integer. This is quicker than a format, and an answer can have hundreds of thousands of integers.
+fn push_integer(out: &mut String, mut value: u64) {
+    // A u64 has at most 20 digits.
+    let mut digits = [b'0'; 20];
+    let mut start = digits.len();
+    while start == digits.len() || value > 0 {
+        start -= 1;
+        digits[start] = b'0' + u8::try_from(value % 10).expect("a digit");
+        value /= 10;
+    }
+    out.push_str(std::str::from_utf8(&digits[start..]).expect("digits are ASCII"));
 }
 
 /// Appends a label. Backslashes, quotes and line ends in the value are escaped.

@@ -76,6 +76,24 @@ fn a_long_text_is_cut_between_lines() {
     assert_eq!(parts.concat().lines().count(), 20_003);
 }
 
+/// A part grew with its last histogram, and was copied as a whole.
+#[test]
+fn a_part_has_room_for_its_last_histogram() {
+    let bounds: Vec<f64> = (1..24).map(f64::from).collect();
+    let mut out = Exposition::new(Format::Text);
+    out.begin(Family::new("took_seconds", Kind::Histogram, "Time."));
+    let labels = format!("topic=\"{0}\",channel=\"{0}\"", "n".repeat(64));
+    for _ in 0..200 {
+        out.histogram(&labels, &bounds, &[1; 24], 2.5);
+    }
+    let parts = out.end();
+    assert!(parts.len() > 3, "{}", parts.len());
+    // The first part begins without room, and grows step by step.
+    let rooms: Vec<usize> = parts[1..].iter().map(String::capacity).collect();
+    let room = PART_BYTES + PART_EXCESS;
+    assert!(rooms.iter().all(|it| *it == room), "{rooms:?}");
+}
+
 #[test]
 fn the_client_chooses_the_form() {
     let check = |accept: &str, expected: Format| {
