@@ -36,7 +36,8 @@ struct Undo {
 #[derive(Debug, Default)]
 pub(crate) struct Undos {
     open: BTreeMap<Place, Undo>,
-    /// The undos that an operator has used and whose answers are on their way. A crash may bring these undos back.
+    /// The undos that an operator has used since the start. A crash may bring an undo back before the answer, and a power
+    /// failure also after it.
     used: Vec<(TaskId, Place, Undo)>,
 }
 
@@ -45,7 +46,17 @@ impl Undos {
     pub(crate) fn answer(&mut self, task: TaskId) {
         let answered = self.open.values_mut().filter(|undo| undo.task == task);
         answered.for_each(|undo| undo.is_answered = true);
-        self.used.retain(|(used_by, ..)| *used_by != task);
+        let used = self
+            .used
+            .iter_mut()
+            .filter(|(used_by, ..)| *used_by == task);
+        used.for_each(|(_, _, undo)| undo.is_answered = true);
+    }
+
+    /// Notes that an operator has used an undo, and waits for the answer.
+    fn use_up(&mut self, task: TaskId, place: Place, mut undo: Undo) {
+        undo.is_answered = false;
+        self.used.push((task, place, undo));
     }
 
     /// Reads a line of the broker's log. A full disk ends undos, and the log says so.
@@ -139,7 +150,8 @@ impl Model {
     }
 
     /// Notes that the process was killed. An answered undo is kept, unless the disk may have lost the checkpoint. The
-    /// messages of an undo that was used without an answer are in the channel or in the undo: nothing is owed.
+    /// messages of an undo whose use is not kept are in the channel or in the undo: nothing is owed, not even after an
+    /// acknowledged copy of a message.
     pub(crate) fn kill_undos(&mut self, is_kept: bool, is_power_lost: bool) {
         for undo in self.undos.open.values_mut() {
             undo.is_sure &= is_kept && undo.is_answered;
@@ -147,9 +159,14 @@ impl Model {
             undo.is_after_power_failure |= is_power_lost;
         }
         for (_, place, mut undo) in std::mem::take(&mut self.undos.used) {
+            if is_kept && undo.is_answered {
+                continue;
+            }
             for (number, channels) in &undo.messages {
-                let owed = &mut self.messages[*number as usize].owed;
-                owed.retain(|channel| !channels.contains(channel));
+                let message = &mut self.messages[*number as usize];
+                message.owed.retain(|channel| !channels.contains(channel));
+                let eligible = &mut message.eligible;
+                eligible.retain(|channel| !channels.contains(channel));
             }
             undo.is_sure = false;
             undo.is_after_crash = true;
@@ -225,7 +242,7 @@ impl World {
                 self.count_unempty(&undo);
                 self.model.end_undo(&undo);
                 if outcome == Ok(Outcome::Wait) {
-                    self.model.undos.used.push((task, place, undo));
+                    self.model.undos.use_up(task, place, undo);
                 }
             }
             self.open_ledger_of(shard, place);
@@ -338,7 +355,7 @@ impl World {
                     self.count_unempty(&undo);
                     self.model.end_undo(&undo);
                     if outcome == Ok(Outcome::Wait) {
-                        self.model.undos.used.push((task, place, undo));
+                        self.model.undos.use_up(task, place, undo);
                     }
                 }
             }
