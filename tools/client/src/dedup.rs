@@ -287,6 +287,13 @@ impl Dedup {
         self.0.when_store_fails
     }
 
+    /// Returns the times of the filter that are shorter than this message timeout, each with its name.
+    pub(crate) fn shorter_than(&self, msg_timeout: Duration) -> Vec<(&'static str, Duration)> {
+        let mut times = self.0.store.times();
+        times.retain(|(_, time)| *time < msg_timeout);
+        times
+    }
+
     /// Returns true if questions go to a store outside of this process.
     pub(crate) fn is_shared(&self) -> bool {
         match &self.0.store {
@@ -309,13 +316,15 @@ impl Dedup {
         self.0.store.begin(key, ended)
     }
 
-    /// Asks the shared store.
+    /// Asks the shared store about a message that came over a connection with this message timeout.
     #[cfg(feature = "memcached")]
     pub(crate) async fn begin_shared(
         &self,
         key: FilterKey,
+        msg_timeout: Duration,
         ended: &Arc<Ended>,
     ) -> Result<Answer, ringq_dedup::StoreError> {
-        self.0.store.begin_shared(key, ended).await
+        let store = &self.0.store;
+        store.begin_shared(key, msg_timeout, ended).await
     }
 }

@@ -232,6 +232,11 @@ impl Event {
             | Event::DiscoveryFailed { .. }
             | Event::Stopping { .. } => None,
             #[cfg(feature = "dedup")]
+            Event::Dedup {
+                report: DedupReport::ShorterThanTimeout { node, .. },
+                ..
+            } => Some(node),
+            #[cfg(feature = "dedup")]
             Event::Dedup { .. } => None,
         }
     }

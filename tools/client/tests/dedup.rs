@@ -146,12 +146,12 @@ async fn the_commit_comes_before_the_fin() {
         nodes[0].publish("t", number.to_string());
         let message = next(&mut consumer).await;
         let parts: [&[u8]; 4] = [b"t/c", b"bytes", b"", message.body()];
-        let key: Fingerprint = shared.hasher().fingerprint_of_parts(&parts);
-        let begun = shared.begin(key).await.expect("memcached answers");
+        let key: Fingerprint = shared.options().hasher.fingerprint_of_parts(&parts);
+        let begun = shared.begin(key, TIMEOUT).await.expect("memcached answers");
         assert!(matches!(begun, SharedBegin::InProgress), "{begun:?}");
         // The future resolves when the FIN has left.
         message.finish().await.expect("the connection lives");
-        let begun = shared.begin(key).await.expect("memcached answers");
+        let begun = shared.begin(key, TIMEOUT).await.expect("memcached answers");
         assert!(matches!(begun, SharedBegin::Done), "{begun:?}");
     }
     wait_until("nsqd has all FINs", || is_empty(&nodes)).await;

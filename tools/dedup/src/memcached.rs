@@ -15,8 +15,19 @@ use crate::key::{Fingerprint, KeyHasher};
 /// The value in memcached for a message that was handled. A token of a lease never has this value.
 const DONE: &str = "done";
 
-/// The longest time to live that memcached takes as a duration: 30 days. It takes longer ones as dates.
-const LIFE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+/// The longest window: 30 days. memcached takes a longer life as a date, and so the store ends each life 1 s earlier.
+const WINDOW_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The shortest lease and window.
+const LIFE_MIN: Duration = Duration::from_secs(1);
+
+/// Returns a life in the seconds of memcached: rounded up, because a life that is too short makes duplicates. Never 0,
+/// which means for ever.
+fn life(duration: Duration) -> i64 {
+    let seconds = duration.as_nanos().div_ceil(1_000_000_000);
+    let longest = u128::from(WINDOW_MAX.as_secs() - 1);
+    seconds.clamp(1, longest) as i64
+}
 
 /// The options of a [`Memcached`] store.
 #[derive(Clone, Debug)]
@@ -26,10 +37,10 @@ pub struct MemcachedOptions {
     /// The beginning of all keys, so that several topics and channels can share one memcached. At most 200 bytes,
     /// without spaces and control characters.
     pub prefix: String,
-    /// The time after which another consumer may handle a message whose consumer has not answered: the message timeout
-    /// of nsqd. Whole seconds, at least 1 s.
-    pub lease: Duration,
-    /// The time for which a handled message is remembered. Whole seconds, at most 30 days.
+    /// The time after which another consumer may handle a message whose consumer has not answered, at least 1 s. `None`:
+    /// the message timeout of the connection, which comes with each question. Rounded up to whole seconds.
+    pub lease: Option<Duration>,
+    /// The time for which a handled message is remembered, from 1 s to 30 days. Rounded up to whole seconds.
     pub window: Duration,
     /// The longest time that a question may take.
     pub timeout: Duration,
@@ -40,14 +51,14 @@ pub struct MemcachedOptions {
 }
 
 impl MemcachedOptions {
-    /// Returns options for this address: a lease of 60 s, a window of 1 h, a timeout of 1 s, 8 connections, and a secret
-    /// of zeros.
+    /// Returns options for this address: leases as long as the message timeout, a window of 1 h, a timeout of 1 s, 8
+    /// connections, and a secret of zeros.
     #[must_use]
     pub fn new(address: &str) -> MemcachedOptions {
         MemcachedOptions {
             address: address.to_owned(),
             prefix: "nsq:".to_owned(),
-            lease: Duration::from_secs(60),
+            lease: None,
             window: Duration::from_secs(3600),
             timeout: Duration::from_secs(1),
             connections: 8,
@@ -146,15 +157,16 @@ impl Memcached {
     pub fn new(options: MemcachedOptions) -> Result<Memcached, StoreError> {
         let wrong = [
             (
-                options.lease < Duration::from_secs(1),
+                options.lease.is_some_and(|lease| lease < LIFE_MIN),
                 "the lease must be at least 1 s",
             ),
+            (options.window < LIFE_MIN, "the window must be at least 1 s"),
             (
-                options.window < options.lease,
+                options.lease.is_some_and(|lease| options.window < lease),
                 "the window must be at least as long as the lease",
             ),
             (
-                options.window > LIFE_MAX,
+                options.window > WINDOW_MAX,
                 "the window must be at most 30 days",
             ),
             (
@@ -188,22 +200,27 @@ impl Memcached {
         })
     }
 
-    /// Returns the hasher of the keys.
+    /// Returns the options.
     #[must_use]
-    pub fn hasher(&self) -> &KeyHasher {
-        &self.shared.options.hasher
+    pub fn options(&self) -> &MemcachedOptions {
+        &self.shared.options
     }
 
-    /// Asks about the message with this key, and leases the key if the message is fresh. The future may be dropped: then
-    /// the key is leased or not, and a lease ends by itself.
+    /// Asks about the message with this key, and leases the key if the message is fresh. `msg_timeout` is the message
+    /// timeout of the connection over which the message came: the lease, unless the options have one. The future may be
+    /// dropped: then the key is leased or not, and a lease ends by itself.
     ///
     /// # Errors
     /// If memcached cannot be asked.
-    pub async fn begin(&self, key: Fingerprint) -> Result<SharedBegin, StoreError> {
+    pub async fn begin(
+        &self,
+        key: Fingerprint,
+        msg_timeout: Duration,
+    ) -> Result<SharedBegin, StoreError> {
         let name = self.name(key);
         let number = self.shared.leases.fetch_add(1, Ordering::Relaxed);
         let token = format!("{:016x}-{number:x}", self.shared.id);
-        let life = self.shared.options.lease.as_secs() as i64;
+        let life = life(self.shared.options.lease.unwrap_or(msg_timeout));
         // A state may end between the two questions. Then the key is free, and one more try takes it.
         for _ in 0..2 {
             let added = self
@@ -295,7 +312,7 @@ impl Lease {
     /// # Errors
     /// If memcached cannot be told. Then a copy of the message is handled again.
     pub async fn commit(self) -> Result<(), StoreError> {
-        let life = self.store.shared.options.window.as_secs() as i64;
+        let life = life(self.store.shared.options.window);
         self.store
             .ask(async |client| client.set(&self.name, DONE, Some(life), None).await)
             .await

@@ -4,9 +4,10 @@
 use std::time::{Duration, Instant};
 
 use ringq_dedup::{Fingerprint, Lease, Memcached, MemcachedOptions, SharedBegin, StoreError};
-use test_support::memcached::Memcached as Server;
+use test_support::memcached::{FakeMemcached, Memcached as Server};
 
 const KEY: Fingerprint = Fingerprint(99);
+const MSG_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Returns a store at this server.
 fn store(server: &Server, change: impl FnOnce(&mut MemcachedOptions)) -> Memcached {
@@ -17,19 +18,29 @@ fn store(server: &Server, change: impl FnOnce(&mut MemcachedOptions)) -> Memcach
 }
 
 async fn lease(store: &Memcached) -> Lease {
-    match store.begin(KEY).await.expect("memcached answers") {
+    match store
+        .begin(KEY, MSG_TIMEOUT)
+        .await
+        .expect("memcached answers")
+    {
         SharedBegin::Fresh(lease) => lease,
         other => panic!("{other:?}"),
     }
 }
 
 async fn is_in_progress(store: &Memcached) -> bool {
-    let begun = store.begin(KEY).await.expect("memcached answers");
+    let begun = store
+        .begin(KEY, MSG_TIMEOUT)
+        .await
+        .expect("memcached answers");
     matches!(begun, SharedBegin::InProgress)
 }
 
 async fn is_done(store: &Memcached) -> bool {
-    let begun = store.begin(KEY).await.expect("memcached answers");
+    let begun = store
+        .begin(KEY, MSG_TIMEOUT)
+        .await
+        .expect("memcached answers");
     matches!(begun, SharedBegin::Done)
 }
 
@@ -57,12 +68,16 @@ async fn a_lease_ends_by_itself() {
     let Some(server) = Server::start() else {
         return;
     };
-    let short = |options: &mut MemcachedOptions| options.lease = Duration::from_secs(1);
+    let short = |options: &mut MemcachedOptions| options.lease = Some(Duration::from_secs(1));
     let (one, two) = (store(&server, short), store(&server, |_| ()));
     let slow = lease(&one).await;
     let end = Instant::now() + Duration::from_secs(30);
     let taken = loop {
-        match two.begin(KEY).await.expect("memcached answers") {
+        match two
+            .begin(KEY, MSG_TIMEOUT)
+            .await
+            .expect("memcached answers")
+        {
             SharedBegin::Fresh(taken) => break taken,
             other => assert!(Instant::now() < end, "{other:?}"),
         }
@@ -89,8 +104,8 @@ async fn a_restart_makes_duplicates_and_no_loss() {
     assert!(is_done(&store).await);
     server.restart();
     // The connection from before is broken, and says so once.
-    let begun = match store.begin(KEY).await {
-        Err(StoreError::Failed(_)) => store.begin(KEY).await,
+    let begun = match store.begin(KEY, MSG_TIMEOUT).await {
+        Err(StoreError::Failed(_)) => store.begin(KEY, MSG_TIMEOUT).await,
         other => other,
     };
     assert!(matches!(begun, Ok(SharedBegin::Fresh(_))), "{begun:?}");
@@ -104,7 +119,7 @@ async fn a_store_that_cannot_be_reached_is_an_error() {
     server.kill();
     let store = store(&server, |_| ());
     let error = store
-        .begin(KEY)
+        .begin(KEY, MSG_TIMEOUT)
         .await
         .expect_err("nobody listens")
         .to_string();
@@ -128,12 +143,12 @@ async fn a_dropped_question_confuses_no_other_one() {
         .await
         .expect("memcached answers");
     for round in 0..200_u128 {
-        let done = store.begin(KEY);
+        let done = store.begin(KEY, MSG_TIMEOUT);
         let at = Duration::from_micros(5 * round as u64);
         // Either end of the race is right. The question is what comes after it.
         let _ = tokio::time::timeout(at, done).await;
         let fresh = store
-            .begin(Fingerprint(1000 + round))
+            .begin(Fingerprint(1000 + round), MSG_TIMEOUT)
             .await
             .expect("memcached answers");
         assert!(
@@ -151,10 +166,9 @@ async fn one_of_many_gets_the_message() {
     };
     let stores: Vec<_> = (0..10).map(|_| store(&server, |_| ())).collect();
     for round in 0..20 {
-        let tasks = stores
-            .iter()
-            .cloned()
-            .map(|store| tokio::spawn(async move { store.begin(Fingerprint(round)).await }));
+        let tasks = stores.iter().cloned().map(|store| {
+            tokio::spawn(async move { store.begin(Fingerprint(round), MSG_TIMEOUT).await })
+        });
         let tasks: Vec<_> = tasks.collect();
         let mut fresh = 0;
         for task in tasks {
@@ -165,16 +179,52 @@ async fn one_of_many_gets_the_message() {
     }
 }
 
+/// memcached counts whole seconds. It keeps a state with a life of 0 for ever, and takes a life above 30 days as a date.
+#[tokio::test]
+async fn lives_are_whole_seconds_and_never_too_short() {
+    let server = FakeMemcached::start();
+    let (second, days) = (Duration::from_secs(1), Duration::from_secs(24 * 3600));
+    for (lease, msg_timeout, window, lives) in [
+        (None, 60 * second, 3600 * second, [60, 3600]),
+        (None, second * 3 / 2, second * 5 / 2, [2, 3]),
+        (None, Duration::from_nanos(1), second, [1, 1]),
+        (None, Duration::ZERO, second, [1, 1]),
+        (None, 40 * days, 30 * days, [2_591_999, 2_591_999]),
+        (Some(second * 21 / 2), 60 * second, days, [11, 86_400]),
+    ] {
+        let options = MemcachedOptions {
+            lease,
+            window,
+            ..MemcachedOptions::new(&server.address())
+        };
+        let store = Memcached::new(options).expect("valid options");
+        let begun = store.begin(KEY, msg_timeout).await;
+        let Ok(SharedBegin::Fresh(fresh)) = begun else {
+            panic!("{begun:?}");
+        };
+        fresh.commit().await.expect("the server answers");
+        assert_eq!(
+            server.take_lives(),
+            lives,
+            "{lease:?} {msg_timeout:?} {window:?}"
+        );
+    }
+}
+
 #[test]
 fn options_without_meaning_are_refused() {
     type Change = fn(&mut MemcachedOptions);
-    let changes: [(Change, &str); 5] = [
+    let changes: [(Change, &str); 6] = [
         (
-            |it| it.lease = Duration::from_millis(999),
+            |it| it.lease = Some(Duration::from_millis(999)),
             "the lease must be at least 1 s",
         ),
         (
-            |it| it.window = Duration::from_secs(59),
+            |it| it.window = Duration::from_millis(999),
+            "the window must be at least 1 s",
+        ),
+        (
+            |it| it.lease = Some(it.window + Duration::from_millis(1)),
             "the window must be at least as long as the lease",
         ),
         (

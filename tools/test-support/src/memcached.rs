@@ -1,7 +1,11 @@
-//! A memcached for tests, on a unix socket of its own.
+//! A memcached for tests, on a unix socket of its own, and one in its place that tells what it is told.
 
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use tempfile::TempDir;
 
@@ -12,19 +16,30 @@ use crate::{TIMEOUT, wait_until};
 pub struct Memcached {
     child: Child,
     directory: TempDir,
+    memory_mib: u32,
 }
 
 impl Memcached {
-    /// Starts memcached. `None`, with a line, if the machine has none. In CI, this fails the test.
+    /// Starts memcached with its default memory of 64 MiB. `None`, with a line, if the machine has none. In CI, this fails
+    /// the test.
     pub fn start() -> Option<Memcached> {
+        Memcached::with_memory(64)
+    }
+
+    /// The same with another memory.
+    pub fn with_memory(memory_mib: u32) -> Option<Memcached> {
         let directory = tempfile::tempdir().expect("a directory");
-        let Ok(child) = launch(&directory.path().join("socket")) else {
+        let Ok(child) = launch(&directory.path().join("socket"), memory_mib) else {
             let line = "*** NOT TESTED: memcached is not installed ***";
             assert!(std::env::var_os("CI").is_none(), "{line}");
             eprintln!("{line}");
             return None;
         };
-        let server = Memcached { child, directory };
+        let server = Memcached {
+            child,
+            directory,
+            memory_mib,
+        };
         server.wait();
         Some(server)
     }
@@ -34,13 +49,14 @@ impl Memcached {
         format!("unix://{}", self.socket().display())
     }
 
-    fn socket(&self) -> PathBuf {
+    /// Returns the path of its socket.
+    pub fn socket(&self) -> PathBuf {
         self.directory.path().join("socket")
     }
 
     fn wait(&self) {
         let socket = self.socket();
-        let listens = || std::os::unix::net::UnixStream::connect(&socket).is_ok();
+        let listens = || UnixStream::connect(&socket).is_ok();
         assert!(wait_until(TIMEOUT, listens), "memcached does not listen");
     }
 
@@ -55,7 +71,8 @@ impl Memcached {
     pub fn restart(&mut self) {
         self.kill();
         std::fs::remove_file(self.socket()).expect("memcached leaves its socket");
-        self.child = launch(&self.socket()).expect("memcached is installed");
+        let launched = launch(&self.socket(), self.memory_mib);
+        self.child = launched.expect("memcached is installed");
         self.wait();
     }
 }
@@ -66,11 +83,67 @@ impl Drop for Memcached {
     }
 }
 
-fn launch(socket: &Path) -> std::io::Result<Child> {
+fn launch(socket: &Path, memory_mib: u32) -> std::io::Result<Child> {
     Command::new("memcached")
-        .args(["-u", "root", "-s"])
+        .args(["-u", "root", "-m", &memory_mib.to_string(), "-s"])
         .arg(socket)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
+}
+
+/// A server that stores nothing, answers each `add` and `set` with success, and keeps their times to live.
+#[derive(Debug)]
+pub struct FakeMemcached {
+    directory: TempDir,
+    lives: Arc<Mutex<Vec<i64>>>,
+}
+
+impl FakeMemcached {
+    /// Starts the server. Its threads end with their connections, and with the process.
+    #[must_use]
+    pub fn start() -> FakeMemcached {
+        let directory = tempfile::tempdir().expect("a directory");
+        let listener = UnixListener::bind(directory.path().join("socket")).expect("a socket");
+        let lives = Arc::new(Mutex::new(Vec::new()));
+        let all = Arc::clone(&lives);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let lives = Arc::clone(&all);
+                thread::spawn(move || answer(&stream, &lives));
+            }
+        });
+        FakeMemcached { directory, lives }
+    }
+
+    /// Returns the address: `unix:///path`.
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("unix://{}", self.directory.path().join("socket").display())
+    }
+
+    /// Takes the times to live, in seconds, in the order in which they came.
+    #[must_use]
+    pub fn take_lives(&self) -> Vec<i64> {
+        let mut lives = self.lives.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut lives)
+    }
+}
+
+/// Answers the commands of a connection: `add` and `set`, whose lines are `add key flags life bytes` and the value.
+fn answer(stream: &UnixStream, lives: &Mutex<Vec<i64>>) {
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    while let Some(command) = lines.next() {
+        let life = command.split(' ').nth(3).and_then(|life| life.parse().ok());
+        let life = life.unwrap_or_else(|| panic!("not add and not set: {command:?}"));
+        lines.next();
+        lives
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(life);
+        let mut stream = stream;
+        if stream.write_all(b"STORED\r\n").is_err() {
+            return;
+        }
+    }
 }

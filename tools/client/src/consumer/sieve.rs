@@ -133,6 +133,18 @@ impl Sieve {
         self.room().len_of(line.id) + line.questions()
     }
 
+    /// Warns of each time of the filter that is shorter than the message timeout of a new connection.
+    pub(crate) fn check_times(&self, line: &Line) {
+        for (name, time) in self.dedup.shorter_than(line.msg_timeout) {
+            self.report(DedupReport::ShorterThanTimeout {
+                node: line.node.clone(),
+                name,
+                time,
+                msg_timeout: line.msg_timeout,
+            });
+        }
+    }
+
     /// Resolves when the consumer is over and its filter is saved.
     pub(crate) async fn over(&self) {
         let mut is_over = self.is_over.subscribe();

@@ -10,6 +10,8 @@ mod cuts;
 mod dedup;
 mod discovery;
 mod flow;
+#[cfg(feature = "memcached")]
+mod lives;
 mod lookupds;
 mod messages;
 #[cfg(feature = "dedup")]

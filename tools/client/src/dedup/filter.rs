@@ -29,8 +29,9 @@ pub enum Filter {
     TimeLimitedBloom(TimeLimitedBloom),
     /// Exact sets of numbers. Needs a key that is a number, as [`Key::json_number`](super::Key::json_number) finds it.
     RoaringPair(RoaringPair),
-    /// A store that several consumers of a channel share. Its lease must be as long as the message timeout, and longer
-    /// if handlers touch their messages.
+    /// A store that several consumers of a channel share. Its lease is the message timeout that each connection has
+    /// negotiated, unless the options have another one. If handlers touch their messages, choose a longer lease: the most
+    /// time that they take.
     #[cfg(feature = "memcached")]
     Memcached(Memcached),
 }
@@ -190,7 +191,24 @@ impl Store {
             Store::TimeLimited(filter) => Some(filter.with_memory(|memory| *memory.hasher())),
             Store::Roaring(_) => None,
             #[cfg(feature = "memcached")]
-            Store::Memcached(store) => Some(*store.hasher()),
+            Store::Memcached(store) => Some(store.options().hasher),
+        }
+    }
+
+    /// Returns the times for which the filter knows a message, each with its name. A copy may come a whole message timeout
+    /// after its twin, so they must not be shorter than that. A filter of messages instead of times has none.
+    pub(super) fn times(&self) -> Vec<(&'static str, Duration)> {
+        let window = |window| vec![("window", window)];
+        match self {
+            Store::Inverse(_) | Store::Roaring(_) => Vec::new(),
+            Store::Forgetful(filter) => window(filter.with_memory(|it| it.options().window)),
+            Store::TimeLimited(filter) => window(filter.with_memory(|it| it.options().window)),
+            #[cfg(feature = "memcached")]
+            Store::Memcached(store) => {
+                let options = store.options();
+                let lease = options.lease.map(|lease| ("lease", lease));
+                lease.into_iter().chain(window(options.window)).collect()
+            }
         }
     }
 
@@ -223,12 +241,13 @@ impl Store {
     pub(super) async fn begin_shared(
         &self,
         key: FilterKey,
+        msg_timeout: Duration,
         ended: &Arc<Ended>,
     ) -> Result<Answer, StoreError> {
         let Store::Memcached(store) = self else {
             return Ok(self.begin(key, ended));
         };
-        Ok(match store.begin(key.into()).await? {
+        Ok(match store.begin(key.into(), msg_timeout).await? {
             SharedBegin::Fresh(lease) => {
                 Answer::Fresh(Claim::boxed(key, Right::Leased(lease), ended))
             }

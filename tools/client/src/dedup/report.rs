@@ -4,8 +4,10 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::counters::DedupStats;
+use crate::address::Address;
 
 /// Something that happened to the filter of a consumer: a part of [`Event::Dedup`](crate::Event::Dedup).
 #[derive(Clone, Debug)]
@@ -15,6 +17,18 @@ pub enum DedupReport {
     WithoutKey {
         /// The number of these messages, since the consumer was made.
         count: u64,
+    },
+    /// A time of the filter is shorter than the message timeout of a connection, so duplicates are handled again. Reported
+    /// once for each connection.
+    ShorterThanTimeout {
+        /// The nsqd.
+        node: Address,
+        /// The name of the time: `lease` or `window`.
+        name: &'static str,
+        /// The time.
+        time: Duration,
+        /// The message timeout that the connection has negotiated.
+        msg_timeout: Duration,
     },
     /// The store does not answer. Reported once, until the store answers again.
     StoreFailed {
@@ -63,6 +77,16 @@ impl fmt::Display for DedupReport {
             DedupReport::WithoutKey { count } => write!(
                 f,
                 "de-duplication: {count} messages without a key so far, handled without the filter"
+            ),
+            DedupReport::ShorterThanTimeout {
+                name,
+                time,
+                msg_timeout,
+                ..
+            } => write!(
+                f,
+                "de-duplication: the {name} of {time:?} is shorter than the message timeout of {msg_timeout:?}, so duplicates \
+                 may be handled again; choose a longer {name}"
             ),
             DedupReport::StoreFailed { error } => write!(f, "de-duplication: {error}"),
             DedupReport::StoreAnswers => f.write_str("de-duplication: the store answers again"),

@@ -51,7 +51,9 @@ impl Event {
                 DedupReport::StoreFailed { .. }
                 | DedupReport::EndFailed { .. }
                 | DedupReport::SaveFailed { .. } => Level::Error,
-                DedupReport::WithoutKey { .. } | DedupReport::SaveDelayed { .. } => Level::Warning,
+                DedupReport::WithoutKey { .. }
+                | DedupReport::ShorterThanTimeout { .. }
+                | DedupReport::SaveDelayed { .. } => Level::Warning,
                 DedupReport::StoreAnswers
                 | DedupReport::Ended { .. }
                 | DedupReport::Saved { .. } => Level::Info,

@@ -126,6 +126,10 @@ impl Task {
             negotiated,
         });
         hub.report_truncation(line, hub.max_in_flight());
+        #[cfg(feature = "dedup")]
+        if let Some(sieve) = &nodes.sieve {
+            sieve.check_times(line);
+        }
         if let Some(first) = first.take() {
             // The caller may have gone away.
             let _ = first.send(Ok(()));

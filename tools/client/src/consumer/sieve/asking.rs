@@ -46,10 +46,14 @@ impl Sieve {
             Asked::Arrived(waiting) => (true, waiting),
             Asked::Again(waiting) => (false, waiting),
         };
-        let question = Question::new(&waiting.copy.delivery().source.line);
+        let line = &waiting.copy.delivery().source.line;
+        let (question, msg_timeout) = (Question::new(line), line.msg_timeout);
         self.runtime.spawn(async move {
             let _question = question;
-            let answer = sieve.dedup.begin_shared(waiting.key, &sieve.ended).await;
+            let asking = sieve
+                .dedup
+                .begin_shared(waiting.key, msg_timeout, &sieve.ended);
+            let answer = asking.await;
             sieve.set_failure(answer.as_ref().err().map(ToString::to_string));
             match answer {
                 Ok(Answer::Fresh(claim)) => {

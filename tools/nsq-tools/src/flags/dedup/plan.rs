@@ -38,7 +38,8 @@ pub(super) enum Plan {
     Memcached {
         address: String,
         prefix: String,
-        lease: Duration,
+        /// `None`: the message timeout of each connection.
+        lease: Option<Duration>,
         window: Duration,
         when_away: StoreFailure,
     },
@@ -77,9 +78,7 @@ impl Plan {
             "memcached" => Plan::Memcached {
                 address: settings.needed("address", "host:port or unix:///path")?,
                 prefix: settings.text("prefix").unwrap_or_else(|| "nsq:".to_owned()),
-                lease: settings
-                    .duration("lease")?
-                    .unwrap_or(Duration::from_secs(60)),
+                lease: settings.duration("lease")?,
                 window: settings
                     .duration("window")?
                     .unwrap_or(Duration::from_secs(3600)),
@@ -185,7 +184,13 @@ impl Plan {
                 lease,
                 window,
                 ..
-            } => format!("memcached at {address}, leases of {lease:?}, window of {window:?}"),
+            } => {
+                let lease = match lease {
+                    Some(lease) => format!("leases of {lease:?}"),
+                    None => "leases of the message timeout".to_owned(),
+                };
+                format!("memcached at {address}, {lease}, window of {window:?}")
+            }
         }
     }
 

@@ -62,9 +62,20 @@ fn each_filter_has_its_options() {
         Plan::Memcached {
             address: "10.0.0.1:11211".to_owned(),
             prefix: "a:".to_owned(),
-            lease: Duration::from_secs(90),
+            lease: Some(Duration::from_secs(90)),
             window: hour,
             when_away: StoreFailure::Handle,
+        },
+    );
+    check(
+        "body,filter=memcached,address=unix:///run/memcached",
+        "body",
+        Plan::Memcached {
+            address: "unix:///run/memcached".to_owned(),
+            prefix: "nsq:".to_owned(),
+            lease: None,
+            window: hour,
+            when_away: StoreFailure::Wait,
         },
     );
 }
