@@ -17,6 +17,8 @@ mod messages;
 #[cfg(feature = "dedup")]
 mod saves;
 mod stop;
+#[cfg(feature = "memcached")]
+mod three_states;
 mod turns;
 
 use std::sync::{Arc, Mutex};

@@ -1,10 +1,9 @@
-use std::collections::HashMap;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use super::{Begin, Deduplicator};
-use crate::{Fingerprint, InverseBloom, Memory, UnixTime};
+use crate::{Fingerprint, InverseBloom, UnixTime};
 
 const NOW: UnixTime = UnixTime::from_secs(1_000_000);
 const KEY: Fingerprint = Fingerprint(17);
@@ -44,59 +43,6 @@ fn a_panic_of_the_handler_gives_the_message_up() {
     .join();
     assert!(result.is_err());
     assert!(matches!(all.begin(KEY, NOW), Begin::Fresh(_)));
-}
-
-/// A message with copies on two nodes, and what a consumer does with each copy.
-struct World {
-    copies: HashMap<&'static str, bool>,
-}
-
-impl World {
-    fn new() -> World {
-        World {
-            copies: HashMap::from([("node 1", true), ("node 2", true)]),
-        }
-    }
-
-    /// The copy is finished, or its node dies: both remove it.
-    fn remove(&mut self, node: &'static str) {
-        self.copies.insert(node, false);
-    }
-
-    fn is_lost(&self, was_handled: bool) -> bool {
-        !was_handled && self.copies.values().all(|is_there| !is_there)
-    }
-}
-
-/// With two states, one failure loses a message that is on two nodes. The memory alone shows the two states.
-#[test]
-fn two_states_lose_a_message_and_three_do_not() {
-    // Two states: what was seen is recorded before it is handled.
-    let mut world = World::new();
-    let mut seen = InverseBloom::new(1 << 10).expect("a valid size");
-    assert!(!seen.remembers(KEY, NOW));
-    seen.remember(KEY, NOW);
-    // Copy 2 comes while copy 1 is being handled, is found to be seen, and is finished.
-    assert!(seen.remembers(KEY, NOW));
-    world.remove("node 2");
-    // The handler of copy 1 fails, and its node dies.
-    world.remove("node 1");
-    assert!(world.is_lost(false), "two states lose the message");
-
-    // Three states: copy 2 waits, and is handled when copy 1 has failed.
-    let mut world = World::new();
-    let all = deduplicator();
-    let copy_1 = all.begin(KEY, NOW);
-    assert!(matches!(copy_1, Begin::Fresh(_)));
-    assert!(matches!(all.begin(KEY, NOW), Begin::InProgress));
-    drop(copy_1);
-    world.remove("node 1");
-    let Begin::Fresh(guard) = all.begin(KEY, NOW) else {
-        panic!("copy 2 is to be handled");
-    };
-    guard.commit(NOW);
-    world.remove("node 2");
-    assert!(!world.is_lost(true));
 }
 
 /// If many threads ask about one message at the same time, one of them gets the guard.
