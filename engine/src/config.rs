@@ -19,6 +19,7 @@ mod dedup;
 mod duplicate_meter;
 mod required;
 mod table;
+mod topic_pattern;
 mod unclaimed;
 mod words;
 

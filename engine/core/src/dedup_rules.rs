@@ -1,8 +1,8 @@
 //! [`DedupRules`]: which topics recognise messages that they have stored before, and by what.
 
 use crate::dedup::content_rule::ContentRule;
-use crate::glob;
 use crate::rule_memory::RuleMemory;
+use crate::topic_rules::TopicRules;
 
 /// The rule of a topic that recognises a message by its publisher and the number that the publisher gave the message. See
 /// [`wire::origin`].
@@ -36,30 +36,24 @@ enum Rule {
 /// stores every message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DedupRules {
-    rules: Vec<(Box<str>, Rule)>,
+    rules: TopicRules<Rule>,
 }
 
 impl DedupRules {
     /// Adds a rule. In `pattern`, each `*` stands for any characters, or none. All other characters stand for
     /// themselves.
     pub fn add(&mut self, pattern: &str, rule: DedupRule) {
-        self.rules.push((pattern.into(), Rule::Producers(rule)));
+        self.rules.add(pattern, Rule::Producers(rule));
     }
 
     /// Adds a rule that compares contents. The pattern is one of [`DedupRules::add`].
     pub fn add_content(&mut self, pattern: &str, rule: ContentRule) {
-        self.rules.push((pattern.into(), Rule::Content(rule)));
-    }
-
-    fn first(&self, topic: &str) -> Option<&Rule> {
-        let mut rules = self.rules.iter();
-        let found = rules.find(|(pattern, _)| glob::matches(pattern, topic));
-        found.map(|(_, rule)| rule)
+        self.rules.add(pattern, Rule::Content(rule));
     }
 
     /// Returns the rule of a topic that recognises messages by their publishers. `None`: the topic has no such rule.
     pub fn of(&self, topic: &str) -> Option<&DedupRule> {
-        match self.first(topic)? {
+        match self.rules.of(topic)? {
             Rule::Producers(rule) => Some(rule),
             Rule::Content(_) => None,
         }
@@ -67,28 +61,25 @@ impl DedupRules {
 
     /// Returns the rule of a topic that recognises messages by their content. `None`: the topic has no such rule.
     pub fn content_of(&self, topic: &str) -> Option<&ContentRule> {
-        match self.first(topic)? {
+        match self.rules.of(topic)? {
             Rule::Producers(_) => None,
             Rule::Content(rule) => Some(rule),
         }
     }
 
     /// Returns the memory of the topics of each rule, in the order of the rules.
-    pub fn memory<'t>(&self, topics: impl Iterator<Item = &'t str> + Clone) -> Vec<RuleMemory<'_>> {
-        let rules = self.rules.iter().map(|(pattern, rule)| {
-            let topic_bytes = match rule {
-                Rule::Producers(rule) => rule.memory_bytes,
-                Rule::Content(rule) => rule.plan().memory(),
-            };
-            (&**pattern, topic_bytes)
-        });
-        RuleMemory::of_each(rules, topics)
+    pub fn memory<'t>(&self, topics: impl Iterator<Item = &'t str>) -> Vec<RuleMemory<'_>> {
+        let topic_bytes = |rule: &Rule| match rule {
+            Rule::Producers(rule) => rule.memory_bytes,
+            Rule::Content(rule) => rule.plan().memory(),
+        };
+        self.rules.memory(topic_bytes, topics)
     }
 
     /// Returns whether some topic may recognise messages by their publishers.
     pub fn has_producers(&self) -> bool {
         let mut rules = self.rules.iter();
-        rules.any(|(_, rule)| matches!(rule, Rule::Producers(_)))
+        rules.any(|rule| matches!(rule, Rule::Producers(_)))
     }
 }
 

@@ -59,6 +59,7 @@ mod single_message;
 pub mod stats;
 mod tls;
 mod topic;
+mod topic_rules;
 mod topology;
 mod unclaimed;
 mod undo;

@@ -1,7 +1,5 @@
 //! [`RuleMemory`]: the memory that the topics of a rule may take for what they remember.
 
-use crate::glob;
-
 /// The memory that the topics of a rule may take. The rule is one of a list, in which the first pattern that matches a
 /// topic counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,32 +12,11 @@ pub struct RuleMemory<'r> {
     pub topics: u64,
 }
 
-impl<'r> RuleMemory<'r> {
+impl RuleMemory<'_> {
     /// The most bytes that all topics of the rule take together.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.topic_bytes.saturating_mul(self.topics)
-    }
-
-    /// Counts the topics of each rule. `rules` are the patterns in their order, each with the most bytes of a topic.
-    pub(crate) fn of_each<'t>(
-        rules: impl Iterator<Item = (&'r str, u64)>,
-        topics: impl Iterator<Item = &'t str>,
-    ) -> Vec<RuleMemory<'r>> {
-        let mut memory: Vec<RuleMemory<'r>> = rules
-            .map(|(pattern, topic_bytes)| RuleMemory {
-                pattern,
-                topic_bytes,
-                topics: 0,
-            })
-            .collect();
-        for topic in topics {
-            let mut rules = memory.iter_mut();
-            if let Some(first) = rules.find(|rule| glob::matches(rule.pattern, topic)) {
-                first.topics += 1;
-            }
-        }
-        memory
     }
 }
 

@@ -1,7 +1,7 @@
 //! [`UnclaimedRules`]: which messages a topic keeps while it has no channel. Patterns for names of topics choose the
 //! rule.
 
-use crate::glob;
+use crate::topic_rules::TopicRules;
 use std::time::Duration;
 
 /// The bounds of the messages that a topic without channels keeps. The topic drops its oldest messages until the others
@@ -31,20 +31,18 @@ impl UnclaimedBounds {
 /// keeps all messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnclaimedRules {
-    rules: Vec<(Box<str>, UnclaimedBounds)>,
+    rules: TopicRules<UnclaimedBounds>,
 }
 
 impl UnclaimedRules {
     /// Adds a rule. In `pattern`, each `*` stands for any characters, or none. All other characters stand for themselves.
     pub fn add(&mut self, pattern: &str, bounds: UnclaimedBounds) {
-        self.rules.push((pattern.into(), bounds));
+        self.rules.add(pattern, bounds);
     }
 
     /// Returns the bounds of a topic. `None`: the topic keeps all messages.
     pub(crate) fn bounds(&self, topic: &str) -> Option<UnclaimedBounds> {
-        let mut rules = self.rules.iter();
-        let rule = rules.find(|(pattern, _)| glob::matches(pattern, topic));
-        let bounds = rule.map(|(_, bounds)| *bounds);
+        let bounds = self.rules.of(topic).copied();
         bounds.filter(|bounds| *bounds != UnclaimedBounds::KEEP)
     }
 }

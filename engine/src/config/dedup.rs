@@ -1,5 +1,6 @@
 //! The value of `--dedup`.
 
+use super::topic_pattern::{self, Topics};
 use engine_core::{ContentKey, ContentRule, DedupRule, DedupRules, JsonPointer, KeyWindow};
 use program::go_value;
 use std::time::Duration;
@@ -56,12 +57,7 @@ impl Key {
 fn rule(entry: &str) -> Result<(&str, Rule), String> {
     let (pattern, value) = entry.split_once('=').ok_or("there is no =")?;
     let pattern = pattern.trim();
-    if let Some(wrong) = pattern.chars().find(|it| !is_of_pattern(*it)) {
-        return Err(format!("{wrong:?} is in no name of a topic"));
-    }
-    if pattern.is_empty() {
-        return Err("the pattern is empty".to_owned());
-    }
+    topic_pattern::check(pattern, Topics::All)?;
     let mut parts = value.split(',').map(str::trim);
     let key = Key::parse(parts.next().unwrap_or_default())?;
     let (mut window, mut memory) = (None, None);
@@ -120,10 +116,6 @@ fn content_window(text: &str) -> Result<KeyWindow, String> {
     window.ok_or_else(|| {
         format!("the window {text:?} is neither a number of messages nor a duration such as 2m")
     })
-}
-
-fn is_of_pattern(character: char) -> bool {
-    character.is_ascii_alphanumeric() || matches!(character, '.' | '_' | '-' | '*' | '#')
 }
 
 fn window_count(text: &str) -> Result<u32, String> {

@@ -1,5 +1,6 @@
 //! The value of `--duplicate-meter`.
 
+use super::topic_pattern::{self, Topics};
 use engine_core::{MeterRules, SampleRate};
 
 /// The form of an entry, for errors.
@@ -17,19 +18,10 @@ pub(super) fn rules(entries: &[String]) -> Result<MeterRules, String> {
             None => (entry.trim(), SampleRate::DEFAULT),
             Some((pattern, rate)) => (pattern.trim(), sample_rate(rate.trim()).map_err(refuse)?),
         };
-        if let Some(wrong) = pattern.chars().find(|it| !is_of_pattern(*it)) {
-            return Err(refuse(format!("{wrong:?} is in no name of a topic")));
-        }
-        if pattern.is_empty() {
-            return Err(refuse("the pattern is empty".to_owned()));
-        }
+        topic_pattern::check(pattern, Topics::All).map_err(refuse)?;
         rules.add(pattern, rate);
     }
     Ok(rules)
-}
-
-fn is_of_pattern(character: char) -> bool {
-    character.is_ascii_alphanumeric() || matches!(character, '.' | '_' | '-' | '*' | '#')
 }
 
 fn sample_rate(text: &str) -> Result<SampleRate, String> {

@@ -1,5 +1,6 @@
 //! The value of `--unclaimed-messages`.
 
+use super::topic_pattern::{self, Topics};
 use engine_core::{UnclaimedBounds, UnclaimedRules};
 use program::go_value;
 use std::time::Duration;
@@ -19,19 +20,10 @@ pub(super) fn unclaimed(entries: &[String]) -> Result<UnclaimedRules, String> {
         let Some((pattern, policy)) = entry.split_once('=') else {
             return Err(refuse("there is no =".to_owned()));
         };
-        if let Some(wrong) = pattern.chars().find(|it| !is_of_pattern(*it)) {
-            return Err(refuse(format!("{wrong:?} is in no name of a topic")));
-        }
-        if pattern.is_empty() {
-            return Err(refuse("the pattern is empty".to_owned()));
-        }
+        topic_pattern::check(pattern, Topics::Lasting).map_err(refuse)?;
         rules.add(pattern, bounds(policy).map_err(refuse)?);
     }
     Ok(rules)
-}
-
-fn is_of_pattern(character: char) -> bool {
-    character.is_ascii_alphanumeric() || matches!(character, '.' | '_' | '-' | '*')
 }
 
 /// The error is the reason of the refusal.

@@ -1,35 +1,32 @@
 //! [`MeterRules`]: which topics count the duplicates among their messages.
 
 use crate::dedup::meter::{BYTES_MAX, SampleRate};
-use crate::glob;
 use crate::rule_memory::RuleMemory;
+use crate::topic_rules::TopicRules;
 
 /// The sample rates for topics whose names match patterns. The first pattern that matches counts. A topic that matches none
 /// has no meter.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MeterRules {
-    rules: Vec<(Box<str>, SampleRate)>,
+    rules: TopicRules<SampleRate>,
 }
 
 impl MeterRules {
     /// Adds a rule. In `pattern`, each `*` stands for any characters, or none. All other characters stand for
     /// themselves.
     pub fn add(&mut self, pattern: &str, rate: SampleRate) {
-        self.rules.push((pattern.into(), rate));
+        self.rules.add(pattern, rate);
     }
 
     /// Returns the sample rate of a topic. `None`: the topic has no meter.
     #[must_use]
     pub fn of(&self, topic: &str) -> Option<SampleRate> {
-        let mut rules = self.rules.iter();
-        let found = rules.find(|(pattern, _)| glob::matches(pattern, topic));
-        found.map(|(_, rate)| *rate)
+        self.rules.of(topic).copied()
     }
 
     /// Returns the memory of the topics of each rule, in the order of the rules.
-    pub fn memory<'t>(&self, topics: impl Iterator<Item = &'t str> + Clone) -> Vec<RuleMemory<'_>> {
-        let rules = self.rules.iter();
-        RuleMemory::of_each(rules.map(|(pattern, _)| (&**pattern, BYTES_MAX)), topics)
+    pub fn memory<'t>(&self, topics: impl Iterator<Item = &'t str>) -> Vec<RuleMemory<'_>> {
+        self.rules.memory(|_| BYTES_MAX, topics)
     }
 }
 
