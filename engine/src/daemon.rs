@@ -2,6 +2,7 @@
 
 mod reload;
 mod rule_memory;
+mod seed;
 mod shard_thread;
 
 use crate::auth::AuthServers;
@@ -122,7 +123,6 @@ impl Daemon {
             MetadataWriter::start(shards, data_path.clone()).map_err(no_thread)?;
         let auth = AuthServers::start(&config, http_settings).map_err(no_thread)?;
         let start_time = SystemTime::now();
-        let since_1970 = start_time.duration_since(SystemTime::UNIX_EPOCH);
         let info = Info::new(Arc::new(config), ready.addresses.ports(), start_time);
         let teller = has_peers_teller(&post);
         let lookup = LookupPeers::start(&info.config, info.announced, lookup_settings, teller)
@@ -134,8 +134,7 @@ impl Daemon {
             engine: ready.engine,
             addresses: ready.addresses,
             shards,
-            seed: since_1970.unwrap_or_default().as_nanos() as u64
-                ^ (u64::from(std::process::id()) << 32),
+            seed: seed::draw(),
             data_path,
             shared: Shared {
                 clock: Clock::start(),
