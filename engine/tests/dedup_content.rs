@@ -342,9 +342,13 @@ fn a_start_says_what_the_rules_may_take() {
     ];
     let mut broker = Broker::start(1, &rules);
     let line = |flag: &str, pattern: &str, bytes: u64, topics: u64| {
+        let saved = match flag {
+            "--dedup" => ", and up to as much again while it is saved",
+            _ => "",
+        };
         format!(
-            "{flag}: a topic of the pattern {pattern} takes at most {bytes} bytes of memory for the rule; topics now: \
-             {topics}"
+            "{flag}: a topic of the pattern {pattern} takes at most {bytes} bytes of memory for the rule{saved}; topics \
+             now: {topics}"
         )
     };
     broker.wait_for_log(&line("--dedup", "t*", 16 << 20, 0));

@@ -65,6 +65,7 @@ mod unclaimed;
 mod undo;
 mod window;
 mod work;
+mod zeroed;
 
 pub use auth::{AuthQuery, Authorization, Grants};
 pub use broker::admin::{AdminError, Outcome};

@@ -23,7 +23,6 @@ use crate::freed_table::FreedTable;
 use index::Index;
 use numbers::{Known, Numbers, clear, dirty_words};
 pub(crate) use saving::Saving;
-use std::collections::TryReserveError;
 use wire::origin::Origin;
 
 /// No place.
@@ -220,18 +219,18 @@ impl Producers {
     /// Reserves the memory of the whole table. The table never moves: the kernel gives memory for the part that is used. If
     /// the system does not give so much, the table has fewer places.
     fn reserve(&mut self) {
-        while self.try_reserve().is_err() && self.places_max > 1 {
+        while self.try_reserve().is_none() && self.places_max > 1 {
             (self.places, self.bits, self.dirty) = Default::default();
             self.places_max /= 2;
         }
     }
 
-    fn try_reserve(&mut self) -> Result<(), TryReserveError> {
-        self.places.try_reserve_exact(self.places_max)?;
+    fn try_reserve(&mut self) -> Option<()> {
+        self.places.try_reserve_exact(self.places_max).ok()?;
         let words = self.places_max.saturating_mul(self.words * 2);
-        self.bits.try_reserve_exact(words)?;
+        self.bits.try_reserve_exact(words).ok()?;
         let words = self.places_max.saturating_mul(dirty_words(self.words));
-        self.dirty.try_reserve_exact(words)?;
+        self.dirty.try_reserve_exact(words).ok()?;
         self.index.try_reserve(self.places_max)
     }
 

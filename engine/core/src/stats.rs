@@ -271,7 +271,8 @@ pub struct KeyStats {
     pub unverified_count: u64,
     /// Messages that were stored because they have no key.
     pub keyless_count: u64,
-    /// Messages that were stored, and whose keys are not remembered, because their batch was too large.
+    /// Messages that were stored, and whose keys are not remembered, because their batch was too large, or for want of
+    /// memory.
     pub unremembered_count: u64,
     /// Keys that the topic remembers.
     pub key_count: u64,
@@ -281,6 +282,8 @@ pub struct KeyStats {
     pub memory_bytes: u64,
     /// Bytes of the tables of keys when all are there.
     pub memory_bytes_max: u64,
+    /// The number of times that the system refused memory for keys.
+    pub memory_refused_count: u64,
     /// The time back to which the topic remembers keys, in milliseconds.
     pub reach_ms: u64,
 }

@@ -7,6 +7,8 @@ use program::{log_info, log_warn};
 use std::collections::TryReserveError;
 use std::fs;
 
+const DEDUP: &str = "--dedup";
+
 /// The most memory that is asked for at once. Tables of this size are one allocation. Larger ones consist of parts.
 const PART_BYTES: u64 = 1 << 30;
 
@@ -24,7 +26,7 @@ pub(super) fn tell<'t>(
     let dedup = config.dedup_rules().expect("the start has checked them");
     let meters = config.meter_rules().expect("the start has checked them");
     let (dedup, meters) = (dedup.memory(topics.clone()), meters.memory(topics));
-    for (flag, rules) in [("--dedup", &dedup), ("--duplicate-meter", &meters)] {
+    for (flag, rules) in [(DEDUP, &dedup), ("--duplicate-meter", &meters)] {
         for rule in rules {
             log_info!("{}", rule_text(flag, rule));
         }
@@ -82,8 +84,13 @@ fn rule_text(flag: &str, rule: &RuleMemory<'_>) -> String {
         topic_bytes,
         topics,
     } = rule;
+    // The copy of a part of a table, or the tables that were forgotten while the keeper writes them.
+    let saved = match flag {
+        DEDUP => ", and up to as much again while it is saved",
+        _ => "",
+    };
     format!(
-        "{flag}: a topic of the pattern {pattern} takes at most {topic_bytes} bytes of memory for the rule; topics \
+        "{flag}: a topic of the pattern {pattern} takes at most {topic_bytes} bytes of memory for the rule{saved}; topics \
          now: {topics}"
     )
 }
@@ -131,10 +138,16 @@ mod tests {
             topic_bytes: 16 << 20,
             topics,
         };
-        let text = rule_text("--dedup", &rule(3));
+        let end = "takes at most 16777216 bytes of memory for the rule";
         assert_eq!(
-            text,
-            "--dedup: a topic of the pattern * takes at most 16777216 bytes of memory for the rule; topics now: 3"
+            rule_text(DEDUP, &rule(3)),
+            format!(
+                "--dedup: a topic of the pattern * {end}, and up to as much again while it is saved; topics now: 3"
+            )
+        );
+        assert_eq!(
+            rule_text("--duplicate-meter", &rule(3)),
+            format!("--duplicate-meter: a topic of the pattern * {end}; topics now: 3")
         );
         let (dedup, meters) = ([rule(10)], [rule(2)]);
         assert_eq!(warning([&dedup, &meters], 12 * (16 << 20)), None);

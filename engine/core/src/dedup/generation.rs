@@ -10,6 +10,7 @@
 //! outside of the generation, so the slot counts as empty.
 
 use crate::dedup::fingerprint::Fingerprint;
+use crate::zeroed::zeroed;
 use diskq_log::Seq;
 
 /// Bytes of a slot.
@@ -39,7 +40,8 @@ pub(crate) fn slots_for(keys: usize) -> usize {
 /// Invariants: at most [`keys_max`] keys, so a search ends at an empty slot; the seq of each key is in `base..end`.
 #[derive(Debug)]
 pub(crate) struct Generation {
-    slots: Box<[u128]>,
+    /// Empty if the generation has no table, and so has room for no key.
+    slots: Vec<u128>,
     base: Seq,
     end: Seq,
     count: usize,
@@ -58,15 +60,23 @@ pub(crate) struct Place {
 }
 
 impl Generation {
-    /// Makes an empty generation with a table of `slots` slots. The system gives the table's pages when they are first
-    /// written.
+    /// Makes an empty generation with a table of `slots` slots. `None`: the system refuses the memory.
     ///
     /// # Panics
     /// If `slots` is less than 2: a search needs an empty slot.
-    pub(crate) fn new(slots: usize, base: Seq, now_ms: u64) -> Generation {
+    pub(crate) fn new(slots: usize, base: Seq, now_ms: u64) -> Option<Generation> {
         assert!(slots >= 2, "a search needs an empty slot");
+        let slots = zeroed(slots)?;
+        Some(Generation {
+            slots,
+            ..Generation::without_table(base, now_ms)
+        })
+    }
+
+    /// Makes a generation that takes no memory, and no key.
+    pub(crate) fn without_table(base: Seq, now_ms: u64) -> Generation {
         Generation {
-            slots: vec![EMPTY; slots].into_boxed_slice(),
+            slots: Vec::new(),
             base,
             end: base,
             count: 0,
@@ -80,7 +90,10 @@ impl Generation {
         let is_near = base >= self.end && base.0 - self.base.0 < SEQ_MASK / 2;
         if !is_near {
             // The seqs in the slots would be ambiguous.
-            self.slots = vec![EMPTY; self.slots.len()].into_boxed_slice();
+            match zeroed(self.slots.len()) {
+                Some(slots) => self.slots = slots,
+                None => self.slots.fill(EMPTY),
+            }
         }
         (self.base, self.end, self.count) = (base, base, 0);
         (self.began_ms, self.ended_ms) = (now_ms, now_ms);
@@ -98,7 +111,13 @@ impl Generation {
 
     /// Returns the table, whose keys are not needed any more.
     pub(crate) fn into_table(self) -> Vec<u128> {
-        self.slots.into_vec()
+        self.slots
+    }
+
+    /// Returns false if the generation has room for no key, because it has no table.
+    #[inline]
+    pub(crate) fn has_table(&self) -> bool {
+        !self.slots.is_empty()
     }
 
     /// Bytes of the table.
@@ -201,7 +220,10 @@ impl Generation {
         let used = self.slots.iter().filter(|slot| self.is_used(**slot));
         assert_eq!(used.count(), self.count, "a key without a slot");
         assert!(self.count <= keys_max(self.slots.len()));
-        assert!(self.count < self.slots.len(), "a search would not end");
+        assert!(
+            self.count < self.slots.len() || !self.has_table(),
+            "a search would not end"
+        );
     }
 }
 
@@ -228,7 +250,7 @@ mod tests {
             let mut random = Random::new(seed);
             let slots = 2 + random.below(200) as usize;
             let mut next = Seq((1 << SEQ_BITS) - 300 * random.below(3));
-            let mut generation = Generation::new(slots, next, 0);
+            let mut generation = Generation::new(slots, next, 0).expect("some memory");
             let mut forgotten = Vec::new();
             for _ in 0..20 {
                 let mut model = BTreeMap::new();
@@ -262,7 +284,7 @@ mod tests {
     fn keys_are_taken_back_in_the_opposite_order() {
         for seed in 0..50 {
             let mut random = Random::new(seed);
-            let mut generation = Generation::new(50, Seq(1000), 0);
+            let mut generation = Generation::new(50, Seq(1000), 0).expect("some memory");
             let kept: Vec<_> = (0..20).map(|_| fingerprint(&mut random)).collect();
             for (index, key) in kept.iter().enumerate() {
                 generation.insert(*key, Seq(1000 + index as u64));
@@ -285,7 +307,7 @@ mod tests {
     fn a_seq_far_away_clears_the_table() {
         let mut random = Random::new(1);
         let key = fingerprint(&mut random);
-        let mut generation = Generation::new(10, Seq(5), 0);
+        let mut generation = Generation::new(10, Seq(5), 0).expect("some memory");
         assert!(generation.insert(key, Seq(5)).is_some());
         assert!(!generation.can_take(Seq(5 + SEQ_MASK)));
         // The lower bits of both seqs are equal.

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The window has a length in messages or in time. Seven generations cover the window, so the topic remembers the window
-//! and at most a seventh more. A generation that is full ends early: then the memory bounds the window.
+//! and at most a seventh more. A generation that is full ends early: then the memory bounds the window. If the system
+//! refuses the memory of a further generation, the oldest one is forgotten early, and gives its table.
 
 use crate::dedup::fingerprint::{Fingerprint, KeyHasher};
 use crate::dedup::generation::{Generation, Place, SLOT_BYTES, keys_max, slots_for};
@@ -131,6 +132,12 @@ pub(crate) struct Generations {
     unconfirmed: Vec<Step>,
     /// The number of [`Step::Begin`] among them.
     begun: usize,
+    /// The number of times that the system refused memory for a table, or for a copy of one.
+    refused: u64,
+    /// True after a refusal, until the next table is made.
+    is_short: bool,
+    /// True if `is_short` has become true, and [`Generations::take_shortage`] was not called.
+    is_shortage_new: bool,
 }
 
 /// A step of a publish that is under way.
@@ -143,17 +150,20 @@ enum Step {
 }
 
 impl Generations {
-    /// Remembers no key yet.
+    /// Remembers no key yet, and has no table.
     pub(crate) fn new(plan: Plan, hasher: KeyHasher, now_ms: u64) -> Generations {
         Generations {
             plan,
             hasher,
-            newest: Generation::new(plan.slots, Seq(0), now_ms),
+            newest: Generation::without_table(Seq(0), now_ms),
             older: VecDeque::with_capacity(GENERATIONS),
             spare: None,
             unneeded: Vec::new(),
             unconfirmed: Vec::new(),
             begun: 0,
+            refused: 0,
+            is_short: false,
+            is_shortage_new: false,
         }
     }
 
@@ -164,7 +174,8 @@ impl Generations {
         debug_assert!(self.unconfirmed.is_empty(), "a publish is under way");
         let lasts = |(lasts, _)| now_ms < self.newest.began_ms + lasts;
         let lasts = self.plan.time_ms.is_none_or(lasts);
-        if !lasts || self.is_full() || !self.newest.can_take(next) {
+        let can_take = self.newest.has_table() && self.newest.can_take(next);
+        if !lasts || self.is_full() || !can_take {
             self.begin_generation(now_ms, next);
         }
     }
@@ -182,22 +193,48 @@ impl Generations {
     #[cold]
     fn begin_generation(&mut self, now_ms: u64, next: Seq) {
         self.forget_expired(now_ms);
-        if self.newest.count() == 0 {
-            self.newest.begin_anew(next, now_ms);
-            return;
-        }
-        if self.older.len() == GENERATIONS - 1 {
-            self.forget_oldest();
-        }
-        let new = match self.spare.take() {
-            Some(mut spare) => {
-                spare.begin_anew(next, now_ms);
-                spare
-            }
-            None => Generation::new(self.plan.slots, next, now_ms),
+        let is_empty = self.newest.count() == 0;
+        let new = match is_empty && self.newest.has_table() {
+            true => None,
+            false => self.empty_generation(0, next, now_ms),
         };
+        match new {
+            Some(new) if is_empty => self.newest = new,
+            Some(new) => self.push(new),
+            // Without memory for one more, the newest generation goes on, and forgets its keys.
+            None => self.newest.begin_anew(next, now_ms),
+        }
+    }
+
+    fn push(&mut self, new: Generation) {
         let ended = std::mem::replace(&mut self.newest, new);
         self.older.push_front(Arc::new(ended));
+    }
+
+    /// Returns an empty generation, which takes the table of a forgotten one if there are all tables, or if the system
+    /// refuses the memory of a further one. The newest `kept` of the older generations are not forgotten for it. `None`:
+    /// there is no table.
+    fn empty_generation(&mut self, kept: usize, next: Seq, now_ms: u64) -> Option<Generation> {
+        if self.older.len() == GENERATIONS - 1 {
+            if kept == self.older.len() {
+                return None;
+            }
+            self.forget_oldest();
+        }
+        if self.spare.is_none() {
+            let new = Generation::new(self.plan.slots, next, now_ms);
+            if new.is_some() {
+                self.is_short = false;
+                return new;
+            }
+            self.count_refusal();
+            while self.spare.is_none() && self.older.len() > kept {
+                self.forget_oldest();
+            }
+        }
+        let mut spare = self.spare.take()?;
+        spare.begin_anew(next, now_ms);
+        Some(spare)
     }
 
     fn forget_expired(&mut self, now_ms: u64) {
@@ -265,10 +302,11 @@ impl Generations {
     /// Begins a generation in the middle of a publish. False: a generation with keys of this publish would be forgotten.
     #[cold]
     fn begin_in_publish(&mut self, now_ms: u64, next: Seq) -> bool {
-        if self.begun + 1 == GENERATIONS {
+        self.forget_expired(now_ms);
+        let Some(new) = self.empty_generation(self.begun, next, now_ms) else {
             return false;
-        }
-        self.begin_generation(now_ms, next);
+        };
+        self.push(new);
         self.unconfirmed.push(Step::Begin);
         self.begun += 1;
         true
@@ -305,6 +343,24 @@ impl Generations {
         let empty = std::mem::replace(&mut self.newest, before);
         let unneeded = self.spare.replace(empty);
         self.unneeded.extend(unneeded.map(Generation::into_table));
+    }
+
+    /// Returns how often the system refused memory for a table, or for a copy of one.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Returns true, once, if the system has begun to refuse memory.
+    #[inline]
+    pub(crate) fn take_shortage(&mut self) -> bool {
+        std::mem::take(&mut self.is_shortage_new)
+    }
+
+    /// Counts memory that the system refused, for a table or for a copy of one.
+    pub(crate) fn count_refusal(&mut self) {
+        self.refused += 1;
+        self.is_shortage_new |= !self.is_short;
+        self.is_short = true;
     }
 
     /// The number of keys.

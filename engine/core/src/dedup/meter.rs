@@ -75,7 +75,7 @@ pub(crate) struct Meter {
     /// A body is in the sample if its hash is not above.
     limit: u64,
     /// Empty until the first message of the sample.
-    entries: Box<[Entry]>,
+    entries: Vec<Entry>,
     /// Messages of the topic since the start.
     messages: u64,
     sampled: u64,
@@ -122,7 +122,7 @@ impl Meter {
             hash: QuickHash::new(secret),
             rate,
             limit: (rate.0 * u64::MAX as f64) as u64,
-            entries: Box::default(),
+            entries: Vec::new(),
             messages: 0,
             sampled: 0,
             duplicates: 0,
@@ -145,7 +145,11 @@ impl Meter {
     #[cold]
     fn see_sampled(&mut self, at_ms: u64, hash: u64) {
         if self.entries.is_empty() {
-            self.entries = vec![Entry::default(); ENTRIES].into_boxed_slice();
+            // Without the table, the meter counts nothing.
+            if self.entries.try_reserve_exact(ENTRIES).is_err() {
+                return;
+            }
+            self.entries.resize(ENTRIES, Entry::default());
         }
         self.sampled += 1;
         // The upper bits are alike in the whole sample.

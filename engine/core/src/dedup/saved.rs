@@ -16,6 +16,7 @@ use crate::dedup::generation::{Generation, used};
 use crate::dedup::generations::{Generations, Plan, clock_ms};
 use crate::now::Now;
 use diskq_log::{Seq, TopicFile, crc32c};
+use std::collections::TryReserveError;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -85,24 +86,33 @@ fn at_ms(now: Now, unix_ms: u64) -> u64 {
 impl KeysDraft {
     /// Takes the older generations of a topic. The newest one follows in pieces: see [`KeysDraft::add_newest`]. All
     /// messages below `upto` are safe from a power failure. `rule` says what the keys are.
-    pub(crate) fn new(keys: &Generations, now: Now, rule: String, upto: Seq) -> KeysDraft {
+    ///
+    /// # Errors
+    /// The system refuses the memory for the copy of the newest generation.
+    pub(crate) fn new(
+        keys: &Generations,
+        now: Now,
+        rule: String,
+        upto: Seq,
+    ) -> Result<KeysDraft, TryReserveError> {
         let older = keys.older().rev();
         let mut generations: Vec<GenerationDraft> = older
             .map(|generation| draft_of(generation, now, Table::Shared(Arc::clone(generation))))
             .collect();
         // A copy of all slots would take the memory of a full table for each topic, also of a topic with few keys.
-        let slots = Vec::with_capacity(keys.newest().count());
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(keys.newest().count())?;
         generations.push(draft_of(
             keys.newest(),
             now,
             Table::Copied { slots, next: 0 },
         ));
-        KeysDraft {
+        Ok(KeysDraft {
             rule,
             hasher: keys.hasher,
             upto,
             generations,
-        }
+        })
     }
 
     /// Copies the keys of the next piece of the newest generation, of at most `count` slots. Returns the slots of the piece:

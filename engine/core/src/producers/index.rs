@@ -1,7 +1,7 @@
 //! [`Index`]: finds the place of a publisher by its id. A hash table with open addressing, which never allocates after
 //! [`Index::try_reserve`], and is freed in one piece.
 
-use std::collections::TryReserveError;
+use crate::zeroed::zeroed;
 
 /// A slot without a place. It is zero, so that the system gives the memory of a large index when it is first used.
 const FREE: u64 = 0;
@@ -50,16 +50,11 @@ impl Index {
         }
     }
 
-    /// Makes room for `places` places.
-    ///
-    /// # Errors
-    /// The system does not give so much memory.
-    pub(super) fn try_reserve(&mut self, places: usize) -> Result<(), TryReserveError> {
+    /// Makes room for `places` places. `None`: the system refuses the memory.
+    pub(super) fn try_reserve(&mut self, places: usize) -> Option<()> {
         let slots = places.saturating_mul(2).next_power_of_two();
-        Vec::<u64>::new().try_reserve_exact(slots)?;
-        // The system gives these pages as zeros when they are first used. Zeros that are written would take them at once.
-        self.slots = vec![FREE; slots];
-        Ok(())
+        self.slots = zeroed(slots)?;
+        Some(())
     }
 
     /// Takes the index apart. Returns its memory.

@@ -39,13 +39,17 @@ impl Producers {
         Duration::from_millis(bytes * 1000 / BYTES_PER_SECOND)
     }
 
-    /// Begins to save the table as it was at the last boundary. No new boundary may be set until the save is done.
-    pub(crate) fn save(&self) -> Saving {
+    /// Begins to save the table as it was at the last boundary. No new boundary may be set until the save is done. `None`:
+    /// the system refuses the memory for the save.
+    pub(crate) fn save(&self) -> Option<Saving> {
         let place_bytes = PRODUCER_BYTES + self.words * 8;
-        let mut body = Vec::with_capacity(HEAD_BYTES + self.places.len() * place_bytes);
+        let bytes = self.places.len().saturating_mul(place_bytes);
+        let mut body = Vec::new();
+        body.try_reserve_exact(bytes.saturating_add(HEAD_BYTES))
+            .ok()?;
         body.push(TAG);
         body.extend_from_slice(&(self.words as u32 * 64).to_le_bytes());
-        Saving { next: 0, body }
+        Some(Saving { next: 0, body })
     }
 
     /// Continues a save. Returns true if the save is done.

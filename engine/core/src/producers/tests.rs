@@ -103,7 +103,7 @@ fn the_producer_that_was_idle_the_longest_goes() {
 
 fn saved(table: &Producers, saving: &mut Saving) -> Vec<u8> {
     while !table.continue_save(saving, &mut Work::new(2)) {}
-    std::mem::replace(saving, table.save()).into_body()
+    std::mem::replace(saving, table.save().expect("some memory")).into_body()
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_save_has_the_table_at_its_boundary() {
         (0..100).for_each(|number| table.insert(origin(producer, number)));
     }
     table.set_boundary();
-    let mut saving = table.save();
+    let mut saving = table.save().expect("some memory");
     assert!(!table.continue_save(&mut saving, &mut Work::new(1)));
     // Changes while the save is under way: a known publisher, a new one, and one that takes the place of another.
     table.insert(origin(3, 100));
@@ -129,7 +129,7 @@ fn a_save_has_the_table_at_its_boundary() {
     assert!(has_stored(&loaded, 2, 99));
     // The next boundary has the changes.
     table.set_boundary();
-    let mut saving = table.save();
+    let mut saving = table.save().expect("some memory");
     let body = saved(&table, &mut saving);
     let mut loaded = Producers::new(128, 1 << 20, 1);
     assert!(loaded.load(&body));
@@ -144,7 +144,7 @@ fn a_smaller_table_loads_the_publishers_that_were_used_last() {
         table.insert(origin(producer, 7));
     }
     table.set_boundary();
-    let body = saved(&table, &mut table.save());
+    let body = saved(&table, &mut table.save().expect("some memory"));
     let mut small = self::table(3);
     assert!(small.load(&body));
     small.check();
@@ -159,7 +159,7 @@ fn bytes_that_are_no_table_are_not_loaded() {
     let mut table = table(3);
     table.insert(origin(1, 7));
     table.set_boundary();
-    let body = saved(&table, &mut table.save());
+    let body = saved(&table, &mut table.save().expect("some memory"));
     for length in 0..body.len() {
         let is_empty = length == 5;
         assert_eq!(self::table(3).load(&body[..length]), is_empty, "{length}");
@@ -180,7 +180,7 @@ fn large_tables_are_saved_less_often() {
     let mut large = table(1_000_000);
     (1..=1_000_000).for_each(|producer| large.insert(origin(producer, 7)));
     large.set_boundary();
-    let body = saved(&large, &mut large.save());
+    let body = saved(&large, &mut large.save().expect("some memory"));
     let seconds = body.len() as u64 >> 22;
     assert_eq!(large.save_time().as_secs(), seconds);
     assert!(seconds >= 9, "{seconds} s");
@@ -193,7 +193,7 @@ fn a_turn_saves_few_publishers_with_large_windows() {
     let mut table = Producers::new(WINDOW, 64 << 20, 1);
     (1..=40).for_each(|producer| table.insert(origin(producer, 7)));
     table.set_boundary();
-    let mut saving = table.save();
+    let mut saving = table.save().expect("some memory");
     let (mut turns, mut is_done) = (0, false);
     while !is_done {
         let mut work = Work::new(TURN_ENTRIES);
@@ -201,4 +201,14 @@ fn a_turn_saves_few_publishers_with_large_windows() {
         turns += 1;
     }
     assert!(turns >= 8, "5 MiB in {turns} turns");
+}
+
+#[test]
+fn a_save_without_memory_does_not_begin() {
+    let mut table = table(3);
+    table.insert(origin(1, 5));
+    let words = std::mem::replace(&mut table.words, 1 << 57);
+    assert!(table.save().is_none());
+    table.words = words;
+    assert!(table.save().is_some());
 }

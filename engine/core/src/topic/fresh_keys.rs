@@ -54,6 +54,9 @@ impl Topic {
         };
         keys.generations.begin(at.now_ms, at.seq);
         self.free_tables(keys.generations.take_unneeded());
+        if keys.generations.take_shortage() {
+            self.report_shortage();
+        }
         self.reserve_before_forgetting(now, publication, keys)?;
         let mut counters = KeyCounters::default();
         let mut fates = std::mem::take(&mut keys.fates);
@@ -103,6 +106,16 @@ impl Topic {
             self.lower_deadline(keys.saving.make_draft_due(now.mono, &keys.generations));
         }
         published
+    }
+
+    #[cold]
+    fn report_shortage(&mut self) {
+        let name = &self.name;
+        self.news.push(format!(
+            "TOPIC({name}): the system refuses memory for the keys of --dedup, so the topic forgets keys early; \
+             dedup_memory_refused_count in /stats says how often. Raise the limit of the address space (ulimit -v, LimitAS), \
+             set vm.overcommit_memory to 0, or give the rule a smaller memory="
+        ));
     }
 
     /// Makes room for a publish that may have the oldest keys forgotten. If such a publish were refused later, keys of the

@@ -31,7 +31,8 @@ pub(super) struct KeyCounters {
     unverified: u64,
     /// Messages without the key. They were stored.
     keyless: u64,
-    /// Messages that were stored, and whose keys are not remembered: their batch has filled all generations.
+    /// Messages that were stored, and whose keys are not remembered: their batch has filled all generations, or the system
+    /// has refused the memory.
     unremembered: u64,
 }
 
@@ -132,6 +133,7 @@ impl Keys {
             key_count_max: generations.keys_max(),
             memory_bytes: generations.bytes(),
             memory_bytes_max: generations.memory_max(),
+            memory_refused_count: generations.refused(),
             reach_ms: generations.reach_ms(now_ms),
         }
     }

@@ -37,12 +37,20 @@ impl Topic {
         if is_over {
             return;
         }
+        let mut is_refused = false;
         if upto > saving.saved_upto {
-            let draft = KeysDraft::new(&keys.generations, now, keys.key.to_string(), upto);
-            saving.step = Step::Draft(Box::new(draft));
-            saving.saved_upto = upto;
+            match KeysDraft::new(&keys.generations, now, keys.key.to_string(), upto) {
+                Ok(draft) => {
+                    saving.step = Step::Draft(Box::new(draft));
+                    saving.saved_upto = upto;
+                }
+                Err(_) => {
+                    is_refused = true;
+                    keys.generations.count_refusal();
+                }
+            }
         }
-        if !is_all && !saving.is_last {
+        if (!is_all || is_refused) && !saving.is_last {
             // The keys of the unsynced messages follow.
             saving.due = Some(now.mono + interval(&keys.generations));
         }

@@ -59,14 +59,28 @@ impl Topic {
                 {
                     topic.begin_save(now, dedup);
                     let boundary = topic.log.next_seq();
-                    dedup.save = Save::Encoding(boundary, dedup.producers.save());
+                    topic.begin_encoding(dedup, boundary);
                 }
                 Save::Syncing(boundary) if boundary <= synced => {
-                    dedup.save = Save::Encoding(boundary, dedup.producers.save());
+                    topic.begin_encoding(dedup, boundary);
                 }
                 _ => {}
             }
         });
+    }
+
+    fn begin_encoding(&mut self, dedup: &mut Dedup, boundary: Seq) {
+        match dedup.producers.save() {
+            Some(saving) => dedup.save = Save::Encoding(boundary, saving),
+            None => {
+                let name = &self.name;
+                self.news.push(format!(
+                    "TOPIC({name}): the system refuses memory for a save of the numbers of --dedup, so a crash may forget \
+                     numbers"
+                ));
+                self.let_go(dedup, boundary);
+            }
+        }
     }
 
     /// Encodes the next slice of the table.
@@ -99,16 +113,18 @@ impl Topic {
     /// If the save has failed, the log does not keep them, either: on a full disk, no segment could be used again. After
     /// a crash, these messages may be stored twice.
     pub(crate) fn end_save(&mut self, boundary: Seq) {
-        self.with_dedup(|topic, dedup| {
-            dedup.save = Save::Idle;
-            while let Some(front) = dedup.held.front()
-                && front.start < boundary
-            {
-                let count = front.end.min(boundary).since(front.start);
-                let range = dedup.held.take_front(count);
-                topic.log.release_range(range);
-            }
-        });
+        self.with_dedup(|topic, dedup| topic.let_go(dedup, boundary));
+    }
+
+    fn let_go(&mut self, dedup: &mut Dedup, boundary: Seq) {
+        dedup.save = Save::Idle;
+        while let Some(front) = dedup.held.front()
+            && front.start < boundary
+        {
+            let count = front.end.min(boundary).since(front.start);
+            let range = dedup.held.take_front(count);
+            self.log.release_range(range);
+        }
     }
 
     /// Returns when the next save is due, if no sync leads to it.
@@ -126,18 +142,18 @@ impl Topic {
     /// A stop that could not sync all messages saves nothing: a power failure could take the messages and leave their
     /// numbers.
     pub(super) fn save_before_stop(&mut self) -> bool {
-        let Some(dedup) = self.dedup.as_mut().filter(|dedup| !dedup.held.is_empty()) else {
-            return false;
-        };
         if self.sync_failed || !self.log.is_synced() {
             return false;
         }
-        if matches!(dedup.save, Save::Idle) {
-            dedup.producers.set_boundary();
-            let boundary = self.log.next_seq();
-            dedup.save = Save::Encoding(boundary, dedup.producers.save());
-        }
-        true
+        self.with_dedup(|topic, dedup| {
+            if !dedup.held.is_empty() && matches!(dedup.save, Save::Idle) {
+                dedup.producers.set_boundary();
+                topic.begin_encoding(dedup, topic.log.next_seq());
+            }
+        });
+        // Without memory for a save, no message is held any more.
+        let dedup = self.dedup.as_ref();
+        dedup.is_some_and(|dedup| !dedup.held.is_empty())
     }
 
     /// Takes over the numbers that a start has found. Keeps the messages from `durable_upto` on, whose numbers may not be

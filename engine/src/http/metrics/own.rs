@@ -96,6 +96,7 @@ pub(super) const TOPIC: &[Row<TopicStats>] = &[
     gauge("nsqd_topic_dedup_keys_max", "The most keys that the topic remembers, for topics with --dedup=...=body or json:.", |it| of_keys(it, |keys| keys.key_count_max)),
     gauge("nsqd_topic_dedup_memory_bytes", "Bytes of the tables of keys, for topics with --dedup=...=body or json:.", |it| of_keys(it, |keys| keys.memory_bytes)),
     gauge("nsqd_topic_dedup_memory_max_bytes", "Bytes of the tables of keys when all are there, for topics with --dedup=...=body or json:.", |it| of_keys(it, |keys| keys.memory_bytes_max)),
+    counter("nsqd_topic_dedup_memory_refused_total", "Times that the system refused memory for keys, for topics with --dedup=...=body or json:.", |it| of_keys(it, |keys| keys.memory_refused_count)),
     gauge("nsqd_topic_dedup_reach_seconds", "The time back to which the topic remembers keys, for topics with --dedup=...=body or json:.", |it| it.keys.as_ref().and_then(|keys| milliseconds(keys.reach_ms))),
     counter("nsqd_topic_duplicate_meter_sampled_total", "Messages in the sample, for topics with --duplicate-meter.", |it| of_meter(it, |meter| meter.sampled)),
     counter("nsqd_topic_duplicate_meter_duplicates_total", "Messages in the sample whose body has come before, for topics with --duplicate-meter.", |it| of_meter(it, |meter| meter.duplicates)),

@@ -77,6 +77,7 @@ impl View<'_> {
             object.number("dedup_key_count_max", keys.key_count_max);
             object.number("dedup_memory_bytes", keys.memory_bytes);
             object.number("dedup_memory_bytes_max", keys.memory_bytes_max);
+            object.number("dedup_memory_refused_count", keys.memory_refused_count);
             object.number("dedup_reach_ms", keys.reach_ms);
         }
         if let Some(meter) = &topic.meter {

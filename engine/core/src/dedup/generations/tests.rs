@@ -315,3 +315,84 @@ fn a_large_batch_keeps_no_memory() {
     assert_eq!(keys.count(), 50_000);
     keys.check();
 }
+
+/// A plan of tables that no system gives.
+const REFUSED: usize = 1 << 56;
+
+/// Regression: the process ended when the system gave no memory for a further table.
+#[test]
+fn without_memory_for_a_further_table_the_oldest_keys_are_forgotten() {
+    let mut keys = generations(KeyWindow::Count(70), None);
+    let mut next = Seq(1);
+    for number in 0..25 {
+        assert!(publish(&mut keys, 0, number, &mut next));
+    }
+    let slots = std::mem::replace(&mut keys.plan.slots, REFUSED);
+    let bytes = keys.bytes();
+    assert!(!keys.take_shortage());
+    for number in 25..100 {
+        assert!(publish(&mut keys, 0, number, &mut next));
+        assert_eq!(keys.bytes(), bytes);
+        assert!(keys.count() > 20 && keys.count() <= 30);
+        assert!((number - 20..=number).all(|it| keys.find(key(it)).is_some()));
+    }
+    // Seven more generations were begun, and each used the table of the oldest one.
+    assert_eq!(keys.refused(), 7);
+    assert!(keys.take_shortage() && !keys.take_shortage());
+    // There is memory again.
+    keys.plan.slots = slots;
+    for number in 100..300 {
+        assert!(publish(&mut keys, 0, number, &mut next));
+    }
+    assert!((230..300).all(|it| keys.find(key(it)).is_some()));
+    assert_eq!((keys.refused(), keys.take_shortage()), (7, false));
+}
+
+#[test]
+fn without_memory_for_any_table_no_key_is_remembered() {
+    let mut keys = generations(KeyWindow::Count(70), None);
+    let slots = std::mem::replace(&mut keys.plan.slots, REFUSED);
+    let at_ms = clock_ms(Duration::ZERO);
+    for number in 1..=3 {
+        keys.begin(at_ms, Seq(number));
+        assert!(!keys.insert(at_ms, key(number), Seq(number)));
+        keys.confirm();
+        keys.check();
+        assert_eq!((keys.count(), keys.bytes()), (0, 0));
+        assert_eq!(
+            (keys.refused(), keys.take_shortage()),
+            (number, number == 1)
+        );
+    }
+    keys.plan.slots = slots;
+    let mut next = Seq(4);
+    assert!(publish(&mut keys, 0, 3, &mut next));
+    assert!(!publish(&mut keys, 0, 3, &mut next));
+}
+
+/// The tables of the keys of a publish are not given away, because the publish may be taken back.
+#[test]
+fn without_memory_a_large_batch_is_remembered_in_part() {
+    let mut keys = generations(KeyWindow::Count(70), None);
+    let mut next = Seq(1);
+    for number in 0..15 {
+        assert!(publish(&mut keys, 0, number, &mut next));
+    }
+    keys.plan.slots = REFUSED;
+    let at_ms = clock_ms(Duration::ZERO);
+    for is_refused in [true, false] {
+        keys.begin(at_ms, next);
+        let inserted = (100..200).filter(|it| {
+            let seq = next.offset(it - 100);
+            keys.insert(at_ms, key(*it), seq)
+        });
+        // What is left of the newest table, and the table of the oldest generation.
+        assert_eq!(inserted.count(), 15);
+        match is_refused {
+            true => keys.take_back(),
+            false => keys.confirm(),
+        }
+        keys.check();
+    }
+    assert!((100..115).all(|it| keys.find(key(it)).is_some()));
+}

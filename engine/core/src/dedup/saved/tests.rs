@@ -46,7 +46,8 @@ fn encode(draft: &KeysDraft) -> Vec<u8> {
 }
 
 fn save(keys: &Generations, now: Now, upto: u64) -> Vec<u8> {
-    let mut draft = KeysDraft::new(keys, now, RULE.to_owned(), Seq(upto));
+    let draft = KeysDraft::new(keys, now, RULE.to_owned(), Seq(upto));
+    let mut draft = draft.expect("some memory");
     while draft.add_newest(keys, 7) > 0 {}
     encode(&draft)
 }
@@ -115,7 +116,8 @@ fn a_state_names_no_message_from_upto_on() {
 fn keys_are_added_while_the_newest_generation_is_copied() {
     for added in [1, 30, 90, 500, 2000] {
         let mut before = keys(700, 0..750);
-        let mut draft = KeysDraft::new(&before, at(750), RULE.to_owned(), Seq(1750));
+        let draft = KeysDraft::new(&before, at(750), RULE.to_owned(), Seq(1750));
+        let mut draft = draft.expect("some memory");
         assert_eq!(draft.add_newest(&before, 10), 10);
         for number in 750..750 + added {
             before.begin(clock_ms(at(number).mono), Seq(1000 + number));
@@ -146,7 +148,8 @@ fn keys_are_added_while_the_newest_generation_is_copied() {
 #[test]
 fn a_draft_takes_memory_for_its_keys_and_not_for_the_table() {
     let mut before = keys(700_000, 0..50);
-    let mut draft = KeysDraft::new(&before, at(50), RULE.to_owned(), Seq(1050));
+    let draft = KeysDraft::new(&before, at(50), RULE.to_owned(), Seq(1050));
+    let mut draft = draft.expect("some memory");
     // Keys of messages that come in the meantime are none of the draft's.
     for number in 50..150 {
         before.begin(clock_ms(at(number).mono), Seq(1000 + number));

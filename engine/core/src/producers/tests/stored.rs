@@ -31,7 +31,7 @@ fn a_stored_file_of_numbers_is_read() {
     assert!(found.has_forgotten(MAX - 500) && !found.has_stored(MAX - 500));
     // This program writes the same. Only the times of use begin again.
     table.set_boundary();
-    let mut saving = table.save();
+    let mut saving = table.save().expect("some memory");
     assert!(table.continue_save(&mut saving, &mut Work::new(TURN_ENTRIES)));
     let without_uses = |body: &[u8]| {
         let mut body = body.to_vec();

@@ -33,7 +33,8 @@ fn a_stored_file_of_keys_is_read() {
     let expected = [7000, 7001, 7002, 7003, 7049].map(Some);
     assert_eq!((&seqs[..5], seqs[5]), (&expected[..], None));
     // This program writes the same, with the keys in the order of its tables.
-    let mut draft = KeysDraft::new(&keys, now, "body".to_owned(), Seq(7100));
+    let draft = KeysDraft::new(&keys, now, "body".to_owned(), Seq(7100));
+    let mut draft = draft.expect("some memory");
     while draft.add_newest(&keys, 7) > 0 {}
     let written = encode(&draft);
     let sorted = |bytes: &[u8]| {
