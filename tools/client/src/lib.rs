@@ -86,6 +86,11 @@
 #[doc = include_str!("../../../docs/client.md")]
 mod guide {}
 
+/// The page about messages that come again.
+#[cfg(all(doctest, feature = "dedup"))]
+#[doc = include_str!("../../../docs/deduplication.md")]
+mod deduplication {}
+
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}
