@@ -1,4 +1,5 @@
-//! Checks per second of one core, and bytes per remembered message: `cargo bench -p ringq-dedup`.
+//! Checks per second of one core, and bytes per remembered message:
+//! `cargo bench -p ringq-dedup --features memcached`. Without the feature, memcached is left out.
 //!
 //! A check is what a consumer does for each message: `begin`, and `commit` if the message is fresh. One in ten messages
 //! is a duplicate of a recent one. Keys are bodies of 200 bytes.
@@ -20,6 +21,10 @@ const MESSAGES: u64 = 1_000_000;
 const CHECKS: u64 = 100_000;
 const START: UnixTime = UnixTime::from_secs(1_000_000);
 
+#[cfg(feature = "memcached")]
+#[path = "checks/memcached.rs"]
+mod memcached;
+
 fn main() {
     println!("bytes per remembered message, for {MESSAGES} messages:");
     let bytes =
@@ -38,6 +43,10 @@ fn main() {
         "Roaring pair, at most, numbers that follow each other",
         roaring.bytes(),
     );
+    #[cfg(feature = "memcached")]
+    if let Some(memcached) = memcached::bytes() {
+        bytes("memcached, in its own process", memcached);
+    }
     divan::main();
 }
 
