@@ -12,6 +12,9 @@
 //! `sendmsg` for each connection that has something. A socket is polled only while a task waits for it, so a
 //! socket that is left to gather input wakes no task. The tasks are those of `async-executor`.
 //!
+//! Small requests go another way, if the engine is a ring: it receives for connections that have had many of them, and
+//! sends the small outputs of a turn together (docs/decisions/0012-small-requests.md).
+//!
 //! docs/decisions/0004-reactor.md says why this is not an executor with its own sockets.
 
 mod alarm;
@@ -40,7 +43,7 @@ use spin::Spin;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
-use std::io;
+use std::io::{self, IoSlice};
 use std::mem;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, OwnedFd};
@@ -61,6 +64,18 @@ const TRY_TIME: Duration = Duration::from_secs(1);
 
 /// The number of looks for answers after which a spinning thread lets other threads run.
 const LOOKS_PER_YIELD: usize = 20;
+
+/// The most outputs that are staged at the same time. Half of what a ring submits at once, so that polls fit beside them.
+pub(crate) const SENDS_MAX: usize = 128;
+
+/// The result of a staged output.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    /// The length of the output.
+    pub(crate) offered: usize,
+    /// The number of bytes that have left. `Ok(None)`: the socket took nothing.
+    pub(crate) result: io::Result<Option<usize>>,
+}
 
 /// The part of a thread's executor that wakes tasks.
 struct Reactor {
@@ -190,6 +205,25 @@ pub(crate) fn epoll_around_listener(listener: impl AsFd) -> io::Result<Option<Ow
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn epoll_around_listener(_listener: impl AsFd) -> io::Result<Option<OwnedFd>> {
     Ok(None)
+}
+
+/// Stages an output of a connection, which leaves with [`send_staged`]. Returns false if the caller has to send it: it is
+/// long, or the engine cannot stage. The descriptor must stay open until then.
+///
+/// # Panics
+/// Outside of [`run`], and in the callback of [`send_staged`].
+pub(crate) fn stage_send(descriptor: impl AsFd, output: &[IoSlice<'_>]) -> bool {
+    let reactor = &current().reactor;
+    reactor.driver.stage_send(descriptor.as_fd(), output)
+}
+
+/// Sends all staged outputs with one system call, as much of each as its socket takes now. Calls `each` with the results,
+/// in the order of staging.
+///
+/// # Panics
+/// Outside of [`run`].
+pub(crate) fn send_staged(each: impl FnMut(Sent)) {
+    current().reactor.driver.send_staged(each);
 }
 
 fn current() -> Rc<Runtime> {

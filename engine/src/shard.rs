@@ -83,6 +83,8 @@ pub(crate) struct Shard {
     buffers: RefCell<Buffers>,
     broker: RefCell<Broker>,
     outputs: RefCell<Vec<Output>>,
+    /// Empty between turns: the connections whose output is about to leave.
+    staged: RefCell<Vec<Rc<Connection>>>,
     connections: Connections,
     storage: Storage,
     /// The clocks as last read: once per batch of input, not per message.
@@ -115,6 +117,7 @@ impl Shard {
             buffers: RefCell::default(),
             broker: RefCell::new(broker),
             outputs: RefCell::default(),
+            staged: RefCell::default(),
             connections: Connections::default(),
             storage,
             now: Cell::new(shared.clock.now()),
@@ -198,9 +201,7 @@ impl Shard {
         self.with_broker_in_turn(|broker, now, out| broker.end_turn(now, out));
         self.perform_outputs();
         self.broker.borrow_mut().take_clients_to_flush(to_flush);
-        for id in to_flush.iter() {
-            self.at_connection(*id, |connection| connection.flush(self));
-        }
+        connection::flush_all(self, to_flush, &mut self.staged.borrow_mut());
         self.send_batches();
         let broker = self.broker.borrow();
         if broker.is_turn_open() || !self.outputs.borrow().is_empty() {

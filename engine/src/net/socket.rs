@@ -2,9 +2,10 @@
 //! shard.
 
 use crate::net::address::Peer;
-use crate::reactor::Source;
+use crate::reactor::{self, Source};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use socket2::Socket;
+use std::cell::RefCell;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,39 +15,72 @@ use std::task::{Context, Poll};
 pub(crate) struct Stream {
     source: Source,
     socket: Socket,
+    /// Bytes that came from the socket on another shard, in front of what is in the socket.
+    unread: RefCell<Vec<u8>>,
+}
+
+/// A stream on its way to another shard.
+pub(crate) struct MovingStream {
+    descriptor: OwnedFd,
+    unread: Vec<u8>,
+}
+
+impl From<OwnedFd> for MovingStream {
+    /// A stream of which nothing was read.
+    fn from(descriptor: OwnedFd) -> MovingStream {
+        MovingStream {
+            descriptor,
+            unread: Vec::new(),
+        }
+    }
 }
 
 impl Stream {
     /// The stream of an accepted socket.
     pub(super) fn new(socket: Socket) -> io::Result<Stream> {
         socket.set_nonblocking(true)?;
-        Ok(Stream::of(socket))
+        Ok(Stream::of(socket, Vec::new()))
     }
 
     /// Takes a socket that is non-blocking.
-    fn of(socket: Socket) -> Stream {
+    fn of(socket: Socket, unread: Vec<u8>) -> Stream {
         Stream {
             source: Source::new(),
             socket,
+            unread: RefCell::new(unread),
         }
     }
 
-    /// The stream of a descriptor that another shard gave away.
-    pub(crate) fn adopt(descriptor: OwnedFd) -> Stream {
-        Stream::of(Socket::from(descriptor))
+    /// The stream that another shard gave away.
+    pub(crate) fn adopt(moving: MovingStream) -> Stream {
+        Stream::of(Socket::from(moving.descriptor), moving.unread)
     }
 
-    /// The descriptor alone, for another shard to adopt.
-    pub(crate) fn into_descriptor(self) -> OwnedFd {
-        self.socket.into()
+    /// The stream for another shard.
+    pub(crate) fn into_moving(self) -> MovingStream {
+        let mut unread = self.unread.into_inner();
+        self.source.stop_receiving(&mut unread);
+        MovingStream {
+            descriptor: self.socket.into(),
+            unread,
+        }
     }
 
-    /// A second descriptor of the socket, which outlives the stream.
+    /// The stream for another shard, on a second descriptor. Here nothing may be read any more, unless
+    /// [`Stream::take_back`] gets the result.
     ///
     /// # Errors
-    /// The system's answer, for example too many open files.
-    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
-        self.socket.as_fd().try_clone_to_owned()
+    /// The system's answer, for example too many open files. Nothing has changed.
+    pub(crate) fn duplicate(&self) -> io::Result<MovingStream> {
+        let descriptor = self.socket.as_fd().try_clone_to_owned()?;
+        let mut unread = self.unread.take();
+        self.source.stop_receiving(&mut unread);
+        Ok(MovingStream { descriptor, unread })
+    }
+
+    /// Takes back what [`Stream::duplicate`] has taken for a move that does not happen.
+    pub(crate) fn take_back(&self, moving: MovingStream) {
+        *self.unread.borrow_mut() = moving.unread;
     }
 
     /// Network and own address, for log lines: `tcp 127.0.0.1:4150`.
@@ -60,6 +94,12 @@ impl Stream {
 
     /// Reads what is there; 0 is the end.
     pub(crate) fn poll_read(&self, cx: &Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        if !self.unread.borrow().is_empty() {
+            return Poll::Ready(Ok(self.take_unread(buffer)));
+        }
+        if let Some(received) = self.source.poll_received(cx, buffer) {
+            return received;
+        }
         loop {
             std::task::ready!(self.source.poll_readable(cx, self.socket.as_fd()));
             match (&self.socket).read(buffer) {
@@ -78,6 +118,35 @@ impl Stream {
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
+    }
+
+    fn take_unread(&self, buffer: &mut [u8]) -> usize {
+        let mut unread = self.unread.borrow_mut();
+        let bytes = unread.len().min(buffer.len());
+        buffer[..bytes].copy_from_slice(&unread[..bytes]);
+        unread.drain(..bytes);
+        if unread.is_empty() {
+            *unread = Vec::new();
+        }
+        bytes
+    }
+
+    /// Lets input gather in the socket for a while, until the next read.
+    pub(crate) fn let_gather(&self) {
+        self.source.let_gather();
+    }
+
+    /// Stops the engine's receiving for a connection that is not read now. What has come waits in memory of its own,
+    /// which leaves the engine's buffers to other connections.
+    pub(crate) fn hold_back(&self) {
+        self.source.let_gather();
+        self.source.take_received(&mut self.unread.borrow_mut());
+    }
+
+    /// Returns whether the engine receives for this stream.
+    #[cfg(test)]
+    pub(crate) fn is_received(&self) -> bool {
+        self.source.is_received()
     }
 
     /// Returns whether the peer has ended its side, whatever is left to read.
@@ -109,6 +178,12 @@ impl Stream {
                 Err(error) => Err(error),
             };
         }
+    }
+
+    /// Stages bytes that leave with [`reactor::send_staged`]. Returns false if the caller has to send them. The stream
+    /// must live until then.
+    pub(crate) fn stage(&self, slices: &[IoSlice<'_>]) -> bool {
+        reactor::stage_send(&self.socket, slices)
     }
 
     /// Wakes the task when there is room to write. To be called when there was none.

@@ -4,11 +4,11 @@
 //! A caller offers all output that has not left to [`Transport::send`], and the answer says how much of it has left
 //! now. So bounds and deadlines are the same for all connections, and a plain connection writes straight from the log.
 
-use crate::net::socket::Stream;
+use crate::net::socket::{MovingStream, Stream};
 use crate::net::upgraded::{HandshakeError, Upgraded};
+use crate::reactor::Sent;
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
 use upgrade::{Session, Upgrade};
 
@@ -21,7 +21,7 @@ pub(crate) struct Transport {
 
 /// A transport on its way to another shard.
 pub(crate) struct MovingTransport {
-    descriptor: OwnedFd,
+    stream: MovingStream,
     upgraded: Option<Box<Upgraded>>,
 }
 
@@ -55,7 +55,7 @@ impl Transport {
     /// The transport that another shard gave away.
     pub(crate) fn adopt(moving: MovingTransport) -> Transport {
         Transport {
-            stream: Stream::adopt(moving.descriptor),
+            stream: Stream::adopt(moving.stream),
             upgraded: RefCell::new(moving.upgraded),
         }
     }
@@ -65,11 +65,11 @@ impl Transport {
         &self.stream
     }
 
-    /// Packs the transport for another shard, which uses `descriptor` from then on. Here nothing may be read or written
-    /// any more.
-    pub(crate) fn move_to(&self, descriptor: OwnedFd) -> MovingTransport {
+    /// Packs the transport for another shard, which uses `stream` from then on. Here nothing may be read or written any
+    /// more.
+    pub(crate) fn move_to(&self, stream: MovingStream) -> MovingTransport {
         MovingTransport {
-            descriptor,
+            stream,
             upgraded: self.upgraded.take(),
         }
     }
@@ -77,7 +77,7 @@ impl Transport {
     /// Packs the transport for another shard.
     pub(crate) fn into_moving(self) -> MovingTransport {
         MovingTransport {
-            descriptor: self.stream.into_descriptor(),
+            stream: self.stream.into_moving(),
             upgraded: self.upgraded.into_inner(),
         }
     }
@@ -162,14 +162,17 @@ impl Transport {
             return upgraded.send(&self.stream, output);
         }
         let offered = output.iter().map(|slice| slice.len()).sum();
-        let sent = match offered {
-            0 => Some(0),
-            _ => self.stream.send(output)?,
+        let result = match offered {
+            0 => Ok(Some(0)),
+            _ => self.stream.send(output),
         };
-        Ok(Written {
-            left: sent.unwrap_or(0),
-            taken: Taken::of(sent, offered),
-        })
+        Written::of(Sent { offered, result })
+    }
+
+    /// Stages the output of a plain connection, which leaves with [`reactor::send_staged`](crate::reactor::send_staged).
+    /// Returns false if the caller has to send it. The transport must live until then.
+    pub(crate) fn stage(&self, output: &[IoSlice<'_>]) -> bool {
+        !self.was_upgraded() && self.stream.stage(output)
     }
 
     /// True if encoded bytes wait for the socket.
@@ -185,6 +188,20 @@ impl Transport {
         if let Some(upgraded) = &mut *self.upgraded.borrow_mut() {
             upgraded.end();
         }
+    }
+}
+
+impl Written {
+    /// The meaning of what a plain socket took.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub(crate) fn of(sent: Sent) -> io::Result<Written> {
+        let taken = sent.result?;
+        Ok(Written {
+            left: taken.unwrap_or(0),
+            taken: Taken::of(taken, sent.offered),
+        })
     }
 }
 

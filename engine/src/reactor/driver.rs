@@ -11,8 +11,8 @@ use super::epoll::Epoll;
 use super::glommio::Glommio;
 #[cfg(target_os = "linux")]
 use super::ring::Ring;
-use super::{Engine, Notify};
-use std::io;
+use super::{Engine, Notify, Sent};
+use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,10 +57,23 @@ impl Token {
     }
 }
 
+/// The result of [`Driver::take_received`].
+#[derive(Debug)]
+pub(super) enum Received {
+    /// The number of bytes taken; 0 is the end.
+    Bytes(usize),
+    /// Nothing has come yet. The task that waits for [`Direction::Read`] is woken when something comes.
+    Nothing,
+    /// The engine does not receive for this descriptor. The reader uses `recv`.
+    Off,
+    /// The connection is broken.
+    Failed(io::Error),
+}
+
 /// The engine of one thread.
 pub(super) enum Driver {
     #[cfg(target_os = "linux")]
-    Ring(Ring),
+    Ring(Box<Ring>),
     Epoll(Epoll),
     #[cfg(feature = "glommio")]
     Glommio(Glommio),
@@ -74,7 +87,9 @@ impl Driver {
     pub(super) fn new(engine: Engine) -> io::Result<(Driver, Arc<Notify>)> {
         match engine {
             #[cfg(target_os = "linux")]
-            Engine::IoUring => Ring::new().map(|(ring, notify)| (Driver::Ring(ring), notify)),
+            Engine::IoUring => {
+                Ring::new().map(|(ring, notify)| (Driver::Ring(Box::new(ring)), notify))
+            }
             #[cfg(feature = "glommio")]
             Engine::Glommio => {
                 Glommio::new().map(|(glommio, notify)| (Driver::Glommio(glommio), notify))
@@ -91,6 +106,79 @@ impl Driver {
             #[cfg(feature = "glommio")]
             Driver::Glommio(glommio) => glommio.watch(descriptor, token),
             Driver::Epoll(epoll) => epoll.watch(descriptor, token),
+        }
+    }
+
+    /// Has the engine receive for a descriptor, from now on and until it is ended. An answer for [`Direction::Read`]
+    /// then means that [`Driver::take_received`] has something. Returns false if the engine cannot do this.
+    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
+    pub(super) fn receive(&self, descriptor: BorrowedFd<'_>, token: Token) -> bool {
+        match self {
+            #[cfg(target_os = "linux")]
+            Driver::Ring(ring) => ring.receive(descriptor, token),
+            _ => false,
+        }
+    }
+
+    /// Takes what the engine has received into the start of `room`, which is not empty.
+    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
+    pub(super) fn take_received(&self, token: Token, room: &mut [u8]) -> Received {
+        match self {
+            #[cfg(target_os = "linux")]
+            Driver::Ring(ring) => ring.take_received(token, room),
+            _ => Received::Off,
+        }
+    }
+
+    /// Asks for the end of [`Driver::receive`]. Bytes may still come until [`Driver::take_received`] answers `Off`.
+    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
+    pub(super) fn end_receiving(&self, token: Token) {
+        match self {
+            #[cfg(target_os = "linux")]
+            Driver::Ring(ring) => ring.end_receiving(token),
+            _ => {}
+        }
+    }
+
+    /// Ends [`Driver::receive`], and returns when no more bytes can come.
+    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
+    pub(super) fn stop_receiving(&self, token: Token) {
+        match self {
+            #[cfg(target_os = "linux")]
+            Driver::Ring(ring) => ring.stop_receiving(token),
+            _ => {}
+        }
+    }
+
+    /// Ends [`Driver::receive`] for a source that ends, and drops what has come.
+    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
+    pub(super) fn forget_received(&self, token: Token) {
+        match self {
+            #[cfg(target_os = "linux")]
+            Driver::Ring(ring) => ring.forget_received(token),
+            _ => {}
+        }
+    }
+
+    /// Stages an output, which leaves with [`Driver::send_staged`]. Returns false if it is too long, too many are
+    /// staged, or the engine cannot do this. The descriptor must stay open until then.
+    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
+    pub(super) fn stage_send(&self, descriptor: BorrowedFd<'_>, output: &[IoSlice<'_>]) -> bool {
+        match self {
+            #[cfg(target_os = "linux")]
+            Driver::Ring(ring) => ring.stage_send(descriptor, output),
+            _ => false,
+        }
+    }
+
+    /// Sends all staged outputs, as much of each as its socket takes now, and calls `each` with the results, in the
+    /// order of staging.
+    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
+    pub(super) fn send_staged(&self, each: impl FnMut(Sent)) {
+        match self {
+            #[cfg(target_os = "linux")]
+            Driver::Ring(ring) => ring.send_staged(each),
+            _ => {}
         }
     }
 

@@ -1,35 +1,52 @@
-//! [`Ring`]: the io_uring of a thread. It is used for polls only.
+//! [`Ring`]: the io_uring of a thread. It polls descriptors, receives for connections with small requests, and sends the
+//! small outputs of several connections together.
 
-use super::driver::{Direction, Token};
+mod buffers;
+mod receiving;
+mod sends;
+mod setup;
+
+use super::driver::{Direction, Received, Token};
 use super::notify::{Notify, take_wakeup};
+use super::{SENDS_MAX, Sent};
 use io_uring::types::{Fd, SubmitArgs, Timespec};
-use io_uring::{Builder, EnterFlags, IoUring, opcode, squeue};
-use std::cell::RefCell;
+use io_uring::{EnterFlags, IoUring, opcode, squeue};
+use receiving::{Completion, Receiving, Then};
+use sends::Sends;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// Requests that go to the kernel together. More wait for the next time.
-const SUBMISSIONS: u32 = 256;
-/// Completions that fit before the kernel has to keep them itself.
-const COMPLETIONS: u32 = 2048;
-
-/// The time for which the making of a ring is tried.
-const TIMEOUT: Duration = Duration::from_secs(1);
-const PAUSE: Duration = Duration::from_millis(10);
+use std::time::Duration;
 
 /// The poll of the thread's own wake-up.
 const NOTIFIED: Token = Token(u64::MAX - 1);
 /// Requests whose completion is of no interest.
 const IGNORED: Token = Token(u64::MAX);
+/// The request that sends the output at index n has this number plus n. No token is as large.
+const FIRST_SEND: u64 = u64::MAX - 1 - SENDS_MAX as u64;
+const LAST_SEND: u64 = FIRST_SEND + SENDS_MAX as u64 - 1;
+/// The request that receives for a source has the token of the source's wait for input, and this bit. No token has it.
+const RECEIVES: u64 = 1 << 63;
+
+/// The time for which the making of a ring is tried.
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// The time for which the registration of buffers is tried. A shard also works without them.
+const RETRY_TIME: Duration = Duration::from_millis(100);
 
 /// The ring of one thread.
 pub(super) struct Ring {
     ring: RefCell<IoUring>,
     /// Requests that did not fit.
     waiting: RefCell<VecDeque<squeue::Entry>>,
+    /// Waits that were answered while the ring waited for the completions of other requests. [`NOTIFIED`] is one.
+    early: RefCell<VecDeque<Token>>,
+    /// `None` if the kernel has no buffers for it.
+    receiving: Option<RefCell<Receiving>>,
+    sends: RefCell<Sends>,
+    /// The number of the error by which the ring has failed. 0: it works.
+    failure: Cell<i32>,
     /// Becomes readable when the thread is to wake up.
     eventfd: Arc<OwnedFd>,
 }
@@ -41,14 +58,24 @@ impl Ring {
     /// The system's answer.
     pub(super) fn new() -> io::Result<(Ring, Arc<Notify>)> {
         let (eventfd, notify) = Notify::with_eventfd()?;
+        let ring = setup::with_retries(TIMEOUT, setup::build)?;
         let ring = Ring {
-            ring: RefCell::new(build_with_retries()?),
+            // Without the buffers, the connections are read with `recv`.
+            receiving: setup::with_retries(RETRY_TIME, || Receiving::new(&ring))
+                .ok()
+                .map(RefCell::new),
+            ring: RefCell::new(ring),
             waiting: RefCell::default(),
+            early: RefCell::default(),
+            sends: RefCell::default(),
+            failure: Cell::new(0),
             eventfd,
         };
         ring.poll(ring.eventfd.as_fd(), libc::POLLIN, NOTIFIED);
         Ok((ring, notify))
     }
+
+    // --- polls
 
     /// See [`super::driver::Driver::watch`].
     pub(super) fn watch(&self, descriptor: BorrowedFd<'_>, token: Token) {
@@ -70,29 +97,152 @@ impl Ring {
         self.push(cancel.build().user_data(IGNORED.0));
     }
 
+    // --- receiving
+
+    /// See [`super::driver::Driver::receive`].
+    pub(super) fn receive(&self, descriptor: BorrowedFd<'_>, token: Token) -> bool {
+        let Some(receiving) = &self.receiving else {
+            return false;
+        };
+        let is_begun = receiving.borrow_mut().begin(token);
+        if is_begun {
+            let receive = opcode::RecvMulti::new(Fd(descriptor.as_raw_fd()), buffers::GROUP);
+            self.push(receive.build().user_data(token.0 | RECEIVES));
+        }
+        is_begun
+    }
+
+    /// See [`super::driver::Driver::take_received`].
+    pub(super) fn take_received(&self, token: Token, room: &mut [u8]) -> Received {
+        match &self.receiving {
+            Some(receiving) => receiving.borrow_mut().take(token, room),
+            None => Received::Off,
+        }
+    }
+
+    /// See [`super::driver::Driver::end_receiving`].
+    pub(super) fn end_receiving(&self, token: Token) {
+        if let Some(receiving) = &self.receiving
+            && receiving.borrow_mut().end(token)
+        {
+            self.cancel_receiving(token);
+        }
+    }
+
+    /// See [`super::driver::Driver::stop_receiving`].
+    pub(super) fn stop_receiving(&self, token: Token) {
+        self.end_receiving(token);
+        if let Some(receiving) = &self.receiving {
+            self.wait_while(|| receiving.borrow_mut().is_armed(token));
+        }
+    }
+
+    /// See [`super::driver::Driver::forget_received`].
+    ///
+    /// Submits the request and its end. A request that reached the kernel after the descriptor was closed would take the
+    /// input of the next socket with the same number.
+    pub(super) fn forget_received(&self, token: Token) {
+        let Some(receiving) = &self.receiving else {
+            return;
+        };
+        if !receiving.borrow_mut().is_armed(token) {
+            receiving.borrow_mut().forget(token);
+            return;
+        }
+        self.end_receiving(token);
+        receiving.borrow_mut().forget(token);
+        while self.has_unsubmitted() && self.enter_kernel(Some(Duration::ZERO)).is_ok() {
+            self.take_completions(|token| self.early.borrow_mut().push_back(token));
+        }
+    }
+
+    fn has_unsubmitted(&self) -> bool {
+        !self.waiting.borrow().is_empty() || !self.ring.borrow_mut().submission().is_empty()
+    }
+
+    fn cancel_receiving(&self, token: Token) {
+        let cancel = opcode::AsyncCancel::new(token.0 | RECEIVES);
+        self.push(cancel.build().user_data(IGNORED.0));
+    }
+
+    // --- sending
+
+    /// See [`super::driver::Driver::stage_send`].
+    pub(super) fn stage_send(&self, descriptor: BorrowedFd<'_>, output: &[IoSlice<'_>]) -> bool {
+        self.sends.borrow_mut().stage(descriptor, output)
+    }
+
+    /// See [`super::driver::Driver::send_staged`].
+    pub(super) fn send_staged(&self, mut each: impl FnMut(Sent)) {
+        let count = self.sends.borrow_mut().begin();
+        for index in 0..count {
+            let request = self.sends.borrow().request(index);
+            self.push(request.user_data(FIRST_SEND + index as u64));
+        }
+        self.wait_while(|| self.sends.borrow().is_under_way());
+        for index in 0..count {
+            let sent = self.sends.borrow().sent(index);
+            each(sent);
+        }
+        self.sends.borrow_mut().clear();
+    }
+
+    // --- the kernel
+
     #[allow(unsafe_code)]
     fn push(&self, entry: squeue::Entry) {
         let mut ring = self.ring.borrow_mut();
         let mut waiting = self.waiting.borrow_mut();
-        // SAFETY: polls and their removals point to no memory. A descriptor that is not open when
-        // the kernel looks at it is an error in the completion.
+        // SAFETY: only a send points to memory, that of `Sends`. This memory is not written before the completion of
+        // the send: `send_staged` waits for it. If the ring fails before, no further request is submitted. If a
+        // descriptor is not open when the kernel looks at it, the completion is an error. If it is open again as
+        // another file, a poll is answered for nothing. Requests that send and receive are submitted before their
+        // descriptor is closed.
         if !waiting.is_empty() || unsafe { ring.submission().push(&entry) }.is_err() {
             waiting.push_back(entry);
         }
     }
 
-    /// Returns whether there are completions to take, maybe only after [`Ring::enter`]. No system call.
-    pub(super) fn has_news(&self) -> bool {
+    #[allow(unsafe_code)]
+    fn push_waiting(&self) {
+        let mut waiting = self.waiting.borrow_mut();
         let mut ring = self.ring.borrow_mut();
-        ring.submission().taskrun() || !ring.completion().is_empty()
+        let mut submissions = ring.submission();
+        while let Some(entry) = waiting.front() {
+            // SAFETY: as in `push`.
+            if unsafe { submissions.push(entry) }.is_err() {
+                return;
+            }
+            waiting.pop_front();
+        }
     }
 
-    /// Submits everything and waits for a completion: `None` for ever, zero not at all. May return
-    /// early.
+    /// Returns whether there are answers to take, maybe only after [`Ring::enter`]. No system call.
+    pub(super) fn has_news(&self) -> bool {
+        let mut ring = self.ring.borrow_mut();
+        ring.submission().taskrun()
+            || !ring.completion().is_empty()
+            || !self.early.borrow().is_empty()
+    }
+
+    /// Submits everything and waits for an answer: `None` for ever, zero not at all. May return early.
     ///
     /// # Errors
     /// The ring does not work.
     pub(super) fn enter(&self, wait: Option<Duration>) -> io::Result<()> {
+        let is_answered = !self.early.borrow().is_empty();
+        self.enter_kernel(if is_answered {
+            Some(Duration::ZERO)
+        } else {
+            wait
+        })
+    }
+
+    /// Submits everything and waits for a completion, as [`Ring::enter`].
+    fn enter_kernel(&self, wait: Option<Duration>) -> io::Result<()> {
+        if self.failure.get() != 0 {
+            return Err(io::Error::from_raw_os_error(self.failure.get()));
+        }
         self.push_waiting();
         let is_left = !self.waiting.borrow().is_empty();
         let mut ring = self.ring.borrow_mut();
@@ -112,42 +262,91 @@ impl Ring {
             Err(error) => match error.raw_os_error() {
                 // The time is over; a signal; completions have to be taken first.
                 Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
-                _ => Err(error),
+                number => {
+                    self.failure.set(number.unwrap_or(libc::EIO));
+                    Err(error)
+                }
             },
         }
     }
 
-    #[allow(unsafe_code)]
-    fn push_waiting(&self) {
-        let mut waiting = self.waiting.borrow_mut();
-        let mut ring = self.ring.borrow_mut();
-        let mut submissions = ring.submission();
-        while let Some(entry) = waiting.front() {
-            // SAFETY: as in `push`.
-            if unsafe { submissions.push(entry) }.is_err() {
-                return;
-            }
-            waiting.pop_front();
+    /// Takes completions until the condition is no longer true. Waits that are answered meanwhile are kept for
+    /// [`Ring::for_each_ready`].
+    ///
+    /// Returns at once if the ring does not work. The reactor's next [`Ring::enter`] then returns the same error, and
+    /// the shard ends.
+    fn wait_while(&self, mut condition: impl FnMut() -> bool) {
+        while condition() && self.enter_kernel(None).is_ok() {
+            self.take_completions(|token| self.early.borrow_mut().push_back(token));
         }
     }
 
     /// See [`super::driver::Driver::for_each_ready`].
     pub(super) fn for_each_ready(&self, mut each: impl FnMut(Token)) -> bool {
         let mut is_woken = false;
+        let mut answer = |token| match token {
+            NOTIFIED => is_woken = true,
+            token => each(token),
+        };
+        // One at a time: `each` may push.
+        while let Some(token) = { self.early.borrow_mut().pop_front() } {
+            answer(token);
+        }
+        self.take_completions(answer);
+        is_woken
+    }
+
+    /// Takes the completions that are there, and calls `answer` for each answered wait. [`NOTIFIED`] is one.
+    fn take_completions(&self, mut answer: impl FnMut(Token)) {
         loop {
-            // One at a time: `each` may push.
+            // One at a time: `answer` may push.
             let Some(entry) = self.ring.borrow_mut().completion().next() else {
-                return is_woken;
+                return;
             };
             match Token(entry.user_data()) {
                 IGNORED => {}
                 NOTIFIED => {
-                    is_woken = true;
                     take_wakeup(&self.eventfd);
                     self.poll(self.eventfd.as_fd(), libc::POLLIN, NOTIFIED);
+                    answer(NOTIFIED);
                 }
-                token => each(token),
+                Token(number @ FIRST_SEND..=LAST_SEND) => {
+                    let index = (number - FIRST_SEND) as usize;
+                    self.sends.borrow_mut().complete(index, entry.result());
+                }
+                Token(number) if number & RECEIVES != 0 => {
+                    let token = Token(number & !RECEIVES);
+                    match self.complete_receiving(token, Completion::of(&entry)) {
+                        Then::Nothing => {}
+                        Then::Wake => answer(token),
+                        Then::WakeAndEnd => {
+                            self.cancel_receiving(token);
+                            answer(token);
+                        }
+                    }
+                }
+                token => answer(token),
             }
+        }
+    }
+
+    fn complete_receiving(&self, token: Token, completion: Completion) -> Then {
+        match &self.receiving {
+            Some(receiving) => receiving.borrow_mut().complete(token, completion),
+            None => Then::Nothing,
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        let Some(receiving) = self.receiving.take() else {
+            return;
+        };
+        // The kernel may write to the buffers until their registration ends. If it cannot end, the memory stays.
+        let unregistered = receiving.borrow().unregister(self.ring.get_mut());
+        if unregistered.is_err() {
+            std::mem::forget(receiving);
         }
     }
 }
@@ -176,48 +375,4 @@ fn submit_and_wait(ring: &mut IoUring, wait: Option<Duration>) -> io::Result<usi
         ring.submitter()
             .enter(submissions, 1, flags.bits(), Some(&arguments))
     }
-}
-
-/// Makes a ring. The kernel gives the locked memory of an earlier ring back a little later: the memory of
-/// [`super::try_engine`], or of a process that was killed.
-fn build_with_retries() -> io::Result<IoUring> {
-    let deadline = Instant::now() + TIMEOUT;
-    loop {
-        match build() {
-            Err(error)
-                if error.kind() == io::ErrorKind::OutOfMemory && Instant::now() < deadline =>
-            {
-                std::thread::sleep(PAUSE);
-            }
-            result => return result,
-        }
-    }
-}
-
-/// Makes a ring in the newest mode that the kernel knows. The first two modes deliver completions only when the thread
-/// enters the kernel.
-fn build() -> io::Result<IoUring> {
-    let attempts: [fn(&mut Builder) -> &mut Builder; 3] = [
-        // Linux 6.1.
-        |builder| {
-            builder
-                .setup_single_issuer()
-                .setup_defer_taskrun()
-                .setup_taskrun_flag()
-        },
-        // Linux 5.19.
-        |builder| builder.setup_coop_taskrun().setup_taskrun_flag(),
-        |builder| builder,
-    ];
-    let mut result = Err(io::ErrorKind::Unsupported.into());
-    for choose in attempts {
-        let mut builder = IoUring::builder();
-        builder.setup_cqsize(COMPLETIONS);
-        result = choose(&mut builder).build(SUBMISSIONS);
-        let is_unknown = |error: &io::Error| error.raw_os_error() == Some(libc::EINVAL);
-        if !result.as_ref().is_err_and(is_unknown) {
-            break;
-        }
-    }
-    result
 }

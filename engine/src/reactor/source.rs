@@ -1,11 +1,17 @@
 //! [`Source`]: the readiness of a descriptor, and the tasks that wait for it.
 
-use super::driver::{Direction, Token};
+use super::driver::{Direction, Received, Token};
 use super::{Reactor, current};
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+
+/// A read of at most this many bytes is small: one request, or a few.
+const SMALL_BYTES: usize = 1024;
+/// After this many small reads in a row, the engine receives for the descriptor.
+const SMALL_READS: u32 = 32;
 
 /// The readiness of one descriptor, which must be non-blocking. Drop the source before the descriptor is closed: a poll
 /// in the ring keeps the file open, and epoll can only forget an open descriptor.
@@ -22,6 +28,10 @@ pub(crate) struct Source {
 pub(super) struct Watched {
     pub(super) serial: u32,
     is_readable: Cell<bool>,
+    /// The engine receives for the descriptor, or has received bytes that are not taken.
+    is_received: Cell<bool>,
+    /// The number of small reads since the last one that was not small.
+    small_reads: Cell<u32>,
     /// One for each [`Direction`].
     waits: [WaitSlot; 2],
 }
@@ -45,6 +55,8 @@ impl Source {
         let watched = Rc::new(Watched {
             serial,
             is_readable: Cell::new(true),
+            is_received: Cell::new(false),
+            small_reads: Cell::new(0),
             waits: Default::default(),
         });
         let index = reactor.sources.borrow_mut().insert(Rc::clone(&watched));
@@ -73,7 +85,11 @@ impl Source {
         if self.watched.is_readable.get() {
             return Poll::Ready(());
         }
-        self.arm(cx, descriptor, Direction::Read);
+        if self.watched.small_reads.get() >= SMALL_READS && self.receive(descriptor) {
+            register(&self.watched.slot(Direction::Read).task, cx);
+        } else {
+            self.arm(cx, descriptor, Direction::Read);
+        }
         Poll::Pending
     }
 
@@ -81,6 +97,97 @@ impl Source {
     pub(crate) fn count_read(&self, bytes: usize) {
         let before = self.reactor.bytes_read.get();
         self.reactor.bytes_read.set(before + bytes);
+        let small_reads = match bytes {
+            ..=SMALL_BYTES => self.watched.small_reads.get().saturating_add(1),
+            _ => 0,
+        };
+        self.watched.small_reads.set(small_reads);
+    }
+
+    // --- receiving by the engine
+
+    /// Takes what the engine has received for the descriptor; 0 bytes are the end. `None` if the reader must read
+    /// itself.
+    pub(crate) fn poll_received(
+        &self,
+        cx: &Context<'_>,
+        room: &mut [u8],
+    ) -> Option<Poll<io::Result<usize>>> {
+        if !self.watched.is_received.get() {
+            return None;
+        }
+        let token = self.token(Direction::Read);
+        Some(match self.reactor.driver.take_received(token, room) {
+            Received::Bytes(bytes) => {
+                let before = self.reactor.bytes_read.get();
+                self.reactor.bytes_read.set(before + bytes);
+                Poll::Ready(Ok(bytes))
+            }
+            Received::Nothing => {
+                register(&self.watched.slot(Direction::Read).task, cx);
+                Poll::Pending
+            }
+            Received::Failed(error) => Poll::Ready(Err(error)),
+            Received::Off => {
+                self.watched.is_received.set(false);
+                self.watched.small_reads.set(0);
+                self.watched.is_readable.set(true);
+                return None;
+            }
+        })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_received(&self) -> bool {
+        self.watched.is_received.get()
+    }
+
+    /// Has the engine receive for the descriptor. Returns false if it cannot, or polls the descriptor already.
+    fn receive(&self, descriptor: BorrowedFd<'_>) -> bool {
+        let driver = &self.reactor.driver;
+        let is_armed = self.watched.slot(Direction::Read).is_armed.get();
+        let is_received = !is_armed
+            && may_receive(descriptor)
+            && driver.receive(descriptor, self.token(Direction::Read));
+        self.watched.is_received.set(is_received);
+        if !is_received {
+            self.watched.small_reads.set(0);
+        }
+        is_received
+    }
+
+    /// Lets the input gather in the socket: the next read of the socket is late, and brings much.
+    pub(crate) fn let_gather(&self) {
+        self.watched.small_reads.set(0);
+        if self.watched.is_received.get() {
+            self.reactor
+                .driver
+                .end_receiving(self.token(Direction::Read));
+        }
+    }
+
+    /// Appends what the engine has received to `unread`, so that the engine's buffers are free.
+    pub(crate) fn take_received(&self, unread: &mut Vec<u8>) {
+        if !self.watched.is_received.get() {
+            return;
+        }
+        let token = self.token(Direction::Read);
+        let mut room = [0; 2048];
+        while let Received::Bytes(bytes @ 1..) = self.reactor.driver.take_received(token, &mut room)
+        {
+            unread.extend_from_slice(&room[..bytes]);
+        }
+    }
+
+    /// Ends the receiving by the engine, and appends what has come to `unread`. If the engine has received an error, the
+    /// next reader of the descriptor finds the end of the input instead.
+    pub(crate) fn stop_receiving(&self, unread: &mut Vec<u8>) {
+        if self.watched.is_received.get() {
+            self.reactor
+                .driver
+                .stop_receiving(self.token(Direction::Read));
+            self.take_received(unread);
+        }
     }
 
     /// Notes that there was nothing to read, or less than there was room for.
@@ -97,6 +204,11 @@ impl Source {
 impl Drop for Source {
     fn drop(&mut self) {
         self.reactor.sources.borrow_mut().remove(self.index);
+        if self.watched.is_received.get() {
+            self.reactor
+                .driver
+                .forget_received(self.token(Direction::Read));
+        }
         let is_armed = |direction: &Direction| self.watched.slot(*direction).is_armed.get();
         let armed = Direction::ALL.into_iter().filter(is_armed);
         self.reactor
@@ -121,6 +233,13 @@ impl Watched {
     fn slot(&self, direction: Direction) -> &WaitSlot {
         &self.waits[direction as usize]
     }
+}
+
+/// Returns whether the engine may receive for a descriptor. On some kernels from 6.17 on, a request that receives from a
+/// unix socket may miss the end of the input (mended by the commit a68ed2df7213 of Linux).
+fn may_receive(descriptor: BorrowedFd<'_>) -> bool {
+    let domain = socket2::SockRef::from(&descriptor).domain();
+    domain.is_ok_and(|domain| domain != socket2::Domain::UNIX)
 }
 
 fn register(place: &RefCell<Option<Waker>>, cx: &Context<'_>) {

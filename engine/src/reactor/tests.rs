@@ -69,7 +69,7 @@ fn pair() -> (Stream, Stream) {
     let (left, right) = UnixStream::pair().expect("descriptors are left");
     let stream = |end: UnixStream| {
         end.set_nonblocking(true).expect("a socket");
-        Stream::adopt(OwnedFd::from(end))
+        Stream::adopt(OwnedFd::from(end).into())
     };
     (stream(left), stream(right))
 }
@@ -335,7 +335,7 @@ fn read_before_others(comes_last: bool) -> usize {
     let writer = thread::spawn(move || while (&source).write_all(&[7; CHUNK]).is_ok() {});
     let worst = run(async move {
         flood.set_nonblocking(true).expect("a socket");
-        let mut flood = Stream::adopt(OwnedFd::from(flood));
+        let mut flood = Stream::adopt(OwnedFd::from(flood).into());
         let (mut near, mut far) = pair();
         let seen = Rc::new(Cell::new(0));
         let count = Rc::clone(&seen);

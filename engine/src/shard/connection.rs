@@ -29,6 +29,7 @@ use std::io::{self, ErrorKind};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+pub(crate) use writing::flush_all;
 
 /// A connection of this shard.
 pub(crate) struct Connection {
@@ -178,6 +179,7 @@ impl Connection {
                 return Poll::Ready(ReadOnce::Over);
             }
             // Backpressure, an answer that has to come first, or output that has yet to leave.
+            self.transport.stream().hold_back();
             *self.reader.borrow_mut() = Some(cx.waker().clone());
             return Poll::Pending;
         }
@@ -218,8 +220,11 @@ impl Connection {
         if filled == Filled::All || self.has_more(shard) {
             return Poll::Ready(ReadOnce::Full);
         }
-        let delay = shard.broker.borrow_mut().coalescing_delay(self.id);
-        Poll::Ready(delay.map_or(ReadOnce::Some, ReadOnce::Gather))
+        let Some(delay) = shard.broker.borrow_mut().coalescing_delay(self.id) else {
+            return Poll::Ready(ReadOnce::Some);
+        };
+        self.transport.stream().let_gather();
+        Poll::Ready(ReadOnce::Gather(delay))
     }
 
     /// Returns whether the broker can carry out more of the input that is there. [`Connection::poll_read_once`] names
@@ -281,15 +286,16 @@ impl Connection {
         if self.leaving.get().is_some() {
             return Ok(None);
         }
-        let descriptor = self.transport.stream().duplicate()?;
+        let stream = self.transport.stream().duplicate()?;
         let Some(client) = shard.with_broker(|broker, _, _| broker.detach(self.id)) else {
+            self.transport.stream().take_back(stream);
             return Ok(None);
         };
         self.leave(Leaving::Moved);
         let input = self.take_input(shard);
         Ok(Some(Moving {
             client,
-            transport: self.transport.move_to(descriptor),
+            transport: self.transport.move_to(stream),
             input,
             input_ended: self.input_ended.get(),
         }))

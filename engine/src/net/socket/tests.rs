@@ -1,3 +1,5 @@
+mod small_requests;
+
 use super::*;
 use crate::net::listener::Listener;
 use crate::preflight::is_usable;

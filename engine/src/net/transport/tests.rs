@@ -2,6 +2,7 @@ use super::*;
 use crate::reactor::{self, Engine};
 use futures_lite::future;
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -79,7 +80,7 @@ fn what_did_not_leave_is_offered_again_and_arrives_once() {
         let output = output();
         let sent = output.clone();
         reactor::run(Engine::Epoll, async move {
-            let transport = Transport::new(Stream::adopt(ours.into()));
+            let transport = Transport::new(Stream::adopt(OwnedFd::from(ours).into()));
             if let Some(upgrade) = upgrade {
                 transport.upgrade(upgrade, &[]).expect("the first upgrade");
             }

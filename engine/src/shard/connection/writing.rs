@@ -1,10 +1,10 @@
 //! The output of a connection: once per turn for everybody, and when the socket has room again.
 
 use super::{Connection, wake};
-use crate::net::transport::Taken;
+use crate::net::transport::{Taken, Written};
 use crate::reactor;
 use crate::shard::Shard;
-use engine_core::Sent;
+use engine_core::{ClientId, Sent};
 use futures_lite::future;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
@@ -14,13 +14,61 @@ use wire::go_error::system_text;
 /// Pieces of output that go into one write. The kernel takes 1024.
 pub(super) const SLICES_MAX: usize = 64;
 
+/// Writes the queued output of connections, as far as their sockets take it. Several small outputs leave together.
+pub(crate) fn flush_all(shard: &Rc<Shard>, ids: &[ClientId], staged: &mut Vec<Rc<Connection>>) {
+    for ids in ids.chunks(reactor::SENDS_MAX) {
+        for id in ids {
+            shard.at_connection(*id, |connection| {
+                if ids.len() > 1 && connection.stage(shard) {
+                    staged.push(connection.clone());
+                } else {
+                    connection.flush(shard);
+                }
+            });
+        }
+        let mut connections = staged.drain(..);
+        reactor::send_staged(|sent| {
+            let connection = connections.next().expect("each connection staged once");
+            connection.end_staged(shard, sent);
+        });
+    }
+}
+
 impl Connection {
     /// Writes the queued output, as far as the socket takes it.
-    pub(crate) fn flush(self: &Rc<Self>, shard: &Rc<Shard>) {
-        if self.is_stuck.get() || self.leaving.get().is_some() {
-            return;
+    pub(super) fn flush(self: &Rc<Self>, shard: &Rc<Shard>) {
+        if self.may_flush() {
+            self.settle(shard, self.write(shard));
         }
-        match self.write(shard) {
+    }
+
+    /// Stages the queued output. Returns false if it is to be flushed instead.
+    fn stage(&self, shard: &Shard) -> bool {
+        self.may_flush()
+            && shard.with_broker_in_turn(|broker, _, _| {
+                let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+                let count = broker.output(self.id, &mut slices);
+                count > 0 && self.transport.stage(&slices[..count])
+            })
+    }
+
+    /// Takes the result of a write that was staged, and writes what is left.
+    fn end_staged(self: &Rc<Self>, shard: &Rc<Shard>, sent: reactor::Sent) {
+        let progress = Written::of(sent).map(|written| self.record(shard, written));
+        let progress = match progress {
+            Ok(Progress::More) => self.write(shard),
+            progress => progress,
+        };
+        self.settle(shard, progress);
+    }
+
+    fn may_flush(&self) -> bool {
+        !self.is_stuck.get() && self.leaving.get().is_none()
+    }
+
+    /// Has a task write what is left, when the socket has room.
+    fn settle(self: &Rc<Self>, shard: &Rc<Shard>, progress: io::Result<Progress>) {
+        match progress {
             Ok(Progress::Done) => {}
             Ok(_) => {
                 self.is_stuck.set(true);
@@ -56,13 +104,19 @@ impl Connection {
 
     /// Writes once, and tells the broker what has left.
     fn write_once(&self, shard: &Rc<Shard>) -> io::Result<Progress> {
-        let (taken, rest) = shard.with_broker_in_turn(|broker, now, out| {
+        let written = shard.with_broker_in_turn(|broker, _, _| {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let count = broker.output(self.id, &mut slices);
-            let written = self.transport.send(&slices[..count])?;
-            io::Result::Ok((written.taken, broker.sent(now, self.id, written.left, out)))
+            self.transport.send(&slices[..count])
         })?;
-        Ok(match (taken, rest) {
+        Ok(self.record(shard, written))
+    }
+
+    /// Tells the broker what has left.
+    fn record(&self, shard: &Rc<Shard>, written: Written) -> Progress {
+        let rest = shard
+            .with_broker_in_turn(|broker, now, out| broker.sent(now, self.id, written.left, out));
+        match (written.taken, rest) {
             (Taken::Nothing, _) => Progress::Blocked,
             (_, Sent::Over) => {
                 self.close();
@@ -71,7 +125,7 @@ impl Connection {
             (Taken::Part, _) => Progress::Full,
             (Taken::All, Sent::More) => Progress::More,
             (Taken::All, Sent::All) => Progress::Done,
-        })
+        }
     }
 
     /// Ends a connection whose socket has failed on a write.

@@ -2,6 +2,7 @@ use super::*;
 use crate::reactor::{self, Engine};
 use futures_lite::AsyncWriteExt;
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ fn a_write_after_one_that_failed_fails_too() {
             write: Some(Duration::from_millis(50)),
             ..HttpTimeouts::default()
         };
-        let mut stream = HttpStream::plain(Stream::adopt(ours.into()), timeouts);
+        let mut stream = HttpStream::plain(Stream::adopt(OwnedFd::from(ours).into()), timeouts);
         let upgrade = Upgrade::snappy();
         stream.transport.upgrade(upgrade, &[]).expect("it is plain");
         let mut filled = 0;
