@@ -21,10 +21,12 @@ const WINDOW_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 /// The shortest lease and window.
 const LIFE_MIN: Duration = Duration::from_secs(1);
 
-/// Returns a life in the seconds of memcached: rounded up, because a life that is too short makes duplicates. Never 0,
-/// which means for ever.
+/// Returns a life in the seconds of memcached: never 0, which means for ever.
+///
+/// A life that is too short makes duplicates, so it is rounded up, and one second is added: the clock of memcached ticks
+/// once per second, and a life of n seconds ends with the nth tick.
 fn life(duration: Duration) -> i64 {
-    let seconds = duration.as_nanos().div_ceil(1_000_000_000);
+    let seconds = duration.as_nanos().div_ceil(1_000_000_000) + 1;
     let longest = u128::from(WINDOW_MAX.as_secs() - 1);
     seconds.clamp(1, longest) as i64
 }
@@ -38,9 +40,9 @@ pub struct MemcachedOptions {
     /// without spaces and control characters.
     pub prefix: String,
     /// The time after which another consumer may handle a message whose consumer has not answered, at least 1 s. `None`:
-    /// the message timeout of the connection, which comes with each question. Rounded up to whole seconds.
+    /// the message timeout of the connection, which comes with each question. Rounded up to whole seconds, and one more.
     pub lease: Option<Duration>,
-    /// The time for which a handled message is remembered, from 1 s to 30 days. Rounded up to whole seconds.
+    /// The time for which a handled message is remembered, from 1 s to 30 days. Rounded up to whole seconds, and one more.
     pub window: Duration,
     /// The longest time that a question may take.
     pub timeout: Duration,

@@ -179,18 +179,19 @@ async fn one_of_many_gets_the_message() {
     }
 }
 
-/// memcached counts whole seconds. It keeps a state with a life of 0 for ever, and takes a life above 30 days as a date.
+/// memcached counts whole seconds by a clock that ticks once per second, so a life of 60 may end after 59.01 s. It keeps a
+/// state with a life of 0 for ever, and takes a life above 30 days as a date.
 #[tokio::test]
 async fn lives_are_whole_seconds_and_never_too_short() {
     let server = FakeMemcached::start();
     let (second, days) = (Duration::from_secs(1), Duration::from_secs(24 * 3600));
     for (lease, msg_timeout, window, lives) in [
-        (None, 60 * second, 3600 * second, [60, 3600]),
-        (None, second * 3 / 2, second * 5 / 2, [2, 3]),
-        (None, Duration::from_nanos(1), second, [1, 1]),
-        (None, Duration::ZERO, second, [1, 1]),
+        (None, 60 * second, 3600 * second, [61, 3601]),
+        (None, second * 3 / 2, second * 5 / 2, [3, 4]),
+        (None, Duration::from_nanos(1), second, [2, 2]),
+        (None, Duration::ZERO, second, [1, 2]),
         (None, 40 * days, 30 * days, [2_591_999, 2_591_999]),
-        (Some(second * 21 / 2), 60 * second, days, [11, 86_400]),
+        (Some(second * 21 / 2), 60 * second, days, [12, 86_401]),
     ] {
         let options = MemcachedOptions {
             lease,

@@ -62,9 +62,9 @@ async fn identified(server: &mut MockServer, msg_timeout_ms: u64) -> MockConnect
 async fn a_lease_is_the_message_timeout_that_the_connection_negotiated() {
     let server = FakeMemcached::start();
     for (lease, msg_timeout_ms, life) in [
-        (None, 90_000, 90),
-        (None, 1500, 2),
-        (Some(20 * SECOND), 1500, 20),
+        (None, 90_000, 91),
+        (None, 1500, 3),
+        (Some(20 * SECOND), 1500, 21),
     ] {
         let dedup = by_body(memcached(&server.address(), lease, 3600 * SECOND));
         let network = MockNetwork::new();
@@ -79,7 +79,7 @@ async fn a_lease_is_the_message_timeout_that_the_connection_negotiated() {
         );
         message.finish();
         nsqd.expect(&fin(1)).await;
-        assert_eq!(server.take_lives(), [3600]);
+        assert_eq!(server.take_lives(), [3601]);
     }
 }
 
