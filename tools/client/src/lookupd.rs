@@ -135,7 +135,7 @@ impl Lookupd {
         let answer: Option<Topics> = self
             .ask(endpoint::beside(&self.lookup_url, "topics"))
             .await?;
-        let Topics { topics } = answer.unwrap_or_default();
+        let Topics { topics } = answer.ok_or_else(|| self.no_page())?;
         match topics.ignored {
             0 => Ok(topics.kept),
             _ => Err(LookupdError::new(&self.name, Reason::TooManyTopics)),
@@ -158,8 +158,14 @@ impl Lookupd {
         let answer: Option<Nodes> = self
             .ask(endpoint::beside(&self.lookup_url, "nodes"))
             .await?;
-        let Nodes { producers } = answer.unwrap_or_default();
+        let Nodes { producers } = answer.ok_or_else(|| self.no_page())?;
         Ok((producers.kept, producers.ignored))
+    }
+
+    /// The error for a server without a list that every nsqlookupd has: a proxy, or another program.
+    fn no_page(&self) -> LookupdError {
+        let status = StatusCode::NOT_FOUND.as_u16();
+        LookupdError::new(&self.name, Reason::Status(status, NO_PAGE.to_owned()))
     }
 
     /// Sends one request. Returns `None` for status 404, unless there is no such page.

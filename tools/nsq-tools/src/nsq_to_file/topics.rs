@@ -100,6 +100,8 @@ mod tests {
             serve("200 OK", r#"{"topics":["c","a"]}"#),
             serve("200 OK", "none"),
             serve("200 OK", r#"{"topics":null}"#),
+            // A proxy that leads nowhere.
+            serve("404 Not Found", "<html>no</html>"),
         ]
         .map(|(address, _)| address);
         let answers = ask(&lookupds, &Config::default()).await;
@@ -112,7 +114,16 @@ mod tests {
                 lookupds[3]
             ),
         ];
-        assert_eq!(answers.errors, expected);
+        assert_eq!(answers.errors[..2], expected);
+        let [.., error] = &answers.errors[..] else {
+            panic!("no error");
+        };
+        let refused = format!(
+            r#"nsqlookupd {}: got response 404 "NOT_FOUND""#,
+            lookupds[5]
+        );
+        assert!(error.starts_with(&refused), "{error}");
+        assert_eq!(answers.errors.len(), 3);
     }
 
     /// The list dropped the path and the query of the URL, and sent no secret.
