@@ -221,7 +221,9 @@ pub(super) fn has_name(file: &File, path: &Path) -> io::Result<bool> {
     let own = file.metadata()?;
     match std::fs::metadata(path) {
         Ok(named) => {
-            Ok((named.dev(), named.ino()) == (own.dev(), own.ino()) || is_present_path(file, path))
+            // Another file system may lie over the directory now.
+            let is_same_disk = named.dev() == own.dev();
+            Ok(is_same_disk && (named.ino() == own.ino() || is_present_path(file, path)))
         }
         Err(error) if is_gone(&error) => Ok(false),
         Err(error) => Err(error),
