@@ -92,9 +92,9 @@ impl Pieces {
         self.counted = totals;
         self.bytes += bytes;
         if let Some(last) = self.pieces.back_mut()
-            && (messages == 0
-                || last.bytes + bytes <= bounds.bytes / u64::from(PARTS)
-                    && now.mono < last.since + bounds.age / PARTS)
+            && last.end.offset(messages) == end
+            && last.bytes + bytes <= bounds.bytes / u64::from(PARTS)
+            && now.mono < last.since + bounds.age / PARTS
         {
             last.end = end;
             last.messages += messages;
@@ -242,6 +242,27 @@ mod tests {
         // A piece goes when its first message is too old.
         let first = first_kept(1000, 1, age(320));
         assert!((680..=690).contains(&first), "{first}");
+    }
+
+    /// An undo brought back the first ten messages, and other channels had the messages behind them.
+    #[test]
+    fn messages_that_do_not_lie_side_by_side_are_let_go_one_by_one() {
+        let mut pieces = empty();
+        let wide = Bounds {
+            bytes: 100_000,
+            age: Duration::MAX,
+        };
+        let taken = |messages| Totals {
+            messages,
+            body_bytes: messages * 50,
+        };
+        pieces.add(Seq(10), taken(10), at(0), wide);
+        pieces.add(Seq(1010), taken(20), at(0), wide);
+        let tight = Bounds {
+            bytes: 1900,
+            ..wide
+        };
+        assert_eq!(pieces.cut(at(0), tight), Some(Seq(1)));
     }
 
     #[test]
