@@ -72,10 +72,10 @@ impl HistoryFile {
             .unwrap_or_else(PoisonError::into_inner);
         let written = new_file::replace(&self.path, |file| {
             self.write(file)?;
-            if self.must_keep_old.load(Ordering::SeqCst) && !*has_kept_old {
-                *has_kept_old = self.move_old_aside()?;
+            if self.must_keep_old.swap(false, Ordering::SeqCst) && !*has_kept_old {
+                // A failure is told by the caller, and the next save tries again.
+                *has_kept_old = self.move_old_aside().inspect_err(|_| self.keep_old())?;
             }
-            self.must_keep_old.store(false, Ordering::SeqCst);
             Ok(())
         });
         if let Err(error) = written {
