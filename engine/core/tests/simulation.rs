@@ -34,7 +34,7 @@ const COUNT_TO_REACH_ALL: u64 = 2_000;
 const BASE_WITHOUT_COMMIT: u64 = 1;
 
 /// Seeds that failed once, each with the bug that it showed. No entry is ever removed.
-const FAILED_ONCE: [(&str, u64); 10] = [
+const FAILED_ONCE: [(&str, u64); 11] = [
     (
         "a full disk poisoned a log without a directory in a shared sync",
         1_009_607,
@@ -74,6 +74,10 @@ const FAILED_ONCE: [(&str, u64); 10] = [
     (
         "the model owed a copy of a message of an undo whose use a power failure had taken back",
         1_882_898_425_726_418,
+    ),
+    (
+        "the model forgot that messages that wait in the topic come to the channels with those of an undo",
+        2_611_846_951_166_152_300,
     ),
 ];
 
