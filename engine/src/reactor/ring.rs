@@ -145,13 +145,11 @@ impl Ring {
         let Some(receiving) = &self.receiving else {
             return;
         };
-        if !receiving.borrow_mut().is_armed(token) {
-            receiving.borrow_mut().forget(token);
-            return;
-        }
+        let is_armed = receiving.borrow_mut().is_armed(token);
         self.end_receiving(token);
         receiving.borrow_mut().forget(token);
-        while self.has_unsubmitted() && self.enter_kernel(Some(Duration::ZERO)).is_ok() {
+        while is_armed && self.has_unsubmitted() && self.enter_kernel(Some(Duration::ZERO)).is_ok()
+        {
             self.take_completions(|token| self.early.borrow_mut().push_back(token));
         }
     }

@@ -64,12 +64,7 @@ impl<'a> Run<'a> {
     }
 
     fn expect_files(&self, expected: &[(&str, &str)]) {
-        let files = self.files();
-        let files: Vec<_> = files
-            .iter()
-            .map(|(path, text)| (&**path, &**text))
-            .collect();
-        assert_eq!(files, expected);
+        files::expect_texts(self.directory.path(), expected);
     }
 }
 

@@ -40,13 +40,8 @@ fn matching_topics_are_found_through_the_nsqlookupds_that_answer() {
     nsqd.wait_for_figure("logs_b", "c", "depth", 0);
     nsqd.wait_for_figure("logs_b", "c", "in_flight_count", 0);
     tool.stop();
-    let files = files::texts(directory.path());
     let expected = [("logs_a", "a\n"), ("logs_b", "b\n")];
-    let files: Vec<_> = files
-        .iter()
-        .map(|(path, text)| (&**path, &**text))
-        .collect();
-    assert_eq!(files, expected);
+    files::expect_texts(directory.path(), &expected);
 }
 
 /// The list of topics trusted the authorities of the system only, whatever `--consumer-opt` said.

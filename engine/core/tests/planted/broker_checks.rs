@@ -1,7 +1,7 @@
 //! Checks that need a whole broker, for bugs that histories hardly ever find.
 
 use crate::lists;
-use diskq::LogOptions;
+use diskq::{LogOptions, SimFiles};
 use engine_core::stats::{StatsFilter, StatsSnapshot};
 use engine_core::{
     BrokerOptions, ClientId, DedupRule, DedupRules, Outcome, TaskId, UnclaimedBounds,
@@ -76,7 +76,8 @@ pub(super) fn a_grace_keeps_messages_beyond_the_bounds() {
     assert_eq!(world.counts(), (0, 1, 0));
 }
 
-pub(super) fn a_dead_letter_waits_for_its_sync() {
+/// A world whose only message has had all its attempts. `before` changes the disk before the last one fails.
+fn with_a_dead_letter(before: impl FnOnce(&SimFiles)) -> lists::World {
     let mut world = lists::World::with_dead_letters();
     let consumer = world.subscribe(1);
     let producer = world.connect();
@@ -87,11 +88,17 @@ pub(super) fn a_dead_letter_waits_for_its_sync() {
     let [(id, _, 1)] = world.received(consumer)[..] else {
         panic!("one message");
     };
+    before(&world.files);
     let mut input = Vec::new();
     encode::req(&mut input, &id, Duration::ZERO);
     world.send(consumer, &input);
     world.rest();
     assert_eq!(world.counts(), (1, 0, 0), "the message is still owed");
+    world
+}
+
+pub(super) fn a_dead_letter_waits_for_its_sync() {
+    let mut world = with_a_dead_letter(|_| {});
     world.mono += lists::PAUSE;
     world.rest();
     assert_eq!(world.counts(), (0, 0, 0));
@@ -99,22 +106,7 @@ pub(super) fn a_dead_letter_waits_for_its_sync() {
 
 /// The disk is full, so the dead-letter topic cannot be made.
 pub(super) fn a_refused_dead_letter_is_sent_again() {
-    let mut world = lists::World::with_dead_letters();
-    let consumer = world.subscribe(1);
-    let producer = world.connect();
-    let mut input = Vec::new();
-    encode::publish(&mut input, lists::topic(), b"x");
-    world.send(producer, &input);
-    world.rest();
-    let [(id, ..)] = world.received(consumer)[..] else {
-        panic!("one message");
-    };
-    world.files.limit(Some(world.files.bytes()));
-    let mut input = Vec::new();
-    encode::req(&mut input, &id, Duration::ZERO);
-    world.send(consumer, &input);
-    world.rest();
-    assert_eq!(world.counts(), (1, 0, 0), "the message is still owed");
+    let mut world = with_a_dead_letter(|files| files.limit(Some(files.bytes())));
     world.files.limit(None);
     for _ in 0..10 {
         world.mono += lists::PAUSE;

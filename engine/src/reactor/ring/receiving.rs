@@ -33,7 +33,7 @@ const ENDINGS: [i32; 7] = [
     libc::EBADFD,
 ];
 
-/// What the ring receives, and the memory for it.
+/// The input that the ring receives, and the memory for it.
 pub(super) struct Receiving {
     buffers: Buffers,
     /// By the index of the source.
@@ -61,7 +61,7 @@ enum State {
     Failed(i32),
 }
 
-/// What follows from a completion.
+/// The consequence of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
     Wake,

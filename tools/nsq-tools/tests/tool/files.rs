@@ -45,6 +45,16 @@ pub fn read(path: &Path) -> Content {
     }
 }
 
+/// Expects these texts of the files below a directory, in the order of their relative paths.
+pub fn expect_texts(directory: &Path, expected: &[(&str, &str)]) {
+    let found = texts(directory);
+    let found: Vec<_> = found
+        .iter()
+        .map(|(path, text)| (&**path, &**text))
+        .collect();
+    assert_eq!(found, expected);
+}
+
 /// Returns the texts of the files below a directory, by their relative paths.
 pub fn texts(directory: &Path) -> BTreeMap<String, String> {
     let texts = paths(directory).into_iter().map(|path| {

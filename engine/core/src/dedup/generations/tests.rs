@@ -386,7 +386,7 @@ fn without_memory_a_large_batch_is_remembered_in_part() {
             let seq = next.offset(it - 100);
             keys.insert(at_ms, key(*it), seq)
         });
-        // What is left of the newest table, and the table of the oldest generation.
+        // The rest of the newest table, and the table of the oldest generation.
         assert_eq!(inserted.count(), 15);
         match is_refused {
             true => keys.take_back(),

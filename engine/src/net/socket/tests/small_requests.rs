@@ -212,7 +212,7 @@ fn a_stream_that_nobody_reads_holds_its_peer_back() {
             }
         }
         let mut place = start;
-        // What waits in the process comes without the socket.
+        // The bytes that wait in the process come without the socket.
         let moving = stream.duplicate().expect("descriptors are left");
         let unread = moving.unread.len();
         assert!(unread <= 128 * 1024, "{unread} bytes wait in the process");
