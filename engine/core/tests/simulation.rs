@@ -34,7 +34,7 @@ const COUNT_TO_REACH_ALL: u64 = 2_000;
 const BASE_WITHOUT_COMMIT: u64 = 1;
 
 /// Seeds that failed once, each with the bug that it showed. No entry is ever removed.
-const FAILED_ONCE: [(&str, u64); 11] = [
+const FAILED_ONCE: [(&str, u64); 13] = [
     (
         "a full disk poisoned a log without a directory in a shared sync",
         1_009_607,
@@ -78,6 +78,14 @@ const FAILED_ONCE: [(&str, u64); 11] = [
     (
         "the model forgot that messages that wait in the topic come to the channels with those of an undo",
         2_611_846_951_166_152_300,
+    ),
+    (
+        "the model added a message that was not stored yet to the undo of its channel",
+        8_118_890_852_479_011_455,
+    ),
+    (
+        "the model believed in the use of an undo that a crash kept and a power failure took back later",
+        15_716_657_871_541_373_110,
     ),
 ];
 

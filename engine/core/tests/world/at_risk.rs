@@ -21,7 +21,8 @@
 use super::TOPICS;
 use super::model::{Model, Place};
 use super::promises::{Fact, Promises};
-use std::collections::BTreeMap;
+use engine_core::TaskId;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// --sync-timeout: the default of both programs.
@@ -50,13 +51,26 @@ pub(crate) enum Risk {
     Channel(Place),
     /// A change that an operator got an answer for.
     Answer(Fact),
+    /// The use of an undo that an operator got an answer for.
+    Unempty(TaskId),
+}
+
+/// What a power failure has taken.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// The number of messages that may be gone.
+    pub(crate) messages: usize,
+    /// The channels that may be gone.
+    pub(crate) channels: Vec<Place>,
+    /// The uses of undos that may not have happened.
+    pub(crate) unempties: BTreeSet<TaskId>,
 }
 
 impl Risk {
     fn laps(self) -> u32 {
         match self {
             Risk::Message(_) => 1,
-            Risk::Channel(_) | Risk::Answer(_) => 2,
+            Risk::Channel(_) | Risk::Answer(_) | Risk::Unempty(_) => 2,
         }
     }
 
@@ -65,7 +79,7 @@ impl Risk {
     fn due_after_kill(self, now: Duration) -> Duration {
         match self {
             Risk::Message(_) => now,
-            Risk::Channel(_) | Risk::Answer(_) => now + SYNC_TIMEOUT,
+            Risk::Channel(_) | Risk::Answer(_) | Risk::Unempty(_) => now + SYNC_TIMEOUT,
         }
     }
 }
@@ -98,7 +112,7 @@ impl Passes {
     fn of(&self, risk: Risk) -> u64 {
         match risk {
             Risk::Message(_) => self.ended,
-            Risk::Channel(_) | Risk::Answer(_) => self.ended_of_checkpoints,
+            Risk::Channel(_) | Risk::Answer(_) | Risk::Unempty(_) => self.ended_of_checkpoints,
         }
     }
 }
@@ -115,6 +129,11 @@ impl AtRisk {
     pub(crate) fn add(&mut self, risk: Risk, topic: usize, now: Duration) {
         let sync = Sync::Due(now + SYNC_TIMEOUT, risk.laps());
         self.risks.insert(risk, (topic, sync));
+    }
+
+    /// Returns true if a power failure may take a message or change.
+    pub(crate) fn has(&self, risk: Risk) -> bool {
+        self.risks.contains_key(&risk)
     }
 
     /// Returns the pass of a job that is given now.
@@ -208,23 +227,22 @@ impl AtRisk {
     }
 
     /// Notes a power failure: removes from the model all messages and promises that are still at
-    /// risk. Returns the number of these messages, and the channels that may be gone.
-    pub(crate) fn take(
-        &mut self,
-        model: &mut Model,
-        promises: &mut Promises,
-    ) -> (usize, Vec<Place>) {
-        let (mut messages, mut channels) = (0, Vec::new());
+    /// risk, and returns what was taken.
+    pub(crate) fn take(&mut self, model: &mut Model, promises: &mut Promises) -> Taken {
+        let mut taken = Taken::default();
         for risk in std::mem::take(&mut self.risks).into_keys() {
             match risk {
                 Risk::Message(number) => {
-                    messages += 1;
+                    taken.messages += 1;
                     model.messages[number as usize].lose();
                 }
-                Risk::Channel(place) => channels.push(place),
+                Risk::Channel(place) => taken.channels.push(place),
                 Risk::Answer(fact) => promises.take_back(fact),
+                Risk::Unempty(task) => {
+                    taken.unempties.insert(task);
+                }
             }
         }
-        (messages, channels)
+        taken
     }
 }

@@ -21,7 +21,7 @@ mod shared_sync;
 mod unclaimed;
 mod undo;
 
-use at_risk::{AtRisk, Pass, Risk};
+use at_risk::{AtRisk, Pass, Risk, Taken};
 use dead_letters::DEAD;
 use diskq::{
     Call, Crash, DamageKind, DataPath, Keeper, LOG_SUFFIX, LogOptions, Logs, Reply, Request,
@@ -616,7 +616,7 @@ impl World {
         let had_failed_sync = self.had_failed_sync;
         self.had_failed_sync |= self.files.failed_syncs() > 0;
         let is_power_lost = self.random.below(2) == 0;
-        let mut unsure_channels = Vec::new();
+        let mut taken = Taken::default();
         if is_power_lost {
             self.may_be_torn = true;
             self.reached.note("power lost");
@@ -629,11 +629,10 @@ impl World {
                 // program can detect that.
                 self.model.forget_promises();
             }
-            let (taken, channels) = self.at_risk.take(&mut self.model, &mut self.promises);
-            if taken > 0 {
+            taken = self.at_risk.take(&mut self.model, &mut self.promises);
+            if taken.messages > 0 {
                 self.reached.note("taken by a power failure");
             }
-            unsure_channels = channels;
             if !self.group_commit && self.model.promised_count() > 0 {
                 self.reached.note("kept in a power failure");
             }
@@ -641,7 +640,7 @@ impl World {
             self.reached.note("killed");
             self.say("killed");
             if self.was_reclaimed {
-                (_, unsure_channels) = self.at_risk.take(&mut self.model, &mut self.promises);
+                taken = self.at_risk.take(&mut self.model, &mut self.promises);
             }
             let (lost, is_told) = self.files.lost_names(Path::new(DATA_PATH));
             // A shared sync of the next process does not report it.
@@ -658,10 +657,7 @@ impl World {
         let is_trusted = !self.was_reclaimed && !self.had_failed_sync;
         let numbers = &mut self.model.numbers;
         numbers.crash(is_trusted, |number| is_trusted && is_kept(number));
-        // Only with --sync-every=1 do answers wait for the disk.
-        let is_durable = !is_power_lost || self.group_commit;
-        let is_kept = is_durable && !self.was_reclaimed && !self.had_failed_sync;
-        self.model.kill_undos(is_kept, is_power_lost);
+        self.kill_undos(is_trusted, is_power_lost, &taken.unempties);
         self.peers.clear();
         self.creating.clear();
         self.model.kill();
@@ -694,7 +690,7 @@ impl World {
         let channels = self.model.channels.iter();
         let gone: Vec<Place> = channels.filter(|place| !exists(place)).copied().collect();
         if is_promised {
-            let is_sure = |place: &Place| !unsure_channels.contains(place);
+            let is_sure = |place: &Place| !taken.channels.contains(place);
             let missing: Vec<Place> = gone.iter().copied().filter(is_sure).collect();
             assert_eq!(missing, [], "channels whose SUB was answered");
             for _ in 0..self.promises.check(&topics, self.mono) {
@@ -716,8 +712,10 @@ impl World {
         }
         if !is_power_lost {
             // A channel that a kill has left is still at risk until the new process has recorded it.
-            unsure_channels.retain(|place| self.model.channels.contains(place));
-            for place in unsure_channels {
+            taken
+                .channels
+                .retain(|place| self.model.channels.contains(place));
+            for place in taken.channels {
                 self.put_at_risk(Risk::Channel(place), place.0);
             }
         }
@@ -1030,7 +1028,9 @@ impl World {
                     self.put_at_risk(Risk::Answer(fact), fact.topic());
                 }
                 self.model.confirm_deletion(task);
-                self.model.undos.answer(task);
+                if let Some(topic) = self.model.undos.answer(task) {
+                    self.put_at_risk(Risk::Unempty(task), topic);
+                }
             }
             Wakeup::Done(Err(_)) => {}
             Wakeup::Retry => {

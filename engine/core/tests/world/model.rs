@@ -159,6 +159,11 @@ impl Model {
         });
     }
 
+    /// Returns true if this process has stored a message, acknowledged or not.
+    pub(crate) fn is_stored(&self, number: u64) -> bool {
+        number >= self.exact_from && self.messages[number as usize].is_published
+    }
+
     /// Returns true when a peer certainly has a message in flight.
     fn holds(&self, key: (Place, u64), peer: usize, now: Duration) -> bool {
         self.held

@@ -4,6 +4,7 @@
 //! The model does not know which messages a topic keeps. While a topic has an undo, the model owes none of the topic's
 //! messages from before the empty. It owes them again after the undo.
 
+use super::at_risk::Risk;
 use super::model::{Model, Place};
 use super::{CHANNELS, TOPICS, World, is_done, ledgers};
 use engine_core::stats::{StatsFilter, TopicStats};
@@ -36,21 +37,20 @@ struct Undo {
 #[derive(Debug, Default)]
 pub(crate) struct Undos {
     open: BTreeMap<Place, Undo>,
-    /// The undos that an operator has used since the start. A crash may bring an undo back before the answer, and a power
-    /// failure also after it.
+    /// The undos that an operator has used. A crash may bring an undo back before the answer, and a power failure until the
+    /// use is synced.
     used: Vec<(TaskId, Place, Undo)>,
 }
 
 impl Undos {
-    /// Notes that an operator got the answer.
-    pub(crate) fn answer(&mut self, task: TaskId) {
+    /// Notes that an operator got the answer. Returns the topic of an undo that was used.
+    pub(crate) fn answer(&mut self, task: TaskId) -> Option<usize> {
         let answered = self.open.values_mut().filter(|undo| undo.task == task);
         answered.for_each(|undo| undo.is_answered = true);
-        let used = self
-            .used
-            .iter_mut()
-            .filter(|(used_by, ..)| *used_by == task);
-        used.for_each(|(_, _, undo)| undo.is_answered = true);
+        let mut used = self.used.iter_mut();
+        let (_, place, undo) = used.find(|(used_by, ..)| *used_by == task)?;
+        undo.is_answered = true;
+        Some(place.0)
     }
 
     /// Notes that an operator has used an undo, and waits for the answer.
@@ -111,9 +111,10 @@ impl Model {
     fn begin_undo(&mut self, now: Duration, place: Place, time: Duration, task: TaskId) -> Undo {
         let mut messages = BTreeMap::new();
         for (number, message) in self.messages.iter().enumerate() {
+            let is_there = message.acknowledged || self.is_stored(number as u64);
             let mut owed = message.owed.clone();
             owed.retain(|channel| place.1 == WHOLE || *channel == place.1);
-            if message.topic == place.0 && !owed.is_empty() {
+            if message.topic == place.0 && is_there && !owed.is_empty() {
                 messages.insert(number as u64, owed);
             }
         }
@@ -149,29 +150,18 @@ impl Model {
         }
     }
 
-    /// Notes that the process was killed. An answered undo is kept, unless the disk may have lost the checkpoint. The
-    /// messages of an undo whose use is not kept are in the channel or in the undo: nothing is owed, not even after an
-    /// acknowledged copy of a message.
-    pub(crate) fn kill_undos(&mut self, is_kept: bool, is_power_lost: bool) {
-        for undo in self.undos.open.values_mut() {
-            undo.is_sure &= is_kept && undo.is_answered;
-            undo.is_after_crash = true;
-            undo.is_after_power_failure |= is_power_lost;
+    /// Notes that the use of an undo may not have happened. The messages are in the channel or in the undo: nothing is
+    /// owed, not even after an acknowledged copy of a message.
+    fn take_back(&mut self, place: Place, mut undo: Undo) {
+        for (number, channels) in &undo.messages {
+            let message = &mut self.messages[*number as usize];
+            message.owed.retain(|channel| !channels.contains(channel));
+            let eligible = &mut message.eligible;
+            eligible.retain(|channel| !channels.contains(channel));
         }
-        for (_, place, mut undo) in std::mem::take(&mut self.undos.used) {
-            if is_kept && undo.is_answered {
-                continue;
-            }
-            for (number, channels) in &undo.messages {
-                let message = &mut self.messages[*number as usize];
-                message.owed.retain(|channel| !channels.contains(channel));
-                let eligible = &mut message.eligible;
-                eligible.retain(|channel| !channels.contains(channel));
-            }
-            undo.is_sure = false;
-            undo.is_after_crash = true;
-            self.undos.open.entry(place).or_insert(undo);
-        }
+        undo.is_sure = false;
+        undo.is_after_crash = true;
+        self.undos.open.entry(place).or_insert(undo);
     }
 
     /// Notes that the messages are owed again. Messages that may be lost are not.
@@ -187,6 +177,31 @@ impl Model {
 }
 
 impl World {
+    /// Notes that the process was killed. An answered undo is kept, unless the disk may have lost the checkpoint.
+    /// `is_trusted` is false if the disk may have lost more than it told, and `taken` are the uses of undos that a power
+    /// failure may have taken.
+    pub(super) fn kill_undos(
+        &mut self,
+        is_trusted: bool,
+        is_power_lost: bool,
+        taken: &BTreeSet<TaskId>,
+    ) {
+        // Only with --sync-every=1 do answers wait for the disk.
+        let is_kept = is_trusted && (!is_power_lost || self.group_commit);
+        for undo in self.model.undos.open.values_mut() {
+            undo.is_sure &= is_kept && undo.is_answered;
+            undo.is_after_crash = true;
+            undo.is_after_power_failure |= is_power_lost;
+        }
+        for (task, place, undo) in std::mem::take(&mut self.model.undos.used) {
+            if !is_trusted || !undo.is_answered || taken.contains(&task) {
+                self.model.take_back(place, undo);
+            } else if self.at_risk.has(Risk::Unempty(task)) {
+                self.model.undos.used.push((task, place, undo));
+            }
+        }
+    }
+
     /// Empties a channel with an undo.
     pub(super) fn empty_for(
         &mut self,
