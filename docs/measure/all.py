@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 
 import chart
@@ -67,7 +68,8 @@ def table(rows):
         sources.setdefault((row["measured"], row["program"], row["machine"], row["rounds"]), []).append(name)
     for (day, program, machine, rounds), names in sources.items():
         which = "All rows" if len(sources) == 1 else ", ".join(names)
-        lines += ["", f"{which}: {day}, program of commit {program}, medians of {rounds} rounds, on {machine}."]
+        text = f"{which}: {day}, program of commit {program}, medians of {rounds} rounds, on {machine}."
+        lines += ["", *textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False)]
     return "\n".join(lines) + "\n"
 
 

@@ -1,6 +1,7 @@
 //! Checks that `wire`, `diskq-log` and `engine/core` read no clock, start no thread, touch no file
 //! or socket, and log nothing: their code does not contain the names for it. Only the shell names
-//! the reactor. None of the three crates depends on a crate that makes system calls.
+//! the reactor. None of the three crates depends on a crate that makes system calls. The lines of the pages have at most 120
+//! characters.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -129,4 +130,60 @@ fn no_release_has_a_feature_of_the_tests() {
         assert!(with_tests.contains(&feature), "tests have {feature}");
         assert!(!release.contains(&feature), "a release has {feature}");
     }
+}
+
+/// The most characters of a line of prose.
+const PROSE_WIDTH: usize = 120;
+
+/// Returns the lines of prose in a page that are too long, with their numbers. Tables, code, headings and a line that is one
+/// link cannot be broken.
+fn long_lines(page: &str) -> Vec<(usize, &str)> {
+    let mut is_code = false;
+    let mut found = Vec::new();
+    for (index, line) in page.lines().enumerate() {
+        let text = line.trim_start();
+        let is_fence = text.starts_with("```");
+        is_code ^= is_fence;
+        let is_indented = line.starts_with("    ");
+        let is_whole = is_indented || text.starts_with(['|', '#', '<']) || !text.contains(' ');
+        if !is_code && !is_fence && !is_whole && line.chars().count() > PROSE_WIDTH {
+            found.push((index + 1, line));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_prose_of_the_pages_has_short_lines() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut pages = vec![root.join("README.md")];
+    for directory in ["docs", "docs/decisions"] {
+        let entries = fs::read_dir(root.join(directory)).expect("a directory");
+        let paths = entries.map(|entry| entry.expect("readable").path());
+        pages.extend(paths.filter(|path| path.extension().is_some_and(|it| it == "md")));
+    }
+    assert!(pages.len() > 20, "{} pages", pages.len());
+    let mut wrong = Vec::new();
+    for path in pages {
+        let page = fs::read_to_string(&path).expect("UTF-8");
+        for (number, line) in long_lines(&page) {
+            let characters = line.chars().count();
+            wrong.push(format!(
+                "{}:{number}: {characters} characters",
+                path.display()
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_check_of_lines_sees_prose_only() {
+    let long = "ä ".repeat(61);
+    let link = format!("[text](https://example.com/{})", "a".repeat(120));
+    let page =
+        format!("{long}\n| {long}\n    {long}\n# {long}\n```text\n{long}\n```\n- {long}\n{link}\n");
+    let numbers: Vec<_> = long_lines(&page).into_iter().map(|(it, _)| it).collect();
+    assert_eq!(numbers, [1, 8]);
+    assert!(long_lines(&"ä".repeat(120)).is_empty());
 }
