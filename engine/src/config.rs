@@ -382,7 +382,7 @@ fn unix_socket_mode(text: &str) -> Result<Option<u32>, String> {
 /// CPU quota: in a container that is allowed two of 64 cores, 64 shards would only throttle each
 /// other.
 fn shard_count(wanted: u64) -> NonZeroUsize {
-    // What is above SHARDS_MAX is refused by a check.
+    // A check refuses more than SHARDS_MAX.
     let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
     NonZeroUsize::new(wanted)
         .or_else(|| std::thread::available_parallelism().ok())

@@ -6,14 +6,12 @@
 //!   wake tasks ◄── answers, timers ◄──── the engine: watches sockets, waits if no task is ready
 //! ```
 //!
-//! The engine ([`Engine`], behind the seam in `driver.rs`) says which sockets are ready. The bytes themselves go by
-//! plain `recv` and `sendmsg`, so that a shard reads into few buffers and writes from its log. With io_uring the call
-//! that waits also says which sockets to watch: a turn of a busy shard is one `io_uring_enter`, and one `recv` or
-//! `sendmsg` for each connection that has something. A socket is polled only while a task waits for it, so a
-//! socket that is left to gather input wakes no task. The tasks are those of `async-executor`.
-//!
-//! Small requests go another way, if the engine is a ring: it receives for connections that have had many of them, and
-//! sends the small outputs of a turn together (docs/decisions/0012-small-requests.md).
+//! The engine ([`Engine`], behind the seam in `driver.rs`) says which sockets are ready. The reactor then calls `recv`
+//! and `sendmsg` itself, so that a shard reads into few buffers and writes from its log. A ring also receives for
+//! connections with many small requests, and sends the small outputs of a turn together
+//! (docs/decisions/0012-small-requests.md). With io_uring, the call that waits also says which sockets to watch. A
+//! socket is polled only while a task waits for it, so a socket that is left to gather input wakes no task. The tasks
+//! are those of `async-executor`.
 //!
 //! docs/decisions/0004-reactor.md says why this is not an executor with its own sockets.
 
@@ -201,14 +199,14 @@ pub(crate) fn epoll_around_listener(listener: impl AsFd) -> io::Result<Option<Ow
     Ok(Some(around))
 }
 
-/// See above: other systems have no ring.
+/// Returns `None`: only Linux has a ring.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn epoll_around_listener(_listener: impl AsFd) -> io::Result<Option<OwnedFd>> {
     Ok(None)
 }
 
-/// Stages an output of a connection, which leaves with [`send_staged`]. Returns false if the caller has to send it: it is
-/// long, or the engine cannot stage. The descriptor must stay open until then.
+/// Stages an output of a connection. [`send_staged`] sends it, and the descriptor must stay open until then. Returns false
+/// if the output is long, or the engine cannot stage: then the caller sends it.
 ///
 /// # Panics
 /// Outside of [`run`], and in the callback of [`send_staged`].

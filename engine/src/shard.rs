@@ -54,7 +54,7 @@ use storage::{KeeperJob, Storage};
 use task::{Task, Tasks};
 use wake::Wake;
 
-/// The parts of the process that all shards share, by copies.
+/// The handles to the parts of the process that all shards share. Each shard has a copy of the handles.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) clock: Clock,

@@ -223,8 +223,8 @@ impl Channel {
         self.waiting.push(kept);
     }
 
-    /// Takes messages over from the topic that an undo of the topic brings back. An ephemeral channel takes no more than
-    /// [`Channel::accept`] takes. See [`Channel::take_back`] for the order and for `due`.
+    /// Takes the messages of the topic's undo. An ephemeral channel takes no more of them than [`Channel::accept`] takes.
+    /// See [`Channel::take_back`] for the order and for `due`.
     pub(crate) fn accept_back(
         &mut self,
         runs: &[CheckpointRun],
@@ -317,8 +317,9 @@ impl Channel {
         ends.into_iter().flatten().max()
     }
 
-    /// Owes messages again that were emptied. `due` returns the time of a message that is not due yet. The cost grows
-    /// with the ranges that wait and are older, see [`Channel::ranges_below`].
+    /// Takes back messages that the channel was emptied of, or those of the topic's undo. `due` returns the time of a
+    /// message that is not due yet. The cost grows with the ranges that wait and are older, see
+    /// [`Channel::ranges_below`].
     ///
     /// No scan of the channel may be under way, because the messages come from a place that no scan sees.
     pub(crate) fn take_back(

@@ -71,7 +71,7 @@ mod tests {
         let mut coalescing = Coalescing::default();
         let (mut idle, mut last) = (0, None);
         for _ in 0..reads {
-            // What came at once, after the last delivery.
+            // The consumer finishes one message at once, after the last delivery.
             coalescing.count(1);
             last = coalescing.next_delay(rdy - 1, true);
             let Some(pause) = last else { continue };

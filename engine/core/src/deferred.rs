@@ -11,7 +11,7 @@ use wire::id::Seq;
 pub(crate) struct DeferredEntry {
     /// The time at which it becomes due, on the monotonic clock.
     pub due: Duration,
-    /// Which message.
+    /// The message.
     pub seq: Seq,
     /// Deliveries so far.
     pub attempts: u16,

@@ -16,8 +16,8 @@ use diskq_log::{CheckpointRun, SeqRange};
 use std::time::Duration;
 use wire::id::Seq;
 
-/// The longest time for which an emptied channel or topic can be restored, counted from the first empty. Later empties add
-/// messages, and do not prolong the undo beyond this time.
+/// The longest time for which the messages of an emptied channel or topic can be brought back, counted from the first
+/// empty. Later empties add messages, and do not prolong the undo beyond this time.
 pub const UNDO_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The most entries of an undo: ranges, and messages that have attempts or a due time. An operator's command goes through

@@ -16,7 +16,7 @@ struct Mount {
     point: PathBuf,
     /// The kernel's name for it, for example `ext4`.
     kind: String,
-    /// Those of the mount and those of the file system.
+    /// The options of the mount and those of the file system.
     options: String,
 }
 

@@ -17,8 +17,8 @@ use std::task::{Poll, ready};
 /// The size of a buffer.
 const BUFFER_BYTES: usize = 512 * 1024;
 
-/// What one read brings at most, unless a command is longer: some 100 us of work, for which all others of
-/// the shard wait.
+/// The most bytes that one read brings, unless a command is longer: some 100 us of work, for which all others of the shard
+/// wait.
 const READ_BYTES_MAX: usize = 128 * 1024;
 
 /// Up to this many bytes, unread input is copied out of the shard's buffer.
@@ -130,7 +130,7 @@ impl Input {
     /// [`consumed`](Input::consumed) how much was carried out.
     ///
     /// # Errors
-    /// Those of `read`, as they are.
+    /// The errors of `read`, unchanged.
     pub(crate) fn poll_fill(
         &mut self,
         buffers: &mut Buffers,

@@ -1,5 +1,5 @@
-//! Connections' sockets on the reactor: reading when there is something, gathering writes, being duplicated for another
-//! shard.
+//! [`Stream`]: the socket of a connection on the reactor. A stream reads when there is something, writes several slices
+//! at once, and can move to another shard.
 
 use crate::net::address::Peer;
 use crate::reactor::{self, Source};

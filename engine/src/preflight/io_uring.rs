@@ -1,4 +1,4 @@
-//! Whether io_uring can be used here, and if not, why.
+//! The check of io_uring: it works here, or there is a reason.
 
 use super::limits::raise;
 use super::{KERNEL_MIN, Kernel, PreflightError};

@@ -2,9 +2,10 @@
 //! [`Ring`] (io_uring), the [`Epoll`], or with the feature `glommio` that runtime. glommio waits in its own loop, so
 //! [`Driver::enter`] is not for it.
 //!
-//! A driver answers one question: is this descriptor ready for this direction? Each [`Driver::watch`] is
-//! answered once, with its token, by [`Driver::for_each_ready`]. An answer may come although the descriptor is
-//! not ready: the reader or writer tries, finds nothing, and watches again.
+//! A driver has three jobs. It says when a descriptor is ready for a direction: each [`Driver::watch`] is answered once,
+//! with its token, by [`Driver::for_each_ready`]. An answer may come although the descriptor is not ready: the reader or
+//! writer tries, finds nothing, and watches again. A ring also receives for a descriptor ([`Driver::receive`]), and sends
+//! small outputs of several descriptors together ([`Driver::stage_send`]). Other engines refuse these two jobs.
 
 use super::epoll::Epoll;
 #[cfg(feature = "glommio")]

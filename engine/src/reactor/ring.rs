@@ -91,7 +91,7 @@ impl Ring {
         self.push(poll.build().user_data(token.0));
     }
 
-    /// Ends a poll. It holds its file open until then.
+    /// Ends a poll. The poll holds its file open until then.
     pub(super) fn cancel(&self, token: Token) {
         let cancel = opcode::PollRemove::new(token.0);
         self.push(cancel.build().user_data(IGNORED.0));

@@ -95,10 +95,10 @@ mod tests {
 
     const WORK: Duration = Duration::from_micros(10);
 
-    /// How many of 1,000 waits that would begin with looking are sleeps, so that a sleep's cost is measured.
+    /// The number of sleeps among 1,000 waits that would begin with looking. They measure the cost of a sleep.
     const MEASURED: u32 = 1;
 
-    /// What a sleep costs where it is dear.
+    /// The cost of a sleep on a machine where a sleep is dear.
     const DEAR: Duration = Duration::from_micros(40);
 
     /// A wait for what comes after `gap`, with a sleep that costs `sleep`; asleep it takes `late` longer to

@@ -256,10 +256,10 @@ impl Dedup {
 
     /// Saves the filter on a thread of the runtime that may block. Everything that was committed before this call is in the
     /// file then. Consumers that wait behind a running save share the next one.
-    pub(crate) async fn save_behind(&self, runtime: &Handle) -> Saved {
+    pub(crate) async fn save_or_join(&self, runtime: &Handle) -> Saved {
         let dedup = self.clone();
         let saves = &self.0.saves;
-        saves.save_behind(runtime, move || dedup.save()).await
+        saves.save_or_join(runtime, move || dedup.save()).await
     }
 
     /// Saves the filter in the same way, unless it is being saved already, or a save began less than half of the interval

@@ -74,6 +74,7 @@
 //!   Producer               matches answers with publishes
 //!   Consumer               a stream of messages
 //!   Inbox, Delivery        the messages that wait for the application; one message until its answer
+//!   Sieve, Room            with `dedup`: asks the filter about each message; the copies that wait for their twin
 //!   Hub, Line              what all connections of a consumer share; one connection, for the threads that answer messages
 //!   Flow: Ready, Backoff   the RDY of each connection, as a state machine
 //!   Link, Outbox           one connection over a stream; the commands of all threads, in one write

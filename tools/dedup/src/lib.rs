@@ -34,7 +34,8 @@
 //! is acceptable.
 //!
 //! This crate owns the filters, their arithmetic ([`arithmetic`]) and their saved form ([`saved`]). It has no clock and
-//! no threads of its own: time is an argument. It knows no topics, channels and connections.
+//! no threads of its own: time is an argument. It knows no topics, channels and connections of NSQ. Only the feature
+//! `memcached` reaches out of the process.
 #![forbid(unsafe_code)]
 
 pub mod arithmetic;

@@ -6,6 +6,7 @@
 //!                            ├──► process       command line, log, threads, signals and exit code
 //!                            ├──► progress      the line below the log, at a terminal
 //!                            ├──► flags         rows that several tools have
+//!                            ├──► listening     the listener of a tool that serves HTTP
 //!                            ├──► consuming     from those flags to consumers
 //!                            ├──► stopping      signals, and the end of consumers and producers
 //!                            ├──► advice        what helps after the failure of a file

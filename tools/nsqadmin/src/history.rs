@@ -63,7 +63,7 @@ pub enum Key {
     Channel(String, String),
 }
 
-/// The figures of one step. All are NaN in a gap.
+/// The figures of one interval. All are NaN in a gap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// Messages that wait: the highest number.
@@ -74,11 +74,11 @@ pub struct Point {
     pub oldest_seconds: f32,
 }
 
-/// The points of one step.
+/// The points of one tier.
 #[derive(Clone, Debug, PartialEq)]
 struct Ring {
     tier: Tier,
-    /// The number of the last point's step since 1970.
+    /// The number of the last point's interval, counted from 1970.
     last: i64,
     points: VecDeque<Point>,
     /// The number of samples in the last point.
@@ -250,9 +250,9 @@ impl History {
         rings.map(|ring| ring.points.len()).sum::<usize>() * size_of::<Point>()
     }
 
-    /// Adds the samples of one moment. Known series come first. If new ones find no room, as many series go as had no
-    /// sample for ten minutes, the one that is idle for the longest time first. [`Key::All`] always has room, unless the
-    /// history keeps no series at all. A sample with a name that NSQ forbids is dropped.
+    /// Adds the samples of one moment. Known series come first. If new series find no room, series without a sample for
+    /// ten minutes are dropped, the longest idle one first, and no more of them than are needed. [`Key::All`] always has
+    /// room, unless the history keeps no series at all. A sample with a name that NSQ forbids is dropped.
     pub fn add(
         &mut self,
         unix_seconds: i64,

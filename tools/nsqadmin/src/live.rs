@@ -1,7 +1,8 @@
 //! [`Snapshot`]: the present figures of all topics, channels and nodes, with rates and differences.
 //!
-//! A snapshot is made of the answers of all nsqds and of the snapshot before. The page gets the
-//! topics and nodes that differ, so ten thousand idle topics cost nothing.
+//! `figures` makes the answers of the original's API for one request, with clients and latencies. A snapshot is made every
+//! second from answers without clients, and from the snapshot before it, so it has only what the list and the charts show.
+//! The page gets the topics and nodes that differ, so ten thousand idle topics cost nothing.
 
 use std::collections::BTreeMap;
 

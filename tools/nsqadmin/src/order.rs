@@ -6,8 +6,9 @@
 //!   Order with the token of this listing ──► the listing again ──► the same token? ──► acts
 //! ```
 //!
-//! The token stands for what the action touches: the action, the names and the nodes. Messages come and
-//! go all the time, so the counts do not belong to it. Those of an undo do.
+//! The token stands for the action, its terms, the names, the nodes and the channels. Messages come and go all the time,
+//! so their numbers are not part of the token. An undo changes only with a further empty, so its end and its number of
+//! messages are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -31,7 +32,7 @@ pub enum Verb {
     Unpause,
     /// Drops messages.
     Empty,
-    /// Brings the dropped messages of channels back.
+    /// Brings the dropped messages of topics or channels back.
     Unempty,
     /// Deletes.
     Delete,
@@ -116,7 +117,7 @@ pub struct Subject {
     pub consumers: i64,
     /// True if it is paused on any nsqd.
     pub is_paused: bool,
-    /// The messages of an emptied channel that can come back.
+    /// The messages that the subject was emptied of, while they can come back.
     pub undo: Option<Undo>,
 }
 

@@ -83,8 +83,8 @@ impl Broker {
     }
 
     /// Drops the messages that no channel of the topic has been given yet, and those of the topic's grace. With a time in
-    /// `undo`, [`Broker::unempty_topic`] can bring the messages back so long. Without a time, the messages of an earlier
-    /// undo are dropped, too. The time is at most [`UNDO_TIME_MAX`](crate::UNDO_TIME_MAX).
+    /// `undo`, [`Broker::unempty_topic`] can bring the messages back until this time is over. Without a time, the messages
+    /// of an earlier undo are dropped, too. The time is at most [`UNDO_TIME_MAX`](crate::UNDO_TIME_MAX).
     ///
     /// # Errors
     /// When there is no such topic, or an undo is not possible. Then nothing was dropped.
@@ -192,8 +192,8 @@ impl Broker {
     }
 
     /// Drops a channel's messages: waiting, deferred and in flight. With a time in `undo`, [`Broker::unempty_channel`] can
-    /// bring the messages back so long. Without a time, the messages of an earlier undo are dropped, too. The time is at
-    /// most [`UNDO_TIME_MAX`](crate::UNDO_TIME_MAX).
+    /// bring the messages back until this time is over. Without a time, the messages of an earlier undo are dropped, too.
+    /// The time is at most [`UNDO_TIME_MAX`](crate::UNDO_TIME_MAX).
     ///
     /// # Errors
     /// When there is no such topic or channel, or an undo is not possible. Then nothing was dropped.

@@ -8,7 +8,7 @@ use crate::now::Now;
 use diskq_log::{planted::Bug, planted::is_planted};
 
 impl Broker {
-    /// Makes the messages pending again that a channel was emptied of.
+    /// Brings the messages back that a channel was emptied of.
     ///
     /// # Errors
     /// When there is no such topic or channel, or no undo.

@@ -28,7 +28,7 @@ const ASK_EVERY: Duration = Duration::from_secs(15);
 /// A topic in grace asks this often at least.
 const QUESTIONS_MIN: u32 = 4;
 
-/// A question waits for so long if the topic could not take all channels of the last answer.
+/// The time until the next question, if the topic could not take all channels of the last answer.
 pub(super) const ASK_SOON: Duration = Duration::from_secs(1);
 
 /// The number of deferred messages that a grace keeps. A new channel copies them in one turn: 10 ms.

@@ -27,7 +27,7 @@ impl Topic {
 
     /// Begins the grace, or goes on with it after a start. It ends at `until` at the latest.
     pub(super) fn set_grace(&mut self, now: Now, until: Duration) {
-        // No message of a new topic is only somebody else's.
+        // The grace of a new topic keeps every message of the log, so all of them count.
         let all = SeqRange::new(Seq(0), Seq(u64::MAX));
         let pieces = Pieces::of_log(&self.log, [all].into_iter(), self.totals(), now);
         let grace = Grace::new(now, until, self.options.grace, pieces);
@@ -96,7 +96,7 @@ impl Topic {
         }
     }
 
-    /// Lets the oldest messages of the grace go that are too many.
+    /// Drops the oldest messages of the grace, if there are too many.
     pub(super) fn bound_grace(&mut self, now: Now, work: &mut Work) {
         let totals = self.totals();
         let Some(grace) = &mut self.grace else {

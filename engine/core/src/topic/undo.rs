@@ -136,7 +136,7 @@ impl Topic {
         }
     }
 
-    /// Makes the messages of a channel's undo pending again. They come before later messages.
+    /// Gives the messages of a channel's undo back to the channel. They come before later messages.
     ///
     /// # Errors
     /// There is no undo.
@@ -280,7 +280,7 @@ impl Topic {
         if let Some(undo) = &self.undo {
             lines.push(format!(
                 "TOPIC({}): the disk has no room, so the {} messages that the topic was emptied of are dropped and cannot \
-                 be restored",
+                 be brought back",
                 self.name,
                 undo.count()
             ));
@@ -291,7 +291,7 @@ impl Topic {
             let count = channel.undo.as_ref().map_or(0, |undo| undo.count());
             lines.push(format!(
                 "TOPIC({}): the disk has no room, so the {count} messages that channel {} was emptied of are dropped \
-                 and cannot be restored",
+                 and cannot be brought back",
                 self.name, channel.name
             ));
             self.drop_channel_undo(id);

@@ -1,9 +1,10 @@
 //! [`UnfinishedCheckpoint`]: a checkpoint that a topic puts together, a slice per turn.
 //!
-//! The channels come first, one after another. `channel/scan.rs` explains how a scan misses no message that
-//! moves. If the topic gives messages to channels meanwhile, they are added for the channels that were
-//! already scanned. The messages of the topic's grace, and those that the topic has not given to any channel, come
-//! last, and the topic gives nothing until they are added.
+//! The topic's undo comes first. Then come the channels, one after another, each with its undo before its scan.
+//! `channel/scan.rs` explains how a scan misses no message that moves. If the topic gives messages to channels
+//! meanwhile, they are added for the channels that were already scanned. The messages of the topic's grace, and those
+//! that the topic has not given to any channel, come last, and the topic gives nothing until they are added. Nothing is
+//! emptied with an undo, and no undo is used, while a checkpoint is put together: see `topic/undo.rs`.
 
 use crate::channel::scan::Scan;
 use crate::ids::ChannelId;

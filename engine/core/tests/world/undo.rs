@@ -61,7 +61,7 @@ impl Undos {
 
     /// Reads a line of the broker's log. A full disk ends undos, and the log says so.
     pub(crate) fn read_log(&mut self, line: &str) {
-        if line.contains("was emptied of are dropped and cannot be restored") {
+        if line.contains("was emptied of are dropped and cannot be brought back") {
             self.open.values_mut().for_each(|undo| undo.is_sure = false);
         }
     }

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //!   Off ──► On ──► Ending ──► Off      the request is armed; its end is asked for; it has ended
-//!           On ──► Closed, Failed      the peer has ended its side; the connection is broken
+//!           On ──► Off                 the request has ended by itself, for example because no buffer was free
+//!           On, Ending ──► Closed      the peer has ended its side
+//!           On, Ending ──► Failed      the connection is broken
 //! ```
 //!
 //! One request brings the input of a connection until it ends. The kernel puts each piece into a buffer of its choice.
@@ -126,7 +128,7 @@ impl Receiving {
         true
     }
 
-    /// Files a completion.
+    /// Records a completion.
     pub(super) fn complete(&mut self, token: Token, completion: Completion) -> Then {
         let Completion {
             result, has_more, ..

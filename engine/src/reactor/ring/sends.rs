@@ -78,7 +78,7 @@ impl Sends {
             .build()
     }
 
-    /// Files the completion of an output.
+    /// Records the completion of an output.
     pub(super) fn complete(&mut self, index: usize, result: i32) {
         self.staged[index].result = result;
         self.left -= 1;

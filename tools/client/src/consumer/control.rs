@@ -95,6 +95,9 @@ impl Control {
     /// are closed, or when the limit of [`drain_limit`](crate::ConsumerBuilder::drain_limit) is over. Then the stream of
     /// the consumer ends.
     ///
+    /// With a filter that has a state file, this also waits until the filter is saved. `drain_limit` does not bound this
+    /// wait: a caller that must end uses a timeout of its own.
+    ///
     /// The first poll begins the end; dropping the future later changes nothing. A second call waits for the same end.
     pub async fn shutdown(&self) {
         self.nodes.stop();

@@ -53,7 +53,7 @@ const LOOK: Duration = Duration::from_millis(250);
 /// The longest limit of nsqd that counts: a larger one may be no time at all.
 const LIMIT_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The bounds of the delay after which a copy comes again that made room for others.
+/// A copy that makes room for others comes again after a delay. These are the shortest and the longest one.
 const RELIEF_DELAY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
 impl Held for Message {
@@ -152,7 +152,8 @@ impl Sieve {
         let _ = is_over.wait_for(|is_over| *is_over).await;
     }
 
-    /// Leaves those of the messages that the application is to have.
+    /// Keeps in `messages` those that the application gets at once. The filter finishes, holds back or asks about the
+    /// others.
     pub(crate) fn sort(self: &Arc<Sieve>, messages: &mut Vec<Message>) {
         let scope = self.hub.client.subscription().unwrap_or_default();
         let arrived = std::mem::take(messages);
@@ -316,9 +317,9 @@ impl Sieve {
         }
     }
 
-    /// Gives the copies about which a store is asked back to nsqd, because the consumers of other processes can take
-    /// them. Otherwise the end would wait for the store, or for the lease of another process. Copies that wait for this
-    /// process stay: if another process took them, its filter would not know them.
+    /// With a store, gives all copies that wait back to nsqd, because the consumers of other processes can take them.
+    /// Otherwise the end would wait for the store, or for the lease of another process. Without a store, the copies stay:
+    /// the filter of another process would not know them.
     fn handle_stop(&self) {
         if self.dedup.is_shared() {
             for message in self.room().take_all() {

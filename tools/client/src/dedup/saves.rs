@@ -12,8 +12,8 @@ use tokio::time::Instant;
 /// The result of a save.
 pub(crate) type Saved = Result<(), Arc<io::Error>>;
 
-/// The saves of one filter. One runs at a time, on a thread that may block. The others wait without a thread, because a
-/// runtime has few of them, and a disk that hangs would keep one for each consumer that ends.
+/// The saves of one filter. One save runs at a time, on a thread that may block. Saves that wait need no thread: a runtime
+/// has few such threads, and a disk that hangs would keep one for each consumer that ends.
 #[derive(Debug, Default)]
 pub(super) struct Saves {
     /// The number of saves that have begun.
@@ -32,7 +32,7 @@ struct Last {
 
 impl Saves {
     /// Saves by `save`. If another save began after this call, its result counts for both.
-    pub(super) async fn save_behind(
+    pub(super) async fn save_or_join(
         &self,
         runtime: &Handle,
         save: impl FnOnce() -> io::Result<()> + Send + 'static,

@@ -8,7 +8,7 @@
 //!                                            "rate":0.02,"prune":true}}
 //! ```
 //!
-//! `/dbsize` and `/dbstats` describe the whole table.
+//! `/dbsize` and `/dbstats` describe the whole table. `/ping` answers `OK`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -44,7 +44,7 @@ const HELP: &[&str] = &[
     "space, p          pause the display, and resume it",
     "q, ctrl-c         quit; ctrl-z stops nsqtop until the shell's fg",
     "",
-    "IN/S OUT/S   messages that arrive and that are finished, a second",
+    "IN/S OUT/S   messages that arrive and that leave the channel, a second",
     "DEPTH        messages that wait; INFLT in flight; DEFER deferred",
     "E2E          highest measured percentile from publish to finish",
     "AGE          age of the oldest message that is not finished",

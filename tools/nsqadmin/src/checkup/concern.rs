@@ -1,4 +1,6 @@
-//! [`Concern`]: something that needs attention, as one sentence.
+//! [`Concern`]: an entry of the list *Attention* of the page (`/api/live/attention`). It says in one sentence what is wrong
+//! with one subject. A channel with a *problem* (`is_problem`) has a concern. `/?show=problem` of the page lists the topics
+//! that need attention.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -73,7 +73,7 @@ impl HistoryFile {
         let written = new_file::replace(&self.path, |file| {
             self.write(file)?;
             if self.must_keep_old.swap(false, Ordering::SeqCst) && !*has_kept_old {
-                // A failure is told by the caller, and the next save tries again.
+                // The failure is logged below, and the next save tries again.
                 *has_kept_old = self.move_old_aside().inspect_err(|_| self.keep_old())?;
             }
             Ok(())

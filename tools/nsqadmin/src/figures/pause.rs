@@ -1,5 +1,5 @@
-//! [`Pause`] and [`Undo`]: what ringq's nsqds tell about a pause, and about messages that were emptied and can
-//! come back. nsqd 1.3.0 tells only that something is paused.
+//! [`Pause`] and [`Undo`]: the terms of a pause, and the messages of an empty that can come back. Only ringq's nsqds tell
+//! these. nsqd 1.3.0 tells only that something is paused.
 
 use wire::go_json::JsonObject;
 
@@ -16,7 +16,7 @@ pub struct Pause {
     pub by: String,
 }
 
-/// Messages of a channel that was emptied, which can come back.
+/// The messages that a topic or channel was emptied of, while they can come back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Undo {
     /// The time until which they can come back, in milliseconds since 1970.

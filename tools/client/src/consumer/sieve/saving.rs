@@ -7,8 +7,8 @@ use tokio::task::JoinHandle;
 use super::Sieve;
 use crate::dedup::{DedupReport, Saved};
 
-/// The save in between that began last. While it runs, no other one begins: a disk that hangs would keep a thread and a
-/// copy of the filter for each of them.
+/// The saves while the consumer runs (`save_interval`), apart from the one at its end. One of them runs at a time: a disk
+/// that hangs would keep a thread and a copy of the filter for each.
 #[derive(Default)]
 pub(super) struct Saving {
     last: Option<JoinHandle<()>>,
@@ -33,7 +33,8 @@ impl Saving {
 }
 
 impl Sieve {
-    /// Saves the filter in between, unless a consumer with the same filter does that, or did it a short time ago.
+    /// Saves the filter at an interval, unless another consumer with this filter saves it, or has begun to save it a short
+    /// time ago.
     async fn save_if_due(&self) {
         if let Some(saved) = self.dedup.save_if_due(&self.runtime).await {
             self.report_save(saved);
@@ -43,7 +44,7 @@ impl Sieve {
     /// Saves the filter at the end.
     pub(super) async fn save(&self) {
         if self.dedup.state_file().is_some() {
-            self.report_save(self.dedup.save_behind(&self.runtime).await);
+            self.report_save(self.dedup.save_or_join(&self.runtime).await);
         }
     }
 
