@@ -458,6 +458,7 @@ impl Conductor<'_> {
 
     fn sample(&self) -> Sample {
         Sample {
+            taken_ns: self.clock.now_ns(),
             usage: self.usage(),
             threads: self
                 .threads

@@ -31,6 +31,8 @@ pub struct Observed {
     pub sent_and_unsent: Option<(u64, u64)>,
     /// Part of the processors' time that the virtual machine's host took, in percent.
     pub stolen_percent: Option<f64>,
+    /// How late the use of resources was read, in nanoseconds, if that is too late for the figures.
+    pub samples_late_ns: Option<u64>,
 }
 
 /// Judges the observations.
@@ -92,6 +94,13 @@ pub fn judge(observed: &Observed) -> SelfCheck {
         reasons.push(format!(
             "only {:.1} % of the offered messages were sent in time",
             100.0 * sent_share.unwrap_or(0.0)
+        ));
+    }
+    if let Some(late_ns) = observed.samples_late_ns {
+        reasons.push(format!(
+            "the daemon's use of resources was read {:.0} ms late, so it is left out: the generator's threads left no time \
+             for it; give it fewer threads (--threads)",
+            late_ns as f64 / 1e6
         ));
     }
     let stolen = observed.stolen_percent;

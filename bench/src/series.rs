@@ -25,6 +25,8 @@ pub struct LoggedHistogram {
 /// The measurements at one boundary, besides the tallies.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
+    /// The time at which the sample was taken. A generator whose threads take all cores takes samples late.
+    pub taken_ns: u64,
     /// The daemon's use of resources up to the boundary; `None` when its process is not watched.
     pub usage: Option<Usage>,
     /// CPU and waiting time of each generator thread, in nanoseconds.

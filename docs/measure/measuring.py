@@ -135,11 +135,14 @@ class Broker:
 
     def launch(self, tcp, http):
         """Starts the program and does not wait until it listens."""
-        command = [self.program, f"-tcp-address={tcp}", f"-http-address={http}",
-                   f"-data-path={self.data}", *self.flags.split()]
+        command = self.command(tcp, http)
         self.runner.say(command)
         with open(self.log, "w") as log:
-            self.process = subprocess.Popen(command, stderr=log)
+            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+
+    def command(self, tcp, http):
+        return [self.program, f"-tcp-address={tcp}", f"-http-address={http}", f"-data-path={self.data}",
+                *self.flags.split()]
 
     def port(self, kind):
         for _ in range(60_000):

@@ -18,6 +18,8 @@ use crate::tally::{per, percentiles, record};
 
 /// A backlog below this says nothing about memory per message.
 const BACKLOG_MIN: u64 = 10_000;
+/// A sample at an end of the measured time may be late by this part of the measured time.
+const LATE_SHARE: f64 = 0.05;
 
 pub(super) fn conclude(
     conductor: &Conductor<'_>,
@@ -174,6 +176,14 @@ fn ends<'a>(
     (from_ns < to_ns).then_some((*from_ns, from, *to_ns, to))
 }
 
+/// Returns the lateness of the later of two samples, in nanoseconds, if the samples say too little of the time between
+/// their boundaries.
+fn samples_lateness((from_ns, from): (u64, &Sample), (to_ns, to): (u64, &Sample)) -> Option<u64> {
+    let late_ns = |boundary_ns: u64, sample: &Sample| sample.taken_ns.saturating_sub(boundary_ns);
+    let late_ns = late_ns(from_ns, from).max(late_ns(to_ns, to));
+    (late_ns as f64 > LATE_SHARE * (to_ns - from_ns) as f64).then_some(late_ns)
+}
+
 fn resources(
     recording: &Recording,
     times: &MeasuredTimes,
@@ -182,6 +192,9 @@ fn resources(
 ) -> Option<Resources> {
     let series = &recording.series;
     let (from_ns, from, to_ns, to) = ends(series, times)?;
+    if samples_lateness((from_ns, from), (to_ns, to)).is_some() {
+        return None;
+    }
     let start = series.samples.first_key_value()?.1.usage?;
     let from = from.usage?;
     // A process that died meanwhile has no usage at the end, or that of its remains.
@@ -248,6 +261,7 @@ fn self_check(
         observed.sent_and_unsent = Some((series.measured.sent, unsent));
     }
     if let Some((from_ns, from, to_ns, to)) = ends(series, times) {
+        observed.samples_late_ns = samples_lateness((from_ns, from), (to_ns, to));
         let percent = |ns: u64| 100.0 * ns as f64 / (to_ns - from_ns) as f64;
         let threads = from.threads.iter().zip(&to.threads);
         let shares = threads.map(|(from, to)| {
@@ -262,3 +276,6 @@ fn self_check(
     }
     judge(&observed)
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,6 +26,7 @@ fn the_bottleneck_is_named() {
         delivery: percentiles(400.0),
         sent_and_unsent: Some((1000, 0)),
         stolen_percent: Some(0.3),
+        samples_late_ns: None,
     };
     check(Observed::default(), None);
     check(calm.clone(), None);
@@ -82,6 +83,13 @@ fn the_bottleneck_is_named() {
             ..calm.clone()
         },
         Some("compete"),
+    );
+    check(
+        Observed {
+            samples_late_ns: Some(700_000_000),
+            ..calm.clone()
+        },
+        Some("700 ms late, so it is left out"),
     );
     // Unsent because the daemon took nothing more is not the generator's fault.
     let sent_and_unsent = Some((500, 500));
