@@ -55,6 +55,12 @@ impl<'a, F: Files> LogDirectory<'a, F> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             result => return result,
         }
+        self.make()?;
+        job()
+    }
+
+    /// Makes the log's directory, and reserves room for checkpoints.
+    pub(super) fn make(&self) -> io::Result<()> {
         self.files.create_dir(&self.path)?;
         // For the first checkpoint and one twice as long.
         let room = checkpoint::file_bytes(checkpoint::slot_room(0) * 2);
@@ -65,7 +71,7 @@ impl<'a, F: Files> LogDirectory<'a, F> {
             let _ = self.files.remove_dir(&self.path);
             return Err(error);
         }
-        job()
+        Ok(())
     }
 
     pub(crate) fn checkpoint_path(&self) -> PathBuf {

@@ -128,13 +128,28 @@ impl<F: Files> LogDirectory<'_, F> {
         Ok(())
     }
 
-    /// Writes a checkpoint. It is not synced.
+    /// Writes a checkpoint. It is not synced. If only the directory is there, the names are synced: the log believes
+    /// that the checkpoint file is as old as the directory.
     pub(super) fn write_checkpoint(
         &self,
         slot: u8,
         draft: &CheckpointDraft,
+        data_path: &DataPath,
     ) -> Result<(), SyncFailure> {
         let path = self.checkpoint_path();
+        let is_missing = |path: &Path| {
+            let length = self.files.length(path);
+            length.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        if is_missing(&path) && !is_missing(&self.path) {
+            let made = self.make();
+            made.map_err(|error| write_failure(&path, &error))?;
+            if let Err(failure) = self.sync_names(data_path) {
+                // The next try must find that the file is missing. The failure of the sync is the one to report.
+                let _ = self.files.remove(&path);
+                return Err(failure);
+            }
+        }
         let encoded = draft.encode();
         // The last checkpoint stands if this one is too long for its file.
         let bytes =

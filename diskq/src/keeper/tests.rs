@@ -90,6 +90,46 @@ fn write_checkpoint(slot: u8, draft: &CheckpointDraft, sync: bool) -> Request {
     })
 }
 
+/// A power failure may leave the directory of a new log without its checkpoint file.
+#[test]
+fn a_checkpoint_file_that_was_lost_gets_a_durable_name() {
+    for seed in 0..8 {
+        for is_written_before in [false, true] {
+            let keeper = keeper();
+            let directory = Path::new("/data/t.log");
+            keeper.files().create_dir(directory).unwrap();
+            prepare(&keeper, 1).unwrap();
+            let Request::Sync(job) = sync_of(&[1], &[]) else {
+                panic!("a sync");
+            };
+            let synced = keeper.handle("t", Request::Sync(SyncJob { names: true, ..job }));
+            assert!(matches!(synced, Some(Reply::Synced { result: Ok(()), .. })));
+            let write = |sync: bool| {
+                let Request::WriteCheckpoint(job) = write_checkpoint(1, &sample_draft(), sync)
+                else {
+                    panic!("a checkpoint");
+                };
+                let request = Request::WriteCheckpoint(CheckpointJob {
+                    names: false,
+                    ..job
+                });
+                let reply = keeper.handle("t", request);
+                let Some(Reply::CheckpointWritten { result, .. }) = reply else {
+                    panic!("{reply:?}");
+                };
+                result.unwrap();
+            };
+            if is_written_before {
+                write(false);
+            }
+            write(true);
+            keeper.files().crash(Crash::Power { seed });
+            let path = directory.join("checkpoint");
+            assert!(keeper.files().length(&path).is_ok(), "seed {seed}");
+        }
+    }
+}
+
 fn slot_contents(keeper: &Keeper<SimFiles>, slot: usize, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
     for (piece, at) in checkpoint::pieces(slot, count as u64) {

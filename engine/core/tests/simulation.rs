@@ -34,7 +34,7 @@ const COUNT_TO_REACH_ALL: u64 = 2_000;
 const BASE_WITHOUT_COMMIT: u64 = 1;
 
 /// Seeds that failed once, each with the bug that it showed. No entry is ever removed.
-const FAILED_ONCE: [(&str, u64); 13] = [
+const FAILED_ONCE: [(&str, u64); 14] = [
     (
         "a full disk poisoned a log without a directory in a shared sync",
         1_009_607,
@@ -86,6 +86,10 @@ const FAILED_ONCE: [(&str, u64); 13] = [
     (
         "the model believed in the use of an undo that a crash kept and a power failure took back later",
         15_716_657_871_541_373_110,
+    ),
+    (
+        "a checkpoint file that a power failure had taken got a name that was not durable",
+        51_000_007_626,
     ),
 ];
 
