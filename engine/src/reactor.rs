@@ -321,7 +321,7 @@ impl Reactor {
         self.notify.announce_awake();
         let _is_woken = self.driver.for_each_ready(|token| {
             if let Some(source) = self.source(token) {
-                source.answer(token.direction());
+                source.answer(token);
             }
         });
         if has_timers {

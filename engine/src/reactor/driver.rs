@@ -31,9 +31,12 @@ impl Direction {
     pub(super) const ALL: [Direction; 2] = [Direction::Read, Direction::Write];
 }
 
-/// Names the wait for a direction of a source.
+/// Names the wait for a direction of a source, or the receiving for a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Token(pub(super) u64);
+
+/// The bit of the tokens that name a receiving.
+const RECEIVING: u64 = 1 << 63;
 
 impl Token {
     /// Names a wait. The serial number distinguishes the sources that have had the same index.
@@ -42,8 +45,19 @@ impl Token {
         Token((index as u64) << 33 | (direction as u64) << 32 | u64::from(serial))
     }
 
+    /// Names the receiving for the source of this token.
+    #[cfg(target_os = "linux")]
+    pub(super) fn of_receiving(self) -> Token {
+        Token(self.0 | RECEIVING)
+    }
+
+    /// Returns whether the token names a receiving.
+    pub(super) fn is_of_receiving(self) -> bool {
+        self.0 & RECEIVING != 0
+    }
+
     pub(super) fn index(self) -> usize {
-        (self.0 >> 33) as usize
+        ((self.0 & !RECEIVING) >> 33) as usize
     }
 
     pub(super) fn serial(self) -> u32 {
@@ -63,7 +77,7 @@ impl Token {
 pub(super) enum Received {
     /// The number of bytes taken; 0 is the end.
     Bytes(usize),
-    /// Nothing has come yet. The task that waits for [`Direction::Read`] is woken when something comes.
+    /// Nothing has come yet. [`Driver::for_each_ready`] gives [`Token::of_receiving`] when something comes.
     Nothing,
     /// The engine does not receive for this descriptor. The reader uses `recv`.
     Off,
@@ -110,8 +124,9 @@ impl Driver {
         }
     }
 
-    /// Has the engine receive for a descriptor, from now on and until it is ended. An answer for [`Direction::Read`]
-    /// then means that [`Driver::take_received`] has something. Returns false if the engine cannot do this.
+    /// Has the engine receive for a descriptor, from now on and until it is ended. [`Driver::for_each_ready`] gives
+    /// [`Token::of_receiving`] each time that [`Driver::take_received`] has something. Returns false if the engine cannot do
+    /// this.
     #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
     pub(super) fn receive(&self, descriptor: BorrowedFd<'_>, token: Token) -> bool {
         match self {

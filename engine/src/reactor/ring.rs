@@ -27,8 +27,6 @@ const IGNORED: Token = Token(u64::MAX);
 /// The request that sends the output at index n has this number plus n. No token is as large.
 const FIRST_SEND: u64 = u64::MAX - 1 - SENDS_MAX as u64;
 const LAST_SEND: u64 = FIRST_SEND + SENDS_MAX as u64 - 1;
-/// The request that receives for a source has the token of the source's wait for input, and this bit. No token has it.
-const RECEIVES: u64 = 1 << 63;
 
 /// The time for which the making of a ring is tried.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -40,7 +38,7 @@ pub(super) struct Ring {
     ring: RefCell<IoUring>,
     /// Requests that did not fit.
     waiting: RefCell<VecDeque<squeue::Entry>>,
-    /// Waits that were answered while the ring waited for the completions of other requests. [`NOTIFIED`] is one.
+    /// Answers that came while the ring waited for the completions of other requests. [`NOTIFIED`] is one.
     early: RefCell<VecDeque<Token>>,
     /// `None` if the kernel has no buffers for it.
     receiving: Option<RefCell<Receiving>>,
@@ -107,7 +105,7 @@ impl Ring {
         let is_begun = receiving.borrow_mut().begin(token);
         if is_begun {
             let receive = opcode::RecvMulti::new(Fd(descriptor.as_raw_fd()), buffers::GROUP);
-            self.push(receive.build().user_data(token.0 | RECEIVES));
+            self.push(receive.build().user_data(token.of_receiving().0));
         }
         is_begun
     }
@@ -159,7 +157,7 @@ impl Ring {
     }
 
     fn cancel_receiving(&self, token: Token) {
-        let cancel = opcode::AsyncCancel::new(token.0 | RECEIVES);
+        let cancel = opcode::AsyncCancel::new(token.of_receiving().0);
         self.push(cancel.build().user_data(IGNORED.0));
     }
 
@@ -312,8 +310,7 @@ impl Ring {
                     let index = (number - FIRST_SEND) as usize;
                     self.sends.borrow_mut().complete(index, entry.result());
                 }
-                Token(number) if number & RECEIVES != 0 => {
-                    let token = Token(number & !RECEIVES);
+                token if token.is_of_receiving() => {
                     match self.complete_receiving(token, Completion::of(&entry)) {
                         Then::Nothing => {}
                         Then::Wake => answer(token),

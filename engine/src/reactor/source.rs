@@ -219,12 +219,16 @@ impl Drop for Source {
 
 impl Watched {
     /// Wakes the task whose wait is answered.
-    pub(super) fn answer(&self, direction: Direction) {
-        if direction == Direction::Read {
+    pub(super) fn answer(&self, token: Token) {
+        if token.direction() == Direction::Read {
             self.is_readable.set(true);
         }
-        let slot = self.slot(direction);
-        slot.is_armed.set(false);
+        let slot = self.slot(token.direction());
+        // The answer of a receiving may come late, when the descriptor is polled again. This poll goes on, and no second one
+        // may begin: a source that ends cancels one.
+        if !token.is_of_receiving() {
+            slot.is_armed.set(false);
+        }
         if let Some(waker) = slot.task.take() {
             waker.wake();
         }

@@ -348,6 +348,38 @@ fn a_connection_that_breaks_while_it_receives_is_an_error() {
     });
 }
 
+/// The end of the receiving was told late, and counted as the answer of the poll that had begun meanwhile. So a second poll
+/// began, and kept the socket open: the peer saw no end.
+#[test]
+fn a_stream_that_is_polled_after_its_receiving_is_closed_when_it_ends() {
+    on_every_engine(|engine| async move {
+        let (listener, address) = listener();
+        let (stream, mut peer, _) = busy(&listener, address).await;
+        let (other, _other_peer, _) = busy(&listener, address).await;
+        stream.let_gather();
+        if is_ring(engine) {
+            // The receiving ends here. The reactor hears of it after the next read.
+            assert!(other.stage(&[IoSlice::new(b"x")]));
+            reactor::send_staged(|sent| assert_eq!(sent.result.expect("connected"), Some(1)));
+        }
+        for _ in 0..2 {
+            let waits = future::poll_fn(|cx| stream.poll_read(cx, &mut [0; 100]));
+            assert!(future::poll_once(waits).await.is_none());
+            reactor::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(!stream.is_received());
+        drop(stream);
+        peer.set_nonblocking(true).expect("a socket");
+        for _ in 0..2_000 {
+            if let Ok(bytes) = peer.read(&mut [0; 100]) {
+                return assert_eq!(bytes, 0, "the end");
+            }
+            reactor::sleep(Duration::from_millis(1)).await;
+        }
+        panic!("the peer sees no end");
+    });
+}
+
 #[test]
 fn staged_outputs_leave_whole_and_each_has_its_own_result() {
     on_every_engine(|engine| async move {
