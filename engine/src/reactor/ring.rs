@@ -5,6 +5,7 @@ mod buffers;
 mod receiving;
 mod sends;
 mod setup;
+mod trial;
 
 use super::driver::{Direction, Received, Token};
 use super::notify::{Notify, take_wakeup};
@@ -70,6 +71,10 @@ impl Ring {
             eventfd,
         };
         ring.poll(ring.eventfd.as_fd(), libc::POLLIN, NOTIFIED);
+        // Without a trial, nobody knows.
+        if !matches!(ring.tells_ends(), Ok(true)) {
+            ring.refuse_receiving();
+        }
         Ok((ring, notify))
     }
 
@@ -118,6 +123,18 @@ impl Ring {
         }
     }
 
+    fn is_receiving(&self, token: Token) -> bool {
+        let receiving = self.receiving.as_ref();
+        receiving.is_some_and(|receiving| receiving.borrow_mut().is_armed(token))
+    }
+
+    /// Receives for no descriptor from now on.
+    fn refuse_receiving(&self) {
+        if let Some(receiving) = &self.receiving {
+            receiving.borrow_mut().refuse();
+        }
+    }
+
     /// See [`super::driver::Driver::end_receiving`].
     pub(super) fn end_receiving(&self, token: Token) {
         if let Some(receiving) = &self.receiving
@@ -130,9 +147,7 @@ impl Ring {
     /// See [`super::driver::Driver::stop_receiving`].
     pub(super) fn stop_receiving(&self, token: Token) {
         self.end_receiving(token);
-        if let Some(receiving) = &self.receiving {
-            self.wait_while(|| receiving.borrow_mut().is_armed(token));
-        }
+        self.wait_while(|| self.is_receiving(token));
     }
 
     /// See [`super::driver::Driver::forget_received`].

@@ -146,9 +146,7 @@ impl Source {
     fn receive(&self, descriptor: BorrowedFd<'_>) -> bool {
         let driver = &self.reactor.driver;
         let is_armed = self.watched.slot(Direction::Read).is_armed.get();
-        let is_received = !is_armed
-            && may_receive(descriptor)
-            && driver.receive(descriptor, self.token(Direction::Read));
+        let is_received = !is_armed && driver.receive(descriptor, self.token(Direction::Read));
         self.watched.is_received.set(is_received);
         if !is_received {
             self.watched.small_reads.set(0);
@@ -237,13 +235,6 @@ impl Watched {
     fn slot(&self, direction: Direction) -> &WaitSlot {
         &self.waits[direction as usize]
     }
-}
-
-/// Returns whether the engine may receive for a descriptor. On some kernels from 6.17 on, a request that receives from a
-/// unix socket may miss the end of the input (mended by the commit a68ed2df7213 of Linux).
-fn may_receive(descriptor: BorrowedFd<'_>) -> bool {
-    let domain = socket2::SockRef::from(&descriptor).domain();
-    domain.is_ok_and(|domain| domain != socket2::Domain::UNIX)
 }
 
 fn register(place: &RefCell<Option<Waker>>, cx: &Context<'_>) {

@@ -40,7 +40,8 @@ pub(super) struct Receiving {
     buffers: Buffers,
     /// By the index of the source.
     inboxes: Vec<Inbox>,
-    /// The kernel has buffers, but no such requests (Linux 5.19).
+    /// No request is made any more: the kernel has buffers, but no such requests (Linux 5.19), or the ring has not passed its
+    /// trial.
     is_refused: bool,
 }
 
@@ -112,7 +113,12 @@ impl Receiving {
         self.buffers.unregister(ring)
     }
 
-    /// Prepares for a request of a source. Returns false if the kernel has refused one.
+    /// Has no more requests made.
+    pub(super) fn refuse(&mut self) {
+        self.is_refused = true;
+    }
+
+    /// Prepares for a request of a source. Returns false if none is to be made.
     pub(super) fn begin(&mut self, token: Token) -> bool {
         if self.is_refused {
             return false;
