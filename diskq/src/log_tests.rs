@@ -273,10 +273,13 @@ impl World {
             wall_ns,
         )
         .unwrap();
-        // A power failure leaves checkpoints and heads behind that were being written.
+        // A power failure leaves checkpoints and heads behind that were being written, and takes the checkpoint file of a
+        // new log.
+        let has_lost_power = self.lost_power || crash != Crash::Process;
         let harmless = |damage: &Damage| match damage.kind {
             DamageKind::Checkpoint => true,
             DamageKind::Header => crash != Crash::Process,
+            DamageKind::CheckpointLost => has_lost_power,
             _ => false,
         };
         assert!(

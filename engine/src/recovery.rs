@@ -94,7 +94,7 @@ pub(crate) fn restore(
         };
         let keys = restored_keys(&broker, path, now, topic, &recovered);
         for damage in &recovered.damage {
-            log_error!("TOPIC({name}): damaged on disk, skipped - {damage}");
+            log_error!("TOPIC({name}): damaged on disk - {damage}");
         }
         for facts in listed.iter().flat_map(|listed| &listed.channels) {
             if ChannelName::new(facts.name.as_bytes()).is_none() {

@@ -40,6 +40,9 @@ pub const SLOTS: usize = 3;
 /// another slot.
 const SLOT_ROOM_MIN: u64 = 4096;
 
+/// The length with which the file is made: room for the first checkpoint, and for one twice as long.
+pub const FILE_BYTES_MIN: u64 = 2 * SLOT_ROOM_MIN * SLOTS as u64;
+
 /// The room a slot needs for `bytes` bytes.
 pub fn slot_room(bytes: usize) -> u64 {
     (bytes as u64).next_power_of_two().max(SLOT_ROOM_MIN)

@@ -79,9 +79,14 @@ impl fmt::Display for Damage {
             offset,
             seqs,
             detail,
-            ..
+            kind,
         } = self;
-        write!(f, "{file} at byte {offset}: {detail}")?;
+        write!(f, "{file}")?;
+        // Damage of a checkpoint or a missing file has no place.
+        if matches!(kind, DamageKind::Messages) {
+            write!(f, " at byte {offset}")?;
+        }
+        write!(f, ": {detail}")?;
         if !seqs.is_empty() {
             write!(f, " ({} messages from seq {})", seqs.len(), seqs.start.0)?;
         }

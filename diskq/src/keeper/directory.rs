@@ -62,9 +62,9 @@ impl<'a, F: Files> LogDirectory<'a, F> {
     /// Makes the log's directory, and reserves room for checkpoints.
     pub(super) fn make(&self) -> io::Result<()> {
         self.files.create_dir(&self.path)?;
-        // For the first checkpoint and one twice as long.
-        let room = checkpoint::file_bytes(checkpoint::slot_room(0) * 2);
-        let reserved = self.files.allocate(&self.checkpoint_path(), room);
+        let reserved = self
+            .files
+            .allocate(&self.checkpoint_path(), checkpoint::FILE_BYTES_MIN);
         if let Err(error) = reserved {
             // Otherwise the next job would find a directory without room for checkpoints. The error of the reservation
             // is the one to report. A directory that has files is not removed.

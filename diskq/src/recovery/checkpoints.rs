@@ -2,9 +2,11 @@
 
 use std::io;
 
-use diskq_log::checkpoint::{self, CHECKPOINT_FILE, NUMBER_MAX, Roster, SLOTS, SlotContent};
+use diskq_log::checkpoint::{
+    self, CHECKPOINT_FILE, FILE_BYTES_MIN, NUMBER_MAX, Roster, SLOTS, SlotContent,
+};
 use diskq_log::range::normalise;
-use diskq_log::{Checkpoint, Checkpoints, DamageKind};
+use diskq_log::{Checkpoint, Checkpoints, DamageKind, segment_number};
 
 use super::{NO_SEQS, Opening};
 use crate::error::DiskError;
@@ -34,6 +36,21 @@ impl<F: Files> Opening<'_, F> {
         let mut newer_number = 0;
         let file = entries.iter().find(|entry| entry.name == CHECKPOINT_FILE);
         let file_bytes = file.map_or(0, |entry| entry.bytes);
+        let has_segments = entries
+            .iter()
+            .any(|entry| segment_number(&entry.name).is_some());
+        if has_segments && file_bytes < FILE_BYTES_MIN {
+            self.any_slot_is_bad = true;
+            let what = match file {
+                Some(_) => {
+                    format!("the file has {file_bytes} bytes instead of {FILE_BYTES_MIN} or more")
+                }
+                None => "the file is missing".to_owned(),
+            };
+            let why = "the copy of the data path is not complete, or the power failed when the topic was new";
+            let detail = format!("{what}: {why}");
+            self.report(DamageKind::Checkpoint, CHECKPOINT_FILE, NO_SEQS, detail);
+        }
         for (slot, whole) in whole.iter_mut().enumerate() {
             let read = self.read_slot(slot, file_bytes);
             let content = read.and_then(|bytes| Ok(checkpoint::decode(&bytes)?));

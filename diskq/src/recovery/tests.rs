@@ -313,6 +313,44 @@ fn unreadable_checkpoints_are_not_absent() {
     assert_eq!(read_all(recovered, &files, first), (80, 0));
 }
 
+/// A copy of the data path may lack checkpoints or their ends. Then messages come again, and channels may be missing.
+#[test]
+fn a_checkpoint_file_that_is_missing_or_cut_is_reported() {
+    let path = directory().join(CHECKPOINT_FILE);
+    let whole_bytes = disk_with(80).0.length(&path).unwrap();
+    for left in [None, Some(0), Some(4096), Some(8192), Some(whole_bytes - 1)] {
+        let (files, first) = disk_with(80);
+        let mut bytes = vec![0; left.unwrap_or(0) as usize];
+        files.read_at(&path, 0, &mut bytes).unwrap();
+        files.remove(&path).unwrap();
+        if left.is_some() {
+            files.allocate(&path, left.unwrap_or(0)).unwrap();
+            files.write_at(&path, 0, &bytes).unwrap();
+        }
+        let recovered = open(&files);
+        let damage = &recovered.damage[0];
+        assert_eq!(damage.kind, DamageKind::Checkpoint, "{left:?}");
+        let expected = match left {
+            None => "the file is missing".to_owned(),
+            Some(left) => format!("the file has {left} bytes instead of {whole_bytes} or more"),
+        };
+        assert!(damage.detail.starts_with(&expected), "{damage}");
+        let lost = |damage: &Damage| damage.kind == DamageKind::CheckpointLost;
+        let is_lost = recovered.damage.iter().any(lost);
+        assert_eq!(is_lost, recovered.checkpoint.is_none(), "{left:?}");
+        assert_eq!(read_all(recovered, &files, first), (80, 0), "{left:?}");
+    }
+}
+
+/// A topic for which nothing was written has no files.
+#[test]
+fn a_log_without_files_has_no_damage() {
+    let files = SimFiles::new();
+    assert_eq!(open(&files).damage, []);
+    files.create_dir(&directory()).unwrap();
+    assert_eq!(open(&files).damage, []);
+}
+
 #[test]
 fn a_missing_segment_is_counted_and_the_rest_is_delivered() {
     let (files, first) = disk_with(80);
@@ -425,7 +463,9 @@ fn a_read_that_fails_at_start_removes_nothing() {
                 .unwrap();
             if !has_checkpoint {
                 // Nothing is known to be synced: each segment is read.
-                files.remove(&directory().join(CHECKPOINT_FILE)).unwrap();
+                let path = directory().join(CHECKPOINT_FILE);
+                files.remove(&path).unwrap();
+                files.allocate(&path, checkpoint::FILE_BYTES_MIN).unwrap();
             }
             files.fail_nth_of(Call::Read, nth, fault);
             let opened = open_log(&files, &data_path(), TOPIC, options(), WALL_NS);

@@ -144,7 +144,7 @@ impl Broker {
                 out.push(keys_not_saved(&name, &cause));
             }
             Notice::Damage(damage) => {
-                let line = format!("TOPIC({name}): damaged on disk, skipped - {damage}");
+                let line = format!("TOPIC({name}): damaged on disk - {damage}");
                 out.push(Output::error(line));
             }
         }
