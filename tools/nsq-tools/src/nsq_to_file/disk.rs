@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
 use rustix::io::Errno;
 
 use new_file::{FILE_MODE, parent, rename_new, sync_directory, temporary_file};
@@ -15,6 +16,9 @@ use crate::advice::advice;
 
 /// The mode of new directories, before the umask.
 const DIRECTORY_MODE: u32 = 0o770;
+
+/// The end of the path that Linux shows for a file without a name.
+const DELETED: &[u8] = b" (deleted)";
 
 /// The number of times that another process may move a file while it is being opened. Two in a row are improbable.
 const LOST_MAX: u32 = 100;
@@ -202,7 +206,7 @@ fn is_removed(
 ) -> io::Result<bool> {
     let name = present_path.file_name().unwrap_or_default().as_bytes();
     // The kernel says so, but some FUSE file systems still report a link.
-    let is_deleted = name.ends_with(b" (deleted)");
+    let is_deleted = name.ends_with(DELETED);
     // An NFS client and libfuse rename a removed file that is still open, and remove it when the file is closed.
     let is_hidden = name.starts_with(b".nfs") || name.starts_with(b".fuse_hidden");
     match links == 0 || is_deleted || is_hidden {
@@ -219,15 +223,17 @@ fn present_path(file: &File) -> PathBuf {
 /// Returns true if `path` still leads to `file`.
 pub(super) fn has_name(file: &File, path: &Path) -> io::Result<bool> {
     let own = file.metadata()?;
-    match std::fs::metadata(path) {
-        Ok(named) => {
-            // Another file system may lie over the directory now.
-            let is_same_disk = named.dev() == own.dev();
-            Ok(is_same_disk && (named.ino() == own.ino() || is_present_path(file, path)))
-        }
-        Err(error) if is_gone(&error) => Ok(false),
-        Err(error) => Err(error),
+    let named = match std::fs::metadata(path) {
+        Ok(named) => named,
+        Err(error) if is_gone(&error) => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    // Another file system may lie over the directory now.
+    if named.dev() != own.dev() {
+        return Ok(false);
     }
+    let has_its_number = named.ino() == own.ino() || is_present_path(file, path);
+    Ok(has_its_number || is_renumbered(file, &present_path(file), path)?)
 }
 
 /// Returns true if a name leads to nothing: the file may be gone, or a directory that leads to it, or the directory may be
@@ -244,6 +250,45 @@ pub(super) fn is_gone(error: &io::Error) -> bool {
 fn is_present_path(file: &File, path: &Path) -> bool {
     path.canonicalize()
         .is_ok_and(|path| path == present_path(file))
+}
+
+/// Returns true if the system calls an open file deleted only because the file system has given another inode number to
+/// the path: see [`is_present_path`]. Then the file at the path equals the open file in all but the number.
+fn is_renumbered(file: &File, present_path: &Path, path: &Path) -> io::Result<bool> {
+    let present_path = present_path.as_os_str().as_bytes();
+    let Some(old_path) = present_path.strip_suffix(DELETED) else {
+        return Ok(false);
+    };
+    let is_here = path
+        .canonicalize()
+        .is_ok_and(|path| path.as_os_str().as_bytes() == old_path);
+    if !is_here {
+        return Ok(false);
+    }
+    // The system may remember the size that the file at the path had before the last write.
+    let fresh = AtFlags::STATX_FORCE_SYNC;
+    let own = statx(
+        file,
+        "",
+        fresh | AtFlags::EMPTY_PATH,
+        StatxFlags::BASIC_STATS,
+    )?;
+    match statx(CWD, path, fresh, StatxFlags::BASIC_STATS) {
+        Ok(named) => Ok(traits(&own) == traits(&named)),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns what two files hardly have in common: links, size, and the time of the last change in nanoseconds.
+fn traits(file: &Statx) -> (u32, u64, i64, u32) {
+    let changed = file.stx_mtime;
+    (
+        file.stx_nlink,
+        file.stx_size,
+        changed.tv_sec,
+        changed.tv_nsec,
+    )
 }
 
 fn last_byte(file: &mut File) -> io::Result<u8> {

@@ -1,4 +1,5 @@
 use std::fs;
+use std::time::{Duration, SystemTime};
 
 use super::*;
 
@@ -200,6 +201,46 @@ fn the_present_path_of_a_file_follows_its_name() {
     fs::remove_file(&other).unwrap();
     fs::write(&other, "of another program").unwrap();
     check(&other, false);
+}
+
+/// In a FUSE file system whose inode numbers change, the system forgot the name of an open file when it looked the name up
+/// again, and each sync counted the file as removed.
+#[test]
+fn a_file_whose_path_has_another_number_keeps_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let changed = SystemTime::UNIX_EPOCH + Duration::new(1_795_253_285, 7);
+    // These two stand for the open file and for what the path leads to.
+    let [file, named] = ["open", "named"].map(|name| File::create_new(path(name)).unwrap());
+    let write = |mut file: &File, bytes: &[u8]| {
+        file.write_all(bytes).unwrap();
+        file.set_modified(changed).unwrap();
+    };
+    let check = |present: &str, expected| {
+        let found = is_renumbered(&file, &path(present), &path("named")).unwrap();
+        assert_eq!(found, expected, "{present}");
+    };
+    write(&file, b"a\n");
+    write(&named, b"a\n");
+    check("named (deleted)", true);
+    // The system knows another path, or one of another file.
+    check("named", false);
+    check("other (deleted)", false);
+    // Another file has the path: its size, its time or its links differ.
+    write(&named, b"b\n");
+    check("named (deleted)", false);
+    write(&file, b"b\n");
+    check("named (deleted)", true);
+    named
+        .set_modified(changed + Duration::from_nanos(1))
+        .unwrap();
+    check("named (deleted)", false);
+    named.set_modified(changed).unwrap();
+    fs::remove_file(path("open")).unwrap();
+    check("named (deleted)", false);
+    // Nothing has the path.
+    fs::remove_file(path("named")).unwrap();
+    check("named (deleted)", false);
 }
 
 #[test]
