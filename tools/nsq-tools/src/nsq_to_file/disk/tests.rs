@@ -1,5 +1,10 @@
+use std::env;
 use std::fs;
+use std::process::Command;
+use std::thread;
 use std::time::{Duration, SystemTime};
+
+use test_support::skip::not_tested;
 
 use super::*;
 
@@ -241,6 +246,49 @@ fn a_file_whose_path_has_another_number_keeps_its_name() {
     // Nothing has the path.
     fs::remove_file(path("named")).unwrap();
     check("named (deleted)", false);
+}
+
+/// A file system that lies over the directory has the same path, and often the same inode numbers.
+#[test]
+fn a_file_of_another_file_system_at_the_path_is_another_file() {
+    const DIRECTORY: &str = "RINGQ_TEST_DIRECTORY";
+    let run = |program: &str, args: &[&str]| Command::new(program).args(args).output();
+    let Some(directory) = env::var_os(DIRECTORY) else {
+        // The test runs again, with mounts that no other process sees.
+        if !run("unshare", &["-m", "true"]).is_ok_and(|output| output.status.success()) {
+            not_tested("no mount namespace (root is needed, and unshare of util-linux)");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let this = thread::current();
+        let output = Command::new("unshare")
+            .arg("-m")
+            .arg(env::current_exe().unwrap())
+            .args(["--exact", this.name().unwrap(), "--nocapture"])
+            .env(DIRECTORY, directory.path())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{output:?}");
+        assert!(text.contains("1 passed"), "{text}");
+        return;
+    };
+    let mount = || {
+        let directory = directory.to_str().unwrap();
+        let output = run("mount", &["-t", "tmpfs", "none", directory]).unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    let path = Path::new(&directory).join("file");
+    mount();
+    let file = OsDisk.open(&path, true).unwrap().file;
+    assert!(has_name(&file, &path).unwrap());
+    mount();
+    fs::write(&path, "of another program").unwrap();
+    assert!(
+        is_present_path(&file, &path),
+        "the path alone tells nothing"
+    );
+    assert!(!has_name(&file, &path).unwrap());
 }
 
 #[test]
