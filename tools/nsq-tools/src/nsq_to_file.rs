@@ -14,7 +14,8 @@
 //! ```
 //!
 //! A sync blocks for milliseconds. So each topic has a thread of its own, which waits for the disk
-//! while the runtime's threads receive the next messages.
+//! while the runtime's threads receive the next messages. A sync of many bytes has a thread, too, so
+//! that the topic's thread writes the next messages meanwhile.
 
 mod archive;
 mod archiver;

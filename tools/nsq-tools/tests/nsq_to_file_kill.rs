@@ -33,12 +33,14 @@ fn kills() -> u64 {
     }
 }
 
-/// Publishes numbered messages until `is_over`. Returns their number.
-fn publish(nsqd: &Daemon, is_over: &AtomicBool) -> usize {
+/// Publishes numbered messages of this size until `is_over`. Returns their number.
+fn publish(nsqd: &Daemon, bytes: usize, is_over: &AtomicBool) -> usize {
     let mut count = 0;
+    let rest = "x".repeat(bytes);
     while !is_over.load(Ordering::Relaxed) {
         let numbers = count..count + BATCH_LEN;
-        let bodies: Vec<String> = numbers.map(|number| format!("message {number}")).collect();
+        let body = |number| format!("message {number} {rest}");
+        let bodies: Vec<String> = numbers.map(body).collect();
         let bodies = bodies.join("\n");
         nsqd.post("/mpub?topic=t", bodies.as_bytes())
             .expect_status(200);
@@ -64,13 +66,19 @@ fn numbers(directory: &Path, must_be_whole: bool) -> BTreeSet<usize> {
         lines.pop();
         found.extend(lines.into_iter().filter_map(|line| {
             let line = str::from_utf8(line).ok()?;
-            line.strip_prefix("message ")?.parse::<usize>().ok()
+            let (number, _) = line.strip_prefix("message ")?.split_once(' ')?;
+            number.parse::<usize>().ok()
         }));
     }
     found
 }
 
 fn check(flags: &[&str]) {
+    check_messages_of(10, kills(), flags);
+}
+
+/// Kills the tool while messages of this size flow.
+fn check_messages_of(bytes: usize, kills: u64, flags: &[&str]) {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -94,9 +102,9 @@ fn check(flags: &[&str]) {
     let is_over = Arc::new(AtomicBool::new(false));
     let producer = thread::spawn({
         let (nsqd, is_over) = (Arc::clone(&nsqd), Arc::clone(&is_over));
-        move || publish(&nsqd, &is_over)
+        move || publish(&nsqd, bytes, &is_over)
     });
-    for _ in 0..kills() {
+    for _ in 0..kills {
         let mut tool = start();
         tool.wait_for_log("syncing");
         thread::sleep(Duration::from_millis(rng.u64(0..100)));
@@ -162,4 +170,10 @@ fn zstd_files_in_a_work_directory_lose_nothing() {
 #[test]
 fn zstd_files_lose_nothing() {
     check(&["-zstd", "-max-in-flight=1000"]);
+}
+
+/// Large messages are synced beside those that come meanwhile.
+#[test]
+fn files_of_large_messages_lose_nothing() {
+    check_messages_of(100_000, kills() / 4, &["-sync-interval=1h"]);
 }

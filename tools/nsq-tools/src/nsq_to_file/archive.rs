@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   message ─► plain ─► encoder ─► encoded ─► file in --work-dir      written, not finished: batch
-//!                                               │ sync
+//!                                               │ sync                also those: syncing
 //!                                               ▼
 //!                                             synced                  finished
 //!                                               │ close
@@ -13,6 +13,12 @@
 //! A message is finished only when a power failure cannot take it any more: its bytes are synced, and
 //! so is the name of its file. The archive reads no clock. Each event brings the time, and goes to the
 //! disk through the trait [`Disk`].
+//!
+//! | file | part |
+//! |---|---|
+//! | `archive` | messages, names and rotation: where each message goes |
+//! | `archive/rotation` | the reasons for another file |
+//! | `archive/writer` | the open file: writes, syncs, and the answers that follow from them |
 
 mod open_file;
 mod rotation;
@@ -20,6 +26,7 @@ mod rotation;
 mod sim_disk;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 use std::io;
 use std::path::Path;
@@ -27,20 +34,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Zoned;
-use program::{log_error, log_info, log_warn};
+use program::{log_info, log_warn};
 
 use self::open_file::OpenFile;
+use self::writer::Writer;
 use super::compression::Encoder;
 use super::disk::{Disk, DiskError, Opened};
 use super::file_name::{FileNames, with_revision};
 use super::settings::Settings;
-
-/// The bytes of messages that are collected before they are encoded and written.
-const WRITE_BYTES_MAX: usize = 256 * 1024;
-
-/// The bytes of messages after which a batch is synced. nsqd sends the next messages while the disk
-/// works: it gets the answers for one part of `--max-in-flight` before the other part is written.
-const SYNC_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// The time of an event.
 #[derive(Clone, Debug)]
@@ -53,29 +54,13 @@ pub(super) struct Now {
 
 /// The files of one topic. `M` stands for a message that is still to be finished.
 pub(super) struct Archive<D: Disk, M> {
-    disk: D,
+    writer: Writer<D, M>,
     settings: Arc<Settings>,
-    /// The topic and the channel, at the beginning of each log line: `[topic/channel]`.
-    label: String,
     names: FileNames,
-    file: Option<OpenFile<D::File>>,
     /// The name of the last file that was opened, with `<REV>` left in place.
     name: Option<String>,
     /// The revision of that file.
     revision: u32,
-    encoder: Encoder,
-    /// Bytes of messages that were not encoded and written yet.
-    plain: Vec<u8>,
-    /// Encoded bytes that were not written yet. Empty between two events.
-    encoded: Vec<u8>,
-    /// The messages that the open file has, and that are not synced.
-    batch: Vec<M>,
-    /// The bytes of these messages in the file, before they are compressed.
-    batch_bytes: u64,
-    /// The messages that are synced.
-    finished: Vec<M>,
-    /// The messages whose file somebody has removed.
-    returned: Vec<M>,
 }
 
 impl<D: Disk, M> Archive<D, M> {
@@ -89,125 +74,68 @@ impl<D: Disk, M> Archive<D, M> {
         topic: &str,
         channel: &str,
     ) -> io::Result<Archive<D, M>> {
+        let label = format!("[{topic}/{channel}]");
+        let encoder = Encoder::new(settings.compression)?;
         Ok(Archive {
-            disk,
-            label: format!("[{topic}/{channel}]"),
+            writer: Writer::new(disk, label, encoder),
             names: settings.names.of_topic(topic),
-            file: None,
             name: None,
             revision: 0,
-            encoder: Encoder::new(settings.compression)?,
-            plain: Vec::new(),
-            encoded: Vec::new(),
-            batch: Vec::new(),
-            batch_bytes: 0,
-            finished: Vec::new(),
-            returned: Vec::new(),
             settings,
         })
     }
 
     /// Takes a message. The first message of a file is synced at once, and so are the messages of a
-    /// full batch.
+    /// full batch. If a batch is full because of its bytes, the next messages do not wait for its sync:
+    /// see [`first_sync`](Archive::first_sync).
     pub(super) fn take(&mut self, now: &Now, body: &[u8], message: M) -> Result<(), DiskError> {
         let is_first = self.needs_rotation(now);
         if is_first && let Err(error) = self.rotate(now) {
-            self.batch.push(message);
+            self.writer.add_without_body(message);
             return Err(error);
         }
-        self.plain.extend_from_slice(body);
-        self.plain.push(b'\n');
-        let bytes = body.len() as u64 + 1;
-        if let Some(file) = &mut self.file {
-            file.size += bytes;
+        self.writer.add(body, message);
+        if is_first || self.writer.batch_len() >= self.settings.batch_max {
+            return self.writer.sync();
         }
-        self.batch.push(message);
-        self.batch_bytes += bytes;
-        let is_full =
-            self.batch.len() >= self.settings.batch_max || self.batch_bytes >= SYNC_BYTES_MAX;
-        if is_first || is_full {
-            return self.sync();
+        if self.writer.batch_bytes() >= self.settings.batch_bytes_max {
+            return self.writer.begin_sync();
         }
-        if self.plain.len() >= WRITE_BYTES_MAX {
-            self.write()?;
-        }
-        Ok(())
+        self.writer.write_if_large()
     }
 
     /// Ends a group of messages: without compression, readers of the file see the messages from now
     /// on. If the consumer is starved, no more messages come before some are finished, so the batch
-    /// is synced.
+    /// is synced, unless running syncs finish some soon.
     pub(super) fn end_group(&mut self, is_starved: bool) -> Result<(), DiskError> {
-        match is_starved {
-            true => self.sync(),
-            false => self.write(),
+        match is_starved && !self.writer.is_syncing() {
+            true => self.writer.sync(),
+            false => self.writer.write(),
         }
     }
 
     /// Handles the end of `--sync-interval`: syncs, and rotates if a rotation is due.
     pub(super) fn tick(&mut self, now: &Now) -> Result<(), DiskError> {
         match (self.needs_rotation(now), self.settings.skips_empty_files) {
-            (false, _) => self.sync(),
+            (false, _) => self.writer.sync(),
             (true, true) => self.close(),
             (true, false) => self.rotate(now),
         }
     }
 
-    /// Writes and syncs all messages, which then count as finished.
-    pub(super) fn sync(&mut self) -> Result<(), DiskError> {
-        if self.batch.is_empty() {
-            return Ok(());
-        }
-        log_info!(
-            "{} syncing {} records to disk",
-            self.label,
-            self.batch.len()
-        );
-        self.write()?;
-        self.end_member()?;
-        self.sync_file()?;
-        if !self.forget_removed_file()? {
-            self.finished.append(&mut self.batch);
-        }
-        self.batch_bytes = 0;
-        Ok(())
-    }
-
-    /// Forgets a file that somebody has removed. Its messages that are not finished go back to nsqd, and the finished ones
-    /// are lost. The next message opens another file. Returns true if a file was forgotten.
-    fn forget_removed_file(&mut self) -> Result<bool, DiskError> {
-        let Some(file) = &self.file else {
-            return Ok(false);
-        };
-        let is_removed = self.disk.is_removed(&file.file, &file.path);
-        if !is_removed.map_err(|source| file.error("look for", source))? {
-            return Ok(false);
-        }
-        log_error!(
-            "{} somebody has removed {} with all messages that it had; the {} of them that were not \
-             finished go back to nsqd, and the next message begins another file",
-            self.label,
-            file.path.display(),
-            self.batch.len()
-        );
-        self.file = None;
-        self.returned.append(&mut self.batch);
-        Ok(true)
-    }
-
     /// Syncs and closes the open file, and moves it to `--output-dir`. The next message opens another
     /// file.
     pub(super) fn close(&mut self) -> Result<(), DiskError> {
-        self.sync()?;
+        self.writer.sync()?;
         // The end of a torn line may still wait for the message that did not come.
-        self.write()?;
-        self.end_empty_file()?;
+        self.writer.write()?;
+        self.writer.end_empty_file()?;
         if !self.settings.moves_files() {
-            self.file = None;
+            self.writer.file = None;
             return Ok(());
         }
         self.forget_lost_file()?;
-        let Some(file) = self.file.take() else {
+        let Some(file) = self.writer.file.take() else {
             return Ok(());
         };
         let handed_over = self.hand_over(&file);
@@ -215,9 +143,9 @@ impl<D: Disk, M> Archive<D, M> {
             && error.source.kind() == io::ErrorKind::NotFound
         {
             // Somebody may have moved or removed the file since the look.
-            self.file = Some(file);
+            self.writer.file = Some(file);
             self.forget_lost_file()?;
-            if self.file.take().is_none() {
+            if self.writer.file.take().is_none() {
                 return Ok(());
             }
         }
@@ -227,61 +155,81 @@ impl<D: Disk, M> Archive<D, M> {
     /// Forgets a file that somebody has removed or moved away, so that it cannot be handed over. All its messages are
     /// synced.
     fn forget_lost_file(&mut self) -> Result<(), DiskError> {
-        if self.forget_removed_file()? {
+        if self.writer.forget_removed_file()? {
             return Ok(());
         }
-        let Some(file) = &self.file else {
+        let Some(file) = &self.writer.file else {
             return Ok(());
         };
-        let has_name = self.disk.has_name(&file.file, &file.path);
+        let has_name = self.writer.disk.has_name(&file.file, &file.path);
         if !has_name.map_err(|source| file.error("look for", source))? {
             log_warn!(
                 "{} somebody has moved {} away, so the file does not go to {}; all its messages are synced in the file \
                  that was moved, and the next message begins another file",
-                self.label,
+                self.writer.label,
                 file.path.display(),
                 self.settings.output_dir.display()
             );
-            self.file = None;
+            self.writer.file = None;
         }
         Ok(())
+    }
+
+    /// Writes and syncs all messages, which then count as finished.
+    pub(super) fn sync(&mut self) -> Result<(), DiskError> {
+        self.writer.sync()
+    }
+
+    /// Returns the oldest sync that goes on beside other events. [`end_sync`](Archive::end_sync) is to follow its end.
+    pub(super) fn first_sync(&self) -> Option<&D::Sync> {
+        self.writer.first_sync()
+    }
+
+    /// Waits for the oldest running sync, if there is one. Its messages then count as finished.
+    pub(super) fn end_sync(&mut self) -> Result<(), DiskError> {
+        self.writer.end_sync()
+    }
+
+    /// Waits for all running syncs.
+    pub(super) fn end_syncs(&mut self) -> Result<(), DiskError> {
+        self.writer.end_syncs()
     }
 
     /// Returns true if messages wait for [`take_finished`](Archive::take_finished) or
     /// [`take_returned`](Archive::take_returned).
     pub(super) fn has_answers(&self) -> bool {
-        !self.finished.is_empty() || !self.returned.is_empty()
+        self.writer.has_answers()
     }
 
     /// Returns the messages that were synced since the last call.
     pub(super) fn take_finished(&mut self) -> impl Iterator<Item = M> + use<'_, D, M> {
-        self.finished.drain(..)
+        self.writer.take_finished()
     }
 
     /// Returns the messages since the last call whose file somebody has removed. They must come again.
     pub(super) fn take_returned(&mut self) -> impl Iterator<Item = M> + use<'_, D, M> {
-        self.returned.drain(..)
+        self.writer.take_returned()
     }
 
     /// Ends the archive after an error: returns the messages that are not synced.
-    pub(super) fn into_unfinished(self) -> Vec<M> {
-        self.batch
+    pub(super) fn into_unfinished(self) -> impl Iterator<Item = M> {
+        self.writer.into_unfinished()
     }
 
-    /// Returns the number of messages that wait for a sync.
+    /// Returns the number of messages that wait for the begin of a sync.
     pub(super) fn batch_len(&self) -> usize {
-        self.batch.len()
+        self.writer.batch_len()
     }
 
     /// Returns true if the next message belongs to another file, and logs the reason.
     fn needs_rotation(&mut self, now: &Now) -> bool {
         let name = self.names.at(&now.wall);
-        let Some(file) = &self.file else {
+        let Some(file) = &self.writer.file else {
             return true;
         };
         let reason = rotation::reason(file, name, now.monotonic, &self.settings);
         if let Some(reason) = &reason {
-            log_info!("{} {reason}, rotating...", self.label);
+            log_info!("{} {reason}, rotating...", self.writer.label);
         }
         reason.is_some()
     }
@@ -307,10 +255,10 @@ impl<D: Disk, M> Archive<D, M> {
                 self.revision += 1;
                 continue;
             }
-            let opened = match self.disk.open(&path, must_be_new) {
+            let opened = match self.writer.disk.open(&path, must_be_new) {
                 Err(error) if must_be_new && error.kind() == io::ErrorKind::AlreadyExists => {
                     let path = path.display();
-                    log_warn!("{} working file already exists: {path}", self.label);
+                    log_warn!("{} working file already exists: {path}", self.writer.label);
                     self.revision += 1;
                     continue;
                 }
@@ -325,11 +273,14 @@ impl<D: Disk, M> Archive<D, M> {
             if is_shared && self.settings.moves_files() {
                 // The other writer moves the file, perhaps in the middle of these messages.
                 let path = path.display();
-                log_warn!("{} working file has another writer: {path}", self.label);
+                log_warn!(
+                    "{} working file has another writer: {path}",
+                    self.writer.label
+                );
                 self.revision += 1;
                 continue;
             }
-            log_info!("{} opening {}", self.label, path.display());
+            log_info!("{} opening {}", self.writer.label, path.display());
             let file = OpenFile {
                 file,
                 name: name.clone(),
@@ -339,7 +290,7 @@ impl<D: Disk, M> Archive<D, M> {
                 opened: now.monotonic,
             };
             if let Some(reason) = rotation::full(&file, &self.settings) {
-                log_info!("{} {reason}, rotating...", self.label);
+                log_info!("{} {reason}, rotating...", self.writer.label);
                 self.revision += 1;
                 continue;
             }
@@ -347,11 +298,11 @@ impl<D: Disk, M> Archive<D, M> {
                 let path = file.path.display();
                 log_warn!(
                     "{} the last line of {path} was cut off, ending it",
-                    self.label
+                    self.writer.label
                 );
-                self.plain.push(b'\n');
+                self.writer.end_line();
             }
-            self.file = Some(file);
+            self.writer.file = Some(file);
             return Ok(());
         }
     }
@@ -363,23 +314,23 @@ impl<D: Disk, M> Archive<D, M> {
         }
         let path = self.settings.output_dir.join(relative);
         self.make_parent(&path)?;
-        let exists = self.disk.exists(&path);
+        let exists = self.writer.disk.exists(&path);
         let exists = exists.map_err(|source| error("look for", &path, source))?;
         if exists {
             let path = path.display();
-            log_warn!("{} output file already exists: {path}", self.label);
+            log_warn!("{} output file already exists: {path}", self.writer.label);
         }
         Ok(exists)
     }
 
     /// Moves a closed file to `--output-dir`. If its name is taken, the file gets the next revision
     /// that is free.
-    fn hand_over(&mut self, file: &OpenFile<D::File>) -> Result<(), DiskError> {
+    fn hand_over(&mut self, file: &OpenFile<D>) -> Result<(), DiskError> {
         let source = file.path.display();
         let target = self.settings.output_dir.join(&file.relative);
         log_info!(
             "{} moving finished file {source} to {}",
-            self.label,
+            self.writer.label,
             target.display()
         );
         // A cleaner may have removed the directory since the file was opened.
@@ -389,7 +340,7 @@ impl<D: Disk, M> Archive<D, M> {
         }
         log_warn!(
             "{} destination file already exists: {}",
-            self.label,
+            self.writer.label,
             target.display()
         );
         let mut revision = self.revision;
@@ -403,7 +354,7 @@ impl<D: Disk, M> Archive<D, M> {
             if self.move_file(file, &target)? {
                 log_info!(
                     "{} renamed finished file {source} to {} to avoid overwrite",
-                    self.label,
+                    self.writer.label,
                     target.display()
                 );
                 return Ok(());
@@ -412,8 +363,8 @@ impl<D: Disk, M> Archive<D, M> {
     }
 
     /// Moves a file. Returns false if the new name is taken.
-    fn move_file(&mut self, file: &OpenFile<D::File>, target: &Path) -> Result<bool, DiskError> {
-        match self.disk.move_file(&file.path, target) {
+    fn move_file(&mut self, file: &OpenFile<D>, target: &Path) -> Result<bool, DiskError> {
+        match self.writer.disk.move_file(&file.path, target) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
             Err(source) => Err(file.error("move", source)),
@@ -422,67 +373,8 @@ impl<D: Disk, M> Archive<D, M> {
 
     fn make_parent(&mut self, path: &Path) -> Result<(), DiskError> {
         let directory = path.parent().unwrap_or(Path::new("."));
-        let made = self.disk.make_directories(directory);
+        let made = self.writer.disk.make_directories(directory);
         made.map_err(|source| error("make the directory", directory, source))
-    }
-
-    /// Encodes and writes the collected bytes.
-    fn write(&mut self) -> Result<(), DiskError> {
-        if self.plain.is_empty() {
-            return Ok(());
-        }
-        if let Encoder::Plain = self.encoder {
-            std::mem::swap(&mut self.plain, &mut self.encoded);
-        } else {
-            let encoded = self.encoder.encode(&self.plain, &mut self.encoded);
-            encoded.map_err(|source| self.encoding_error(source))?;
-            self.plain.clear();
-        }
-        self.write_encoded()
-    }
-
-    /// Ends the gzip member or zstd frame.
-    fn end_member(&mut self) -> Result<(), DiskError> {
-        let ended = self.encoder.end(&mut self.encoded);
-        ended.map_err(|source| self.encoding_error(source))?;
-        self.write_encoded()
-    }
-
-    /// Gives a compressed file without messages an empty member or frame: `zcat` and `zstdcat` refuse
-    /// a file of 0 bytes.
-    fn end_empty_file(&mut self) -> Result<(), DiskError> {
-        let is_empty = self.file.as_ref().is_some_and(|file| file.size == 0);
-        if !is_empty || matches!(self.encoder, Encoder::Plain) {
-            return Ok(());
-        }
-        let begun = self.encoder.encode(&[], &mut self.encoded);
-        begun.map_err(|source| self.encoding_error(source))?;
-        self.end_member()?;
-        self.sync_file()
-    }
-
-    fn sync_file(&mut self) -> Result<(), DiskError> {
-        if let Some(file) = &mut self.file {
-            let synced = self.disk.sync(&mut file.file);
-            synced.map_err(|source| file.error("sync", source))?;
-        }
-        Ok(())
-    }
-
-    fn write_encoded(&mut self) -> Result<(), DiskError> {
-        if let Some(file) = &mut self.file
-            && !self.encoded.is_empty()
-        {
-            let written = self.disk.write(&mut file.file, &self.encoded);
-            written.map_err(|source| file.error("write to", source))?;
-            self.encoded.clear();
-        }
-        Ok(())
-    }
-
-    fn encoding_error(&self, source: io::Error) -> DiskError {
-        let path = self.file.as_ref().map_or(Path::new(""), |file| &file.path);
-        error("compress the messages of", path, source)
     }
 }
 

@@ -70,6 +70,11 @@ const OWN_FLAGS: &[Flag] = &[
 /// The largest level of zstd.
 const ZSTD_LEVEL_MAX: i64 = 22;
 
+/// The bytes of messages after which a batch is synced beside the next messages. nsqd sends the next
+/// messages while the disk works: it gets the answers for one part of `--max-in-flight` before the
+/// other parts are synced. Smaller batches would make the disk wait more often.
+const BATCH_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
 /// The values of the flags.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
@@ -293,6 +298,7 @@ fn archive(
         rotate_interval,
         skips_empty_files: options.boolean("skip-empty-files"),
         batch_max,
+        batch_bytes_max: BATCH_BYTES_MAX,
     })
 }
 

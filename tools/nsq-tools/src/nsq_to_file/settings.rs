@@ -25,6 +25,8 @@ pub(super) struct Settings {
     pub(super) skips_empty_files: bool,
     /// The number of messages after which a batch is synced.
     pub(super) batch_max: usize,
+    /// The bytes of messages after which a batch is synced, beside the next messages.
+    pub(super) batch_bytes_max: u64,
 }
 
 impl Settings {

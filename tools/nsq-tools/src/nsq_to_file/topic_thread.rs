@@ -1,5 +1,6 @@
 //! [`run`]: one topic, from its consumer to its files.
 
+use std::future::pending;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use jiff::Zoned;
+use program::log_error;
 use ringq_client::{Acker, Consumer, Message};
 use tokio::sync::watch;
 use tokio::time::{self, MissedTickBehavior, interval_at};
 
 use super::archive::{Archive, Now};
-use super::disk::{DiskError, OsDisk};
+use super::disk::{DiskError, OsDisk, OsSync};
 use super::leftovers;
 use super::shared::{Figures, Orders, Shared};
 use crate::stopping::{give_back, requeue};
@@ -110,6 +112,11 @@ impl Topic<'_> {
                     }
                 }
                 _ = ticks.tick() => self.archive.tick(&now())?,
+                () = sync_ended(self.archive.first_sync()) => {
+                    self.archive.end_sync()?;
+                    self.answer();
+                    self.end_group(is_stopping)?;
+                }
                 () = time::sleep_until(sync_by.unwrap_or(first_tick)), if sync_by.is_some() => {
                     self.archive.sync()?;
                 }
@@ -126,8 +133,12 @@ impl Topic<'_> {
 
     /// Gives all messages that are not synced back to nsqd.
     async fn give_back(mut self) {
+        // The syncs before the failure may still finish their messages.
+        if let Err(error) = self.archive.end_syncs() {
+            log_error!("{error}");
+        }
         self.answer();
-        let unfinished = self.archive.into_unfinished().into_iter();
+        let unfinished = self.archive.into_unfinished();
         give_back([self.consumer], unfinished.map(|message| message.acker)).await;
     }
 
@@ -189,6 +200,14 @@ impl Topic<'_> {
         if self.archive.batch_len() == 0 {
             self.sync_by = None;
         }
+    }
+}
+
+/// Waits for the end of a sync. Without a sync, waits for ever.
+async fn sync_ended(running: Option<&OsSync>) {
+    match running {
+        Some(sync) => sync.ended().await,
+        None => pending().await,
     }
 }
 

@@ -4,11 +4,11 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::nsq_to_file::disk::DiskError;
+use crate::nsq_to_file::disk::{Disk, DiskError};
 
 /// The file that an archive writes.
-pub(super) struct OpenFile<F> {
-    pub(super) file: F,
+pub(super) struct OpenFile<D: Disk> {
+    pub(super) file: D::File,
     /// The name with `<REV>` left in place.
     pub(super) name: String,
     /// The path below `--work-dir`, and later below `--output-dir`.
@@ -21,7 +21,7 @@ pub(super) struct OpenFile<F> {
     pub(super) opened: Instant,
 }
 
-impl<F> OpenFile<F> {
+impl<D: Disk> OpenFile<D> {
     /// Returns the failure of an operation on this file.
     pub(super) fn error(&self, verb: &'static str, source: io::Error) -> DiskError {
         DiskError {

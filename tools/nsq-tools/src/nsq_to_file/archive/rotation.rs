@@ -5,12 +5,13 @@ use std::time::Instant;
 use wire::go_value::duration_text;
 
 use super::open_file::OpenFile;
+use crate::nsq_to_file::disk::Disk;
 use crate::nsq_to_file::settings::Settings;
 
 /// Returns the reason why the next message belongs to another file, if there is one. `name` is the
 /// name of a file that is opened now.
-pub(super) fn reason<F>(
-    file: &OpenFile<F>,
+pub(super) fn reason<D: Disk>(
+    file: &OpenFile<D>,
     name: &str,
     now: Instant,
     settings: &Settings,
@@ -26,7 +27,7 @@ pub(super) fn reason<F>(
 }
 
 /// Returns the reason why a file is too large, if it is.
-pub(super) fn full<F>(file: &OpenFile<F>, settings: &Settings) -> Option<String> {
+pub(super) fn full<D: Disk>(file: &OpenFile<D>, settings: &Settings) -> Option<String> {
     let max = settings.rotate_size.filter(|max| file.size > *max)?;
     let (path, size) = (file.path.display(), file.size);
     Some(format!("{path} currently {size} bytes (> {max})"))

@@ -41,6 +41,12 @@ struct Content {
 /// The names of a file while it is open: it may be moved, but not replaced.
 pub(super) struct SimFile(PathBuf);
 
+/// A sync that has begun: the names of its file, and the bytes that the file had then.
+pub(super) struct SimSync {
+    file: SimFile,
+    length: usize,
+}
+
 impl SimDisk {
     /// Makes the disk full after this many more operations.
     pub(super) fn fail_after(&self, operations: usize) {
@@ -142,6 +148,7 @@ impl State {
 
 impl Disk for SimDisk {
     type File = SimFile;
+    type Sync = SimSync;
 
     fn make_directories(&mut self, path: &Path) -> io::Result<()> {
         let mut state = self.state.borrow_mut();
@@ -193,14 +200,32 @@ impl Disk for SimDisk {
     }
 
     fn sync(&mut self, file: &mut SimFile) -> io::Result<()> {
+        let sync = self.begin_sync(file)?;
+        self.end_sync(file, sync)
+    }
+
+    fn syncs_max(&self, _file: &SimFile) -> usize {
+        2
+    }
+
+    fn begin_sync(&mut self, file: &mut SimFile) -> io::Result<SimSync> {
         let mut state = self.state.borrow_mut();
         state.syncs += 1;
+        let length = match state.removed.contains(&file.0) {
+            true => 0,
+            false => state.content_mut(file).bytes.len(),
+        };
+        let file = SimFile(file.0.clone());
+        Ok(SimSync { file, length })
+    }
+
+    fn end_sync(&mut self, _file: &mut SimFile, sync: SimSync) -> io::Result<()> {
+        let mut state = self.state.borrow_mut();
         state.operate()?;
-        if state.removed.contains(&file.0) {
-            return Ok(());
+        if !state.removed.contains(&sync.file.0) {
+            let content = state.content_mut(&sync.file);
+            content.synced = content.synced.max(sync.length);
         }
-        let content = state.content_mut(file);
-        content.synced = content.bytes.len();
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use jiff::Span;
 use program::log::capture;
 
 use super::sim_disk::SimDisk;
+use super::writer::WRITE_BYTES_MAX;
 use super::*;
 use crate::nsq_to_file::compression::Compression;
 use crate::nsq_to_file::disk::OsDisk;
@@ -28,6 +29,7 @@ fn settings(change: impl FnOnce(&mut Settings)) -> Settings {
         rotate_interval: None,
         skips_empty_files: false,
         batch_max: 200,
+        batch_bytes_max: u64::MAX,
     };
     change(&mut settings);
     let is_rotated = settings.rotate_size.is_some() || settings.rotate_interval.is_some();
@@ -94,6 +96,16 @@ impl World {
         self.finished()
     }
 
+    fn end_sync(&mut self) -> Vec<usize> {
+        self.archive.end_sync().unwrap();
+        self.finished()
+    }
+
+    /// Takes a message of the next file.
+    fn rotate(&mut self) -> Vec<usize> {
+        self.take(&["next"])
+    }
+
     fn close(&mut self) -> Vec<usize> {
         self.archive.close().unwrap();
         self.finished()
@@ -142,16 +154,127 @@ fn a_full_batch_and_a_starved_consumer_are_synced() {
     assert_eq!(world.finished(), [4]);
 }
 
+/// The disk waited for the writes, and the writes for the disk.
 #[test]
-fn a_batch_of_large_messages_is_synced_before_it_has_max_in_flight() {
-    let mut world = World::new(settings(|settings| settings.batch_max = 1_000_000));
+fn a_batch_of_large_messages_is_synced_beside_the_next_messages() {
+    let mut world = World::new(settings(|settings| settings.batch_bytes_max = 8));
     world.take(&["first"]);
-    let large = "x".repeat(SYNC_BYTES_MAX as usize / 2);
-    assert_eq!(world.take(&[&large]), [0; 0]);
-    assert_eq!(world.take(&[&large]), [1, 2]);
-    // The bytes of the next batch are counted anew.
-    assert_eq!(world.take(&[&large]), [0; 0]);
-    assert_eq!(world.take(&[&large]), [3, 4]);
+    assert_eq!(world.take(&["1234567"]), [0; 0]);
+    assert!(world.archive.first_sync().is_some());
+    assert_eq!(world.take(&["abc"]), [0; 0]);
+    world.expect_files(&[("out/t.0920.log", "first\n1234567\nabc\n")]);
+    // A starved consumer gets answers from the running sync.
+    let syncs = world.disk.sync_count();
+    world.archive.end_group(true).unwrap();
+    assert_eq!(world.disk.sync_count(), syncs);
+    // The message that came meanwhile is not synced.
+    assert_eq!(world.end_sync(), [1]);
+    assert_eq!(world.end_sync(), [0; 0]);
+    assert_eq!(world.archive.batch_len(), 1);
+    // Two syncs run at the same time. The third one waits for the first.
+    assert_eq!(world.take(&["defg"]), [0; 0]);
+    assert_eq!(world.take(&["1234567"]), [0; 0]);
+    assert_eq!(world.take(&["7654321"]), [2, 3]);
+    assert_eq!(world.take(&["h"]), [0; 0]);
+    assert_eq!(world.tick(), [4, 5, 6]);
+    assert!(world.archive.first_sync().is_none());
+}
+
+#[test]
+fn the_end_of_a_file_waits_for_the_running_sync() {
+    for ends in [World::close, World::tick, World::rotate] {
+        let mut world = World::new(settings(|settings| {
+            settings.batch_bytes_max = 8;
+            settings.work_dir = PathBuf::from("work");
+            settings.rotate_interval = Some(Duration::from_secs(1));
+        }));
+        world.take(&["first", "1234567", "abc"]);
+        world.wait(Duration::from_secs(2));
+        let finished = ends(&mut world);
+        assert!(finished.starts_with(&[1, 2]), "{finished:?}");
+        let files = world.disk.files();
+        assert_eq!(files["out/t-000000.0920.log"], b"first\n1234567\nabc\n");
+    }
+}
+
+/// The messages of a sync that fails, and those that were written meanwhile, are not finished.
+#[test]
+fn a_sync_that_fails_beside_other_messages_finishes_nothing() {
+    type End = fn(&mut World) -> Result<(), DiskError>;
+    let ends: [End; 4] = [
+        |world| world.archive.end_sync(),
+        |world| world.archive.tick(&world.now),
+        |world| world.archive.close(),
+        |world| world.archive.sync(),
+    ];
+    for end in ends {
+        let mut world = World::new(settings(|settings| settings.batch_bytes_max = 8));
+        world.take(&["first", "1234567", "abc"]);
+        world.disk.fail_after(0);
+        let error = end(&mut world).unwrap_err().to_string();
+        let expected = "cannot sync out/t.0920.log: ";
+        assert!(error.starts_with(expected), "{error}");
+        assert_eq!(world.finished(), [0; 0]);
+        assert_eq!(world.archive.into_unfinished().collect::<Vec<_>>(), [1, 2]);
+    }
+    // The next sync cannot begin then, and the second one cannot finish its messages.
+    let mut world = World::new(settings(|settings| settings.batch_bytes_max = 8));
+    world.take(&["first", "1234567", "7654321"]);
+    world.disk.fail_after(1);
+    let error = world.archive.take(&world.now, b"abcdefg", 3).unwrap_err();
+    assert_eq!(error.verb, "sync");
+    // The disk works again, so the second sync succeeds.
+    world.disk.fail_after(9);
+    world.archive.end_syncs().unwrap();
+    assert_eq!(world.finished(), [0; 0]);
+    let unfinished: Vec<usize> = world.archive.into_unfinished().collect();
+    assert_eq!(unfinished, [1, 2, 3]);
+}
+
+/// A write that fails does not take the messages of the running sync with it.
+#[test]
+fn the_running_sync_outlives_a_full_disk() {
+    let mut world = World::new(settings(|settings| settings.batch_bytes_max = 8));
+    world.take(&["first", "1234567"]);
+    world.disk.fail_after(0);
+    let taken = world.archive.take(&world.now, b"abc", 2);
+    let written = taken.and_then(|()| world.archive.end_group(false));
+    assert_eq!(written.unwrap_err().verb, "write to");
+    world.disk.fail_after(1);
+    assert_eq!(world.end_sync(), [1]);
+    assert_eq!(world.archive.into_unfinished().collect::<Vec<_>>(), [2]);
+}
+
+#[test]
+fn a_file_that_somebody_removes_during_a_sync_returns_the_messages_that_came_meanwhile() {
+    for compression in [
+        Compression::None,
+        Compression::Gzip(6),
+        Compression::Zstd(3),
+    ] {
+        let mut world = World::new(settings(|settings| {
+            settings.batch_bytes_max = 8;
+            settings.compression = compression;
+        }));
+        world.take(&["first", "1234567", "7654321"]);
+        // This one is written only later.
+        world.archive.take(&world.now, b"abc", 3).unwrap();
+        let (path, _) = world.disk.files().pop_first().unwrap();
+        world.disk.remove(&path);
+        capture::start();
+        assert_eq!(world.end_sync(), [0; 0]);
+        let log = capture::stop();
+        let text = "with all messages that it had; the 3 of them";
+        assert!(log.iter().any(|line| line.contains(text)), "{log:?}");
+        let returned: Vec<usize> = world.archive.take_returned().collect();
+        assert_eq!(returned, [1, 2, 3]);
+        assert_eq!(world.end_sync(), [0; 0]);
+        // The next file begins with the next message.
+        world.take(&["next"]);
+        world.close();
+        let (path, bytes) = world.disk.files().pop_first().unwrap();
+        assert_eq!(decode(&path, &bytes), b"next\n", "{path}");
+    }
 }
 
 #[test]
@@ -510,6 +633,7 @@ fn play(seed: u64) {
         settings.rotate_interval = rng.bool().then(|| Duration::from_secs(seconds));
         settings.skips_empty_files = rng.bool();
         settings.batch_max = rng.usize(1..50);
+        settings.batch_bytes_max = rng.u64(1..4000);
         if rng.bool() {
             settings.work_dir = PathBuf::from("work");
         }
@@ -530,8 +654,9 @@ fn play(seed: u64) {
                     2 => world.wait(Duration::from_millis(rng.u64(0..70_000))),
                     3 => world.archive.end_group(true)?,
                     4 => world.archive.end_group(false)?,
+                    6 => world.archive.end_sync()?,
                     5 => {
-                        let file = world.archive.file.as_ref();
+                        let file = world.archive.writer.file.as_ref();
                         let path = file.map(|file| file.path.display().to_string());
                         if let Some(path) = path.filter(|path| disk.files().contains_key(path)) {
                             // The end of the name says how the file is compressed.

@@ -1,7 +1,7 @@
 use std::env;
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::process::Command;
-use std::thread;
 use std::time::{Duration, SystemTime};
 
 use test_support::skip::not_tested;
@@ -280,7 +280,7 @@ fn a_file_of_another_file_system_at_the_path_is_another_file() {
     };
     let path = Path::new(&directory).join("file");
     mount();
-    let file = OsDisk.open(&path, true).unwrap().file;
+    let file = OsDisk.open(&path, true).unwrap().file.file;
     assert!(has_name(&file, &path).unwrap());
     mount();
     fs::write(&path, "of another program").unwrap();
@@ -289,6 +289,56 @@ fn a_file_of_another_file_system_at_the_path_is_another_file() {
         "the path alone tells nothing"
     );
     assert!(!has_name(&file, &path).unwrap());
+}
+
+#[test]
+fn syncs_go_on_beside_the_next_write() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    let mut file = OsDisk.open(&path, true).unwrap().file;
+    assert_eq!(OsDisk.syncs_max(&file), 1);
+    for _ in 0..3 {
+        let mut syncs = vec![OsDisk.begin_sync(&mut file).unwrap()];
+        OsDisk.write(&mut file, b"one\n").unwrap();
+        // The file stays the same, also if it is renamed.
+        fs::rename(&path, directory.path().join("other")).unwrap();
+        fs::rename(directory.path().join("other"), &path).unwrap();
+        assert_eq!(OsDisk.syncs_max(&file), SYNCS_MAX);
+        for _ in 1..SYNCS_MAX {
+            syncs.push(OsDisk.begin_sync(&mut file).unwrap());
+        }
+        let error = OsDisk.begin_sync(&mut file).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
+        for sync in syncs {
+            OsDisk.end_sync(&mut file, sync).unwrap();
+        }
+    }
+    assert_eq!(text(&path), "one\n".repeat(3));
+    // The system refuses to sync a pipe.
+    let (_, writer) = std::io::pipe().unwrap();
+    let mut pipe = OsFile::new(File::from(OwnedFd::from(writer)));
+    let sync = OsDisk.begin_sync(&mut pipe).unwrap();
+    let error = OsDisk.end_sync(&mut pipe, sync).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+}
+
+/// With one handle for all syncs, the second sync of a failed write succeeds.
+#[test]
+fn each_sync_has_a_handle_of_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut file = OsDisk
+        .open(&directory.path().join("file"), true)
+        .unwrap()
+        .file;
+    file.open_handles().unwrap();
+    // A position belongs to a handle, and copies of the handle share it.
+    file.file.write_all(b"four").unwrap();
+    let positions = file
+        .handles
+        .iter_mut()
+        .map(|handle| handle.stream_position());
+    let positions: Vec<u64> = positions.map(Result::unwrap).collect();
+    assert_eq!(positions, [0, 0, 4]);
 }
 
 #[test]

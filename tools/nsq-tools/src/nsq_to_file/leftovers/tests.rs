@@ -32,6 +32,7 @@ impl World {
             rotate_interval: None,
             skips_empty_files: false,
             batch_max: 200,
+            batch_bytes_max: u64::MAX,
         };
         World {
             directory,
