@@ -31,10 +31,26 @@ fn life(duration: Duration) -> i64 {
     seconds.clamp(1, longest) as i64
 }
 
+/// Returns the address in the form that the library understands in all cases. `None` if it is no address.
+///
+/// Without a scheme, the library takes the host for one. So it refuses IP addresses, and names with an underscore. It opens
+/// no IPv6 sockets.
+fn url(address: &str) -> Option<String> {
+    if let Some(path) = address.strip_prefix("unix://") {
+        return path.starts_with('/').then(|| address.to_owned());
+    }
+    let address = address.strip_prefix("tcp://").unwrap_or(address);
+    let (host, port) = address.rsplit_once(':')?;
+    let is_of_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let is_host = !host.is_empty() && host.bytes().all(is_of_host);
+    let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+    (is_host && is_port).then(|| format!("tcp://{address}"))
+}
+
 /// The options of a [`Memcached`] store.
 #[derive(Clone, Debug)]
 pub struct MemcachedOptions {
-    /// The address: `host:port` or `unix:///path`.
+    /// The address: `host:port` with a name or an IPv4 address, or `unix:///path`.
     pub address: String,
     /// The beginning of all keys, so that several topics and channels can share one memcached. At most 200 bytes,
     /// without spaces and control characters.
@@ -124,6 +140,8 @@ pub struct Memcached {
 
 struct Shared {
     options: MemcachedOptions,
+    /// The address, as the library understands it.
+    url: String,
     /// Connections that no question uses. A connection whose question failed or was dropped does not come back.
     idle: Mutex<Vec<Client>>,
     permits: Semaphore,
@@ -190,7 +208,11 @@ impl Memcached {
         if let Some((_, what)) = wrong.iter().find(|(is_wrong, _)| *is_wrong) {
             return Err(StoreError::Option(what));
         }
+        let url = url(&options.address).ok_or(StoreError::Option(
+            "the address must be host:port with a name or an IPv4 address, or unix:///path",
+        ))?;
         let shared = Shared {
+            url,
             permits: Semaphore::new(options.connections),
             idle: Mutex::new(Vec::new()),
             id: RandomState::new().build_hasher().finish(),
@@ -225,22 +247,23 @@ impl Memcached {
         let life = life(self.shared.options.lease.unwrap_or(msg_timeout));
         // A state may end between the two questions. Then the key is free, and one more try takes it.
         for _ in 0..2 {
-            let added = self
-                .ask(async |client| client.add(&name, token.as_str(), Some(life), None).await)
-                .await;
-            match added {
-                Ok(()) => {
+            let state = match self.ask(&name, Question::Add(&token, life)).await {
+                Ok(_) => Some(token.clone().into_bytes()),
+                Err(StoreError::Failed(Error::Protocol(Status::NotStored))) => {
+                    self.ask(&name, Question::Get).await?
+                }
+                Err(error) => return Err(error),
+            };
+            match state {
+                Some(state) if state == DONE.as_bytes() => return Ok(SharedBegin::Done),
+                // Also if the connection ended after the lease was stored, and the question was asked again.
+                Some(state) if state == token.as_bytes() => {
                     return Ok(SharedBegin::Fresh(Lease {
                         store: self.clone(),
                         name,
                         token,
                     }));
                 }
-                Err(StoreError::Failed(Error::Protocol(Status::NotStored))) => {}
-                Err(error) => return Err(error),
-            }
-            match self.get(&name).await?.as_deref() {
-                Some(state) if state == DONE.as_bytes() => return Ok(SharedBegin::Done),
                 Some(_) => return Ok(SharedBegin::InProgress),
                 None => {}
             }
@@ -248,33 +271,31 @@ impl Memcached {
         Ok(SharedBegin::InProgress)
     }
 
-    async fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let value = self.ask(async |client| client.get(name).await).await?;
-        Ok(value.and_then(|value| value.data))
-    }
-
     fn name(&self, key: Fingerprint) -> String {
         format!("{}{:032x}", self.shared.options.prefix, key.0)
     }
 
-    /// Asks one question over an idle connection, or over a new one.
-    async fn ask<T>(
-        &self,
-        question: impl AsyncFnOnce(&mut Client) -> Result<T, Error>,
-    ) -> Result<T, StoreError> {
+    /// Asks a question about a key over an idle connection. If there is none, or if it breaks, asks over a new one. Returns
+    /// the value, if the question is about one.
+    async fn ask(&self, name: &str, question: Question<'_>) -> Result<Option<Vec<u8>>, StoreError> {
         let shared = &*self.shared;
         let limit = shared.options.timeout;
         let asked = timeout(limit, async {
             let permit = shared.permits.acquire().await;
             let _permit = permit.expect("the semaphore is never closed");
-            let mut client = match shared.take_idle() {
-                Some(client) => client,
-                None => Client::new(&shared.options.address).await?,
-            };
-            let answer = question(&mut client).await;
             // A client whose question was not answered whole is closed.
-            if !client.is_closed() {
-                shared.give_back(client);
+            if let Some(mut idle) = shared.take_idle() {
+                let answer = question.put(&mut idle, name).await;
+                if !idle.is_closed() {
+                    shared.give_back(idle);
+                    return answer;
+                }
+                // memcached, or a firewall, has ended the connection since its last question.
+            }
+            let mut new = Client::new(&shared.url).await?;
+            let answer = question.put(&mut new, name).await;
+            if !new.is_closed() {
+                shared.give_back(new);
             }
             answer
         });
@@ -282,6 +303,27 @@ impl Memcached {
             Ok(answer) => answer.map_err(StoreError::Failed),
             Err(_) => Err(StoreError::Timeout(limit)),
         }
+    }
+}
+
+/// A question about a key, with the value and its life in seconds. Asked twice, a question has the same effect as once.
+#[derive(Clone, Copy, Debug)]
+enum Question<'a> {
+    Add(&'a str, i64),
+    Set(&'a str, i64),
+    Get,
+    Delete,
+}
+
+impl Question<'_> {
+    async fn put(self, client: &mut Client, name: &str) -> Result<Option<Vec<u8>>, Error> {
+        match self {
+            Question::Add(value, life) => client.add(name, value, Some(life), None).await?,
+            Question::Set(value, life) => client.set(name, value, Some(life), None).await?,
+            Question::Get => return Ok(client.get(name).await?.and_then(|value| value.data)),
+            Question::Delete => client.delete(name).await?,
+        }
+        Ok(None)
     }
 }
 
@@ -315,9 +357,8 @@ impl Lease {
     /// If memcached cannot be told. Then a copy of the message is handled again.
     pub async fn commit(self) -> Result<(), StoreError> {
         let life = life(self.store.shared.options.window);
-        self.store
-            .ask(async |client| client.set(&self.name, DONE, Some(life), None).await)
-            .await
+        let done = Question::Set(DONE, life);
+        self.store.ask(&self.name, done).await.map(drop)
     }
 
     /// Gives the message up: its next copy is fresh.
@@ -326,17 +367,13 @@ impl Lease {
     /// If memcached cannot be told. Then the lease ends by itself.
     pub async fn release(self) -> Result<(), StoreError> {
         // The lease may have ended, and another consumer may have the message. Its state stays.
-        let state = self.store.get(&self.name).await?;
+        let state = self.store.ask(&self.name, Question::Get).await?;
         if state.as_deref() != Some(self.token.as_bytes()) {
             return Ok(());
         }
-        let deleted = self
-            .store
-            .ask(async |client| client.delete(&self.name).await)
-            .await;
-        match deleted {
+        match self.store.ask(&self.name, Question::Delete).await {
             Err(StoreError::Failed(Error::Protocol(Status::NotFound))) => Ok(()),
-            other => other,
+            other => other.map(drop),
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use ringq_dedup::{Fingerprint, Lease, Memcached, MemcachedOptions, SharedBegin, StoreError};
+use ringq_dedup::{Fingerprint, Lease, Memcached, MemcachedOptions, SharedBegin};
 use test_support::memcached::{FakeMemcached, Memcached as Server};
 
 const KEY: Fingerprint = Fingerprint(99);
@@ -103,12 +103,38 @@ async fn a_restart_makes_duplicates_and_no_loss() {
         .expect("memcached answers");
     assert!(is_done(&store).await);
     server.restart();
-    // The connection from before is broken, and says so once.
-    let begun = match store.begin(KEY, MSG_TIMEOUT).await {
-        Err(StoreError::Failed(_)) => store.begin(KEY, MSG_TIMEOUT).await,
-        other => other,
-    };
+    let begun = store.begin(KEY, MSG_TIMEOUT).await;
     assert!(matches!(begun, Ok(SharedBegin::Fresh(_))), "{begun:?}");
+}
+
+/// The commit failed, so a copy of the message was handled again, although memcached could be reached.
+#[tokio::test]
+async fn a_connection_that_has_ended_since_its_last_question_is_made_again() {
+    let Some(mut server) = Server::start() else {
+        return;
+    };
+    let store = store(&server, |_| ());
+    let leased = lease(&store).await;
+    server.restart();
+    leased.commit().await.expect("memcached can be reached");
+    assert!(is_done(&store).await);
+}
+
+/// The library took the host for the scheme of a URL, so no IP address could be reached.
+#[tokio::test]
+async fn a_store_is_reached_by_its_ip_address_and_by_its_name() {
+    let server = FakeMemcached::start_on_tcp();
+    let address = server.address();
+    let named = address.replace("127.0.0.1", "localhost");
+    for address in [address.clone(), named, format!("tcp://{address}")] {
+        let store = Memcached::new(MemcachedOptions::new(&address)).expect("valid options");
+        let begun = store.begin(KEY, MSG_TIMEOUT).await;
+        assert!(
+            matches!(begun, Ok(SharedBegin::Fresh(_))),
+            "{address}: {begun:?}"
+        );
+    }
+    assert_eq!(server.take_lives(), [61, 61, 61]);
 }
 
 #[tokio::test]
@@ -246,5 +272,23 @@ fn options_without_meaning_are_refused() {
         change(&mut options);
         let error = Memcached::new(options).expect_err(text);
         assert_eq!(error.to_string(), text);
+    }
+    for address in [
+        "",
+        "127.0.0.1",
+        ":11211",
+        "cache:0",
+        "[::1]:11211",
+        "http://cache:11211",
+        "unix:cache",
+        "unix://cache",
+    ] {
+        let error = Memcached::new(MemcachedOptions::new(address)).expect_err(address);
+        let text = "the address must be host:port with a name or an IPv4 address, or unix:///path";
+        assert_eq!(error.to_string(), text, "{address}");
+    }
+    for address in ["10.0.0.1:11211", "my_cache:1", "unix:///run/cache"] {
+        let made = Memcached::new(MemcachedOptions::new(address));
+        assert!(made.is_ok(), "{address}: {made:?}");
     }
 }

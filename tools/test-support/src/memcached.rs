@@ -1,6 +1,7 @@
 //! A memcached for tests, on a unix socket of its own, and one in its place that tells what it is told.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -95,31 +96,64 @@ fn launch(socket: &Path, memory_mib: u32) -> std::io::Result<Child> {
 /// A server that stores nothing, answers each `add` and `set` with success, and keeps their times to live.
 #[derive(Debug)]
 pub struct FakeMemcached {
-    directory: TempDir,
-    lives: Arc<Mutex<Vec<i64>>>,
+    address: String,
+    lives: Lives,
+    /// The directory of a unix socket.
+    _directory: Option<TempDir>,
 }
 
+/// The times to live, in seconds, in the order in which they came.
+type Lives = Arc<Mutex<Vec<i64>>>;
+
 impl FakeMemcached {
-    /// Starts the server. Its threads end with their connections, and with the process.
+    /// Starts the server on a unix socket. Its threads end with their connections, and with the process.
     #[must_use]
     pub fn start() -> FakeMemcached {
         let directory = tempfile::tempdir().expect("a directory");
-        let listener = UnixListener::bind(directory.path().join("socket")).expect("a socket");
-        let lives = Arc::new(Mutex::new(Vec::new()));
+        let path = directory.path().join("socket");
+        let listener = UnixListener::bind(&path).expect("a socket");
+        let accept = move || listener.accept().map(|(stream, _)| stream);
+        let address = format!("unix://{}", path.display());
+        FakeMemcached::serve(address, Some(directory), accept)
+    }
+
+    /// Starts the server on a port of 127.0.0.1.
+    #[must_use]
+    pub fn start_on_tcp() -> FakeMemcached {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+        let address = listener.local_addr().expect("an address").to_string();
+        let accept = move || listener.accept().map(|(stream, _)| stream);
+        FakeMemcached::serve(address, None, accept)
+    }
+
+    fn serve<S>(
+        address: String,
+        directory: Option<TempDir>,
+        accept: impl Fn() -> std::io::Result<S> + Send + 'static,
+    ) -> FakeMemcached
+    where
+        S: Send + 'static,
+        for<'s> &'s S: Read + Write,
+    {
+        let lives = Lives::default();
         let all = Arc::clone(&lives);
         thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
+            while let Ok(stream) = accept() {
                 let lives = Arc::clone(&all);
                 thread::spawn(move || answer(&stream, &lives));
             }
         });
-        FakeMemcached { directory, lives }
+        FakeMemcached {
+            address,
+            lives,
+            _directory: directory,
+        }
     }
 
-    /// Returns the address: `unix:///path`.
+    /// Returns the address: `unix:///path` or `127.0.0.1:port`.
     #[must_use]
     pub fn address(&self) -> String {
-        format!("unix://{}", self.directory.path().join("socket").display())
+        self.address.clone()
     }
 
     /// Takes the times to live, in seconds, in the order in which they came.
@@ -131,7 +165,10 @@ impl FakeMemcached {
 }
 
 /// Answers the commands of a connection: `add` and `set`, whose lines are `add key flags life bytes` and the value.
-fn answer(stream: &UnixStream, lives: &Mutex<Vec<i64>>) {
+fn answer<S>(stream: &S, lives: &Mutex<Vec<i64>>)
+where
+    for<'s> &'s S: Read + Write,
+{
     let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
     while let Some(command) = lines.next() {
         let life = command.split(' ').nth(3).and_then(|life| life.parse().ok());
