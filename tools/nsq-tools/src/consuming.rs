@@ -48,13 +48,16 @@ impl Consuming {
     ///
     /// # Errors
     /// The filter cannot be made, or an address is wrong. The error is the text for the user.
-    pub fn start(
+    pub async fn start(
         sources: &Sources,
         config: Config,
         dedup: Option<&flags::Dedup>,
     ) -> Result<Consuming, String> {
         let consuming = Consuming::new(sources, config)?;
-        let dedup = dedup.map(flags::Dedup::start).transpose()?;
+        let dedup = match dedup {
+            Some(flags) => Some(flags.start().await?),
+            None => None,
+        };
         Ok(consuming.recognising(dedup))
     }
 

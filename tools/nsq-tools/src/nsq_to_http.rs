@@ -96,7 +96,7 @@ async fn relay(config: Config, mut signals: StopSignals) -> Result<(), String> {
 /// Connects one consumer for each topic. An nsqd that cannot be reached is an error.
 async fn connect(config: &Config) -> Result<Vec<Consumer>, String> {
     let consumer = config.client.clone();
-    let consuming = Consuming::start(&config.sources, consumer, config.dedup.as_ref())?;
+    let consuming = Consuming::start(&config.sources, consumer, config.dedup.as_ref()).await?;
     let touches = touches(config);
     consuming
         .connect(&config.topics, &config.channel, |builder| {

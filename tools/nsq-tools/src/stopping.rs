@@ -2,12 +2,13 @@
 
 use std::future::Future;
 use std::io;
+use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use program::log_warn;
-use ringq_client::{Acker, Consumer, Control, Producer, Requeue};
+use ringq_client::{Acker, Consumer, Control, Message, Producer, Requeue};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 
@@ -67,6 +68,19 @@ pub async fn shut_down(controls: impl IntoIterator<Item = Control>) {
     }
 }
 
+/// Stops a consumer as [`shut_down`] does, and passes the messages that it still has to `take`. The stream of a consumer
+/// ends when its filter is saved, so nobody may wait for the end of the stream without a limit.
+pub async fn drain(consumer: &mut Consumer, mut take: impl FnMut(Message)) {
+    let mut stopped = pin!(shut_down([consumer.control()]));
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut stopped => return,
+            Some(message) = consumer.next() => take(message),
+        }
+    }
+}
+
 /// Closes a producer. Publishes that may be stored without a confirmation get a line in the log.
 pub async fn close(producer: &Producer) {
     if let Err(unanswered) = producer.close().await {
@@ -114,10 +128,37 @@ fn begin_shutdown(control: &Control) {
 
 #[cfg(test)]
 mod tests {
-    use ringq_client::testing::{MockConnection, MockNetwork};
+    use ringq_client::testing::{MockConnection, MockNetwork, MockServer};
     use tokio::time::Instant;
 
     use super::*;
+
+    /// Accepts the connection of a consumer.
+    async fn accept(server: &mut MockServer, topic: &str) -> MockConnection {
+        let mut nsqd = server.accept().await;
+        nsqd.handshake().await;
+        nsqd.expect(&format!("SUB {topic} c")).await;
+        nsqd.respond("OK").await;
+        nsqd.expect("RDY 1").await;
+        nsqd
+    }
+
+    /// A filter that is being saved on a disk that hangs holds up the end of the stream, too.
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_does_not_end_does_not_hold_up_the_tool() {
+        let network = MockNetwork::new();
+        let mut server = network.server("n1:4150");
+        let builder = Consumer::builder("t", "c").node(server.address());
+        let builder = builder.drain_limit(Duration::from_secs(3600));
+        let consumer = builder.connector(network.clone()).connect().await;
+        let mut consumer = consumer.expect("complete");
+        let mut nsqd = accept(&mut server, "t").await;
+        let began = Instant::now();
+        drain(&mut consumer, drop).await;
+        let seconds = (STOP_TIME_MAX + SAVE_TIME_MAX).as_secs();
+        assert_eq!(began.elapsed().as_secs(), seconds);
+        nsqd.expect("CLS").await;
+    }
 
     /// The topics waited one after the other, each for 5 s.
     #[tokio::test(start_paused = true)]
@@ -130,12 +171,7 @@ mod tests {
             let builder = Consumer::builder(topic, "c").node(server.address());
             let consumer = builder.connector(network.clone()).connect().await;
             consumers.push(consumer.expect("complete"));
-            let mut nsqd = server.accept().await;
-            nsqd.handshake().await;
-            nsqd.expect(&format!("SUB {topic} c")).await;
-            nsqd.respond("OK").await;
-            nsqd.expect("RDY 1").await;
-            connections.push(nsqd);
+            connections.push(accept(&mut server, topic).await);
         }
         let began = Instant::now();
         // No nsqd answers CLS.

@@ -1,12 +1,17 @@
 //! Signals: each tool that consumes or publishes ends on SIGINT and SIGTERM with the exit code 0, also if the signal comes
-//! twice. SIGHUP kills the tools that have no use for it, as it killed the original's.
+//! twice, or while the disk hangs at the start. SIGHUP kills the tools that have no use for it, as it killed the
+//! original's.
 
 mod tool;
 
+use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use test_support::daemon::Daemon;
 use test_support::{TIMEOUT, wait_until};
 use tool::Tool;
@@ -126,4 +131,43 @@ fn a_hangup_kills_the_tools_that_have_no_use_for_it() {
             tool.log()
         );
     });
+}
+
+/// A disk that hangs, in the place of the file: a pipe that stays open, and has nothing. Returns when it is being read.
+fn hang(path: &Path) -> File {
+    let mut writer = None;
+    let opened = wait_until(TIMEOUT, || {
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let mut open = OpenOptions::new();
+        writer = open.write(true).custom_flags(flags).open(path).ok();
+        writer.is_some()
+    });
+    assert!(opened, "nobody reads {}", path.display());
+    writer.expect("it is open")
+}
+
+/// The tools took no signal while they read a file at their start.
+#[test]
+fn a_signal_ends_a_tool_whose_disk_hangs_at_the_start() {
+    let nsqd = Daemon::nsqd(&[]);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state");
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let filter = format!("--dedup-state={}", path.display());
+    let counts = format!("--state-file={}", path.display());
+    let check = |program: &Program, flags: &[&str]| {
+        let mut command = Command::new(program.path);
+        command.args(&program.args).args(flags);
+        let mut tool = Tool::of_command(&mut command);
+        let _hanging = hang(&path);
+        tool.stop();
+    };
+    for program in programs(&nsqd, directory.path().to_str().unwrap()) {
+        if program.path != env!("CARGO_BIN_EXE_to_nsq") {
+            check(&program, &["--dedup=body", &filter]);
+        }
+        if program.path == env!("CARGO_BIN_EXE_nsq_forget") {
+            check(&program, &[&counts]);
+        }
+    }
 }

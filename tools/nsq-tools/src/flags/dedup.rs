@@ -17,6 +17,7 @@ use std::time::Duration;
 use program::flag::{Flag, Kind};
 use program::{Options, log_info, log_warn};
 use ringq_client::dedup::{self, JsonPointer, Key};
+use tokio::task::spawn_blocking;
 
 use self::plan::{Plan, parse_pointer};
 use self::settings::Settings;
@@ -118,11 +119,18 @@ impl Dedup {
         Ok(dedup)
     }
 
-    /// Makes the filter, which takes its memory now, and logs what it is. A saved filter is restored.
+    /// Makes the filter, which takes its memory now, and logs what it is. A saved filter is restored, on a thread that may
+    /// block: a disk that hangs does not keep the tool from its signals.
     ///
     /// # Errors
     /// The sizes make no filter, or the saved filter cannot be used. The error is the text for the user.
-    pub fn start(&self) -> Result<dedup::Dedup, String> {
+    pub async fn start(&self) -> Result<dedup::Dedup, String> {
+        let flags = self.clone();
+        let made = spawn_blocking(move || flags.make()).await;
+        made.map_err(|error| format!("--dedup: {error}"))?
+    }
+
+    fn make(&self) -> Result<dedup::Dedup, String> {
         let filter = self
             .filter
             .make()

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use program::{log_error, log_info, log_repeated, log_warn};
-use ringq_client::Message;
+use ringq_client::{Consumer, Message};
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout, timeout_at};
@@ -15,10 +15,10 @@ use super::distribution::Seconds;
 use super::field;
 use super::http::{self, Api};
 use super::state_file;
-use super::table::ForgetTable;
+use super::table::{ForgetTable, State};
 use crate::consuming::Consuming;
 use crate::listening::listen;
-use crate::stopping::{STOP_TIME_MAX, StopSignals, shut_down};
+use crate::stopping::{STOP_TIME_MAX, StopSignals, drain};
 
 /// The longest time that HTTP clients may take for their last answers.
 const HTTP_STOP: Duration = Duration::from_secs(2);
@@ -32,9 +32,9 @@ type Saving = JoinHandle<Saved>;
 
 /// Counts until a signal comes. The error is the text for the user.
 pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(), String> {
-    let state = match &config.state_file {
-        Some(path) => state_file::load(path)?,
-        None => Default::default(),
+    let state = tokio::select! {
+        state = load(config) => state?,
+        () = signals.wait() => return Ok(()),
     };
     let table = ForgetTable::new(config.rate, config.limits, state, fastrand::u64(..));
     if let Some(path) = &config.state_file {
@@ -56,17 +56,10 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
         () = signals.wait() => return Ok(()),
     }
     let (listener, address) = listen(&config.http_address, NSQ_FORGET.name)?;
-    let client = config.client.clone();
-    let consuming = Consuming::start(&config.sources, client, config.dedup.as_ref())?;
-    let topics = [&config.topic];
-    let consumers = tokio::select! {
-        consumers = consuming.connect(&topics, &config.channel, |builder| builder) => consumers?,
+    let mut consumer = tokio::select! {
+        consumer = connect(config) => consumer?,
         () = signals.wait() => return Ok(()),
     };
-    let mut consumer = consumers
-        .into_iter()
-        .next()
-        .expect("one topic has one consumer");
     log_info!("listening on {address}");
     let (end_http, http_ends) = oneshot::channel::<()>();
     let server = axum::serve(listener, http::router(api.clone())).with_graceful_shutdown(async {
@@ -95,13 +88,7 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
     }
     log_info!("stopping");
     let ends_at = Instant::now() + STOP_TIME_MAX;
-    let control = consumer.control();
-    let drain = async {
-        while let Some(message) = consumer.next().await {
-            count(config, &api, &message);
-        }
-    };
-    tokio::join!(shut_down([control]), drain);
+    drain(&mut consumer, |message| count(config, &api, &message)).await;
     // The server takes the end of the sender for its end.
     drop(end_http);
     if timeout(HTTP_STOP, server).await.is_err() {
@@ -119,6 +106,25 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
     saved.unwrap_or_else(|_| {
         Err("the state file was not written - the disk does not answer".to_owned())
     })
+}
+
+/// Reads the state file, if there is one, on a thread that may block.
+async fn load(config: &Config) -> Result<State, String> {
+    let Some(path) = config.state_file.clone() else {
+        return Ok(State::default());
+    };
+    let loaded = spawn_blocking(move || state_file::load(&path)).await;
+    loaded.map_err(|error| format!("the state file was not read - {error}"))?
+}
+
+/// Connects the consumer.
+async fn connect(config: &Config) -> Result<Consumer, String> {
+    let client = config.client.clone();
+    let consuming = Consuming::start(&config.sources, client, config.dedup.as_ref()).await?;
+    let topics = [&config.topic];
+    let connecting = consuming.connect(&topics, &config.channel, |builder| builder);
+    let mut consumers = connecting.await?;
+    Ok(consumers.pop().expect("one topic has one consumer"))
 }
 
 /// Counts a message, and finishes it. A message without a value is finished, too: no later delivery

@@ -45,7 +45,13 @@ const WAITING_MAX: usize = 64;
 
 /// Serves until a signal comes. The error is the text for the user.
 pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(), String> {
-    let dedup = config.dedup.as_ref().map(flags::Dedup::start).transpose()?;
+    let dedup = match &config.dedup {
+        Some(flags) => tokio::select! {
+            dedup = flags.start() => Some(dedup?),
+            () = signals.wait() => return Ok(()),
+        },
+        None => None,
+    };
     let producer = producer(config)?;
     let (listener, address) = listen(&config.http_address, NSQ_PUBSUB.name)?;
     log_info!("listening on {address}");

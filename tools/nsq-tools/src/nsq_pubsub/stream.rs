@@ -19,7 +19,7 @@ use super::reach::{Decision, News, Reach};
 use super::request::Subscription;
 use super::shared::Shared;
 use crate::consuming::{Consuming, log_event};
-use crate::stopping::{TOUCH_TIME_MAX, requeue, shut_down};
+use crate::stopping::{TOUCH_TIME_MAX, drain, requeue};
 
 /// The head of a stream. Old clients compare it byte by byte.
 const HEAD: &str =
@@ -92,13 +92,7 @@ pub(super) async fn serve(mut socket: TcpStream, peer: SocketAddr, query: &str, 
     log_info!("({peer}) stream of {topic}/{channel} ends: {end}");
     // A client that has gone needs no end of the connection.
     let _ = socket.shutdown().await;
-    let control = consumer.control();
-    let drain = async {
-        while let Some(message) = consumer.next().await {
-            requeue(message.split().1);
-        }
-    };
-    tokio::join!(shut_down([control]), drain);
+    drain(&mut consumer, |message| requeue(message.split().1)).await;
 }
 
 /// Sends an answer of one line.

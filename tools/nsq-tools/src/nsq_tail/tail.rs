@@ -75,7 +75,7 @@ pub(super) async fn run(config: Config, mut signals: StopSignals) -> Result<(), 
 /// Connects the consumers of all topics.
 async fn connect(config: &Config) -> Result<Vec<Consumer>, String> {
     let client = config.client.clone();
-    let consuming = Consuming::start(&config.sources, client, config.dedup.as_ref())?;
+    let consuming = Consuming::start(&config.sources, client, config.dedup.as_ref()).await?;
     // A slow disk takes long for many files.
     let touch = AutoTouch {
         limit: TOUCH_TIME_MAX,

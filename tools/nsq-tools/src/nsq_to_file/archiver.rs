@@ -20,7 +20,7 @@ use super::start_check;
 use super::topic_thread::{self, TopicError};
 use super::topics::TopicList;
 use crate::consuming::Consuming;
-use crate::flags::{self, Sources};
+use crate::flags::Sources;
 use crate::progress;
 use crate::stopping::{StopSignals, within_stop_time};
 
@@ -47,7 +47,13 @@ pub(super) async fn run(config: Config, mut stop: StopSignals) -> Result<(), Str
     }
     let consuming = Consuming::new(&config.sources, config.client.clone())?;
     start_check::check(&config, &Zoned::now()).map_err(|error| error.to_string())?;
-    let dedup = config.dedup.as_ref().map(flags::Dedup::start).transpose()?;
+    let dedup = match &config.dedup {
+        Some(flags) => tokio::select! {
+            dedup = flags.start() => Some(dedup?),
+            () = stop.wait() => return Ok(()),
+        },
+        None => None,
+    };
     let consuming = consuming.recognising(dedup);
     let (orders, _) = watch::channel(Orders::default());
     let (ended, mut ends) = mpsc::unbounded_channel();

@@ -141,7 +141,7 @@ fn sizes_that_make_no_filter_are_an_error_at_the_start() {
         ),
     ] {
         let dedup = parse(value).expect("each value alone is right");
-        let why = dedup.start().expect_err("together they are not");
+        let why = dedup.make().expect_err("together they are not");
         assert!(
             why.starts_with("--dedup: ") && why.contains(advice),
             "{why}"
@@ -170,9 +170,9 @@ fn filters_that_may_drop_fresh_messages_say_so() {
 fn the_start_makes_the_filter_and_restores_it() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut plan = parse("body,slots=1000").expect("right");
-    assert_eq!(plan.start().expect("a filter").bytes(), 16_000);
+    assert_eq!(plan.make().expect("a filter").bytes(), 16_000);
     plan.state = Some(directory.path().join("state"));
-    let first = plan.start().expect("a filter");
+    let first = plan.make().expect("a filter");
     assert_eq!(
         plan.describe(&first),
         format!(
@@ -181,11 +181,11 @@ fn the_start_makes_the_filter_and_restores_it() {
         )
     );
     first.save().expect("the directory is there");
-    let second = plan.start().expect("a filter");
+    let second = plan.make().expect("a filter");
     assert!(second.is_restored());
     assert!(plan.describe(&second).contains(", restored from "));
     plan.filter = Plan::Inverse { slots: 2000 };
-    let why = plan.start().expect_err("another size");
+    let why = plan.make().expect_err("another size");
     assert!(
         why.contains("remove the file to begin with an empty filter"),
         "{why}"
