@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use crate::bits::Bits;
 use crate::error::DedupError;
+use crate::memory::Memory;
 
 const MAGIC: [u8; 4] = *b"RQDD";
 const VERSION: u16 = 2;
@@ -94,6 +95,22 @@ pub fn restore<S: Saved>(input: &mut dyn Read) -> Result<S, DedupError> {
     match reader.input.read(&mut [0])? {
         0 => Ok(filter),
         _ => Err(DedupError::Damaged("there are bytes behind its end")),
+    }
+}
+
+/// Copies a filter, so that the copy can be saved while the filter is asked. Without memory for a copy, `clone` would end
+/// the process.
+///
+/// # Errors
+/// The system refuses the memory.
+pub fn copy<M: Memory + Clone>(filter: &M) -> io::Result<M> {
+    let bytes = filter.bytes();
+    match Vec::<u8>::new().try_reserve_exact(bytes as usize) {
+        Ok(()) => Ok(filter.clone()),
+        Err(_) => Err(io::Error::new(
+            io::ErrorKind::OutOfMemory,
+            format!("the system refuses {bytes} bytes of memory for a copy of the filter"),
+        )),
     }
 }
 

@@ -5,6 +5,7 @@ mod tool;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer};
@@ -184,7 +185,7 @@ fn nsq_to_http_makes_one_request_for_each_message() {
 fn nsq_tail_prints_each_message_once() {
     let source = Source::new();
     let args = ["--topic=t", "--channel=c", "-n=3", DEDUP];
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_nsq_tail"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nsq_tail"));
     for node in &source.nodes {
         command.arg(format!("--nsqd-tcp-address={}", node.tcp));
     }
@@ -291,7 +292,7 @@ fn wrong_values_end_the_tools_with_advice() {
     let check = |args: &[&str], code: i32, advice: &str| {
         let mut all = vec!["--topic=t", "--nsqd-tcp-address=127.0.0.1:1"];
         all.extend(args);
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_nsq_tail"))
+        let output = Command::new(env!("CARGO_BIN_EXE_nsq_tail"))
             .args(all)
             .output()
             .expect("the program runs");
@@ -350,4 +351,35 @@ fn a_disk_that_becomes_full_is_an_error_and_leaves_no_part_of_the_state() {
     );
     let names = std::fs::read_dir(disk.path()).expect("readable");
     assert_eq!(names.count(), 1, "only the filler is there: {log}");
+}
+
+/// Without memory for the copy that is saved, the tool ended with SIGABRT.
+#[test]
+fn a_save_without_memory_is_an_error_and_ends_nothing() {
+    let source = Source::new();
+    let directory = tempfile::tempdir().expect("a directory");
+    let state = directory.path().join("state");
+    // The filter takes 800 MB of 1.5 GB, and touches few pages.
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -v 1500000; exec \"$0\" \"$@\""]);
+    command.arg(env!("CARGO_BIN_EXE_nsq_tail"));
+    command.args([
+        "--topic=t",
+        "--channel=c",
+        "--dedup=json:/id,slots=50000000",
+    ]);
+    command.arg(format!("--dedup-state={}", state.display()));
+    for node in &source.nodes {
+        command.arg(format!("--nsqd-tcp-address={}", node.tcp));
+    }
+    let mut tool = Tool::of_command(command.stdout(Stdio::null()));
+    source.wait_for_answers();
+    tool.stop();
+    let log = tool.log();
+    let text = format!(
+        "the filter could not be saved in {}: the system refuses 800000000 bytes of memory for a copy of the filter; \
+         duplicates may be handled",
+        state.display()
+    );
+    assert!(log.contains(&text), "{log}");
 }

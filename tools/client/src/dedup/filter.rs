@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ringq_dedup::saved::{Saved, restore_file, save_file};
+use ringq_dedup::saved::{Saved, copy, restore_file, save_file};
 use ringq_dedup::{
     Begin, DedupError, Deduplicator, ForgetfulBloom, Guard, InverseBloom, KeyHasher, Memory,
     RoaringPair, TimeLimitedBloom, UnixTime,
@@ -286,7 +286,7 @@ where
 }
 
 fn save<M: Sizes>(filter: &Deduplicator<M>, path: &Path) -> io::Result<()> {
-    let copy = filter.with_memory(|memory| memory.clone());
+    let copy = filter.with_memory(|memory| copy(memory))?;
     save_file(&copy, path)
 }
 
