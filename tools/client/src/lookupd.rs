@@ -26,9 +26,9 @@ use error::Reason;
 const FORM: &str = "application/vnd.nsq; version=1.0";
 /// The header with which an nsqlookupd says that its answer has this form.
 const FORM_HEADER: &str = "x-nsq-content-type";
-/// The text with which nsqd and nsqlookupd answer a request for a page that they do not have. For a topic that nsqlookupd
-/// does not know, the text is another one.
-const NO_PAGE: &str = "NOT_FOUND";
+/// The text with which nsqlookupd answers a lookup of a topic that it does not know. A status 404 with another text comes
+/// from a server that has no such page: a proxy, or another program.
+const UNKNOWN_TOPIC: &str = "TOPIC_NOT_FOUND";
 /// The largest answer, in bytes. `/nodes` of 10,000 nodes with 100 topics each has about 30 MiB.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// The most nodes that one answer can name.
@@ -123,8 +123,12 @@ impl Lookupd {
     /// # Errors
     /// The nsqlookupd cannot be asked, or its answer is not understood.
     pub async fn lookup(&self, topic: &str) -> Result<Option<Lookup>, LookupdError> {
-        self.ask(endpoint::with_topic(&self.lookup_url, topic))
-            .await
+        let asked = self.ask(endpoint::with_topic(&self.lookup_url, topic));
+        match asked.await {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.is_of_unknown_topic() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Asks for all topics.
@@ -132,10 +136,9 @@ impl Lookupd {
     /// # Errors
     /// The nsqlookupd cannot be asked, its answer is not understood, or it names more than 100,000 topics.
     pub async fn topics(&self) -> Result<Vec<String>, LookupdError> {
-        let answer: Option<Topics> = self
+        let Topics { topics } = self
             .ask(endpoint::beside(&self.lookup_url, "topics"))
             .await?;
-        let Topics { topics } = answer.ok_or_else(|| self.no_page())?;
         match topics.ignored {
             0 => Ok(topics.kept),
             _ => Err(LookupdError::new(&self.name, Reason::TooManyTopics)),
@@ -155,21 +158,14 @@ impl Lookupd {
 
     /// Asks for all nodes. Returns at most [`NODES_MAX`] of them, and the number of the others.
     pub(crate) async fn first_nodes(&self) -> Result<(Vec<NodeInfo>, usize), LookupdError> {
-        let answer: Option<Nodes> = self
+        let Nodes { producers } = self
             .ask(endpoint::beside(&self.lookup_url, "nodes"))
             .await?;
-        let Nodes { producers } = answer.ok_or_else(|| self.no_page())?;
         Ok((producers.kept, producers.ignored))
     }
 
-    /// The error for a server without a list that every nsqlookupd has: a proxy, or another program.
-    fn no_page(&self) -> LookupdError {
-        let status = StatusCode::NOT_FOUND.as_u16();
-        LookupdError::new(&self.name, Reason::Status(status, NO_PAGE.to_owned()))
-    }
-
-    /// Sends one request. Returns `None` for status 404, unless there is no such page.
-    async fn ask<T: DeserializeOwned>(&self, url: Url) -> Result<Option<T>, LookupdError> {
+    /// Sends one request.
+    async fn ask<T: DeserializeOwned>(&self, url: Url) -> Result<T, LookupdError> {
         let wrong = |reason| LookupdError::new(&self.name, reason);
         let http = |error: reqwest::Error| wrong(Reason::Http(error.without_url()));
         let mut response = self.http.get(url).send().await.map_err(http)?;
@@ -186,7 +182,6 @@ impl Lookupd {
             StatusCode::OK => {
                 answer::parse(&body, is_wrapped).map_err(|error| wrong(Reason::Json(error)))
             }
-            StatusCode::NOT_FOUND if answer::message(&body) != NO_PAGE => Ok(None),
             status => Err(wrong(Reason::Status(
                 status.as_u16(),
                 answer::message(&body),

@@ -172,19 +172,19 @@ pub(super) fn has_current_form(header: Option<&HeaderValue>) -> bool {
 pub(super) fn parse<T: DeserializeOwned>(
     body: &[u8],
     is_wrapped: bool,
-) -> Result<Option<T>, serde_json::Error> {
+) -> Result<T, serde_json::Error> {
     let body = match body.is_empty() {
         true => b"{}",
         false => body,
     };
     if !is_wrapped {
-        return serde_json::from_slice(body).map(Some);
+        return serde_json::from_slice(body);
     }
     let wrapped: Wrapped<T> = serde_json::from_slice(body)?;
     match wrapped.data {
-        Some(data) => Ok(Some(data)),
+        Some(data) => Ok(data),
         // An answer without `data` may have been stripped of its header by a proxy.
-        None => serde_json::from_slice(body).map(Some),
+        None => serde_json::from_slice(body),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{ANSWER_BYTES_MAX, NAMES_MAX, NODES_MAX};
+use super::{ANSWER_BYTES_MAX, NAMES_MAX, NODES_MAX, UNKNOWN_TOPIC};
 use crate::config::{OptionError, without_password};
 
 /// The reason why an nsqlookupd could not be asked.
@@ -49,6 +49,11 @@ impl LookupdError {
             self.reason,
             Reason::MissingPort | Reason::Url(_) | Reason::Scheme(_)
         )
+    }
+
+    /// Returns true if the nsqlookupd does not know the topic.
+    pub(super) fn is_of_unknown_topic(&self) -> bool {
+        matches!(&self.reason, Reason::Status(404, message) if message == UNKNOWN_TOPIC)
     }
 
     /// Returns the HTTP status of a refusal.

@@ -155,6 +155,24 @@ async fn an_unknown_topic_is_no_error() {
     assert_eq!(ask(answer("404 Not Found", CURRENT, body)).await, Ok(None));
 }
 
+/// A lookup took a proxy's page for a topic that no node has. The errors of the lists had another text than the answer.
+#[tokio::test]
+async fn the_404_of_a_proxy_is_an_error() {
+    let page = answer("404 Not Found", "", "<html>no</html>");
+    let (address, _) = serve(vec![page; 3]).await;
+    let lookupd = Lookupd::new(&address, &Config::default()).expect("an address");
+    let errors = [
+        lookupd.lookup("t").await.map(drop),
+        lookupd.topics().await.map(drop),
+        lookupd.nodes().await.map(drop),
+    ];
+    for error in errors {
+        let error = error.expect_err("no nsqlookupd").to_string();
+        let text = r#"got response 404 "<html>no</html>": this address has no such page"#;
+        assert!(error.contains(text), "{error}");
+    }
+}
+
 #[tokio::test]
 async fn refusals_say_what_was_wrong() {
     let error = ask(answer("500 Oh", CURRENT, r#"{"message":"INTERNAL"}"#))

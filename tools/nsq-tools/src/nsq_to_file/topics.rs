@@ -119,7 +119,7 @@ mod tests {
             panic!("no error");
         };
         let refused = format!(
-            r#"nsqlookupd {}: got response 404 "NOT_FOUND""#,
+            r#"nsqlookupd {}: got response 404 "<html>no</html>""#,
             lookupds[5]
         );
         assert!(error.starts_with(&refused), "{error}");
