@@ -50,7 +50,7 @@ const ASK_STORE: Asking = Asking {
 /// The longest interval between two looks for connections that are stalled.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The longest limit of nsqd that counts: a larger one may be no time at all.
+/// The longest limit of nsqd, and the longest interval between saves, that count: a longer one may end at no time at all.
 const LIMIT_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// A copy that makes room for others comes again after a delay. These are the shortest and the longest one.
@@ -341,7 +341,9 @@ pub(crate) async fn serve_room(sieve: Arc<Sieve>) {
     let ending = Ending(&sieve);
     let mut phase = sieve.hub.watch_phase();
     let mut seen = Phase::Running;
+    // A very long interval ends at no time.
     let every = sieve.dedup.save_interval().unwrap_or(LIMIT_MAX);
+    let every = every.min(LIMIT_MAX);
     let mut saves = interval_at(tokio::time::Instant::now() + every, every);
     saves.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut saving = Saving::default();

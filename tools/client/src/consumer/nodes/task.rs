@@ -164,7 +164,7 @@ impl Task {
         #[cfg(feature = "dedup")]
         receiver.sort_by(nodes.sieve.clone());
         let mut run = std::pin::pin!(link.run(&mut receiver));
-        let mut abort_at = None;
+        let (mut is_removed, mut abort_at) = (false, None);
         loop {
             let touch = async {
                 match &touching {
@@ -179,15 +179,17 @@ impl Task {
                 }
             };
             tokio::select! {
-                ended = &mut run => return (ended, abort_at.is_some()),
+                ended = &mut run => return (ended, is_removed),
                 () = touch => {
                     if let Some(touching) = &touching {
                         touching.handle_timeout(now());
                     }
                 }
-                _ = &mut self.removal, if abort_at.is_none() => {
+                _ = &mut self.removal, if !is_removed => {
                     nodes.hub.retire_line(line);
-                    abort_at = Some(tokio::time::Instant::now() + nodes.drain_limit);
+                    is_removed = true;
+                    // A very long limit ends at no time.
+                    abort_at = tokio::time::Instant::now().checked_add(nodes.drain_limit);
                 }
                 () = abort => line.abort(),
             }

@@ -147,3 +147,23 @@ fn consumers_that_end_share_a_thread_and_a_save() {
     assert_eq!(log.count(saved), CONSUMERS, "{:?}", log.lines());
     assert!(path.exists());
 }
+
+/// The end of the interval was no time, and its computation ended the consumer.
+#[tokio::test(start_paused = true)]
+async fn a_filter_with_a_very_long_interval_is_saved_at_the_end() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("state");
+    let disk = Disk::default();
+    disk.answer();
+    let dedup = disk.filter(&path).save_interval(Duration::MAX).build();
+    let network = MockNetwork::new();
+    let broker = network.broker("n1:4150");
+    broker.publish("t", "a");
+    let builder = builder(&network, 1).node(broker.address());
+    let builder = builder.dedup(dedup.expect("complete"));
+    let mut consumer = builder.connect().await.expect("complete");
+    next(&mut consumer).await.finish();
+    consumer.control().shutdown().await;
+    assert_eq!(disk.saves(), 1);
+    assert!(path.exists());
+}

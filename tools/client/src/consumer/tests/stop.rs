@@ -246,3 +246,28 @@ async fn messages_without_an_answer_at_the_limit_are_told() {
     );
     drop(kept);
 }
+
+/// The end of the limit was no time, and its computation ended the task of the node.
+#[tokio::test(start_paused = true)]
+async fn without_a_limit_a_node_that_is_removed_waits_for_the_last_answer() {
+    let network = MockNetwork::new();
+    let mut server = network.server("n1:4150");
+    let builder = builder(&network, 5)
+        .node(server.address())
+        .drain_limit(Duration::MAX);
+    let mut consumer = builder.connect().await.expect("complete");
+    let mut nsqd = accept(&mut server).await;
+    nsqd.expect("RDY 5").await;
+    nsqd.deliver(1, 1, "").await;
+    let message = next(&mut consumer).await;
+    let control = consumer.control();
+    control.remove_node(&server.address()).expect("a node");
+    nsqd.expect("CLS").await;
+    nsqd.respond("CLOSE_WAIT").await;
+    expect_silence(&mut nsqd, MS(100_000)).await;
+    message.finish();
+    nsqd.expect(&fin(1)).await;
+    assert_eq!(nsqd.command().await, None);
+    drop(nsqd);
+    control.shutdown().await;
+}
