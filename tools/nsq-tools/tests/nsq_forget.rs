@@ -288,25 +288,54 @@ int fsync(int file) {
 }
 "#;
 
+/// Starts the tool in a directory whose disk hangs while the file `hang` is there.
+fn start_with_hanging_sync(directory: &Path, nsqd: &Daemon, args: &[&str]) -> Forget {
+    std::fs::write(directory.join("sync.c"), HANGING_SYNC).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o", "sync.so", "sync.c"]);
+    let exit = run(compiler.current_dir(directory), TIMEOUT);
+    assert_eq!(exit.code(), 0, "{exit}");
+    let mut command = command(nsqd, args);
+    command
+        .current_dir(directory)
+        .env("LD_PRELOAD", directory.join("sync.so"));
+    let tool = Tool::of_command(&mut command);
+    let http = tool.wait_for_http();
+    Forget { tool, http }
+}
+
+/// The tool waited without a limit for the filter of `--dedup`.
+#[test]
+fn a_disk_that_hangs_does_not_hold_up_the_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let nsqd = nsqd_with_clicks(&["US"]);
+    let args = [
+        NEVER,
+        "--state-file=counts.json",
+        "--dedup=json:/country,slots=1000",
+        "--dedup-state=filter",
+    ];
+    let forget = start_with_hanging_sync(directory.path(), &nsqd, &args);
+    forget.wait_for_z("clicks", 1);
+    std::fs::write(directory.path().join("hang"), "").unwrap();
+    let (code, log) = forget.end("TERM");
+    assert_eq!(code, Some(1), "{log}");
+    for line in [
+        "ending although the filter of --dedup is not saved",
+        "the state file was not written - the disk does not answer",
+    ] {
+        assert!(log.contains(line), "no {line:?}: {log}");
+    }
+}
+
 /// The tool counted nothing and took no signal while the disk hung.
 #[test]
 fn a_disk_that_hangs_holds_up_neither_the_counts_nor_a_signal() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
-    std::fs::write(at("sync.c"), HANGING_SYNC).unwrap();
-    let mut compiler = Command::new("cc");
-    compiler.args(["-shared", "-fPIC", "-o", "sync.so", "sync.c"]);
-    let exit = run(compiler.current_dir(&directory), TIMEOUT);
-    assert_eq!(exit.code(), 0, "{exit}");
     let nsqd = nsqd_with_clicks(&["US"]);
     let args = [NEVER, "--state-file=counts.json", "--save-interval=50ms"];
-    let mut command = command(&nsqd, &args);
-    command
-        .current_dir(&directory)
-        .env("LD_PRELOAD", at("sync.so"));
-    let tool = Tool::of_command(&mut command);
-    let http = tool.wait_for_http();
-    let forget = Forget { tool, http };
+    let forget = start_with_hanging_sync(directory.path(), &nsqd, &args);
     forget.wait_for_z("clicks", 1);
     std::fs::write(at("hang"), "").unwrap();
     assert!(wait_until(TIMEOUT, || at("waits").exists()));
