@@ -291,12 +291,6 @@ impl Exposition {
         parts
     }
 
-    /// Returns the bytes that wait to be taken.
-    #[must_use]
-    pub fn waiting_bytes(&self) -> usize {
-        self.parts.iter().map(String::len).sum::<usize>() + self.part.len()
-    }
-
     /// Ends the text, and returns the parts that were not taken.
     #[must_use]
     pub fn end(mut self) -> Vec<String> {

@@ -234,12 +234,6 @@ impl MockConnection {
     /// Closes the connection. The client still receives what was sent.
     pub fn close(self) {}
 
-    /// Returns the stream, for protocols that this type does not know.
-    #[must_use]
-    pub fn into_stream(self) -> DuplexStream {
-        self.stream
-    }
-
     /// Reads commands and writes frames at the same time.
     pub(super) async fn command_or(
         &mut self,
