@@ -38,7 +38,7 @@ pub(crate) use filter::{Answer, Claim};
 pub(crate) use key::FilterKey;
 pub(crate) use saves::Saved;
 
-use filter::Store;
+use filter::ActiveFilter;
 use ringq_dedup::KeyHasher;
 use saves::Saves;
 use tokio::runtime::Handle;
@@ -102,7 +102,7 @@ pub struct Dedup(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     key: Key,
-    store: Store,
+    filter: ActiveFilter,
     /// The hasher of a filter of fingerprints. `None` for a filter of numbers.
     hasher: Option<KeyHasher>,
     state_file: Option<PathBuf>,
@@ -190,11 +190,11 @@ impl DedupBuilder {
         if matches!(self.filter, Filter::RoaringPair(_)) && !self.key.is_number() {
             return Err(SetupError::KeyIsNoNumber);
         }
-        let (store, is_restored) = Store::new(self.filter, self.state_file.as_deref())?;
+        let (filter, is_restored) = ActiveFilter::new(self.filter, self.state_file.as_deref())?;
         Ok(Dedup(Arc::new(Inner {
             key: self.key,
-            hasher: store.hasher(),
-            store,
+            hasher: filter.hasher(),
+            filter,
             state_file: self.state_file,
             save_interval: self.save_interval,
             is_restored,
@@ -227,7 +227,7 @@ impl Dedup {
     /// Returns the bytes of memory that the filter takes now, in this process.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.0.store.bytes()
+        self.0.filter.bytes()
     }
 
     /// Returns true if the filter was restored from its file.
@@ -251,7 +251,7 @@ impl Dedup {
         if let Some(act) = &self.0.before_save.0 {
             act();
         }
-        self.0.store.save(path)
+        self.0.filter.save(path)
     }
 
     /// Saves the filter on a thread of the runtime that may block. Everything that was committed before this call is in the
@@ -289,16 +289,16 @@ impl Dedup {
 
     /// Returns the times of the filter that are shorter than this message timeout, each with its name.
     pub(crate) fn shorter_than(&self, msg_timeout: Duration) -> Vec<(&'static str, Duration)> {
-        let mut times = self.0.store.times();
+        let mut times = self.0.filter.times();
         times.retain(|(_, time)| *time < msg_timeout);
         times
     }
 
     /// Returns true if questions go to a store outside of this process.
     pub(crate) fn is_shared(&self) -> bool {
-        match &self.0.store {
+        match &self.0.filter {
             #[cfg(feature = "memcached")]
-            Store::Memcached(_) => true,
+            ActiveFilter::Memcached(_) => true,
             _ => false,
         }
     }
@@ -313,7 +313,7 @@ impl Dedup {
 
     /// Asks a filter of this process.
     pub(crate) fn begin(&self, key: FilterKey, ended: &Arc<Ended>) -> Answer {
-        self.0.store.begin(key, ended)
+        self.0.filter.begin(key, ended)
     }
 
     /// Asks the shared store about a message that came over a connection with this message timeout.
@@ -324,7 +324,7 @@ impl Dedup {
         msg_timeout: Duration,
         ended: &Arc<Ended>,
     ) -> Result<Answer, ringq_dedup::StoreError> {
-        let store = &self.0.store;
-        store.begin_shared(key, msg_timeout, ended).await
+        let filter = &self.0.filter;
+        filter.begin_shared(key, msg_timeout, ended).await
     }
 }

@@ -49,9 +49,9 @@ filter_from!(InverseBloom, ForgetfulBloom, TimeLimitedBloom, RoaringPair);
 #[cfg(feature = "memcached")]
 filter_from!(Memcached);
 
-/// A filter in use.
+/// A filter or a store in use.
 #[derive(Debug)]
-pub(super) enum Store {
+pub(super) enum ActiveFilter {
     Inverse(Deduplicator<InverseBloom>),
     Forgetful(Deduplicator<ForgetfulBloom>),
     TimeLimited(Deduplicator<TimeLimitedBloom>),
@@ -156,42 +156,47 @@ fn in_use<M: Sizes>(
     Ok((Deduplicator::new(saved), true))
 }
 
-impl Store {
+impl ActiveFilter {
     /// Makes a store. Returns true if the state was restored from the file.
-    pub(super) fn new(filter: Filter, state: Option<&Path>) -> Result<(Store, bool), SetupError> {
+    pub(super) fn new(
+        filter: Filter,
+        state: Option<&Path>,
+    ) -> Result<(ActiveFilter, bool), SetupError> {
         Ok(match filter {
             Filter::InverseBloom(filter) => {
                 let (made, is_restored) = in_use(filter, state)?;
-                (Store::Inverse(made), is_restored)
+                (ActiveFilter::Inverse(made), is_restored)
             }
             Filter::ForgetfulBloom(filter) => {
                 let (made, is_restored) = in_use(filter, state)?;
-                (Store::Forgetful(made), is_restored)
+                (ActiveFilter::Forgetful(made), is_restored)
             }
             Filter::TimeLimitedBloom(filter) => {
                 let (made, is_restored) = in_use(filter, state)?;
-                (Store::TimeLimited(made), is_restored)
+                (ActiveFilter::TimeLimited(made), is_restored)
             }
             Filter::RoaringPair(filter) => {
                 let (made, is_restored) = in_use(filter, state)?;
-                (Store::Roaring(made), is_restored)
+                (ActiveFilter::Roaring(made), is_restored)
             }
             #[cfg(feature = "memcached")]
             Filter::Memcached(_) if state.is_some() => return Err(SetupError::StateOfStore),
             #[cfg(feature = "memcached")]
-            Filter::Memcached(store) => (Store::Memcached(store), false),
+            Filter::Memcached(store) => (ActiveFilter::Memcached(store), false),
         })
     }
 
     /// Returns the hasher of a filter of fingerprints, and `None` for a filter of numbers.
     pub(super) fn hasher(&self) -> Option<KeyHasher> {
         match self {
-            Store::Inverse(filter) => Some(filter.with_memory(|memory| *memory.hasher())),
-            Store::Forgetful(filter) => Some(filter.with_memory(|memory| *memory.hasher())),
-            Store::TimeLimited(filter) => Some(filter.with_memory(|memory| *memory.hasher())),
-            Store::Roaring(_) => None,
+            ActiveFilter::Inverse(filter) => Some(filter.with_memory(|memory| *memory.hasher())),
+            ActiveFilter::Forgetful(filter) => Some(filter.with_memory(|memory| *memory.hasher())),
+            ActiveFilter::TimeLimited(filter) => {
+                Some(filter.with_memory(|memory| *memory.hasher()))
+            }
+            ActiveFilter::Roaring(_) => None,
             #[cfg(feature = "memcached")]
-            Store::Memcached(store) => Some(store.options().hasher),
+            ActiveFilter::Memcached(store) => Some(store.options().hasher),
         }
     }
 
@@ -200,11 +205,13 @@ impl Store {
     pub(super) fn times(&self) -> Vec<(&'static str, Duration)> {
         let window = |window| vec![("window", window)];
         match self {
-            Store::Inverse(_) | Store::Roaring(_) => Vec::new(),
-            Store::Forgetful(filter) => window(filter.with_memory(|it| it.options().window)),
-            Store::TimeLimited(filter) => window(filter.with_memory(|it| it.options().window)),
+            ActiveFilter::Inverse(_) | ActiveFilter::Roaring(_) => Vec::new(),
+            ActiveFilter::Forgetful(filter) => window(filter.with_memory(|it| it.options().window)),
+            ActiveFilter::TimeLimited(filter) => {
+                window(filter.with_memory(|it| it.options().window))
+            }
             #[cfg(feature = "memcached")]
-            Store::Memcached(store) => {
+            ActiveFilter::Memcached(store) => {
                 let options = store.options();
                 let lease = options.lease.map(|lease| ("lease", lease));
                 lease.into_iter().chain(window(options.window)).collect()
@@ -215,24 +222,24 @@ impl Store {
     /// Returns the bytes of memory that the filter takes in this process.
     pub(super) fn bytes(&self) -> u64 {
         match self {
-            Store::Inverse(filter) => filter.with_memory(|memory| memory.bytes()),
-            Store::Forgetful(filter) => filter.with_memory(|memory| memory.bytes()),
-            Store::TimeLimited(filter) => filter.with_memory(|memory| memory.bytes()),
-            Store::Roaring(filter) => filter.with_memory(|memory| memory.bytes()),
+            ActiveFilter::Inverse(filter) => filter.with_memory(|memory| memory.bytes()),
+            ActiveFilter::Forgetful(filter) => filter.with_memory(|memory| memory.bytes()),
+            ActiveFilter::TimeLimited(filter) => filter.with_memory(|memory| memory.bytes()),
+            ActiveFilter::Roaring(filter) => filter.with_memory(|memory| memory.bytes()),
             #[cfg(feature = "memcached")]
-            Store::Memcached(_) => 0,
+            ActiveFilter::Memcached(_) => 0,
         }
     }
 
     /// Asks a filter of this process.
     pub(super) fn begin(&self, key: FilterKey, ended: &Arc<Ended>) -> Answer {
         match self {
-            Store::Inverse(filter) => begin(filter, key, ended, Right::Inverse),
-            Store::Forgetful(filter) => begin(filter, key, ended, Right::Forgetful),
-            Store::TimeLimited(filter) => begin(filter, key, ended, Right::TimeLimited),
-            Store::Roaring(filter) => begin(filter, key, ended, Right::Roaring),
+            ActiveFilter::Inverse(filter) => begin(filter, key, ended, Right::Inverse),
+            ActiveFilter::Forgetful(filter) => begin(filter, key, ended, Right::Forgetful),
+            ActiveFilter::TimeLimited(filter) => begin(filter, key, ended, Right::TimeLimited),
+            ActiveFilter::Roaring(filter) => begin(filter, key, ended, Right::Roaring),
             #[cfg(feature = "memcached")]
-            Store::Memcached(_) => unreachable!("a shared store is asked by a future"),
+            ActiveFilter::Memcached(_) => unreachable!("a shared store is asked by a future"),
         }
     }
 
@@ -244,7 +251,7 @@ impl Store {
         msg_timeout: Duration,
         ended: &Arc<Ended>,
     ) -> Result<Answer, StoreError> {
-        let Store::Memcached(store) = self else {
+        let ActiveFilter::Memcached(store) = self else {
             return Ok(self.begin(key, ended));
         };
         Ok(match store.begin(key.into(), msg_timeout).await? {
@@ -259,12 +266,12 @@ impl Store {
     /// Saves the filter. Messages wait while the filter is copied, and not while the file is written.
     pub(super) fn save(&self, path: &Path) -> io::Result<()> {
         match self {
-            Store::Inverse(filter) => save(filter, path),
-            Store::Forgetful(filter) => save(filter, path),
-            Store::TimeLimited(filter) => save(filter, path),
-            Store::Roaring(filter) => save(filter, path),
+            ActiveFilter::Inverse(filter) => save(filter, path),
+            ActiveFilter::Forgetful(filter) => save(filter, path),
+            ActiveFilter::TimeLimited(filter) => save(filter, path),
+            ActiveFilter::Roaring(filter) => save(filter, path),
             #[cfg(feature = "memcached")]
-            Store::Memcached(_) => Ok(()),
+            ActiveFilter::Memcached(_) => Ok(()),
         }
     }
 }
