@@ -104,22 +104,22 @@ impl Entry {
         single.collect::<Vec<Entry>>().into_iter()
     }
 
-    /// Gives the publishes that do not wait for a second try their answer. Returns the number of these, and the entry if
-    /// other publishes are left.
-    fn finish_impatient(self, answer: impl Fn() -> Answer) -> (usize, Option<Entry>) {
+    /// Answers the publishes whose command is not sent again. Returns their number, and the entry if other publishes are
+    /// left.
+    fn finish_unless_resent(self, answer: impl Fn() -> Answer) -> (usize, Option<Entry>) {
         let waiters = std::iter::once(self.first).chain(self.others);
-        let (patient, impatient): (Vec<Waiter>, Vec<Waiter>) =
+        let (resent, others): (Vec<Waiter>, Vec<Waiter>) =
             waiters.partition(|waiter| waiter.is_resent);
-        let count = impatient.len();
-        for waiter in impatient {
+        let count = others.len();
+        for waiter in others {
             waiter.finish(answer());
         }
-        let mut patient = patient.into_iter();
-        let entry = patient.next().map(|first| Entry {
+        let mut resent = resent.into_iter();
+        let entry = resent.next().map(|first| Entry {
             serial: self.serial,
             place: self.place,
             first,
-            others: patient.collect(),
+            others: resent.collect(),
             kept: self.kept,
         });
         (count, entry)
@@ -275,8 +275,8 @@ impl Pending {
                     deadline,
                 });
                 if loss.deadline > now {
-                    let (impatient, entry) = entry.finish_impatient(lost);
-                    self.unknown += impatient;
+                    let (finished, entry) = entry.finish_unless_resent(lost);
+                    self.unknown += finished;
                     staying.extend(entry);
                 } else {
                     self.unknown += entry.publishes();
