@@ -101,7 +101,7 @@ pub(super) fn all(
                 .push_str(&format!(". A producer has grown: {grown}"));
         }
     }
-    concerns.extend(wild(checkup, &explained));
+    concerns.extend(above_usual(checkup, &explained));
     concerns[servers..].sort_by(|a, b| {
         let by_age = b.oldest_ms.unwrap_or(-1).cmp(&a.oldest_ms.unwrap_or(-1));
         let by_depth = || b.depth.cmp(&a.depth);
@@ -262,10 +262,10 @@ fn of_node(address: &str, node: &NodeRound, check: Option<&NodeCheck>) -> Vec<Co
 
 /// Returns the topics whose rate is many times the usual one although consumers keep up. `explained` has the
 /// topics whose concerns name the producer already.
-fn wild(checkup: &Checkup, explained: &BTreeSet<String>) -> Vec<Concern> {
+fn above_usual(checkup: &Checkup, explained: &BTreeSet<String>) -> Vec<Concern> {
     let topics = checkup.producers.iter();
-    let wild = topics.filter(|(name, producers)| producers.is_wild() && !explained.contains(*name));
-    let concerns = wild.filter_map(|(name, producers)| {
+    let above_usual = topics.filter(|(name, producers)| producers.is_far_above_usual() && !explained.contains(*name));
+    let concerns = above_usual.filter_map(|(name, producers)| {
         Some(Concern {
             subject: Subject::Topic(name.clone()),
             sentence: format!(
@@ -285,9 +285,9 @@ fn wild(checkup: &Checkup, explained: &BTreeSet<String>) -> Vec<Concern> {
 
 /// Returns the topics whose messages no channel gets.
 fn topics(round: &Round) -> impl Iterator<Item = Concern> {
-    let lonely = round.topics.iter();
-    let lonely = lonely.filter(|(_, topic)| topic.channel_count == 0 && topic.depth > 0);
-    lonely.map(|(name, topic)| Concern {
+    let without_channels = round.topics.iter();
+    let without_channels = without_channels.filter(|(_, topic)| topic.channel_count == 0 && topic.depth > 0);
+    without_channels.map(|(name, topic)| Concern {
         subject: Subject::Topic(name.clone()),
         sentence: "No channel: messages wait in the topic for the first one; start a consumer"
             .to_owned(),

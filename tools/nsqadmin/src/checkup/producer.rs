@@ -27,12 +27,12 @@ const GROWN_MIN: f64 = 10.0;
 
 /// The growth of a topic's rate over the usual one that needs attention although consumers keep up. The rate
 /// of the whole topic counts: producers that are started anew, under other names, replace others.
-const WILD_FACTOR: f64 = 5.0;
+const FAR_ABOVE_FACTOR: f64 = 5.0;
 /// The smallest such growth, in messages per second.
-const WILD_MIN: f64 = 100.0;
+const FAR_ABOVE_MIN: f64 = 100.0;
 /// The smallest usual rate of such a topic, in messages per second. A topic that is idle most of the time,
 /// such as that of a nightly import, has no usual rate to compare with.
-const WILD_USUAL_MIN: f64 = 1.0;
+const FAR_ABOVE_USUAL_MIN: f64 = 1.0;
 
 /// The producers of a topic.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -96,11 +96,11 @@ const OTHERS: Name = (String::new(), String::new(), String::new());
 
 impl TopicProducers {
     /// Returns true if the topic gets many times its usual rate.
-    pub(super) fn is_wild(&self) -> bool {
+    pub(super) fn is_far_above_usual(&self) -> bool {
         self.usual.is_some_and(|usual| {
-            usual >= WILD_USUAL_MIN
-                && self.arrivals > usual * WILD_FACTOR
-                && self.arrivals > usual + WILD_MIN
+            usual >= FAR_ABOVE_USUAL_MIN
+                && self.arrivals > usual * FAR_ABOVE_FACTOR
+                && self.arrivals > usual + FAR_ABOVE_MIN
         })
     }
 
