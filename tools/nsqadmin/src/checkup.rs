@@ -13,8 +13,8 @@ mod concern;
 mod disk;
 mod json;
 mod pace;
-mod past;
 mod producer;
+mod recent;
 mod round;
 mod shard;
 
@@ -30,8 +30,8 @@ pub use round::{ChannelRound, LookupdRound, Machine, NodeRound, Round, ShardUse}
 pub use shard::ShardFigures;
 
 use disk::Disks;
-use past::Past;
 use producer::Usual;
+use recent::Recent;
 
 /// The time for which a node that has vanished needs attention, in milliseconds. After this time, the
 /// node counts as taken out of the cluster.
@@ -44,7 +44,7 @@ const GONE_MAX: usize = 1000;
 /// The state between two rounds.
 #[derive(Debug, Default)]
 pub struct Checker {
-    past: Past,
+    recent: Recent,
     usual: Usual,
     disks: Disks,
     /// The nodes that no nsqlookupd knows any more, and the time at which they were seen last.
@@ -97,20 +97,20 @@ pub struct NodeCheck {
 impl Checker {
     /// Takes the next round.
     pub fn check(&mut self, after: Round) -> Checkup {
-        self.past.prepare(after.unix_millis);
+        self.recent.prepare(after.unix_millis);
         let mut checkup = Checkup {
             unix_millis: after.unix_millis,
             ..Checkup::default()
         };
         let mut found = Vec::new();
-        for (name, channel) in after.channels.iter().filter(|_| !self.past.is_empty()) {
-            let (check, concern) = check_channel(name, &self.past, channel, after.unix_millis);
+        for (name, channel) in after.channels.iter().filter(|_| !self.recent.is_empty()) {
+            let (check, concern) = check_channel(name, &self.recent, channel, after.unix_millis);
             found.extend(concern);
             checkup.channels.insert(name.clone(), check);
         }
-        checkup.producers = self.usual.producers(&self.past, &after);
+        checkup.producers = self.usual.producers(&self.recent, &after);
         for (address, node) in &after.nodes {
-            let (known, elapsed) = self.past.earliest_answer(address);
+            let (known, elapsed) = self.recent.earliest_answer(address);
             let check = NodeCheck {
                 health: node.health.clone(),
                 shards: shard::figures(known, node, elapsed),
@@ -122,7 +122,7 @@ impl Checker {
         self.disks.keep(&nodes);
         self.remember_gone(&after);
         checkup.concerns = concern::all(&after, &checkup, &self.gone, found);
-        self.past.push(after);
+        self.recent.push(after);
         checkup
     }
 }
@@ -135,7 +135,7 @@ impl Checker {
         if after.lookupds.is_empty() || !after.lookupds.values().all(knows) {
             return;
         }
-        for (address, _) in self.past.last().iter().flat_map(|before| &before.nodes) {
+        for (address, _) in self.recent.last().iter().flat_map(|before| &before.nodes) {
             self.gone
                 .entry(address.clone())
                 .or_insert(after.unix_millis);
@@ -160,16 +160,16 @@ impl Checker {
 /// Returns the check of a channel, and the concern about the channel, if there is one.
 fn check_channel(
     name: &(String, String),
-    past: &Past,
+    recent: &Recent,
     after: &ChannelRound,
     unix_millis: i64,
 ) -> (ChannelCheck, Option<Concern>) {
-    let (before, elapsed) = past.earliest(|round| round.channels.get(name));
+    let (before, elapsed) = recent.earliest(|round| round.channels.get(name));
     let unknown = ChannelSample::default();
     let sample = before.map_or(&unknown, |before| &before.sample);
     let diagnosis = diagnose(sample, &after.sample, elapsed);
     let flow = Flow::between(sample, &after.sample, elapsed);
-    let depths = past.iter().filter_map(|round| round.channels.get(name));
+    let depths = recent.iter().filter_map(|round| round.channels.get(name));
     let most = depths.map(ChannelRound::depth).max().unwrap_or(0);
     let is_older = before.is_some_and(|before| concern::gets_older(before, after, elapsed, most));
     let is_retried = flow.requeues > 0.0 || flow.timeouts > 0.0;

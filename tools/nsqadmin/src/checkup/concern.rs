@@ -264,7 +264,8 @@ fn of_node(address: &str, node: &NodeRound, check: Option<&NodeCheck>) -> Vec<Co
 /// topics whose concerns name the producer already.
 fn above_usual(checkup: &Checkup, explained: &BTreeSet<String>) -> Vec<Concern> {
     let topics = checkup.producers.iter();
-    let above_usual = topics.filter(|(name, producers)| producers.is_far_above_usual() && !explained.contains(*name));
+    let above_usual = topics
+        .filter(|(name, producers)| producers.is_far_above_usual() && !explained.contains(*name));
     let concerns = above_usual.filter_map(|(name, producers)| {
         Some(Concern {
             subject: Subject::Topic(name.clone()),
@@ -286,7 +287,8 @@ fn above_usual(checkup: &Checkup, explained: &BTreeSet<String>) -> Vec<Concern> 
 /// Returns the topics whose messages no channel gets.
 fn topics(round: &Round) -> impl Iterator<Item = Concern> {
     let without_channels = round.topics.iter();
-    let without_channels = without_channels.filter(|(_, topic)| topic.channel_count == 0 && topic.depth > 0);
+    let without_channels =
+        without_channels.filter(|(_, topic)| topic.channel_count == 0 && topic.depth > 0);
     without_channels.map(|(name, topic)| Concern {
         subject: Subject::Topic(name.clone()),
         sentence: "No channel: messages wait in the topic for the first one; start a consumer"

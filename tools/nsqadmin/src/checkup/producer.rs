@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use nsq_doctor::grown;
 
-use super::past::Past;
+use super::recent::Recent;
 use super::round::{NodeRound, Round};
 
 /// Most producers of a topic that are listed: those with the highest rates.
@@ -143,13 +143,13 @@ impl Usual {
     /// Returns the producers of each topic, and remembers their rates.
     pub(super) fn producers(
         &mut self,
-        past: &Past,
+        recent: &Recent,
         after: &Round,
     ) -> BTreeMap<String, TopicProducers> {
         self.0.retain(|topic, _| after.topics.contains_key(topic));
         let mut topics: BTreeMap<String, TopicProducers> = BTreeMap::new();
         for (name, topic) in &after.topics {
-            let (known, elapsed) = past.earliest(|round| round.topics.get(name));
+            let (known, elapsed) = recent.earliest(|round| round.topics.get(name));
             let figures = topics.entry(name.clone()).or_default();
             for (node, count) in &topic.messages {
                 let earlier = known.and_then(|known| known.messages.get(node));
@@ -157,14 +157,14 @@ impl Usual {
             }
         }
         for (address, node) in &after.nodes {
-            let (known, elapsed) = past.earliest_answer(address);
+            let (known, elapsed) = recent.earliest_answer(address);
             for producer in producers_of(address, known, node, elapsed.as_secs_f64()) {
                 let (topic, producer) = producer;
                 topics.entry(topic).or_default().listed.push(producer);
             }
         }
         // Rates are those of a longer time than the one since the last round. Only this time is new.
-        let seconds = past.since_last().as_secs_f64();
+        let seconds = recent.since_last().as_secs_f64();
         for (name, figures) in &mut topics {
             let published = figures.listed.iter().map(|producer| producer.rate);
             figures.others = (figures.arrivals - published.sum::<f64>()).max(0.0);

@@ -1,4 +1,4 @@
-//! [`Past`]: the rounds of the last seconds, with which a new round is compared.
+//! [`Recent`]: the rounds of the last seconds, with which a new round is compared.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,13 +12,13 @@ const WINDOW_MILLIS: i64 = 5000;
 /// The rounds of the last seconds, the earliest first. The earliest one is at least [`WINDOW_MILLIS`] old,
 /// as soon as there is such a round.
 #[derive(Debug, Default)]
-pub(super) struct Past {
+pub(super) struct Recent {
     rounds: VecDeque<Round>,
     /// The time of the round that is checked, in milliseconds since 1970.
     now: i64,
 }
 
-impl Past {
+impl Recent {
     /// Forgets the rounds that a round of this time does not need.
     pub(super) fn prepare(&mut self, unix_millis: i64) {
         self.now = unix_millis;
