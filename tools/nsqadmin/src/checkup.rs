@@ -26,7 +26,7 @@ pub use concern::{Concern, Subject};
 pub use disk::DiskFigures;
 pub use pace::Pace;
 pub use producer::{ProducerFigures, TopicProducers};
-pub use round::{ChannelRound, LookupdRound, Machine, NodeRound, Round, ShardUse};
+pub use round::{ChannelRound, LookupdRound, NodeMetrics, NodeRound, Round, ShardUse};
 pub use shard::ShardFigures;
 
 use disk::Disks;

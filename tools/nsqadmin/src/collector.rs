@@ -262,12 +262,12 @@ impl Task {
         for Surveyed {
             node,
             stats,
-            machine,
+            metrics,
         } in answers
         {
             match stats {
                 Ok(stats) => {
-                    round.add_node(&node.address, &stats, machine);
+                    round.add_node(&node.address, &stats, metrics);
                     let topics = stats.topics;
                     gathered.data.push(NodeStats { node, topics });
                 }

@@ -208,9 +208,9 @@ fn of_node(address: &str, node: &NodeRound, check: Option<&NodeCheck>) -> Vec<Co
         sentences.push(format!("This nsqd takes no messages: {}", node.health));
     }
     if node
-        .machine
+        .metrics
         .as_ref()
-        .is_some_and(|machine| machine.is_draining)
+        .is_some_and(|metrics| metrics.is_draining)
     {
         sentences.push(
             "This nsqd drains: it refuses publishes, and ends when its messages are consumed"

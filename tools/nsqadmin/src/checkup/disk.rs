@@ -43,25 +43,25 @@ impl Disks {
         node: &NodeRound,
         unix_millis: i64,
     ) -> Option<DiskFigures> {
-        let machine = node
-            .machine
+        let metrics = node
+            .metrics
             .as_ref()
-            .filter(|machine| machine.disk_bytes > 0.0)?;
+            .filter(|metrics| metrics.disk_bytes > 0.0)?;
         let past = self.0.entry(address.to_owned()).or_default();
         // A clock that has gone back begins anew.
         past.retain(|(time, _)| (0..=WINDOW_MILLIS).contains(&(unix_millis - time)));
-        past.push_back((unix_millis, machine.free_bytes));
+        past.push_back((unix_millis, metrics.free_bytes));
         let (began, free) = *past.front()?;
         let millis = unix_millis - began;
-        let used = free - machine.free_bytes;
+        let used = free - metrics.free_bytes;
         #[allow(clippy::cast_precision_loss)] // A time needs no more.
         let watched = millis as f64 / 1000.0;
         let full_in = (millis >= WINDOW_MILLIS_MIN && used > 0.0)
-            .then(|| machine.free_bytes / used * watched);
+            .then(|| metrics.free_bytes / used * watched);
         let soon = (watched * WATCHED_FACTOR).min(SOON_SECONDS);
         Some(DiskFigures {
-            size_bytes: machine.disk_bytes,
-            free_bytes: machine.free_bytes,
+            size_bytes: metrics.disk_bytes,
+            free_bytes: metrics.free_bytes,
             full_in,
             is_full_soon: full_in.is_some_and(|seconds| seconds < soon),
         })

@@ -58,7 +58,7 @@ pub struct NodeRound {
     /// The shard of each topic, and the messages of the topic since the start.
     pub shards: BTreeMap<String, (u64, i64)>,
     /// The shards' use of their cores, and the disk.
-    pub machine: Option<Machine>,
+    pub metrics: Option<NodeMetrics>,
 }
 
 /// A connection, and a topic to which the connection publishes.
@@ -87,7 +87,7 @@ pub struct Producer {
 
 /// The figures of a node that only its `/metrics` has.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Machine {
+pub struct NodeMetrics {
     /// The shards by number.
     pub shards: BTreeMap<u64, ShardUse>,
     /// Bytes of the file system of the messages.
@@ -118,10 +118,10 @@ pub enum LookupdRound {
 
 impl Round {
     /// Adds the answer of a node.
-    pub fn add_node(&mut self, address: &str, stats: &answer::Stats, machine: Option<Machine>) {
+    pub fn add_node(&mut self, address: &str, stats: &answer::Stats, metrics: Option<NodeMetrics>) {
         let mut node = NodeRound {
             health: stats.health.clone(),
-            machine,
+            metrics,
             ..NodeRound::default()
         };
         for topic in &stats.topics {
@@ -205,10 +205,10 @@ impl ChannelRound {
     }
 }
 
-impl Machine {
+impl NodeMetrics {
     /// Reads the metrics of ringq's nsqd. `None` if these are other metrics.
-    pub fn of_metrics(text: &str) -> Option<Machine> {
-        let mut machine = Machine::default();
+    pub fn of_metrics(text: &str) -> Option<NodeMetrics> {
+        let mut metrics = NodeMetrics::default();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let Some((name, value)) = line.rsplit_once(' ') else {
                 continue;
@@ -219,18 +219,18 @@ impl Machine {
             };
             let (family, labels) = name.split_once('{').unwrap_or((name, ""));
             match family {
-                "nsqd_data_path_size_bytes" => machine.disk_bytes = value,
-                "nsqd_data_path_available_bytes" => machine.free_bytes = value,
-                "nsqd_draining" => machine.is_draining = value > 0.0,
+                "nsqd_data_path_size_bytes" => metrics.disk_bytes = value,
+                "nsqd_data_path_available_bytes" => metrics.free_bytes = value,
+                "nsqd_draining" => metrics.is_draining = value > 0.0,
                 "nsqd_shard_cpu_seconds_total" => {
-                    machine
+                    metrics
                         .shards
                         .entry(shard_of(labels)?)
                         .or_default()
                         .cpu_seconds = value;
                 }
                 "nsqd_shard_connections" => {
-                    machine
+                    metrics
                         .shards
                         .entry(shard_of(labels)?)
                         .or_default()
@@ -239,7 +239,7 @@ impl Machine {
                 _ => {}
             }
         }
-        (!machine.shards.is_empty()).then_some(machine)
+        (!metrics.shards.is_empty()).then_some(metrics)
     }
 }
 

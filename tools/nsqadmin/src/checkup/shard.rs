@@ -31,10 +31,10 @@ pub(super) fn figures(
 ) -> BTreeMap<u64, ShardFigures> {
     let seconds = elapsed.as_secs_f64();
     let mut shards: BTreeMap<u64, ShardFigures> = BTreeMap::new();
-    for (number, used) in after.machine.iter().flat_map(|machine| &machine.shards) {
+    for (number, used) in after.metrics.iter().flat_map(|metrics| &metrics.shards) {
         let shard = shards.entry(*number).or_default();
         shard.connections = used.connections;
-        let earlier = before.and_then(|node| node.machine.as_ref()?.shards.get(number));
+        let earlier = before.and_then(|node| node.metrics.as_ref()?.shards.get(number));
         // A node that has started anew counts from 0.
         let grown = earlier.map(|earlier| used.cpu_seconds - earlier.cpu_seconds);
         shard.load = grown

@@ -432,14 +432,14 @@ fn a_minute_of_a_filling_disk_does_not_tell_about_hours() {
     for step in 0..=120 {
         let second = f64::from(i32::try_from(step * STEP).unwrap());
         // The disk is full in about 3 hours.
-        let machine = Machine {
+        let node_metrics = NodeMetrics {
             shards: BTreeMap::from([(0, ShardUse::default())]),
             disk_bytes: 1e12,
             free_bytes: 5e11 - second * 4.5e7,
             is_draining: false,
         };
         let mut round = round(step, &[]);
-        round.add_node("n:1", &stats(&json!({})), Some(machine));
+        round.add_node("n:1", &stats(&json!({})), Some(node_metrics));
         let checkup = checker.check(round);
         if !checkup.concerns.is_empty() {
             alarms.push(second);
@@ -461,8 +461,11 @@ fn metrics_of_a_node_tell_its_shards_and_its_disk() {
              nsqd_data_path_available_bytes {free}\nnsqd_draining 0\n"
         )
     };
-    assert_eq!(Machine::of_metrics("process_cpu_seconds_total 1\n"), None);
-    let odd = Machine::of_metrics(&metrics(f64::NAN, f64::INFINITY)).unwrap();
+    assert_eq!(
+        NodeMetrics::of_metrics("process_cpu_seconds_total 1\n"),
+        None
+    );
+    let odd = NodeMetrics::of_metrics(&metrics(f64::NAN, f64::INFINITY)).unwrap();
     assert_eq!((odd.free_bytes, odd.shards[&1].cpu_seconds), (0.0, 0.0));
     let mut checker = Checker::default();
     let mut last = Checkup::default();
@@ -473,9 +476,9 @@ fn metrics_of_a_node_tell_its_shards_and_its_disk() {
         };
         // Each second uses 0.95 s of the core, and 1 GB of the disk.
         let second = f64::from(i32::try_from(step * STEP).unwrap());
-        let machine = Machine::of_metrics(&metrics(second * 0.95, 1e12 - 1e9 * second));
+        let node_metrics = NodeMetrics::of_metrics(&metrics(second * 0.95, 1e12 - 1e9 * second));
         let figures = json!({"count": step * STEP * 100, "clients": [{"ready_count": 1}]});
-        round.add_node("n:1", &stats(&figures), machine);
+        round.add_node("n:1", &stats(&figures), node_metrics);
         last = checker.check(round);
         let is_early = second < 60.0;
         let disk = last.nodes["n:1"].disk.unwrap();

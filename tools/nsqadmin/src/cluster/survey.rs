@@ -9,7 +9,7 @@ use reqwest::Method;
 
 use super::{Cluster, REQUESTS_MAX, Stats, Target, with_advice};
 use crate::answer;
-use crate::checkup::{LookupdRound, Machine};
+use crate::checkup::{LookupdRound, NodeMetrics};
 use crate::figures::NodeIdentity;
 use crate::node::host_port;
 use crate::outcome::Warnings;
@@ -26,7 +26,7 @@ pub struct Surveyed {
     /// The figures with all clients.
     pub stats: Result<answer::Stats, Failed>,
     /// The shards and the disk. `None` if the node does not tell them.
-    pub machine: Option<Machine>,
+    pub metrics: Option<NodeMetrics>,
 }
 
 impl Cluster {
@@ -101,26 +101,26 @@ async fn survey_of(upstream: Upstream, target: Target, path: String) -> Surveyed
     let may_have = stats.as_ref().is_ok_and(|stats| {
         stats.topics.is_empty() || stats.topics.iter().any(|topic| topic.shard.is_some())
     });
-    let machine = match may_have {
-        true => machine_of(&upstream, &target.url).await,
+    let metrics = match may_have {
+        true => metrics_of(&upstream, &target.url).await,
         false => None,
     };
     Surveyed {
         node: target.identity,
         stats,
-        machine,
+        metrics,
     }
 }
 
-async fn machine_of(upstream: &Upstream, url: &str) -> Option<Machine> {
+async fn metrics_of(upstream: &Upstream, url: &str) -> Option<NodeMetrics> {
     let url = format!("{url}{MACHINE_METRICS}");
-    // A node that has answered and fails here has no machine figures in this round.
+    // A node that has answered and fails here has no metrics in this round.
     let (status, body) = upstream
         .answer(Method::GET, Server::Nsqd, &url)
         .await
         .ok()?;
     match status {
-        200 => Machine::of_metrics(&String::from_utf8_lossy(&body)),
+        200 => NodeMetrics::of_metrics(&String::from_utf8_lossy(&body)),
         _ => None,
     }
 }
