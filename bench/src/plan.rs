@@ -33,7 +33,7 @@ use sensitivity::Sensitivity;
 /// The flags of `plan`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// What one node was measured to do: a file that `nsq-bench find-max --out FILE` wrote
+    /// The measured limits of one node: a file that `nsq-bench find-max --out FILE` wrote
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
     #[command(flatten)]

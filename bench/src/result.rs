@@ -153,7 +153,7 @@ pub enum LoopKind {
     None,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "how", rename_all = "kebab-case")]
 pub enum Ended {
@@ -483,7 +483,7 @@ pub struct FindMaxResult {
     pub profile: Option<Profile>,
 }
 
-/// How far a term of an objective was from its limit.
+/// The distance of a term of an objective from its limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Headroom {
     /// The term as written, such as `p99<5ms`.

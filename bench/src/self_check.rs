@@ -31,7 +31,7 @@ pub struct Observed {
     pub sent_and_unsent: Option<(u64, u64)>,
     /// Part of the processors' time that the virtual machine's host took, in percent.
     pub stolen_percent: Option<f64>,
-    /// How late the use of resources was read, in nanoseconds, if that is too late for the figures.
+    /// The delay with which the use of resources was read, in nanoseconds, if it is too long for the figures.
     pub samples_late_ns: Option<u64>,
 }
 

@@ -23,7 +23,7 @@ pub enum DiskError {
     Io {
         /// The operation, as in "list".
         attempt: &'static str,
-        /// What it was tried on.
+        /// The file or directory of the operation.
         path: PathBuf,
         /// The system's answer.
         source: io::Error,

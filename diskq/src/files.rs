@@ -17,7 +17,7 @@ use crate::mapping::{self, Buffer};
 pub struct Entry {
     /// The name, without the directory. Names that are not UTF-8 are not ours and not listed.
     pub name: String,
-    /// Whether it is a directory itself.
+    /// True if it is a directory itself.
     pub is_dir: bool,
     /// The file's length.
     pub bytes: u64,

@@ -36,7 +36,7 @@ pub fn undistributed(recovered: &Recovered) -> Vec<CheckpointRun> {
     runs
 }
 
-/// What there is of `runs`, sorted.
+/// The messages of `runs` that are there, sorted.
 #[must_use]
 pub fn existing(recovered: &Recovered, runs: &[CheckpointRun]) -> Vec<CheckpointRun> {
     let parts = |run: &CheckpointRun| {
@@ -96,7 +96,7 @@ pub struct LogReader<'a, F> {
     /// In the order of their seqs.
     segments: Vec<(SegmentNumber, Head, u32)>,
     loaded: Option<Loaded>,
-    /// What was found damaged while reading.
+    /// The damage that was found while reading.
     damage: Vec<Damage>,
 }
 
@@ -159,7 +159,7 @@ impl<'a, F: Files> LogReader<'a, F> {
         Ok(frame.and_then(|frame| Message::parse(frame.get(DATA_AT..)?)))
     }
 
-    /// What was found unreadable so far, beside messages.
+    /// Returns the damage that was found so far.
     #[must_use]
     pub fn into_damage(self) -> Vec<Damage> {
         self.damage

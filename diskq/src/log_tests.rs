@@ -62,7 +62,7 @@ struct World {
     notices: Vec<Notice>,
     /// Every message ever appended; also proves that no seq is used twice.
     bodies: BTreeMap<Seq, Vec<u8>>,
-    /// What is not finished, by the seqs' holders.
+    /// The messages that are not finished, with the number of their holders.
     owed: BTreeMap<Seq, u64>,
     pinned: Vec<Run>,
     synced: Seq,
@@ -538,7 +538,7 @@ fn a_topic_whose_consumers_keep_up_stays_within_a_part_of_one_segment() {
         world.pump(10);
     }
     assert_eq!(world.log.prepared_upto(), SegmentNumber(1));
-    // What a durable checkpoint names stays: goes on behind it.
+    // The log goes on behind the messages that a durable checkpoint names.
     let seq = world.must_append(1500);
     world.write_checkpoint(Durable::Yes);
     world.pump(100);
@@ -853,7 +853,7 @@ fn a_spill_that_fails_loses_nothing() {
     }
 }
 
-/// What was not synced when it was spilled is synced with everything else, what was synced stays so.
+/// A segment that was not synced when it was spilled is synced with the others, and a synced one stays synced.
 #[test]
 fn a_spill_keeps_what_is_synced_and_leaves_the_rest_to_the_next_sync() {
     for seed in 0..20 {
@@ -999,7 +999,7 @@ fn what_is_finished_at_once_is_recycled_without_the_keeper() {
     assert!(jobs < 20, "{jobs} jobs for the keeper");
 }
 
-/// What start-up found goes with the first durable checkpoint: on a full disk that comes at once.
+/// The files of before the start go with the first durable checkpoint. On a full disk, this checkpoint comes at once.
 #[test]
 fn after_a_crash_on_a_full_disk_finishing_makes_room() {
     let mut world = World::new(small_options());
@@ -1080,7 +1080,7 @@ fn a_backlog_that_swings_makes_no_files() {
     }
     assert!(made[0] >= 10, "{made:?}");
     assert!(made[2..].iter().all(|&count| count <= 1), "{made:?}");
-    // What a far larger backlog used is no pool for a small one: it would be cold.
+    // The segments of a far larger backlog are no pool for a small one: they would be cold.
     until(&mut world, 8000);
     until(&mut world, 20);
     for _ in 0..500 {

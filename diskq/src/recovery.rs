@@ -66,7 +66,7 @@ pub fn read_log(files: &impl Files, data_path: &Path, topic: &str) -> Result<Rec
     Ok(opening.finish(LogOptions::default(), 0))
 }
 
-/// What start-up knows so far.
+/// The knowledge of a start so far.
 struct Opening<'a, F> {
     files: &'a F,
     directory: LogDirectory<'a, F>,
@@ -85,7 +85,7 @@ struct Opening<'a, F> {
     durable_channels: Roster,
     /// The `next` of the last checkpoint that is durable.
     durable_next: Seq,
-    /// What the checkpoint owes, sorted.
+    /// The messages that the checkpoint owes, sorted.
     owed: Vec<SeqRange>,
     any_slot_is_bad: bool,
     segments: Vec<Segment>,

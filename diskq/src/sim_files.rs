@@ -41,7 +41,7 @@ use faults::{Effect, Faults, Hit};
 use names::{Names, Node, not_found};
 use random::Random;
 
-/// How a simulated machine stops.
+/// The way in which a simulated machine stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
     /// The process is killed: everything cached stays.
@@ -235,8 +235,8 @@ impl SimFiles {
         self.disk().faults.fail_count
     }
 
-    /// How many syncs failed, of files and directories, and how often write-back did: what is synced from
-    /// the first on may be lost.
+    /// The number of failed syncs of files and directories, and of failed write-backs. After the first of them, data
+    /// may be lost in spite of a sync.
     #[must_use]
     pub fn failed_syncs(&self) -> u64 {
         self.disk().faults.failed_syncs

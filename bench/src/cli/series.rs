@@ -62,10 +62,10 @@ pub(super) struct CompareArgs {
     /// The command of what is judged
     #[arg(long, value_name = "COMMAND")]
     b: String,
-    /// What A is called
+    /// The name of A in the report
     #[arg(long, value_name = "NAME", default_value = "A")]
     name_a: String,
-    /// What B is called
+    /// The name of B in the report
     #[arg(long, value_name = "NAME", default_value = "B")]
     name_b: String,
     /// Rounds, each of which runs A and then B

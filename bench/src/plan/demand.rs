@@ -23,7 +23,7 @@ pub(super) struct Demand {
     /// The rate of the busiest moment, as a multiple of the day's mean
     #[arg(long, value_name = "FACTOR", default_value = "3", value_parser = at_least_1)]
     pub(super) peak: f64,
-    /// How long consumers may be away while every message is kept, such as 12h
+    /// The time that consumers may be away while every message is kept, such as 12h
     #[arg(long = "retention", value_name = "TIME", default_value = "12h", value_parser = seconds)]
     pub(super) retention_s: f64,
     /// Share of its measured rate that a node shall carry at the peak, 0 to 1

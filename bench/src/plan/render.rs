@@ -5,7 +5,7 @@ use super::sensitivity::{Sensitivity, VARIED_BY};
 use crate::unit::{Unit, number};
 
 const COLUMNS: usize = 100;
-/// How many inputs are shown with their variants.
+/// The number of inputs that are shown with their variants.
 const DETAILED: usize = 2;
 
 /// Writes the whole plan.

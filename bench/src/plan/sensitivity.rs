@@ -1,4 +1,4 @@
-//! Which inputs matter most: each is varied while the others stay, and the needs are computed anew.
+//! The inputs that matter most: each is varied while the others stay, and the needs are computed anew.
 
 use serde::Serialize;
 

@@ -180,7 +180,7 @@ fn refusals_and_silence_are_told_apart() {
         (1, 2..3)
     );
     assert_eq!(producer.acknowledged(), 1);
-    // What ends the connection is an error in words.
+    // An error in words ends the connection.
     let mut fatal = Vec::new();
     wire::encode::error(&mut fatal, &wire::error::WireError::invalid("no"));
     assert!(

@@ -35,7 +35,7 @@ fn a_link_is_upgraded_once() {
     assert!(!link.is_upgraded());
     link.upgrade(Upgrade::snappy()).unwrap();
     assert!(link.is_upgraded());
-    // What was there waits as it was.
+    // The bytes that were there wait as they were.
     assert_eq!((link.unsent(), link.output.len()), (OK.len(), 0));
     let mut sealed = upgrade::Upgrades::default();
     sealed.push(Upgrade::snappy());

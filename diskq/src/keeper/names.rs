@@ -8,7 +8,7 @@ pub const LOG_SUFFIX: &str = ".log";
 /// Between a log's name and the number of its deletion.
 pub(super) const DELETED_INFIX: &str = ".deleted-";
 
-/// What the directory of a log is called.
+/// The path of the directory of a log.
 pub(crate) fn log_path(data_path: &Path, topic: &str) -> PathBuf {
     data_path.join(format!("{topic}{LOG_SUFFIX}"))
 }

@@ -52,7 +52,7 @@ fn all_pages_are_there_from_the_start_however_many() {
     }
 }
 
-/// What the kernel says behind `name` of the mapping that starts at `address`.
+/// Returns the kernel's text behind `name`, for the mapping that starts at `address`.
 fn smaps_line(address: usize, name: &str) -> String {
     let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let start = format!("{address:x}-");
@@ -204,7 +204,7 @@ fn sigbus_child() {
     install_sigbus_reporter().unwrap();
     let file = file_of(8192);
     let memory = map(&file, 8192, Pages::Small).unwrap().lend();
-    // What this crate never does, and what no lock stops another program from doing.
+    // This crate never does this, but no lock stops another program from doing it.
     file.set_len(0).unwrap();
     println!("{}", memory.as_ref()[4096]);
 }

@@ -148,14 +148,14 @@ fn copy_and_load(directory: &Path, size: u32, pages: Pages) {
     assert_eq!(loaded.as_ref(), memory.as_ref());
     let at = loaded.as_ref().as_ptr();
     memory.as_mut().fill(7);
-    // What is mapped is in the page cache; direct reads see it all the same.
+    // Mapped memory is in the page cache, and direct reads see it all the same.
     let again = OsFiles.load(&from, size, Some(loaded)).unwrap();
     assert_eq!(again.as_ref(), memory.as_ref());
     assert_eq!(again.as_ref().as_ptr(), at, "the buffer is used again");
     let smaller = OsFiles.load(&to, 8192, Some(again)).unwrap();
     assert_eq!(smaller.as_ref().len(), 8192);
     let error = OsFiles.load(&to, 2 * size, Some(smaller)).unwrap_err();
-    // What is too small is replaced.
+    // A buffer that is too small is replaced.
     OsFiles.allocate(&from, 8 << 20).unwrap();
     let large = OsFiles
         .load(&from, 8 << 20, OsFiles.load(&to, 8192, None).ok())

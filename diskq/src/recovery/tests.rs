@@ -112,7 +112,7 @@ fn open(files: &SimFiles) -> Recovered {
     .unwrap()
 }
 
-/// How many of the `count` messages can be read; every one that can is right.
+/// Reads all messages, and checks each that can be read. Returns their number, and the number of damaged messages.
 fn read_all(recovered: Recovered, files: &SimFiles, first: Seq) -> (u64, u64) {
     let keeper = Keeper::new(files.clone(), data_path());
     let mut log = recovered.log;

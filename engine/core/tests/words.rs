@@ -30,7 +30,10 @@ const WORDS: [(&str, &str); 19] = [
 
 /// Words with which no comment begins. A comment begins with its subject, and these words begin
 /// half a sentence.
-const OPENINGS: [&str; 7] = ["Of", "As", "So many", "So", "Who", "Whoever", "To be"];
+const OPENINGS: [&str; 12] = [
+    "Of", "As", "So many", "So", "Who", "Whoever", "To be", "What", "Whether", "How", "Which",
+    "Those",
+];
 
 /// The only opening with one of these words that begins a whole sentence.
 const GOOD_OPENING: &str = "As in nsqd, ";
@@ -170,6 +173,7 @@ fn the_check_sees_what_it_looks_for() {
     }
     assert_eq!(comments(text), [(3, "Of it.")]);
     assert!(has_banned_opening("So many segments are enough."));
+    assert!(has_banned_opening("How a run ended."));
     assert!(!has_banned_opening("Offsets count bytes."));
     assert!(declared("// fn note_it()\nlet a = \"let note = 1\";").len() == 1);
 }

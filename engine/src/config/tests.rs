@@ -234,7 +234,7 @@ fn a_check_is_asked_for_with_or_without_a_word() {
     assert_eq!(config.shard_count.get(), 3, "what follows counts");
 }
 
-/// What the checks say, in the order in which they are made.
+/// Returns the answer of the checks, which are made in their order.
 fn refused(args: &[&str]) -> String {
     let config = good(args);
     config
@@ -461,7 +461,7 @@ fn values_in_a_file_are_refused_in_nsqds_words() {
         "0.5, x ([]) for field E2EProcessingLatencyPercentiles - strconv.ParseFloat: parsing \
          \"x\": invalid syntax",
     );
-    // What nsqd takes for something else, or crashes with.
+    // nsqd takes these values for something else, or crashes.
     check(
         "tcp_address = 5",
         "5 (0.0.0.0:4150) for field TCPAddress - invalid string value type int64",

@@ -47,7 +47,7 @@ fn the_list_changes_while_the_program_runs() {
     assert_eq!(has_peers.try_recv(), Ok(true), "there is somebody to ask");
     let (mut first, text) = welcome(&listeners[0], 1);
     assert!(text.starts_with("  V1IDENTIFY\n"), "{text}");
-    // What it said was no introduction.
+    // Its answer was no introduction.
     assert_eq!(first.read(&mut [0]).expect("an end"), 0);
 
     // The first one is left, the second is new.

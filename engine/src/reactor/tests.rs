@@ -328,7 +328,7 @@ fn a_task_that_never_rests_leaves_the_others_their_turn() {
 
 const CHUNK: usize = 64 * 1024;
 
-/// How much is read at most of a socket that always has more, before a byte of another is seen.
+/// Returns the most bytes that are read of a socket that always has more, before a byte of another one is seen.
 fn read_before_others(comes_last: bool) -> usize {
     let (flood, source) = UnixStream::pair().expect("descriptors are left");
     // Ends with an error when the other end is closed.
@@ -369,7 +369,7 @@ fn read_before_others(comes_last: bool) -> usize {
 
 fn a_socket_that_always_has_more_leaves_the_others_their_turn() {
     let worst = read_before_others(false);
-    // What was under way, and the task that comes before the look.
+    // The read that was under way, and the task that comes before the look.
     assert!(worst <= BYTES_PER_LOOK + 3 * CHUNK, "{worst} bytes");
     let worst = read_before_others(true);
     // The piece before the look that sees it.

@@ -106,7 +106,7 @@ impl Log {
         segment.read_at = self.reads;
         for damage in damage {
             segment.is_unreadable |= damage.kind == DamageKind::Foreign;
-            // What start-up or an earlier load found is counted and told already.
+            // Damage that the start or an earlier load found is counted and told already.
             let added = add_joined(&mut segment.damaged, damage.seqs);
             self.damaged_count += added;
             if added > 0 || damage.seqs.is_empty() {

@@ -52,7 +52,7 @@ fn a_backlog_has_segments_of_a_part_of_its_size() {
     check(20 * gib, 64 << 20, 32 * MIB);
     check(1000 * gib, 64 << 20, 64 * MIB);
     check(u64::MAX, 64 << 20, 64 * MIB);
-    // What flow and batches need is more than --max-bytes-per-file.
+    // Flow and batches need more than --max-bytes-per-file.
     assert_eq!(backlog_bytes(gib, 8 << 20, MIB, 64 * KIB), MIB);
 }
 

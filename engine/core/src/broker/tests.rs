@@ -152,7 +152,7 @@ a closed
     );
 }
 
-/// What came before an over-long line is answered; the line itself is not (section 3).
+/// Commands before an over-long line are answered, and the line itself is not (section 3).
 #[test]
 fn an_overlong_line_closes_without_a_word() {
     let line = "x".repeat(16_384);

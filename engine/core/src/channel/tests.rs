@@ -37,7 +37,7 @@ struct World {
     channel: Channel,
     now: Duration,
     finished: BTreeSet<Seq>,
-    /// What must be found of those that stay: the states they had since the scan began.
+    /// The states that the messages that stay have had since the scan began. The scan must find one of them.
     states: BTreeMap<Seq, Vec<(u16, Option<Duration>)>>,
 }
 

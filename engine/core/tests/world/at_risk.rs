@@ -55,7 +55,7 @@ pub(crate) enum Risk {
     Unempty(TaskId),
 }
 
-/// What a power failure has taken.
+/// The losses of a power failure.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     /// The number of messages that may be gone.

@@ -120,7 +120,7 @@ fn what_follows_a_sync_of_its_log_follows_the_sync_of_all() {
     );
 }
 
-/// What waits in a queue.
+/// Returns the jobs that wait in a queue.
 fn queued(queue: &Receiver<KeeperJob>) -> Vec<String> {
     shown(&queue.try_iter().collect::<Vec<KeeperJob>>())
 }

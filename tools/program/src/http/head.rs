@@ -50,7 +50,7 @@ pub(super) enum Expectation {
     Unknown,
 }
 
-/// How a body ends.
+/// The rule that says where a body ends.
 #[derive(Debug)]
 pub(super) enum Framing {
     /// The body ends after this many bytes.

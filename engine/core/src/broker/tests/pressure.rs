@@ -158,7 +158,7 @@ p< OK
         |bytes: usize, count: usize| format!("+900ms\na takes {bytes}\na: NOP\n").repeat(count);
     let trickle = steps(1, 1) + "+900ms\na closed\n";
     check(&(head.clone() + &trickle));
-    // What nsqd writes under one deadline: 16 KiB in each interval, or the rest.
+    // nsqd writes this under one deadline: 16 KiB in each interval, or the rest.
     let modem = steps(16 * 1024, 6);
     check(&(head + &modem));
 }

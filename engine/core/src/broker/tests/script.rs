@@ -208,8 +208,8 @@ impl Session {
         received
     }
 
-    /// What a client has sent and the broker has not carried out, and the answers that have not left, in
-    /// bytes.
+    /// Returns the bytes that a client has sent and the broker has not carried out, and those of the answers that have
+    /// not left.
     pub(super) fn backlog(&self, name: &str) -> (usize, usize) {
         let peer = &self.peers[name];
         let client = peer.id.and_then(|id| self.broker.clients.get(id));
@@ -227,7 +227,7 @@ impl Session {
         format!("{:?}", client.expect("connected").session.decoder)
     }
 
-    /// What happened so far.
+    /// Returns the events so far.
     pub(super) fn transcript(&self) -> &str {
         &self.transcript
     }
