@@ -180,20 +180,18 @@ pub fn examine(mut config: Config) -> Report {
 /// Reports whether the values of all flags are good.
 fn flags(config: &mut Config) -> Finding {
     const NAME: &str = "flags";
-    match (tls::check_values(config), config.unknown_keys()) {
+    let ignored = config.options.ignored();
+    match (tls::check_values(config), &ignored[..]) {
         (Err(why), _) => Finding::failure(
             NAME,
             format!("the flags or the configuration file are refused: {why}"),
             "correct the value; nsqd --help says what each flag takes",
         ),
         (Ok(()), []) => Finding::ok(NAME, "the values of all flags are accepted"),
-        (Ok(()), keys) => Finding::warning(
+        (Ok(()), ignored) => Finding::warning(
             NAME,
-            format!(
-                "keys in the configuration file that mean nothing are ignored: {}",
-                keys.join(", ")
-            ),
-            "correct or remove them; docs/configuration.md lists the keys",
+            ignored.join("; "),
+            "correct or remove them; docs/configuration.md lists the flags and keys",
         ),
     }
 }

@@ -344,11 +344,6 @@ impl Config {
     pub fn meter_rules(&self) -> Result<MeterRules, String> {
         duplicate_meter::rules(&self.duplicate_meter)
     }
-
-    /// The keys of the configuration file that name nothing.
-    pub fn unknown_keys(&self) -> &[String] {
-        self.options.unknown_keys()
-    }
 }
 
 /// nsqd resolves the current directory at start, too: log lines and errors show the full path.

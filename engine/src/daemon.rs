@@ -37,7 +37,7 @@ use std::time::SystemTime;
 
 /// Advice for the operator about an nsqd.dat that cannot be used.
 pub(crate) const WITHOUT_METADATA: &str = "to start without it move the file aside: logs know their topics and channels, and only \
-                                topics without a log are missing then";
+                                topics without a log are missing then, such as all topics of a data path of the original nsqd";
 
 /// The bounds of the threads that prepare long answers: a scrape of `/metrics` takes some 10 ms of one thread. A shard
 /// waits for none of them.
@@ -96,9 +96,8 @@ impl Daemon {
         config.check_after_tls().map_err(refuse)?;
         log_info!("{}", config::version_line());
         log_info!("ID: {}", config.node_id);
-        if !config.unknown_keys().is_empty() {
-            let keys = config.unknown_keys().join(", ");
-            log_warn!("keys in the config file that mean nothing, ignored: {keys}");
+        for ignored in config.options.ignored() {
+            log_warn!("{ignored}");
         }
         let http_settings = tls::http_settings(&config).map_err(refuse)?;
         let lookup_settings =

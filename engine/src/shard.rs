@@ -44,7 +44,7 @@ use futures_lite::{StreamExt, future};
 use gathering::Gathering;
 use health::{Health, ShardHealth};
 use mail::{Inbox, Mail, Post};
-use program::{log_debug, log_error, log_info, log_repeated, log_warn};
+use program::{log, log_debug, log_error, log_info, log_repeated, log_warn};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -259,7 +259,9 @@ impl Shard {
             Output::Log(Level::Info, line) => log_info!("{line}"),
             Output::Log(Level::Warning, line) => log_warn!("{line}"),
             Output::Log(Level::Error, line) => log_error!("{line}"),
-            Output::RepeatedError { cause, line } => log_repeated!(cause, "{line}"),
+            Output::RepeatedError { cause, line } => {
+                log_repeated!(log::Level::Error, cause, "{line}");
+            }
         }
     }
 

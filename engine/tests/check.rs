@@ -351,6 +351,12 @@ fn values_that_a_start_refuses_are_named() {
         assert_eq!(report.failures()[0], "flags", "{}", report.exit);
         report.says("flags", "failure", &[why]);
     }
+    let report = Report::of(check(
+        &[],
+        data.path(),
+        &["--max-rdy-count=7", "true", "--io=magic"],
+    ));
+    report.says("flags", "warning", &["is ignored: true --io=magic"]);
     std::fs::write(data.path().join("nsqd.dat"), "{").expect("written");
     let report = Report::of(check(&[], data.path(), &[]));
     assert_eq!(report.failures(), ["nsqd.dat"]);

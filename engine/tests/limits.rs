@@ -198,6 +198,16 @@ fn newcomers_wait_while_there_is_no_descriptor() {
     let used = cpu_time(broker.pid()) - before;
     let percent = used.as_secs_f64() / start.elapsed().as_secs_f64() * 100.0;
     eprintln!("limits: {percent:.1} % of a core while newcomers wait");
+    // All listeners of all shards fail, and the cause has one line a second.
+    let log = broker.log();
+    let lines = log.lines().filter(|line| {
+        line.contains("temporary Accept() failure") && !line.contains("more like it")
+    });
+    let (line_count, seconds) = (lines.count() as u64, start.elapsed().as_secs());
+    assert!(
+        line_count <= seconds + 3,
+        "{line_count} lines in {seconds} s: {log}"
+    );
     assert!(
         percent < CPU_PERCENT_MAX,
         "the broker uses {percent:.1} % of a core"

@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -420,4 +421,20 @@ fn a_slow_nsqlookupd_delays_no_other() {
     );
     slow.wait_for("REGISTER late");
     assert_eq!(registrations(&quick).len(), CHANNELS + 1);
+}
+
+/// The addresses of other ports and programs are mistaken for nsqlookupd's.
+#[test]
+fn a_wrong_port_is_named() {
+    let other = Broker::start(1, &[]);
+    let flag = |address: SocketAddr| format!("--lookupd-tcp-address={address}");
+    let flags = [flag(other.tcp_addr()), flag(other.http_addr())];
+    let broker = Broker::start(1, &[&flags[0], &flags[1]]);
+    let advice = "the address must be nsqlookupd's --tcp-address (by default port 4160)";
+    for answer in [
+        "it answers E_BAD_PROTOCOL, as an nsqd does",
+        "it answers in HTTP",
+    ] {
+        broker.wait_for_log(&format!("{answer}: {advice}"));
+    }
 }

@@ -554,7 +554,7 @@ fn values_in_a_file_are_converted_as_nsqd_converts_them() {
     let not_keys = file_value("node-id", "node_id = 5\nID = 5");
     assert_eq!(not_keys, value(&[], "node-id"));
     let config = parse_file("node_id = 5\nid = 6\nverbose = true\n[x]\ny = 1").unwrap();
-    assert_eq!(config.unknown_keys(), ["node_id", "verbose", "x"]);
+    assert_eq!(config.options.unknown_keys(), ["node_id", "verbose", "x"]);
 }
 
 #[test]
@@ -573,7 +573,7 @@ fn flags_overrule_the_file_and_the_file_the_defaults() {
     assert_eq!(config.rdy_count_max, 9, "what is overruled is not judged");
     assert_eq!(config.log_level, Level::Warn);
     assert_eq!(config.msg_bytes_max, 1_048_576);
-    assert_eq!(config.unknown_keys(), ["typo"]);
+    assert_eq!(config.options.unknown_keys(), ["typo"]);
     assert_eq!(
         good(&["--node-id=617", &file, "--max-rdy-count=1"]).node_id,
         617,

@@ -42,9 +42,8 @@ impl Daemon {
     }
 
     fn apply(&self, config: &Config) {
-        if !config.unknown_keys().is_empty() {
-            let keys = config.unknown_keys().join(", ");
-            log_warn!("SIGHUP: keys in the config file that mean nothing, ignored: {keys}");
+        for ignored in config.options.ignored() {
+            log_warn!("SIGHUP: {ignored}");
         }
         for key in config.options.overruled_keys() {
             log_warn!(

@@ -204,6 +204,11 @@ fn take_answer(input: &mut Vec<u8>, bytes_max: usize) -> Result<Option<Vec<u8>>,
     let Ok(bytes) = usize::try_from(size) else {
         return Err(format!("response body size ({size}) is negative"));
     };
+    if input.starts_with(b"HTTP") {
+        return Err(
+            "it answers in HTTP: the address must be nsqlookupd's --tcp-address (by default port 4160)".to_owned(),
+        );
+    }
     if bytes > bytes_max {
         return Err(format!(
             "response body size ({size}) is greater than limit ({bytes_max})"
@@ -252,7 +257,11 @@ mod tests {
         assert_eq!(take(b"\0\0\0\0"), Ok((Some(Vec::new()), Vec::new())));
         assert_eq!(
             take(b"HTTP/1.1 400"),
-            Err("response body size (1213486160) is greater than limit (10)".to_owned())
+            Err("it answers in HTTP: the address must be nsqlookupd's --tcp-address (by default port 4160)".to_owned())
+        );
+        assert_eq!(
+            take(b"\0\0\0\x0b"),
+            Err("response body size (11) is greater than limit (10)".to_owned())
         );
         assert_eq!(
             take(b"\xff\xff\xff\xff"),

@@ -228,6 +228,13 @@ impl Peer {
             log_info!("LOOKUPD({address}): lookupd returned E_INVALID");
             return false;
         }
+        if answer.ends_with(b"E_BAD_PROTOCOL") {
+            log_error!(
+                "LOOKUPD({address}): IDENTIFY - it answers E_BAD_PROTOCOL, as an nsqd does: the address must be \
+                 nsqlookupd's --tcp-address (by default port 4160)"
+            );
+            return false;
+        }
         let Ok(info) = PeerInfo::decode(&answer) else {
             let answer = String::from_utf8_lossy(&answer);
             log_error!("LOOKUPD({address}): parsing response - {answer}");

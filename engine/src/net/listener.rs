@@ -4,7 +4,8 @@ use crate::net::address::{LISTEN_BACKLOG, ListenAddress, Peer};
 use crate::net::socket::Stream;
 use crate::reactor::{self, Source};
 use futures_lite::future;
-use program::log_warn;
+use program::log::Level;
+use program::log_repeated;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -77,7 +78,9 @@ impl Listener {
                 Ok(None) => continue,
                 Err(error) => system_text(&error),
             };
-            log_warn!("temporary Accept() failure - {failure}");
+            // All listeners of all shards fail at the same time.
+            let cause = format!("temporary Accept() failure - {failure}");
+            log_repeated!(Level::Warn, cause.clone(), "{cause}");
             reactor::sleep(back_off).await;
             back_off = (back_off * 2).min(BACK_OFF_MAX);
         }

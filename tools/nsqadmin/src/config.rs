@@ -139,8 +139,8 @@ pub struct Config {
     pub read_timeout: Option<Duration>,
     /// `--http-write-timeout`; `None` is no limit.
     pub write_timeout: Option<Duration>,
-    /// The keys of the configuration file that mean nothing.
-    pub unknown_keys: Vec<String>,
+    /// Sentences about the parts of the command line and the configuration file that count for nothing.
+    pub ignored: Vec<String>,
 }
 
 /// The flags about graphite.
@@ -274,7 +274,7 @@ impl Config {
             },
             read_timeout: limit("http-read-timeout"),
             write_timeout: limit("http-write-timeout"),
-            unknown_keys: options.unknown_keys().to_vec(),
+            ignored: options.ignored(),
             options,
         }
     }

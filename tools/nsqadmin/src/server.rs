@@ -114,9 +114,8 @@ impl Server {
 
 /// Warns about settings with which somebody may do more than the operator expects.
 fn warn(config: &Config) {
-    if !config.unknown_keys.is_empty() {
-        let keys = config.unknown_keys.join(", ");
-        log_warn!("keys in the config file that mean nothing, ignored: {keys}");
+    for ignored in &config.ignored {
+        log_warn!("{ignored}");
     }
     if config.admin_users.is_empty() {
         log_warn!(

@@ -90,8 +90,8 @@ pub struct Config {
     pub has_old_endpoints: bool,
     /// `--tls-*`, `--https-address`
     pub tls: TlsSettings,
-    /// The keys of the configuration file that mean nothing.
-    pub unknown_keys: Vec<String>,
+    /// Sentences about the parts of the command line and the configuration file that count for nothing.
+    pub ignored: Vec<String>,
 }
 
 impl Config {
@@ -129,7 +129,7 @@ impl Config {
                 tcp_address: options.text("tls-tcp-address"),
                 https_address: options.text("https-address"),
             },
-            unknown_keys: options.unknown_keys().to_vec(),
+            ignored: options.ignored(),
         }
     }
 }

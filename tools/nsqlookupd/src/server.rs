@@ -90,9 +90,8 @@ impl Server {
     /// The reason why an address cannot be listened on, for the FATAL line.
     pub async fn start(config: &Config) -> Result<Server, String> {
         log_info!("{}", version::of_daemon(NSQLOOKUPD.name));
-        if !config.unknown_keys.is_empty() {
-            let keys = config.unknown_keys.join(", ");
-            log_warn!("keys in the config file that mean nothing, ignored: {keys}");
+        for ignored in &config.ignored {
+            log_warn!("{ignored}");
         }
         let tls = tls::configure(&config.tls)?.map(TlsAcceptor::from);
         let tcp = listen(&config.tcp_address).await?;

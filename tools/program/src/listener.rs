@@ -9,7 +9,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 use wire::go_error::system_text;
 
-use crate::{log_warn, tcp_address};
+use crate::log::Level;
+use crate::{log_repeated, tcp_address};
 
 /// The backlog of a listener; the kernel's net.core.somaxconn caps it.
 const LISTEN_BACKLOG: i32 = 4096;
@@ -83,7 +84,8 @@ impl Listener {
                     return (socket, peer);
                 }
                 Err(error) => {
-                    log_warn!("temporary Accept() failure - {}", system_text(&error));
+                    let cause = format!("temporary Accept() failure - {}", system_text(&error));
+                    log_repeated!(Level::Warn, cause.clone(), "{cause}");
                     let pause = self.back_off;
                     self.back_off = (pause * 2).min(BACK_OFF_MAX);
                     sleep(pause).await;

@@ -150,13 +150,13 @@ pub fn write(level: Level, text: fmt::Arguments<'_>) {
     }
 }
 
-/// Writes an ERROR line. Further lines of the same cause within a second are only counted. The
+/// Writes a line. Further lines of the same cause within a second are only counted. The
 /// macro has checked the level.
-pub fn write_repeated(cause: String, text: fmt::Arguments<'_>) {
+pub fn write_repeated(level: Level, cause: String, text: fmt::Arguments<'_>) {
     let Some(logger) = LOGGER.get() else {
-        return write(Level::Error, text);
+        return write(level, text);
     };
-    let line = Line::format(Level::Error, text);
+    let line = Line::format(level, text);
     logger.send(Entry::Repeated(cause, line));
 }
 
@@ -343,13 +343,13 @@ macro_rules! log_error {
     ($($text:tt)+) => { $crate::log_at!($crate::log::Level::Error, $($text)+) };
 }
 
-/// Logs a repeated error at level ERROR: one line a second for each cause. The first argument is
-/// the cause, a `String`. The others are as for `format!`.
+/// Logs a repeated failure: one line a second for each cause. The first arguments are the level, and the cause, a
+/// `String`. The others are as for `format!`.
 #[macro_export]
 macro_rules! log_repeated {
-    ($cause:expr, $($text:tt)+) => {
-        if $crate::log::enabled($crate::log::Level::Error) {
-            $crate::log::write_repeated($cause, format_args!($($text)+));
+    ($level:expr, $cause:expr, $($text:tt)+) => {
+        if $crate::log::enabled($level) {
+            $crate::log::write_repeated($level, $cause, format_args!($($text)+));
         }
     };
 }

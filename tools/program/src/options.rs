@@ -141,6 +141,25 @@ impl Options {
         &self.unknown_keys
     }
 
+    /// Returns a sentence for each part of the command line and the configuration file that counts for nothing. NSQ's
+    /// daemons ignore these parts without a message.
+    pub fn ignored(&self) -> Vec<String> {
+        let mut ignored = Vec::new();
+        if !self.unknown_keys.is_empty() {
+            let keys = self.unknown_keys.join(", ");
+            ignored.push(format!(
+                "keys in the config file that mean nothing, ignored: {keys}"
+            ));
+        }
+        if !self.arguments.is_empty() {
+            let words = self.arguments.join(" ");
+            ignored.push(format!(
+                "everything from a word on that is no flag is ignored: {words} (a value of a boolean flag follows behind =)"
+            ));
+        }
+        ignored
+    }
+
     /// Returns the value of a flag.
     pub fn value(&self, name: &str) -> &Value {
         &self.values[name]

@@ -95,6 +95,19 @@ fn a_daemon_is_read_from_flags_file_and_defaults() {
     assert_eq!(options.duration("inactive-producer-timeout").as_secs(), 7);
     assert_eq!(options.log_level(), Level::Error);
     assert_eq!(options.unknown_keys(), ["odd"]);
+    let options = read(&NSQLOOKUPD, &[&config, "true", "--tcp-address=b:2"]).unwrap();
+    assert_eq!(options.text("tcp-address"), "a:1");
+    assert_eq!(
+        options.ignored(),
+        [
+            "keys in the config file that mean nothing, ignored: odd",
+            "everything from a word on that is no flag is ignored: true --tcp-address=b:2 (a value of a boolean flag \
+             follows behind =)",
+        ]
+    );
+    let options = read(&NSQLOOKUPD, &["--tcp-address", "b:2"]).unwrap();
+    assert_eq!(options.ignored(), [""; 0]);
+    let options = read(&NSQLOOKUPD, &[&config, "--tcp-address", "b:2"]).unwrap();
     assert_eq!(
         options.by_key("tcp_address"),
         Some(&Value::Text("b:2".to_string()))

@@ -4,6 +4,7 @@ use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use program::log::Level;
 use program::{log_error, log_info, log_repeated, log_warn};
 use ringq_client::{Consumer, Message};
 use tokio::sync::oneshot;
@@ -153,6 +154,7 @@ fn count(config: &Config, api: &Api, message: &Message) {
             let id = message.id();
             // A topic may have many such messages.
             log_repeated!(
+                Level::Error,
                 "not JSON".to_owned(),
                 "ERROR: message {id} is not counted - {why}"
             );

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use axum::serve::Listener;
 use bytes::{Buf, Bytes, BytesMut};
-use program::{log_info, log_warn};
+use program::log::Level;
+use program::{log_info, log_repeated, log_warn};
 use ringq_client::Producer;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -93,7 +94,8 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
                 connections.spawn(serve(socket, peer, Arc::clone(&shared), to_pages.clone()));
             }
             Err(error) => {
-                log_warn!("temporary Accept() failure - {}", system_text(&error));
+                let cause = format!("temporary Accept() failure - {}", system_text(&error));
+                log_repeated!(Level::Warn, cause.clone(), "{cause}");
                 sleep(ACCEPT_PAUSE).await;
             }
         }

@@ -23,7 +23,7 @@ fn the_defaults_are_nsqadmins() {
     assert_eq!(config.graphite.gauge_format, "stats.gauges.%s");
     assert_eq!(config.graphite.interval, Duration::from_secs(60));
     assert!(!config.graphite.is_proxied && !config.client.skips_verification);
-    assert!(config.admin_users.is_empty() && config.unknown_keys.is_empty());
+    assert!(config.admin_users.is_empty() && config.ignored.is_empty());
 }
 
 #[test]
@@ -53,7 +53,10 @@ fn flags_come_before_the_file_and_lists_replace_lists() {
     assert_eq!(config.graphite.interval, Duration::from_secs(30));
     assert_eq!(config.base_path, "/admin/nsq");
     assert!(config.graphite.is_proxied);
-    assert_eq!(config.unknown_keys, ["nothing"]);
+    assert_eq!(
+        config.ignored,
+        ["keys in the config file that mean nothing, ignored: nothing"]
+    );
 }
 
 #[test]

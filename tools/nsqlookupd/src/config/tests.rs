@@ -17,7 +17,7 @@ fn the_defaults_are_nsqlookupds() {
     assert_eq!(config.lifetimes.inactive, Duration::from_secs(300));
     assert_eq!(config.lifetimes.tombstone, Duration::from_secs(45));
     assert!(!config.has_old_endpoints);
-    assert!(config.unknown_keys.is_empty());
+    assert!(config.ignored.is_empty());
 }
 
 #[test]
@@ -37,7 +37,10 @@ fn flags_come_before_the_file() {
     assert_eq!(config.broadcast_address, "lk");
     assert_eq!(config.lifetimes.inactive, Duration::from_secs(60));
     assert_eq!(config.lifetimes.tombstone, Duration::from_millis(1500));
-    assert_eq!(config.unknown_keys, ["nothing"]);
+    assert_eq!(
+        config.ignored,
+        ["keys in the config file that mean nothing, ignored: nothing"]
+    );
 }
 
 #[test]
