@@ -160,6 +160,7 @@ mod tests {
             let failed = Failed {
                 why: "x".to_owned(),
                 kind,
+                refused: None,
             };
             with_advice(failed, "n1:4151", is_mapped).why
         };

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use crate::upstream::{Failed, FailureKind, Server};
+use crate::upstream::{Failed, FailureKind, Refused, Server};
 
 /// The data of the servers that answered, and the failures of the others.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,8 +30,8 @@ impl<T> Gathered<T> {
     /// Returns the data, and adds the failures to the warnings.
     ///
     /// # Errors
-    /// No server answered, or there is none. If no server knows the topic or the channel, the status
-    /// is 404.
+    /// No server answered, or there is none. If all refuse with the same words, these are passed on: the status is 404
+    /// if no server knows the topic or the channel.
     pub fn or_refuse(self, server: Server, warnings: &mut Warnings) -> Result<Vec<T>, Refusal> {
         if self.data.is_empty() {
             return Err(self.refusal(server));
@@ -55,10 +55,29 @@ impl<T> Gathered<T> {
     }
 
     fn refusal(&self, server: Server) -> Refusal {
-        Refusal::upstream(format!(
-            "failed to query any {server}: {}",
-            joined(&self.failures)
-        ))
+        match self.refused_by_all() {
+            Some(refused) => Refusal::new(refused.status, refused.text()),
+            None => Refusal::upstream(format!(
+                "failed to query any {server}: {}",
+                joined(&self.failures)
+            )),
+        }
+    }
+
+    /// Returns the words with which all servers refuse. A server without the topic or the channel does not count if
+    /// others have more to say.
+    fn refused_by_all(&self) -> Option<&Refused> {
+        let failures = self.failures.iter();
+        let refused: Option<Vec<&Refused>> =
+            failures.map(|failed| failed.refused.as_ref()).collect();
+        let mut refused = refused?;
+        for missing in ["TOPIC_NOT_FOUND", "CHANNEL_NOT_FOUND"] {
+            if refused.iter().any(|one| one.code != missing) {
+                refused.retain(|one| one.code != missing);
+            }
+        }
+        let (first, others) = refused.split_first()?;
+        others.iter().all(|other| other == first).then_some(*first)
     }
 }
 
@@ -136,6 +155,45 @@ mod tests {
         Failed {
             why: why.to_owned(),
             kind,
+            refused: None,
+        }
+    }
+
+    #[test]
+    fn what_all_servers_refuse_with_the_same_words_is_passed_on() {
+        let refusal = |refused: &[Option<(u16, &str, &str)>]| {
+            let failures = refused.iter().map(|refused| Failed {
+                refused: refused.map(|(status, code, reason)| Refused {
+                    status: StatusCode::from_u16(status).unwrap(),
+                    code: code.to_owned(),
+                    reason: reason.to_owned(),
+                }),
+                ..failed("x", FailureKind::Refused)
+            });
+            let gathered: Gathered<()> = Gathered {
+                data: Vec::new(),
+                failures: failures.collect(),
+            };
+            let refusal = gathered.or_refuse(Server::Nsqd, &mut Warnings::default());
+            let refusal = refusal.unwrap_err();
+            (refusal.status.as_u16(), refusal.message)
+        };
+        let invalid = Some((400, "INVALID_FOR", "no unit"));
+        let no_undo = Some((404, "UNDO_NOT_FOUND", ""));
+        let no_channel = Some((404, "CHANNEL_NOT_FOUND", ""));
+        let no_topic = Some((404, "TOPIC_NOT_FOUND", ""));
+        for (refused, status, message) in [
+            (&[invalid, invalid][..], 400, "INVALID_FOR: no unit"),
+            (&[no_channel, no_undo, no_topic], 404, "UNDO_NOT_FOUND"),
+            (&[no_topic, no_channel], 404, "CHANNEL_NOT_FOUND"),
+            (&[no_topic, no_topic], 404, "TOPIC_NOT_FOUND"),
+        ] {
+            assert_eq!(refusal(refused), (status, message.to_owned()));
+        }
+        for refused in [&[invalid, None][..], &[invalid, no_undo], &[]] {
+            let (status, message) = refusal(refused);
+            assert_eq!(status, 502);
+            assert!(message.starts_with("UPSTREAM_ERROR: "), "{message}");
         }
     }
 

@@ -56,6 +56,19 @@ pub struct Failed {
     pub why: String,
     /// The kind of the failure.
     pub kind: FailureKind,
+    /// The server's own words about a mistake of the client of nsqadmin, if the failure is such a mistake.
+    pub refused: Option<Refused>,
+}
+
+/// The words with which a server of NSQ refuses a request because of the client's mistake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// A status 4xx.
+    pub status: StatusCode,
+    /// The code, such as `INVALID_FOR`.
+    pub code: String,
+    /// The reason, or an empty text.
+    pub reason: String,
 }
 
 /// The kinds of failures that lead to different answers.
@@ -88,6 +101,39 @@ impl FailureKind {
     /// Returns true if there was an answer.
     fn is_answer(self) -> bool {
         !matches!(self, FailureKind::Unreachable | FailureKind::NoAnswer)
+    }
+}
+
+impl Refused {
+    /// Reads the answer of a server. `None` for answers that are no mistake of the client: those of other programs, those
+    /// about the rights of nsqadmin, and those about paths that the server does not have.
+    fn read(status: StatusCode, body: &[u8]) -> Option<Refused> {
+        #[derive(Deserialize)]
+        struct Body {
+            // NSQ before 1.0 has the other name.
+            #[serde(alias = "status_txt")]
+            message: String,
+            #[serde(default)]
+            reason: String,
+        }
+        let is_of_client = status.is_client_error()
+            && !matches!(status.as_u16(), 401 | 403 | 405 | 407 | 408 | 429);
+        let Body { message, reason } = serde_json::from_slice(body).ok()?;
+        let is_code = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+        let has_code = !message.is_empty() && message.bytes().all(is_code);
+        (is_of_client && has_code && message != "NOT_FOUND").then_some(Refused {
+            status,
+            code: message,
+            reason,
+        })
+    }
+
+    /// Returns the code and the reason.
+    pub fn text(&self) -> String {
+        match self.reason.as_str() {
+            "" => self.code.clone(),
+            reason => format!("{}: {reason}", self.code),
+        }
     }
 }
 
@@ -224,6 +270,7 @@ impl Upstream {
                 StatusCode::NOT_FOUND => FailureKind::NotFound,
                 _ => FailureKind::Refused,
             },
+            refused: Refused::read(answered.status, &answered.body),
         })
     }
 
@@ -242,6 +289,7 @@ impl Upstream {
                         verb(method)
                     ),
                     kind: FailureKind::NotUnderstood,
+                    refused: None,
                 });
             }
             body.extend_from_slice(&chunk);
@@ -258,6 +306,7 @@ where
     let not_understood = |why| Failed {
         why: format!("Get {url:?}: {why}"),
         kind: FailureKind::NotUnderstood,
+        refused: None,
     };
     if body.len() <= PARSED_AT_ONCE_BYTES_MAX {
         return answer::read(&body).map_err(not_understood);
@@ -342,6 +391,7 @@ fn failed(method: &Method, url: &str, error: &reqwest::Error) -> Failed {
             true => FailureKind::Unreachable,
             false => FailureKind::NoAnswer,
         },
+        refused: None,
     }
 }
 
@@ -391,6 +441,33 @@ mod tests {
         );
         assert_eq!(url("https://h:4152/x", body), None);
         assert_eq!(url("http://h:4151/x", "{}"), None);
+    }
+
+    #[test]
+    fn only_words_of_nsq_about_a_mistake_of_the_client_are_passed_on() {
+        let read = |status: u16, body: &str| {
+            let status = StatusCode::from_u16(status).unwrap();
+            Refused::read(status, body.as_bytes()).map(|refused| refused.text())
+        };
+        let text = |text: &str| Some(text.to_owned());
+        let with_reason = r#"{"message":"INVALID_FOR","reason":"no unit"}"#;
+        assert_eq!(read(400, with_reason), text("INVALID_FOR: no unit"));
+        let missing = r#"{"message":"CHANNEL_NOT_FOUND"}"#;
+        assert_eq!(read(404, missing), text("CHANNEL_NOT_FOUND"));
+        let old = r#"{"status_code":404,"status_txt":"TOPIC_NOT_FOUND","data":null}"#;
+        assert_eq!(read(404, old), text("TOPIC_NOT_FOUND"));
+        for (status, body) in [
+            (403, r#"{"message":"TLS_REQUIRED"}"#),
+            (404, r#"{"message":"NOT_FOUND"}"#),
+            (405, r#"{"message":"METHOD_NOT_ALLOWED"}"#),
+            (500, r#"{"message":"INTERNAL_ERROR"}"#),
+            (503, r#"{"message":"EXITING"}"#),
+            (404, r#"{"message":"no such host"}"#),
+            (404, r#"{"message":""}"#),
+            (404, "404 page not found"),
+        ] {
+            assert_eq!(read(status, body), None, "{status} {body}");
+        }
     }
 
     #[test]

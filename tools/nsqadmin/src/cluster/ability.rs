@@ -57,17 +57,19 @@ impl Cluster {
         type Test = fn(&Abilities) -> bool;
         let (code, what, can): (_, _, Test) = match act {
             Act::Pause if !terms.limit.is_empty() => {
-                ("LIMIT_UNSUPPORTED", "a limit of a pause", |it| {
+                ("LIMIT_UNSUPPORTED", "limit of a pause", |it| {
                     it.has_pause_terms
                 })
             }
             Act::Empty if !terms.undo.is_empty() && is_of_topic => {
-                ("UNDO_UNSUPPORTED", "an undo of emptied topics", |it| {
+                ("UNDO_UNSUPPORTED", "undo of emptied topics", |it| {
                     it.has_topic_undo
                 })
             }
             Act::Empty if !terms.undo.is_empty() => {
-                ("UNDO_UNSUPPORTED", "an undo of empty", |it| it.has_undo)
+                ("UNDO_UNSUPPORTED", "undo of emptied channels", |it| {
+                    it.has_undo
+                })
             }
             _ => return Ok(targets.to_vec()),
         };

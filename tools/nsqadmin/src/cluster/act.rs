@@ -87,15 +87,22 @@ impl Cluster {
     /// Carries out an action on a topic, or on a channel if `channel` is not empty.
     ///
     /// # Errors
-    /// No server could carry it out, no server knows the topic, or a server does not know the terms (409).
+    /// No server could carry it out, no server knows the topic or the channel, or a server does not know the terms
+    /// (409).
     pub async fn act(&self, act: Act, topic: &str, channel: &str, terms: &Terms) -> Acted {
         if act == Act::Create {
             return self.create(topic, channel).await;
         }
         let mut warnings = Warnings::default();
-        let targets = self.producers(topic, &mut warnings).await?;
+        let place = self.place_of_producers(topic, &mut warnings).await?;
+        let is_known = channel.is_empty() || place.channels.contains(channel);
+        if place.targets.is_empty() && !is_known && warnings.is_empty() {
+            return Err(Refusal::not_found("CHANNEL_NOT_FOUND"));
+        }
         let act_on = (act, channel.is_empty());
-        let targets = self.able(act_on, terms, &targets, &mut warnings).await?;
+        let targets = self
+            .able(act_on, terms, &place.targets, &mut warnings)
+            .await?;
         self.act_at(act, topic, channel, terms, &targets, warnings)
             .await
     }
@@ -103,7 +110,7 @@ impl Cluster {
     /// Carries out an action on these nsqds, which know the terms. A deletion also goes to the nsqlookupds.
     ///
     /// # Errors
-    /// No server could carry it out.
+    /// No server could carry it out, or no server knows the topic or the channel.
     pub async fn act_at(
         &self,
         act: Act,
@@ -114,8 +121,15 @@ impl Cluster {
         mut warnings: Warnings,
     ) -> Acted {
         let request = act.request(topic, channel, terms);
+        // Without nsqds, there is nothing to pause or to empty. An undo would bring nothing back.
+        let mut is_done = targets.is_empty() && act != Act::Unempty;
         if act == Act::Delete && self.is_lookup_mode() {
             let deleted = self.post_to_lookupds(&request).await;
+            is_done = !deleted.data.is_empty();
+            if targets.is_empty() {
+                deleted.or_refuse(Server::Nsqlookupd, &mut warnings)?;
+                return Ok(warnings.of_one_stage());
+            }
             deleted.or_refuse_action(Server::Nsqlookupd, &mut warnings)?;
         }
         let mut acted = self.post_to_nsqds(targets, &request).await;
@@ -124,9 +138,9 @@ impl Cluster {
             let is_missing = |kind| kind == FailureKind::NotFound;
             acted.failures.retain(|failed| !is_missing(failed.kind));
         }
-        match act {
-            Act::Unempty => drop(acted.or_refuse(Server::Nsqd, &mut warnings)?),
-            _ => acted.or_refuse_action(Server::Nsqd, &mut warnings)?,
+        match is_done {
+            true => acted.or_refuse_action(Server::Nsqd, &mut warnings)?,
+            false => drop(acted.or_refuse(Server::Nsqd, &mut warnings)?),
         }
         Ok(warnings.of_one_stage())
     }

@@ -180,9 +180,21 @@ impl Cluster {
         topic: &str,
         warnings: &mut Warnings,
     ) -> Result<Vec<Target>, Refusal> {
-        let place = self.place(topic, warnings).await?;
+        Ok(self.place_of_producers(topic, warnings).await?.targets)
+    }
+
+    /// Does the same, and also returns the channels that the nsqlookupds know.
+    ///
+    /// # Errors
+    /// No server knows the topic (404), or no server answered.
+    pub(super) async fn place_of_producers(
+        &self,
+        topic: &str,
+        warnings: &mut Warnings,
+    ) -> Result<Place, Refusal> {
+        let mut place = self.place(topic, warnings).await?;
         if self.is_lookup_mode() {
-            return Ok(place.targets);
+            return Ok(place);
         }
         let wanted = Stats {
             topic,
@@ -195,10 +207,10 @@ impl Cluster {
                     && stats.topics.iter().any(|given| given.topic_name == topic)
             })
         };
-        let targets: Vec<Target> = place.targets.into_iter().filter(has_topic).collect();
-        match targets.is_empty() && warnings.is_empty() {
+        place.targets.retain(has_topic);
+        match place.targets.is_empty() && warnings.is_empty() {
             true => Err(Refusal::not_found("TOPIC_NOT_FOUND")),
-            false => Ok(targets),
+            false => Ok(place),
         }
     }
 }

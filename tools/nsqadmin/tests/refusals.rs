@@ -1,0 +1,90 @@
+//! Acts that no server carries out, and mistakes of the caller: their status, their message and their line in the
+//! audit log.
+
+mod support;
+
+use serde_json::Value;
+use support::{Admin, cluster};
+use test_support::daemon::Daemon;
+
+/// Starts a cluster of two nsqds and its nsqadmin, which knows both nodes of the topic `clicks`.
+fn two_nodes() -> (Daemon, Vec<Daemon>, Admin) {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let nsqds = cluster(&[&lookupd], 2);
+    let admin = Admin::start_at(&[&lookupd], &["--live-interval=0"]);
+    admin.wait_for("/api/topics/clicks/a", |channel| {
+        channel["nodes"].as_array().map(Vec::len) == Some(2)
+    });
+    (lookupd, nsqds, admin)
+}
+
+/// Such an act was 200 with a warning, and `partly` in the audit log.
+#[test]
+fn an_act_on_a_channel_that_no_server_knows_is_404_and_has_failed() {
+    let (lookupd, _nsqds, admin) = two_nodes();
+    lookupd.post("/topic/create?topic=inactive", b"");
+    for topic in ["clicks", "inactive"] {
+        for action in ["pause", "unpause", "empty"] {
+            let body = format!(r#"{{"action":"{action}"}}"#);
+            admin
+                .post(&format!("/api/topics/{topic}/nope"), &body)
+                .expect_error(404, "CHANNEL_NOT_FOUND");
+            let line = admin.wait_for_log(&format!("AUDIT: {action}_channel {topic}/nope"));
+            assert!(line.ends_with("failed - CHANNEL_NOT_FOUND"), "{line}");
+        }
+        admin
+            .delete(&format!("/api/topics/{topic}/nope"), "")
+            .expect_error(404, "CHANNEL_NOT_FOUND");
+        let line = admin.wait_for_log(&format!("AUDIT: delete_channel {topic}/nope"));
+        assert!(line.ends_with("failed - CHANNEL_NOT_FOUND"), "{line}");
+    }
+}
+
+/// A channel that only nsqlookupd knows can be forgotten, and one that only some nodes have can be paused.
+#[test]
+fn an_act_that_some_servers_carry_out_has_not_failed() {
+    let (lookupd, nsqds, admin) = two_nodes();
+    lookupd.post("/topic/create?topic=inactive", b"");
+    lookupd.post("/channel/create?topic=inactive&channel=old", b"");
+    lookupd.post("/channel/create?topic=clicks&channel=old", b"");
+    for path in ["/api/topics/inactive/old", "/api/topics/clicks/old"] {
+        admin.delete(path, "").expect_status(200);
+        admin
+            .delete(path, "")
+            .expect_error(404, "CHANNEL_NOT_FOUND");
+    }
+    nsqds[0].create_channel("clicks", "b");
+    let pause = r#"{"action":"pause"}"#;
+    let paused = admin.post("/api/topics/clicks/b", pause).expect_status(200);
+    let message = paused.json()["message"].as_str().map(str::to_owned);
+    assert!(message.is_some_and(|it| it.contains("CHANNEL_NOT_FOUND")));
+    let line = admin.wait_for_log("AUDIT: pause_channel clicks/b");
+    assert!(line.contains(": partly - "), "{line}");
+}
+
+/// Such a mistake was 502, with the JSON of the nsqds inside of texts inside of JSON.
+#[test]
+fn a_refusal_of_all_nsqds_is_passed_on_with_its_own_status_and_code() {
+    let (_lookupd, _nsqds, admin) = two_nodes();
+    for (body, status, code) in [
+        (r#"{"action":"unempty"}"#, 404, "UNDO_NOT_FOUND"),
+        (r#"{"action":"pause","for":"10"}"#, 400, "INVALID_FOR"),
+        (r#"{"action":"empty","undo":"25h"}"#, 400, "INVALID_UNDO"),
+    ] {
+        let refused = admin.post("/api/topics/clicks/a", body);
+        let message = refused.json()["message"].clone();
+        let message = message.as_str().unwrap_or_default();
+        assert_eq!(refused.status, status, "{message}");
+        assert!(message.starts_with(code), "{message}");
+        assert!(!message.contains(['"', '\\', '{']), "{message}");
+    }
+    let order = r#"{"action":"pause","of":"channels","topics":["clicks"],"for":"10"}"#;
+    let listing: Value = admin.post("/api/acts", order).expect_status(200).json();
+    let confirm = listing["confirm"].as_str().expect("a token");
+    let order = order.replace('}', &format!(r#","confirm":"{confirm}"}}"#));
+    let done = admin.post("/api/acts", &order).expect_status(200).json();
+    let result = &done["results"][0];
+    assert_eq!(result["result"], "failed");
+    let message = result["message"].as_str().unwrap_or_default();
+    assert!(message.starts_with("INVALID_FOR"), "{message}");
+}
