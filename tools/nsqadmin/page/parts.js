@@ -27,9 +27,11 @@ export function Paused({ of, isBrief }) {
   return html` <${Badge} kind="info pause" title=${text}>${isBrief ? "paused" : text}<//>`;
 }
 
-// "paused until 14:10 by ann: deploying".
-export function pauseText({ pause_until_ms: until, paused_by: by, pause_note: note }) {
-  return `paused${until ? ` until ${moment(until)}` : ""}${by ? ` by ${by}` : ""}${note ? `: ${note}` : ""}`;
+// "paused until 14:10 by ann: deploying", or "paused at 1 of 2 nodes until ...".
+export function pauseText({ pause_until_ms: until, paused_by: by, pause_note: note, nodes }) {
+  const at = nodes?.filter((node) => node.paused).length;
+  const place = at < nodes?.length ? ` at ${at} of ${nodes.length} nodes` : "";
+  return `paused${place}${until ? ` until ${moment(until)}` : ""}${by ? ` by ${by}` : ""}${note ? `: ${note}` : ""}`;
 }
 
 // The age of the oldest unfinished message, with an arrow if it grows.

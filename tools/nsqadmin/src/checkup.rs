@@ -19,6 +19,7 @@ mod round;
 mod shard;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use nsq_doctor::{ChannelSample, Diagnosis, Flow, Limit, diagnose, short};
 
@@ -26,7 +27,7 @@ pub use concern::{Concern, Subject};
 pub use disk::DiskFigures;
 pub use pace::Pace;
 pub use producer::{ProducerFigures, TopicProducers};
-pub use round::{ChannelRound, LookupdRound, NodeMetrics, NodeRound, Round, ShardUse};
+pub use round::{ChannelRound, ConsumerKey, LookupdRound, NodeMetrics, NodeRound, Round, ShardUse};
 pub use shard::ShardFigures;
 
 use disk::Disks;
@@ -77,7 +78,7 @@ pub struct ChannelCheck {
     pub is_older: bool,
     /// True if messages are delivered again: consumers requeue them, or they time out.
     pub is_retried: bool,
-    /// Seconds until no message waits, if the present rates stay and the backlog becomes shorter.
+    /// Seconds until no message waits, if the present rates stay and consumers make the backlog shorter.
     pub drained_in: Option<f64>,
     /// True if the channel has nothing to do.
     pub is_idle: bool,
@@ -184,7 +185,7 @@ fn check_channel(
         sentence: match (is_older && !diagnosis.is_problem(), &after.pause) {
             (true, _) => format!("The oldest message gets older.{again} {diagnosis}"),
             (false, Some(pause)) if matches!(diagnosis.limit, Limit::Paused { .. }) => {
-                concern::paused(pause, flow.depth, unix_millis)
+                concern::paused(pause, &after.sample, unix_millis)
                     .unwrap_or_else(|| diagnosis.to_string())
             }
             (false, _) => diagnosis.to_string(),
@@ -192,7 +193,8 @@ fn check_channel(
         is_older,
         is_retried,
         is_problem: is_older || (diagnosis.is_problem() && has_work(&diagnosis, &flow)),
-        drained_in: drained_in(&flow),
+        drained_in: before
+            .and_then(|before| drained_in(&flow, after.finished_since(before), elapsed)),
         is_idle: matches!(diagnosis.limit, Limit::Idle { .. }),
     };
     let concern = check.is_problem.then(|| Concern {
@@ -206,10 +208,12 @@ fn check_channel(
     (check, concern)
 }
 
-/// Returns the seconds until no message waits.
+/// Returns the seconds until no message waits. `finished` is the number of messages that consumers have finished in
+/// this time: the flow also counts messages that were emptied, and they say nothing about the rest.
 #[allow(clippy::cast_precision_loss)] // A time needs no more.
-fn drained_in(flow: &Flow) -> Option<f64> {
-    let shrinks = flow.finishes - flow.arrivals;
+fn drained_in(flow: &Flow, finished: i64, elapsed: Duration) -> Option<f64> {
+    let finishes = flow.finishes.min(finished as f64 / elapsed.as_secs_f64());
+    let shrinks = finishes - flow.arrivals;
     (flow.depth > 0 && shrinks > 0.0 && flow.growth < 0.0).then(|| flow.depth as f64 / shrinks)
 }
 

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use nsq_doctor::{duration, short};
+use nsq_doctor::{ChannelSample, duration, short};
 
 use super::round::{ChannelRound, LookupdRound, NodeRound, Round};
 use super::{Checkup, NodeCheck, TopicProducers};
@@ -132,13 +132,27 @@ pub(super) fn gets_older(
     now >= old && now.saturating_sub(earlier) as f64 >= elapsed.as_secs_f64() * 1000.0 * STUCK_SHARE
 }
 
-/// Returns the sentence about a channel that somebody has paused with an end, a note or a name. Such a pause
-/// is intended, so the sentence does not ask to end it. `None` for a pause without all of them.
-pub(super) fn paused(pause: &Pause, depth: i64, unix_millis: i64) -> Option<String> {
+/// Returns the sentence about a channel that some of its nodes have paused, or that somebody has paused with an end,
+/// a note or a name. A pause with such terms is intended, so the sentence does not ask to end it. `None` for a pause at
+/// all nodes without terms.
+pub(super) fn paused(pause: &Pause, sample: &ChannelSample, unix_millis: i64) -> Option<String> {
+    let paused = sample.nodes.values().filter(|node| node.is_paused);
+    let (count, depth) = paused.fold((0_usize, 0_i64), |(count, depth), node| {
+        (count + 1, depth.saturating_add(node.depth))
+    });
+    let all = sample.nodes.len();
+    let (place, there) = match count < all {
+        true => (format!(" at {count} of {all} nodes"), " there"),
+        false => (String::new(), ""),
+    };
+    #[allow(clippy::cast_precision_loss)] // Three digits are shown.
+    let waiting = short(depth as f64);
     if *pause == Pause::default() {
-        return None;
+        return (count < all).then(|| {
+            format!("Paused{place} with {waiting} waiting messages{there}: unpause the channel")
+        });
     }
-    let mut text = "Paused".to_owned();
+    let mut text = format!("Paused{place}");
     if let Some(until) = pause.until_ms {
         #[allow(clippy::cast_precision_loss)] // A time needs no more.
         let seconds = until.saturating_sub(unix_millis).max(0) as f64 / 1000.0;
@@ -150,11 +164,9 @@ pub(super) fn paused(pause: &Pause, depth: i64, unix_millis: i64) -> Option<Stri
     if !pause.note.is_empty() {
         text += &format!(" ({})", pause.note);
     }
-    #[allow(clippy::cast_precision_loss)] // Three digits are shown.
-    let waiting = short(depth as f64);
     Some(match depth {
-        1 => format!("{text}; 1 message waits"),
-        _ => format!("{text}; {waiting} messages wait"),
+        1 => format!("{text}; 1 message waits{there}"),
+        _ => format!("{text}; {waiting} messages wait{there}"),
     })
 }
 

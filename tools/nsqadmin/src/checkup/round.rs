@@ -31,6 +31,19 @@ pub struct ChannelRound {
     pub oldest_ms: Option<i64>,
     /// The terms of the pause. `None` if no node has paused the channel.
     pub pause: Option<Pause>,
+    /// The messages that each connection of a consumer has finished.
+    pub finishes: BTreeMap<ConsumerKey, i64>,
+}
+
+/// A connection of a consumer of a channel.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConsumerKey {
+    /// `host:port` of the node.
+    pub node: String,
+    /// The client's end of the connection.
+    pub remote_address: String,
+    /// The time of the connection, in seconds since 1970.
+    pub connect_ts: i64,
 }
 
 /// A topic on all nodes.
@@ -193,6 +206,14 @@ impl Round {
             round.sample.nodes.insert(address.to_owned(), node);
             round.oldest_ms = round.oldest_ms.max(channel.oldest_unfinished_ms);
             Pause::add(&mut round.pause, Pause::of_channel(channel).as_ref());
+            for client in channel.clients.iter().flatten() {
+                let key = ConsumerKey {
+                    node: address.to_owned(),
+                    remote_address: client.remote_address.clone(),
+                    connect_ts: client.connect_ts,
+                };
+                round.finishes.insert(key, client.finish_count);
+            }
         }
     }
 }
@@ -202,6 +223,17 @@ impl ChannelRound {
     pub(super) fn depth(&self) -> i64 {
         let nodes = self.sample.nodes.values();
         nodes.fold(0, |sum, node| sum.saturating_add(node.depth))
+    }
+
+    /// Returns the number of messages that the present consumers have finished since an earlier round. A consumer
+    /// that has come since then has finished all its messages since then.
+    pub(super) fn finished_since(&self, before: &ChannelRound) -> i64 {
+        let finishes = self.finishes.iter();
+        let finished = finishes.map(|(consumer, count)| {
+            let known = before.finishes.get(consumer).copied().unwrap_or(0);
+            count.saturating_sub(known).max(0)
+        });
+        finished.fold(0, i64::saturating_add)
     }
 }
 

@@ -216,13 +216,66 @@ fn an_old_message_that_is_delivered_again_leads_to_the_messages_with_the_most_at
     assert!(!checkup.concerns[0].is_retried);
 }
 
+/// A colleague's pause at one node read as a pause of the whole channel.
+#[test]
+fn a_pause_at_some_nodes_says_at_how_many() {
+    let sentence = |first: Value, second: Value| {
+        let mut checker = Checker::default();
+        let mut last = Checkup::default();
+        for step in 0..2 {
+            last = checker.check(round(
+                step,
+                &[("n:1", first.clone()), ("n:2", second.clone())],
+            ));
+        }
+        of_channel(&last).sentence.clone()
+    };
+    let works = json!({"depth": 5000, "clients": [{"ready_count": 1}]});
+    let paused = json!({"depth": 30, "paused": true, "clients": [{"ready_count": 1}]});
+    let mut by_ann = paused.clone();
+    (by_ann["by"], by_ann["note"]) = (json!("ann"), json!("deploying"));
+    assert_eq!(
+        sentence(works.clone(), by_ann.clone()),
+        "Paused at 1 of 2 nodes by ann (deploying); 30 messages wait there"
+    );
+    assert_eq!(
+        sentence(works, paused.clone()),
+        "Paused at 1 of 2 nodes with 30 waiting messages there: unpause the channel"
+    );
+    assert_eq!(
+        sentence(by_ann.clone(), by_ann),
+        "Paused by ann (deploying); 60 messages wait"
+    );
+}
+
+/// An empty looked like consumers who drain the channel: `Drained in 61 ms` beside a channel without consumers.
+#[test]
+fn an_empty_is_no_draining() {
+    let drained_in = |clients: [Value; 2]| {
+        let [before, after] = clients;
+        let before = json!({"depth": 10_000, "count": 10_000, "clients": before});
+        let after = json!({"depth": 100, "count": 10_100, "clients": after});
+        of_channel(&check(&[before, after])).drained_in
+    };
+    let client = |finished: i64| json!([{"remote_address": "10.0.0.1:5", "connect_ts": 1, "ready_count": 1, "finish_count": finished}]);
+    assert_eq!(drained_in([json!([]), json!([])]), None);
+    assert_eq!(drained_in([client(7), client(7)]), None);
+    // 200 messages were finished, and the rest was dropped: 40/s leave, and 20/s arrive.
+    assert_eq!(drained_in([client(7), client(207)]), Some(5.0));
+    // A consumer that has come since then has finished all its messages since then.
+    assert_eq!(drained_in([json!([]), client(200)]), Some(5.0));
+}
+
 #[test]
 fn a_backlog_that_shrinks_has_an_end() {
-    let at = |depth: i64| json!({"depth": depth, "count": 1000, "in_flight": 1, "clients": [{"ready_count": 1}]});
+    let at = |depth: i64, finished: i64| {
+        let client = json!({"ready_count": 1, "finish_count": finished});
+        json!({"depth": depth, "count": 1000, "in_flight": 1, "clients": [client]})
+    };
     // 100 messages leave in 5 seconds, and 200 wait.
-    let checkup = check(&[at(300), at(200)]);
+    let checkup = check(&[at(300, 0), at(200, 100)]);
     assert_eq!(of_channel(&checkup).drained_in, Some(10.0));
-    let growing = check(&[at(200), at(300)]);
+    let growing = check(&[at(200, 0), at(300, 100)]);
     assert_eq!(of_channel(&growing).drained_in, None);
 }
 
