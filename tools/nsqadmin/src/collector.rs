@@ -20,8 +20,10 @@ use crate::unix_time;
 use crate::upstream::Server;
 
 mod history_file;
+mod silence;
 
 use history_file::{HistoryFile, Saves};
+use silence::Silence;
 
 /// Time after which the list of nodes is asked for again. A failure asks for it at once.
 const TARGETS_LIFETIME: Duration = Duration::from_secs(5);
@@ -79,6 +81,7 @@ impl Collector {
             file: collector.file.clone(),
             sender,
             checker: Checker::default(),
+            silence: Silence::default(),
             pace: Pace::default(),
             looks: collector.looks.clone(),
             checkup_sender,
@@ -148,6 +151,7 @@ struct Task {
     file: Option<Arc<HistoryFile>>,
     sender: watch::Sender<Arc<Snapshot>>,
     checker: Checker,
+    silence: Silence,
     pace: Pace,
     looks: Arc<Looks>,
     checkup_sender: watch::Sender<Arc<Checkup>>,
@@ -249,6 +253,7 @@ impl Task {
             lookupds: self.cluster.lookupd_rounds().await,
             ..Round::default()
         };
+        self.silence.log_changes(&round.lookupds);
         let known = targets.as_deref().unwrap_or_default();
         for address in self.cluster.silent_nsqds(known) {
             round.add_failure(&address, "it does not say what it is (/info)".to_owned());

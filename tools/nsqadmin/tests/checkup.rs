@@ -118,6 +118,37 @@ fn servers_that_are_gone_are_named() {
     drop(first);
 }
 
+/// Only the page knew of such an nsqlookupd.
+#[test]
+fn an_nsqlookupd_that_does_not_answer_is_logged_when_that_begins_and_when_it_ends() {
+    let mut lookupds = [(); 2].map(|()| Daemon::nsqlookupd(&[]));
+    let admin = Admin::start_at(&[&lookupds[0], &lookupds[1]], &["--live-interval=100ms"]);
+    admin.wait_for("/api/live/attention", |attention| {
+        attention["time"] != json!(0)
+    });
+    let address = lookupds[1].http.to_string();
+    lookupds[1].kill();
+    let line = admin.wait_for_log(&format!("nsqlookupd {address} does not answer"));
+    assert!(
+        line.contains("WARNING: ") && line.contains("connection refused"),
+        "{line}"
+    );
+    let time = |attention: &Value| attention["time"].as_i64().unwrap_or_default();
+    let before = time(&admin.json("/api/live/attention"));
+    admin.wait_for("/api/live/attention", |attention| time(attention) > before);
+    let lines = || {
+        let log = admin.log();
+        log.lines()
+            .filter(|line| line.contains("does not answer"))
+            .count()
+    };
+    assert_eq!(lines(), 1);
+    lookupds[1].restart();
+    let line = admin.wait_for_log(&format!("nsqlookupd {address} answers again"));
+    assert!(line.contains("INFO: "), "{line}");
+    assert_eq!(lines(), 1);
+}
+
 /// NSQ's own nsqd has neither ages nor shards, and a checkup does not ask for its metrics.
 #[test]
 fn an_nsqd_of_another_kind_has_a_checkup_too() {

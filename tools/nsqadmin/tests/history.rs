@@ -220,6 +220,26 @@ fn a_history_that_cannot_be_read_stays_and_refuses_the_start() {
     assert!(!path("history.bad").exists());
 }
 
+/// nsqadmin started, logged one line, and had no past for ever.
+#[test]
+fn a_history_file_in_a_missing_directory_ends_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("missing");
+    let file = missing.join("history");
+    let flags = [
+        "--nsqd-http-address=127.0.0.1:1".to_owned(),
+        format!("--history-file={}", file.display()),
+    ];
+    let stderr = Admin::try_start(&flags, None).err();
+    let stderr = stderr.expect("nsqadmin does not start");
+    let expected = format!(
+        "failed to read --history-file ({}) - the directory {} is missing: make it, or choose another path",
+        file.display(),
+        missing.display()
+    );
+    assert!(stderr.contains(&expected), "{stderr}");
+}
+
 /// The first figures of a machine whose clock is wrong until NTP sets it replaced the whole past.
 #[test]
 fn a_step_of_the_clock_does_not_replace_the_saved_past() {

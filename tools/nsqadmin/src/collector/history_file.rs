@@ -36,7 +36,7 @@ impl HistoryFile {
     /// Reads the history, which is empty without a file. A damaged file is moved aside.
     ///
     /// # Errors
-    /// The file cannot be read, or cannot be moved aside, for the FATAL line. The file stays as it is.
+    /// The file cannot be read, its directory is missing, or it cannot be moved aside, for the FATAL line. The file stays as it is.
     pub(super) fn read(path: PathBuf, series_max: usize) -> Result<HistoryFile, String> {
         let history = match read_bytes(&path) {
             Ok(None) => History::new(series_max),
@@ -134,7 +134,15 @@ impl HistoryFile {
 /// Reads the file. Returns `None` if there is none.
 fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, String> {
     let found = match std::fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return match missing_directory(path) {
+                None => Ok(None),
+                Some(missing) => Err(format!(
+                    "the directory {} is missing: make it, or choose another path",
+                    missing.display()
+                )),
+            };
+        }
         found => found.map_err(|error| system_text(&error))?,
     };
     if !found.is_file() {
@@ -142,6 +150,14 @@ fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, String> {
     }
     let bytes = std::fs::read(path).map_err(|error| system_text(&error))?;
     Ok(Some(bytes))
+}
+
+/// Returns the directory of a file if there is no such directory: the file could never be written.
+fn missing_directory(path: &Path) -> Option<&Path> {
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    parent.filter(|parent| !parent.is_dir())
 }
 
 /// Returns the history of these bytes. If they are damaged, the file is moved aside, and the history is empty.
