@@ -181,7 +181,7 @@ export function forget(topic, channel) {
   const what = channel ? `the channel ${channel} of the topic ${topic}` : `the topic ${topic}`;
   return {
     what: `Delete ${what}`, title: `Delete ${what}?`, button: "Delete", isDangerous: true, name,
-    effect: "No nsqd has this topic, so no messages are lost. nsqlookupd forgets the name.",
+    effect: "nsqlookupd forgets the name. No nsqd that answers has this topic, so no messages are lost. If an nsqd that has it is down, the topic comes back with that nsqd.",
     run: () => remove(channel ? api("topics", topic, channel) : api("topics", topic)),
   };
 }

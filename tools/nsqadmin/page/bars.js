@@ -3,6 +3,7 @@
 import { html, useRef } from "./html.js";
 import { warning } from "./api.js";
 import { clock } from "./format.js";
+import { link } from "./route.js";
 
 // What keeps the page from showing the present state. `poll` is the result of usePoll.
 export function PollBars({ poll, what }) {
@@ -55,8 +56,9 @@ export function ConcernBars({ concerns }) {
 }
 
 // Nodes that were here and are no longer. nsqlookupd forgets a node that dies at once, so figures would become smaller without
-// a word.
-export function GoneNodes({ name, nodes }) {
+// a word. `nodes` are the present ones. `told` are those that the server has seen, with its sentence about each. The page itself knows
+// only those that it has seen since it was opened.
+export function GoneNodes({ name, nodes, told = [] }) {
   const known = useRef({ name: null, seen: new Map(), gone: new Map() });
   if (known.current.name !== name) known.current = { name, seen: new Set(), gone: new Map() };
   const { seen, gone } = known.current;
@@ -68,9 +70,19 @@ export function GoneNodes({ name, nodes }) {
       seen.add(node);
     }
   }
-  if (gone.size === 0) return null;
-  const list = [...gone].map(([node, since]) => `${node} (since ${clock(since)})`).join(", ");
-  return html`<${Bar} kind="warn" title=${`Gone: ${list}`}>
-    The figures below no longer include ${gone.size === 1 ? "this node" : "these nodes"}. Messages on a node's disk wait there until it
-    is back.<//>`;
+  const ofServer = told.filter(({ node }) => !nodes?.includes(node));
+  const ofPage = [...gone].filter(([node]) => !ofServer.some((one) => one.node === node));
+  const list = ofPage.map(([node, since]) => `${node} (since ${clock(since)})`).join(", ");
+  return html`
+    ${ofServer.map(({ node, sentence }) => html`<${Bar} key=${node} kind="warn" title=${`Gone: ${node}.`}>${sentence}.<//>`)}
+    ${ofPage.length > 0 && html`<${Bar} kind="warn" title=${`Gone: ${list}`}>
+      The figures below no longer include ${ofPage.length === 1 ? "this node" : "these nodes"}. Messages on a node's disk wait there
+      until it is back.<//>`}`;
+}
+
+// The text in place of figures if no nsqd has the topic or channel. `told` are the nodes with the topic that are gone.
+export function NoNodes({ what, told }) {
+  if (told.length > 0) return html`<p class="empty">The figures of this ${what} are unknown until the nsqd is back.</p>`;
+  return html`<p class="empty">No nsqd that answers has this ${what}, so its figures are unknown. If an nsqd that has it is down, its messages
+    wait on the disk there. The page <a href=${link("lookup")}>Lookup</a> lists the topics that no nsqd has.</p>`;
 }

@@ -66,18 +66,22 @@ function liveAge(live) {
   return live.oldest_ms > 0 || isEmpty ? Number(live.oldest_ms) : undefined;
 }
 
+// The live figures of a topic that has none.
+const NOT_LIVE = { channels: new Map(), concerns: [], gone: [] };
+
 // The parts that only the live figures of a topic have: the age of the oldest message (`all`), `channels` by name with `all`, `nodes` and
-// `doctor`, the producers (`publishing`), and what needs attention about the topic itself (`concerns`).
+// `doctor`, the producers (`publishing`), what needs attention about the topic itself (`concerns`), and the nodes with the topic that
+// are gone (`gone`).
 export async function loadLive(topicName, signal) {
   const { live: isLive } = await facts.known();
-  if (!isLive) return { channels: new Map(), concerns: [] };
+  if (!isLive) return NOT_LIVE;
   try {
-    const { topic, channels, publishing, concerns } = await ask(api("live", "topics", topicName), { signal });
+    const { topic, channels, publishing, concerns, gone_nodes: gone } = await ask(api("live", "topics", topicName), { signal });
     const figures = ({ nodes, doctor, ...total }) => ({ all: liveAge(total), doctor, nodes: new Map(nodes.map((node) => [node.node, liveAge(node)])) });
-    return { all: liveAge(topic), publishing, concerns, channels: new Map(channels.map((channel) => [channel.channel, figures(channel)])) };
+    return { all: topic && liveAge(topic), publishing, concerns, gone, channels: new Map(channels.map((channel) => [channel.channel, figures(channel)])) };
   } catch {
     // A topic that is a second old has no live figures yet. Without them, no age is shown.
-    return { channels: new Map(), concerns: [] };
+    return NOT_LIVE;
   }
 }
 

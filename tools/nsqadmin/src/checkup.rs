@@ -18,7 +18,8 @@ mod recent;
 mod round;
 mod shard;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nsq_doctor::{ChannelSample, Diagnosis, Flow, Limit, diagnose, short};
@@ -48,8 +49,29 @@ pub struct Checker {
     recent: Recent,
     usual: Usual,
     disks: Disks,
-    /// The nodes that no nsqlookupd knows any more, and the time at which they were seen last.
-    gone: BTreeMap<String, i64>,
+    /// The topics of each node, from the node's last answer.
+    topics: BTreeMap<String, Arc<BTreeSet<String>>>,
+    /// The nodes that no nsqlookupd knows any more.
+    gone: BTreeMap<String, Gone>,
+}
+
+/// A node that no nsqlookupd knows any more.
+#[derive(Debug)]
+struct Gone {
+    /// The time at which the node was seen last, in milliseconds since 1970.
+    since: i64,
+    topics: Arc<BTreeSet<String>>,
+}
+
+/// A node that no nsqlookupd knows any more, for those who look for its topics.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GoneNode {
+    /// `host:port`
+    pub address: String,
+    /// The topics that the node had.
+    pub topics: Arc<BTreeSet<String>>,
+    /// The sentence about the node, which a concern has, too.
+    pub sentence: String,
 }
 
 /// The result of a round.
@@ -63,6 +85,8 @@ pub struct Checkup {
     pub producers: BTreeMap<String, TopicProducers>,
     /// The nodes by `host:port`.
     pub nodes: BTreeMap<String, NodeCheck>,
+    /// The nodes that have vanished.
+    pub gone: Vec<GoneNode>,
     /// The concerns, the worst first.
     pub concerns: Vec<Concern>,
 }
@@ -122,7 +146,14 @@ impl Checker {
         let nodes = after.nodes.keys().cloned().collect();
         self.disks.keep(&nodes);
         self.remember_gone(&after);
-        checkup.concerns = concern::all(&after, &checkup, &self.gone, found);
+        self.topics.retain(|address, _| nodes.contains(address));
+        let gone = self.gone.iter().map(|(address, gone)| GoneNode {
+            address: address.clone(),
+            topics: gone.topics.clone(),
+            sentence: concern::gone(gone.since, after.unix_millis),
+        });
+        checkup.gone = gone.collect();
+        checkup.concerns = concern::all(&after, &checkup, found);
         self.recent.push(after);
         checkup
     }
@@ -132,25 +163,32 @@ impl Checker {
     /// Remembers the nodes that have vanished: nsqlookupd forgets a node that dies at once. Without an
     /// answer of all nsqlookupds, no node counts as gone.
     fn remember_gone(&mut self, after: &Round) {
+        let answers = after
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.failure.is_none());
+        let topics = answers.map(|(address, node)| (address.clone(), node.topics.clone()));
+        self.topics.extend(topics);
         let knows = |lookupd: &LookupdRound| matches!(lookupd, LookupdRound::Knows(_));
         if after.lookupds.is_empty() || !after.lookupds.values().all(knows) {
             return;
         }
         for (address, _) in self.recent.last().iter().flat_map(|before| &before.nodes) {
-            self.gone
-                .entry(address.clone())
-                .or_insert(after.unix_millis);
+            self.gone.entry(address.clone()).or_insert_with(|| Gone {
+                since: after.unix_millis,
+                topics: self.topics.get(address).cloned().unwrap_or_default(),
+            });
         }
-        self.gone.retain(|address, since| {
-            let is_recent = after.unix_millis - *since < GONE_MILLIS;
+        self.gone.retain(|address, gone| {
+            let is_recent = after.unix_millis - gone.since < GONE_MILLIS;
             is_recent && !after.nodes.contains_key(address)
         });
         let mut excess = self.gone.len().saturating_sub(GONE_MAX);
         if excess > 0 {
-            let mut times: Vec<i64> = self.gone.values().copied().collect();
+            let mut times: Vec<i64> = self.gone.values().map(|gone| gone.since).collect();
             let (_, last, _) = times.select_nth_unstable(excess - 1);
-            self.gone.retain(|_, since| {
-                let is_forgotten = *since <= *last && excess > 0;
+            self.gone.retain(|_, gone| {
+                let is_forgotten = gone.since <= *last && excess > 0;
                 excess -= usize::from(is_forgotten);
                 !is_forgotten
             });

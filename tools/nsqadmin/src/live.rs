@@ -325,13 +325,20 @@ impl Snapshot {
     }
 
     /// Returns a topic with its channels, producers and nodes as JSON, or `None` if there is no such
-    /// topic.
+    /// topic. A topic that only nodes had that have vanished has no figures.
     pub fn topic(&self, name: &str, checkup: &Checkup) -> Option<String> {
-        let topic = self.topics.get(name)?;
+        let known = self.topics.get(name);
+        if known.is_none() && !checkup.has_lost(name) {
+            return None;
+        }
         let mut json = String::new();
         let mut object = JsonObject::new(&mut json);
         object.number("time", self.unix_millis);
-        topic.push_summary(object.key("topic"), name);
+        if let Some(topic) = known {
+            topic.push_summary(object.key("topic"), name);
+        }
+        let lost = LiveTopic::default();
+        let topic = known.unwrap_or(&lost);
         push_array(
             object.key("channels"),
             &topic.channels,
@@ -355,6 +362,7 @@ impl Snapshot {
         );
         checkup.push_producers(&mut object, name);
         checkup.push_concerns(&mut object, &Subject::Topic(name.to_owned()));
+        checkup.push_gone(&mut object, Some(name));
         object.text("message", &self.message);
         object.end();
         Some(json)

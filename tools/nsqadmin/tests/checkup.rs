@@ -118,6 +118,45 @@ fn servers_that_are_gone_are_named() {
     drop(first);
 }
 
+/// The page of a topic and of a channel whose only node was gone said `depth 0` and nothing of the node.
+#[test]
+fn a_topic_of_a_node_that_is_gone_names_the_node() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let mut nsqds = [(); 2].map(|()| Daemon::nsqd_at(&[&lookupd], &[]));
+    nsqds[0].create_channel("other", "a");
+    nsqds[1].create_channel("lost", "a");
+    let admin = Admin::start_at(&[&lookupd], &["--live-interval=100ms"]);
+    let second = nsqds[1].http.to_string();
+    let topic_count = |live: &Value| live["topics"].as_array().map(Vec::len);
+    admin.wait_for("/api/live", |live| topic_count(live) == Some(2));
+    admin.wait_for(&format!("/api/live/nodes/{second}"), |node| {
+        node["health"] == json!("OK")
+    });
+    nsqds[1].kill();
+    let has_gone = |topic: &Value| {
+        topic["gone_nodes"].as_array().is_some_and(|gone| {
+            gone.len() == 1
+                && gone[0]["node"] == json!(second)
+                && gone[0]["sentence"].as_str().is_some_and(|it| {
+                    it.starts_with("This nsqd is gone: no nsqlookupd has known it for ")
+                })
+        })
+    };
+    let lost = admin.wait_for("/api/live/topics/lost", |topic| {
+        has_gone(topic) && topic["nodes"] == json!([])
+    });
+    assert_eq!(lost.get("topic"), None, "nobody knows its figures");
+    let other = admin.json("/api/live/topics/other");
+    assert_eq!(other["gone_nodes"], json!([]));
+    admin
+        .get("/api/live/topics/nope")
+        .expect_error(404, "TOPIC_NOT_FOUND");
+    nsqds[1].restart();
+    admin.wait_for("/api/live/topics/lost", |topic| {
+        topic["gone_nodes"] == json!([]) && topic["topic"]["node_count"] == json!(1)
+    });
+}
+
 /// Only the page knew of such an nsqlookupd.
 #[test]
 fn an_nsqlookupd_that_does_not_answer_is_logged_when_that_begins_and_when_it_ends() {

@@ -3,7 +3,7 @@
 import { html, useRef, useState } from "../html.js";
 import { UndoBar, deleteChannel, emptyChannel, pauseChannel, unemptyChannel, useActions } from "../actions.js";
 import { api, ask } from "../api.js";
-import { GoneNodes, PollBars } from "../bars.js";
+import { GoneNodes, NoNodes, PollBars } from "../bars.js";
 import { Chart } from "../chart.js";
 import { clientColumns, clientKey, clientText } from "../clients.js";
 import { plus } from "../exact.js";
@@ -33,20 +33,22 @@ export function Channel({ topic, name }) {
   });
   const actions = useActions((action) => action.kind === "delete" ? go(link("topics", topic)) : poll.reload());
   const channel = shown?.topic_name === topic && shown?.channel_name === name ? shown : null;
+  const hasNodes = channel?.nodes.length > 0;
   return html`
     <${Trail} levels=${[["Topics", link()], [topic, link("topics", topic)], [name, link("topics", topic, name)]]} />
     <div class="head"><h1><span class="kind">Channel</span> ${name}<${Paused} of=${channel} /></h1>
-      <a class="button" href=${`${link("peek", topic, name)}${channel?.doctor?.is_retried ? "?from=attempts" : ""}`}>Look at messages</a>
-      ${actions.canAct && channel && html`<div class="buttons">
+      ${hasNodes && html`<a class="button" href=${`${link("peek", topic, name)}${channel.doctor?.is_retried ? "?from=attempts" : ""}`}>Look at messages</a>`}
+      ${actions.canAct && hasNodes && html`<div class="buttons">
         <button type="button" onClick=${() => actions.start(pauseChannel(channel))}>${channel.paused ? "Unpause" : "Pause"} channel</button>
         <button type="button" class="danger" onClick=${() => actions.start(emptyChannel(channel))}>Empty channel</button>
         <button type="button" class="danger" onClick=${() => actions.start(deleteChannel(channel))}>Delete channel</button></div>`}</div>
     ${actions.shown}
     ${channel && html`<${UndoBar} of=${channel} unempty=${unemptyChannel(channel)} actions=${actions} />`}
     <${PollBars} poll=${poll} what="The channel" />
-    <${GoneNodes} name=${`${topic}/${name}`} nodes=${channel?.nodes?.map((node) => node.node)} />
+    <${GoneNodes} name=${`${topic}/${name}`} nodes=${channel?.nodes?.map((node) => node.node)} told=${channel?.gone} />
     ${!channel && !poll.error && html`<${Loading} what="the channel" />`}
-    ${channel && html`<${Content} channel=${channel} past=${past} />`}`;
+    ${channel && !hasNodes && html`<${NoNodes} what="channel" told=${channel.gone} />`}
+    ${hasNodes && html`<${Content} channel=${channel} past=${past} />`}`;
 }
 
 // The answer for the channel, with the live figures.
@@ -54,7 +56,7 @@ async function load(topic, name, signal) {
   const [channel, live] = await Promise.all([ask(api("topics", topic, name), { signal }), loadLive(topic, signal)]);
   const own = live.channels.get(name);
   const nodes = (channel.nodes ?? []).map((node) => ({ ...node, oldest_unfinished_ms: own?.nodes.get(node.node) }));
-  return { ...channel, nodes, oldest_unfinished_ms: own?.all, doctor: own?.doctor };
+  return { ...channel, nodes, oldest_unfinished_ms: own?.all, doctor: own?.doctor, gone: live.gone };
 }
 
 // The messages that are in the channel.
@@ -116,8 +118,7 @@ function Content({ channel, past }) {
       columns=${clientColumns()} first="-flight" rowClass=${zoneClass} empty="No clients are connected to this channel." />
     <h2>Nodes</h2>
     <${Table} name="node-" caption="The channel on each node" rows=${channel.nodes} rowKey=${nodeKey} text=${nodeText} first="-depth"
-      columns=${nodeColumns(channel)} total=${channel.nodes.length > 1 && { ...channel, isTotal: true }}
-      empty="No producers exist for this topic and channel." />
+      columns=${nodeColumns(channel)} total=${channel.nodes.length > 1 && { ...channel, isTotal: true }} />
     <${Graphs} kind="channel" topic=${channel.topic_name} channel=${channel.channel_name} quantiles=${quantiles(channel)} />`;
 }
 

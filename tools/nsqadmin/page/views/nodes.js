@@ -16,16 +16,23 @@ const TOPICS_SHOWN = 6;
 export function Nodes() {
   const lookupds = useStore(facts)?.nsqlookupd ?? [];
   const [nodes, setNodes] = useState(null);
-  const poll = usePoll("nodes", (signal) => ask("api/nodes", { signal }), (data) => setNodes((data.nodes ?? []).map(row)));
+  const poll = usePoll("nodes", load, (data) => setNodes((data.nodes ?? []).map(row)));
   const old = nodes?.filter((node) => node.out_of_date).length;
   return html`
     <h1>Nodes${nodes && ` (${nodes.length})`}</h1>
     <${PollBars} poll=${poll} what="The list of nodes" />
-    <${GoneNodes} name="nodes" nodes=${nodes?.map(nodeKey)} />
+    <${GoneNodes} name="nodes" nodes=${nodes?.map(nodeKey)} told=${poll.data?.gone} />
     ${old > 0 && html`<p class="bar warn" role="status"><b>${many(old, "node has", "nodes have")} an older version than the newest one.</b></p>`}
     ${!nodes && !poll.error && html`<${Loading} what="nodes" />`}
     ${nodes && html`<${Table} caption="Nodes" rows=${nodes} rowKey=${nodeKey} text=${nodeText} columns=${columns(lookupds)} first="host"
       search="Search nodes and topics" rowClass=${classOf} empty="No nsqd is known." />`}`;
+}
+
+// The nodes that are there, and those that are gone. Without live figures, the server does not know which are gone.
+async function load(signal) {
+  const { live: isLive } = await facts.known();
+  const [nodes, attention] = await Promise.all([ask("api/nodes", { signal }), isLive && ask("api/live/attention", { signal })]);
+  return { ...nodes, gone: attention ? attention.gone_nodes : [] };
 }
 
 function row(node) {

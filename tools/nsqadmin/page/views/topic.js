@@ -3,7 +3,7 @@
 import { html, useRef, useState } from "../html.js";
 import { UndoBar, deleteTopic, emptyTopic, pauseTopic, tombstone, unemptyTopic, useActions } from "../actions.js";
 import { api, ask } from "../api.js";
-import { ConcernBars, GoneNodes, PollBars } from "../bars.js";
+import { ConcernBars, GoneNodes, NoNodes, PollBars } from "../bars.js";
 import { Chart } from "../chart.js";
 import { largest, plus } from "../exact.js";
 import { age, count, rate } from "../format.js";
@@ -33,18 +33,17 @@ export function Topic({ name }) {
   return html`
     <${Trail} levels=${[["Topics", link()], [name, link("topics", name)]]} />
     <div class="head"><h1><span class="kind">Topic</span> ${name}<${Paused} of=${topic} /></h1>
-      <a class="button" href=${link("peek", name)}>Look at messages</a>
-      ${actions.canAct && topic && html`<div class="buttons">
+      ${hasNodes && html`<a class="button" href=${link("peek", name)}>Look at messages</a>`}
+      ${actions.canAct && hasNodes && html`<div class="buttons">
         <button type="button" onClick=${() => actions.start(pauseTopic(topic))}>${topic.paused ? "Unpause" : "Pause"} topic</button>
         <button type="button" class="danger" onClick=${() => actions.start(emptyTopic(topic))}>Empty topic</button>
         <button type="button" class="danger" onClick=${() => actions.start(deleteTopic(topic))}>Delete topic</button></div>`}</div>
     ${actions.shown}
     ${topic && html`<${UndoBar} of=${topic} unempty=${unemptyTopic(topic)} actions=${actions} />`}
     <${PollBars} poll=${poll} what="The topic" />
-    <${GoneNodes} name=${name} nodes=${topic?.nodes?.map((node) => node.node)} />
+    <${GoneNodes} name=${name} nodes=${topic?.nodes?.map((node) => node.node)} told=${topic?.gone} />
     ${!topic && !poll.error && html`<${Loading} what="the topic" />`}
-    ${topic && !hasNodes && html`<p class="empty">No producers exist for this topic: nsqlookupd knows its name, but no nsqd has it.
-      The page <a href=${link("lookup")}>Lookup</a> lists such topics.</p>`}
+    ${topic && !hasNodes && html`<${NoNodes} what="topic" told=${topic.gone} />`}
     ${hasNodes && html`<${Content} topic=${topic} past=${past} actions=${actions} />`}`;
 }
 
@@ -55,7 +54,7 @@ async function load(name, signal) {
     const own = live.channels.get(channel.channel_name);
     return { ...channel, oldest_unfinished_ms: own?.all, doctor: own?.doctor };
   });
-  return { ...topic, channels, oldest_unfinished_ms: live.all, publishing: live.publishing, concerns: live.concerns };
+  return { ...topic, channels, oldest_unfinished_ms: live.all, publishing: live.publishing, concerns: live.concerns, gone: live.gone };
 }
 
 // The messages that wait, in the topic and in its channels.

@@ -2,7 +2,7 @@
 //! with one subject. A channel with a *problem* (`is_problem`) has a concern. `/?show=problem` of the page lists the topics
 //! that need attention.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use nsq_doctor::{ChannelSample, duration, short};
@@ -59,25 +59,14 @@ pub struct Concern {
 }
 
 /// Returns all concerns: servers first, because they explain the rest, then the oldest message first.
-/// `gone` has the nodes that have vanished, and `channels` the concerns about channels.
-pub(super) fn all(
-    round: &Round,
-    checkup: &Checkup,
-    gone: &BTreeMap<String, i64>,
-    channels: Vec<Concern>,
-) -> Vec<Concern> {
+/// `channels` has the concerns about channels.
+pub(super) fn all(round: &Round, checkup: &Checkup, channels: Vec<Concern>) -> Vec<Concern> {
     let mut concerns = lookupds(round);
-    for (address, since) in gone {
-        #[allow(clippy::cast_precision_loss)] // A time needs no more.
-        let seconds = (round.unix_millis - since) as f64 / 1000.0;
-        concerns.push(server(
-            Subject::Node(address.clone()),
-            format!(
-                "This nsqd is gone: no nsqlookupd has known it for {}. Messages on its disk wait until it is back",
-                duration(seconds)
-            ),
-        ));
-    }
+    let gone = checkup.gone.iter();
+    concerns.extend(gone.map(|gone| {
+        let subject = Subject::Node(gone.address.clone());
+        server(subject, gone.sentence.clone())
+    }));
     for (address, node) in &round.nodes {
         let check = checkup.nodes.get(address);
         concerns.extend(of_node(address, node, check));
@@ -110,6 +99,16 @@ pub(super) fn all(
             .then_with(|| a.subject.cmp(&b.subject))
     });
     concerns
+}
+
+/// Returns the sentence about a node that has vanished. The times are in milliseconds since 1970.
+pub(super) fn gone(since: i64, now: i64) -> String {
+    #[allow(clippy::cast_precision_loss)] // A time needs no more.
+    let seconds = now.saturating_sub(since) as f64 / 1000.0;
+    format!(
+        "This nsqd is gone: no nsqlookupd has known it for {}. Messages on its disk wait until it is back",
+        duration(seconds)
+    )
 }
 
 /// Returns true if the oldest message is old and grows older. `most` is the largest number of waiting

@@ -57,6 +57,23 @@ impl Checkup {
         });
     }
 
+    /// Returns true if a node that has vanished had the topic.
+    pub fn has_lost(&self, topic: &str) -> bool {
+        self.gone.iter().any(|gone| gone.topics.contains(topic))
+    }
+
+    /// Adds the key `gone_nodes`: the nodes that have vanished, all or those that had a topic.
+    pub fn push_gone(&self, object: &mut JsonObject<'_>, topic: Option<&str>) {
+        let gone = self.gone.iter();
+        let gone = gone.filter(|gone| topic.is_none_or(|topic| gone.topics.contains(topic)));
+        push_array(object.key("gone_nodes"), gone, |out, gone| {
+            let mut object = JsonObject::new(out);
+            object.text("node", &gone.address);
+            object.text("sentence", &gone.sentence);
+            object.end();
+        });
+    }
+
     /// Returns what needs attention. `message` says which servers did not answer.
     pub fn attention(&self, message: &str) -> String {
         let mut json = String::new();
@@ -65,6 +82,7 @@ impl Checkup {
         push_array(object.key("concerns"), &self.concerns, |out, concern| {
             push_concern(out, concern);
         });
+        self.push_gone(&mut object, None);
         object.text("message", message);
         object.end();
         json

@@ -1,6 +1,7 @@
 //! [`Round`]: the answers of all servers at one moment, as far as a checkup needs them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use nsq_doctor::{ChannelSample, NodeSample};
 
@@ -66,6 +67,8 @@ pub struct NodeRound {
     pub failure: Option<String>,
     /// `OK`, or the reason why the node takes no messages.
     pub health: String,
+    /// The names of the topics, which are still known after the node has vanished.
+    pub topics: Arc<BTreeSet<String>>,
     /// The producers by connection and topic.
     pub producers: BTreeMap<ProducerKey, Producer>,
     /// The shard of each topic, and the messages of the topic since the start.
@@ -132,8 +135,10 @@ pub enum LookupdRound {
 impl Round {
     /// Adds the answer of a node.
     pub fn add_node(&mut self, address: &str, stats: &answer::Stats, metrics: Option<NodeMetrics>) {
+        let topics = stats.topics.iter().map(|topic| topic.topic_name.clone());
         let mut node = NodeRound {
             health: stats.health.clone(),
+            topics: Arc::new(topics.collect()),
             metrics,
             ..NodeRound::default()
         };

@@ -55,6 +55,7 @@ export const checks = {
   async "failures: a node dies while the page is open"(browser, cluster) {
     const [, , last] = cluster.nsqds;
     await make(cluster.nsqds, "dies", ["archive"], 3);
+    await make([last], "only-there", ["archive"], 7);
     const [topic, nodes, direct] = [
       await browser.open(`${cluster.admin}topics/dies`),
       await browser.open(`${cluster.admin}nodes`, { allowed: /404 .*\/api\/nodes\// }),
@@ -74,6 +75,17 @@ export const checks = {
     // The page of the node, which the list leads to, says the same.
     await nodes.getByRole("link", { name: last.http }).click();
     await nodes.getByRole("status").getByText("This nsqd is gone").waitFor();
+    // A page that was opened after the node has died says the same, and shows no figures that it cannot know.
+    for (const path of ["topics/dies", "topics/only-there", "topics/only-there/archive", "nodes"]) {
+      const fresh = await browser.open(cluster.admin + path);
+      await fresh.getByText(`Gone: ${last.http}.`).waitFor();
+      await fresh.getByText("This nsqd is gone: no nsqlookupd has known it for").waitFor();
+      if (!path.includes("only-there")) continue;
+      await fresh.getByText(/^The figures of this (topic|channel) are unknown/).waitFor();
+      equal(await fresh.locator(".tile").count(), 0, `${path}: figures that nobody knows`);
+      equal(await fresh.getByRole("button", { name: /^(Pause|Empty|Delete) / }).count(), 0, `${path}: acts that nobody would carry out`);
+      await fresh.screenshot({ path: `${cluster.pictures}/gone-${path.replaceAll("/", "-")}.png` });
+    }
     // Without nsqlookupd, nsqadmin asks the dead node, and says so.
     await direct.getByRole("alert").getByText(`Not all servers did what they were asked: ${last.http}`).waitFor();
     equal(await direct.locator("table:has(tfoot) tbody tr").count(), 2, "the two living nodes");

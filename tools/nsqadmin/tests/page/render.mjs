@@ -109,7 +109,11 @@ export const checks = {
     const page = await browser.open(`${cluster.admin}topics/no-such-topic`, { allowed: /404/ });
     await page.getByText("There is no topic with this name.").waitFor();
     await page.goto(`${cluster.admin}topics/forgotten`);
-    await page.getByText("No producers exist for this topic").waitFor();
+    await page.getByText("No nsqd that answers has this topic").waitFor();
+    await page.goto(`${cluster.admin}topics/forgotten/old`);
+    await page.getByText("No nsqd that answers has this channel").waitFor();
+    equal(await page.locator(".tile").count(), 0, "figures that nobody knows");
+    equal(await page.getByRole("button", { name: /(Pause|Empty|Delete) channel/ }).count(), 0, "acts that nobody would carry out");
     browser.healthy();
   },
 
