@@ -126,7 +126,7 @@ export function pauseChannel(channel) {
     what: `${capital(verb)} the channel ${topic}/${name}`, title: `${capital(verb)} the channel ${topic}/${name}?`, button: capital(verb),
     effect: channel.paused
       ? `Consumers get messages again. ${many(channel.depth, "message waits", "messages wait")}.`
-      : `${many(channel.client_count, "consumer gets", "consumers get")} no more messages. Nothing is lost.`,
+      : `${channel.client_count > 0 ? many(channel.client_count, "consumer gets", "consumers get") : "No consumer is connected. One that comes gets"} no ${channel.client_count > 0 ? "more " : ""}messages. Nothing is lost.`,
     ...(!channel.paused && { terms: "pause", topic }),
     run: (terms) => post(api("topics", topic, name), { action: verb, ...terms }),
   };

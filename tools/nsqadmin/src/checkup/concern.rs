@@ -8,7 +8,7 @@ use std::time::Duration;
 use nsq_doctor::{ChannelSample, duration, short};
 
 use super::round::{ChannelRound, LookupdRound, NodeRound, Round};
-use super::{Checkup, NodeCheck, TopicProducers};
+use super::{Checkup, DiskFigures, NodeCheck, TopicProducers};
 use crate::figures::Pause;
 
 /// The age in milliseconds from which a message counts as old, wherever it is. The handler of a message in flight may take
@@ -24,6 +24,9 @@ const STUCK_SHARE: f64 = 0.5;
 
 /// The part of a disk that is free below which the disk needs attention.
 const FREE_MIN: f64 = 0.1;
+
+/// The part of what is used of a disk below which the waiting messages are not the reason that the disk gets full.
+const BACKLOG_SHARE: f64 = 0.1;
 
 /// The load of a shard from which the shard is near the limit of its core.
 const LOAD_MAX: f64 = 0.9;
@@ -233,15 +236,17 @@ fn of_node(address: &str, node: &NodeRound, check: Option<&NodeCheck>) -> Vec<Co
         let is_filling = disk.full_in.filter(|_| disk.is_full_soon);
         if let Some(seconds) = is_filling {
             sentences.push(format!(
-                "The disk is full in about {} ({}B free): consume or empty the longest backlog, or find what else uses the disk",
+                "The disk is full in about {} ({}B free): {}",
                 duration(seconds),
-                short(disk.free_bytes)
+                short(disk.free_bytes),
+                disk_advice(node, disk)
             ));
         } else if free < FREE_MIN {
             sentences.push(format!(
-                "The disk has {}B free, {:.0} % of its size: consume or empty the longest backlog, or find what else uses the disk",
+                "The disk has {}B free, {:.0} % of its size: {}",
                 short(disk.free_bytes),
-                free * 100.0
+                free * 100.0,
+                disk_advice(node, disk)
             ));
         }
     }
@@ -269,6 +274,21 @@ fn of_node(address: &str, node: &NodeRound, check: Option<&NodeCheck>) -> Vec<Co
     concerns
         .map(|sentence| server(subject(), sentence))
         .collect()
+}
+
+/// Returns what to do about a disk with little room. A small backlog is not the reason.
+fn disk_advice(node: &NodeRound, disk: DiskFigures) -> String {
+    let used = disk.size_bytes - disk.free_bytes;
+    match node
+        .backlog_bytes
+        .filter(|bytes| *bytes < used * BACKLOG_SHARE)
+    {
+        Some(bytes) => format!(
+            "find what uses it; the messages that wait have only about {}B",
+            short(bytes)
+        ),
+        None => "consume or empty the longest backlog, or find what else uses the disk".to_owned(),
+    }
 }
 
 /// Returns the topics whose rate is many times the usual one although consumers keep up. `explained` has the

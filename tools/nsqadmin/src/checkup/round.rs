@@ -75,6 +75,8 @@ pub struct NodeRound {
     pub shards: BTreeMap<String, (u64, i64)>,
     /// The shards' use of their cores, and the disk.
     pub metrics: Option<NodeMetrics>,
+    /// About how many bytes the bodies of the messages have that wait. `None` if the node does not tell enough.
+    pub backlog_bytes: Option<f64>,
 }
 
 /// A connection, and a topic to which the connection publishes.
@@ -139,6 +141,7 @@ impl Round {
         let mut node = NodeRound {
             health: stats.health.clone(),
             topics: Arc::new(topics.collect()),
+            backlog_bytes: backlog_bytes(&stats.topics),
             metrics,
             ..NodeRound::default()
         };
@@ -278,6 +281,24 @@ impl NodeMetrics {
         }
         (!metrics.shards.is_empty()).then_some(metrics)
     }
+}
+
+/// Returns about how many bytes the bodies of waiting messages have, if each is as long as the mean of its topic. The
+/// channels of a topic share its messages, so the channel with the most of them counts. A node that was started anew does
+/// not know how long its older messages are.
+#[allow(clippy::cast_precision_loss)] // An estimate needs no more.
+fn backlog_bytes(topics: &[answer::Topic]) -> Option<f64> {
+    let bytes = topics.iter().map(|topic| {
+        let channels = topic.channels.iter();
+        let longest = channels.map(|channel| channel.depth).max().unwrap_or(0);
+        let waiting = topic.depth.saturating_add(longest);
+        match (waiting, topic.message_count) {
+            (0, _) => Some(0.0),
+            (_, 0) => None,
+            (waiting, count) => Some(topic.message_bytes as f64 / count as f64 * waiting as f64),
+        }
+    });
+    bytes.sum()
 }
 
 fn shard_of(labels: &str) -> Option<u64> {

@@ -478,6 +478,37 @@ fn a_client_at_several_nodes_has_a_usual_rate_at_each() {
     );
 }
 
+/// The first advice was to empty a backlog that had a thousandth of the disk.
+#[test]
+fn a_disk_that_other_things_fill_is_not_blamed_on_the_backlog() {
+    let advice = |depth: i64, count: i64| {
+        let topic = json!({"topic_name": "t", "message_count": count, "message_bytes": count * 1000,
+            "channels": [{"channel_name": "c", "depth": depth}, {"channel_name": "d"}]});
+        let stats = json!({"health": "OK", "topics": [topic, {"topic_name": "idle"}]});
+        let metrics = NodeMetrics {
+            shards: BTreeMap::from([(0, ShardUse::default())]),
+            disk_bytes: 1e12,
+            free_bytes: 5e10,
+            is_draining: false,
+        };
+        let mut round = round(0, &[]);
+        let stats = serde_json::from_value(stats).unwrap();
+        round.add_node("n:1", &stats, Some(metrics));
+        let checkup = Checker::default().check(round);
+        sentences(&checkup)[0].to_owned()
+    };
+    let begin = "The disk has 50GB free, 5 % of its size: ";
+    let of_backlog =
+        format!("{begin}consume or empty the longest backlog, or find what else uses the disk");
+    assert_eq!(
+        advice(1_000_000, 2_000_000),
+        format!("{begin}find what uses it; the messages that wait have only about 1.0GB")
+    );
+    assert_eq!(advice(500_000_000, 500_000_000), of_backlog);
+    // The node was started anew, and does not know how long its messages are.
+    assert_eq!(advice(1_000, 0), of_backlog);
+}
+
 #[test]
 fn a_minute_of_a_filling_disk_does_not_tell_about_hours() {
     let mut checker = Checker::default();
