@@ -39,13 +39,29 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         pages: Pages,
     ) -> Result<Memory, Failure> {
         let path = self.segment_path(segment);
-        self.with_directory(|| self.files.allocate(&path, u64::from(bytes)))
+        // A crash may have left the directory without the room for checkpoints.
+        let room = match self.lacks_checkpoint_file() {
+            true => self.make(),
+            false => Ok(()),
+        };
+        room.and_then(|()| self.files.allocate(&path, u64::from(bytes)))
             .map_err(|error| Failure::of("allocate", &path, &error))?;
         self.files.map(&path, bytes, pages).map_err(|error| {
             // The mapping's error is the one to report; an unused file goes at the next start.
             let _ = self.files.remove(&path);
             Failure::of("map", &path, &error)
         })
+    }
+
+    /// Returns true if the checkpoint file is missing, or the whole directory.
+    pub(super) fn lacks_checkpoint_file(&self) -> bool {
+        self.lacks(&self.checkpoint_path())
+    }
+
+    /// Returns true if nothing has the path.
+    pub(super) fn lacks(&self, path: &Path) -> bool {
+        let length = self.files.length(path);
+        length.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     }
 
     /// Runs `job`. If the log's directory is missing, makes the directory, reserves room for checkpoints, and runs

@@ -137,11 +137,7 @@ impl<F: Files> LogDirectory<'_, F> {
         data_path: &DataPath,
     ) -> Result<(), SyncFailure> {
         let path = self.checkpoint_path();
-        let is_missing = |path: &Path| {
-            let length = self.files.length(path);
-            length.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-        };
-        if is_missing(&path) && !is_missing(&self.path) {
+        if self.lacks_checkpoint_file() && !self.lacks(&self.path) {
             let made = self.make();
             made.map_err(|error| write_failure(&path, &error))?;
             if let Err(failure) = self.sync_names(data_path) {

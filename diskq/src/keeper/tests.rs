@@ -54,6 +54,16 @@ fn the_first_segment_makes_the_directory_and_the_room_for_checkpoints() {
     assert_eq!(names, expected);
 }
 
+/// A kill may come between the two.
+#[test]
+fn a_directory_without_room_for_checkpoints_gets_it_with_the_first_segment() {
+    let keeper = keeper();
+    keeper.files().create_dir(Path::new("/data/t.log")).unwrap();
+    prepare(&keeper, 1).unwrap();
+    let checkpoint = Path::new("/data/t.log/checkpoint");
+    assert_eq!(keeper.files().length(checkpoint).unwrap(), 3 * 8192);
+}
+
 #[test]
 fn without_room_for_checkpoints_there_is_no_directory_to_count_on() {
     let keeper = keeper();
@@ -97,8 +107,11 @@ fn a_checkpoint_file_that_was_lost_gets_a_durable_name() {
         for is_written_before in [false, true] {
             let keeper = keeper();
             let directory = Path::new("/data/t.log");
-            keeper.files().create_dir(directory).unwrap();
             prepare(&keeper, 1).unwrap();
+            keeper
+                .files()
+                .remove(&directory.join("checkpoint"))
+                .unwrap();
             let Request::Sync(job) = sync_of(&[1], &[]) else {
                 panic!("a sync");
             };

@@ -34,7 +34,7 @@ const COUNT_TO_REACH_ALL: u64 = 2_000;
 const BASE_WITHOUT_COMMIT: u64 = 1;
 
 /// Seeds that failed once, each with the bug that it showed. No entry is ever removed.
-const FAILED_ONCE: [(&str, u64); 14] = [
+const FAILED_ONCE: [(&str, u64); 15] = [
     (
         "a full disk poisoned a log without a directory in a shared sync",
         1_009_607,
@@ -90,6 +90,10 @@ const FAILED_ONCE: [(&str, u64); 14] = [
     (
         "a checkpoint file that a power failure had taken got a name that was not durable",
         51_000_007_626,
+    ),
+    (
+        "a kill between a new directory and its checkpoint file left a log without room for checkpoints",
+        1_423_715_009_285_984_590,
     ),
 ];
 
