@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use diskq::{DataPathLock, OsFiles};
+use diskq_nsqd::{ExportOptions, Metadata};
+
 use support::{Broker, Client, Lookupd, Reply, TIMEOUT, serve_http, wait_until};
 
 /// Nobody listens there.
@@ -196,4 +199,65 @@ fn the_grace_survives_a_restart() {
     assert!(broker.sigterm_and_wait().success());
     broker.restart_with(2, &[UNREACHABLE, "--new-topic-grace=0"]);
     assert_eq!(depth_of_new(&broker, "d"), 0);
+}
+
+/// Publishes `count` messages of 1000 bytes with header and slot, one by one.
+fn publish_large(broker: &Broker, count: usize) {
+    let mut producer = Client::connect(broker.tcp_addr());
+    for _ in 0..count {
+        producer.publish("t", &[0; 950]);
+    }
+}
+
+/// Regression: messages that nsqd left to a channel counted as messages of the grace. They are the newest of the log, so
+/// the grace let all of its own messages go.
+#[test]
+fn messages_taken_over_from_nsqd_do_not_count_in_the_grace() {
+    let original = tempfile::tempdir().expect("a temporary directory can be made");
+    let mut source = Broker::start(1, &[]);
+    let target = "/channel/create?topic=t&channel=billing";
+    source.post("/topic/create?topic=t", b"").expect_status(200);
+    source.post(target, b"").expect_status(200);
+    publish_large(&source, 100);
+    assert!(source.sigterm_and_wait().success());
+    let lock = DataPathLock::acquire(source.data_path()).expect("the broker has ended");
+    let metadata = Metadata::load(source.data_path()).expect("nsqd.dat is there");
+    let options = ExportOptions {
+        file_bytes_max: 1 << 20,
+    };
+    let exported = diskq_nsqd::export(
+        &OsFiles,
+        source.data_path(),
+        original.path(),
+        &metadata,
+        &options,
+    );
+    exported.expect("the messages can be exported");
+    drop(lock);
+
+    let flags = [
+        UNREACHABLE,
+        "--new-topic-grace=1h",
+        "--new-topic-grace-bytes=50000",
+    ];
+    let mut broker = Broker::start(1, &flags);
+    broker.post("/topic/create?topic=t", b"").expect_status(200);
+    assert_eq!(depth_of_new(&broker, "a"), 0);
+    publish_large(&broker, 20);
+    assert!(broker.sigterm_and_wait().success());
+    for entry in std::fs::read_dir(original.path()).expect("the export can be listed") {
+        let file = entry.expect("the export can be listed");
+        let copy = broker.data_path().join(file.file_name());
+        std::fs::copy(file.path(), copy).expect("a file can be copied");
+    }
+    broker.restart();
+    broker.wait_for_log("TAKEOVER: topic t: 100 messages");
+    publish_large(&broker, 1);
+    let depth = |channel: &str| {
+        let stats = broker.channel_stats("t", channel).expect("it is there");
+        stats["depth"].as_u64().expect("a number")
+    };
+    let late = depth_of_new(&broker, "late");
+    // The channel of nsqd has its own messages, and those of the grace in which it was made.
+    assert_eq!((late, depth("a"), depth("billing")), (21, 21, 121));
 }

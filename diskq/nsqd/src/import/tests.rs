@@ -327,9 +327,14 @@ fn a_full_disk_changes_nothing() {
     check_complete(&files, &before, &expected());
 }
 
-/// Returns a log of ours with messages: billing is owed 20 and 21, which the grace has, too, and 22 and 23 are undistributed.
-/// 23 is deferred.
+/// Returns a log of ours whose grace is over: see [`with_log_in_grace`].
 fn with_log() -> SimFiles {
+    with_log_in_grace(1)
+}
+
+/// Returns a log of ours with messages: billing is owed 20 and 21, which the grace has, too, and 22 and 23 are undistributed.
+/// 23 is deferred. `until_ns` is the end of the grace.
+fn with_log_in_grace(until_ns: u64) -> SimFiles {
     let files = original();
     let keeper = Keeper::new(files.clone(), data_path());
     let mut log = Log::new(options().log);
@@ -366,7 +371,7 @@ fn with_log() -> SimFiles {
                 ..diskq::ChannelCheckpoint::default()
             };
             let grace = diskq::GraceCheckpoint {
-                until_ns: 1,
+                until_ns,
                 runs: vec![diskq::CheckpointRun { attempts: 0, ..run }],
             };
             let checkpoint = diskq::Checkpoint {
@@ -385,6 +390,27 @@ fn with_log() -> SimFiles {
     files.observe(&data_path(), "orders", &log);
     sync_file_system(&files);
     files
+}
+
+/// Regression: a channel that nsqd made while the topic was in grace got none of the messages of the grace.
+#[test]
+fn a_channel_that_is_taken_over_in_grace_gets_the_messages_of_the_grace() {
+    let mut expected = expected();
+    let fresh = |n: u64| (format!("body {n:03}"), 0);
+    expected.get_mut("").unwrap().extend([22, 23].map(fresh));
+    let requeued = [20, 21].map(|n| (format!("body {n:03}"), 4));
+    expected.get_mut("billing").unwrap().extend(requeued);
+    expected
+        .get_mut("audit")
+        .unwrap()
+        .extend([20, 21].map(fresh));
+    let files = with_log_in_grace(WALL_NS + 1);
+    take(&files).unwrap();
+    let mut owed = owed(&files);
+    for list in expected.values_mut().chain(owed.values_mut()) {
+        list.sort();
+    }
+    assert_eq!(owed, expected);
 }
 
 #[test]

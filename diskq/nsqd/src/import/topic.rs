@@ -105,7 +105,7 @@ impl<'a, F: Files + Clone> Import<'a, F> {
             topic.message_count += count;
             topic.undistributed_count = count;
         }
-        let checkpoint = checkpoint(facts.paused, &recovered, &mut channels, waiting);
+        let checkpoint = self.checkpoint(facts.paused, &recovered, &mut channels, waiting);
         log.finish(&checkpoint)?;
         notes.extend(own.map(QueueReader::into_notes).unwrap_or_default());
         for channel in channels {
@@ -157,6 +157,65 @@ impl<'a, F: Files + Clone> Import<'a, F> {
             ));
         }
         Ok(moved)
+    }
+
+    /// Returns the checkpoint of the new log: the obligations of the old log and those of the takeover. If the topic is in
+    /// grace, a channel that the old log does not know was made in the grace.
+    fn checkpoint(
+        &self,
+        paused: bool,
+        recovered: &Recovered,
+        channels: &mut [Owing<'_, F>],
+        undistributed: Vec<CheckpointRun>,
+    ) -> Checkpoint {
+        let old = recovered.checkpoint.as_ref();
+        let mut kept: Vec<ChannelCheckpoint> = old.map_or(Vec::new(), |old| old.channels.clone());
+        let mut undo = old.and_then(|old| old.undo.clone());
+        let mut grace = old.and_then(|old| old.grace.clone());
+        for channel in &mut kept {
+            channel.runs = existing(recovered, &channel.runs);
+        }
+        let undos = kept.iter_mut().filter_map(|channel| channel.undo.as_mut());
+        for undo in undos.chain(&mut undo) {
+            undo.runs = existing(recovered, &undo.runs);
+        }
+        if let Some(grace) = &mut grace {
+            grace.runs = existing(recovered, &grace.runs);
+        }
+        let lasting = grace
+            .as_ref()
+            .filter(|it| it.until_ns > self.options.wall_ns);
+        let in_grace = lasting.map_or(&[][..], |grace| &grace.runs);
+        for channel in channels {
+            channel.runs.sort_by_key(|run| run.start);
+            let index = kept.iter().position(|kept| kept.name == channel.name);
+            let index = index.unwrap_or_else(|| {
+                kept.push(ChannelCheckpoint {
+                    name: channel.name.clone(),
+                    paused: false,
+                    runs: in_grace.to_vec(),
+                    ..ChannelCheckpoint::default()
+                });
+                kept.len() - 1
+            });
+            if kept[index].paused != channel.paused {
+                kept[index].paused = channel.paused;
+                kept[index].terms = PauseTerms::default();
+            }
+            for run in channel.runs.drain(..) {
+                push_run(&mut kept[index].runs, run);
+            }
+        }
+        let old = old.filter(|old| old.paused == paused);
+        Checkpoint {
+            paused,
+            terms: old.map_or_else(PauseTerms::default, |old| old.terms.clone()),
+            undistributed,
+            undo,
+            grace,
+            channels: kept,
+            ..Checkpoint::default()
+        }
     }
 }
 
@@ -232,59 +291,6 @@ fn append_own<F: Files + Clone>(
         own.advance()?;
     }
     Ok(count)
-}
-
-/// Returns the checkpoint of the new log: the obligations of the old log and those of the takeover.
-fn checkpoint<F>(
-    paused: bool,
-    recovered: &Recovered,
-    channels: &mut [Owing<'_, F>],
-    undistributed: Vec<CheckpointRun>,
-) -> Checkpoint {
-    let old = recovered.checkpoint.as_ref();
-    let mut kept: Vec<ChannelCheckpoint> = old.map_or(Vec::new(), |old| old.channels.clone());
-    let mut undo = old.and_then(|old| old.undo.clone());
-    let mut grace = old.and_then(|old| old.grace.clone());
-    for channel in &mut kept {
-        channel.runs = existing(recovered, &channel.runs);
-    }
-    let undos = kept.iter_mut().filter_map(|channel| channel.undo.as_mut());
-    for undo in undos.chain(&mut undo) {
-        undo.runs = existing(recovered, &undo.runs);
-    }
-    if let Some(grace) = &mut grace {
-        grace.runs = existing(recovered, &grace.runs);
-    }
-    for channel in channels {
-        channel.runs.sort_by_key(|run| run.start);
-        let index = kept.iter().position(|kept| kept.name == channel.name);
-        let index = index.unwrap_or_else(|| {
-            kept.push(ChannelCheckpoint {
-                name: channel.name.clone(),
-                paused: false,
-                runs: Vec::new(),
-                ..ChannelCheckpoint::default()
-            });
-            kept.len() - 1
-        });
-        if kept[index].paused != channel.paused {
-            kept[index].paused = channel.paused;
-            kept[index].terms = PauseTerms::default();
-        }
-        for run in channel.runs.drain(..) {
-            push_run(&mut kept[index].runs, run);
-        }
-    }
-    let old = old.filter(|old| old.paused == paused);
-    Checkpoint {
-        paused,
-        terms: old.map_or_else(PauseTerms::default, |old| old.terms.clone()),
-        undistributed,
-        undo,
-        grace,
-        channels: kept,
-        ..Checkpoint::default()
-    }
 }
 
 impl<F> Owing<'_, F> {

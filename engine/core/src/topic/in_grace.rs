@@ -7,10 +7,10 @@ use crate::channel::Channel;
 use crate::discarded::Discarded;
 use crate::long_queue::LongQueue;
 use crate::now::Now;
+use crate::ranges::Ranges;
 use crate::work::Work;
 use diskq_log::{GraceDraft, Runs, SeqRange, planted::Bug, planted::is_planted};
 use std::time::Duration;
-use wire::id::Seq;
 
 impl Topic {
     /// Begins the grace, at the start of the topic. Returns false if the topic gets none.
@@ -19,18 +19,20 @@ impl Topic {
         if self.ephemeral || period.is_zero() {
             return false;
         }
-        self.set_grace(now, now.mono + period);
+        self.set_grace(now, now.mono + period, Ranges::default());
         // A crash must not end the grace.
         self.request_promised_checkpoint();
         true
     }
 
-    /// Begins the grace, or goes on with it after a start. It ends at `until` at the latest.
-    pub(super) fn set_grace(&mut self, now: Now, until: Duration) {
-        // The grace of a new topic keeps every message of the log, so all of them count.
-        let all = SeqRange::new(Seq(0), Seq(u64::MAX));
-        let pieces = Pieces::of_log(&self.log, [all].into_iter(), self.totals(), now);
-        let grace = Grace::new(now, until, self.options.grace, pieces);
+    /// Begins the grace, or goes on with it after a start. It ends at `until` at the latest. The log holds `messages`
+    /// for the grace. The grace gets the undistributed messages later, so their bytes count already.
+    pub(super) fn set_grace(&mut self, now: Now, until: Duration, messages: Ranges) {
+        // The log may have newer messages that only channels own: a takeover of nsqd's files appends them.
+        let kept = messages.iter().chain(self.undistributed.iter());
+        let pieces = Pieces::of_log(&self.log, kept, self.totals(), now);
+        let mut grace = Grace::new(now, until, self.options.grace, pieces);
+        grace.messages = messages;
         self.grace = Some(Box::new(grace));
     }
 

@@ -3,8 +3,10 @@
 use super::{Topic, TopicOptions};
 use crate::client::Clients;
 use crate::deferred::DeferredEntry;
+use crate::long_queue::LongQueue;
 use crate::now::Now;
 use crate::pause::PauseUnderWay;
+use crate::ranges::Ranges;
 use crate::undo::{UNDO_TIME_MAX, Undo};
 use crate::work::Work;
 use diskq_log::{
@@ -68,9 +70,6 @@ impl Topic {
                     undo.and_then(|undo| restored_undo(now, undo, &recovered.found, log));
             }
         }
-        if let Some(saved) = &checkpoint.grace {
-            topic.restore_grace(now, saved, &recovered.found);
-        }
         let (undo, log) = (checkpoint.undo.as_ref(), &mut topic.log);
         topic.undo = undo.and_then(|undo| restored_undo(now, undo, &recovered.found, log));
         for run in &checkpoint.undistributed {
@@ -107,6 +106,9 @@ impl Topic {
                 topic.defer_undistributed(SeqRange::one(seq), due - now.mono);
             }
         }
+        if let Some(saved) = &checkpoint.grace {
+            topic.restore_grace(now, saved, &recovered.found);
+        }
         topic.distribute(now, &Clients::default(), &mut Work::unbounded());
         topic.set_ends();
         if has_new_ends {
@@ -132,7 +134,8 @@ impl Topic {
         }
     }
 
-    /// Goes on with the grace that a checkpoint has, unless its time is over. `found` are the messages that exist.
+    /// Goes on with the grace that a checkpoint has, unless its time is over. `found` are the messages that exist. Call
+    /// this when the undistributed messages are restored.
     fn restore_grace(&mut self, now: Now, saved: &GraceCheckpoint, found: &[SeqRange]) {
         let until = now
             .due_time(saved.until_ns)
@@ -140,20 +143,23 @@ impl Topic {
         let Some(until) = until.filter(|_| !self.options.grace.period.is_zero()) else {
             return;
         };
-        self.set_grace(now, until);
-        let (grace, log) = (self.grace.as_mut().expect("just set"), &mut self.log);
+        let mut messages = Ranges::default();
+        let mut deferred = LongQueue::default();
         let mut runs = saved.runs.clone();
         runs.sort_unstable_by_key(|run| run.start);
         for run in &runs {
             for range in intersect(found, run) {
-                grace.messages.push(range);
-                log.retain(range, 1);
+                messages.push(range);
+                self.log.retain(range, 1);
                 if let Some(due) = now.due_time(run.due_ns) {
                     let seqs = (range.start.0..range.end.0).map(Seq);
-                    seqs.for_each(|seq| grace.deferred.push_back((seq, due)));
+                    seqs.for_each(|seq| deferred.push_back((seq, due)));
                 }
             }
         }
+        self.set_grace(now, until, messages);
+        let grace = self.grace.as_mut().expect("just set");
+        grace.deferred = deferred;
     }
 
     fn defer_undistributed(&mut self, range: SeqRange, after: Duration) {
