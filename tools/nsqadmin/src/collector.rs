@@ -12,7 +12,7 @@ use crate::checkup::{Checker, Checkup, Pace, Round};
 use crate::cluster::{Cluster, Stats, Surveyed, Target};
 use crate::config::Collection;
 use crate::figures::NodeStats;
-use crate::history::{Added, History};
+use crate::history::History;
 use crate::live::Snapshot;
 use crate::outcome::{Gathered, Refusal, Warnings};
 use crate::tally::Tally;
@@ -207,16 +207,10 @@ impl Task {
             }
         };
         let snapshot = Snapshot::next(&before, &stats, unix_millis, warnings.message());
-        let Added {
-            left_out,
-            has_lost_past,
-        } = {
+        let left_out = {
             let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
             history.add(unix_millis / 1000, snapshot.samples())
         };
-        if let Some(file) = self.file.as_ref().filter(|_| has_lost_past) {
-            file.keep_old();
-        }
         self.tally.set_left_out_series(left_out);
         if left_out > 0 && !self.has_left_out {
             log_warn!("history: no room for {left_out} series (--history-max-series)");

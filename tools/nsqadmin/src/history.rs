@@ -96,16 +96,8 @@ pub struct History {
     series_max: usize,
     /// The time of the last samples, in seconds since 1970.
     last_second: Option<i64>,
-}
-
-/// The effect of [`History::add`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Added {
-    /// The number of samples for which there was no room.
-    pub left_out: usize,
-    /// True if the clock has moved so far since the last samples that points are gone: ten minutes back, or seven days
-    /// ahead.
-    pub has_lost_past: bool,
+    /// True if points are gone since the last [`History::take_loss`].
+    has_lost_past: bool,
 }
 
 impl Key {
@@ -226,6 +218,7 @@ impl History {
             series: BTreeMap::new(),
             series_max,
             last_second: None,
+            has_lost_past: false,
         }
     }
 
@@ -252,12 +245,13 @@ impl History {
 
     /// Adds the samples of one moment. Known series come first. If new series find no room, series without a sample for
     /// ten minutes are dropped, the longest idle one first, and no more of them than are needed. [`Key::All`] always has
-    /// room, unless the history keeps no series at all. A sample with a name that NSQ forbids is dropped.
+    /// room, unless the history keeps no series at all. A sample with a name that NSQ forbids is dropped. Returns the
+    /// number of samples for which there was no room.
     pub fn add(
         &mut self,
         unix_seconds: i64,
         samples: impl IntoIterator<Item = (Key, Point)>,
-    ) -> Added {
+    ) -> usize {
         let mut new = BTreeMap::new();
         for (key, point) in samples {
             match self.series.get_mut(&key) {
@@ -283,10 +277,14 @@ impl History {
             }
         }
         let past = self.last_second.replace(unix_seconds);
-        Added {
-            left_out,
-            has_lost_past: past.is_some_and(|last| loses_points(last, unix_seconds)),
-        }
+        self.has_lost_past |= past.is_some_and(|last| loses_points(last, unix_seconds));
+        left_out
+    }
+
+    /// Returns true if points are gone since the last call, because the clock has moved far between two samples: ten
+    /// minutes back, or seven days ahead.
+    pub fn take_loss(&mut self) -> bool {
+        std::mem::take(&mut self.has_lost_past)
     }
 
     /// Drops at most `count` series that are idle.

@@ -186,8 +186,8 @@ fn history_of_a_week(node: SocketAddr) -> Vec<u8> {
             (Key::Topic(topic.clone()), point(*depth)),
             (Key::Channel(topic, "archive".to_owned()), point(40.0)),
         ];
-        let added = history.add(now - age, samples);
-        assert_eq!(added.left_out, 0, "there is room");
+        let left_out = history.add(now - age, samples);
+        assert_eq!(left_out, 0, "there is room");
         // The steps of the history's rings.
         age -= match age {
             ..=600 => 1,

@@ -2,9 +2,8 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,11 +24,17 @@ const LAST_SAVE_MAX: Duration = Duration::from_secs(10);
 pub(super) struct HistoryFile {
     path: PathBuf,
     history: Arc<Mutex<History>>,
-    /// True if the next save loses points of the file.
-    must_keep_old: AtomicBool,
-    /// True if a file was kept already. A clock that moves again and again must not fill the disk. The lock is held during a
-    /// save, so there is one at a time.
-    has_kept_old: Mutex<bool>,
+    /// The lock is held during a save, so there is one at a time.
+    old_past: Mutex<OldPast>,
+}
+
+/// Decides whether a save keeps the old file under another name.
+#[derive(Debug, Default)]
+struct OldPast {
+    /// True if the history has lost points that the file has: the clock has moved far.
+    is_at_risk: bool,
+    /// True if a file was kept already. A clock that moves again and again must not fill the disk.
+    is_kept: bool,
 }
 
 impl HistoryFile {
@@ -49,8 +54,7 @@ impl HistoryFile {
         Ok(HistoryFile {
             path,
             history: Arc::new(Mutex::new(history)),
-            must_keep_old: AtomicBool::new(false),
-            has_kept_old: Mutex::new(false),
+            old_past: Mutex::default(),
         })
     }
 
@@ -59,29 +63,26 @@ impl HistoryFile {
         self.history.clone()
     }
 
-    /// Makes the next save keep the old file under another name: the clock has moved so far that the history has lost points.
-    pub(super) fn keep_old(&self) {
-        self.must_keep_old.store(true, Ordering::SeqCst);
-    }
-
     /// Saves the history. Blocks until the file is on disk.
     pub(super) fn save(&self) {
-        let mut has_kept_old = self
-            .has_kept_old
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let written = new_file::replace(&self.path, |file| {
-            self.write(file)?;
-            if self.must_keep_old.swap(false, Ordering::SeqCst) && !*has_kept_old {
-                // The failure is logged below, and the next save tries again.
-                *has_kept_old = self.move_old_aside().inspect_err(|_| self.keep_old())?;
-            }
-            Ok(())
-        });
+        let mut old_past = self.old_past.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = new_file::replace(&self.path, |file| self.save_to(file, &mut old_past));
         if let Err(error) = written {
             let (shown, why) = (self.path.display(), system_text(&error));
             log_error!("failed to save the history in {shown} - {why}");
         }
+    }
+
+    /// Writes the history to the new file, and moves the old one aside if the history has lost points of it. If that fails,
+    /// the next save tries again.
+    fn save_to(&self, file: impl Write, old_past: &mut OldPast) -> io::Result<()> {
+        self.write(file)?;
+        old_past.is_at_risk |= self.lock_history().take_loss();
+        if old_past.is_at_risk && !old_past.is_kept {
+            old_past.is_kept = self.move_old_aside()?;
+        }
+        old_past.is_at_risk = false;
+        Ok(())
     }
 
     /// Saves the history, and gives up after some seconds: a disk that hangs must not keep the process alive.
@@ -103,16 +104,17 @@ impl HistoryFile {
     fn write(&self, mut file: impl Write) -> io::Result<()> {
         let mut last = None;
         loop {
-            let piece = {
-                let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
-                history.piece(last.as_ref())
-            };
+            let piece = self.lock_history().piece(last.as_ref());
             file.write_all(&piece.bytes)?;
             match piece.last {
                 None => return Ok(()),
                 some => last = some,
             }
         }
+    }
+
+    fn lock_history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Renames the file, if there is one. Returns true if there was.

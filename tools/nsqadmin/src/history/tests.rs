@@ -25,7 +25,7 @@ fn each_tier_has_its_step() {
     for second in 1_000..1_025 {
         #[allow(clippy::cast_precision_loss)]
         let depth = (second - 1_000) as f32;
-        assert_eq!(history.add(second, [(topic(), point(depth))]).left_out, 0);
+        assert_eq!(history.add(second, [(topic(), point(depth))]), 0);
     }
     let (start, fine) = depths(&history, 0, 1_024);
     assert_eq!((start, fine.len(), fine[24]), (1_000, 25, 24.0));
@@ -99,8 +99,8 @@ fn a_clock_that_has_moved_far_is_reported() {
     let week = 7 * 24 * 3_600;
     let saved = {
         let mut history = History::new(10);
-        let first = history.add(week, [(topic(), point(1.0))]);
-        assert!(!first.has_lost_past, "there was no past");
+        history.add(week, [(topic(), point(1.0))]);
+        assert!(!history.take_loss(), "there was no past");
         history.to_bytes()
     };
     for (now, is_lost) in [
@@ -112,10 +112,10 @@ fn a_clock_that_has_moved_far_is_reported() {
         (0, true),
     ] {
         let mut history = History::from_bytes(&saved, 10).expect("the bytes are whole");
-        let added = history.add(now, [(topic(), point(1.0))]);
-        assert_eq!(added.has_lost_past, is_lost, "{now}");
-        let next = history.add(now + 1, [(topic(), point(1.0))]);
-        assert!(!next.has_lost_past, "{now}");
+        history.add(now, [(topic(), point(1.0))]);
+        assert_eq!(history.take_loss(), is_lost, "{now}");
+        history.add(now + 1, [(topic(), point(1.0))]);
+        assert!(!history.take_loss(), "{now}");
     }
 }
 
@@ -125,15 +125,11 @@ fn a_full_history_replaces_only_idle_series() {
     let key = |name: &str| Key::Node(name.to_owned());
     history.add(0, [(key("a"), point(1.0)), (key("b"), point(1.0))]);
     assert_eq!(
-        history
-            .add(1, [(key("a"), point(1.0)), (key("c"), point(1.0))])
-            .left_out,
+        history.add(1, [(key("a"), point(1.0)), (key("c"), point(1.0))]),
         1
     );
     assert_eq!(
-        history
-            .add(600, [(key("a"), point(1.0)), (key("c"), point(1.0))])
-            .left_out,
+        history.add(600, [(key("a"), point(1.0)), (key("c"), point(1.0))]),
         0
     );
     assert_eq!(history.len(), 2, "b had no sample for ten minutes");
@@ -146,15 +142,15 @@ fn a_full_history_keeps_its_series_over_a_pause() {
     let mut history = History::new(2);
     let key = |name: &str| Key::Node(name.to_owned());
     let all = |depth: f32| [Key::All, key("a"), key("b")].map(|key| (key, point(depth)));
-    assert_eq!(history.add(0, all(1.0)).left_out, 0);
-    assert_eq!(history.add(700, all(2.0)).left_out, 0);
+    assert_eq!(history.add(0, all(1.0)), 0);
+    assert_eq!(history.add(700, all(2.0)), 0);
     for key in [Key::All, key("a"), key("b")] {
         let (start, points) = history.points(&key, 2, 700).expect("the series is there");
         assert_eq!((start, points[0]), (0, point(1.0)), "{key:?}");
     }
     // Only as many idle series go as new ones come, the one that is idle for the longest time first.
-    assert_eq!(history.add(800, [(key("a"), point(3.0))]).left_out, 0);
-    assert_eq!(history.add(1_500, [(key("c"), point(3.0))]).left_out, 0);
+    assert_eq!(history.add(800, [(key("a"), point(3.0))]), 0);
+    assert_eq!(history.add(1_500, [(key("c"), point(3.0))]), 0);
     assert_eq!(history.points(&key("b"), 2, 1_500), None);
     for key in [Key::All, key("a")] {
         let (start, _) = history.points(&key, 2, 1_500).expect("the series is there");
@@ -176,11 +172,7 @@ fn only_valid_names_have_a_past() {
     let mut history = History::new(10);
     let samples = invalid.map(|key| (key, point(1.0)));
     let samples = samples.into_iter().chain([(topic(), point(2.0))]);
-    assert_eq!(
-        history.add(1, samples).left_out,
-        0,
-        "room is not the reason"
-    );
+    assert_eq!(history.add(1, samples), 0, "room is not the reason");
     assert_eq!(history.len(), 1);
     let read = History::from_bytes(&history.to_bytes(), 10).expect("the bytes are whole");
     assert_eq!(read.points(&topic(), 0, 1), Some((1, vec![point(2.0)])));
@@ -190,11 +182,8 @@ fn only_valid_names_have_a_past() {
 fn all_topics_together_always_have_room() {
     let node = |name: &str| (Key::Node(name.to_owned()), point(1.0));
     let mut history = History::new(1);
-    assert_eq!(history.add(0, [node("a")]).left_out, 0);
-    assert_eq!(
-        history.add(1, [(Key::All, point(5.0)), node("b")]).left_out,
-        1
-    );
+    assert_eq!(history.add(0, [node("a")]), 0);
+    assert_eq!(history.add(1, [(Key::All, point(5.0)), node("b")]), 1);
     assert_eq!(history.len(), 1, "without the one of all topics together");
     let bytes = history.to_bytes();
     for series_max in [1, 1_000] {
@@ -204,7 +193,7 @@ fn all_topics_together_always_have_room() {
     }
     let mut nothing = History::new(0);
     assert_eq!(
-        nothing.add(0, [(Key::All, point(5.0))]).left_out,
+        nothing.add(0, [(Key::All, point(5.0))]),
         1,
         "the past is off"
     );
