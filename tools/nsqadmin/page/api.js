@@ -68,28 +68,60 @@ const MEANINGS = {
 // Messages about names that are not valid, and what has such a name. The server tells the rule.
 const NAMES = { INVALID_TOPIC: "topic", INVALID_CHANNEL: "channel" };
 
-// Words inside of longer messages, and what they mean.
+// Codes inside of longer messages, and what they mean. The codes of nsqds are among them.
 const CAUSES = {
   UNDO_TOO_LARGE: "There are too many deferred, requeued or in-flight messages for an undo, with those that can be brought back already. Nothing was emptied there. Choose “not at all” to empty without one.",
   UNDO_NEEDS_PAUSE: "The channels cannot take this many deferred messages at once. Pause the topic, and wait until its channels are empty and have no undo. Then bring the messages back, and unpause the topic.",
   UNDO_NEEDS_CHANNEL: "All channels of the topic are ephemeral, and would drop most of the messages. Create a channel that is not ephemeral first.",
   UNDO_IN_GRACE: "The topic is new, and keeps copies of its messages for channels of other nodes, which an undo would not have. Nothing was emptied there. Try again in some minutes, or choose “not at all”.",
+  UNDO_OF_EPHEMERAL: "Ephemeral topics and channels have no undo. Nothing was emptied there. Choose “not at all” to empty without one.",
   UNDO_OF_PAUSED: "The topic is paused, and its channels have newer messages. Wait until they are empty and have no undo, or unpause the topic first.",
   UNDO_OF_CHANNEL_FIRST: "A channel of the topic was emptied later and can be undone. Undo that first, or wait until that can no longer be undone.",
   UNDO_NO_ROOM: "The topic takes no messages at the moment, so no undo is possible: its disk is full, or a sync has failed. Nothing was emptied there.",
   UNDO_NOT_FOUND: "There is nothing to bring back any more: the time is over, or somebody has brought the messages back or emptied for good.",
-  LIMIT_UNSUPPORTED: "Some nodes know no limit of a pause, and would pause without an end. Nothing was paused.",
   UNDO_UNSUPPORTED: "Some nodes know no undo. Nothing was emptied.",
-  TOO_MANY: "Too many match. Narrow the filter.",
+  INVALID_UNDO: "Messages can be brought back for 1 s to 24 h. Nothing was emptied there.",
+  LIMIT_UNSUPPORTED: "Some nodes know no limit of a pause, and would pause without an end. Nothing was paused.",
+  INVALID_FOR: "A pause has no end, or ends after 1 s to 30 days. Nothing was paused there.",
   INVALID_NOTE: "The note is not possible: at most 200 characters, in one line.",
+  INVALID_BY: "Your name cannot be shown beside the pause: a name has at most 64 characters, in one line. Nothing was paused there.",
+  TOO_MANY: "Too many match. Narrow the filter.",
+  TOPIC_NOT_FOUND: "There is no such topic. Somebody may have deleted it.",
+  CHANNEL_NOT_FOUND: "There is no such channel. Somebody may have deleted it.",
+  INVALID_TOPIC: "nsqd does not take this name of a topic.",
+  INVALID_ARG_TOPIC: "nsqd does not take this name of a topic.",
+  INVALID_ARG_CHANNEL: "nsqd does not take this name of a channel.",
+  MISSING_ARG_TOPIC: "The request names no topic.",
+  MISSING_ARG_CHANNEL: "The request names no channel.",
+  INVALID_REQUEST: "nsqd does not understand the request.",
+  NOT_FOUND: "This nsqd does not know the action. It is NSQ's own nsqd, or an older one of ringq.",
+  METHOD_NOT_ALLOWED: "This nsqd does not know the action. It is NSQ's own nsqd, or an older one of ringq.",
+  TLS_REQUIRED: "This nsqd answers only over HTTPS (--tls-required of nsqd), and has no port for it.",
+  BUSY: "The nsqd has too many questions to answer. Try again.",
+  EXITING: "The nsqd is stopping. Try again when it is back.",
+  DRAINING: "The nsqd is being drained, and takes no messages.",
+  INTERNAL_ERROR: "nsqd could not do it. Its log says why. Its disk may be full or broken.",
+  PEEK_FORBIDDEN: "This nsqd does not permit looks at messages.",
+  INVALID_ARG_FROM: "nsqd has no such list of messages.",
+  INVALID_ARG_CURSOR: "nsqd cannot go on from this place. Look again, from the beginning.",
+  INVALID_ARG_LIMIT: "nsqd shows 1 to 100 messages at a time.",
+  INVALID_ARG_MAX_BODY: "nsqd shows at most 262,144 bytes of a body.",
+  INVALID_ARG_JSON: "A JSON pointer begins with a slash, such as /order/id.",
+  INVALID_ARG_EQUALS: "A value to compare with needs a JSON pointer, which says where the value is.",
 };
+
+// The meanings of the codes in a text, each once.
+export function causes(text) {
+  const codes = text.match(/[A-Z][A-Z_]*[A-Z]/g) ?? [];
+  return [...new Set(codes.filter((code) => Object.hasOwn(CAUSES, code)).map((code) => CAUSES[code]))];
+}
 
 function plain(message, status) {
   if (NAMES[message]) return `This is no valid ${NAMES[message]} name. A name is ${facts.get()?.name_rule ?? "something else"}.`;
   if (MEANINGS[message]) return MEANINGS[message];
   if (message.startsWith("FORBIDDEN: ")) return `${MEANINGS.FORBIDDEN} ${sentence(message.slice("FORBIDDEN: ".length))}`;
-  const cause = Object.keys(CAUSES).find((word) => message.includes(word));
-  if (cause) return CAUSES[cause];
+  const found = causes(message);
+  if (found.length > 0) return found.join(" ");
   if (message.startsWith("UPSTREAM_ERROR")) {
     const who = message.includes("nsqlookupd") ? "nsqlookupd" : "nsqd";
     return `No ${who} gave an answer.`;
@@ -102,10 +134,11 @@ export function sentence(text) {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 }
 
-// The parts of a "WARNING: ..." message: the addresses that it names, and its text. Returns null without a warning.
+// The parts of a "WARNING: ..." message: the addresses that it names, the meanings of its codes, and its text. Returns null
+// without a warning.
 export function warning(message) {
   if (!message) return null;
   const text = message.replace(/^WARNING: /, "");
   const named = [...text.matchAll(/https?:\/\/([^/"\s?]+)/g)].map((match) => match[1]);
-  return { nodes: [...new Set(named)].sort(), text };
+  return { nodes: [...new Set(named)].sort(), causes: causes(text), text };
 }

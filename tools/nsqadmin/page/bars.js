@@ -37,7 +37,7 @@ export function ActionBar({ outcome, onClose }) {
   if (found) {
     const where = found.nodes.length > 0 ? ` at ${found.nodes.join(", ")}` : "";
     return html`<${Bar} kind="warn" title=${`${outcome.what}: done only in part.`} raw=${found.text} more=${close}>
-      It failed${where}. Look at the figures below, and try again.<//>`;
+      It failed${where}. ${found.causes.join(" ") || "Look at the figures below, and try again."}<//>`;
   }
   return html`<${Bar} kind="good" title=${`${outcome.what}: done.`} more=${close} />`;
 }

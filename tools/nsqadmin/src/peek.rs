@@ -43,7 +43,7 @@ pub enum Obstacle {
     Forbidden(String),
     /// The node does not have the topic, or not the channel.
     Absent,
-    /// The question is wrong. The node says what is allowed.
+    /// The question is wrong. The text is nsqd's code, and what nsqd says is allowed.
     BadQuestion(String),
     /// The node did not answer, or not as expected.
     Failed(String),
@@ -120,9 +120,8 @@ impl Obstacle {
             (404, "TOPIC_NOT_FOUND" | "CHANNEL_NOT_FOUND") => Obstacle::Absent,
             (404, _) => Obstacle::NotServed,
             (403, "PEEK_FORBIDDEN") => Obstacle::Forbidden(reason),
-            (400, _) if !reason.is_empty() => Obstacle::BadQuestion(reason),
+            (400, _) if !reason.is_empty() => Obstacle::BadQuestion(format!("{message}: {reason}")),
             (400, _) => Obstacle::BadQuestion(message),
-            (503, _) => Obstacle::Failed("the node is busy; try again".to_owned()),
             _ => Obstacle::Failed(format!("got response {status} {message}")),
         }
     }

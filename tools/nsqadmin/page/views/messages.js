@@ -1,6 +1,7 @@
 // Messages of a topic or a channel, which stay where they are.
 
 import { html, useEffect, useRef, useState } from "../html.js";
+import { causes, sentence } from "../api.js";
 import { WarningBar } from "../bars.js";
 import { FORMS, shownBody } from "../body.js";
 import { Boundary } from "../boundary.js";
@@ -151,7 +152,13 @@ function joined(former, answer) {
 
 function Obstacles({ nodes }) {
   return nodes.filter((node) => node.outcome !== "messages" && node.outcome !== "absent").map((node) => html`
-    <div class="bar warn" role="status" key=${node.node}><div><b>No messages of ${node.node}.</b> ${node.reason}</div></div>`);
+    <div class="bar warn" role="status" key=${node.node}><div><b>No messages of ${node.node}.</b> ${obstacle(node)}</div></div>`);
+}
+
+// The sentences about why a node shows no messages. A node that forbids it says by which flag.
+function obstacle({ outcome, reason }) {
+  if (outcome === "forbidden") return `${causes("PEEK_FORBIDDEN")[0]} ${sentence(reason)}`;
+  return causes(reason).join(" ") || reason;
 }
 
 // The progress of the search.

@@ -24,9 +24,14 @@ fn an_answer_without_messages_says_why() {
         400,
         r#"{"message":"INVALID_ARG_FROM","reason":"from is oldest"}"#,
     );
-    assert_eq!(bad, Obstacle::BadQuestion("from is oldest".to_owned()));
+    assert_eq!(
+        bad,
+        Obstacle::BadQuestion("INVALID_ARG_FROM: from is oldest".to_owned())
+    );
     let bad = obstacle(400, r#"{"message":"INVALID_ARG_CHANNEL"}"#);
     assert_eq!(bad, Obstacle::BadQuestion("INVALID_ARG_CHANNEL".to_owned()));
+    let busy = obstacle(503, r#"{"message":"BUSY"}"#);
+    assert_eq!(busy, Obstacle::Failed("got response 503 BUSY".to_owned()));
     assert!(matches!(obstacle(500, ""), Obstacle::Failed(_)));
     assert!(matches!(obstacle(200, "[]"), Obstacle::Failed(_)));
     let json = Found::Nothing(Obstacle::NotServed).into_json();

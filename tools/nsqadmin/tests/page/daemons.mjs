@@ -34,7 +34,7 @@ export async function channelAt(nsqd, topic, channel) {
 export async function make(nsqds, topic, channels, messages) {
   for (const { http } of nsqds) {
     await ask(http, `/topic/create?topic=${topic}`, "POST");
-    for (const channel of channels) await ask(http, `/channel/create?topic=${topic}&channel=${channel}`, "POST");
+    for (const channel of channels) await ask(http, `/channel/create?topic=${topic}&channel=${encodeURIComponent(channel)}`, "POST");
     await publish(http, topic, messages);
   }
 }

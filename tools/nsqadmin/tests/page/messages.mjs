@@ -13,7 +13,7 @@ export const checks = {
     await publishBody(nsqds[0].http, "parcels", '{"order":{"id":9007199254740993,"items":["pen","ink"]},"note":[]}');
     await publishBody(nsqds[1].http, "parcels", "plain text");
     await publishBody(nsqds[1].http, "parcels", new Uint8Array([0xff, 0x00, 0x41]));
-    const page = await browser.open(`${cluster.admin}topics/parcels/archive`);
+    const page = await browser.open(`${cluster.admin}topics/parcels/archive`, { allowed: /400/ });
     await page.getByRole("link", { name: "Look at messages" }).click();
     await page.getByRole("heading", { name: "Messages of parcels / archive" }).waitFor();
     await until(async () => await page.locator(".messages li").count() === 3, "three messages");
@@ -38,6 +38,9 @@ export const checks = {
     await page.keyboard.press("Enter");
     await page.getByText("1 message found. Gone through 3 messages").waitFor();
     equal(new URL(page.url()).searchParams.get("json"), "/order/items/1", "the address has the filter");
+    await page.getByRole("textbox", { name: "JSON pointer" }).fill("order");
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").getByText("A JSON pointer begins with a slash, such as /order/id.").waitFor();
     await page.getByRole("button", { name: "No filter" }).click();
     await page.getByRole("textbox", { name: "Body contains" }).fill("nowhere");
     await page.getByRole("button", { name: "Search" }).click();
@@ -156,7 +159,7 @@ export const checks = {
   async "messages: nodes without peeks say what to change"(browser, cluster) {
     const page = await browser.open(`${cluster.mixed}peek/t/c`);
     await page.getByText("Run ringq's nsqd there").waitFor();
-    await page.getByText("a start without this flag allows peeks").waitFor();
+    await page.getByText("This nsqd does not permit looks at messages. This nsqd was started with --peek=false").waitFor();
     await until(async () => (await bodies(page)).join() === "open", "the node that shows its message");
     await accessible(page, "nodes without peeks");
     await page.screenshot({ path: `${cluster.pictures}/obstacles.png` });

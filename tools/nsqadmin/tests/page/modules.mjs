@@ -93,7 +93,8 @@ export const checks = {
       warning('WARNING: Get "http://127.0.0.1:44999/topics": connection refused\nGet "https://[::1]:4151/stats?format=json": timeout').nodes,
       warning('WARNING: got response 404 Not Found "CHANNEL_NOT_FOUND"'),
     ]);
-    equal(found, [null, ["127.0.0.1:44999", "[::1]:4151"], { nodes: [], text: 'got response 404 Not Found "CHANNEL_NOT_FOUND"' }], "api.js");
+    equal(found, [null, ["127.0.0.1:44999", "[::1]:4151"], { nodes: [], causes: ["There is no such channel. Somebody may have deleted it."],
+      text: 'got response 404 Not Found "CHANNEL_NOT_FOUND"' }], "api.js");
   },
 
   async "modules: a chart keeps an hour of its own, and shows the server's points where it has none"(browser, cluster) {

@@ -34,12 +34,17 @@ function samePause(part, note, seconds, where) {
     `the pause ${where}, with ${left} s left`);
 }
 
-// Pauses the channel of an open page for `limit`, one that the dialog does not offer, because nobody waits for it.
-async function pauseFor(page, limit) {
+// Sends other terms with each action of a page than its dialogs offer.
+async function insist(page, terms) {
   await page.route("**/api/topics/**", (route) => {
     const body = route.request().postDataJSON();
-    return route.request().method() === "POST" ? route.continue({ postData: JSON.stringify({ ...body, for: limit }) }) : route.continue();
+    return route.request().method() === "POST" ? route.continue({ postData: JSON.stringify({ ...body, ...terms }) }) : route.continue();
   });
+}
+
+// Pauses the channel of an open page for `limit`, one that the dialog does not offer, because nobody waits for it.
+async function pauseFor(page, limit) {
+  await insist(page, { for: limit });
   await button(page, "Pause channel").click();
   const dialog = page.getByRole("dialog");
   await end(dialog, "5 min").check();
@@ -168,6 +173,35 @@ export const checks = {
     await page.getByText("Bring back 15 messages of terms.topic-undo: done.").waitFor();
     for (const nsqd of nsqds) equal((await topicAt(nsqd, "terms.topic-undo")).depth, 5, `the messages at ${nsqd.http}`);
     await until(async () => await button(page, "Undo the empty").count() === 0, "the undo is used up");
+    browser.healthy();
+  },
+
+  async "terms: what nsqd refuses is told in sentences"(browser, cluster) {
+    const { nsqds } = cluster;
+    await make(nsqds, "terms.refused", ["archive", "brief#ephemeral"], 0);
+    const refused = async (channel, terms, name, text) => {
+      const page = await browser.open(`${cluster.acl}topics/terms.refused/${encodeURIComponent(channel)}`, { headers: ALICE, allowed: /502/ });
+      await insist(page, terms);
+      await button(page, `${name} channel`).click();
+      const dialog = page.getByRole("dialog");
+      if (name === "Empty") await dialog.getByRole("textbox").fill(channel);
+      await button(dialog, name).click();
+      await dialog.getByRole("alert").getByText(text).waitFor();
+    };
+    await refused("brief#ephemeral", { undo: "10m" }, "Empty", "Ephemeral topics and channels have no undo. Nothing was emptied there.");
+    await refused("archive", { undo: "48h" }, "Empty", "Messages can be brought back for 1 s to 24 h. Nothing was emptied there.");
+    await refused("archive", { for: "0s" }, "Pause", "A pause has no end, or ends after 1 s to 30 days.");
+    browser.healthy();
+  },
+
+  async "terms: a channel that somebody has deleted is named as the cause"(browser, cluster) {
+    const { nsqds } = cluster;
+    await make(nsqds, "terms.gone", ["archive"], 0);
+    const page = await browser.open(`${cluster.acl}topics/terms.gone/archive`, { headers: ALICE, allowed: /404/ });
+    await button(page, "Pause channel").click();
+    for (const nsqd of nsqds) await fetch(`http://${nsqd.http}/channel/delete?topic=terms.gone&channel=archive`, { method: "POST" });
+    await button(page.getByRole("dialog"), "Pause").click();
+    await page.getByRole("alert").getByText("There is no such channel. Somebody may have deleted it.").waitFor();
     browser.healthy();
   },
 };
