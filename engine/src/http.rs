@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use engine_core::stats::{ShardStats, StatsFilter, StatsSnapshot};
 use engine_core::{NoUndo, PeekBudget, PeekQuestion, PeekSlice, PeekedFrame, Refusal, Seq};
+use futures_channel::oneshot;
 use http::{Method, StatusCode};
 use program::http::{
     Connection, Failure, Head, Io, OldRequest, Reply, RequestBody, Route, Served, Service,
@@ -138,10 +139,22 @@ pub trait Broker {
     ///
     /// # Errors
     /// Too many jobs wait.
+    fn begin_in_background(&self, job: impl FnOnce() + Send + 'static) -> Result<(), Busy>;
+    /// Does the same, and waits for the result.
+    ///
+    /// # Errors
+    /// Too many jobs wait.
     async fn in_background<R: Send + 'static>(
         &self,
         job: impl FnOnce() -> R + Send + 'static,
-    ) -> Result<R, Busy>;
+    ) -> Result<R, Busy> {
+        let (sender, receiver) = oneshot::channel();
+        self.begin_in_background(move || {
+            // The caller may be gone: an HTTP client that hung up.
+            let _ = sender.send(job());
+        })?;
+        receiver.await.map_err(|_| Busy)
+    }
     /// Returns the names of all topics, in no order.
     async fn topic_names(&self) -> Vec<String>;
     /// Returns why a log takes no messages, or a topic is set aside, as an error.

@@ -2,23 +2,20 @@
 //!
 //! The last while has two histograms, each of half a window, the older of which is dropped every half window: what is
 //! shown covers between half of `--e2e-processing-latency-window-time` and all of it, as in nsqd.
-//! Values are within 1 % (two significant digits), ranks are exact; nsqd's sketch has exact values and
-//! ranks within 1 %.
+//! Values are within 1 %, ranks are exact; nsqd's sketch has exact values and ranks within 1 %.
 
 use crate::latency_histogram::LatencyHistogram;
 use crate::now::Now;
 use crate::stats::{LatencyStats, Percentile};
+use crate::window_histogram::{Together, WindowHistogram};
 use diskq_log::SeqRange;
-use hdrhistogram::Histogram;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::frame::{ATTEMPTS_AT, TIMESTAMP_AT};
 use wire::id::Seq;
 
-const DIGITS: u8 = 2;
-/// The longest latency that is recorded: a year. If the wall clock is set between publish and FIN, a larger value would
-/// make the histogram too large.
+/// The longest latency that is recorded: a year. A larger value says that the wall clock was set between publish and FIN.
 const VALUE_MAX_NS: u64 = 365 * 24 * 3600 * 1_000_000_000;
 
 /// The settings of the measurement.
@@ -35,8 +32,8 @@ pub struct LatencyOptions {
 pub(crate) struct Latency {
     /// The publish times of the messages in flight, in Unix nanoseconds. At FIN, a message may have left memory.
     published_ns: HashMap<Seq, u64>,
-    newer: Histogram<u32>,
-    older: Histogram<u32>,
+    newer: WindowHistogram,
+    older: WindowHistogram,
     since_start: LatencyHistogram,
     half_window: Duration,
     /// The time at which `newer` becomes `older`.
@@ -47,8 +44,8 @@ impl Latency {
     pub(crate) fn new(options: &LatencyOptions) -> Latency {
         Latency {
             published_ns: HashMap::new(),
-            newer: histogram(),
-            older: histogram(),
+            newer: WindowHistogram::default(),
+            older: WindowHistogram::default(),
             since_start: LatencyHistogram::default(),
             half_window: options.window / 2,
             rotate_at: Duration::ZERO,
@@ -77,7 +74,7 @@ impl Latency {
         for seq in seqs.start.0..seqs.end.0 {
             if let Some(published) = self.published_ns.remove(&Seq(seq)) {
                 let took = now.wall_ns.saturating_sub(published).min(VALUE_MAX_NS);
-                self.newer.record(took).expect("it grows with the value");
+                self.newer.record(took);
                 self.since_start.record(took);
             }
         }
@@ -120,7 +117,7 @@ impl Latency {
         mono >= self.rotate_at + self.half_window
     }
 
-    fn halves(&self, mono: Duration) -> impl Iterator<Item = &Histogram<u32>> {
+    fn halves(&self, mono: Duration) -> impl Iterator<Item = &WindowHistogram> {
         let newer = (!self.is_out_of_date(mono)).then_some(&self.newer);
         let older = (mono < self.rotate_at).then_some(&self.older);
         newer.into_iter().chain(older)
@@ -137,22 +134,16 @@ pub(crate) fn stats<'a>(
     let (Some(options), Some(_)) = (options, latencies.peek()) else {
         return LatencyStats::default();
     };
-    let mut all = histogram();
-    for half in latencies.flat_map(|latency| latency.halves(mono)) {
-        all.add(half).expect("it grows with what is added");
-    }
+    let halves = latencies.flat_map(|latency| latency.halves(mono));
+    let all = Together::new(halves.collect());
     let percentile = |&quantile: &f64| Percentile {
         quantile,
-        value: all.value_at_quantile(quantile) as f64,
+        value: all.value_at(quantile) as f64,
     };
     LatencyStats {
-        count: all.len(),
+        count: all.count(),
         percentiles: options.percentiles.iter().map(percentile).collect(),
     }
-}
-
-fn histogram() -> Histogram<u32> {
-    Histogram::new(DIGITS).expect("between 0 and 5 digits")
 }
 
 #[cfg(test)]

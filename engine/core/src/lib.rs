@@ -64,6 +64,7 @@ mod topology;
 mod unclaimed;
 mod undo;
 mod window;
+mod window_histogram;
 mod work;
 mod zeroed;
 

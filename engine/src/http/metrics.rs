@@ -1,15 +1,19 @@
 //! `/metrics`: the figures of `/stats`, of the shards and of the process, for Prometheus.
 //!
 //! ```text
-//!   shards ──► snapshot in slices ──► a thread beside the shards: families, labels, text ──► answer in parts
+//!   shards ──► snapshot in slices ──► a thread beside the shards: families, labels, text ──► answer in parts, which leave
+//!                                                                                           while others are made
 //! ```
 //!
 //! [`own`] has our names, and [`foreign`] the names of the exporters that are in use.
 
 use std::path::Path;
+use std::task::Context;
 
 use super::{BUSY, Broker, Busy, Info};
 use engine_core::stats::{ShardStats, StatsFilter, StatsSnapshot};
+use futures_channel::mpsc;
+use futures_lite::StreamExt;
 use program::http::{Failure, Query, Reply};
 use program::metrics::{Exposition, Format};
 use rustix::fs::statvfs;
@@ -90,10 +94,14 @@ pub(super) async fn metrics<B: Broker>(
         is_draining: broker.is_draining(),
         disk: None,
     };
+    let (sender, mut parts) = mpsc::unbounded();
     let render = move || {
         figures.snapshot.sort();
         figures.disk = disk(&figures.info.config.data_path);
-        let mut out = Exposition::new(format);
+        let mut out = Exposition::in_parts(format, move |part| {
+            // The caller may be gone: an HTTP client that hung up.
+            let _ = sender.unbounded_send(part);
+        });
         match names {
             Names::Own => own::append(&mut out, &figures),
             Names::NsqExporter => foreign::append_nsq_exporter(&mut out, &figures),
@@ -102,14 +110,12 @@ pub(super) async fn metrics<B: Broker>(
             }
             Names::Telegraf => foreign::append_telegraf(&mut out, &figures),
         }
-        out.end()
+        out.end();
     };
-    let parts = broker.in_background(render).await;
-    let mut parts = parts.map_err(|Busy| BUSY)?.into_iter();
-    Ok(Reply::metrics_in_parts(format, move || {
-        let part = parts.next().unwrap_or_default();
-        (part, parts.as_slice().is_empty())
-    }))
+    broker.begin_in_background(render).map_err(|Busy| BUSY)?;
+    let first = parts.next().await.ok_or(BUSY)?;
+    let poll_next = move |cx: &mut Context<'_>| parts.poll_next(cx);
+    Ok(Reply::metrics_as_made(format, first, poll_next))
 }
 
 /// Asks the file system of the data path. `None`: it does not answer.

@@ -221,11 +221,12 @@ impl Broker for Fake {
         self.shards.clone()
     }
 
-    async fn in_background<R: Send + 'static>(
-        &self,
-        job: impl FnOnce() -> R + Send + 'static,
-    ) -> Result<R, Busy> {
-        if self.is_busy { Err(Busy) } else { Ok(job()) }
+    fn begin_in_background(&self, job: impl FnOnce() + Send + 'static) -> Result<(), Busy> {
+        if self.is_busy {
+            return Err(Busy);
+        }
+        job();
+        Ok(())
     }
 
     async fn topic_names(&self) -> Vec<String> {

@@ -12,7 +12,6 @@ use engine_core::{
     AdminError as CoreError, ColdMessage, Outcome, PeekBudget, PeekQuestion, PeekSlice,
     PeekedFrame, Publication, REMOTE_STREAK_MAX, Seq, ShardId, TaskId, Wakeup, place,
 };
-use futures_channel::oneshot;
 use futures_lite::future;
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
@@ -137,18 +136,9 @@ impl http::Broker for HttpBroker {
         shards
     }
 
-    async fn in_background<R: Send + 'static>(
-        &self,
-        job: impl FnOnce() -> R + Send + 'static,
-    ) -> Result<R, Busy> {
-        let (sender, receiver) = oneshot::channel();
-        let job = move || {
-            // The caller may be gone: an HTTP client that hung up.
-            let _ = sender.send(job());
-        };
+    fn begin_in_background(&self, job: impl FnOnce() + Send + 'static) -> Result<(), Busy> {
         let given = self.shard.shared.reports.give(0, Box::new(job));
-        given.map_err(|Full| Busy)?;
-        receiver.await.map_err(|_| Busy)
+        given.map(drop).map_err(|Full| Busy)
     }
 
     async fn topic_names(&self) -> Vec<String> {

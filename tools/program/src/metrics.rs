@@ -10,7 +10,7 @@
 mod process;
 mod table;
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 pub use process::{PROCESS, append_process};
 pub use table::{page_with_table, table};
@@ -165,8 +165,10 @@ pub struct Exposition {
     /// The family whose samples come next. Its head is written before its first sample.
     family: Option<Family>,
     is_head_due: bool,
+    /// The parts that are complete, unless there is a `receiver`.
     parts: Vec<String>,
     part: String,
+    receiver: Option<Receiver>,
     /// The bounds of the last histogram, and the ends of the labels of its buckets. Histograms of a family have the same
     /// bounds, and a number takes longer to write than the rest of a line.
     bounds: Vec<f64>,
@@ -180,6 +182,15 @@ impl Exposition {
         Exposition {
             format,
             ..Exposition::default()
+        }
+    }
+
+    /// Returns an empty text, whose parts go to `receive` as soon as they are complete.
+    #[must_use]
+    pub fn in_parts(format: Format, receive: impl FnMut(String) + Send + 'static) -> Exposition {
+        Exposition {
+            receiver: Some(Receiver(Box::new(receive))),
+            ..Exposition::new(format)
         }
     }
 
@@ -278,7 +289,15 @@ impl Exposition {
     fn cut(&mut self) {
         if self.part.len() >= PART_BYTES {
             let next = String::with_capacity(PART_BYTES + PART_EXCESS);
-            self.parts.push(std::mem::replace(&mut self.part, next));
+            let part = std::mem::replace(&mut self.part, next);
+            self.hand_over(part);
+        }
+    }
+
+    fn hand_over(&mut self, part: String) {
+        match &mut self.receiver {
+            Some(Receiver(receive)) => receive(part),
+            None => self.parts.push(part),
         }
     }
 
@@ -291,13 +310,25 @@ impl Exposition {
         parts
     }
 
-    /// Ends the text, and returns the parts that were not taken.
-    #[must_use]
+    /// Ends the text, and returns the parts that were not taken or received.
     pub fn end(mut self) -> Vec<String> {
         if self.format == Format::OpenMetrics {
             self.part.push_str("# EOF\n");
         }
-        self.take_parts()
+        if !self.part.is_empty() {
+            let part = std::mem::take(&mut self.part);
+            self.hand_over(part);
+        }
+        self.parts
+    }
+}
+
+/// The function that gets the parts of a text.
+struct Receiver(Box<dyn FnMut(String) + Send>);
+
+impl fmt::Debug for Receiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Receiver")
     }
 }
 

@@ -21,9 +21,9 @@ use wire::identify::GrantedUpgrade;
 
 /// Topics and channels in a slice of a snapshot. They take about 0.1 ms.
 const SLICE_ENTRIES: usize = 128;
-/// A channel whose latency is measured counts as this many entries, because its quantiles take six times as long as its
-/// other figures.
-const LATENCY_ENTRIES: usize = 6;
+/// A channel whose latency is measured counts as this many entries, because its quantiles take twice as long as its other
+/// figures.
+const LATENCY_ENTRIES: usize = 3;
 
 impl Broker {
     /// Distributes published messages to the channels, within the turn's budget, so that the depths are those of the

@@ -220,7 +220,7 @@ impl<S: Io> Connection<S> {
             let result = self.stream.write_all(&self.output).await;
             self.output.clear();
             result?;
-            if !reply.write_rest(&mut self.output, exchange) {
+            if !reply.write_rest(&mut self.output, exchange).await {
                 break;
             }
             // Making a part takes time.

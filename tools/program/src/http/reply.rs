@@ -2,7 +2,9 @@
 //! headers.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::io::Write as _;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -52,7 +54,16 @@ impl Failure {
 }
 
 /// The later parts of a long body. Each call makes one part, and returns true with the last one.
-struct Parts(Box<dyn FnMut() -> (String, bool) + Send>);
+struct Parts(Box<PollNext>);
+
+type PollNext = dyn FnMut(&mut Context<'_>) -> Poll<(String, bool)> + Send;
+
+impl Parts {
+    /// The parts of a body that `next` makes without a wait.
+    fn at_hand(mut next: impl FnMut() -> (String, bool) + Send + 'static) -> Parts {
+        Parts(Box::new(move |_| Poll::Ready(next())))
+    }
+}
 
 impl fmt::Debug for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -125,7 +136,7 @@ impl Reply {
     pub fn json_in_parts(mut next: impl FnMut() -> (String, bool) + Send + 'static) -> Reply {
         let (first, is_last) = next();
         let mut reply = Reply::json(StatusCode::OK, first);
-        reply.rest = (!is_last).then(|| Parts(Box::new(next)));
+        reply.rest = (!is_last).then(|| Parts::at_hand(next));
         reply
     }
 
@@ -136,7 +147,23 @@ impl Reply {
     ) -> Reply {
         let (first, is_last) = next();
         let mut reply = Reply::plain(StatusCode::OK, first).with_type(format.content_type());
-        reply.rest = (!is_last).then(|| Parts(Box::new(next)));
+        reply.rest = (!is_last).then(|| Parts::at_hand(next));
+        reply
+    }
+
+    /// Returns a text of metrics that is still being made. `poll_next` returns its next part, and `None` behind the last one.
+    pub fn metrics_as_made(
+        format: Format,
+        first: String,
+        mut poll_next: impl FnMut(&mut Context<'_>) -> Poll<Option<String>> + Send + 'static,
+    ) -> Reply {
+        let mut reply = Reply::plain(StatusCode::OK, first).with_type(format.content_type());
+        reply.rest = Some(Parts(Box::new(move |cx| {
+            poll_next(cx).map(|part| {
+                let is_last = part.is_none();
+                (part.unwrap_or_default(), is_last)
+            })
+        })));
         reply
     }
 
@@ -210,12 +237,13 @@ impl Reply {
     fn parts_before_v1(first: Bytes, Parts(mut next): Parts, must_close: bool) -> Reply {
         let first = String::from_utf8_lossy(&first);
         let body = format!(r#"{{"status_code":200,"status_txt":"OK","data":{first}"#);
-        let next = move || {
-            let (mut part, is_last) = next();
-            if is_last {
-                part.push('}');
-            }
-            (part, is_last)
+        let next = move |cx: &mut Context<'_>| {
+            next(cx).map(|(mut part, is_last)| {
+                if is_last {
+                    part.push('}');
+                }
+                (part, is_last)
+            })
         };
         let mut reply = Reply::new(StatusCode::OK, false, body).with_type(JSON);
         reply.rest = Some(Parts(Box::new(next)));
@@ -333,12 +361,13 @@ impl Reply {
         }
     }
 
-    /// Appends the next part of the body as it is sent. Returns false without a change after the last part.
-    pub(super) fn write_rest(&mut self, out: &mut Vec<u8>, exchange: Exchange) -> bool {
+    /// Appends the next part of the body as it is sent, once it is made. Returns false without a change after the last
+    /// part.
+    pub(super) async fn write_rest(&mut self, out: &mut Vec<u8>, exchange: Exchange) -> bool {
         let Some(Parts(next)) = self.rest.as_mut().filter(|_| !exchange.is_head) else {
             return false;
         };
-        let (part, is_last) = next();
+        let (part, is_last) = poll_fn(next).await;
         push_part(out, part.as_bytes(), exchange.is_http_11);
         if is_last {
             self.rest = None;
