@@ -10,10 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::process::Ports;
+use program::tcp_socket::LISTEN_BACKLOG;
 use socket2::{Domain, SockAddr, Socket, Type};
-
-/// The backlog asked for; the kernel's net.core.somaxconn caps it.
-pub(crate) const LISTEN_BACKLOG: i32 = 4096;
 
 /// A place to listen at, resolved and found free.
 #[derive(Clone, Debug)]

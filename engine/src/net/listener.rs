@@ -1,26 +1,18 @@
 //! Listening, accepting connections, and what to do when there are no descriptors left.
 
-use crate::net::address::{LISTEN_BACKLOG, ListenAddress, Peer};
+use crate::net::address::{ListenAddress, Peer};
 use crate::net::socket::Stream;
 use crate::reactor::{self, Source};
 use futures_lite::future;
 use program::log::Level;
 use program::log_repeated;
-use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use program::tcp_socket::{self, BackOff};
+use socket2::Socket;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll};
-use std::time::Duration;
 use wire::go_error::system_text;
-
-/// The wait after a failed accept, doubled each time up to the maximum: without descriptors there
-/// is nothing to gain by asking at once. Existing connections go on meanwhile.
-const BACK_OFF: Duration = Duration::from_millis(5);
-const BACK_OFF_MAX: Duration = Duration::from_millis(500);
-
-/// Keep-alive probes after this long, as nsqd's runtime sets it.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// A shard's listener at an address. For an IP address, each shard has its own socket, and the kernel spreads the
 /// connections over them. A unix socket is shared by all shards, and the first shard that accepts gets the connection.
@@ -44,19 +36,7 @@ impl Listener {
     }
 
     pub(super) fn bind(address: SocketAddr) -> io::Result<Listener> {
-        let socket = Socket::new(
-            Domain::for_address(address),
-            Type::STREAM,
-            Some(Protocol::TCP),
-        )?;
-        if address.is_ipv6() {
-            socket.set_only_v6(false)?;
-        }
-        socket.set_reuse_address(true)?;
-        socket.set_reuse_port(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(LISTEN_BACKLOG)?;
-        socket.set_nonblocking(true)?;
+        let socket = tcp_socket::listen(address, true)?;
         Listener::new(socket)
     }
 
@@ -70,7 +50,7 @@ impl Listener {
 
     /// Accepts one connection, after the ready tasks have had their turn: a flood of connections must not hold them up.
     pub(crate) async fn accept(&self) -> (Stream, Peer) {
-        let mut back_off = BACK_OFF;
+        let mut back_off = BackOff::default();
         loop {
             future::yield_now().await;
             let failure = match self.try_accept().await {
@@ -81,8 +61,7 @@ impl Listener {
             // All listeners of all shards fail at the same time.
             let cause = format!("temporary Accept() failure - {failure}");
             log_repeated!(Level::Warn, cause.clone(), "{cause}");
-            reactor::sleep(back_off).await;
-            back_off = (back_off * 2).min(BACK_OFF_MAX);
+            reactor::sleep(back_off.next_wait()).await;
         }
     }
 
@@ -96,7 +75,7 @@ impl Listener {
         let Ok(peer) = socket.peer_addr() else {
             return Ok(None);
         };
-        if !peer.is_unix() && set_options(&socket).is_err() {
+        if !peer.is_unix() && tcp_socket::set_options(&socket).is_err() {
             return Ok(None);
         }
         Ok(Some((Stream::new(socket)?, Peer::of(&peer))))
@@ -117,12 +96,4 @@ impl Listener {
             }
         }
     }
-}
-
-fn set_options(socket: &Socket) -> io::Result<()> {
-    socket.set_tcp_nodelay(true)?;
-    let keep_alive = TcpKeepalive::new()
-        .with_time(KEEP_ALIVE)
-        .with_interval(KEEP_ALIVE);
-    socket.set_tcp_keepalive(&keep_alive)
 }

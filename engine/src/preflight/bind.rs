@@ -6,17 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use program::tcp_address;
+use program::tcp_socket::{BIND_PAUSE, BIND_TIMEOUT};
 use socket2::{Domain, Protocol, Socket, Type};
 use wire::go_error::system_text;
 
 use super::PreflightError;
 use crate::net::address::{ListenAddress, UnixSocket};
-
-/// The time for which an address that is in use is tried again. A process that was killed may still be dying: its
-/// sockets are closed when all of its memory was given back. A supervisor that restarts nsqd at once must not fail for
-/// that.
-const BIND_TIMEOUT: Duration = Duration::from_secs(1);
-const BIND_PAUSE: Duration = Duration::from_millis(20);
 
 /// A TCP address that belongs to this process until this is dropped. No client can connect yet.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use program::flag::{self, Flag, Kind};
 use program::log::{Level, Style};
+use program::tls::ListenerTls;
 use program::{Exit, Options, Program, version};
 
 use crate::access::BodyReaders;
@@ -133,8 +134,10 @@ pub struct Config {
     pub nodes_max: usize,
     /// `--live-interval`, `--history-*`; `None` for no live figures.
     pub collection: Option<Collection>,
-    /// `--https-address`, `--tls-*`
-    pub tls: TlsListener,
+    /// `--https-address`, or an empty text
+    pub https_address: String,
+    /// `--tls-*`
+    pub tls: ListenerTls,
     /// `--http-read-timeout`; `None` is no limit.
     pub read_timeout: Option<Duration>,
     /// `--http-write-timeout`; `None` is no limit.
@@ -188,23 +191,6 @@ pub struct Collection {
     pub series_max: usize,
     /// `--history-file`, or an empty text.
     pub file: String,
-}
-
-/// The flags about the listener with TLS. An empty text is a flag that is not given.
-#[derive(Clone, Debug, Default)]
-pub struct TlsListener {
-    /// `--https-address`
-    pub https_address: String,
-    /// `--tls-cert`
-    pub cert: String,
-    /// `--tls-key`
-    pub key: String,
-    /// `--tls-client-auth-policy`
-    pub client_auth_policy: String,
-    /// `--tls-root-ca-file`
-    pub root_ca_file: String,
-    /// `--tls-min-version`
-    pub min_version: String,
 }
 
 impl Config {
@@ -264,14 +250,8 @@ impl Config {
                 series_max: options.count("history-max-series", usize::MAX),
                 file: options.text("history-file"),
             }),
-            tls: TlsListener {
-                https_address: options.text("https-address"),
-                cert: options.text("tls-cert"),
-                key: options.text("tls-key"),
-                client_auth_policy: options.text("tls-client-auth-policy"),
-                root_ca_file: options.text("tls-root-ca-file"),
-                min_version: options.text("tls-min-version"),
-            },
+            https_address: options.text("https-address"),
+            tls: ListenerTls::from_options(&options),
             read_timeout: limit("http-read-timeout"),
             write_timeout: limit("http-write-timeout"),
             ignored: options.ignored(),

@@ -1,7 +1,6 @@
 //! [`Server`]: listeners and connections, on tokio and hyper.
 
 use std::convert::Infallible;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -11,22 +10,19 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use program::listener::Listener;
-use program::tls::{TlsFlags, error_text};
+use program::listener::{Listener, shake_hands};
 use program::{log_debug, log_info, log_warn, version};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
-use wire::go_error::system_text;
 
 use crate::access::Access;
 use crate::assets::Assets;
 use crate::audit::Audit;
 use crate::cluster::{Cluster, Servers};
 use crate::collector::Collector;
-use crate::config::{Checked, Config, NSQADMIN, TlsListener};
+use crate::config::{Checked, Config, NSQADMIN};
 use crate::graphite::Forward;
 use crate::http::{App, Request};
 use crate::ignored_user_log::IgnoredUserLog;
@@ -68,11 +64,14 @@ impl Server {
     pub async fn start(config: Config, checked: Checked) -> Result<Server, String> {
         log_info!("{}", version::of_daemon(NSQADMIN.name));
         warn(&config);
-        let tls = tls(&config.tls)?;
+        let tls = config
+            .tls
+            .configure(&[("--https-address", &config.https_address)])?;
+        let tls = tls.map(TlsAcceptor::from);
         let app = app(&config, checked)?;
         tell_trusted_proxies(&app.access);
         let plain = Listener::bind(&config.http_address, NSQADMIN.name).await?;
-        let secure = match config.tls.https_address.as_str() {
+        let secure = match config.https_address.as_str() {
             "" => None,
             address => Some(Listener::bind(address, NSQADMIN.name).await?),
         };
@@ -209,29 +208,6 @@ pub(crate) fn app(config: &Config, checked: Checked) -> Result<App, String> {
     })
 }
 
-/// Returns the TLS of the listener, if it is to have any.
-fn tls(flags: &TlsListener) -> Result<Option<TlsAcceptor>, String> {
-    let has_certificate = !flags.cert.is_empty() || !flags.key.is_empty();
-    match (!flags.https_address.is_empty(), has_certificate) {
-        (false, false) => Ok(None),
-        (false, true) => Err("--tls-cert and --tls-key need --https-address to listen on".into()),
-        (true, false) => Err("--https-address needs --tls-cert and --tls-key".into()),
-        (true, true) => {
-            let flags = TlsFlags {
-                cert: &flags.cert,
-                key: &flags.key,
-                client_auth_policy: &flags.client_auth_policy,
-                root_ca_file: &flags.root_ca_file,
-                only_tls13: flags.min_version == "tls1.3",
-            };
-            let server = flags.server_config();
-            let server = server
-                .map_err(|error| format!("failed to build TLS config - {}", error_text(&error)))?;
-            Ok(Some(TlsAcceptor::from(server)))
-        }
-    }
-}
-
 /// Accepts connections for ever.
 async fn accept(mut listener: Listener, shared: Arc<Shared>, tls: Option<TlsAcceptor>) {
     loop {
@@ -245,22 +221,9 @@ async fn serve(socket: TcpStream, peer: SocketAddr, shared: Arc<Shared>, tls: Op
     let Some(tls) = tls else {
         return serve_requests(socket, peer, shared, false).await;
     };
-    let shake = tls.accept(socket);
-    let shaken = match shared.read_timeout {
-        None => shake.await,
-        Some(limit) => match timeout(limit, shake).await {
-            Ok(shaken) => shaken,
-            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "i/o timeout")),
-        },
-    };
-    match shaken {
-        Ok(stream) => serve_requests(stream, peer, shared, true).await,
-        Err(error) => {
-            log_warn!(
-                "http: TLS handshake error from {peer}: {}",
-                system_text(&error)
-            );
-        }
+    let limit = shared.read_timeout;
+    if let Some(stream) = shake_hands(&tls, (socket, peer), limit, "http").await {
+        serve_requests(stream, peer, shared, true).await;
     }
 }
 

@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use program::flag::{self, Flag, Kind};
 use program::http::HttpTimeouts;
 use program::log::{Level, Style};
+use program::tls::ListenerTls;
 use program::{Exit, Options, Program, version};
 
 use crate::database::Lifetimes;
-use crate::tls::TlsSettings;
 
 /// nsqlookupd, as its command line shows it.
 pub static NSQLOOKUPD: Program = Program {
@@ -88,8 +88,12 @@ pub struct Config {
     pub http_timeouts: HttpTimeouts,
     /// `--old-http-endpoints`
     pub has_old_endpoints: bool,
-    /// `--tls-*`, `--https-address`
-    pub tls: TlsSettings,
+    /// `--tls-tcp-address`, or an empty text
+    pub tls_tcp_address: String,
+    /// `--https-address`, or an empty text
+    pub https_address: String,
+    /// `--tls-cert` and the other flags about TLS
+    pub tls: ListenerTls,
     /// Sentences about the parts of the command line and the configuration file that count for nothing.
     pub ignored: Vec<String>,
 }
@@ -120,15 +124,9 @@ impl Config {
             },
             http_timeouts: HttpTimeouts::from_options(options),
             has_old_endpoints: options.boolean("old-http-endpoints"),
-            tls: TlsSettings {
-                cert: options.text("tls-cert"),
-                key: options.text("tls-key"),
-                client_auth_policy: options.text("tls-client-auth-policy"),
-                root_ca_file: options.text("tls-root-ca-file"),
-                min_version: options.text("tls-min-version"),
-                tcp_address: options.text("tls-tcp-address"),
-                https_address: options.text("https-address"),
-            },
+            tls_tcp_address: options.text("tls-tcp-address"),
+            https_address: options.text("https-address"),
+            tls: ListenerTls::from_options(options),
             ignored: options.ignored(),
         }
     }

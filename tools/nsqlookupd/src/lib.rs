@@ -21,4 +21,3 @@ pub mod peer;
 pub mod server;
 pub mod session;
 mod stream;
-pub mod tls;

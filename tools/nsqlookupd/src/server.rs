@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use program::http::{Awaited, Connection, HttpTimeouts};
-use program::listener::Listener;
+use program::listener::{Listener, shake_hands};
 use program::{log_debug, log_error, log_info, log_warn, version};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -14,7 +14,6 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 use wire::go_error::system_text;
 
 use crate::config::{Config, NSQLOOKUPD};
@@ -23,7 +22,6 @@ use crate::event;
 use crate::http::Api;
 use crate::session::{Effects, Session, identify_answer};
 use crate::stream::{HttpStream, Stream};
-use crate::tls;
 
 /// Bytes per read of a TCP connection. A connection holds a buffer of this size all its life.
 const READ_BYTES: usize = 4 * 1024;
@@ -93,12 +91,16 @@ impl Server {
         for ignored in &config.ignored {
             log_warn!("{ignored}");
         }
-        let tls = tls::configure(&config.tls)?.map(TlsAcceptor::from);
+        let tls = config.tls.configure(&[
+            ("--tls-tcp-address", &config.tls_tcp_address),
+            ("--https-address", &config.https_address),
+        ])?;
+        let tls = tls.map(TlsAcceptor::from);
         let tcp = listen(&config.tcp_address).await?;
         let http = listen(&config.http_address).await?;
         let (tcp_address, http_address) = (tcp.address(), http.address());
-        let tls_tcp = listen_unless_empty(&config.tls.tcp_address).await?;
-        let https = listen_unless_empty(&config.tls.https_address).await?;
+        let tls_tcp = listen_unless_empty(&config.tls_tcp_address).await?;
+        let https = listen_unless_empty(&config.https_address).await?;
         let (stop, stopped) = watch::channel(false);
         let shared = Arc::new(Shared {
             database: Arc::new(RwLock::new(Database::new(config.lifetimes))),
@@ -227,22 +229,6 @@ async fn accept<F: Future<Output = ()> + Send + 'static>(
     while connections.join_next().await.is_some() {}
 }
 
-/// Returns the result of a TLS handshake, or `None` after a failure, which is logged.
-async fn shake_hands(
-    tls: &TlsAcceptor,
-    socket: TcpStream,
-    name: &str,
-    peer: SocketAddr,
-) -> Option<TlsStream<TcpStream>> {
-    let why = match timeout(HANDSHAKE_TIMEOUT, tls.accept(socket)).await {
-        Ok(Ok(stream)) => return Some(stream),
-        Ok(Err(error)) => system_text(&error),
-        Err(_) => "i/o timeout".to_string(),
-    };
-    log_warn!("{name}: TLS handshake error from {peer}: {why}");
-    None
-}
-
 /// Serves one client of protocol V1, perhaps over TLS.
 async fn serve_tcp(accepted: Accepted) {
     let Accepted {
@@ -258,7 +244,7 @@ async fn serve_tcp(accepted: Accepted) {
     };
     let mut stop = shared.stop.clone();
     let secured = tokio::select! {
-        secured = shake_hands(&tls, socket, "TCP", peer) => secured,
+        secured = shake_hands(&tls, (socket, peer), Some(HANDSHAKE_TIMEOUT), "TCP") => secured,
         _ = stop.wait_for(|is_stopped| *is_stopped) => None,
     };
     if let Some(stream) = secured {
@@ -398,7 +384,8 @@ async fn serve_http(accepted: Accepted) {
     match tls {
         None => serve_requests(socket, peer, &shared).await,
         Some(tls) => {
-            if let Some(stream) = shake_hands(&tls, socket, "http", peer).await {
+            let limit = Some(HANDSHAKE_TIMEOUT);
+            if let Some(stream) = shake_hands(&tls, (socket, peer), limit, "http").await {
                 serve_requests(stream, peer, &shared).await;
             }
         }

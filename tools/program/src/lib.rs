@@ -71,6 +71,7 @@ mod options;
 mod program;
 pub mod stop;
 pub mod tcp_address;
+pub mod tcp_socket;
 pub mod tls;
 mod value;
 pub mod version;

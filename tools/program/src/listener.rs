@@ -4,36 +4,22 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use wire::go_error::system_text;
 
 use crate::log::Level;
-use crate::{log_repeated, tcp_address};
-
-/// The backlog of a listener; the kernel's net.core.somaxconn caps it.
-const LISTEN_BACKLOG: i32 = 4096;
-
-/// Time for which an address that is in use is tried again: the process that a supervisor has just
-/// killed may still be dying.
-const BIND_TIMEOUT: Duration = Duration::from_secs(1);
-const BIND_PAUSE: Duration = Duration::from_millis(20);
-
-/// The wait after a failed accept, doubled each time up to the maximum.
-const BACK_OFF: Duration = Duration::from_millis(5);
-const BACK_OFF_MAX: Duration = Duration::from_millis(500);
-
-/// Interval of keep-alive probes, as Go's runtime sets it. They are what finds out that a silent peer has
-/// gone.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+use crate::tcp_socket::{self, BIND_PAUSE, BIND_TIMEOUT, BackOff};
+use crate::{log_repeated, log_warn, tcp_address};
 
 /// A listener.
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
-    back_off: Duration,
+    back_off: BackOff,
 }
 
 impl Listener {
@@ -77,18 +63,16 @@ impl Listener {
         loop {
             match self.socket.accept().await {
                 Ok((socket, peer)) => {
-                    self.back_off = BACK_OFF;
+                    self.back_off.reset();
                     // A peer that has gone already shows in the first read.
-                    let _ = set_options(&socket);
+                    let _ = tcp_socket::set_options(&socket);
                     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
                     return (socket, peer);
                 }
                 Err(error) => {
                     let cause = format!("temporary Accept() failure - {}", system_text(&error));
                     log_repeated!(Level::Warn, cause.clone(), "{cause}");
-                    let pause = self.back_off;
-                    self.back_off = (pause * 2).min(BACK_OFF_MAX);
-                    sleep(pause).await;
+                    sleep(self.back_off.next_wait()).await;
                 }
             }
         }
@@ -96,29 +80,35 @@ impl Listener {
 }
 
 fn bind(address: SocketAddr) -> io::Result<Listener> {
-    let domain = Domain::for_address(address);
-    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
-    if address.is_ipv6() {
-        socket.set_only_v6(false)?;
-    }
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(LISTEN_BACKLOG)?;
-    socket.set_nonblocking(true)?;
+    let socket = tcp_socket::listen(address, false)?;
     let socket = TcpListener::from_std(socket.into())?;
     Ok(Listener {
         address: socket.local_addr()?,
         socket,
-        back_off: BACK_OFF,
+        back_off: BackOff::default(),
     })
 }
 
-fn set_options(socket: &TcpStream) -> io::Result<()> {
-    socket.set_nodelay(true)?;
-    let keep_alive = TcpKeepalive::new()
-        .with_time(KEEP_ALIVE)
-        .with_interval(KEEP_ALIVE);
-    SockRef::from(socket).set_tcp_keepalive(&keep_alive)
+/// Returns the result of a TLS handshake, or `None` after a failure, which is logged. `name` is that of the listener in the
+/// log. Without a limit, a peer may take any time.
+pub async fn shake_hands(
+    tls: &TlsAcceptor,
+    (socket, peer): (TcpStream, SocketAddr),
+    limit: Option<Duration>,
+    name: &str,
+) -> Option<TlsStream<TcpStream>> {
+    let handshake = tls.accept(socket);
+    let shaken = match limit {
+        None => Ok(handshake.await),
+        Some(limit) => timeout(limit, handshake).await,
+    };
+    let why = match shaken {
+        Ok(Ok(stream)) => return Some(stream),
+        Ok(Err(error)) => system_text(&error),
+        Err(_) => "i/o timeout".to_owned(),
+    };
+    log_warn!("{name}: TLS handshake error from {peer}: {why}");
+    None
 }
 
 #[cfg(test)]

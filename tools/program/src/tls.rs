@@ -7,6 +7,8 @@ use rustls::ServerConfig;
 use upgrade::{ClientTrust, ConfigError, ServerTls, authorities, server_config};
 use wire::go_error::system_text;
 
+use crate::Options;
+
 /// The values of the flags about a daemon's own TLS. An empty text is a flag that is not given.
 #[derive(Clone, Copy, Debug)]
 pub struct TlsFlags<'a> {
@@ -43,6 +45,74 @@ impl TlsFlags<'_> {
             clients,
             only_tls13: self.only_tls13,
         })
+    }
+}
+
+/// The flags about the TLS of a daemon's listeners ([`crate::flag::HTTPS`]). An empty text is a flag that is not given.
+#[derive(Clone, Debug, Default)]
+pub struct ListenerTls {
+    /// `--tls-cert`
+    pub cert: String,
+    /// `--tls-key`
+    pub key: String,
+    /// `--tls-client-auth-policy`
+    pub client_auth_policy: String,
+    /// `--tls-root-ca-file`
+    pub root_ca_file: String,
+    /// `--tls-min-version`
+    pub min_version: String,
+}
+
+impl ListenerTls {
+    /// Takes the values of the flags.
+    pub fn from_options(options: &Options) -> ListenerTls {
+        ListenerTls {
+            cert: options.text("tls-cert"),
+            key: options.text("tls-key"),
+            client_auth_policy: options.text("tls-client-auth-policy"),
+            root_ca_file: options.text("tls-root-ca-file"),
+            min_version: options.text("tls-min-version"),
+        }
+    }
+
+    /// Returns the configuration of the listeners with TLS, or `None` without such listeners. `addresses` has the flags for
+    /// their addresses, and the addresses.
+    ///
+    /// # Errors
+    /// The reason why the daemon cannot start, for the FATAL line.
+    pub fn configure(
+        &self,
+        addresses: &[(&str, &str)],
+    ) -> Result<Option<Arc<ServerConfig>>, String> {
+        let has_address = addresses.iter().any(|(_, address)| !address.is_empty());
+        let has_certificate = !self.cert.is_empty() || !self.key.is_empty();
+        let flags: Vec<&str> = addresses.iter().map(|(flag, _)| *flag).collect();
+        match (has_address, has_certificate) {
+            (false, false) => Ok(None),
+            (false, true) => {
+                let flags = flags.join(" or ");
+                Err(format!(
+                    "--tls-cert and --tls-key need {flags} to listen on"
+                ))
+            }
+            (true, false) => {
+                let verb = if flags.len() == 1 { "needs" } else { "need" };
+                let flags = flags.join(" and ");
+                Err(format!("{flags} {verb} --tls-cert and --tls-key"))
+            }
+            (true, true) => {
+                let flags = TlsFlags {
+                    cert: &self.cert,
+                    key: &self.key,
+                    client_auth_policy: &self.client_auth_policy,
+                    root_ca_file: &self.root_ca_file,
+                    only_tls13: self.min_version == "tls1.3",
+                };
+                let server = flags.server_config().map(Some);
+                server
+                    .map_err(|error| format!("failed to build TLS config - {}", error_text(&error)))
+            }
+        }
     }
 }
 
