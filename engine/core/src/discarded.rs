@@ -67,7 +67,7 @@ impl Discarded {
 
     /// Drops a slice of the messages, and releases them in `log`. `log` is `None` if the topic is deleted. Returns
     /// whether nothing is left.
-    pub(crate) fn let_go(&mut self, mut log: Option<&mut Log>, work: &mut Work) -> bool {
+    pub(crate) fn release_slice(&mut self, mut log: Option<&mut Log>, work: &mut Work) -> bool {
         while work.is_left() {
             work.spend(1);
             let gone = self.waiting.pop();

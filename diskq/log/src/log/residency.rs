@@ -216,19 +216,19 @@ impl Log {
             let segment = &self.segments.sealed[index];
             bytes -= u64::from(segment.head.bytes);
             messages -= u64::from(segment.count);
-            self.let_go(index);
+            self.make_cold(index);
         }
     }
 
     /// Gives up the copy in memory of a segment that no consumer needs any more.
     pub(super) fn free_buffer(&mut self, index: usize) {
         if matches!(self.segments.sealed[index].residency, Residency::Loaded(_)) {
-            self.let_go(index);
+            self.make_cold(index);
         }
     }
 
     /// Removes a segment from memory. A mapped segment is spilled, and the memory of a loaded one is kept as a buffer.
-    fn let_go(&mut self, index: usize) {
+    fn make_cold(&mut self, index: usize) {
         let segment = &mut self.segments.sealed[index];
         match std::mem::replace(&mut segment.residency, Residency::Cold) {
             Residency::Mapped(memory) => {

@@ -91,7 +91,7 @@ impl Broker {
         }
         self.work.begin_share();
         while let Some(discarded) = self.discarded.last_mut()
-            && discarded.let_go(None, &mut self.work)
+            && discarded.release_slice(None, &mut self.work)
         {
             self.discarded.pop();
         }

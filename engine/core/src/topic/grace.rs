@@ -58,7 +58,8 @@ pub(super) struct Grace {
     pub(super) deferred: LongQueue<(Seq, Duration)>,
     pub(super) pieces: Pieces,
     pub(super) bounds: Bounds,
-    pub(super) has_let_go: bool,
+    /// True when the grace has dropped messages beyond its bounds, and the log says so.
+    pub(super) has_dropped: bool,
     /// Channels that were deleted in the grace. Their messages are dropped.
     pub(super) deleted: BTreeSet<Box<str>>,
 }
@@ -81,7 +82,7 @@ impl Grace {
                 bytes: options.bytes_max,
                 age: Duration::MAX,
             },
-            has_let_go: false,
+            has_dropped: false,
             deleted: BTreeSet::new(),
         }
     }

@@ -6,7 +6,7 @@
 //! [`Unclaimed`]: super::unclaimed::Unclaimed
 
 use super::Topic;
-use super::pieces::{Pieces, let_go_below};
+use super::pieces::{Pieces, release_below};
 use crate::now::Now;
 use crate::work::Work;
 use diskq_log::{planted::Bug, planted::is_planted};
@@ -40,7 +40,7 @@ impl Topic {
             return;
         };
         let (messages, deferred) = (&mut self.undistributed, &mut self.undistributed_deferred);
-        let count = let_go_below(below, messages, deferred, &mut self.log, work);
+        let count = release_below(below, messages, deferred, &mut self.log, work);
         if count == 0 {
             return;
         }

@@ -2,7 +2,7 @@
 
 use super::Topic;
 use super::grace::{ASK_SOON, DEFERRED_MAX, Grace};
-use super::pieces::{Pieces, Totals, let_go_below};
+use super::pieces::{Pieces, Totals, release_below};
 use crate::channel::Channel;
 use crate::discarded::Discarded;
 use crate::long_queue::LongQueue;
@@ -116,8 +116,8 @@ impl Topic {
         }
         if let Some(below) = below {
             let (messages, deferred) = (&mut grace.messages, &mut grace.deferred);
-            let count = let_go_below(below, messages, deferred, &mut self.log, work);
-            if count > 0 && !std::mem::replace(&mut grace.has_let_go, true) {
+            let count = release_below(below, messages, deferred, &mut self.log, work);
+            if count > 0 && !std::mem::replace(&mut grace.has_dropped, true) {
                 let name = &self.name;
                 let bytes = self.options.grace.bytes_max;
                 self.news.push(format!(

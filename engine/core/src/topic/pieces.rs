@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   kept messages    |------ piece ------|---- piece ----|-- piece --|
-//!                    ^ let go first                      ^ the newest piece grows
+//!                    ^ released first                    ^ the newest piece grows
 //! ```
 //!
 //! A piece knows the number of its messages, which lie side by side, and their bytes together. So the cost depends on the
@@ -166,7 +166,7 @@ pub(super) struct Bounds {
 
 /// Releases the `messages` below a seq, and returns their number. The cost is that of the ranges. Entries of `deferred`
 /// below the seq go as far as the budget allows. The others are left over, and are ignored.
-pub(super) fn let_go_below<T>(
+pub(super) fn release_below<T>(
     below: Seq,
     messages: &mut Ranges,
     deferred: &mut LongQueue<(Seq, T)>,
@@ -246,7 +246,7 @@ mod tests {
 
     /// An undo brought back the first ten messages, and other channels had the messages behind them.
     #[test]
-    fn messages_that_do_not_lie_side_by_side_are_let_go_one_by_one() {
+    fn messages_that_do_not_lie_side_by_side_are_released_one_by_one() {
         let mut pieces = empty();
         let wide = Bounds {
             bytes: 100_000,

@@ -54,7 +54,7 @@ impl Topic {
             self.pump_channel_later(id);
         }
         while let Some(discarded) = self.discarded.last_mut()
-            && discarded.let_go(Some(&mut self.log), work)
+            && discarded.release_slice(Some(&mut self.log), work)
         {
             self.discarded.pop();
         }

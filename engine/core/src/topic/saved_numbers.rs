@@ -78,7 +78,7 @@ impl Topic {
                     "TOPIC({name}): the system refuses memory for a save of the numbers of --dedup, so a crash may forget \
                      numbers"
                 ));
-                self.let_go(dedup, boundary);
+                self.release_saved(dedup, boundary);
             }
         }
     }
@@ -113,10 +113,10 @@ impl Topic {
     /// If the save has failed, the log does not keep them, either: on a full disk, no segment could be used again. After
     /// a crash, these messages may be stored twice.
     pub(crate) fn end_save(&mut self, boundary: Seq) {
-        self.with_dedup(|topic, dedup| topic.let_go(dedup, boundary));
+        self.with_dedup(|topic, dedup| topic.release_saved(dedup, boundary));
     }
 
-    fn let_go(&mut self, dedup: &mut Dedup, boundary: Seq) {
+    fn release_saved(&mut self, dedup: &mut Dedup, boundary: Seq) {
         dedup.save = Save::Idle;
         while let Some(front) = dedup.held.front()
             && front.start < boundary
