@@ -56,7 +56,7 @@ pub(crate) fn broker_options(
             deflate_available: config.deflate,
             tls_required: config.tls_required != TlsRequired::No,
             auth_required: !config.auth_http_addresses.is_empty(),
-            takes_numbers: dedup.has_producers(),
+            takes_numbers: dedup.has_publishers(),
             topology_region: config.topology_region.clone(),
             topology_zone: config.topology_zone.clone(),
         },

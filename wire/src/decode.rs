@@ -463,7 +463,7 @@ fn check_last_number<'a>(number: Option<Number>, count: u32) -> Result<(), Stop<
         return Ok(());
     };
     let first = Origin {
-        producer: 0,
+        publisher: 0,
         number,
     };
     if first.has_room_for(count) {

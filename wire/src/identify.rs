@@ -72,7 +72,7 @@ pub struct IdentifyRequest {
     pub req_uncounted: bool,
     /// The id of the publisher in hexadecimal digits, of a client that numbers its messages
     /// ([`crate::origin`]). Empty for any other client. nsqd does not know this key.
-    pub producer_id: String,
+    pub publisher_id: String,
 }
 
 impl IdentifyRequest {
@@ -192,7 +192,7 @@ pub struct ClientSettings {
     /// True when a REQ of this client may say that it does not count as an attempt.
     pub req_uncounted: bool,
     /// The id of the publisher, if each publish of this client has the number of its first message.
-    pub producer_id: Option<u64>,
+    pub publisher_id: Option<u64>,
 }
 
 impl ClientSettings {
@@ -206,7 +206,7 @@ impl ClientSettings {
             sample_rate: 0,
             msg_timeout: server.msg_timeout,
             req_uncounted: false,
-            producer_id: None,
+            publisher_id: None,
         }
     }
 
@@ -299,10 +299,10 @@ pub fn negotiate(
 ) -> Result<Response, WireError> {
     client.apply(ask, server)?;
     client.req_uncounted = ask.feature_negotiation && ask.req_uncounted;
-    let asks_for_numbers = ask.feature_negotiation && !ask.producer_id.is_empty();
-    client.producer_id = match origin::parse_producer_id(&ask.producer_id) {
+    let asks_for_numbers = ask.feature_negotiation && !ask.publisher_id.is_empty();
+    client.publisher_id = match origin::parse_publisher_id(&ask.publisher_id) {
         None if asks_for_numbers => {
-            let id = &ask.producer_id;
+            let id = &ask.publisher_id;
             return Err(bad_body(format_args!("publisher id ({id}) is invalid")));
         }
         id => id.filter(|_| asks_for_numbers && server.takes_numbers),
@@ -345,7 +345,7 @@ pub fn negotiate(
         object.boolean("req_uncounted", true);
     }
     if asks_for_numbers {
-        object.boolean("publisher_id", client.producer_id.is_some());
+        object.boolean("publisher_id", client.publisher_id.is_some());
     }
     object.end();
     let upgrades = [

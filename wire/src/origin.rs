@@ -15,7 +15,7 @@ const ID_DIGITS_MAX: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Origin {
     /// The id of the publisher: a random number that the publisher keeps. Never 0.
-    pub producer: u64,
+    pub publisher: u64,
     /// The number of the message: at most [`NUMBER_MAX`].
     pub number: u64,
 }
@@ -68,7 +68,7 @@ impl Number {
 
 /// Reads the id of a publisher: 1 to 16 hexadecimal digits that are not all 0.
 #[must_use]
-pub fn parse_producer_id(text: &str) -> Option<u64> {
+pub fn parse_publisher_id(text: &str) -> Option<u64> {
     let is_id = (1..=ID_DIGITS_MAX).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let id = u64::from_str_radix(text, 16).ok().filter(|_| is_id)?;
@@ -111,7 +111,7 @@ mod tests {
             ("g", None),
             ("1 ", None),
         ] {
-            assert_eq!(parse_producer_id(text), id, "{text:?}");
+            assert_eq!(parse_publisher_id(text), id, "{text:?}");
         }
     }
 
@@ -137,12 +137,12 @@ mod tests {
     #[test]
     fn a_batch_ends_at_the_largest_number() {
         let last = Origin {
-            producer: 1,
+            publisher: 1,
             number: NUMBER_MAX,
         };
         assert!(last.has_room_for(0) && last.has_room_for(1) && !last.has_room_for(2));
         let first = Origin {
-            producer: 1,
+            publisher: 1,
             number: NUMBER_MAX - 1,
         };
         assert!(first.has_room_for(2));

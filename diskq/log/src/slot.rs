@@ -60,7 +60,7 @@ pub struct Slot {
 
 /// The origin of a message without one, in a slot that has room for it.
 const NO_ORIGIN: Origin = Origin {
-    producer: 0,
+    publisher: 0,
     number: 0,
 };
 
@@ -119,7 +119,7 @@ impl Slot {
     /// The origin of the message, if the message has one.
     #[must_use]
     pub fn message_origin(&self) -> Option<Origin> {
-        self.origin.filter(|origin| origin.producer != 0)
+        self.origin.filter(|origin| origin.publisher != 0)
     }
 
     /// The bytes of the part that all slots have.
@@ -133,7 +133,7 @@ impl Slot {
 
     /// The bytes of the origin in a slot that has one.
     pub(crate) fn encode_origin(origin: Origin) -> [u8; ORIGIN_BYTES] {
-        (u128::from(origin.producer) | u128::from(origin.number) << 64).to_le_bytes()
+        (u128::from(origin.publisher) | u128::from(origin.number) << 64).to_le_bytes()
     }
 
     /// The slot of these bytes, whose second part is the origin. Any bytes are some slot.
@@ -143,7 +143,7 @@ impl Slot {
         let origin = u128::from_le_bytes(origin);
         Slot {
             origin: Some(Origin {
-                producer: origin as u64,
+                publisher: origin as u64,
                 number: (origin >> 64) as u64,
             }),
             ..Slot::decode(first)
@@ -190,7 +190,7 @@ fn mix(
     mixed = (mixed ^ mixed >> 32).wrapping_mul(K) ^ bounds;
     mixed = (mixed ^ mixed >> 32).wrapping_mul(K) ^ u64::from(defer_ms);
     if let Some(origin) = origin {
-        mixed = (mixed ^ mixed >> 32).wrapping_mul(K) ^ origin.producer;
+        mixed = (mixed ^ mixed >> 32).wrapping_mul(K) ^ origin.publisher;
         mixed = (mixed ^ mixed >> 32).wrapping_mul(K) ^ origin.number;
     }
     mixed = (mixed ^ mixed >> 32).wrapping_mul(K);

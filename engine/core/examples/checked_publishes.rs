@@ -74,7 +74,7 @@ fn with_publishers() -> BrokerOptions {
     let mut rules = DedupRules::default();
     rules.add("*", rule);
     let mut options = options();
-    options.server.takes_numbers = rules.has_producers();
+    options.server.takes_numbers = rules.has_publishers();
     options.topic.dedup = rules.into();
     options
 }

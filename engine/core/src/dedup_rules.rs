@@ -28,7 +28,7 @@ impl DedupRule {
 /// A rule of either kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Rule {
-    Producers(DedupRule),
+    Publishers(DedupRule),
     Content(ContentRule),
 }
 
@@ -43,7 +43,7 @@ impl DedupRules {
     /// Adds a rule. In `pattern`, each `*` stands for any characters, or none. All other characters stand for
     /// themselves.
     pub fn add(&mut self, pattern: &str, rule: DedupRule) {
-        self.rules.add(pattern, Rule::Producers(rule));
+        self.rules.add(pattern, Rule::Publishers(rule));
     }
 
     /// Adds a rule that compares contents. The pattern is one of [`DedupRules::add`].
@@ -54,7 +54,7 @@ impl DedupRules {
     /// Returns the rule of a topic that recognises messages by their publishers. `None`: the topic has no such rule.
     pub fn of(&self, topic: &str) -> Option<&DedupRule> {
         match self.rules.of(topic)? {
-            Rule::Producers(rule) => Some(rule),
+            Rule::Publishers(rule) => Some(rule),
             Rule::Content(_) => None,
         }
     }
@@ -62,7 +62,7 @@ impl DedupRules {
     /// Returns the rule of a topic that recognises messages by their content. `None`: the topic has no such rule.
     pub fn content_of(&self, topic: &str) -> Option<&ContentRule> {
         match self.rules.of(topic)? {
-            Rule::Producers(_) => None,
+            Rule::Publishers(_) => None,
             Rule::Content(rule) => Some(rule),
         }
     }
@@ -70,16 +70,16 @@ impl DedupRules {
     /// Returns the memory of the topics of each rule, in the order of the rules.
     pub fn memory<'t>(&self, topics: impl Iterator<Item = &'t str>) -> Vec<RuleMemory<'_>> {
         let topic_bytes = |rule: &Rule| match rule {
-            Rule::Producers(rule) => rule.memory_bytes,
+            Rule::Publishers(rule) => rule.memory_bytes,
             Rule::Content(rule) => rule.plan().memory(),
         };
         self.rules.memory(topic_bytes, topics)
     }
 
     /// Returns whether some topic may recognise messages by their publishers.
-    pub fn has_producers(&self) -> bool {
+    pub fn has_publishers(&self) -> bool {
         let mut rules = self.rules.iter();
-        rules.any(|rule| matches!(rule, Rule::Producers(_)))
+        rules.any(|rule| matches!(rule, Rule::Publishers(_)))
     }
 }
 
@@ -95,14 +95,14 @@ mod tests {
             memory_bytes: DedupRule::MEMORY_DEFAULT,
         };
         let mut rules = DedupRules::default();
-        assert!(!rules.has_producers());
+        assert!(!rules.has_publishers());
         rules.add("orders.eu", rule(64));
         rules.add("orders.*", rule(128));
         let window = |topic: &str| rules.of(topic).map(|rule| rule.window);
         assert_eq!(window("orders.eu"), Some(64));
         assert_eq!(window("orders.us"), Some(128));
         assert_eq!(window("clicks"), None);
-        assert!(rules.has_producers());
+        assert!(rules.has_publishers());
     }
 
     #[test]
@@ -111,7 +111,7 @@ mod tests {
         let content = content.expect("the default");
         let mut rules = DedupRules::default();
         rules.add_content("orders.*", content.clone());
-        assert!(!rules.has_producers());
+        assert!(!rules.has_publishers());
         rules.add(
             "orders*",
             DedupRule {

@@ -254,9 +254,9 @@ pub struct DedupStats {
     /// Messages that were stored although the topic could not tell whether it had stored them before.
     pub unchecked_count: u64,
     /// Publishers that the topic remembers.
-    pub producer_count: u64,
+    pub publisher_count: u64,
     /// The most publishers that the topic remembers.
-    pub producer_count_max: u64,
+    pub publisher_count_max: u64,
     /// Publishers that were forgotten to make room for others.
     pub evicted_count: u64,
 }

@@ -18,7 +18,7 @@ pub(super) fn rules(entries: &[String]) -> Result<DedupRules, String> {
         let (pattern, rule) =
             rule(entry).map_err(|why| format!("--dedup: {entry:?} is not {FORM}: {why}"))?;
         match rule {
-            Rule::Producers(rule) => rules.add(pattern, rule),
+            Rule::Publishers(rule) => rules.add(pattern, rule),
             Rule::Content(rule) => rules.add_content(pattern, rule),
         }
     }
@@ -27,13 +27,13 @@ pub(super) fn rules(entries: &[String]) -> Result<DedupRules, String> {
 
 /// A rule of either kind.
 enum Rule {
-    Producers(DedupRule),
+    Publishers(DedupRule),
     Content(ContentRule),
 }
 
 /// The key of an entry.
 enum Key {
-    Producers,
+    Publishers,
     Content(ContentKey),
 }
 
@@ -41,7 +41,7 @@ impl Key {
     /// The error is the reason of the refusal.
     fn parse(text: &str) -> Result<Key, String> {
         match text {
-            "publisher" => return Ok(Key::Producers),
+            "publisher" => return Ok(Key::Publishers),
             "body" => return Ok(Key::Content(ContentKey::Body)),
             _ => {}
         }
@@ -74,7 +74,7 @@ fn rule(entry: &str) -> Result<(&str, Rule), String> {
         }
     }
     let rule = match key {
-        Key::Producers => Rule::Producers(DedupRule {
+        Key::Publishers => Rule::Publishers(DedupRule {
             window: window.map_or(Ok(DedupRule::WINDOW_DEFAULT), window_count)?,
             memory_bytes: memory.map_or(Ok(DedupRule::MEMORY_DEFAULT), memory_bytes)?,
         }),

@@ -76,8 +76,8 @@ pub(super) async fn publish_many<B: Broker>(
     let split = if is_binary { split_binary } else { split_lines };
     match split(received, limits) {
         Ok(bodies) if bodies.count() > 0 => {
-            let (producer, number) = (query.get("publisher"), query.get("number"));
-            let origin = parse_origin(producer, number, bodies.count())?;
+            let (publisher, number) = (query.get("publisher"), query.get("number"));
+            let origin = parse_origin(publisher, number, bodies.count())?;
             hand_over(broker, topic, bodies, None, origin).await
         }
         nothing_to_publish => {
@@ -113,18 +113,18 @@ async fn hand_over<B: Broker>(
 
 /// Parses the publisher of `count` messages and the number of the first message. Both must be given, or neither.
 fn parse_origin(
-    producer: Option<&str>,
+    publisher: Option<&str>,
     number: Option<&str>,
     count: u32,
 ) -> Result<Option<Origin>, Failure> {
-    if producer.is_none() && number.is_none() {
+    if publisher.is_none() && number.is_none() {
         return Ok(None);
     }
-    let producer = producer.and_then(origin::parse_producer_id);
-    let producer = producer.ok_or(Failure::bad("INVALID_PUBLISHER"))?;
+    let publisher = publisher.and_then(origin::parse_publisher_id);
+    let publisher = publisher.ok_or(Failure::bad("INVALID_PUBLISHER"))?;
     let number = number.and_then(|text| origin::parse_number(text.as_bytes()));
     let origin = number.map(|number| Origin {
-        producer,
+        publisher,
         number: number.get(),
     });
     match origin.filter(|origin| origin.has_room_for(count)) {
@@ -155,19 +155,22 @@ mod tests {
 
     #[test]
     fn origins() {
-        let parsed = |producer, number, count| {
-            let parsed = parse_origin(producer, number, count);
+        let parsed = |publisher, number, count| {
+            let parsed = parse_origin(publisher, number, count);
             parsed.map_err(|failure| format!("{failure:?}"))
         };
         let invalid = |text| Err(format!("{:?}", Failure::bad(text)));
         assert_eq!(parsed(None, None, 1), Ok(None));
         let origin = Origin {
-            producer: 0x7f,
+            publisher: 0x7f,
             number: 3,
         };
         assert_eq!(parsed(Some("7F"), Some("3"), 9), Ok(Some(origin)));
-        for producer in [None, Some(""), Some("0"), Some("x")] {
-            assert_eq!(parsed(producer, Some("3"), 1), invalid("INVALID_PUBLISHER"));
+        for publisher in [None, Some(""), Some("0"), Some("x")] {
+            assert_eq!(
+                parsed(publisher, Some("3"), 1),
+                invalid("INVALID_PUBLISHER")
+            );
         }
         for number in [None, Some(""), Some("-1"), Some("x")] {
             assert_eq!(parsed(Some("7f"), number, 1), invalid("INVALID_NUMBER"));

@@ -155,7 +155,7 @@ impl Broker for Fake {
             .iter()
             .map(|body| String::from_utf8_lossy(body).into_owned())
             .collect();
-        let origin = origin.map(|it| format!(" {:x} {}", it.producer, it.number));
+        let origin = origin.map(|it| format!(" {:x} {}", it.publisher, it.number));
         let origin = origin.unwrap_or_default();
         self.note(format!("publish {topic} {bodies:?} {defer:?}{origin}"));
         self.publish_error.clone().map_or(Ok(()), Err)
@@ -1457,8 +1457,8 @@ fn stats_have_the_keys_of_dedup_only_with_a_rule() {
     snapshot.topics[0].dedup = Some(DedupStats {
         duplicate_count: 7,
         unchecked_count: 2,
-        producer_count: 3,
-        producer_count_max: 3120,
+        publisher_count: 3,
+        publisher_count_max: 3120,
         evicted_count: 1,
     });
     let broker = Rc::new(Fake { snapshot, ..fake() });

@@ -5,7 +5,7 @@ use std::io;
 use std::num::NonZero;
 use std::str::FromStr;
 
-use wire::origin::parse_producer_id;
+use wire::origin::parse_publisher_id;
 
 /// The id of a publisher: 64 bits, never 0. nsqd tells the messages of publishers apart by it. Its text has 16
 /// hexadecimal digits. Ids of 1 to 16 digits are read.
@@ -86,7 +86,7 @@ impl FromStr for PublisherId {
     type Err = PublisherIdError;
 
     fn from_str(text: &str) -> Result<PublisherId, PublisherIdError> {
-        let id = parse_producer_id(text).and_then(PublisherId::new);
+        let id = parse_publisher_id(text).and_then(PublisherId::new);
         id.ok_or_else(|| PublisherIdError(text.to_owned()))
     }
 }

@@ -93,7 +93,7 @@ impl<'r> Target<'r> {
             "topology_region" => Target::Text(&mut request.topology_region),
             "topology_zone" => Target::Text(&mut request.topology_zone),
             "req_uncounted" => Target::Bool(&mut request.req_uncounted),
-            "publisher_id" => Target::Text(&mut request.producer_id),
+            "publisher_id" => Target::Text(&mut request.publisher_id),
             _ => return None,
         })
     }

@@ -44,7 +44,7 @@ fn all_keys() {
             topology_region: "r".into(),
             topology_zone: "z".into(),
             req_uncounted: true,
-            producer_id: "7f".into(),
+            publisher_id: "7f".into(),
         }
     });
 }
@@ -328,7 +328,7 @@ fn defaults() {
             sample_rate: 0,
             msg_timeout: Duration::from_secs(60),
             req_uncounted: false,
-            producer_id: None,
+            publisher_id: None,
         }
     );
 }
@@ -447,8 +447,8 @@ fn only_a_client_with_an_id_numbers_its_messages() {
         ..ServerSettings::default()
     };
     let answer = |json: &str, takes_numbers| match settle(json, &server(takes_numbers)) {
-        (client, Ok(Response::Json(answer, _))) => (client.producer_id, answer),
-        (client, Ok(Response::Ok)) => (client.producer_id, "OK".to_owned()),
+        (client, Ok(Response::Json(answer, _))) => (client.publisher_id, answer),
+        (client, Ok(Response::Ok)) => (client.publisher_id, "OK".to_owned()),
         (_, Err(error)) => panic!("{error:?}"),
     };
     let (id, plain) = answer(r#"{"feature_negotiation":true}"#, true);
@@ -522,7 +522,7 @@ fn settings_are_taken_over_and_zero_keeps_them() {
         sample_rate: 20,
         msg_timeout: Duration::from_secs(3),
         req_uncounted: false,
-        producer_id: None,
+        publisher_id: None,
     };
     assert_eq!(client, settled);
     // A second request that asks for nothing keeps all settings except the sample rate, for which 0

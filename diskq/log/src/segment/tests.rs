@@ -23,7 +23,7 @@ const HEADS: [Head; 2] = [
 /// Every third message has an origin.
 fn origin_of(index: u32) -> Option<Origin> {
     index.is_multiple_of(3).then_some(Origin {
-        producer: 1 + u64::from(index % 2),
+        publisher: 1 + u64::from(index % 2),
         number: index.into(),
     })
 }

@@ -28,7 +28,7 @@ fn the_layout_is_the_documented_one() {
         [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]
     );
     let origin = Origin {
-        producer: 0x0807_0605_0403_0201,
+        publisher: 0x0807_0605_0403_0201,
         number: 0x100F_0E0D_0C0B_0A09,
     };
     let origin_bytes = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
@@ -52,24 +52,24 @@ proptest! {
     }
 
     #[test]
-    fn a_slot_with_an_origin_comes_back(start: u32, end: u32, crc: u32, producer: u64, number: u64) {
-        let origin = Origin { producer, number };
+    fn a_slot_with_an_origin_comes_back(start: u32, end: u32, crc: u32, publisher: u64, number: u64) {
+        let origin = Origin { publisher, number };
         let slot = Slot { start, end, crc, defer_ms: 7, origin: Some(origin) };
         let mut bytes = [0; 32];
         bytes[..16].copy_from_slice(&slot.encode());
         bytes[16..].copy_from_slice(&Slot::encode_origin(origin));
         prop_assert_eq!(Slot::decode_with_origin(&bytes), slot);
-        prop_assert_eq!(slot.message_origin(), (producer != 0).then_some(origin));
+        prop_assert_eq!(slot.message_origin(), (publisher != 0).then_some(origin));
     }
 
     #[test]
-    fn the_origin_is_covered(producer: u64, number: u64, bit in 0usize..64) {
-        let origin = Origin { producer, number };
+    fn the_origin_is_covered(publisher: u64, number: u64, bit in 0usize..64) {
+        let origin = Origin { publisher, number };
         let slot = Slot::with_origin(5, Seq(9), 128, 0, Some(origin), b"frame");
         prop_assert!(slot.is_proof_of(5, Seq(9), b"frame"));
         let other = |origin| Slot { origin: Some(origin), ..slot };
-        let producer = other(Origin { producer: producer ^ 1 << bit, ..origin });
-        prop_assert!(!producer.is_proof_of(5, Seq(9), b"frame"));
+        let publisher = other(Origin { publisher: publisher ^ 1 << bit, ..origin });
+        prop_assert!(!publisher.is_proof_of(5, Seq(9), b"frame"));
         let number = other(Origin { number: number ^ 1 << bit, ..origin });
         prop_assert!(!number.is_proof_of(5, Seq(9), b"frame"));
         let plain = Slot { origin: None, ..slot };

@@ -32,7 +32,7 @@ fn context<'a>(client: &Client, options: &'a BrokerOptions) -> Context<'a> {
         heartbeats: client.session.settings.heartbeat.is_some(),
         tls_missing: options.server.tls_required && client.session.tls.is_none(),
         req_uncounted: client.session.settings.req_uncounted,
-        has_numbers: client.session.settings.producer_id.is_some(),
+        has_numbers: client.session.settings.publisher_id.is_some(),
         limits: &options.limits,
     }
 }
@@ -340,8 +340,8 @@ impl Broker {
     #[inline]
     fn origin(&self, id: ClientId, number: Option<Number>) -> Option<Origin> {
         let number = number?.get();
-        let producer = self.clients[id].session.settings.producer_id?;
-        Some(Origin { producer, number })
+        let publisher = self.clients[id].session.settings.publisher_id?;
+        Some(Origin { publisher, number })
     }
 
     fn log_clamped(&self, id: ClientId, asked_ns: i64, out: &mut Vec<Output>) {

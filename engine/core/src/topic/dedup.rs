@@ -2,7 +2,7 @@
 
 use crate::dedup_rules::DedupRule;
 use crate::freed_table::FreedTable;
-use crate::producers::{Producers, Saving};
+use crate::publishers::{Publishers, Saving};
 use crate::ranges::Ranges;
 use std::time::Duration;
 use wire::id::Seq;
@@ -10,7 +10,7 @@ use wire::id::Seq;
 /// The table by which a topic recognises messages that it has stored before, with its counts.
 #[derive(Debug)]
 pub(super) struct Dedup {
-    pub(super) producers: Producers,
+    pub(super) publishers: Publishers,
     pub(super) counters: DedupCounters,
     /// The messages whose numbers are not in a durable saved state. The log keeps them for the next start, whoever has
     /// finished them. Empty for an ephemeral topic.
@@ -34,7 +34,7 @@ impl Dedup {
     /// `seed` is a random number of this process.
     pub(super) fn new(rule: &DedupRule, seed: u64) -> Dedup {
         Dedup {
-            producers: Producers::new(rule.window, rule.memory_bytes, seed),
+            publishers: Publishers::new(rule.window, rule.memory_bytes, seed),
             counters: DedupCounters::default(),
             held: Ranges::default(),
             save: Save::Idle,
@@ -44,7 +44,7 @@ impl Dedup {
 
     /// Takes the table apart at the deletion of its topic. Returns the memory that is to be freed.
     pub(super) fn into_tables(self) -> Vec<Box<dyn FreedTable>> {
-        let mut tables = self.producers.into_tables();
+        let mut tables = self.publishers.into_tables();
         if let Save::Encoding(_, saving) = self.save {
             tables.push(Box::new(saving.into_body()));
         }

@@ -3,8 +3,8 @@
 use super::dedup::Dedup;
 use super::{Published, Topic};
 use crate::now::Now;
-use crate::producers::Producers;
 use crate::publication::Publication;
+use crate::publishers::Publishers;
 use crate::stats::DedupStats;
 use diskq_log::{AppendError, planted::Bug, planted::is_planted};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Topic {
         dedup: &mut Dedup,
     ) -> Result<Published, AppendError> {
         let (mut fresh_count, mut fresh_bytes, mut forgotten) = (0, 0, 0);
-        if let Some(found) = dedup.producers.find(origin.producer) {
+        if let Some(found) = dedup.publishers.find(origin.publisher) {
             for (index, body) in (0..).zip(publication.bodies.clone()) {
                 let number = origin.offset(index).number;
                 forgotten += u64::from(found.has_forgotten(number));
@@ -63,7 +63,7 @@ impl Topic {
             (fresh_count, fresh_bytes) = (publication.count, publication.body_bytes);
         }
         if is_planted(Bug::NumberBeforeStore) {
-            remember(&mut dedup.producers, origin, publication.count);
+            remember(&mut dedup.publishers, origin, publication.count);
         }
         let duplicates = publication.count - fresh_count;
         let published = match fresh_count {
@@ -72,8 +72,8 @@ impl Topic {
                 self.set_boundary_at_sync(now, dedup);
                 let messages = (0..).zip(publication.bodies.clone());
                 let messages = messages.map(|(index, body)| (body, origin.offset(index)));
-                let Dedup { producers, .. } = &*dedup;
-                let found = producers.find(origin.producer).filter(|_| duplicates > 0);
+                let Dedup { publishers, .. } = &*dedup;
+                let found = publishers.find(origin.publisher).filter(|_| duplicates > 0);
                 let is_fresh = |number: u64| found.is_none_or(|found| !found.has_stored(number));
                 let fresh = messages.filter(|(_, origin)| is_fresh(origin.number));
                 let fresh = fresh.map(|(body, origin)| (body, Some(origin)));
@@ -95,7 +95,7 @@ impl Topic {
             true => 1,
             false => publication.count,
         };
-        remember(&mut dedup.producers, origin, count);
+        remember(&mut dedup.publishers, origin, count);
         Ok(published)
     }
 
@@ -109,7 +109,7 @@ impl Topic {
     ) -> Result<Published, AppendError> {
         self.set_boundary_at_sync(now, dedup);
         let range = self.append_from(now, publication, messages)?;
-        if dedup.producers.count() > 0 {
+        if dedup.publishers.count() > 0 {
             // Otherwise there is nothing to save.
             self.hold(dedup, range);
         }
@@ -135,16 +135,16 @@ impl Topic {
     pub(crate) fn dedup_stats(&self) -> Option<DedupStats> {
         let dedup = self.dedup.as_ref()?;
         let Dedup {
-            producers,
+            publishers,
             counters,
             ..
         } = &**dedup;
         Some(DedupStats {
             duplicate_count: counters.duplicates,
             unchecked_count: counters.unchecked,
-            producer_count: producers.count() as u64,
-            producer_count_max: producers.count_max() as u64,
-            evicted_count: producers.evicted_count,
+            publisher_count: publishers.count() as u64,
+            publisher_count_max: publishers.count_max() as u64,
+            evicted_count: publishers.evicted_count,
         })
     }
 
@@ -153,13 +153,13 @@ impl Topic {
         let Some(dedup) = &self.dedup else {
             return 0;
         };
-        dedup.producers.check();
+        dedup.publishers.check();
         dedup.held.check();
         dedup.held.count()
     }
 }
 
 /// Remembers that `count` messages from `origin` on are stored.
-fn remember(producers: &mut Producers, origin: Origin, count: u32) {
-    (0..count).for_each(|index| producers.insert(origin.offset(index)));
+fn remember(publishers: &mut Publishers, origin: Origin, count: u32) {
+    (0..count).for_each(|index| publishers.insert(origin.offset(index)));
 }

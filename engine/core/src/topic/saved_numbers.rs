@@ -43,8 +43,8 @@ impl Topic {
     }
 
     fn begin_save(&self, now: Now, dedup: &mut Dedup) {
-        dedup.producers.set_boundary();
-        dedup.save_at = now.mono + self.options.log.sync_timeout + dedup.producers.save_time();
+        dedup.publishers.set_boundary();
+        dedup.save_at = now.mono + self.options.log.sync_timeout + dedup.publishers.save_time();
     }
 
     /// Goes on with a save when the log may have been synced, or when the time of the next save has come.
@@ -70,7 +70,7 @@ impl Topic {
     }
 
     fn begin_encoding(&mut self, dedup: &mut Dedup, boundary: Seq) {
-        match dedup.producers.save() {
+        match dedup.publishers.save() {
             Some(saving) => dedup.save = Save::Encoding(boundary, saving),
             None => {
                 let name = &self.name;
@@ -94,7 +94,7 @@ impl Topic {
             else {
                 return;
             };
-            if dedup.producers.continue_save(&mut saving, work) {
+            if dedup.publishers.continue_save(&mut saving, work) {
                 topic.log.save_state(boundary, saving.into_body());
             } else {
                 dedup.save = Save::Encoding(boundary, saving);
@@ -147,7 +147,7 @@ impl Topic {
         }
         self.with_dedup(|topic, dedup| {
             if !dedup.held.is_empty() && matches!(dedup.save, Save::Idle) {
-                dedup.producers.set_boundary();
+                dedup.publishers.set_boundary();
                 topic.begin_encoding(dedup, topic.log.next_seq());
             }
         });
@@ -168,14 +168,14 @@ impl Topic {
         let name = self.name.clone();
         self.with_dedup(|topic, dedup| {
             if let Some(state) = &state
-                && !dedup.producers.load(&state.body)
+                && !dedup.publishers.load(&state.body)
             {
                 topic.news.push(format!(
                     "TOPIC({name}): the saved numbers of messages are not those of publishers, and are ignored"
                 ));
             }
             for (_, origin) in origins {
-                dedup.producers.insert(*origin);
+                dedup.publishers.insert(*origin);
             }
             let first = origins.first().map(|(seq, _)| *seq);
             let from = state.map_or(first, |_| Some(durable_upto));

@@ -435,7 +435,7 @@ impl World {
             shards: shards as u32,
             limits: Limits::default(),
             server: ServerSettings {
-                takes_numbers: self.dedup.has_producers(),
+                takes_numbers: self.dedup.has_publishers(),
                 ..ServerSettings::default()
             },
             topic: TopicOptions {

@@ -52,7 +52,7 @@ fn is_small(seed: u64) -> bool {
 #[derive(Debug, Clone)]
 struct Batch {
     topic: usize,
-    producer: u64,
+    publisher: u64,
     /// The number of the first message.
     first: u64,
     /// The messages, by their numbers in the model.
@@ -95,13 +95,13 @@ impl Numbers {
     }
 
     /// Returns the number of the first message of a publish.
-    pub(crate) fn draw(&mut self, producer: u64, topic: usize, messages: &[u64]) -> u64 {
-        let next = self.next.entry((producer, topic)).or_default();
+    pub(crate) fn draw(&mut self, publisher: u64, topic: usize, messages: &[u64]) -> u64 {
+        let next = self.next.entry((publisher, topic)).or_default();
         let first = *next;
         *next += messages.len() as u64;
         self.batches.push(Batch {
             topic,
-            producer,
+            publisher,
             first,
             messages: messages.to_vec(),
         });
@@ -167,23 +167,23 @@ impl Model {
 
 impl World {
     /// Gives a peer the id of a publisher, in histories with a rule.
-    pub(crate) fn become_producer(&mut self, index: usize) {
+    pub(crate) fn become_publisher(&mut self, index: usize) {
         if !self.model.numbers.is_on || self.random.below(3) == 0 {
             return;
         }
-        let producer = 1 + self.random.below(PUBLISHERS);
-        let json = format!(r#"{{"feature_negotiation":true,"publisher_id":"{producer:x}"}}"#);
+        let publisher = 1 + self.random.below(PUBLISHERS);
+        let json = format!(r#"{{"feature_negotiation":true,"publisher_id":"{publisher:x}"}}"#);
         self.send(index, Action::Other, |out| {
             encode::identify(out, json.as_bytes())
         });
-        self.peers[index].identify_as(producer);
+        self.peers[index].identify_as(publisher);
         // A publisher does not know whether these messages were stored.
         let messages = &self.model.messages;
         let is_open = |number: &u64| {
             let message = &messages[*number as usize];
             message.is_lost || !message.acknowledged
         };
-        let own = self.own_batches(producer).into_iter().rev();
+        let own = self.own_batches(publisher).into_iter().rev();
         let open: Vec<Batch> = own
             .filter(|batch| batch.messages.iter().any(is_open))
             .take(UNKNOWN_MAX)
@@ -229,7 +229,7 @@ impl World {
 
     /// The publishes of a publisher, without those whose messages may be stored twice. An ephemeral topic ends with its
     /// last channel, and forgets all numbers.
-    fn own_batches(&self, producer: u64) -> Vec<Batch> {
+    fn own_batches(&self, publisher: u64) -> Vec<Batch> {
         let Numbers {
             batches,
             unsaved,
@@ -238,11 +238,11 @@ impl World {
         } = &self.model.numbers;
         let is_known = |batch: &Batch| {
             let mut messages = batch.messages.iter();
-            producer != NOBODY || messages.all(|number| self.model.is_known_or_lost(*number))
+            publisher != NOBODY || messages.all(|number| self.model.is_known_or_lost(*number))
         };
         let is_own = |batch: &&Batch| {
             let is_kept = !unsaved.contains(&batch.topic) && !may_double && is_known(batch);
-            batch.producer == producer && is_kept && !TOPICS[batch.topic].ends_with("#ephemeral")
+            batch.publisher == publisher && is_kept && !TOPICS[batch.topic].ends_with("#ephemeral")
         };
         batches.iter().filter(is_own).cloned().collect()
     }
@@ -250,10 +250,10 @@ impl World {
     /// Sends messages again, some of them or all of an earlier publish. Returns false if there are none.
     pub(crate) fn send_again(&mut self, index: usize) -> bool {
         let nobody = self.model.numbers.are_contents.then_some(NOBODY);
-        let Some(producer) = self.peers[index].producer.or(nobody) else {
+        let Some(publisher) = self.peers[index].publisher.or(nobody) else {
             return false;
         };
-        let own = self.own_batches(producer);
+        let own = self.own_batches(publisher);
         let Some(last) = own.len().checked_sub(1) else {
             return false;
         };
@@ -273,7 +273,7 @@ impl World {
     fn send_copy(&mut self, index: usize, batch: Batch, from: u64) {
         let Batch {
             topic,
-            producer,
+            publisher,
             first,
             messages,
         } = batch;
@@ -282,7 +282,7 @@ impl World {
         let bodies: Vec<Vec<u8>> = messages.iter().map(body).collect();
         let (name, number) = (topic_name(topic), first + from);
         let action = Action::PublishAgain(messages.clone());
-        let has_number = producer != NOBODY;
+        let has_number = publisher != NOBODY;
         self.send(index, action, |out| match &bodies[..] {
             [body] if has_number => encode::publish_numbered(out, name, number, body),
             bodies if has_number => encode::mpub_numbered(out, name, number, bodies),
@@ -315,8 +315,8 @@ impl World {
         out: &mut Vec<u8>,
     ) {
         let name = topic_name(topic);
-        let producer = self.peers[index].producer;
-        let first = producer.map(|producer| self.model.numbers.draw(producer, topic, numbers));
+        let publisher = self.peers[index].publisher;
+        let first = publisher.map(|publisher| self.model.numbers.draw(publisher, topic, numbers));
         if self.model.numbers.are_contents {
             self.model.numbers.draw(NOBODY, topic, numbers);
             if is_batch && !self.model.numbers.may_double && self.random.below(4) == 0 {
@@ -343,8 +343,8 @@ impl World {
 
 impl TestClient {
     /// Notes that the peer asks for the agreement to number its messages.
-    fn identify_as(&mut self, producer: u64) {
-        self.producer = Some(producer);
+    fn identify_as(&mut self, publisher: u64) {
+        self.publisher = Some(publisher);
         self.await_numbers();
     }
 }

@@ -65,7 +65,7 @@ pub(crate) struct TestClient {
     /// True if the peer asks for REQs that do not count as attempts.
     may_not_count: bool,
     /// The id of the publisher, if the peer numbers its messages.
-    pub(crate) producer: Option<u64>,
+    pub(crate) publisher: Option<u64>,
     /// The messages that the peer has got and not answered.
     pub(crate) holds: Vec<(MessageId, u64)>,
     /// The ids of messages whose answers may fail.
@@ -81,7 +81,7 @@ impl World {
         let is_slow = self.random.below(8) == 0;
         let index = self.connect_to(shard, is_slow);
         self.peers[index].is_silent = self.random.below(10) == 0;
-        self.become_producer(index);
+        self.become_publisher(index);
         self.offer(index);
     }
 
@@ -112,7 +112,7 @@ impl World {
         let Some(index) = self.pick_peer(|peer| !peer.input_ended) else {
             return self.connect();
         };
-        if (self.peers[index].producer.is_some() || self.model.numbers.are_contents)
+        if (self.peers[index].publisher.is_some() || self.model.numbers.are_contents)
             && self.random.below(3) == 0
             && self.send_again(index)
         {
@@ -197,8 +197,8 @@ impl World {
         sample: Option<u8>,
     ) {
         // Another IDENTIFY would end the agreement of a publisher.
-        let is_producer = self.peers[index].producer.is_some();
-        let sample = sample.filter(|_| !is_producer);
+        let is_publisher = self.peers[index].publisher.is_some();
+        let sample = sample.filter(|_| !is_publisher);
         if let Some(rate) = sample {
             let json = format!("{{\"sample_rate\":{rate}}}");
             self.send(index, Action::Other, |out| {
@@ -209,7 +209,7 @@ impl World {
             self.reached.note("sampled");
         }
         // An IDENTIFY that was sent for the sample rate negotiates nothing.
-        if sample.is_none() && !is_producer && !index.is_multiple_of(3) {
+        if sample.is_none() && !is_publisher && !index.is_multiple_of(3) {
             let json = br#"{"feature_negotiation":true,"req_uncounted":true}"#;
             self.send(index, Action::Other, |out| encode::identify(out, json));
             self.peers[index].awaiting.push_back(Awaited::Negotiation);

@@ -64,8 +64,8 @@ impl View<'_> {
         if let Some(dedup) = &topic.dedup {
             object.number("dedup_duplicate_count", dedup.duplicate_count);
             object.number("dedup_unchecked_count", dedup.unchecked_count);
-            object.number("dedup_publisher_count", dedup.producer_count);
-            object.number("dedup_publisher_count_max", dedup.producer_count_max);
+            object.number("dedup_publisher_count", dedup.publisher_count);
+            object.number("dedup_publisher_count_max", dedup.publisher_count_max);
             object.number("dedup_publisher_evicted_count", dedup.evicted_count);
         }
         if let Some(keys) = &topic.keys {

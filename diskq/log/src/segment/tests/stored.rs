@@ -20,7 +20,7 @@ const MESSAGES: [(&[u8], i64, u32, Option<Origin>); 3] = [
 
 const fn origin(number: u64) -> Origin {
     Origin {
-        producer: 0x9f86_d081_884c_7d65,
+        publisher: 0x9f86_d081_884c_7d65,
         number,
     }
 }

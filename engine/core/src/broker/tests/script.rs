@@ -788,7 +788,7 @@ impl Session {
             None => "no rule".to_owned(),
             Some(dedup) => format!(
                 "{} duplicates, {} unchecked, {} publishers",
-                dedup.duplicate_count, dedup.unchecked_count, dedup.producer_count
+                dedup.duplicate_count, dedup.unchecked_count, dedup.publisher_count
             ),
         };
         writeln!(self.transcript, "= {text}").expect("a String takes all");

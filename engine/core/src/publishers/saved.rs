@@ -12,7 +12,7 @@
 //!         window / 8   the bits
 //! ```
 
-use super::Producers;
+use super::Publishers;
 use super::numbers::{Numbers, dirty_words, find_dirty};
 use super::saving::Saving;
 use crate::work::Work;
@@ -29,12 +29,12 @@ const BYTES_PER_SECOND: u64 = 4 << 20;
 /// Words of bits that count as one more entry of a turn's work. Copying them takes some 50 ns.
 const WORDS_PER_ENTRY: usize = 64;
 /// The bytes of a publisher before its bits.
-const PRODUCER_BYTES: usize = 4 * 8;
+const PUBLISHER_BYTES: usize = 4 * 8;
 
-impl Producers {
+impl Publishers {
     /// Returns the time that a save should take, on average, so that its bytes do not hold up other writes.
     pub(crate) fn save_time(&self) -> Duration {
-        let place_bytes = PRODUCER_BYTES + self.words * 8;
+        let place_bytes = PUBLISHER_BYTES + self.words * 8;
         let bytes = (self.places.len() * place_bytes) as u64;
         Duration::from_millis(bytes * 1000 / BYTES_PER_SECOND)
     }
@@ -42,7 +42,7 @@ impl Producers {
     /// Begins to save the table as it was at the last boundary. No new boundary may be set until the save is done. `None`:
     /// the system refuses the memory for the save.
     pub(crate) fn save(&self) -> Option<Saving> {
-        let place_bytes = PRODUCER_BYTES + self.words * 8;
+        let place_bytes = PUBLISHER_BYTES + self.words * 8;
         let bytes = self.places.len().saturating_mul(place_bytes);
         let mut body = Vec::new();
         body.try_reserve_exact(bytes.saturating_add(HEAD_BYTES))
@@ -69,7 +69,7 @@ impl Producers {
                 false => (&place.numbers, bits),
             };
             if numbers.end > 0 {
-                for field in [place.producer, place.used, numbers.end, numbers.first] {
+                for field in [place.publisher, place.used, numbers.end, numbers.first] {
                     saving.body.extend_from_slice(&field.to_le_bytes());
                 }
                 for word in bits {
@@ -90,7 +90,7 @@ impl Producers {
         };
         saved.sort_unstable_by_key(|saved| saved.used);
         for Saved {
-            producer,
+            publisher,
             numbers,
             words,
             ..
@@ -98,7 +98,7 @@ impl Producers {
         {
             // Makes the publisher the newest one, whatever its numbers are.
             self.insert(Origin {
-                producer,
+                publisher,
                 number: 0,
             });
             let place = self.newest as usize;
@@ -114,7 +114,7 @@ impl Producers {
 }
 
 struct Saved {
-    producer: u64,
+    publisher: u64,
     used: u64,
     numbers: Numbers,
     words: Vec<u64>,
@@ -130,7 +130,7 @@ fn decode(body: &[u8]) -> Option<Vec<Saved>> {
     if window == 0 || !window.is_multiple_of(64) {
         return None;
     }
-    let entries = rest.chunks_exact(PRODUCER_BYTES + window as usize / 8);
+    let entries = rest.chunks_exact(PUBLISHER_BYTES + window as usize / 8);
     if !entries.remainder().is_empty() {
         return None;
     }
@@ -139,7 +139,7 @@ fn decode(body: &[u8]) -> Option<Vec<Saved>> {
         let (fields, _) = entry.as_chunks::<8>();
         let mut fields = fields.iter().copied().map(u64::from_le_bytes);
         let saved = Saved {
-            producer: fields.next()?,
+            publisher: fields.next()?,
             used: fields.next()?,
             numbers: Numbers {
                 end: fields.next()?,
@@ -148,7 +148,7 @@ fn decode(body: &[u8]) -> Option<Vec<Saved>> {
             words: fields.collect(),
         };
         let Numbers { end, first } = saved.numbers;
-        let is_possible = saved.producer != 0
+        let is_possible = saved.publisher != 0
             && (1..=NUMBER_MAX + 1).contains(&end)
             && first <= end.saturating_sub(u64::from(window));
         if !is_possible {

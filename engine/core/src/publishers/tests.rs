@@ -5,19 +5,19 @@ use crate::work::{TURN_ENTRIES, Work};
 use std::time::Duration;
 
 /// Returns a table with room for `places` publishers.
-fn table(places: u64) -> Producers {
+fn table(places: u64) -> Publishers {
     let bytes = PLACE_BYTES + 2 * 8;
-    let table = Producers::new(64, places * bytes, 7);
+    let table = Publishers::new(64, places * bytes, 7);
     assert_eq!(table.count_max() as u64, places);
     table
 }
 
-fn origin(producer: u64, number: u64) -> Origin {
-    Origin { producer, number }
+fn origin(publisher: u64, number: u64) -> Origin {
+    Origin { publisher, number }
 }
 
-fn has_stored(table: &Producers, producer: u64, number: u64) -> bool {
-    let found = table.find(producer);
+fn has_stored(table: &Publishers, publisher: u64, number: u64) -> bool {
+    let found = table.find(publisher);
     found.is_some_and(|found| found.has_stored(number))
 }
 
@@ -34,10 +34,10 @@ fn publishers_do_not_share_numbers() {
 
 /// Redpanda kept every producer that ever was.
 #[test]
-fn redpanda_28233_unbounded_table_of_producers() {
+fn redpanda_28233_unbounded_table_of_publishers() {
     let mut table = table(100);
-    for producer in 1..10_000 {
-        table.insert(origin(producer, 0));
+    for publisher in 1..10_000 {
+        table.insert(origin(publisher, 0));
         assert!(table.count() <= 100);
     }
     table.check();
@@ -50,7 +50,7 @@ fn redpanda_28233_unbounded_table_of_producers() {
 /// A table that was too large for the system ended the process at the first message.
 #[test]
 fn a_table_that_the_system_refuses_is_smaller() {
-    let mut table = Producers::new(1 << 20, 1 << 46, 7);
+    let mut table = Publishers::new(1 << 20, 1 << 46, 7);
     let places = table.count_max();
     table.insert(origin(1, 5));
     assert!(has_stored(&table, 1, 5));
@@ -60,9 +60,9 @@ fn a_table_that_the_system_refuses_is_smaller() {
 
 /// A publisher with a large window takes the place of another one, whose bits are gone.
 #[test]
-fn a_new_producer_has_no_bits_of_an_evicted_one() {
+fn a_new_publisher_has_no_bits_of_an_evicted_one() {
     let bytes = PLACE_BYTES + (1 << 20) / 8 * 2 + (1 << 20) / 64 / 8;
-    let mut table = Producers::new(1 << 20, bytes, 7);
+    let mut table = Publishers::new(1 << 20, bytes, 7);
     assert_eq!(table.count_max(), 1);
     (0..200).for_each(|number| table.insert(origin(1, number * 5000)));
     table.insert(origin(2, 900_000));
@@ -74,7 +74,7 @@ fn a_new_producer_has_no_bits_of_an_evicted_one() {
 
 /// Redpanda refused the next message of a producer that it had evicted.
 #[test]
-fn redpanda_22670_idle_producer_evicted_then_refused() {
+fn redpanda_22670_idle_publisher_evicted_then_refused() {
     let mut table = table(2);
     (0..50).for_each(|number| table.insert(origin(1, number)));
     table.insert(origin(2, 0));
@@ -86,22 +86,22 @@ fn redpanda_22670_idle_producer_evicted_then_refused() {
 }
 
 #[test]
-fn the_producer_that_was_idle_the_longest_goes() {
+fn the_publisher_that_was_idle_the_longest_goes() {
     let mut table = table(3);
-    for producer in [1, 2, 3, 1, 2] {
-        table.insert(origin(producer, 0));
+    for publisher in [1, 2, 3, 1, 2] {
+        table.insert(origin(publisher, 0));
     }
     table.insert(origin(4, 0));
     table.check();
     assert!(table.find(3).is_none());
-    for producer in [1, 2, 4] {
-        assert!(has_stored(&table, producer, 0));
+    for publisher in [1, 2, 4] {
+        assert!(has_stored(&table, publisher, 0));
     }
     // The place has no bits of the publisher that had it before.
     assert!(!has_stored(&table, 4, 1));
 }
 
-fn saved(table: &Producers, saving: &mut Saving) -> Vec<u8> {
+fn saved(table: &Publishers, saving: &mut Saving) -> Vec<u8> {
     while !table.continue_save(saving, &mut Work::new(2)) {}
     std::mem::replace(saving, table.save().expect("some memory")).into_body()
 }
@@ -109,8 +109,8 @@ fn saved(table: &Producers, saving: &mut Saving) -> Vec<u8> {
 #[test]
 fn a_save_has_the_table_at_its_boundary() {
     let mut table = table(4);
-    for producer in 1..4 {
-        (0..100).for_each(|number| table.insert(origin(producer, number)));
+    for publisher in 1..4 {
+        (0..100).for_each(|number| table.insert(origin(publisher, number)));
     }
     table.set_boundary();
     let mut saving = table.save().expect("some memory");
@@ -120,7 +120,7 @@ fn a_save_has_the_table_at_its_boundary() {
     table.insert(origin(9, 0));
     table.insert(origin(10, 0));
     let body = saved(&table, &mut saving);
-    let mut loaded = Producers::new(64, 1 << 20, 1);
+    let mut loaded = Publishers::new(64, 1 << 20, 1);
     assert!(loaded.load(&body));
     loaded.check();
     assert!(has_stored(&loaded, 3, 99) && has_stored(&loaded, 3, 0));
@@ -131,7 +131,7 @@ fn a_save_has_the_table_at_its_boundary() {
     table.set_boundary();
     let mut saving = table.save().expect("some memory");
     let body = saved(&table, &mut saving);
-    let mut loaded = Producers::new(128, 1 << 20, 1);
+    let mut loaded = Publishers::new(128, 1 << 20, 1);
     assert!(loaded.load(&body));
     assert!(has_stored(&loaded, 3, 100) && has_stored(&loaded, 9, 0) && has_stored(&loaded, 10, 0));
     assert!(!has_stored(&loaded, 3, 101));
@@ -140,16 +140,16 @@ fn a_save_has_the_table_at_its_boundary() {
 #[test]
 fn a_smaller_table_loads_the_publishers_that_were_used_last() {
     let mut table = table(10);
-    for producer in [1, 2, 3, 4, 5, 1, 3] {
-        table.insert(origin(producer, 7));
+    for publisher in [1, 2, 3, 4, 5, 1, 3] {
+        table.insert(origin(publisher, 7));
     }
     table.set_boundary();
     let body = saved(&table, &mut table.save().expect("some memory"));
     let mut small = self::table(3);
     assert!(small.load(&body));
     small.check();
-    for (producer, is_there) in [(1, true), (2, false), (3, true), (4, false), (5, true)] {
-        assert_eq!(has_stored(&small, producer, 7), is_there, "{producer}");
+    for (publisher, is_there) in [(1, true), (2, false), (3, true), (4, false), (5, true)] {
+        assert_eq!(has_stored(&small, publisher, 7), is_there, "{publisher}");
     }
     assert_eq!(small.evicted_count, 0);
 }
@@ -175,10 +175,10 @@ fn bytes_that_are_no_table_are_not_loaded() {
 #[test]
 fn large_tables_are_saved_less_often() {
     let mut small = table(1000);
-    (1..=1000).for_each(|producer| small.insert(origin(producer, 7)));
+    (1..=1000).for_each(|publisher| small.insert(origin(publisher, 7)));
     assert!(small.save_time() < Duration::from_millis(20));
     let mut large = table(1_000_000);
-    (1..=1_000_000).for_each(|producer| large.insert(origin(producer, 7)));
+    (1..=1_000_000).for_each(|publisher| large.insert(origin(publisher, 7)));
     large.set_boundary();
     let body = saved(&large, &mut large.save().expect("some memory"));
     let seconds = body.len() as u64 >> 22;
@@ -190,8 +190,8 @@ fn large_tables_are_saved_less_often() {
 #[test]
 fn a_turn_saves_few_publishers_with_large_windows() {
     const WINDOW: u32 = 1 << 20;
-    let mut table = Producers::new(WINDOW, 64 << 20, 1);
-    (1..=40).for_each(|producer| table.insert(origin(producer, 7)));
+    let mut table = Publishers::new(WINDOW, 64 << 20, 1);
+    (1..=40).for_each(|publisher| table.insert(origin(publisher, 7)));
     table.set_boundary();
     let mut saving = table.save().expect("some memory");
     let (mut turns, mut is_done) = (0, false);

@@ -14,7 +14,7 @@ fn a_stored_file_of_numbers_is_read() {
         panic!("{:?}", decode_state(bytes));
     };
     assert_eq!((state.number, state.upto), (7, Seq(7100)));
-    let mut table = Producers::new(128, 1 << 20, 7);
+    let mut table = Publishers::new(128, 1 << 20, 7);
     assert!(table.load(&state.body));
     table.check();
     assert_eq!(table.count(), 3);

@@ -1,4 +1,4 @@
-//! [`Producers`]: the publishers of a topic, and the numbers of their stored messages.
+//! [`Publishers`]: the publishers of a topic, and the numbers of their stored messages.
 //!
 //! The table has a fixed number of places. Each place has the [`Numbers`] of one publisher and their bits. A new
 //! publisher gets a free place, or the place of the publisher that was idle the longest. That publisher is forgotten:
@@ -10,9 +10,9 @@
 //!            newest <──► ... <──► oldest      the order of the last use
 //! ```
 //!
-//! The table is saved while messages go on to be stored ([`Producers::save`]), a slice per turn. What is saved must be the
-//! table of one moment, the *boundary*: each place keeps the numbers that it had at the boundary, from the first change
-//! after the boundary on.
+//! The table is saved while messages go on to be stored ([`Publishers::save`]), a slice per turn. What is saved must be
+//! the table of one moment, the *boundary*: each place keeps the numbers that it had at the boundary, from the first
+//! change after the boundary on.
 
 mod index;
 mod numbers;
@@ -35,7 +35,7 @@ const _: () = assert!(size_of::<Place>() == 64);
 /// One publisher.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    producer: u64,
+    publisher: u64,
     numbers: Numbers,
     /// The numbers at the boundary, if `boundary` is the number of the last boundary. Otherwise nothing has changed since
     /// then.
@@ -53,7 +53,7 @@ struct Place {
 ///
 /// Invariants: the index has each place once, under its publisher's id; the list of uses has each place once.
 #[derive(Debug)]
-pub(crate) struct Producers {
+pub(crate) struct Publishers {
     /// The number of places that there may be.
     places_max: usize,
     /// The words of bits that each place has twice: now, and at the boundary.
@@ -72,14 +72,14 @@ pub(crate) struct Producers {
     pub(crate) evicted_count: u64,
 }
 
-impl Producers {
+impl Publishers {
     /// An empty table that takes at most about `memory_bytes` bytes. `window` is the number of bits of each publisher,
     /// a multiple of 64. `key` is a random number, so that nobody can choose ids that share a place in the index.
-    pub(crate) fn new(window: u32, memory_bytes: u64, key: u64) -> Producers {
+    pub(crate) fn new(window: u32, memory_bytes: u64, key: u64) -> Publishers {
         let words = (window / 64).max(1) as usize;
         let place_bytes = PLACE_BYTES + words as u64 * 8 * 2 + dirty_words(words) as u64 * 8;
         let places_max = (memory_bytes / place_bytes).clamp(1, u64::from(NONE)) as usize;
-        Producers {
+        Publishers {
             places_max,
             words,
             places: Vec::new(),
@@ -115,12 +115,12 @@ impl Producers {
 
     /// Returns what is known of the publisher's numbers. `None`: the publisher is not known, or has been forgotten.
     #[inline]
-    pub(crate) fn find(&self, producer: u64) -> Option<Found<'_>> {
+    pub(crate) fn find(&self, publisher: u64) -> Option<Found<'_>> {
         let place = match self.places.get(self.newest as usize) {
-            Some(newest) if newest.producer == producer => self.newest,
+            Some(newest) if newest.publisher == publisher => self.newest,
             _ => {
-                let is_it = |place: u32| self.places[place as usize].producer == producer;
-                self.index.find(producer, is_it)?
+                let is_it = |place: u32| self.places[place as usize].publisher == publisher;
+                self.index.find(publisher, is_it)?
             }
         } as usize;
         Some(Found {
@@ -135,9 +135,9 @@ impl Producers {
         let is_newest = self
             .places
             .get(self.newest as usize)
-            .is_some_and(|newest| newest.producer == origin.producer);
+            .is_some_and(|newest| newest.publisher == origin.publisher);
         if !is_newest {
-            self.make_newest(origin.producer);
+            self.make_newest(origin.publisher);
         }
         let place = self.newest as usize;
         let bits = &mut self.bits[place * self.words * 2..][..self.words * 2];
@@ -159,14 +159,14 @@ impl Producers {
     }
 
     /// Makes a publisher the newest one. Gives the publisher a place if it has none.
-    fn make_newest(&mut self, producer: u64) {
-        let is_it = |place: u32| self.places[place as usize].producer == producer;
-        let place = match self.index.find(producer, is_it) {
+    fn make_newest(&mut self, publisher: u64) {
+        let is_it = |place: u32| self.places[place as usize].publisher == publisher;
+        let place = match self.index.find(publisher, is_it) {
             Some(place) => {
                 self.unlink(place);
                 place
             }
-            None => self.new_place(producer),
+            None => self.new_place(publisher),
         };
         let place_before = std::mem::replace(&mut self.newest, place);
         self.uses += 1;
@@ -180,9 +180,9 @@ impl Producers {
     }
 
     /// Returns a place for a new publisher, which is in the index and not in the list of uses.
-    fn new_place(&mut self, producer: u64) -> u32 {
+    fn new_place(&mut self, publisher: u64) -> u32 {
         let new = Place {
-            producer,
+            publisher,
             numbers: Numbers::default(),
             // The publisher was not there at the boundary.
             numbers_at_boundary: Numbers::default(),
@@ -204,7 +204,7 @@ impl Producers {
             let place = self.oldest;
             self.unlink(place);
             let forgotten = std::mem::replace(&mut self.places[place as usize], new);
-            self.index.remove(forgotten.producer, place);
+            self.index.remove(forgotten.publisher, place);
             // The bits at the boundary are not read: the publisher had no numbers at the boundary.
             let bits = &mut self.bits[place as usize * self.words * 2..][..self.words];
             let dirty = &mut self.dirty[place as usize * dirty_words..][..dirty_words];
@@ -212,7 +212,7 @@ impl Producers {
             self.evicted_count += 1;
             place
         };
-        self.index.insert(producer, place);
+        self.index.insert(publisher, place);
         place
     }
 
@@ -252,8 +252,8 @@ impl Producers {
         let (mut place, mut count, mut newer) = (self.newest, 0, NONE);
         while let Some(it) = self.places.get(place as usize) {
             assert_eq!(it.newer, newer, "the list of uses");
-            let is_it = |found: u32| self.places[found as usize].producer == it.producer;
-            assert_eq!(self.index.find(it.producer, is_it), Some(place));
+            let is_it = |found: u32| self.places[found as usize].publisher == it.publisher;
+            assert_eq!(self.index.find(it.publisher, is_it), Some(place));
             (newer, place, count) = (place, it.older, count + 1);
         }
         assert_eq!((newer, count), (self.oldest, self.places.len()));
