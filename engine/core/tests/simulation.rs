@@ -34,7 +34,7 @@ const COUNT_TO_REACH_ALL: u64 = 2_000;
 const BASE_WITHOUT_COMMIT: u64 = 1;
 
 /// Seeds that failed once, each with the bug that it showed. No entry is ever removed.
-const FAILED_ONCE: [(&str, u64); 15] = [
+const FAILED_ONCE: [(&str, u64); 16] = [
     (
         "a full disk poisoned a log without a directory in a shared sync",
         1_009_607,
@@ -94,6 +94,10 @@ const FAILED_ONCE: [(&str, u64); 15] = [
     (
         "a kill between a new directory and its checkpoint file left a log without room for checkpoints",
         1_423_715_009_285_984_590,
+    ),
+    (
+        "the model owed a message that waited in the topic to the undo of a channel",
+        17_228_016_651_039_278_570,
     ),
 ];
 

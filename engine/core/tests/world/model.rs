@@ -329,6 +329,7 @@ impl Model {
 
     /// Notes that the messages of a topic that no channel has yet were dropped.
     pub(crate) fn empty_topic(&mut self, topic: usize) {
+        self.undos.drop_waiting(topic);
         for message in self
             .messages
             .iter_mut()

@@ -29,6 +29,9 @@ struct Undo {
     is_sure: bool,
     is_after_crash: bool,
     is_after_power_failure: bool,
+    /// True if messages waited in the topic when its channel was emptied. They are not in the channel's undo, and the
+    /// model does not know which ones they are.
+    has_waiting: bool,
     /// False if some of the messages may be damaged, so that the channel drops them at their delivery.
     is_exact: bool,
 }
@@ -64,6 +67,12 @@ impl Undos {
         if line.contains("was emptied of are dropped and cannot be brought back") {
             self.open.values_mut().for_each(|undo| undo.is_sure = false);
         }
+    }
+
+    /// Notes that the messages that waited in a topic are dropped.
+    pub(crate) fn drop_waiting(&mut self, topic: usize) {
+        let open = self.open.iter_mut().filter(|(place, _)| place.0 == topic);
+        open.for_each(|(_, undo)| undo.is_sure &= !undo.has_waiting);
     }
 
     /// Notes that messages of a topic were damaged.
@@ -127,6 +136,7 @@ impl Model {
             is_sure: true,
             is_after_crash: false,
             is_after_power_failure: false,
+            has_waiting: false,
             is_exact: !self.unsure.contains(&place),
         };
         // The messages of an earlier undo are added to this one, unless the time of the earlier one is over.
@@ -134,6 +144,7 @@ impl Model {
         if let Some(before) = before.filter(|before| before.is_sure && before.until > now) {
             undo.until = undo.until.max(before.until);
             undo.is_exact &= before.is_exact;
+            undo.has_waiting |= before.has_waiting;
             for (number, channels) in before.messages {
                 undo.messages.entry(number).or_default().extend(channels);
             }
@@ -143,6 +154,7 @@ impl Model {
 
     /// Notes that a topic was emptied with an undo: no message is owed before the undo is used.
     fn suspend(&mut self, topic: usize) {
+        self.undos.drop_waiting(topic);
         for message in self.messages.iter_mut().filter(|it| it.topic == topic) {
             message.owed.clear();
             message.eligible.clear();
@@ -211,11 +223,13 @@ impl World {
     ) -> Result<Outcome, AdminError> {
         let time = Duration::from_secs([2, 20, 3600][self.random.below(3) as usize]);
         let (now, (topic, channel)) = (self.now(), super::names(place));
+        let topic_stats = self.topic_stats(shard, place.0);
         let broker = &mut self.shards[shard].broker;
         let outcome = broker.empty_channel(now, (topic, channel), Some(time), task);
         if is_done(&outcome) {
             self.reached.note("emptied with an undo");
-            let undo = self.model.begin_undo(self.mono, place, time, task);
+            let mut undo = self.model.begin_undo(self.mono, place, time, task);
+            undo.has_waiting |= topic_stats.is_some_and(|topic| topic.depth > 0);
             self.model.empty(place);
             // The topic may still have all messages: then there is nothing to bring back.
             if self.open_ledger_of(shard, place) {
