@@ -134,6 +134,7 @@ fn the_examples_of_the_page_work() {
         ("127.0.0.1:8083", free_address()),
     ];
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let addresses = addresses.map(|(on_page, real)| (on_page, real.to_string()));
     let archive = directory.path().join("archive").display().to_string();
     let tools = Path::new(env!("CARGO_BIN_EXE_nsq_tail")).parent();
     let tools = tools.expect("a program is in a directory").display();
@@ -156,10 +157,7 @@ fn the_examples_of_the_page_work() {
         if !can_run(&script, line) {
             continue;
         }
-        let mut script = script.replace("/srv/archive", &archive);
-        for (on_page, real) in &addresses {
-            script = script.replace(on_page, &real.to_string());
-        }
+        let script = replace_all(&script.replace("/srv/archive", &archive), &addresses);
         // Monitor mode numbers the jobs of a script. Their messages go to stderr.
         let script = format!("set -euo pipefail\nset -m\n{script}");
         let mut command = Command::new("bash");
@@ -173,6 +171,35 @@ fn the_examples_of_the_page_work() {
             assert_eq!(exit.stdout, output, "docs/tools.md, line {line}: {exit}");
         }
     }
+}
+
+/// Replaces each address of the page with the real one, in one pass: a real address may begin like one of the page.
+fn replace_all(script: &str, addresses: &[(&str, String)]) -> String {
+    let on_page: Vec<_> = addresses
+        .iter()
+        .map(|(on_page, _)| regex::escape(on_page))
+        .collect();
+    let on_page = regex::Regex::new(&on_page.join("|")).expect("escaped texts are a pattern");
+    let real = |found: &regex::Captures<'_>| {
+        let (_, real) = addresses
+            .iter()
+            .find(|(on_page, _)| *on_page == &found[0])
+            .expect("the pattern has this address");
+        real.clone()
+    };
+    on_page.replace_all(script, real).into_owned()
+}
+
+#[test]
+fn a_real_address_that_begins_like_one_of_the_page_stays() {
+    let addresses = [
+        ("127.0.0.1:4150", "127.0.0.1:41615".to_owned()),
+        ("127.0.0.1:4161", "127.0.0.1:38193".to_owned()),
+    ];
+    assert_eq!(
+        replace_all("a 127.0.0.1:4150 127.0.0.1:4161", &addresses),
+        "a 127.0.0.1:41615 127.0.0.1:38193"
+    );
 }
 
 #[test]
