@@ -73,11 +73,11 @@ pub trait Files {
 
     /// Makes the directory; an existing one is fine.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
-    /// Makes sure the file exists with room for its first `bytes` bytes; never shrinks it. On
-    /// failure a file that did not exist before does not exist after.
-    fn allocate(&self, path: &Path, bytes: u64) -> io::Result<()>;
+    /// Makes sure the file exists with room for its first `bytes` bytes; never shrinks it. The pages are those of a
+    /// file that did not exist before. On failure, such a file does not exist after.
+    fn allocate(&self, path: &Path, bytes: u64, pages: Pages) -> io::Result<()>;
     /// Maps the first `bytes` bytes, with its pages brought in, ready to be written.
-    fn map(&self, path: &Path, bytes: u32, pages: Pages) -> io::Result<Memory>;
+    fn map(&self, path: &Path, bytes: u32) -> io::Result<Memory>;
     /// Takes back what [`Files::map`] gave. The contents stay in the file.
     fn unmap(&self, path: &Path, memory: Memory);
     /// Lends a buffer that was filled from a file.

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use diskq_log::policy::{HUGE_FROM, SPILLING_ENOUGH};
+use diskq_log::policy::{LARGE_FROM, SPILLING_ENOUGH};
 use diskq_log::range::{normalise, within};
 use diskq_log::segment::{slot_at, slot_offset};
 use diskq_log::slot::{SLOT_BYTES, SlotKind};
@@ -702,17 +702,17 @@ fn a_backlog_goes_through_a_few_files_in_memory() {
 }
 
 #[test]
-fn a_flow_that_fills_its_segments_quicker_than_it_is_synced_has_huge_pages() {
+fn a_flow_that_fills_its_segments_quicker_than_it_is_synced_has_large_pages() {
     let mut options = small_options();
     // All of them stay in memory: each segment is a new one.
     options.resident_messages = 1000;
-    options.segment_bytes_min = HUGE_FROM;
-    options.segment_bytes_steady = HUGE_FROM;
+    options.segment_bytes_min = LARGE_FROM;
+    options.segment_bytes_steady = LARGE_FROM;
     let pages_of_next = |options: &LogOptions, ms_each: u64| {
         let mut world = World::new(options.clone());
         let mut pages = Vec::new();
         for _ in 0..60 {
-            world.must_append((HUGE_FROM / 8) as usize);
+            world.must_append((LARGE_FROM / 8) as usize);
             world.mono += Duration::from_millis(ms_each);
             world.log.handle_timeout(world.mono);
             while let Some(request) = world.log.next_request() {
@@ -727,7 +727,7 @@ fn a_flow_that_fills_its_segments_quicker_than_it_is_synced_has_huge_pages() {
     // The first one is made by must_append. A sync is due after 2 s.
     let quick = pages_of_next(&options, 1);
     assert!(
-        quick.len() > 3 && quick.iter().all(|pages| *pages == Pages::Huge),
+        quick.len() > 3 && quick.iter().all(|pages| *pages == Pages::Large),
         "{quick:?}"
     );
     let slow = pages_of_next(&options, 2000);
@@ -735,8 +735,8 @@ fn a_flow_that_fills_its_segments_quicker_than_it_is_synced_has_huge_pages() {
         slow.len() > 3 && slow.iter().all(|pages| *pages == Pages::Small),
         "{slow:?}"
     );
-    options.segment_bytes_min = HUGE_FROM / 2;
-    options.segment_bytes_steady = HUGE_FROM / 2;
+    options.segment_bytes_min = LARGE_FROM / 2;
+    options.segment_bytes_steady = LARGE_FROM / 2;
     let small = pages_of_next(&options, 1);
     assert!(
         small.len() > 3 && small.iter().all(|pages| *pages == Pages::Small),

@@ -20,16 +20,14 @@ use std::ptr;
 use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use diskq_log::{Memory, Pages, Written};
+use diskq_log::{Memory, Written};
 use memmap2::{MmapMut, MmapOptions, MmapRaw, UncheckedAdvice};
 
 use crate::platform;
 
-/// A huge page, on the processors that have them of this size; on others a part like any.
-const HUGE_PAGE_BYTES: usize = 2 << 20;
-/// Small pages are brought in this many bytes at a time. That takes far less time than a thread may keep a processor,
-/// and far more than the call itself costs.
-const SMALL_AT_ONCE: usize = 128 << 10;
+/// Pages are brought in this many bytes at a time. That takes far less time than a thread may keep a processor, and far
+/// more than the call itself costs.
+const AT_ONCE: usize = 128 << 10;
 
 /// The mappings that are lent, by the address of their first byte. A keeper's thread takes the lock for a moment when
 /// it maps, unmaps or syncs a segment; a reactor never does.
@@ -91,7 +89,7 @@ impl Buffer {
 
     /// Asks for huge pages, where the system has them.
     pub(crate) fn advise_huge(&self) -> io::Result<()> {
-        platform::advise_huge_buffer(&self.0)
+        platform::advise_huge(&self.0)
     }
 
     /// Lends the first `bytes` bytes, until [`take_back`].
@@ -167,31 +165,22 @@ pub(crate) fn let_go(written: &Written) {
 }
 
 /// Maps the first `bytes` bytes of `file`, shared and writable, and brings its pages in.
-pub(crate) fn map(file: &File, bytes: u32, size: Pages) -> io::Result<Mapping> {
+pub(crate) fn map(file: &File, bytes: u32) -> io::Result<Mapping> {
     let length = file.metadata()?.len();
     if length < u64::from(bytes) {
         let text = format!("file of {length} bytes, expected {bytes}");
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
     }
-    let mut options = MmapOptions::new();
-    options.len(bytes as usize);
-    let pages = options.map_raw(file)?;
-    if size == Pages::Huge {
-        platform::advise_huge(&pages)?;
-    }
-    populate(&pages, size)?;
+    let pages = MmapOptions::new().len(bytes as usize).map_raw(file)?;
+    populate(&pages)?;
     Ok(Mapping(pages))
 }
 
 /// Brings the pages in, some at a time. A kernel that does not preempt itself lets nobody else use this processor
-/// during a call, and fresh memory of a virtual machine takes up to 1.5 us for each KiB.
-fn populate(pages: &MmapRaw, size: Pages) -> io::Result<()> {
-    let at_once = match size {
-        Pages::Small => SMALL_AT_ONCE,
-        Pages::Huge => HUGE_PAGE_BYTES,
-    };
-    for start in (0..pages.len()).step_by(at_once) {
-        let length = at_once.min(pages.len() - start);
+/// during a call, and fresh memory of a virtual machine takes up to 2.5 us for each KiB.
+fn populate(pages: &MmapRaw) -> io::Result<()> {
+    for start in (0..pages.len()).step_by(AT_ONCE) {
+        let length = AT_ONCE.min(pages.len() - start);
         platform::populate(pages, start, length)?;
     }
     Ok(())

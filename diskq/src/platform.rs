@@ -4,15 +4,9 @@ use memmap2::{MmapMut, MmapRaw};
 use std::fs::File;
 use std::io;
 
-/// Asks for huge pages. Succeeds also where the kernel has no huge pages.
-#[cfg(target_os = "linux")]
-pub(crate) fn advise_huge(pages: &MmapRaw) -> io::Result<()> {
-    unless_unknown(pages.advise(memmap2::Advice::HugePage))
-}
-
 /// Asks for huge pages for a buffer. Succeeds also where the kernel has no huge pages.
 #[cfg(target_os = "linux")]
-pub(crate) fn advise_huge_buffer(buffer: &MmapMut) -> io::Result<()> {
+pub(crate) fn advise_huge(buffer: &MmapMut) -> io::Result<()> {
     unless_unknown(buffer.advise(memmap2::Advice::HugePage))
 }
 
@@ -56,11 +50,7 @@ pub(crate) const MEDIA_ERRORS: &[i32] = &[
 mod other_systems {
     use super::*;
 
-    pub(crate) fn advise_huge(_pages: &MmapRaw) -> io::Result<()> {
-        Ok(())
-    }
-
-    pub(crate) fn advise_huge_buffer(_buffer: &MmapMut) -> io::Result<()> {
+    pub(crate) fn advise_huge(_buffer: &MmapMut) -> io::Result<()> {
         Ok(())
     }
 

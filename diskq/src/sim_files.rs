@@ -415,7 +415,7 @@ impl Files for SimFiles {
         self.call(Call::CreateDir)?.names.create_dir(path)
     }
 
-    fn allocate(&self, path: &Path, bytes: u64) -> io::Result<()> {
+    fn allocate(&self, path: &Path, bytes: u64, _pages: Pages) -> io::Result<()> {
         let mut disk = self.call(Call::Allocate)?;
         let is_new = disk.names.get(path).is_none();
         let file = disk.create(path)?;
@@ -426,7 +426,7 @@ impl Files for SimFiles {
         result
     }
 
-    fn map(&self, path: &Path, bytes: u32, _pages: Pages) -> io::Result<Memory> {
+    fn map(&self, path: &Path, bytes: u32) -> io::Result<Memory> {
         let (mut disk, is_flipped) = self.call_to_read(Call::Map)?;
         let file = disk.file(path)?;
         let image = disk.files[file].map(bytes as usize);

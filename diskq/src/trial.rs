@@ -7,8 +7,6 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use diskq_log::Pages;
-
 use crate::mapping;
 use crate::os_files;
 
@@ -53,7 +51,7 @@ impl TrialFile {
     /// # Errors
     /// The system's answer.
     pub fn map(&self, bytes: u32) -> io::Result<()> {
-        mapping::map(&self.0, bytes, Pages::Small).map(drop)
+        mapping::map(&self.0, bytes).map(drop)
     }
 
     /// Writes into the reserved room and syncs it, as the keeper does. Returns the time that the sync took.

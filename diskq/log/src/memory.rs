@@ -69,12 +69,12 @@ pub struct Written {
     pub parts: [Range<u32>; 2],
 }
 
-/// The pages that a mapping of a file is made of.
+/// The pages of a new file in the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
     /// The pages that the file system chooses, as a rule the processor's pages. A sync writes the touched ones.
     Small,
-    /// Huge pages (2 MiB on x86), where kernel and file system have them for files. They are quicker to bring in and to
-    /// copy with direct I/O, but a sync writes each of them whole.
-    Huge,
+    /// Folios of many pages (up to 256 KiB), where the file system has them. They are several times quicker to bring in,
+    /// but a sync writes each of them whole.
+    Large,
 }

@@ -17,8 +17,8 @@ pub(crate) const IDLE_AFTER: Duration = Duration::from_secs(5);
 /// A log without appends for this long gives back its last segment, too: a topic that has a message now and then would
 /// make a file for each.
 pub(crate) const TAIL_IDLE_AFTER: Duration = Duration::from_secs(60);
-/// The least size of a segment that may lie in huge pages: two huge pages of 2 MiB.
-pub const HUGE_FROM: u32 = 4 << 20;
+/// The least size of a segment that may lie in large pages.
+pub const LARGE_FROM: u32 = 4 << 20;
 /// While this many segments are being spilled, the log allocates no new one: their memory is about to be free. They
 /// wait in line, so that the disk never waits for the next spill.
 pub const SPILLING_ENOUGH: u32 = 8;
@@ -77,11 +77,11 @@ pub(crate) fn segment_bytes(needed: u32, usual: u32) -> u32 {
     usual.max(needed.next_multiple_of(PAGE_BYTES))
 }
 
-/// The pages of a new segment. Huge pages are for a flow that fills its segments quicker than it is synced: a sync
+/// The pages of a new segment. Large pages are for a flow that fills its segments quicker than it is synced: a sync
 /// writes such a page whole.
 pub(crate) fn pages(bytes: u32, is_quicker_than_syncs: bool) -> Pages {
-    if is_quicker_than_syncs && bytes >= HUGE_FROM {
-        Pages::Huge
+    if is_quicker_than_syncs && bytes >= LARGE_FROM {
+        Pages::Large
     } else {
         Pages::Small
     }

@@ -44,9 +44,9 @@ impl<'a, F: Files> LogDirectory<'a, F> {
             true => self.make(),
             false => Ok(()),
         };
-        room.and_then(|()| self.files.allocate(&path, u64::from(bytes)))
+        room.and_then(|()| self.files.allocate(&path, u64::from(bytes), pages))
             .map_err(|error| Failure::of("allocate", &path, &error))?;
-        self.files.map(&path, bytes, pages).map_err(|error| {
+        self.files.map(&path, bytes).map_err(|error| {
             // The mapping's error is the one to report; an unused file goes at the next start.
             let _ = self.files.remove(&path);
             Failure::of("map", &path, &error)
@@ -78,9 +78,11 @@ impl<'a, F: Files> LogDirectory<'a, F> {
     /// Makes the log's directory, and reserves room for checkpoints.
     pub(super) fn make(&self) -> io::Result<()> {
         self.files.create_dir(&self.path)?;
-        let reserved = self
-            .files
-            .allocate(&self.checkpoint_path(), checkpoint::FILE_BYTES_MIN);
+        let reserved = self.files.allocate(
+            &self.checkpoint_path(),
+            checkpoint::FILE_BYTES_MIN,
+            Pages::Small,
+        );
         if let Err(error) = reserved {
             // Otherwise the next job would find a directory without room for checkpoints. The error of the reservation
             // is the one to report. A directory that has files is not removed.

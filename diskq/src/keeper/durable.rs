@@ -7,7 +7,7 @@ use std::path::Path;
 use diskq_log::checkpoint::{self, CheckpointDraft};
 use diskq_log::planted::{Bug, is_planted};
 use diskq_log::segment::PAGE_BYTES;
-use diskq_log::{Failure, STATE_FILES, StateJob, SyncFailure, SyncJob, encode_state_head};
+use diskq_log::{Failure, Pages, STATE_FILES, StateJob, SyncFailure, SyncJob, encode_state_head};
 
 use super::directory::LogDirectory;
 use super::reading::is_media_error;
@@ -159,7 +159,8 @@ impl<F: Files> LogDirectory<'_, F> {
         let room = checkpoint::slot_room(bytes.len());
         let length = self.with_directory(|| self.files.length(&path))?;
         if length < checkpoint::file_bytes(room) {
-            self.files.allocate(&path, checkpoint::file_bytes(room))?;
+            self.files
+                .allocate(&path, checkpoint::file_bytes(room), Pages::Small)?;
         }
         for (piece, at) in checkpoint::pieces(usize::from(slot), bytes.len() as u64) {
             let piece = &bytes[piece.start as usize..piece.end as usize];
@@ -168,7 +169,9 @@ impl<F: Files> LogDirectory<'_, F> {
         // Room for the checkpoints that follow, while there is room: finishing must not need any.
         if length < checkpoint::file_bytes(room * 2) {
             // Not having it is no failure of this checkpoint. The next one tries again.
-            let _ = self.files.allocate(&path, checkpoint::file_bytes(room * 2));
+            let _ = self
+                .files
+                .allocate(&path, checkpoint::file_bytes(room * 2), Pages::Small);
         }
         Ok(())
     }

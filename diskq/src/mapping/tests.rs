@@ -16,7 +16,7 @@ fn file_of(bytes: u64) -> File {
 #[test]
 fn what_is_stored_is_in_the_file_whoever_unmaps_it() {
     let file = file_of(8192);
-    let mut memory = map(&file, 8192, Pages::Small).unwrap().lend();
+    let mut memory = map(&file, 8192).unwrap().lend();
     memory.as_mut()[5000] = 42;
     // Sent to another thread and unmapped there, after the descriptor it was made from.
     let reader = file.try_clone().unwrap();
@@ -40,15 +40,11 @@ fn what_is_stored_is_in_the_file_whoever_unmaps_it() {
 #[test]
 fn all_pages_are_there_from_the_start_however_many() {
     // Also where the last piece is a part of one.
-    for (bytes, pages) in [
-        (4096, Pages::Small),
-        ((3 * SMALL_AT_ONCE + 4096) as u32, Pages::Small),
-        ((HUGE_PAGE_BYTES * 5 / 2) as u32, Pages::Huge),
-    ] {
+    for bytes in [4096, (3 * AT_ONCE + 4096) as u32] {
         let file = file_of(u64::from(bytes));
-        let mapping = map(&file, bytes, pages).unwrap();
+        let mapping = map(&file, bytes).unwrap();
         let address = mapping.0.as_ptr() as usize;
-        assert_eq!(resident_kib(address), u64::from(bytes) / 1024, "{pages:?}");
+        assert_eq!(resident_kib(address), u64::from(bytes) / 1024);
     }
 }
 
@@ -71,7 +67,7 @@ fn resident_kib(address: usize) -> u64 {
 fn pages_that_were_let_go_come_back_as_they_were() {
     const PAGE: u32 = 4096;
     let file = file_of(16 * u64::from(PAGE));
-    let mut memory = map(&file, 16 * PAGE, Pages::Small).unwrap().lend();
+    let mut memory = map(&file, 16 * PAGE).unwrap().lend();
     memory.as_mut().fill(7);
     let address = memory.as_ref().as_ptr() as usize;
     assert_eq!(resident_kib(address), 64);
@@ -88,13 +84,13 @@ fn pages_that_were_let_go_come_back_as_they_were() {
 
 #[test]
 fn nothing_stored_is_lost_while_pages_are_let_go() {
-    let_go_while_storing(1 << 16, Pages::Small);
-    let_go_while_storing(4 << 20, Pages::Huge);
+    let_go_while_storing(1 << 16);
+    let_go_while_storing(4 << 20);
 }
 
-fn let_go_while_storing(size: usize, pages: Pages) {
+fn let_go_while_storing(size: usize) {
     let file = file_of(size as u64);
-    let mut memory = map(&file, size as u32, pages).unwrap().lend();
+    let mut memory = map(&file, size as u32).unwrap().lend();
     let written = memory.written([0..size as u32, 0..0]).unwrap();
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -120,29 +116,6 @@ fn let_go_while_storing(size: usize, pages: Pages) {
     assert!(bytes.iter().all(|&byte| byte == 50));
 }
 
-/// The kernel's flags of the mapping that starts at `address`: `hg` is the advice to use huge pages.
-fn kernel_flags(address: usize) -> Vec<String> {
-    let flags = smaps_line(address, "VmFlags:");
-    flags.split_whitespace().map(str::to_owned).collect()
-}
-
-#[test]
-fn huge_pages_are_asked_for_where_the_kernel_has_them() {
-    let has_them = std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists();
-    let file = file_of(4 << 20);
-    for (pages, expected) in [(Pages::Small, false), (Pages::Huge, has_them)] {
-        let mut memory = map(&file, 4 << 20, pages).unwrap().lend();
-        let flags = kernel_flags(memory.as_ref().as_ptr() as usize);
-        assert_eq!(
-            flags.iter().any(|flag| flag == "hg"),
-            expected,
-            "{pages:?}: {flags:?}"
-        );
-        memory.as_mut()[(4 << 20) - 1] = 1;
-        take_back(memory);
-    }
-}
-
 fn is_mapped(address: usize) -> bool {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let start = format!("{address:x}-");
@@ -152,7 +125,7 @@ fn is_mapped(address: usize) -> bool {
 #[test]
 fn a_mapping_ends_when_its_whole_slice_comes_back() {
     let file = file_of(8192);
-    let memory = map(&file, 8192, Pages::Small).unwrap().lend();
+    let memory = map(&file, 8192).unwrap().lend();
     let address = memory.as_ref().as_ptr() as usize;
     let Memory::Lent(bytes) = memory else {
         panic!("a mapping is lent");
@@ -179,7 +152,7 @@ fn a_buffer_comes_back_for_its_next_use() {
 #[test]
 fn a_short_file_is_refused_not_stretched() {
     let file = file_of(4096);
-    let error = map(&file, 8192, Pages::Small).unwrap_err();
+    let error = map(&file, 8192).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     assert_eq!(file.metadata().unwrap().len(), 4096);
 }
@@ -203,7 +176,7 @@ fn sigbus_child() {
     }
     install_sigbus_reporter().unwrap();
     let file = file_of(8192);
-    let memory = map(&file, 8192, Pages::Small).unwrap().lend();
+    let memory = map(&file, 8192).unwrap().lend();
     // This crate never does this, but no lock stops another program from doing it.
     file.set_len(0).unwrap();
     println!("{}", memory.as_ref()[4096]);

@@ -120,8 +120,8 @@ fn a_sync_and_a_close_leave_everything_behind() {
 fn allocating_takes_room_and_never_gives_it_back() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
-    OsFiles.allocate(&path, 8192).unwrap();
-    OsFiles.allocate(&path, 4096).unwrap();
+    OsFiles.allocate(&path, 8192, Pages::Small).unwrap();
+    OsFiles.allocate(&path, 4096, Pages::Small).unwrap();
     assert_eq!(OsFiles.length(&path).unwrap(), 8192);
     use std::os::unix::fs::MetadataExt;
     assert!(
@@ -129,15 +129,33 @@ fn allocating_takes_room_and_never_gives_it_back() {
         "a hole is no room"
     );
     let below_nothing = directory.path().join("missing/file");
-    let error = OsFiles.allocate(&below_nothing, 1).unwrap_err();
+    let error = OsFiles
+        .allocate(&below_nothing, 1, Pages::Small)
+        .unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::NotFound);
+}
+
+#[test]
+fn large_pages_are_zeros_and_only_those_of_a_new_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    // The last folio is a part of one.
+    let bytes = (1 << 20) + 4096;
+    OsFiles.allocate(&path, bytes, Pages::Large).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), vec![0; bytes as usize]);
+    fs::write(&path, "messages").unwrap();
+    OsFiles.allocate(&path, bytes, Pages::Large).unwrap();
+    let content = fs::read(&path).unwrap();
+    assert_eq!(content.len() as u64, bytes);
+    assert_eq!(&content[..8], b"messages", "what is there stays");
+    assert!(content[8..].iter().all(|&byte| byte == 0));
 }
 
 /// Copies a mapped file, as a spill does, and reads it back, as a load does.
 fn copy_and_load(directory: &Path, size: u32, pages: Pages) {
     let (from, to) = (directory.join("from"), directory.join("to"));
-    OsFiles.allocate(&from, u64::from(size)).unwrap();
-    let mut memory = OsFiles.map(&from, size, pages).unwrap();
+    OsFiles.allocate(&from, u64::from(size), pages).unwrap();
+    let mut memory = OsFiles.map(&from, size).unwrap();
     for (at, byte) in memory.as_mut().iter_mut().enumerate() {
         *byte = (at % 251) as u8;
     }
@@ -156,7 +174,7 @@ fn copy_and_load(directory: &Path, size: u32, pages: Pages) {
     assert_eq!(smaller.as_ref().len(), 8192);
     let error = OsFiles.load(&to, 2 * size, Some(smaller)).unwrap_err();
     // A buffer that is too small is replaced.
-    OsFiles.allocate(&from, 8 << 20).unwrap();
+    OsFiles.allocate(&from, 8 << 20, pages).unwrap();
     let large = OsFiles
         .load(&from, 8 << 20, OsFiles.load(&to, 8192, None).ok())
         .unwrap();
@@ -168,7 +186,7 @@ fn copy_and_load(directory: &Path, size: u32, pages: Pages) {
 fn copies_are_copies_in(directory: &TempDir) {
     for (name, size, pages) in [
         ("small", 16_384, Pages::Small),
-        ("huge", 4 << 20, Pages::Huge),
+        ("large", 4 << 20, Pages::Large),
     ] {
         let directory = directory.path().join(name);
         OsFiles.create_dir(&directory).unwrap();

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use diskq_log::checkpoint::{self, CHECKPOINT_FILE, SLOTS};
 use diskq_log::segment;
-use diskq_log::{ChannelCheckpoint, CheckpointRun, Durable, Taken};
+use diskq_log::{ChannelCheckpoint, CheckpointRun, Durable, Pages, Taken};
 use wire::id::SEQ_MAX;
 
 use super::*;
@@ -324,7 +324,9 @@ fn a_checkpoint_file_that_is_missing_or_cut_is_reported() {
         files.read_at(&path, 0, &mut bytes).unwrap();
         files.remove(&path).unwrap();
         if left.is_some() {
-            files.allocate(&path, left.unwrap_or(0)).unwrap();
+            files
+                .allocate(&path, left.unwrap_or(0), Pages::Small)
+                .unwrap();
             files.write_at(&path, 0, &bytes).unwrap();
         }
         let recovered = open(&files);
@@ -465,7 +467,9 @@ fn a_read_that_fails_at_start_removes_nothing() {
                 // Nothing is known to be synced: each segment is read.
                 let path = directory().join(CHECKPOINT_FILE);
                 files.remove(&path).unwrap();
-                files.allocate(&path, checkpoint::FILE_BYTES_MIN).unwrap();
+                files
+                    .allocate(&path, checkpoint::FILE_BYTES_MIN, Pages::Small)
+                    .unwrap();
             }
             files.fail_nth_of(Call::Read, nth, fault);
             let opened = open_log(&files, &data_path(), TOPIC, options(), WALL_NS);

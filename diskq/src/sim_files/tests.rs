@@ -64,7 +64,7 @@ fn a_full_disk_says_so_and_leaves_no_new_file() {
     let files = disk();
     files.limit(Some(5000));
     let error = files
-        .allocate(Path::new("/data/t.log/other"), 4096)
+        .allocate(Path::new("/data/t.log/other"), 4096, Pages::Small)
         .unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     assert_eq!(files.bytes(), 4096);
@@ -279,7 +279,7 @@ fn a_length_that_was_not_synced_may_be_the_one_before() {
         let files = disk();
         let whole = files.open_file_system(Path::new("/data")).unwrap();
         files.sync_file_system(&whole).unwrap();
-        files.allocate(Path::new(PATH), 8192).unwrap();
+        files.allocate(Path::new(PATH), 8192, Pages::Small).unwrap();
         files.crash(Crash::Power { seed });
         lengths.insert(files.length(Path::new(PATH)).unwrap());
     }

@@ -65,9 +65,9 @@ fn a_segment_is_whole_pages_and_as_large_as_its_batch() {
 }
 
 #[test]
-fn huge_pages_are_for_large_segments_of_a_flow_that_is_quicker_than_syncs() {
+fn large_pages_are_for_large_segments_of_a_flow_that_is_quicker_than_syncs() {
     let check = |bytes, is_quicker, expected| assert_eq!(pages(bytes, is_quicker), expected);
-    check(4 * MIB, true, Pages::Huge);
+    check(4 * MIB, true, Pages::Large);
     check(4 * MIB, false, Pages::Small);
     check(4 * MIB - 1, true, Pages::Small);
 }
