@@ -42,7 +42,7 @@ def measure(name, runner, options):
 
 
 def figure(outcome, metric):
-    """Returns one figure of a run, by its name in `nsq-bench compare`."""
+    """Returns one figure of a run, by its name in `nsq-bench compare`, or None if the run has left it out."""
     if metric == hot_path.RATE_P:
         return outcome["totals"]["acknowledged_per_s"]
     if metric == hot_path.RATE_D:
@@ -50,7 +50,8 @@ def figure(outcome, metric):
     if metric in (hot_path.PUB99, hot_path.DEL99):
         kind = metric.removesuffix("_p99_us")
         return next(record["p99_us"] for record in outcome["histograms"] if record["kind"] == kind)
-    return outcome["resources"][metric]
+    resources = outcome["resources"]
+    return resources and resources[metric]
 
 
 def show(name, metric, values):

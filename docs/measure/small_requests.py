@@ -4,9 +4,10 @@
     docs/measure/small_requests.py --original NSQD [--before OLD/nsqd] [--rows pub-1,pub-32] [--rounds 5]
 
 The programs are the original with its queue in memory, an older nsqd of ours if --before names one, ours, and the null
-daemon `nsq-bench sink`, which answers OK and does nothing else: it shows what the kernel's part costs at least. Each round
-runs all programs, on fresh data paths, in the other order than the round before. Prints a line of Markdown per row,
-program and figure: the median (range), and its ratio to the original. Needs
+daemon `nsq-bench sink`, which answers OK and does nothing else: it shows what the kernel's part costs at least. Ours has
+its defaults, and in the rows with MPUB its backlog in memory, as the original's: otherwise these rows measure the disk.
+Each round runs all programs, on fresh data paths, in the other order than the round before. Prints a line of Markdown
+per row, program and figure: the median (range), and its ratio to the original. Needs
 `cargo build --release -p engine -p nsq-bench`.
 """
 
@@ -47,10 +48,11 @@ class Sink(Broker):
 def measure(name, runner, options):
     connections, flags = ROWS[name]
     load = f"--producers {connections} --threads {min(connections, THREADS_MAX)} {MEASURED} {flags}"
+    ours = hot_path.IN_MEMORY if "mpub" in flags else ""
     programs = {"nsqd": lambda: Broker(runner, hot_path.IN_MEMORY, program=options.original)}
     if options.before:
-        programs["before"] = lambda: Broker(runner, program=options.before)
-    programs["ringq"] = lambda: Broker(runner)
+        programs["before"] = lambda: Broker(runner, ours, program=options.before)
+    programs["ringq"] = lambda: Broker(runner, ours)
     programs["null daemon"] = lambda: Sink(runner, program=options.ours / "nsq-bench")
     table = Table(name)
     for round_number in range(options.rounds):

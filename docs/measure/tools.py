@@ -16,7 +16,8 @@ BATCH = 2 * 1024 * 1024
 def compare(tool, cases, measure):
     """Measures each case with ringq's tool and the original's, in turns, and writes results/TOOL.json.
 
-    `measure(runner, program, count, size, flags)` makes one run and returns its figures, with `messages_per_s`.
+    `measure(runner, program, count, size, flags, ...)` makes one run and returns its figures, with `messages_per_s`. A case
+    may have further arguments of `measure`, which are strings.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("--ours", type=Path, default=Path("target/release"))
@@ -28,13 +29,13 @@ def compare(tool, cases, measure):
     runner = Runner(options)
     programs = {"ringq": options.ours / tool, "original": options.original}
     results = {}
-    for case, (count, size, flags) in cases.items():
+    for case, (count, size, flags, *more) in cases.items():
         count = int(count * options.scale)
         runs = {name: [] for name in programs}
         for number in range(options.rounds):
             order = list(programs) if number % 2 == 0 else list(reversed(programs))
             for name in order:
-                run = measure(runner, programs[name], count, size, flags)
+                run = measure(runner, programs[name], count, size, flags, *more)
                 print(case, name, json.dumps(run), flush=True)
                 runs[name].append(run)
         median = {name: {key: statistics.median(run[key] for run in of_program) for key in of_program[0]}
