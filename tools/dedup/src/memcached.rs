@@ -15,7 +15,7 @@ use crate::key::{Fingerprint, KeyHasher};
 /// The value in memcached for a message that was handled. A token of a lease never has this value.
 const DONE: &str = "done";
 
-/// The longest window: 30 days. memcached takes a longer life as a date, and so the store ends each life 1 s earlier.
+/// The longest window: 30 days. memcached takes a longer life as a date, so a life is at most 1 s shorter than this.
 const WINDOW_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The shortest lease and window.

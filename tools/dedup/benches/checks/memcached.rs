@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::{MESSAGES, WINDOW, of_body};
 
-/// Messages of one run. Each costs one or two questions to memcached.
+/// Messages of one run. Each takes two requests to memcached.
 const CHECKS: u64 = 10_000;
 /// Memory that holds all messages, so that memcached evicts none.
 const MEMORY_MIB: u32 = 1024;
