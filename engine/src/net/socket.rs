@@ -13,6 +13,7 @@ use std::task::{Context, Poll};
 
 /// A connection's socket.
 pub(crate) struct Stream {
+    /// In front of the socket, because a source must be dropped before its descriptor is closed.
     source: Source,
     socket: Socket,
     /// Bytes that came from the socket on another shard, in front of what is in the socket.
@@ -143,7 +144,7 @@ impl Stream {
         self.source.take_received(&mut self.unread.borrow_mut());
     }
 
-    /// Returns whether the engine receives for this stream.
+    /// Returns whether the engine receives for this stream, or has received what is not taken.
     #[cfg(test)]
     pub(crate) fn is_received(&self) -> bool {
         self.source.is_received()

@@ -37,23 +37,38 @@ pub(super) struct Token(pub(super) u64);
 
 /// The bit of the tokens that name a receiving.
 const RECEIVING: u64 = 1 << 63;
+/// The bit of the direction. In a token with [`RECEIVING`], it names the end of the receiving.
+const WRITE: u64 = 1 << 32;
 
 impl Token {
     /// Names a wait. The serial number distinguishes the sources that have had the same index.
     pub(super) fn new(index: usize, serial: u32, direction: Direction) -> Token {
-        debug_assert!(index < 1 << 30, "descriptors are fewer");
+        // The last index is left out: the ring has numbers of its own there.
+        debug_assert!(index < (1 << 30) - 1, "descriptors are fewer");
         Token((index as u64) << 33 | (direction as u64) << 32 | u64::from(serial))
     }
 
     /// Names the receiving for the source of this token.
     #[cfg(target_os = "linux")]
     pub(super) fn of_receiving(self) -> Token {
-        Token(self.0 | RECEIVING)
+        Token(self.0 & !WRITE | RECEIVING)
+    }
+
+    /// Names the attempt to end the receiving for the source of this token.
+    #[cfg(target_os = "linux")]
+    pub(super) fn of_end(self) -> Token {
+        Token(self.0 | WRITE | RECEIVING)
     }
 
     /// Returns whether the token names a receiving.
     pub(super) fn is_of_receiving(self) -> bool {
-        self.0 & RECEIVING != 0
+        self.0 & (RECEIVING | WRITE) == RECEIVING
+    }
+
+    /// Returns whether the token names the attempt to end a receiving.
+    #[cfg(target_os = "linux")]
+    pub(super) fn is_of_end(self) -> bool {
+        self.0 & (RECEIVING | WRITE) == RECEIVING | WRITE
     }
 
     pub(super) fn index(self) -> usize {
@@ -65,7 +80,7 @@ impl Token {
     }
 
     pub(super) fn direction(self) -> Direction {
-        match self.0 >> 32 & 1 {
+        match self.0 & WRITE {
             0 => Direction::Read,
             _ => Direction::Write,
         }
@@ -146,7 +161,8 @@ impl Driver {
         }
     }
 
-    /// Asks for the end of [`Driver::receive`]. Bytes may still come until [`Driver::take_received`] answers `Off`.
+    /// Asks for the end of [`Driver::receive`]. Bytes may still come until [`Driver::take_received`] answers `Off`, or tells
+    /// the end of the connection.
     #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
     pub(super) fn end_receiving(&self, token: Token) {
         match self {

@@ -123,6 +123,12 @@ impl Ring {
         }
     }
 
+    /// See [`super::driver::Driver::receives`].
+    pub(super) fn receives(&self) -> bool {
+        let receiving = self.receiving.as_ref();
+        receiving.is_some_and(|receiving| !receiving.borrow().is_refused())
+    }
+
     fn is_receiving(&self, token: Token) -> bool {
         let receiving = self.receiving.as_ref();
         receiving.is_some_and(|receiving| receiving.borrow_mut().is_armed(token))
@@ -152,28 +158,18 @@ impl Ring {
 
     /// See [`super::driver::Driver::forget_received`].
     ///
-    /// Submits the request and its end. A request that reached the kernel after the descriptor was closed would take the
-    /// input of the next socket with the same number.
+    /// Waits for the end of the request. A request that reached the kernel after the descriptor was closed would take the
+    /// input of the next socket with the same number, and a request that does not end keeps the socket open.
     pub(super) fn forget_received(&self, token: Token) {
-        let Some(receiving) = &self.receiving else {
-            return;
-        };
-        let is_armed = receiving.borrow_mut().is_armed(token);
-        self.end_receiving(token);
-        receiving.borrow_mut().forget(token);
-        while is_armed && self.has_unsubmitted() && self.enter_kernel(Some(Duration::ZERO)).is_ok()
-        {
-            self.take_completions(|token| self.early.borrow_mut().push_back(token));
+        self.stop_receiving(token);
+        if let Some(receiving) = &self.receiving {
+            receiving.borrow_mut().forget(token);
         }
-    }
-
-    fn has_unsubmitted(&self) -> bool {
-        !self.waiting.borrow().is_empty() || !self.ring.borrow_mut().submission().is_empty()
     }
 
     fn cancel_receiving(&self, token: Token) {
         let cancel = opcode::AsyncCancel::new(token.of_receiving().0);
-        self.push(cancel.build().user_data(IGNORED.0));
+        self.push(cancel.build().user_data(token.of_end().0));
     }
 
     // --- sending
@@ -308,6 +304,8 @@ impl Ring {
     }
 
     /// Takes the completions that are there, and calls `answer` for each answered wait. [`NOTIFIED`] is one.
+    ///
+    /// The ring's own numbers come first: they have the bits of a receiving, too.
     fn take_completions(&self, mut answer: impl FnMut(Token)) {
         loop {
             // One at a time: `answer` may push.
@@ -325,7 +323,7 @@ impl Ring {
                     let index = (number - FIRST_SEND) as usize;
                     self.sends.borrow_mut().complete(index, entry.result());
                 }
-                token if token.is_of_receiving() => {
+                token if token.is_of_receiving() || token.is_of_end() => {
                     match self.complete_receiving(token, Completion::of(&entry)) {
                         Then::Nothing => {}
                         Then::Wake => answer(token),
@@ -333,6 +331,7 @@ impl Ring {
                             self.cancel_receiving(token);
                             answer(token);
                         }
+                        Then::End => self.cancel_receiving(token),
                     }
                 }
                 token => answer(token),
@@ -342,6 +341,9 @@ impl Ring {
 
     fn complete_receiving(&self, token: Token, completion: Completion) -> Then {
         match &self.receiving {
+            Some(receiving) if token.is_of_end() => {
+                receiving.borrow_mut().complete_end(token, completion)
+            }
             Some(receiving) => receiving.borrow_mut().complete(token, completion),
             None => Then::Nothing,
         }
@@ -386,3 +388,6 @@ fn submit_and_wait(ring: &mut IoUring, wait: Option<Duration>) -> io::Result<usi
             .enter(submissions, 1, flags.bits(), Some(&arguments))
     }
 }
+
+#[cfg(test)]
+mod tests;

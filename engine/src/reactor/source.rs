@@ -28,7 +28,7 @@ pub(crate) struct Source {
 pub(super) struct Watched {
     pub(super) serial: u32,
     is_readable: Cell<bool>,
-    /// The engine receives for the descriptor, or has received bytes that are not taken.
+    /// The engine receives for the descriptor, or has received bytes or an end that are not taken.
     is_received: Cell<bool>,
     /// The number of small reads since the last one that was not small.
     small_reads: Cell<u32>,
@@ -137,6 +137,7 @@ impl Source {
         })
     }
 
+    /// Returns whether the engine receives for the descriptor, or has received bytes or an end that are not taken.
     #[cfg(test)]
     pub(crate) fn is_received(&self) -> bool {
         self.watched.is_received.get()

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 /// The buffers of one ring. The kernel takes a power of two. 512 buffers carry 512 connections at the same moment, in
 /// 1 MiB per shard.
-const COUNT: u16 = 512;
+pub(super) const COUNT: u16 = 512;
 /// The size of a buffer. A connection that fills one receives large commands, and is read with plain `recv` again.
 pub(super) const BUFFER_BYTES: usize = 2048;
 const ENTRIES_BYTES: usize = COUNT as usize * size_of::<BufRingEntry>();
@@ -42,6 +42,8 @@ pub(super) struct Buffers {
     mapping: MmapRaw,
     /// The number of buffers provided so far, modulo 65,536.
     tail: u16,
+    /// The number of [`Filled`]s.
+    held: u16,
 }
 
 impl Buffers {
@@ -54,6 +56,7 @@ impl Buffers {
         let mut buffers = Buffers {
             mapping: MmapMut::map_anon(bytes)?.into(),
             tail: 0,
+            held: 0,
         };
         let entries = buffers.mapping.as_ptr() as u64;
         // SAFETY: the mapping begins at a page, is longer than the entries, and outlives the registration:
@@ -78,11 +81,12 @@ impl Buffers {
     ///
     /// # Panics
     /// The report names no buffer of these.
-    pub(super) fn filled(&self, buffer: u16, bytes: usize) -> Filled {
+    pub(super) fn filled(&mut self, buffer: u16, bytes: usize) -> Filled {
         assert!(
             buffer < COUNT && bytes <= BUFFER_BYTES,
             "a report of this ring"
         );
+        self.held += 1;
         Filled {
             buffer,
             start: 0,
@@ -107,7 +111,13 @@ impl Buffers {
 
     /// Lets the kernel use a buffer again.
     pub(super) fn give_back(&mut self, filled: Filled) {
+        self.held -= 1;
         self.provide(filled.buffer);
+    }
+
+    /// The number of buffers that the kernel has filled and that were not given back.
+    pub(super) fn held(&self) -> u16 {
+        self.held
     }
 
     #[allow(unsafe_code)]

@@ -1,24 +1,30 @@
 //! [`Receiving`]: the requests by which the ring receives for connections with small requests, and what has come.
 //!
 //! ```text
-//!   Off ──► On ──► Ending ──► Off      the request is armed; its end is asked for; it has ended
-//!           On ──► Off                 the request has ended by itself, for example because no buffer was free
-//!           On, Ending ──► Closed      the peer has ended its side
-//!           On, Ending ──► Failed      the connection is broken
+//!   Request:  None ──► Armed ──► Ending ──► None     it is made; its end is asked for; it has ended
+//!                      Armed ──► None                it has ended by itself, for example because no buffer was free
+//!
+//!   Rest:     InSocket ──► Closed                    the peer has ended its side
+//!             InSocket ──► Failed                    the connection is broken, or bytes are lost
 //! ```
 //!
-//! One request brings the input of a connection until it ends. The kernel puts each piece into a buffer of its choice.
-//! The pieces of a connection keep their order in all of these states. A reader takes them first, and reads the socket
-//! itself only in the state `Off`.
+//! One request, a multishot receive, brings the input of a connection until the request ends. The kernel puts each piece
+//! into a buffer of its choice. The pieces of a connection keep their order, and a reader takes them first. The reader
+//! reads the socket itself only if no request is made and the rest of the input is in the socket.
+//!
+//! A late reader does not keep the buffers from the other connections: its pieces are copied into memory of its own.
 
-use super::buffers::{BUFFER_BYTES, Buffers, Filled};
+use super::buffers::{BUFFER_BYTES, Buffers, COUNT, Filled};
 use crate::reactor::driver::{Received, Token};
 use io_uring::{IoUring, cqueue};
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, Read};
 
-/// The number of pieces at which a request is ended, because the reader is late: it may not read now.
+/// The number of pieces at which a reader is late: it may not read now. Its request is ended, and the pieces are copied.
 const PIECES_MAX: usize = 4;
+/// The most buffers that hold pieces for readers. Further pieces are copied when they come, so an eighth of the buffers is
+/// left to the kernel.
+const HELD_MAX: u16 = COUNT / 8 * 7;
 
 /// The errors of a request that say nothing about the connection. Its reader goes on with `recv`.
 const ENDINGS: [i32; 7] = [
@@ -49,16 +55,29 @@ pub(super) struct Receiving {
 struct Inbox {
     /// The serial number of the source that has this inbox, if one has it.
     serial: Option<u32>,
-    state: State,
+    request: Request,
+    /// The bytes of the first pieces, whose buffers went back.
+    copied: VecDeque<u8>,
     pieces: VecDeque<Filled>,
+    rest: Rest,
 }
 
+/// The request of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum Request {
+    /// No more comes.
     #[default]
-    Off,
-    On,
+    None,
+    Armed,
+    /// Its end is asked for. Until then, more may come.
     Ending,
+}
+
+/// The input behind the pieces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Rest {
+    #[default]
+    InSocket,
     Closed,
     /// The number of the error.
     Failed(i32),
@@ -70,6 +89,8 @@ pub(super) enum Then {
     Wake,
     /// The reader is to be woken, and the request is to be ended.
     WakeAndEnd,
+    /// The request is to be ended once more.
+    End,
     /// The source is gone.
     Nothing,
 }
@@ -118,6 +139,11 @@ impl Receiving {
         self.is_refused = true;
     }
 
+    /// Returns whether no request is made any more.
+    pub(super) fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
     /// Prepares for a request of a source. Returns false if none is to be made.
     pub(super) fn begin(&mut self, token: Token) -> bool {
         if self.is_refused {
@@ -128,13 +154,14 @@ impl Receiving {
             self.inboxes.resize_with(index + 1, Inbox::default);
         }
         let inbox = &mut self.inboxes[index];
-        debug_assert!(inbox.state == State::Off && inbox.pieces.is_empty());
+        debug_assert!(inbox.request == Request::None && inbox.rest == Rest::InSocket);
+        debug_assert!(inbox.copied.is_empty() && inbox.pieces.is_empty());
         inbox.serial = Some(token.serial());
-        inbox.state = State::On;
+        inbox.request = Request::Armed;
         true
     }
 
-    /// Records a completion.
+    /// Records a completion of a request.
     pub(super) fn complete(&mut self, token: Token, completion: Completion) -> Then {
         let Completion {
             result, has_more, ..
@@ -151,27 +178,43 @@ impl Receiving {
             return Then::Nothing;
         };
         match piece {
-            Some(piece) if bytes > 0 => inbox.pieces.push_back(piece),
+            Some(piece) if bytes > 0 && inbox.rest == Rest::InSocket => {
+                inbox.pieces.push_back(piece);
+            }
             Some(piece) => self.buffers.give_back(piece),
-            // Bytes are missing from here on, so nothing more of this connection may be used.
-            None if bytes > 0 => inbox.state = State::Failed(libc::EIO),
+            // Bytes are missing here. The input ends before them, because what follows would be taken for them.
+            None if bytes > 0 => inbox.rest = Rest::Failed(libc::EIO),
             None => {}
         }
-        if !has_more && !matches!(inbox.state, State::Failed(_)) {
-            inbox.state = match result {
-                0 => State::Closed,
-                1.. => State::Off,
-                error if ENDINGS.contains(&-error) => State::Off,
-                error => State::Failed(-error),
-            };
+        if !has_more {
+            inbox.request = Request::None;
+            if inbox.rest == Rest::InSocket {
+                inbox.rest = rest_behind(result);
+            }
+        }
+        let is_late = inbox.pieces.len() >= PIECES_MAX || inbox.copied.len() >= BUFFER_BYTES;
+        if is_late || self.buffers.held() > HELD_MAX {
+            inbox.copy_out(&mut self.buffers);
         }
         // A full buffer is a part of a large command, which the buffers of the shard hold better.
-        let is_enough = bytes == BUFFER_BYTES || inbox.pieces.len() >= PIECES_MAX;
-        if is_enough && inbox.state == State::On {
-            inbox.state = State::Ending;
+        let is_enough = is_late || bytes == BUFFER_BYTES || inbox.rest != Rest::InSocket;
+        if is_enough && inbox.request == Request::Armed {
+            inbox.request = Request::Ending;
             return Then::WakeAndEnd;
         }
         Then::Wake
+    }
+
+    /// Records the completion of an attempt to end a request.
+    ///
+    /// The kernel does not find a request whose connection had input while the kernel began to poll it. The request then
+    /// stays armed.
+    pub(super) fn complete_end(&mut self, token: Token, completion: Completion) -> Then {
+        let is_missed = [-libc::ENOENT, -libc::EALREADY].contains(&completion.result);
+        match of(&mut self.inboxes, token) {
+            Some(inbox) if is_missed && inbox.request == Request::Ending => Then::End,
+            _ => Then::Nothing,
+        }
     }
 
     /// Takes what has come into the start of `room`.
@@ -179,7 +222,7 @@ impl Receiving {
         let Some(inbox) = of(&mut self.inboxes, token) else {
             return Received::Off;
         };
-        let mut taken = 0;
+        let mut taken = inbox.take_copied(room);
         while taken < room.len()
             && let Some(mut piece) = inbox.pieces.pop_front()
         {
@@ -193,19 +236,19 @@ impl Receiving {
         if taken > 0 {
             return Received::Bytes(taken);
         }
-        match inbox.state {
-            State::Off => Received::Off,
-            State::On | State::Ending => Received::Nothing,
-            State::Closed => Received::Bytes(0),
-            State::Failed(error) => Received::Failed(io::Error::from_raw_os_error(error)),
+        match inbox.rest {
+            Rest::InSocket if inbox.request == Request::None => Received::Off,
+            Rest::InSocket => Received::Nothing,
+            Rest::Closed => Received::Bytes(0),
+            Rest::Failed(error) => Received::Failed(io::Error::from_raw_os_error(error)),
         }
     }
 
     /// Notes that a request is about to be ended. Returns false if none is armed, or its end was asked for before.
     pub(super) fn end(&mut self, token: Token) -> bool {
         match of(&mut self.inboxes, token) {
-            Some(inbox) if inbox.state == State::On => {
-                inbox.state = State::Ending;
+            Some(inbox) if inbox.request == Request::Armed => {
+                inbox.request = Request::Ending;
                 true
             }
             _ => false,
@@ -214,8 +257,7 @@ impl Receiving {
 
     /// Returns whether a request of the source is armed, so that more may come.
     pub(super) fn is_armed(&mut self, token: Token) -> bool {
-        of(&mut self.inboxes, token)
-            .is_some_and(|inbox| matches!(inbox.state, State::On | State::Ending))
+        of(&mut self.inboxes, token).is_some_and(|inbox| inbox.request != Request::None)
     }
 
     /// Drops what has come for a source that ends.
@@ -226,6 +268,43 @@ impl Receiving {
                 self.buffers.give_back(piece);
             }
         }
+    }
+}
+
+impl Inbox {
+    /// Copies all pieces, and gives their buffers back.
+    fn copy_out(&mut self, buffers: &mut Buffers) {
+        let mut bytes = [0; BUFFER_BYTES];
+        for mut piece in self.pieces.drain(..) {
+            let count = buffers.take(&mut piece, &mut bytes);
+            self.copied.extend(&bytes[..count]);
+            buffers.give_back(piece);
+        }
+    }
+
+    /// Takes bytes that were copied into the start of `room`. Returns their number.
+    fn take_copied(&mut self, room: &mut [u8]) -> usize {
+        let count = self.copied.len().min(room.len());
+        if count > 0 {
+            self.copied
+                .read_exact(&mut room[..count])
+                .expect("as many bytes are there");
+            // A late reader is rare: its memory is not kept.
+            if self.copied.is_empty() {
+                self.copied.shrink_to(BUFFER_BYTES);
+            }
+        }
+        count
+    }
+}
+
+/// The input behind the last piece of a request that has ended with `result`.
+fn rest_behind(result: i32) -> Rest {
+    match result {
+        0 => Rest::Closed,
+        1.. => Rest::InSocket,
+        error if ENDINGS.contains(&-error) => Rest::InSocket,
+        error => Rest::Failed(-error),
     }
 }
 

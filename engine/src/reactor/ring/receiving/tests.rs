@@ -91,8 +91,13 @@ fn pieces_are_taken_in_their_order_and_the_end_comes_last() {
         ..piece(0, 5)
     };
     check(
-        &[piece(0, 5), lost, last(-libc::ECANCELED)],
-        &[Wake; 3],
+        &[piece(0, 5), lost, piece(1, 7), last(-libc::ECANCELED)],
+        &[Wake, WakeAndEnd, Wake, Wake],
+        ["5", "error 5", "error 5"],
+    );
+    check(
+        &[piece(0, 5), lost, last(0)],
+        &[Wake, WakeAndEnd, Wake],
         ["5", "error 5", "error 5"],
     );
     // A large command, and a reader that is late.
@@ -125,6 +130,41 @@ fn a_piece_is_taken_in_parts_and_in_the_order_of_its_bytes() {
     receiving.unregister(&ring).expect("registered");
 }
 
+/// Late readers kept all buffers from the other connections.
+#[test]
+fn the_pieces_of_late_readers_give_their_buffers_back() {
+    let Some((ring, mut receiving)) = receiving() else {
+        return;
+    };
+    let mut room = [0; 16_384];
+    let late = token(0, 0);
+    assert!(receiving.begin(late));
+    for buffer in 0..3 {
+        receiving.complete(late, piece(buffer, 100));
+    }
+    assert_eq!(receiving.buffers.held(), 3);
+    receiving.complete(late, piece(3, 100));
+    assert_eq!(receiving.buffers.held(), 0);
+    receiving.complete(late, piece(4, BUFFER_BYTES));
+    assert_eq!(text(receiving.take(late, &mut room[..250])), "250");
+    assert_eq!(text(receiving.take(late, &mut room)), "2198");
+    // Many readers with a piece each.
+    for index in 1..=COUNT {
+        let token = token(index.into(), 0);
+        assert!(receiving.begin(token));
+        receiving.complete(token, piece(index - 1, 10));
+        assert!(receiving.buffers.held() <= HELD_MAX);
+    }
+    for index in 1..=COUNT {
+        let token = token(index.into(), 0);
+        assert!(receiving.end(token), "it goes on");
+        assert_eq!(text(receiving.take(token, &mut room)), "10");
+        assert_eq!(text(receiving.take(token, &mut room)), "nothing");
+    }
+    assert_eq!(receiving.buffers.held(), 0);
+    receiving.unregister(&ring).expect("registered");
+}
+
 #[test]
 fn a_source_gets_nothing_of_an_earlier_one_with_its_index() {
     let Some((ring, mut receiving)) = receiving() else {
@@ -149,10 +189,21 @@ fn a_source_gets_nothing_of_an_earlier_one_with_its_index() {
     assert!(receiving.is_armed(later) && !receiving.is_armed(earlier));
     assert!(receiving.end(later), "the request is armed");
     assert!(!receiving.end(later), "its end was asked for");
+    for (result, then) in [
+        (0, Then::Nothing),
+        (-libc::ENOENT, Then::End),
+        (-libc::EALREADY, Then::End),
+    ] {
+        assert_eq!(receiving.complete_end(later, last(result)), then);
+        assert_eq!(receiving.complete_end(earlier, last(result)), Then::Nothing);
+    }
     assert!(
         receiving.is_armed(later),
         "more may come until it has ended"
     );
+    receiving.complete(later, last(-libc::ECANCELED));
+    let missed = receiving.complete_end(later, last(-libc::ENOENT));
+    assert_eq!(missed, Then::Nothing, "it has ended by itself");
     receiving.unregister(&ring).expect("registered");
 }
 
