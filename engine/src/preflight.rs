@@ -16,7 +16,7 @@ use std::num::NonZeroUsize;
 use crate::config::Config;
 use crate::net::address::Addresses;
 use crate::reactor::{self, Engine};
-use program::log_warn;
+use program::{log_info, log_warn};
 
 mod bind;
 mod error;
@@ -63,6 +63,8 @@ pub struct StartPlan {
 pub struct Chosen {
     /// The engine that was tried and works.
     pub engine: Engine,
+    /// The engine receives for connections with small requests.
+    pub receives: bool,
     /// The better engines, the best first, and why they cannot be used. Only where the choice was free.
     pub passed_over: Vec<(Engine, PreflightError)>,
 }
@@ -73,14 +75,35 @@ pub struct Chosen {
 /// used, which is logged.
 pub fn prepare_system(io: &str, shard_count: NonZeroUsize) -> Result<Engine, PreflightError> {
     raise_descriptors(shard_count)?;
-    let Chosen {
-        engine,
-        passed_over,
-    } = choose_engine(io, shard_count)?;
-    for (better, error) in passed_over {
-        log_warn!("{}", fallback_text(better, &error, engine));
+    let chosen = choose_engine(io, shard_count)?;
+    for (better, error) in &chosen.passed_over {
+        log_warn!("{}", fallback_text(*better, error, chosen.engine));
     }
-    Ok(engine)
+    if chosen.lacks_receiving() {
+        log_info!("io_uring on {}: {LACKS_RECEIVING}", system_name());
+    }
+    Ok(chosen.engine)
+}
+
+/// Tells that a ring does not receive, and the cost (docs/decisions/0012-small-requests.md).
+pub(crate) const LACKS_RECEIVING: &str = "the ring does not receive for connections with small requests here, which may \
+    then take up to a quarter more processor time; nothing has to be done, and the ring of a newer kernel may receive";
+
+impl Chosen {
+    /// Returns whether the engine is a ring that does not receive for connections with small requests.
+    pub(crate) fn lacks_receiving(&self) -> bool {
+        self.engine.is_io_uring() && !self.receives
+    }
+}
+
+/// The name and version of the system, for example `Linux 6.18.44`.
+pub(crate) fn system_name() -> String {
+    let system = rustix::system::uname();
+    format!(
+        "{} {}",
+        system.sysname().to_string_lossy(),
+        system.release().to_string_lossy()
+    )
 }
 
 /// The log line of a start that uses `engine`, because a better one failed.
@@ -112,8 +135,9 @@ pub(crate) fn choose_engine(io: &str, shard_count: NonZeroUsize) -> Result<Chose
         match try_engines(engine, shard_count) {
             Err(error) if best_first.peek().is_some() => passed_over.push((engine, error)),
             result => {
-                return result.map(|()| Chosen {
+                return result.map(|receives| Chosen {
                     engine,
+                    receives,
                     passed_over,
                 });
             }
@@ -155,8 +179,9 @@ pub fn prepare(config: &Config) -> Result<StartPlan, PreflightError> {
     })
 }
 
-/// Creates one engine per shard, and has each report one wake-up.
-fn try_engines(engine: Engine, shard_count: NonZeroUsize) -> Result<(), PreflightError> {
+/// Creates one engine per shard, and has each report one wake-up. Returns whether all engines receive for connections with
+/// small requests.
+fn try_engines(engine: Engine, shard_count: NonZeroUsize) -> Result<bool, PreflightError> {
     match engine {
         #[cfg(target_os = "linux")]
         Engine::IoUring => io_uring::check(shard_count, io_uring::kernel()),
@@ -171,7 +196,7 @@ pub(crate) fn is_usable(engine: Engine) -> bool {
     use test_support::skip;
 
     match try_engines(engine, NonZeroUsize::MIN) {
-        Ok(()) => return true,
+        Ok(_) => return true,
         Err(error @ PreflightError::KernelTooOld { .. }) => skip::kernel_lacks(&error.to_string()),
         Err(error) => skip::not_tested(&error.to_string()),
     }

@@ -6,8 +6,8 @@
 //!   wake tasks ◄── answers, timers ◄──── the engine: watches sockets, waits if no task is ready
 //! ```
 //!
-//! The engine ([`Engine`], behind the seam in `driver.rs`) says which sockets are ready. The reactor then calls `recv`
-//! and `sendmsg` itself, so that a shard reads into few buffers and writes from its log. A ring also receives for
+//! The engine ([`Engine`], behind the seam in `driver.rs`) says which sockets are ready. The woken task then calls `recv`
+//! or `sendmsg` itself, so that a shard reads into few buffers and writes from its log. A ring also receives for
 //! connections with many small requests, and sends the small outputs of a turn together
 //! (docs/decisions/0012-small-requests.md). With io_uring, the call that waits also says which sockets to watch. A
 //! socket is polled only while a task waits for it, so a socket that is left to gather input wakes no task. The tasks
@@ -98,6 +98,12 @@ struct Runtime {
     reactor: Rc<Reactor>,
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Has the rings that this thread makes receive for no descriptor, as on the kernels that do not tell each end.
+    pub(crate) static REFUSES_RECEIVING: Cell<bool> = const { Cell::new(false) };
+}
+
 thread_local! {
     static CURRENT: RefCell<Option<Rc<Runtime>>> = const { RefCell::new(None) };
 }
@@ -121,15 +127,16 @@ pub(crate) fn run<T: 'static>(
     result
 }
 
-/// Creates `count` engines, and has each report one wake-up. glommio creates one engine only.
+/// Creates `count` engines, and has each report one wake-up. glommio creates one engine only. Returns whether the engines
+/// receive for connections with small requests, which only rings can do.
 ///
 /// # Errors
 /// The system refuses to create or to enter an engine, or an engine does not report the wake-up within 1 s
 /// (`TimedOut`).
-pub(crate) fn try_engine(engine: Engine, count: NonZeroUsize) -> io::Result<()> {
+pub(crate) fn try_engine(engine: Engine, count: NonZeroUsize) -> io::Result<bool> {
     #[cfg(feature = "glommio")]
     if engine == Engine::Glommio {
-        return run(engine, async {});
+        return run(engine, async {}).map(|()| false);
     }
     let engines = (0..count.get())
         .map(|_| Driver::new(engine))
@@ -142,7 +149,7 @@ pub(crate) fn try_engine(engine: Engine, count: NonZeroUsize) -> io::Result<()> 
             return Err(io::ErrorKind::TimedOut.into());
         }
     }
-    Ok(())
+    Ok(engines.iter().all(|(driver, _)| driver.receives()))
 }
 
 /// Starts a task on this thread. Dropping the handle cancels it; detach it to let it run.
@@ -222,6 +229,12 @@ pub(crate) fn stage_send(descriptor: impl AsFd, output: &[IoSlice<'_>]) -> bool 
 /// Outside of [`run`].
 pub(crate) fn send_staged(each: impl FnMut(Sent)) {
     current().reactor.driver.send_staged(each);
+}
+
+/// Returns whether the engine of this thread receives for descriptors.
+#[cfg(test)]
+pub(crate) fn receives() -> bool {
+    current().reactor.driver.receives()
 }
 
 fn current() -> Rc<Runtime> {

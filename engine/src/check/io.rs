@@ -21,14 +21,9 @@ pub(super) struct Answer {
 
 pub(super) fn check(config: &Config) -> Finding {
     let chosen = preflight::choose_engine(&config.io, config.shard_count);
-    let system = rustix::system::uname();
     let answer = Answer {
         chosen,
-        system: format!(
-            "{} {}",
-            system.sysname().to_string_lossy(),
-            system.release().to_string_lossy()
-        ),
+        system: preflight::system_name(),
         // An attempt with io_uring has raised the limit as far as possible.
         memlock_bytes: getrlimit(Resource::Memlock).current,
         shows_io_wait: shows_io_wait(),
@@ -52,13 +47,15 @@ fn shows_io_wait() -> bool {
 }
 
 pub(super) fn judge(answer: &Answer, shards: &str) -> Finding {
-    let Chosen {
-        engine,
-        passed_over,
-    } = match &answer.chosen {
+    let chosen = match &answer.chosen {
         Ok(chosen) => chosen,
         Err(error) => return Finding::refusal(NAME, error),
     };
+    let Chosen {
+        engine,
+        passed_over,
+        ..
+    } = chosen;
     let (name, system) = (engine.name(), &answer.system);
     if let Some((_, error)) = passed_over.first() {
         return Finding::warning(
@@ -78,6 +75,9 @@ pub(super) fn judge(answer: &Answer, shards: &str) -> Finding {
             Some(bytes) => format!("up to {} of locked memory", bytes_text(bytes)),
         };
         found = format!("{found}, with {limit}");
+        if chosen.lacks_receiving() {
+            found = format!("{found}; {}", preflight::LACKS_RECEIVING);
+        }
         if answer.shows_io_wait {
             found += "; before Linux 6.15, an idle shard may be counted as I/O wait; it uses no processor time";
         }

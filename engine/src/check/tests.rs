@@ -74,6 +74,7 @@ fn the_engine_is_told_with_its_price() {
     let works = |engine, passed_over| {
         Ok(preflight::Chosen {
             engine,
+            receives: engine.is_io_uring(),
             passed_over,
         })
     };
@@ -90,6 +91,14 @@ fn the_engine_is_told_with_its_price() {
         found.contains("no limit") && found.contains("as I/O wait"),
         "{found}"
     );
+    let refused = Ok(preflight::Chosen {
+        engine: Engine::IoUring,
+        receives: false,
+        passed_over: vec![],
+    });
+    let text = format!("{text}; {}", preflight::LACKS_RECEIVING);
+    let refused = io::judge(&engine(refused), "2 shards");
+    assert_eq!(refused, Finding::ok("io", text));
     // The engine is the one that was asked for.
     let asked = io::judge(&engine(works(Engine::Epoll, vec![])), "2 shards");
     let text = "epoll works for 2 shards on Linux 6.18.1";

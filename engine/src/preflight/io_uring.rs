@@ -12,16 +12,17 @@ use std::num::NonZeroUsize;
 /// 6.13, to processes without CAP_IPC_LOCK.
 const MEMLOCK_BYTES_PER_SHARD: u64 = 64 * 1024;
 
-/// Creates one ring per shard, and has each report one wake-up.
+/// Creates one ring per shard, and has each report one wake-up. Returns whether all rings receive for connections with
+/// small requests.
 ///
 /// # Errors
 /// Why io_uring cannot be used, and what to do about it.
-pub(super) fn check(shard_count: NonZeroUsize, kernel: Kernel) -> Result<(), PreflightError> {
+pub(super) fn check(shard_count: NonZeroUsize, kernel: Kernel) -> Result<bool, PreflightError> {
     // Raised as far as possible: only the kernel knows how much it charges.
     let memlock = raise(Resource::Memlock, 0, u64::MAX);
     debug_assert!(memlock.is_ok(), "nothing was demanded");
     match reactor::try_engine(Engine::IoUring, shard_count) {
-        Ok(()) => Ok(()),
+        Ok(receives) => Ok(receives),
         Err(error) if error.kind() == io::ErrorKind::OutOfMemory => Err(judge_memory(
             error,
             getrlimit(Resource::Memlock).current,

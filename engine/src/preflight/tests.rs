@@ -159,3 +159,19 @@ fn the_system_is_checked_as_a_whole() {
     let limit = getrlimit(Resource::Nofile);
     assert_eq!(limit.current, limit.maximum, "raised as far as it goes");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_ring_that_does_not_receive_is_noticed() {
+    use crate::reactor::REFUSES_RECEIVING;
+    if !is_usable(Engine::IoUring) {
+        return;
+    }
+    let lacks_receiving = |io| {
+        let chosen = choose_engine(io, shards(2)).unwrap_or_else(|error| panic!("{error}"));
+        chosen.lacks_receiving()
+    };
+    REFUSES_RECEIVING.set(true);
+    assert!(lacks_receiving("io_uring"));
+    assert!(!lacks_receiving("epoll"));
+}

@@ -151,6 +151,15 @@ impl Driver {
         }
     }
 
+    /// Returns whether the engine receives for descriptors.
+    pub(super) fn receives(&self) -> bool {
+        match self {
+            #[cfg(target_os = "linux")]
+            Driver::Ring(ring) => ring.receives(),
+            _ => false,
+        }
+    }
+
     /// Takes what the engine has received into the start of `room`, which is not empty.
     #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
     pub(super) fn take_received(&self, token: Token, room: &mut [u8]) -> Received {

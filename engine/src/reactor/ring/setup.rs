@@ -27,23 +27,37 @@ pub(super) fn with_retries<T>(time: Duration, make: impl Fn() -> io::Result<T>) 
     }
 }
 
-/// Makes a ring in the newest mode that the kernel knows. The first two modes deliver completions only when the thread
-/// enters the kernel.
+/// The mode of a ring.
+type Mode = fn(&mut Builder) -> &mut Builder;
+
+/// The modes of rings, the newest first. The first two deliver completions only when the thread enters the kernel.
+const MODES: [Mode; 3] = [
+    // Linux 6.1.
+    |builder| {
+        builder
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_taskrun_flag()
+    },
+    // Linux 5.19.
+    |builder| builder.setup_coop_taskrun().setup_taskrun_flag(),
+    |builder| builder,
+];
+
+/// Makes a ring in the newest mode that the kernel knows.
 pub(super) fn build() -> io::Result<IoUring> {
-    let attempts: [fn(&mut Builder) -> &mut Builder; 3] = [
-        // Linux 6.1.
-        |builder| {
-            builder
-                .setup_single_issuer()
-                .setup_defer_taskrun()
-                .setup_taskrun_flag()
-        },
-        // Linux 5.19.
-        |builder| builder.setup_coop_taskrun().setup_taskrun_flag(),
-        |builder| builder,
-    ];
+    build_newest(&MODES)
+}
+
+/// Makes a ring as on Linux 6.0.
+#[cfg(test)]
+pub(super) fn build_older() -> io::Result<IoUring> {
+    build_newest(&MODES[1..])
+}
+
+fn build_newest(modes: &[Mode]) -> io::Result<IoUring> {
     let mut result = Err(io::ErrorKind::Unsupported.into());
-    for choose in attempts {
+    for choose in modes {
         let mut builder = IoUring::builder();
         builder.setup_cqsize(COMPLETIONS);
         result = choose(&mut builder).build(SUBMISSIONS);
@@ -53,4 +67,10 @@ pub(super) fn build() -> io::Result<IoUring> {
         }
     }
     result
+}
+
+/// Returns whether the kernel carries on with the ring's requests only when the thread enters the ring, and not in any
+/// other system call. This is so in the first mode, which alone has a single issuer.
+pub(super) fn is_deferring(ring: &IoUring) -> bool {
+    ring.params().is_setup_single_issuer()
 }

@@ -2,7 +2,7 @@
 //! to memory of this process there, so the tests end streams, move them and leave them unread at any moment.
 
 use super::*;
-use crate::reactor::SENDS_MAX;
+use crate::reactor::{REFUSES_RECEIVING, SENDS_MAX, receives};
 use std::cell::Cell;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -63,20 +63,31 @@ fn is_ring(engine: Engine) -> bool {
     engine.is_io_uring()
 }
 
-/// Runs a test on each engine that this machine lets run, and tells the test which one it is.
+/// Runs a test on each engine that this machine lets run, and tells the test which one it is. Runs it also on a ring that
+/// does not receive, as on many kernels.
 fn on_every_engine<F: Future<Output = ()> + 'static>(test: impl Fn(Engine) -> F) {
     let engines = Engine::ALL.iter().copied();
     for engine in engines.filter(|engine| is_usable(*engine)) {
         reactor::run(engine, test(engine)).expect("the engine works");
+        if is_ring(engine) {
+            REFUSES_RECEIVING.set(true);
+            let test = test(engine);
+            let refused = async {
+                assert!(!receives());
+                test.await;
+            };
+            reactor::run(engine, refused).expect("the engine works");
+            REFUSES_RECEIVING.set(false);
+        }
     }
 }
 
 #[test]
 fn requests_of_all_sizes_come_whole_and_in_order() {
-    on_every_engine(|engine| async move {
+    on_every_engine(|_| async {
         let (listener, address) = listener();
         let (stream, mut peer, start) = busy(&listener, address).await;
-        assert_eq!(stream.is_received(), is_ring(engine));
+        assert_eq!(stream.is_received(), receives());
         let writer = thread::spawn(move || {
             let (mut draws, mut place) = (Draws(1), start);
             for _ in 0..3_000 {
@@ -109,7 +120,7 @@ fn requests_of_all_sizes_come_whole_and_in_order() {
 
 #[test]
 fn a_stream_that_moves_while_it_receives_loses_and_doubles_nothing() {
-    on_every_engine(|engine| async move {
+    on_every_engine(|_| async {
         let (listener, address) = listener();
         let (mut stream, mut peer, start) = busy(&listener, address).await;
         let writer = thread::spawn(move || {
@@ -144,17 +155,17 @@ fn a_stream_that_moves_while_it_receives_loses_and_doubles_nothing() {
             }
         }
         assert_eq!(place, writer.join().expect("no panic"));
-        assert_eq!(moves_while_received > 0, is_ring(engine));
+        assert_eq!(moves_while_received > 0, receives());
     });
 }
 
 #[test]
 fn more_streams_than_buffers_are_all_read() {
-    on_every_engine(|engine| async move {
+    on_every_engine(|_| async {
         let (listener, address) = listener();
         let mut streams = Vec::new();
         // A ring has 512 buffers.
-        for _ in 0..if is_ring(engine) { 530 } else { 10 } {
+        for _ in 0..if receives() { 530 } else { 10 } {
             let (stream, mut peer, place) = busy(&listener, address).await;
             peer.write_all(&bytes_at(place, 900)).expect("connected");
             streams.push((stream, peer, place));
@@ -171,10 +182,10 @@ fn more_streams_than_buffers_are_all_read() {
 
 #[test]
 fn streams_that_end_unread_give_their_buffers_back() {
-    on_every_engine(|engine| async move {
+    on_every_engine(|_| async {
         let (listener, address) = listener();
         // More pieces than there are buffers.
-        for round in 0..if is_ring(engine) { 400u64 } else { 10 } {
+        for round in 0..if receives() { 400u64 } else { 10 } {
             let (stream, mut peer, place) = busy(&listener, address).await;
             for at in 0..round % 5 {
                 let place = place + 10 * at as usize;
@@ -190,7 +201,43 @@ fn streams_that_end_unread_give_their_buffers_back() {
             peer.write_all(&bytes_at(place, 10)).expect("connected");
             place += read(&stream, place, 10).await;
         }
-        assert_eq!(stream.is_received(), is_ring(engine), "buffers are left");
+        assert_eq!(stream.is_received(), receives(), "buffers are left");
+    });
+}
+
+/// The late readers kept all buffers. Then each receiving of another stream ended at once.
+#[test]
+fn streams_that_are_read_late_leave_buffers_to_the_others() {
+    on_every_engine(|_| async {
+        // A ring has 512 buffers. A reader with four pieces is late.
+        for (count, pieces) in [(140, 4), (180, 3)] {
+            let (listener, address) = listener();
+            let mut late = Vec::new();
+            for _ in 0..if receives() { count } else { 5 } {
+                late.push(busy(&listener, address).await);
+            }
+            for piece in 0..pieces {
+                for (_, peer, place) in &mut late {
+                    let bytes = bytes_at(*place + 100 * piece, 100);
+                    peer.write_all(&bytes).expect("connected");
+                }
+                reactor::sleep(Duration::from_millis(2)).await;
+            }
+            let (stream, mut peer, mut place) = busy(&listener, address).await;
+            for _ in 0..100 {
+                peer.write_all(&bytes_at(place, 10)).expect("connected");
+                place += read(&stream, place, 10).await;
+                assert_eq!(stream.is_received(), receives(), "after {place} bytes");
+            }
+            for (stream, mut peer, start) in late {
+                let mut place = start;
+                let end = start + 100 * pieces;
+                peer.write_all(&bytes_at(end, 50)).expect("connected");
+                while place < end + 50 {
+                    place += read(&stream, place, 70).await;
+                }
+            }
+        }
     });
 }
 
@@ -225,7 +272,7 @@ fn a_stream_that_nobody_reads_holds_its_peer_back() {
 
 #[test]
 fn a_stream_that_is_held_back_keeps_its_input_and_goes_on() {
-    on_every_engine(|engine| async move {
+    on_every_engine(|_| async {
         let (listener, address) = listener();
         let (stream, mut peer, mut place) = busy(&listener, address).await;
         let end = place + 300;
@@ -236,7 +283,7 @@ fn a_stream_that_is_held_back_keeps_its_input_and_goes_on() {
             stream.hold_back();
         }
         let moving = stream.duplicate().expect("descriptors are left");
-        assert_eq!(!moving.unread.is_empty(), is_ring(engine));
+        assert_eq!(!moving.unread.is_empty(), receives());
         stream.take_back(moving);
         while place < end {
             place += read(&stream, place, 70).await;
@@ -255,7 +302,7 @@ fn a_stream_that_is_held_back_keeps_its_input_and_goes_on() {
 /// The kernel finds a descriptor by its number, when a request is submitted.
 #[test]
 fn a_stream_that_ends_at_once_takes_nothing_from_the_next_one_with_its_number() {
-    on_every_engine(|engine| async move {
+    on_every_engine(|_| async {
         let (listener, address) = listener();
         let mut tried = 0;
         for _ in 0..200 {
@@ -273,7 +320,7 @@ fn a_stream_that_ends_at_once_takes_nothing_from_the_next_one_with_its_number() 
                 assert!(future::poll_once(waits).await.is_none());
             }
             // The request of the ring is queued. From here on nothing is awaited.
-            assert_eq!(stream.is_received(), is_ring(engine));
+            assert_eq!(stream.is_received(), receives());
             let number = stream.socket.as_raw_fd();
             drop(stream);
             let copy = rustix::io::fcntl_dupfd_cloexec(&other.socket, number);
@@ -301,7 +348,7 @@ fn a_stream_that_ends_at_once_takes_nothing_from_the_next_one_with_its_number() 
 /// Some kernels do not tell a ring of an end that comes right behind input.
 #[test]
 fn the_end_of_a_unix_socket_comes_right_behind_its_input() {
-    on_every_engine(|engine| async move {
+    on_every_engine(|_| async {
         let (ours, mut peer) =
             std::os::unix::net::UnixStream::pair().expect("descriptors are left");
         ours.set_nonblocking(true).expect("a socket");
@@ -313,7 +360,7 @@ fn the_end_of_a_unix_socket_comes_right_behind_its_input() {
             let waits = future::poll_fn(|cx| stream.poll_read(cx, &mut [0; 100]));
             assert!(future::poll_once(waits).await.is_none());
         }
-        assert_eq!(stream.is_received(), is_ring(engine));
+        assert_eq!(stream.is_received(), receives());
         peer.write_all(&bytes_at(place, 10)).expect("connected");
         drop(peer);
         assert_eq!(read(&stream, place, 100).await, 10);
@@ -324,10 +371,10 @@ fn the_end_of_a_unix_socket_comes_right_behind_its_input() {
 /// Some kernels do not tell a ring of a reset that comes right behind input.
 #[test]
 fn a_reset_comes_right_behind_the_input() {
-    on_every_engine(|engine| async move {
+    on_every_engine(|_| async {
         let (listener, address) = listener();
         let (stream, mut peer, place) = busy(&listener, address).await;
-        assert_eq!(stream.is_received(), is_ring(engine));
+        assert_eq!(stream.is_received(), receives());
         peer.write_all(&bytes_at(place, 10)).expect("connected");
         let linger = socket2::SockRef::from(&peer).set_linger(Some(Duration::ZERO));
         linger.expect("a TCP socket");
@@ -347,10 +394,10 @@ fn a_reset_comes_right_behind_the_input() {
 
 #[test]
 fn a_stream_that_gathers_is_not_woken_by_each_packet() {
-    on_every_engine(|engine| async move {
+    on_every_engine(|_| async {
         let (listener, address) = listener();
         let (stream, mut peer, mut place) = busy(&listener, address).await;
-        assert_eq!(stream.is_received(), is_ring(engine));
+        assert_eq!(stream.is_received(), receives());
         stream.let_gather();
         for _ in 0..3 {
             peer.write_all(&bytes_at(place, 10)).expect("connected");
