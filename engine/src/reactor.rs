@@ -213,10 +213,10 @@ pub(crate) fn epoll_around_listener(_listener: impl AsFd) -> io::Result<Option<O
 }
 
 /// Stages an output of a connection. [`send_staged`] sends it, and the descriptor must stay open until then. Returns false
-/// if the output is long, or the engine cannot stage: then the caller sends it.
+/// if the output is long, or the engine cannot stage, or in the callback of [`send_staged`]: then the caller sends it.
 ///
 /// # Panics
-/// Outside of [`run`], and in the callback of [`send_staged`].
+/// Outside of [`run`].
 pub(crate) fn stage_send(descriptor: impl AsFd, output: &[IoSlice<'_>]) -> bool {
     let reactor = &current().reactor;
     reactor.driver.stage_send(descriptor.as_fd(), output)

@@ -6,6 +6,7 @@
 //!   timer   ──► handle_timeout ─────────────────────────┤
 //!                                                       ▼
 //!   turn: end_turn (deliveries) ─► perform outputs ─► one write per connection ─► batches to peers
+//!                                                     (io_uring: small ones together)
 //! ```
 //!
 //! The turn's task queues behind all readers that are ready, so that one turn serves what all of

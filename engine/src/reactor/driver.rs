@@ -202,7 +202,7 @@ impl Driver {
     }
 
     /// Stages an output, which leaves with [`Driver::send_staged`]. Returns false if it is too long, too many are
-    /// staged, or the engine cannot do this. The descriptor must stay open until then.
+    /// staged, the staged ones are leaving, or the engine cannot do this. The descriptor must stay open until then.
     #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
     pub(super) fn stage_send(&self, descriptor: BorrowedFd<'_>, output: &[IoSlice<'_>]) -> bool {
         match self {

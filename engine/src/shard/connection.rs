@@ -4,8 +4,9 @@
 //! carried out before the task waits again. A connection keeps only an unfinished command, and what is
 //! left for the sake of other connections or until its answers have left.
 //!
-//! Writing: the shard's turn writes for everybody, once per turn, straight from the log (`Shard::take_turn`). Only a
-//! connection whose socket is full gets a task that waits for room. The broker is told what has left the process,
+//! Writing: the shard's turn writes for everybody, once per turn, straight from the log (`Shard::take_turn`). With
+//! io_uring, the small outputs of several connections are copied first, and leave together. Only a connection whose socket
+//! is full gets a task that waits for room. The broker is told what has left the process,
 //! whether or not TLS or compression lie between ([`Transport`]).
 
 mod asking;

@@ -13,11 +13,25 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 /// The longest output that is staged. Copying a longer one costs more than its system call saves.
 const BYTES_MAX: usize = 512;
 
+/// The errors of a request that say nothing about the connection. The caller writes to the socket itself.
+const UNTRIED: [i32; 5] = [
+    // The socket has no room.
+    libc::EAGAIN,
+    libc::EINTR,
+    // The kernel has no memory for the request, or does not carry it out.
+    libc::ENOMEM,
+    libc::ENOBUFS,
+    libc::ECANCELED,
+];
+
 /// The outputs that are staged, in the order of staging.
 pub(super) struct Sends {
     /// [`BYTES_MAX`] bytes for each output.
     bytes: Box<[u8]>,
     staged: Vec<Staged>,
+    /// The outputs are leaving, or their results are being told. No output is staged meanwhile: it would be cleared with
+    /// the others.
+    is_leaving: bool,
     /// The number of outputs whose completion is not there yet.
     left: usize,
 }
@@ -34,16 +48,17 @@ impl Default for Sends {
         Sends {
             bytes: vec![0; SENDS_MAX * BYTES_MAX].into_boxed_slice(),
             staged: Vec::with_capacity(SENDS_MAX),
+            is_leaving: false,
             left: 0,
         }
     }
 }
 
 impl Sends {
-    /// Copies an output. Returns false if it is too long, or too many are staged.
+    /// Copies an output. Returns false if it is too long, too many are staged, or the staged ones are leaving.
     pub(super) fn stage(&mut self, descriptor: BorrowedFd<'_>, output: &[IoSlice<'_>]) -> bool {
         let bytes = output.iter().map(|slice| slice.len()).sum();
-        if bytes > BYTES_MAX || self.staged.len() == SENDS_MAX {
+        if self.is_leaving || bytes > BYTES_MAX || self.staged.len() == SENDS_MAX {
             return false;
         }
         let mut at = self.staged.len() * BYTES_MAX;
@@ -61,6 +76,7 @@ impl Sends {
 
     /// Returns the number of outputs, all of which are about to be submitted.
     pub(super) fn begin(&mut self) -> usize {
+        self.is_leaving = true;
         self.left = self.staged.len();
         self.left
     }
@@ -96,7 +112,7 @@ impl Sends {
             offered: staged.bytes,
             result: match staged.result {
                 bytes @ 0.. => Ok(Some(bytes as usize)),
-                error if [libc::EAGAIN, libc::EINTR].contains(&-error) => Ok(None),
+                error if UNTRIED.contains(&-error) => Ok(None),
                 error => Err(io::Error::from_raw_os_error(-error)),
             },
         }
@@ -104,6 +120,38 @@ impl Sends {
 
     /// Forgets all outputs.
     pub(super) fn clear(&mut self) {
+        self.is_leaving = false;
         self.staged.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    /// A kernel without memory for a request ended the connection.
+    #[test]
+    fn an_error_of_the_ring_says_nothing_about_the_connection() {
+        let mut sends = Sends::default();
+        let stdin = io::stdin();
+        let results = [5, -libc::ENOMEM, -libc::ENOBUFS, -libc::ECANCELED];
+        let results = results.into_iter().chain([-libc::EAGAIN, -libc::EPIPE]);
+        for _ in results.clone() {
+            assert!(sends.stage(stdin.as_fd(), &[IoSlice::new(b"hello")]));
+        }
+        sends.begin();
+        let told: Vec<_> = results
+            .enumerate()
+            .map(|(index, result)| {
+                sends.complete(index, result);
+                sends.sent(index).result.map_err(|error| error.kind())
+            })
+            .collect();
+        let mut expected = vec![Ok(None); 6];
+        expected[0] = Ok(Some(5));
+        expected[5] = Err(io::ErrorKind::BrokenPipe);
+        assert_eq!(told, expected);
+        assert!(!sends.is_under_way());
     }
 }

@@ -525,7 +525,11 @@ fn waits_that_are_answered_while_outputs_leave_are_told() {
                 peer.write_all(&bytes_at(place, 10)).expect("connected");
             }
             assert!(other.stage(&[IoSlice::new(b"x")]));
-            reactor::send_staged(|sent| assert_eq!(sent.result.expect("connected"), Some(1)));
+            reactor::send_staged(|sent| {
+                assert_eq!(sent.result.expect("connected"), Some(1));
+                // It was staged, and never left.
+                assert!(!other.stage(&[IoSlice::new(b"late")]));
+            });
         }
         assert_eq!(reader.await, 10);
     });
