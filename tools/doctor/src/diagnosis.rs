@@ -1,5 +1,7 @@
 //! [`Diagnosis`]: what the doctor says.
 
+use crate::sample::Pause;
+
 /// The diagnosis of a channel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnosis {
@@ -11,6 +13,8 @@ pub struct Diagnosis {
     pub only_node: Option<String>,
     /// The nodes with messages and without consumers, if the limit concerns more messages than they have.
     pub unreached: Option<Unreached>,
+    /// The pauses at other nodes than those of the limit.
+    pub paused: Option<Paused>,
 }
 
 impl Diagnosis {
@@ -21,6 +25,7 @@ impl Diagnosis {
             change: None,
             only_node: None,
             unreached: None,
+            paused: None,
         }
     }
 }
@@ -32,6 +37,21 @@ pub struct Unreached {
     pub nodes: Vec<String>,
     /// The backlog of these nodes.
     pub depth: i64,
+}
+
+/// The pauses of a channel, or of its topic, at all or at some of the nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paused {
+    /// True if the topic is paused, and the channel itself is not.
+    pub is_of_topic: bool,
+    /// The number of nodes with a pause.
+    pub nodes: usize,
+    /// The number of nodes with the channel.
+    pub all: usize,
+    /// The messages that wait for the end of the pauses.
+    pub waiting: i64,
+    /// The terms of the pause that lasts longest.
+    pub terms: Pause,
 }
 
 /// A proposal: a number and its new value.
@@ -78,16 +98,8 @@ pub enum Limit {
         /// The seconds until the backlog is empty.
         seconds: f64,
     },
-    /// The channel is paused.
-    Paused {
-        /// The messages that wait.
-        waiting: i64,
-    },
-    /// The topic is paused.
-    TopicPaused {
-        /// The messages that wait in the topic.
-        waiting: i64,
-    },
+    /// The channel or its topic is paused.
+    Paused(Paused),
     /// No consumer is subscribed.
     NoConsumers {
         /// The backlog.

@@ -20,10 +20,10 @@ mod sentence;
 
 use std::time::Duration;
 
-pub use diagnosis::{Change, Diagnosis, Limit, Saturation, Setting, Unreached};
+pub use diagnosis::{Change, Diagnosis, Limit, Paused, Saturation, Setting, Unreached};
 pub use flow::Flow;
 pub use flow::{grown, sum};
-pub use sample::{ChannelSample, NodeSample};
+pub use sample::{ChannelSample, NodeSample, Pause};
 pub use sentence::{duration, short};
 
 /// The part by which a proposed number exceeds what the present arrivals need.
@@ -51,9 +51,29 @@ const REQUEUES: f64 = 0.1;
 
 /// Says what limits a channel. `before` and `after` are samples that were taken `elapsed` apart.
 pub fn diagnose(before: &ChannelSample, after: &ChannelSample, elapsed: Duration) -> Diagnosis {
+    let Some(paused) = pauses(after) else {
+        return of_running(before, after, elapsed);
+    };
+    // Somebody wanted the pause. What is wrong at the other nodes comes first.
+    let is_running = |node: &str| !after.is_stopped_at(node);
+    let (before, after) = (before.only(is_running), after.only(is_running));
+    let flow = Flow::between(&before, &after, elapsed);
+    let has_work = flow.depth > 0 || flow.in_flight > 0.0 || flow.arrivals > 0.0;
+    let rest = of_running(&before, &after, elapsed);
+    match has_work && rest.is_problem() {
+        true => Diagnosis {
+            paused: Some(paused),
+            ..rest
+        },
+        false => Diagnosis::of(Limit::Paused(paused)),
+    }
+}
+
+/// Says what limits a channel that is not paused.
+fn of_running(before: &ChannelSample, after: &ChannelSample, elapsed: Duration) -> Diagnosis {
     let flow = Flow::between(before, after, elapsed);
-    if let Some(limit) = stopped(after, &flow) {
-        return Diagnosis::of(limit);
+    if flow.connections == 0 {
+        return Diagnosis::of(without_consumers(&flow));
     }
     let Some(unreached) = nodes_without_consumers(after) else {
         return of_reached(before, after, elapsed);
@@ -115,33 +135,49 @@ fn of_reached(before: &ChannelSample, after: &ChannelSample, elapsed: Duration) 
     }
 }
 
-/// Returns why no message can flow, if that is so.
-fn stopped(after: &ChannelSample, flow: &Flow) -> Option<Limit> {
+/// Returns the pauses of a channel, or those of its topic if the channel itself is not paused anywhere.
+fn pauses(after: &ChannelSample) -> Option<Paused> {
     let nodes = || after.nodes.values();
-    if nodes().any(|node| node.is_paused) {
-        return Some(Limit::Paused {
-            waiting: flow.depth,
-        });
+    let of_channel: Vec<_> = nodes()
+        .filter_map(|node| Some((node.pause.as_ref()?, node.depth)))
+        .collect();
+    let is_of_topic = of_channel.is_empty();
+    let found = match is_of_topic {
+        true => nodes()
+            .filter_map(|node| Some((node.topic_pause.as_ref()?, node.topic_depth)))
+            .collect(),
+        false => of_channel,
+    };
+    let longest = found
+        .iter()
+        .map(|(pause, _)| *pause)
+        .reduce(|longest, pause| match pause.outlasts(longest) {
+            true => pause,
+            false => longest,
+        })?;
+    Some(Paused {
+        is_of_topic,
+        nodes: found.len(),
+        all: after.nodes.len(),
+        waiting: sum(found.iter().map(|(_, waiting)| *waiting)),
+        terms: longest.clone(),
+    })
+}
+
+/// Returns the limit of a channel without consumers.
+fn without_consumers(flow: &Flow) -> Limit {
+    let is_idle = flow.depth == 0 && flow.deferred == 0 && flow.arrivals == 0.0;
+    match is_idle {
+        true => Limit::Idle {
+            deferred: 0,
+            has_consumers: false,
+        },
+        false => Limit::NoConsumers {
+            depth: flow.depth,
+            deferred: flow.deferred,
+            arrivals: flow.arrivals,
+        },
     }
-    if nodes().any(|node| node.is_topic_paused) {
-        let waiting = sum(nodes().map(|node| node.topic_depth));
-        return Some(Limit::TopicPaused { waiting });
-    }
-    if flow.connections == 0 {
-        let is_idle = flow.depth == 0 && flow.deferred == 0 && flow.arrivals == 0.0;
-        return Some(match is_idle {
-            true => Limit::Idle {
-                deferred: 0,
-                has_consumers: false,
-            },
-            false => Limit::NoConsumers {
-                depth: flow.depth,
-                deferred: flow.deferred,
-                arrivals: flow.arrivals,
-            },
-        });
-    }
-    None
 }
 
 /// Returns the nodes with messages and without consumers, if there are some.

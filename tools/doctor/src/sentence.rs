@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::diagnosis::{Change, Diagnosis, Limit, Saturation, Setting, Unreached};
+use crate::diagnosis::{Change, Diagnosis, Limit, Paused, Saturation, Setting, Unreached};
+use crate::sample::Pause;
 
 impl Diagnosis {
     /// Returns true if somebody should do something.
@@ -21,8 +22,11 @@ impl fmt::Display for Diagnosis {
         if let Some(node) = &self.only_node {
             write!(f, " (only at {node})")?;
         }
-        match &self.unreached {
-            Some(unreached) => write!(f, " (and no consumer at {unreached})"),
+        if let Some(unreached) = &self.unreached {
+            write!(f, " (and no consumer at {unreached})")?;
+        }
+        match &self.paused {
+            Some(paused) => write!(f, ". {paused}"),
             None => Ok(()),
         }
     }
@@ -45,20 +49,7 @@ impl Diagnosis {
                     "Catches up: the {depth} waiting messages take {time} more"
                 )
             }
-            Limit::Paused { waiting } => {
-                let waiting = short(*waiting as f64);
-                write!(
-                    f,
-                    "Paused with {waiting} waiting messages: unpause the channel"
-                )
-            }
-            Limit::TopicPaused { waiting } => {
-                let waiting = short(*waiting as f64);
-                write!(
-                    f,
-                    "Topic paused with {waiting} waiting messages: unpause it"
-                )
-            }
+            Limit::Paused(paused) => write!(f, "{paused}"),
             Limit::NoConsumers {
                 depth,
                 deferred,
@@ -160,6 +151,47 @@ fn keeps_up(f: &mut fmt::Formatter<'_>, arrivals: f64, capacity: Option<f64>) ->
             write!(f, ", RDY allows about {}/s", short(capacity))
         }
         _ => Ok(()),
+    }
+}
+
+/// `Paused at 1 of 2 nodes for another 12m by ann (deploying); 7 messages wait there`. A pause with an end, a name or a note
+/// is intended, so only one without them is followed by the advice to end it.
+impl fmt::Display for Paused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_partial = self.nodes < self.all;
+        write!(
+            f,
+            "{}",
+            if self.is_of_topic {
+                "Topic paused"
+            } else {
+                "Paused"
+            }
+        )?;
+        if is_partial {
+            write!(f, " at {} of {} nodes", self.nodes, self.all)?;
+        }
+        let there = if is_partial { " there" } else { "" };
+        if self.terms == Pause::default() {
+            let waiting = short(self.waiting as f64);
+            let what = if self.is_of_topic {
+                "it"
+            } else {
+                "the channel"
+            };
+            return write!(f, " with {waiting} waiting messages{there}: unpause {what}");
+        }
+        let Pause { left, by, note } = &self.terms;
+        if let Some(left) = left {
+            write!(f, " for another {}", duration(left.as_secs_f64()))?;
+        }
+        if !by.is_empty() {
+            write!(f, " by {by}")?;
+        }
+        if !note.is_empty() {
+            write!(f, " ({note})")?;
+        }
+        write!(f, "; {}{there}", messages_wait(self.waiting))
     }
 }
 

@@ -91,7 +91,7 @@ fn a_stopped_channel_says_who_stopped_it() {
     let diagnose_alone =
         |sample: &ChannelSample| diagnose(sample, sample, Duration::from_secs(1)).to_string();
     for node in paused.nodes.values_mut() {
-        node.is_topic_paused = true;
+        node.topic_pause = Some(Pause::default());
         node.topic_depth = 12_345;
     }
     assert_eq!(
@@ -99,7 +99,7 @@ fn a_stopped_channel_says_who_stopped_it() {
         "Topic paused with 12k waiting messages: unpause it"
     );
     for node in paused.nodes.values_mut() {
-        node.is_paused = true;
+        node.pause = Some(Pause::default());
     }
     assert_eq!(
         diagnose_alone(&paused),
@@ -320,7 +320,7 @@ fn absurd_figures_of_a_node_do_no_harm() {
     };
     let paused = |sample: &mut ChannelSample| {
         for node in sample.nodes.values_mut() {
-            node.is_topic_paused = true;
+            node.topic_pause = Some(Pause::default());
             node.topic_depth = MAX;
         }
     };
@@ -375,5 +375,62 @@ fn the_finding_about_more_messages_comes_first() {
         &[at(500, 0, 500, &[0, 0]), lonely],
         "Back-off: 2 of 2 connections have RDY 0; see the consumers' logs for failed messages \
          (and no consumer at b:4151, where 6 messages wait)",
+    );
+}
+
+/// Returns the sentence about a channel at two nodes, of which the first one is paused.
+fn with_a_pause(paused: At, pause: Pause, running: [At; 2]) -> String {
+    let [before, mut after] = running.map(|running| sample(&[paused, running]));
+    let node = after.nodes.values_mut().next().expect("two nodes");
+    node.pause = Some(pause);
+    diagnose(&before, &after, Duration::from_secs(2)).to_string()
+}
+
+/// A pause at one node of two read as a pause of the channel, and hid what was wrong at the other node.
+#[test]
+fn a_pause_at_some_nodes_hides_nothing_at_the_others() {
+    let paused = at(30, 0, 30, &[1]);
+    let by_ann = || Pause::until(Some(61_000), 1000, "ann", "deploying");
+    let quiet = at(0, 0, 7, &[1]);
+    assert_eq!(
+        with_a_pause(paused, Pause::default(), [quiet, quiet]),
+        "Paused at 1 of 2 nodes with 30 waiting messages there: unpause the channel"
+    );
+    assert_eq!(
+        with_a_pause(paused, by_ann(), [quiet, quiet]),
+        "Paused at 1 of 2 nodes for another 60s by ann (deploying); 30 messages wait there"
+    );
+    // RDY 0 without messages is no reason to speak of the other node.
+    let backing_off = at(0, 0, 7, &[0]);
+    assert_eq!(
+        with_a_pause(at(1, 0, 1, &[1]), by_ann(), [backing_off, backing_off]),
+        "Paused at 1 of 2 nodes for another 60s by ann (deploying); 1 message waits there"
+    );
+    let lonely = [at(5000, 0, 5000, &[]), at(5200, 0, 5200, &[])];
+    assert_eq!(
+        with_a_pause(paused, by_ann(), lonely),
+        "No consumers: 5.2k messages wait and 100/s arrive; start a consumer. \
+         Paused at 1 of 2 nodes for another 60s by ann (deploying); 30 messages wait there"
+    );
+}
+
+#[test]
+fn a_pause_of_a_topic_tells_its_terms_and_the_longest_pause_counts() {
+    let mut paused = sample(&[at(0, 0, 5, &[10]), at(0, 0, 5, &[10])]);
+    let terms = [
+        Pause::until(Some(5000), 9000, "bob", "soon over"),
+        Pause::until(None, 9000, "ann", ""),
+    ];
+    for (node, terms) in paused.nodes.values_mut().zip(terms) {
+        node.topic_pause = Some(terms);
+        node.topic_depth = 600;
+    }
+    let sentence =
+        |sample: &ChannelSample| diagnose(sample, sample, Duration::from_secs(1)).to_string();
+    assert_eq!(sentence(&paused), "Topic paused by ann; 1.2k messages wait");
+    paused.nodes.retain(|name, _| name == "a:4151");
+    assert_eq!(
+        sentence(&paused),
+        "Topic paused for another 0us by bob (soon over); 600 messages wait"
     );
 }

@@ -129,7 +129,7 @@ impl Checker {
         };
         let mut found = Vec::new();
         for (name, channel) in after.channels.iter().filter(|_| !self.recent.is_empty()) {
-            let (check, concern) = check_channel(name, &self.recent, channel, after.unix_millis);
+            let (check, concern) = check_channel(name, &self.recent, channel);
             found.extend(concern);
             checkup.channels.insert(name.clone(), check);
         }
@@ -201,7 +201,6 @@ fn check_channel(
     name: &(String, String),
     recent: &Recent,
     after: &ChannelRound,
-    unix_millis: i64,
 ) -> (ChannelCheck, Option<Concern>) {
     let (before, elapsed) = recent.earliest(|round| round.channels.get(name));
     let unknown = ChannelSample::default();
@@ -220,13 +219,9 @@ fn check_channel(
         false => String::new(),
     };
     let check = ChannelCheck {
-        sentence: match (is_older && !diagnosis.is_problem(), &after.pause) {
-            (true, _) => format!("The oldest message gets older.{again} {diagnosis}"),
-            (false, Some(pause)) if matches!(diagnosis.limit, Limit::Paused { .. }) => {
-                concern::paused(pause, &after.sample, unix_millis)
-                    .unwrap_or_else(|| diagnosis.to_string())
-            }
-            (false, _) => diagnosis.to_string(),
+        sentence: match is_older && !diagnosis.is_problem() {
+            true => format!("The oldest message gets older.{again} {diagnosis}"),
+            false => diagnosis.to_string(),
         },
         is_older,
         is_retried,
@@ -235,10 +230,15 @@ fn check_channel(
             .and_then(|before| drained_in(&flow, after.finished_since(before), elapsed)),
         is_idle: matches!(diagnosis.limit, Limit::Idle { .. }),
     };
+    let waiting = match &diagnosis.limit {
+        // These messages wait in the topic, and the sentence is about them.
+        Limit::Paused(paused) if paused.is_of_topic => paused.waiting.max(flow.depth),
+        _ => flow.depth,
+    };
     let concern = check.is_problem.then(|| Concern {
         subject: Subject::Channel(name.0.clone(), name.1.clone()),
         sentence: check.sentence.clone(),
-        depth: flow.depth,
+        depth: waiting,
         oldest_ms: after.oldest_ms,
         is_older,
         is_retried,
@@ -258,9 +258,8 @@ fn drained_in(flow: &Flow, finished: i64, elapsed: Duration) -> Option<f64> {
 /// Returns true if a channel with a problem has something to do. A paused channel without messages
 /// needs no attention.
 fn has_work(diagnosis: &Diagnosis, flow: &Flow) -> bool {
-    match diagnosis.limit {
-        Limit::Paused { .. } => flow.depth > 0,
-        Limit::TopicPaused { waiting } => waiting > 0,
+    match &diagnosis.limit {
+        Limit::Paused(paused) => paused.waiting > 0,
         _ => flow.depth > 0 || flow.deferred > 0 || flow.in_flight > 0.0 || flow.arrivals > 0.0,
     }
 }

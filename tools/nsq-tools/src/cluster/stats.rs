@@ -49,6 +49,14 @@ pub struct TopicStats {
     pub shard: Option<u64>,
     /// True if the topic gives no messages to its channels.
     pub paused: bool,
+    /// The end of the pause, in milliseconds since 1970. Only ringq's nsqd has the terms of pauses.
+    pub pause_until_ms: Option<i64>,
+    /// The reason of the pause.
+    #[serde(deserialize_with = "null_as_default")]
+    pub pause_note: String,
+    /// The name of the one who has paused.
+    #[serde(deserialize_with = "null_as_default")]
+    pub paused_by: String,
     /// The latency from publish to FIN, over all channels.
     #[serde(deserialize_with = "null_as_default")]
     pub e2e_processing_latency: LatencyStats,
@@ -85,6 +93,14 @@ pub struct ChannelStats {
     pub oldest_unfinished_ms: Option<u64>,
     /// True if the channel delivers no messages.
     pub paused: bool,
+    /// The end of the pause, in milliseconds since 1970. Only ringq's nsqd has the terms of pauses.
+    pub pause_until_ms: Option<i64>,
+    /// The reason of the pause.
+    #[serde(deserialize_with = "null_as_default")]
+    pub pause_note: String,
+    /// The name of the one who has paused.
+    #[serde(deserialize_with = "null_as_default")]
+    pub paused_by: String,
     /// The latency from publish to FIN.
     #[serde(deserialize_with = "null_as_default")]
     pub e2e_processing_latency: LatencyStats,

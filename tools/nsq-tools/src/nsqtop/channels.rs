@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nsq_doctor::{ChannelSample, Flow, NodeSample, diagnose, duration, short};
+use nsq_doctor::{ChannelSample, Flow, NodeSample, Pause, diagnose, duration, short};
 
 use super::row::{Cell, Column, Pair, Row, number, oldest, text, worst_latency};
 use super::sample::Sample;
@@ -44,6 +44,7 @@ pub(super) fn rows(pair: Pair<'_>) -> Vec<Row> {
 }
 
 fn channels_of(sample: &Sample) -> Channels<'_> {
+    let now = sample.unix_seconds.saturating_mul(1000);
     let mut channels = Channels::new();
     for (address, figures) in &sample.nodes {
         for topic in &figures.stats.topics {
@@ -51,7 +52,7 @@ fn channels_of(sample: &Sample) -> Channels<'_> {
                 let name = (topic.topic_name.as_str(), stats.channel_name.as_str());
                 let channel = channels.entry(name).or_default();
                 let nodes = &mut channel.sample.nodes;
-                nodes.insert(address.to_string(), node_sample(topic, stats));
+                nodes.insert(address.to_string(), node_sample(topic, stats, now));
                 channel.stats.push(stats);
             }
         }
@@ -59,12 +60,19 @@ fn channels_of(sample: &Sample) -> Channels<'_> {
     channels
 }
 
-fn node_sample(topic: &TopicStats, channel: &ChannelStats) -> NodeSample {
+/// Returns the figures of a channel on one node. `now` is in milliseconds since 1970.
+fn node_sample(topic: &TopicStats, channel: &ChannelStats, now: i64) -> NodeSample {
     let ready = channel.clients.iter().map(|client| client.ready_count);
     NodeSample {
         topic_depth: topic.depth,
-        is_topic_paused: topic.paused,
-        is_paused: channel.paused,
+        topic_pause: topic.paused.then(|| {
+            let (by, note) = (&topic.paused_by, &topic.pause_note);
+            Pause::until(topic.pause_until_ms, now, by, note)
+        }),
+        pause: channel.paused.then(|| {
+            let (by, note) = (&channel.paused_by, &channel.pause_note);
+            Pause::until(channel.pause_until_ms, now, by, note)
+        }),
         depth: channel.depth,
         in_flight: channel.in_flight_count,
         deferred: channel.deferred_count,

@@ -5,11 +5,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use nsq_doctor::{ChannelSample, duration, short};
+use nsq_doctor::{duration, short};
 
 use super::round::{ChannelRound, LookupdRound, NodeRound, Round};
 use super::{Checkup, DiskFigures, NodeCheck, TopicProducers};
-use crate::figures::Pause;
 
 /// The age in milliseconds from which a message counts as old, wherever it is. The handler of a message in flight may take
 /// this long, and a burst is consumed in this time.
@@ -132,44 +131,6 @@ pub(super) fn gets_older(
         false => OLD_MILLIS,
     };
     now >= old && now.saturating_sub(earlier) as f64 >= elapsed.as_secs_f64() * 1000.0 * STUCK_SHARE
-}
-
-/// Returns the sentence about a channel that some of its nodes have paused, or that somebody has paused with an end,
-/// a note or a name. A pause with such terms is intended, so the sentence does not ask to end it. `None` for a pause at
-/// all nodes without terms.
-pub(super) fn paused(pause: &Pause, sample: &ChannelSample, unix_millis: i64) -> Option<String> {
-    let paused = sample.nodes.values().filter(|node| node.is_paused);
-    let (count, depth) = paused.fold((0_usize, 0_i64), |(count, depth), node| {
-        (count + 1, depth.saturating_add(node.depth))
-    });
-    let all = sample.nodes.len();
-    let (place, there) = match count < all {
-        true => (format!(" at {count} of {all} nodes"), " there"),
-        false => (String::new(), ""),
-    };
-    #[allow(clippy::cast_precision_loss)] // Three digits are shown.
-    let waiting = short(depth as f64);
-    if *pause == Pause::default() {
-        return (count < all).then(|| {
-            format!("Paused{place} with {waiting} waiting messages{there}: unpause the channel")
-        });
-    }
-    let mut text = format!("Paused{place}");
-    if let Some(until) = pause.until_ms {
-        #[allow(clippy::cast_precision_loss)] // A time needs no more.
-        let seconds = until.saturating_sub(unix_millis).max(0) as f64 / 1000.0;
-        text += &format!(" for another {}", duration(seconds));
-    }
-    if !pause.by.is_empty() {
-        text += &format!(" by {}", pause.by);
-    }
-    if !pause.note.is_empty() {
-        text += &format!(" ({})", pause.note);
-    }
-    Some(match depth {
-        1 => format!("{text}; 1 message waits{there}"),
-        _ => format!("{text}; {waiting} messages wait{there}"),
-    })
 }
 
 fn server(subject: Subject, sentence: String) -> Concern {

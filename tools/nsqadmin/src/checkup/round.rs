@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use nsq_doctor::{ChannelSample, NodeSample};
+use nsq_doctor::{ChannelSample, NodeSample, Pause};
 
 use crate::answer;
-use crate::figures::Pause;
 
 /// The answers of all servers at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,8 +29,6 @@ pub struct ChannelRound {
     pub sample: ChannelSample,
     /// The age of the oldest message in milliseconds, if a node tells it.
     pub oldest_ms: Option<i64>,
-    /// The terms of the pause. `None` if no node has paused the channel.
-    pub pause: Option<Pause>,
     /// The messages that each connection of a consumer has finished.
     pub finishes: BTreeMap<ConsumerKey, i64>,
 }
@@ -193,14 +190,22 @@ impl Round {
         round.depth = round.depth.saturating_add(topic.depth);
         round.channel_count = round.channel_count.max(topic.channels.len());
         round.oldest_ms = round.oldest_ms.max(topic.oldest_unfinished_ms);
+        let now = self.unix_millis;
+        let topic_pause = topic.paused.then(|| {
+            let (by, note) = (&topic.paused_by, &topic.pause_note);
+            Pause::until(topic.pause_until_ms, now, by, note)
+        });
         let messages = topic.message_count;
         round.messages.insert(address.to_owned(), messages);
         for channel in &topic.channels {
             let clients = channel.clients.iter().flatten();
             let node = NodeSample {
                 topic_depth: topic.depth,
-                is_topic_paused: topic.paused,
-                is_paused: channel.paused,
+                topic_pause: topic_pause.clone(),
+                pause: channel.paused.then(|| {
+                    let (by, note) = (&channel.paused_by, &channel.pause_note);
+                    Pause::until(channel.pause_until_ms, now, by, note)
+                }),
                 depth: channel.depth,
                 in_flight: channel.in_flight_count,
                 deferred: channel.deferred_count,
@@ -213,7 +218,6 @@ impl Round {
             let round = self.channels.entry(name).or_default();
             round.sample.nodes.insert(address.to_owned(), node);
             round.oldest_ms = round.oldest_ms.max(channel.oldest_unfinished_ms);
-            Pause::add(&mut round.pause, Pause::of_channel(channel).as_ref());
             for client in channel.clients.iter().flatten() {
                 let key = ConsumerKey {
                     node: address.to_owned(),

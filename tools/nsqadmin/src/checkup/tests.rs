@@ -230,7 +230,7 @@ fn a_pause_at_some_nodes_says_at_how_many() {
         }
         of_channel(&last).sentence.clone()
     };
-    let works = json!({"depth": 5000, "clients": [{"ready_count": 1}]});
+    let works = json!({"clients": [{"ready_count": 1}]});
     let paused = json!({"depth": 30, "paused": true, "clients": [{"ready_count": 1}]});
     let mut by_ann = paused.clone();
     (by_ann["by"], by_ann["note"]) = (json!("ann"), json!("deploying"));
@@ -243,9 +243,36 @@ fn a_pause_at_some_nodes_says_at_how_many() {
         "Paused at 1 of 2 nodes with 30 waiting messages there: unpause the channel"
     );
     assert_eq!(
-        sentence(by_ann.clone(), by_ann),
+        sentence(by_ann.clone(), by_ann.clone()),
         "Paused by ann (deploying); 60 messages wait"
     );
+    // The pause hid what is wrong at the other node.
+    let lonely = json!({"depth": 5000, "clients": []});
+    assert_eq!(
+        sentence(lonely, by_ann),
+        "No consumers: 5.0k messages wait and 0/s arrive; start a consumer. \
+         Paused at 1 of 2 nodes by ann (deploying); 30 messages wait there"
+    );
+}
+
+/// Such a pause of a topic was followed by the advice to end it.
+#[test]
+fn a_pause_of_a_topic_tells_its_terms() {
+    let topic = json!({"topic_name": "t", "depth": 1200, "paused": true, "pause_until_ms": 1_005_000 + 540_000,
+        "paused_by": "ann", "pause_note": "bad deploy", "channels": [{"channel_name": "c"}]});
+    let stats: answer::Stats = serde_json::from_value(json!({"topics": [topic]})).unwrap();
+    let mut checker = Checker::default();
+    let mut last = Checkup::default();
+    for step in 0..2 {
+        let mut round = round(step, &[]);
+        round.add_node("n:1", &stats, None);
+        last = checker.check(round);
+    }
+    assert_eq!(
+        sentences(&last),
+        ["Topic paused for another 9.0m by ann (bad deploy); 1.2k messages wait"]
+    );
+    assert_eq!(last.concerns[0].depth, 1200);
 }
 
 /// An empty looked like consumers who drain the channel: `Drained in 61 ms` beside a channel without consumers.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::cluster::NodeAddress;
 use crate::nsqtop::fixture::samples;
 use crate::nsqtop::plain;
 use crate::nsqtop::row::Cell;
@@ -36,6 +37,26 @@ fn channels_have_rates_and_a_diagnosis() {
              channel",
         ],
     );
+}
+
+/// The doctor asked to end a pause that a colleague had made with an end and a note.
+#[test]
+fn a_pause_with_terms_is_told_and_nobody_is_asked_to_end_it() {
+    let [before, mut after] = samples();
+    let node = NodeAddress::new("b", 4151);
+    let figures = after.nodes.get_mut(&node).expect("the node is there");
+    let channel = &mut figures.stats.topics[1].channels[0];
+    channel.pause_until_ms = Some((after.unix_seconds + 77) * 1000);
+    channel.paused_by = "ann".to_owned();
+    channel.pause_note = "deploying".to_owned();
+    let pair = Pair {
+        before: Some(&before),
+        after: &after,
+    };
+    let view = View::Channels;
+    let table = Table::new(view, pair, &Filter::default(), view.usual_sort());
+    let sentence = "Paused for another 77s by ann (deploying); 7 messages wait";
+    assert!(plain::text(&table).contains(sentence), "{table:?}");
 }
 
 #[test]
