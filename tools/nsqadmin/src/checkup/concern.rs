@@ -245,7 +245,7 @@ fn disk_advice(node: &NodeRound, disk: DiskFigures) -> String {
         .filter(|bytes| *bytes < used * BACKLOG_SHARE)
     {
         Some(bytes) => format!(
-            "find what uses it; the messages that wait have only about {}B",
+            "find what uses it; the messages that wait or can be brought back have only about {}B",
             short(bytes)
         ),
         None => "consume or empty the longest backlog, or find what else uses the disk".to_owned(),

@@ -72,7 +72,8 @@ pub struct NodeRound {
     pub shards: BTreeMap<String, (u64, i64)>,
     /// The shards' use of their cores, and the disk.
     pub metrics: Option<NodeMetrics>,
-    /// About how many bytes the bodies of the messages have that wait. `None` if the node does not tell enough.
+    /// About how many bytes the bodies of the messages have that are owed or can be brought back. `None` if the node does not
+    /// tell enough.
     pub backlog_bytes: Option<f64>,
 }
 
@@ -287,15 +288,22 @@ impl NodeMetrics {
     }
 }
 
-/// Returns about how many bytes the bodies of waiting messages have, if each is as long as the mean of its topic. The
-/// channels of a topic share its messages, so the channel with the most of them counts. A node that was started anew does
-/// not know how long its older messages are.
+/// Returns about how many bytes the bodies of messages have that are owed or can be brought back, if each is as long as
+/// the mean of its topic. The channels of a topic share its messages, so the channel with the most of them counts. A node
+/// that was started anew does not know how long its older messages are.
 #[allow(clippy::cast_precision_loss)] // An estimate needs no more.
 fn backlog_bytes(topics: &[answer::Topic]) -> Option<f64> {
     let bytes = topics.iter().map(|topic| {
-        let channels = topic.channels.iter();
-        let longest = channels.map(|channel| channel.depth).max().unwrap_or(0);
-        let waiting = topic.depth.saturating_add(longest);
+        let of_channel = |channel: &answer::Channel| {
+            nsq_doctor::sum([
+                channel.depth,
+                channel.in_flight_count,
+                channel.deferred_count,
+                channel.undo_message_count,
+            ])
+        };
+        let longest = topic.channels.iter().map(of_channel).max().unwrap_or(0);
+        let waiting = nsq_doctor::sum([topic.depth, topic.undo_message_count, longest]);
         match (waiting, topic.message_count) {
             (0, _) => Some(0.0),
             (_, 0) => None,

@@ -508,9 +508,9 @@ fn a_client_at_several_nodes_has_a_usual_rate_at_each() {
 /// The first advice was to empty a backlog that had a thousandth of the disk.
 #[test]
 fn a_disk_that_other_things_fill_is_not_blamed_on_the_backlog() {
-    let advice = |depth: i64, count: i64| {
+    let advice_about = |channel: Value, count: i64| {
         let topic = json!({"topic_name": "t", "message_count": count, "message_bytes": count * 1000,
-            "channels": [{"channel_name": "c", "depth": depth}, {"channel_name": "d"}]});
+            "channels": [channel, {"channel_name": "d"}]});
         let stats = json!({"health": "OK", "topics": [topic, {"topic_name": "idle"}]});
         let metrics = NodeMetrics {
             shards: BTreeMap::from([(0, ShardUse::default())]),
@@ -524,14 +524,22 @@ fn a_disk_that_other_things_fill_is_not_blamed_on_the_backlog() {
         let checkup = Checker::default().check(round);
         sentences(&checkup)[0].to_owned()
     };
+    let advice = |depth: i64, count: i64| advice_about(json!({"depth": depth}), count);
     let begin = "The disk has 50GB free, 5 % of its size: ";
     let of_backlog =
         format!("{begin}consume or empty the longest backlog, or find what else uses the disk");
     assert_eq!(
         advice(1_000_000, 2_000_000),
-        format!("{begin}find what uses it; the messages that wait have only about 1.0GB")
+        format!(
+            "{begin}find what uses it; the messages that wait or can be brought back have only about 1.0GB"
+        )
     );
     assert_eq!(advice(500_000_000, 500_000_000), of_backlog);
+    // Messages that are deferred, in flight or emptied with an undo need disk space, too.
+    for figure in ["deferred_count", "in_flight_count", "undo_message_count"] {
+        let channel = json!({"channel_name": "c", "depth": 1, figure: 500_000_000});
+        assert_eq!(advice_about(channel, 500_000_000), of_backlog, "{figure}");
+    }
     // The node was started anew, and does not know how long its messages are.
     assert_eq!(advice(1_000, 0), of_backlog);
 }
