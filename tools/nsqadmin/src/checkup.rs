@@ -49,16 +49,27 @@ pub struct Checker {
     recent: Recent,
     usual: Usual,
     disks: Disks,
-    /// The topics of each node, from the node's last answer.
-    topics: BTreeMap<String, Arc<BTreeSet<String>>>,
+    /// The nodes that were there, and are not known to be gone.
+    seen: BTreeMap<String, Seen>,
     /// The nodes that no nsqlookupd knows any more.
     gone: BTreeMap<String, Gone>,
+}
+
+/// A node that was there.
+#[derive(Debug, Default)]
+struct Seen {
+    /// The topics of the node's last answer.
+    topics: Arc<BTreeSet<String>>,
+    /// The nsqlookupds whose last answers had the node.
+    lookupds: BTreeSet<String>,
+    /// The time of the first round without the node, in milliseconds since 1970. `None` if the last round had it.
+    missing_since: Option<i64>,
 }
 
 /// A node that no nsqlookupd knows any more.
 #[derive(Debug)]
 struct Gone {
-    /// The time at which the node was seen last, in milliseconds since 1970.
+    /// The time of the first round without the node, in milliseconds since 1970.
     since: i64,
     topics: Arc<BTreeSet<String>>,
 }
@@ -146,11 +157,11 @@ impl Checker {
         let nodes = after.nodes.keys().cloned().collect();
         self.disks.keep(&nodes);
         self.remember_gone(&after);
-        self.topics.retain(|address, _| nodes.contains(address));
+        let all_answer = after.lookupds.values().all(LookupdRound::is_answer);
         let gone = self.gone.iter().map(|(address, gone)| GoneNode {
             address: address.clone(),
             topics: gone.topics.clone(),
-            sentence: concern::gone(gone.since, after.unix_millis),
+            sentence: concern::gone(gone.since, after.unix_millis, all_answer),
         });
         checkup.gone = gone.collect();
         checkup.concerns = concern::all(&after, &checkup, found);
@@ -160,28 +171,51 @@ impl Checker {
 }
 
 impl Checker {
-    /// Remembers the nodes that have vanished: nsqlookupd forgets a node that dies at once. Without an
-    /// answer of all nsqlookupds, no node counts as gone.
+    /// Remembers the nodes that have vanished: nsqlookupd forgets a node that dies at once. A node that only silent
+    /// nsqlookupds knew does not count as gone. A host that dies may have run both an nsqd and an nsqlookupd, so the word
+    /// of another nsqlookupd that knew the node is enough.
     fn remember_gone(&mut self, after: &Round) {
-        let answers = after
-            .nodes
-            .iter()
-            .filter(|(_, node)| node.failure.is_none());
-        let topics = answers.map(|(address, node)| (address.clone(), node.topics.clone()));
-        self.topics.extend(topics);
-        let knows = |lookupd: &LookupdRound| matches!(lookupd, LookupdRound::Knows(_));
-        if after.lookupds.is_empty() || !after.lookupds.values().all(knows) {
+        for (address, node) in &after.nodes {
+            let seen = self.seen.entry(address.clone()).or_default();
+            seen.missing_since = None;
+            if node.failure.is_none() {
+                seen.topics = node.topics.clone();
+            }
+        }
+        let answers = || {
+            let lookupds = after.lookupds.iter();
+            lookupds.filter_map(|(name, lookupd)| Some((name, lookupd.nodes()?)))
+        };
+        if answers().next().is_none() {
             return;
         }
-        for (address, _) in self.recent.last().iter().flat_map(|before| &before.nodes) {
-            self.gone.entry(address.clone()).or_insert_with(|| Gone {
-                since: after.unix_millis,
-                topics: self.topics.get(address).cloned().unwrap_or_default(),
-            });
-        }
+        let is_there = |address: &String| {
+            after.nodes.contains_key(address) || answers().any(|(_, nodes)| nodes.contains(address))
+        };
+        let is_silent = |lookupd: &String| {
+            let round = after.lookupds.get(lookupd);
+            round.is_some_and(|round| !round.is_answer())
+        };
+        let gone = &mut self.gone;
+        self.seen.retain(|address, seen| {
+            if !is_there(address) {
+                let since = *seen.missing_since.get_or_insert(after.unix_millis);
+                if seen.lookupds.is_empty() || !seen.lookupds.iter().all(is_silent) {
+                    let topics = seen.topics.clone();
+                    gone.insert(address.clone(), Gone { since, topics });
+                    return false;
+                }
+            }
+            for (lookupd, nodes) in answers() {
+                match nodes.contains(address) {
+                    true => _ = seen.lookupds.insert(lookupd.clone()),
+                    false => _ = seen.lookupds.remove(lookupd),
+                }
+            }
+            true
+        });
         self.gone.retain(|address, gone| {
-            let is_recent = after.unix_millis - gone.since < GONE_MILLIS;
-            is_recent && !after.nodes.contains_key(address)
+            after.unix_millis - gone.since < GONE_MILLIS && !is_there(address)
         });
         let mut excess = self.gone.len().saturating_sub(GONE_MAX);
         if excess > 0 {

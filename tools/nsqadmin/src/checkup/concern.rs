@@ -103,12 +103,17 @@ pub(super) fn all(round: &Round, checkup: &Checkup, channels: Vec<Concern>) -> V
     concerns
 }
 
-/// Returns the sentence about a node that has vanished. The times are in milliseconds since 1970.
-pub(super) fn gone(since: i64, now: i64) -> String {
+/// Returns the sentence about a node that has vanished. The times are in milliseconds since 1970. `all_answer` is true if
+/// all nsqlookupds answer.
+pub(super) fn gone(since: i64, now: i64, all_answer: bool) -> String {
     #[allow(clippy::cast_precision_loss)] // A time needs no more.
     let seconds = now.saturating_sub(since) as f64 / 1000.0;
+    let nobody = match all_answer {
+        true => "no nsqlookupd",
+        false => "no nsqlookupd that answers",
+    };
     format!(
-        "This nsqd is gone: no nsqlookupd has known it for {}. Messages on its disk wait until it is back",
+        "This nsqd is gone: {nobody} has known it for {}. Messages on its disk wait until it is back",
         duration(seconds)
     )
 }
@@ -146,10 +151,7 @@ fn server(subject: Subject, sentence: String) -> Concern {
 
 /// Returns the nsqlookupds that do not answer, and those that do not know nodes that others know.
 fn lookupds(round: &Round) -> Vec<Concern> {
-    let known = round.lookupds.values().filter_map(|lookupd| match lookupd {
-        LookupdRound::Knows(nodes) => Some(nodes),
-        LookupdRound::Failed(_) => None,
-    });
+    let known = round.lookupds.values().filter_map(LookupdRound::nodes);
     let all: BTreeSet<&String> = known.flatten().collect();
     let concerns = round.lookupds.iter().filter_map(|(address, lookupd)| {
         let sentence = match lookupd {

@@ -49,7 +49,7 @@ impl Recent {
     }
 
     /// Returns the last round.
-    pub(super) fn last(&self) -> Option<&Round> {
+    fn last(&self) -> Option<&Round> {
         self.rounds.back()
     }
 

@@ -132,6 +132,21 @@ pub enum LookupdRound {
     Failed(String),
 }
 
+impl LookupdRound {
+    /// Returns the nodes that the nsqlookupd knows, or `None` if it did not answer.
+    pub fn nodes(&self) -> Option<&BTreeSet<String>> {
+        match self {
+            LookupdRound::Knows(nodes) => Some(nodes),
+            LookupdRound::Failed(_) => None,
+        }
+    }
+
+    /// Returns true if the nsqlookupd answered.
+    pub fn is_answer(&self) -> bool {
+        self.nodes().is_some()
+    }
+}
+
 impl Round {
     /// Adds the answer of a node.
     pub fn add_node(&mut self, address: &str, stats: &answer::Stats, metrics: Option<NodeMetrics>) {
@@ -181,9 +196,9 @@ impl Round {
     /// Returns true if all servers answered.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        let knows = |lookupd: &LookupdRound| matches!(lookupd, LookupdRound::Knows(_));
         let mut nodes = self.nodes.values();
-        nodes.all(|node| node.failure.is_none()) && self.lookupds.values().all(knows)
+        let mut lookupds = self.lookupds.values();
+        nodes.all(|node| node.failure.is_none()) && lookupds.all(LookupdRound::is_answer)
     }
 
     fn add_topic(&mut self, address: &str, topic: &answer::Topic) {

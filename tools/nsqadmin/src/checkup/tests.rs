@@ -380,6 +380,78 @@ fn a_node_that_vanishes_is_named_until_it_is_back_or_half_an_hour_has_passed() {
     assert_eq!(with(4 + 30 * 60 / STEP, &["n:1"]), "");
 }
 
+/// A round of a cluster: the nodes that are asked, and the nodes that each nsqlookupd knows. `None` is no answer.
+type Told<'a> = (&'a [&'a str], [Option<&'a [&'a str]>; 2]);
+
+/// Checks a round of each. Returns the sentences about each node after the last one.
+fn after_rounds(rounds: &[Told<'_>]) -> Vec<String> {
+    let mut checker = Checker::default();
+    let mut last = Checkup::default();
+    for (step, (nodes, lookupds)) in (0..).zip(rounds) {
+        let figures: Vec<_> = nodes.iter().map(|node| (*node, json!({}))).collect();
+        let mut round = round(step, &figures);
+        for (name, known) in ["l:1", "l:2"].into_iter().zip(lookupds) {
+            let told = match known {
+                Some(known) => LookupdRound::Knows(known.iter().map(ToString::to_string).collect()),
+                None => LookupdRound::Failed("no route".to_owned()),
+            };
+            round.lookupds.insert(name.to_owned(), told);
+        }
+        last = checker.check(round);
+    }
+    let gone = last.gone.iter();
+    gone.map(|gone| format!("{}: {}", gone.address, gone.sentence))
+        .collect()
+}
+
+/// While an nsqlookupd did not answer, no node counted as gone, and a later round had forgotten the node.
+#[test]
+fn a_host_that_dies_with_an_nsqd_and_an_nsqlookupd_hides_neither() {
+    let (both, one): (&[&str], &[&str]) = (&["n:1", "n:2"], &["n:1"]);
+    let before = (both, [Some(both), Some(both)]);
+    let host_died = (one, [Some(one), None]);
+    let gone = |rounds: &[Told<'_>]| after_rounds(rounds).join("; ");
+    assert!(
+        gone(&[before, host_died]).starts_with(
+            "n:2: This nsqd is gone: no nsqlookupd that answers has known it for 0us."
+        ),
+        "{}",
+        gone(&[before, host_died])
+    );
+    // The nsqlookupd is back, and the node is not.
+    let back = (one, [Some(one), Some(one)]);
+    let sentence = gone(&[before, host_died, host_died, back]);
+    assert!(
+        sentence.starts_with("n:2: This nsqd is gone: no nsqlookupd has known it for 10s."),
+        "{sentence}"
+    );
+    assert_eq!(gone(&[before, host_died, back, before]), "");
+}
+
+#[test]
+fn a_node_that_only_a_silent_nsqlookupd_knew_is_not_gone_until_that_answers() {
+    let (both, one): (&[&str], &[&str]) = (&["n:1", "n:2"], &["n:1"]);
+    let before = (both, [Some(one), Some(both)]);
+    let silent = (one, [Some(one), None]);
+    let nobody = (&[][..], [None, None]);
+    let back = (one, [Some(one), Some(one)]);
+    assert_eq!(after_rounds(&[before, silent]), [""; 0]);
+    assert_eq!(after_rounds(&[before, nobody]), [""; 0]);
+    let gone = after_rounds(&[before, nobody, silent, back]);
+    assert!(gone[0].contains("has known it for 5.0s"), "{gone:?}");
+}
+
+/// With --max-nodes, a new node took the place of another one, which was called gone.
+#[test]
+fn a_node_that_is_not_asked_and_that_an_nsqlookupd_knows_is_not_gone() {
+    let all: &[&str] = &["n:1", "n:2"];
+    let rounds = [
+        (all, [Some(all), Some(all)]),
+        (&["n:1"][..], [Some(all), None]),
+    ];
+    assert_eq!(after_rounds(&rounds), [""; 0]);
+}
+
 /// Returns the figures of a topic to which `shop` publishes, and others over HTTP.
 fn published(of_shop: i64, count: i64) -> Value {
     json!({
