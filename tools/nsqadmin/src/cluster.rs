@@ -16,6 +16,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
 use program::http_client::push_query_value;
 
+use crate::answer_time::AnswerTime;
 use crate::outcome::Gathered;
 use crate::upstream::{Failed, FailureKind, Upstream};
 use crate::url_map::UrlMap;
@@ -65,11 +66,12 @@ impl Cluster {
         }
     }
 
-    /// Returns the same cluster, whose requests are logged only at level DEBUG.
+    /// Returns the same cluster, whose requests are logged only at level DEBUG, and whose answers are added to
+    /// `answer_time`.
     #[must_use]
-    pub fn quiet(&self) -> Cluster {
+    pub fn quiet(&self, answer_time: AnswerTime) -> Cluster {
         Cluster {
-            upstream: self.upstream.quiet(),
+            upstream: self.upstream.quiet().timed(answer_time),
             ..self.clone()
         }
     }

@@ -8,6 +8,7 @@ use program::log_warn;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use crate::answer_time::AnswerTime;
 use crate::checkup::{Checker, Checkup, Pace, Round};
 use crate::cluster::{Cluster, Stats, Surveyed, Target};
 use crate::config::Collection;
@@ -28,8 +29,9 @@ use silence::Silence;
 /// Time after which the list of nodes is asked for again. A failure asks for it at once.
 const TARGETS_LIFETIME: Duration = Duration::from_secs(5);
 
-/// Smallest pause after a collection, in durations of that collection. So collections take at most a
-/// fifth of the time, however large the cluster is.
+/// Smallest pause after a collection, in the time in which servers answered. So answers take at most a fifth of the time,
+/// however large the cluster is. The wait for a silent server costs the others nothing, and must not make their figures
+/// old.
 const PAUSE_FACTOR: u32 = 4;
 
 /// The present figures and the history, which a task keeps up to date.
@@ -74,8 +76,10 @@ impl Collector {
             looks: Arc::new(Looks::begin()),
             file,
         };
+        let answer_time = AnswerTime::default();
         let task = Task {
-            cluster: cluster.quiet(),
+            cluster: cluster.quiet(answer_time.clone()),
+            answer_time,
             targets: None,
             history: collector.history.clone(),
             file: collector.file.clone(),
@@ -145,6 +149,8 @@ impl Looks {
 /// The state of the collecting task.
 struct Task {
     cluster: Cluster,
+    /// The time of the cluster's answers since the last pause.
+    answer_time: AnswerTime,
     /// The nodes, and the time at which they were asked for.
     targets: Option<(Instant, Vec<Target>)>,
     history: Arc<Mutex<History>>,
@@ -174,7 +180,8 @@ async fn collect(mut task: Task, interval: Duration) {
         if let Some(saves) = saves.as_mut().filter(|_| has_figures) {
             saves.start_if_due(Instant::now());
         }
-        sleep(interval.saturating_sub(took).max(took * PAUSE_FACTOR)).await;
+        let rest = task.answer_time.take() * PAUSE_FACTOR;
+        sleep(interval.saturating_sub(took).max(rest)).await;
     }
 }
 

@@ -22,6 +22,7 @@
 
 pub mod access;
 pub mod answer;
+pub mod answer_time;
 pub mod assets;
 pub mod audit;
 pub mod checkup;

@@ -13,6 +13,7 @@ use wire::error::quote;
 use wire::go_error::system_text;
 
 use crate::answer;
+use crate::answer_time::AnswerTime;
 use crate::config::ClientFlags;
 use crate::tally::{Tally, UpstreamName};
 
@@ -145,6 +146,7 @@ pub struct Upstream {
     /// True if requests are logged only at level DEBUG, because they are made all the time.
     is_quiet: bool,
     tally: Tally,
+    answer_time: Option<AnswerTime>,
 }
 
 /// An answer whose body has been read.
@@ -165,6 +167,7 @@ impl Upstream {
             answer_bytes_max: flags.answer_bytes_max,
             is_quiet: false,
             tally,
+            answer_time: None,
         })
     }
 
@@ -173,6 +176,15 @@ impl Upstream {
     pub fn quiet(&self) -> Upstream {
         Upstream {
             is_quiet: true,
+            ..self.clone()
+        }
+    }
+
+    /// Returns the same client, which adds its answers to `answer_time`.
+    #[must_use]
+    pub fn timed(&self, answer_time: AnswerTime) -> Upstream {
+        Upstream {
+            answer_time: Some(answer_time),
             ..self.clone()
         }
     }
@@ -225,6 +237,10 @@ impl Upstream {
     fn count<T>(&self, server: Server, url: &str, started: Instant, result: &Result<T, Failed>) {
         let kind = result.as_ref().err().map(|failed| failed.kind);
         let now = Instant::now();
+        let is_answer = kind.is_none_or(FailureKind::is_answer);
+        if let Some(answer_time) = self.answer_time.as_ref().filter(|_| is_answer) {
+            answer_time.add(started, now);
+        }
         self.tally.count_upstream(
             UpstreamName {
                 server: server.name(),
@@ -232,7 +248,7 @@ impl Upstream {
             },
             now.saturating_duration_since(started),
             kind.and_then(FailureKind::reason),
-            kind.is_none_or(FailureKind::is_answer),
+            is_answer,
             now,
         );
     }

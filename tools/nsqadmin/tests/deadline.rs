@@ -5,8 +5,11 @@ mod support;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
+use serde_json::{Value, json};
 use support::Admin;
+use test_support::original_nsqd;
 
 /// The number of servers. One that is asked after another's deadline would double the time of an answer.
 const SERVERS: usize = 12;
@@ -75,4 +78,36 @@ fn nodes_that_hang_are_asked_at_the_same_moment_and_each_is_named() {
         SERVERS,
         "connections that were open at once"
     );
+}
+
+/// The pause after a collection was four times its duration, so the figures of all nodes were 25 s old while one node
+/// hung for its deadline of 5 s.
+#[test]
+fn a_node_that_hangs_does_not_make_the_figures_of_the_others_old() {
+    let topics = json!([{"topic_name": "t", "channels": []}]);
+    let living = original_nsqd::start(topics);
+    let hanging = hanging_server(&Arc::default());
+    let admin = Admin::start(&[
+        &format!("--nsqd-http-address={}", living.address),
+        &format!("--nsqd-http-address={hanging}"),
+        "--live-interval=50ms",
+        "--http-client-request-timeout=2s",
+    ]);
+    let time = |live: &Value| live["time"].as_i64().unwrap_or_default();
+    let seconds_of_collections = || {
+        let metrics = admin.get("/metrics").expect_status(200).text();
+        let name = "nsqadmin_collection_seconds_total ";
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+        let seconds: Option<f64> = line.and_then(|value| value.parse().ok());
+        seconds.unwrap_or_else(|| panic!("no {name}: {metrics}"))
+    };
+    let begun = Instant::now();
+    let mut last = 0;
+    for _ in 0..4 {
+        let live = admin.wait_for("/api/live", |live| time(live) > last);
+        last = time(&live);
+    }
+    // The rest of the time is pauses. Before, these were four fifths of it.
+    let share = seconds_of_collections() / begun.elapsed().as_secs_f64();
+    assert!(share > 0.5, "collections take {share} of the time");
 }
