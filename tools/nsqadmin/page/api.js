@@ -79,6 +79,7 @@ const CAUSES = {
   UNDO_OF_CHANNEL_FIRST: "A channel of the topic was emptied later and can be undone. Undo that first, or wait until that can no longer be undone.",
   UNDO_NO_ROOM: "The topic takes no messages at the moment, so no undo is possible: its disk is full, or a sync has failed. Nothing was emptied there.",
   UNDO_NOT_FOUND: "There is nothing to bring back any more: the time is over, or somebody has brought the messages back or emptied for good.",
+  NO_NSQD: "No nsqd that answers has it, so nothing was done. If an nsqd that has it is down, act when that is back.",
   UNDO_UNSUPPORTED: "Some nodes know no undo. Nothing was emptied.",
   INVALID_UNDO: "Messages can be brought back for 1 s to 24 h. Nothing was emptied there.",
   LIMIT_UNSUPPORTED: "Some nodes know no limit of a pause, and would pause without an end. Nothing was paused.",

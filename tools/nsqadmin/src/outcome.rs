@@ -112,8 +112,13 @@ impl Warnings {
     pub fn message(&self) -> String {
         match self.0.is_empty() {
             true => String::new(),
-            false => format!("WARNING: {}", self.0.join("; ")),
+            false => format!("WARNING: {}", self.text()),
         }
+    }
+
+    /// Returns all warnings as one text.
+    pub fn text(&self) -> String {
+        self.0.join("; ")
     }
 }
 

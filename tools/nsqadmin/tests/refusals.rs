@@ -62,6 +62,51 @@ fn an_act_that_some_servers_carry_out_has_not_failed() {
     assert!(line.contains(": partly - "), "{line}");
 }
 
+/// Such a pause was 200 and `done`, although it would not hold for an nsqd that comes later.
+#[test]
+fn an_act_on_what_only_nsqlookupd_knows_has_failed() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    lookupd.post("/topic/create?topic=inactive", b"");
+    lookupd.post("/channel/create?topic=inactive&channel=old", b"");
+    let admin = Admin::start_at(&[&lookupd], &["--live-interval=0"]);
+    let expected = "NO_NSQD: no nsqd that answers has it, and nothing was done";
+    for (subject, kind) in [("inactive", "topic"), ("inactive/old", "channel")] {
+        for (action, terms) in [
+            ("pause", ""),
+            ("pause", r#","for":"10m""#),
+            ("unpause", ""),
+            ("empty", ""),
+            ("unempty", ""),
+        ] {
+            let body = format!(r#"{{"action":"{action}"{terms}}}"#);
+            admin
+                .post(&format!("/api/topics/{subject}"), &body)
+                .expect_error(404, expected);
+            let line = admin.wait_for_log(&format!("AUDIT: {action}_{kind} {subject} "));
+            assert!(line.ends_with(&format!("failed - {expected}")), "{line}");
+        }
+    }
+    for path in ["/api/topics/inactive/old", "/api/topics/inactive"] {
+        admin.delete(path, "").expect_status(200);
+    }
+}
+
+/// Every topic was unknown (404) if the address was that of another program, such as an nsqd.
+#[test]
+fn an_nsqlookupd_that_is_another_program_does_not_say_that_a_topic_is_unknown() {
+    let nsqd = Daemon::nsqd(&[]);
+    nsqd.create_channel("clicks", "a");
+    let wrong = format!("--lookupd-http-address={}", nsqd.http);
+    let admin = Admin::start(&[&wrong, "--live-interval=0"]);
+    for answer in [
+        admin.get("/api/topics/clicks"),
+        admin.post("/api/topics/clicks", r#"{"action":"pause"}"#),
+    ] {
+        let text = answer.expect_status(502).text();
+        assert!(text.contains("failed to query any nsqlookupd"), "{text}");
+    }
+}
+
 /// Such a mistake was 502, with the JSON of the nsqds inside of texts inside of JSON.
 #[test]
 fn a_refusal_of_all_nsqds_is_passed_on_with_its_own_status_and_code() {

@@ -21,10 +21,14 @@ fn answer(request: &Received, node: u16, has_terms: bool) -> Answer {
     let (status, body) = match path {
         "/info" => (200, &*info),
         "/stats" => (200, STATS),
-        "/topic/pause" if has_terms && query.ends_with("for=unknown") => {
-            (400, r#"{"message":"INVALID_FOR","reason":"no duration"}"#)
+        // Terms are read before the topic is looked for.
+        "/topic/pause" | "/channel/pause" if has_terms && query.contains("for=10&") => {
+            (400, r#"{"message":"INVALID_FOR","reason":"no unit"}"#)
         }
-        "/topic/pause" if !query.contains("topic=t") => (404, r#"{"message":"TOPIC_NOT_FOUND"}"#),
+        "/topic/empty" | "/channel/empty" if has_terms && query.contains("undo=25h") => {
+            (400, r#"{"message":"INVALID_UNDO","reason":"too long"}"#)
+        }
+        _ if query.contains("nsqadmin-asks") => (404, r#"{"message":"TOPIC_NOT_FOUND"}"#),
         "/channel/unempty" | "/topic/unempty" if has_terms && request.head.starts_with("GET") => {
             (405, r#"{"message":"METHOD_NOT_ALLOWED"}"#)
         }
@@ -145,6 +149,98 @@ fn a_node_without_them_is_named_and_nothing_is_done() {
     let pause = r#"{"action":"pause","note":"x"}"#;
     admin.post("/api/topics/t", pause).expect_status(200);
     assert_eq!(acts(&unable), ["/topic/pause?topic=t&note=x"]);
+}
+
+/// With a node of NSQ in the cluster, such a value was called LIMIT_UNSUPPORTED.
+#[test]
+fn a_bad_value_is_named_although_a_node_knows_no_terms() {
+    let (able, first) = nsqd(1, true);
+    let (unable, second) = nsqd(2, false);
+    let admin = Admin::start(&[&first, &second, "--live-interval=0"]);
+    for path in ["/api/topics/t/c", "/api/topics/t"] {
+        let pause = r#"{"action":"pause","for":"10","note":"x"}"#;
+        admin
+            .post(path, pause)
+            .expect_error(400, "INVALID_FOR: no unit");
+        let empty = r#"{"action":"empty","undo":"25h"}"#;
+        admin
+            .post(path, empty)
+            .expect_error(400, "INVALID_UNDO: too long");
+    }
+    assert_eq!(acts(&able), <[String; 0]>::default());
+    assert_eq!(acts(&unable), <[String; 0]>::default());
+}
+
+/// Starts an nsqd with the topic `name`, which hangs when it is asked what it can do.
+fn silent_nsqd(node: u16, name: &'static str) -> (HttpServer, String) {
+    let nsqd = HttpServer::start(move |request, _| {
+        if request.target().ends_with("/unempty") && request.head.starts_with("GET") {
+            std::thread::sleep(std::time::Duration::from_secs(10));
+        }
+        let mut answer = answer(request, node, true);
+        let body = String::from_utf8(answer.body).unwrap();
+        let topic = format!(r#""topic_name":"{name}""#);
+        answer.body = body.replace(r#""topic_name":"t""#, &topic).into_bytes();
+        answer
+    });
+    let flag = format!("--nsqd-http-address={}", nsqd.address);
+    (nsqd, flag)
+}
+
+/// Such an act was `partly`, and in an order `done`.
+#[test]
+fn a_node_that_does_not_say_what_it_can_do_has_done_nothing() {
+    let (able, first) = nsqd(1, true);
+    let (silent, second) = silent_nsqd(2, "t");
+    let (alone, third) = silent_nsqd(3, "alone");
+    let flags = ["--live-interval=0", "--http-client-request-timeout=1s"];
+    let admin = Admin::start(&[&first, &second, &third, flags[0], flags[1]]);
+    let pause = r#"{"action":"pause","for":"10m"}"#;
+    let refused = admin.post("/api/topics/alone", pause).expect_status(502);
+    assert!(
+        refused.text().contains("UPSTREAM_ERROR"),
+        "{}",
+        refused.text()
+    );
+    let line = admin.wait_for_log("AUDIT: pause_topic alone");
+    assert!(line.contains(": failed - "), "{line}");
+    let order = |confirm: &str| {
+        let order = json!({"action": "pause", "of": "topics", "show": "all", "for": "1h", "confirm": confirm});
+        let answer = admin.post("/api/acts", &order.to_string());
+        answer.expect_status(200).json()
+    };
+    let listing = order("");
+    let done = order(listing["confirm"].as_str().expect("a token"));
+    let result = |index: usize, key: &str| done["results"][index][key].as_str().unwrap_or_default();
+    assert_eq!(
+        (result(0, "topic"), result(0, "result")),
+        ("alone", "failed")
+    );
+    assert_eq!((result(1, "topic"), result(1, "result")), ("t", "partly"));
+    for (index, node) in [(0, "n:3"), (1, "n:2")] {
+        let message = result(index, "message");
+        assert!(
+            message.contains(&format!("nothing was done at {node}")),
+            "{message}"
+        );
+    }
+    assert_eq!(acts(&able), ["/topic/pause?topic=t&for=1h"]);
+    assert_eq!(acts(&silent), <[String; 0]>::default());
+    assert_eq!(acts(&alone), <[String; 0]>::default());
+}
+
+/// The questions stood in the logs as `POST /topic/pause` and, at level INFO, as `querying nsqd .../topic/unempty`.
+#[test]
+fn a_question_about_abilities_does_not_read_like_an_act() {
+    let (able, flag) = nsqd(1, true);
+    let admin = Admin::start(&[&flag, "--live-interval=0"]);
+    admin.json("/api/abilities");
+    let requests = able.requests();
+    let posts = requests
+        .iter()
+        .filter(|request| request.head.starts_with("POST"));
+    assert_eq!(posts.count(), 0, "{requests:?}");
+    assert!(!admin.log().contains("unempty"), "{}", admin.log());
 }
 
 #[test]

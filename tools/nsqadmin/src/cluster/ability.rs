@@ -4,10 +4,11 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt;
+use http::StatusCode;
 use reqwest::Method;
 
-use super::{Act, Asked, Cluster, Target, Terms, gather, query};
-use crate::outcome::{Refusal, Warnings};
+use super::{Act, Asked, Cluster, Target, Terms, gather};
+use crate::outcome::{Gathered, Refusal, Warnings};
 use crate::upstream::{Failed, Server, Upstream};
 
 /// The abilities of an nsqd.
@@ -29,24 +30,30 @@ impl Cluster {
         targets: &[Target],
         warnings: &mut Warnings,
     ) -> Vec<(Target, Abilities)> {
+        let asked = self.ask_abilities(targets).await;
+        warnings.add(&asked.failures);
+        asked.data
+    }
+
+    async fn ask_abilities(&self, targets: &[Target]) -> Gathered<(Target, Abilities)> {
         let requests = targets.iter().cloned().map(|target| -> Asked<_> {
-            let upstream = self.upstream.clone();
+            // These questions must not look like acts in the log.
+            let upstream = self.upstream.quiet();
             async move {
                 let abilities = abilities_of(&upstream, &target.url).await?;
                 Ok((target, abilities))
             }
             .boxed()
         });
-        let asked = gather(requests.collect()).await;
-        warnings.add(&asked.failures);
-        asked.data
+        gather(requests.collect()).await
     }
 
     /// Returns the targets that can carry out the action on a topic or channel with these terms. Those that do not say what they
     /// can do are left out with a warning.
     ///
     /// # Errors
-    /// 409 if one of them cannot. Nothing has been done yet.
+    /// 409 if one of them cannot, 400 if the others refuse the terms, and 502 if no target says what it can do. Nothing has
+    /// been done yet.
     pub async fn able(
         &self,
         (act, is_of_topic): (Act, bool),
@@ -73,35 +80,57 @@ impl Cluster {
             }
             _ => return Ok(targets.to_vec()),
         };
-        let asked = self.abilities(targets, warnings).await;
+        if targets.is_empty() {
+            return Ok(Vec::new());
+        }
+        let asked = self.ask_abilities(targets).await;
+        let asked = asked.or_refuse(Server::Nsqd, warnings)?;
         let unable = asked.iter().filter(|(_, abilities)| !can(abilities));
         let unable: Vec<&str> = unable
             .map(|(target, _)| &*target.identity.address)
             .collect();
-        match unable.is_empty() {
-            true => Ok(asked.into_iter().map(|(target, _)| target).collect()),
-            false => Err(Refusal::new(
-                http::StatusCode::CONFLICT,
-                format!(
-                    "{code}: nothing was done; no {what} at {}",
-                    unable.join(", ")
-                ),
-            )),
+        if unable.is_empty() {
+            return Ok(asked.into_iter().map(|(target, _)| target).collect());
+        }
+        // A value that no node takes is the caller's mistake, whatever the other nodes can do.
+        if let Some((target, _)) = asked.iter().find(|(_, abilities)| can(abilities)) {
+            self.try_terms((act, is_of_topic), terms, target).await?;
+        }
+        Err(Refusal::new(
+            StatusCode::CONFLICT,
+            format!(
+                "{code}: nothing was done; no {what} at {}",
+                unable.join(", ")
+            ),
+        ))
+    }
+
+    /// Asks a node for its opinion about terms, with an action on a topic that no node has. An nsqd reads the terms before
+    /// it looks for the topic.
+    ///
+    /// # Errors
+    /// The node's own words about wrong terms (400).
+    async fn try_terms(
+        &self,
+        (act, is_of_topic): (Act, bool),
+        terms: &Terms,
+        target: &Target,
+    ) -> Result<(), Refusal> {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        let nanoseconds = since_1970.unwrap_or_default().as_nanos();
+        let topic = format!("nsqadmin-asks.{nanoseconds:x}");
+        let request = act.request(&topic, if is_of_topic { "" } else { "c" }, terms);
+        let url = format!("{}{request}", target.url);
+        let tried = self.upstream.quiet().post(Server::Nsqd, &url).await;
+        let refused = tried.err().and_then(|failed| failed.refused);
+        match refused.filter(|refused| refused.status == StatusCode::BAD_REQUEST) {
+            Some(refused) => Err(Refusal::new(refused.status, refused.text())),
+            None => Ok(()),
         }
     }
 }
 
 async fn abilities_of(upstream: &Upstream, url: &str) -> Result<Abilities, Failed> {
-    // No nsqd has this topic. An nsqd that knows the limit refuses the value before it looks for the topic.
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-    let topic = format!(
-        "nsqadmin-asks.{:x}",
-        since_1970.unwrap_or_default().as_nanos()
-    );
-    let pause = query(&[("topic", &topic), ("for", "unknown")]);
-    let pause = format!("{url}/topic/pause{pause}");
-    let (_, asked) = upstream.answer(Method::POST, Server::Nsqd, &pause).await?;
-    let has_pause_terms = names(&asked, "INVALID_FOR");
     // The paths exist for POST only, or they do not exist.
     let [mut has_undo, mut has_topic_undo] = [false; 2];
     for (path, has) in [
@@ -113,7 +142,8 @@ async fn abilities_of(upstream: &Upstream, url: &str) -> Result<Abilities, Faile
         *has = names(&asked, "METHOD_NOT_ALLOWED");
     }
     Ok(Abilities {
-        has_pause_terms,
+        // Every nsqd with an undo of channels knows the terms of pauses, too.
+        has_pause_terms: has_undo,
         has_undo,
         has_topic_undo,
     })

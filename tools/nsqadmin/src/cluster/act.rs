@@ -45,6 +45,14 @@ pub struct NodeAct {
     pub topic: String,
 }
 
+/// Returns the refusal of an action on a topic or channel that no nsqd has. Servers that did not answer may have it.
+fn of_no_nsqd(warnings: &Warnings) -> Refusal {
+    match warnings.is_empty() {
+        true => Refusal::not_found("NO_NSQD: no nsqd that answers has it, and nothing was done"),
+        false => Refusal::upstream(format!("no nsqd that answers has it: {}", warnings.text())),
+    }
+}
+
 /// The result of an action: the warnings, or the refusal.
 pub type Acted = Result<Warnings, Refusal>;
 
@@ -62,7 +70,7 @@ impl Act {
     }
 
     /// Returns path and query of the request that carries the action out.
-    fn request(self, topic: &str, channel: &str, terms: &Terms) -> String {
+    pub(super) fn request(self, topic: &str, channel: &str, terms: &Terms) -> String {
         let subject = if channel.is_empty() {
             "topic"
         } else {
@@ -87,17 +95,23 @@ impl Cluster {
     /// Carries out an action on a topic, or on a channel if `channel` is not empty.
     ///
     /// # Errors
-    /// No server could carry it out, no server knows the topic or the channel, or a server does not know the terms
-    /// (409).
+    /// No server could carry it out, no server knows the topic or the channel, no nsqd has it, or a server does not know
+    /// the terms (409).
     pub async fn act(&self, act: Act, topic: &str, channel: &str, terms: &Terms) -> Acted {
         if act == Act::Create {
             return self.create(topic, channel).await;
         }
         let mut warnings = Warnings::default();
         let place = self.place_of_producers(topic, &mut warnings).await?;
-        let is_known = channel.is_empty() || place.channels.contains(channel);
-        if place.targets.is_empty() && !is_known && warnings.is_empty() {
-            return Err(Refusal::not_found("CHANNEL_NOT_FOUND"));
+        if place.targets.is_empty() {
+            let is_known = channel.is_empty() || place.channels.contains(channel);
+            if !is_known && warnings.is_empty() {
+                return Err(Refusal::not_found("CHANNEL_NOT_FOUND"));
+            }
+            // The nsqlookupds can forget a name that no nsqd has. Nobody can carry out anything else.
+            if act != Act::Delete || !self.is_lookup_mode() {
+                return Err(of_no_nsqd(&warnings));
+            }
         }
         let act_on = (act, channel.is_empty());
         let targets = self
@@ -121,8 +135,7 @@ impl Cluster {
         mut warnings: Warnings,
     ) -> Acted {
         let request = act.request(topic, channel, terms);
-        // Without nsqds, there is nothing to pause or to empty. An undo would bring nothing back.
-        let mut is_done = targets.is_empty() && act != Act::Unempty;
+        let mut is_done = false;
         if act == Act::Delete && self.is_lookup_mode() {
             let deleted = self.post_to_lookupds(&request).await;
             is_done = !deleted.data.is_empty();

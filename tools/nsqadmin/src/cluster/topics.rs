@@ -9,7 +9,7 @@ use super::{Asked, Cluster, Stats, Target, gather, query};
 use crate::answer;
 use crate::node::Node;
 use crate::outcome::{Refusal, Warnings};
-use crate::upstream::{FailureKind, Server};
+use crate::upstream::{Failed, Server};
 
 /// The place of a topic in the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -146,13 +146,14 @@ impl Cluster {
                 async move { upstream.get(Server::Nsqlookupd, &url).await }.boxed()
             });
         let answers = gather(requests.collect()).await;
-        let is_unknown = answers.data.is_empty()
-            && !answers.failures.is_empty()
-            && answers
-                .failures
-                .iter()
-                .all(|failed| failed.kind == FailureKind::NotFound);
-        if is_unknown {
+        // Another program at the address of an nsqlookupd knows no such path, and says nothing about the topic.
+        let is_unknown = |failed: &Failed| {
+            let refused = failed.refused.as_ref();
+            refused.is_some_and(|refused| refused.code == "TOPIC_NOT_FOUND")
+        };
+        let mut failures = answers.failures.iter();
+        let has_failed = answers.data.is_empty() && !answers.failures.is_empty();
+        if has_failed && failures.all(is_unknown) {
             return Err(Refusal::not_found("TOPIC_NOT_FOUND"));
         }
         let answers = answers.or_refuse(Server::Nsqlookupd, warnings)?;

@@ -141,11 +141,8 @@ impl App {
         let able: BTreeMap<String, Target> = able
             .map(|target| (target.identity.address.clone(), target))
             .collect();
-        let acts = stream::iter(subjects).map(|subject| {
-            let nodes = subject.nodes.iter().filter_map(|node| able.get(node));
-            let nodes: Vec<Target> = nodes.cloned().collect();
-            self.act_on_one(act, &terms, &actor, subject, nodes)
-        });
+        let acts = stream::iter(subjects)
+            .map(|subject| self.act_on_one(act, &terms, &actor, subject, &able));
         let done: Vec<Done> = acts.buffered(AT_ONCE_MAX).collect().await;
         let messages: BTreeSet<&str> = done.iter().map(|one| &*one.message).collect();
         for message in messages.into_iter().filter(|message| !message.is_empty()) {
@@ -156,24 +153,43 @@ impl App {
         }))
     }
 
+    /// Acts on one subject, at its nodes among those that know the terms.
     async fn act_on_one(
         &self,
         act: Act,
         terms: &Terms,
         actor: &Actor,
         subject: Subject,
-        nodes: Vec<Target>,
+        able: &BTreeMap<String, Target>,
     ) -> Done {
         let (topic, channel) = (&subject.topic, &subject.channel);
         let mut terms = terms.clone();
         if subject.is_ephemeral() {
             terms.undo.clear();
         }
-        let none = Warnings::default();
-        let acted = self
-            .cluster
-            .act_at(act, topic, channel, &terms, &nodes, none)
-            .await;
+        let nodes = subject.nodes.iter().filter_map(|node| able.get(node));
+        let nodes: Vec<Target> = nodes.cloned().collect();
+        let silent = subject
+            .nodes
+            .iter()
+            .filter(|node| !able.contains_key(*node));
+        let silent: Vec<&str> = silent.map(String::as_str).collect();
+        let mut warnings = Warnings::default();
+        if !silent.is_empty() {
+            let names = silent.join(", ");
+            warnings.add_text(format!(
+                "nothing was done at {names}: no answer to what the nsqd can do"
+            ));
+        }
+        let acted = match nodes.is_empty() && !silent.is_empty() {
+            true => Err(Refusal::upstream(warnings.text())),
+            false => {
+                let acted = self
+                    .cluster
+                    .act_at(act, topic, channel, &terms, &nodes, warnings);
+                acted.await
+            }
+        };
         let acting = Acting {
             topic: topic.clone(),
             channel: channel.clone(),
