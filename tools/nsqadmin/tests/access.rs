@@ -57,6 +57,24 @@ fn a_user_is_an_admin_by_the_one_header_of_the_proxy() {
         .expect_status(200);
 }
 
+/// An admin could act in the name of another one, because any client can name a user of basic authentication.
+#[test]
+fn the_audit_log_names_the_user_who_may_act() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let admin = Admin::start_at(&[&lookupd], &["--admin-user=alice"]);
+    // carol:secret
+    let basic = "Authorization: Basic Y2Fyb2w6c2VjcmV0";
+    for (user, topic, status) in [("alice", "one", 200), ("mallory", "two", 403)] {
+        let header = format!("X-Forwarded-User: {user}");
+        let body = format!(r#"{{"topic":"{topic}"}}"#);
+        let answer = admin.ask("POST", "/api/topics", &[&header, basic], &body);
+        assert_eq!(answer.status, status, "{user}");
+        let line = admin.wait_for_log(&format!("by user {user:?}"));
+        assert!(line.contains("AUDIT: "), "{line}");
+    }
+    assert!(!admin.log().contains("carol"), "{}", admin.log());
+}
+
 #[test]
 fn a_header_counts_from_the_trusted_proxy_only() {
     let lookupd = Daemon::nsqlookupd(&[]);

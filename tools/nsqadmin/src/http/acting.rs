@@ -30,6 +30,8 @@ pub(super) struct Subject {
 pub(super) struct Actor {
     /// The user for logs, or an empty text.
     pub(super) user: String,
+    /// The user for notifications, or an empty text.
+    told_user: String,
     remote_address: String,
     user_agent: String,
     url: String,
@@ -188,20 +190,17 @@ impl App {
 
     /// Returns the client that sent the request.
     pub(super) fn actor(&self, request: &Request) -> Actor {
+        // Any client can name a user of basic authentication. The proxy's user is the one who may act.
+        let first = |user: String, other: String| if user.is_empty() { other } else { user };
+        let of_proxy = self.access.user(request.headers(), request.peer().ip());
+        let basic = basic_user(request.headers());
         Actor {
-            user: self.acting_user(request),
+            user: first(of_proxy.clone(), basic.clone()),
+            // Basic authentication comes first here, as in the original.
+            told_user: first(basic, of_proxy),
             remote_address: request.peer().to_string(),
             user_agent: request.user_agent().to_owned(),
             url: request.url(),
-        }
-    }
-
-    /// Returns the name of the user for logs: that of basic authentication as in the original, and
-    /// the proxy's user otherwise.
-    fn acting_user(&self, request: &Request) -> String {
-        match basic_user(request.headers()) {
-            user if user.is_empty() => self.access.user(request.headers(), request.peer().ip()),
-            user => user,
         }
     }
 }
@@ -238,7 +237,7 @@ impl Actor {
             channel: subject.channel,
             node: subject.node,
             unix_seconds: unix_time::seconds(),
-            user: self.user.clone(),
+            user: self.told_user.clone(),
             remote_ip: self.remote_address.clone(),
             user_agent: self.user_agent.clone(),
             url: self.url.clone(),
