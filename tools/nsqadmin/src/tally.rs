@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 /// Time after which a server that nobody asks any more leaves the metrics.
 const UPSTREAM_LIFETIME: Duration = Duration::from_secs(600);
 
+/// The number of servers up to which none is forgotten before somebody reads the metrics.
+const UPSTREAMS_MIN: usize = 1000;
+
 /// Methods that have a label of their own. A client can send any word.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"];
 
@@ -20,7 +23,7 @@ pub struct Tally(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     requests: Mutex<BTreeMap<(&'static str, u16), u64>>,
-    upstreams: Mutex<BTreeMap<UpstreamName, Counted>>,
+    upstreams: Mutex<Upstreams>,
     acts: Mutex<BTreeMap<(String, &'static str), u64>>,
     notifications: [AtomicU64; Told::ALL.len()],
     collections: Mutex<Collections>,
@@ -46,6 +49,15 @@ pub struct UpstreamCounts {
     pub failures: BTreeMap<&'static str, u64>,
     /// True if the last request got an answer, even if that was a refusal.
     pub is_up: bool,
+}
+
+/// The servers that were asked lately.
+#[derive(Debug, Default)]
+struct Upstreams {
+    counted: BTreeMap<UpstreamName, Counted>,
+    /// The number of servers at which those that nobody asks any more are forgotten. Nobody may ever read the metrics,
+    /// and an nsqlookupd may name other nodes each time.
+    forgets_at: usize,
 }
 
 #[derive(Debug)]
@@ -82,6 +94,23 @@ pub struct Collections {
     pub left_out_series: u64,
 }
 
+impl Upstreams {
+    /// Forgets servers if there are twice as many as after the last time.
+    fn make_room(&mut self, now: Instant) {
+        if self.counted.len() >= self.forgets_at {
+            self.forget(now);
+            self.forgets_at = (2 * self.counted.len()).max(UPSTREAMS_MIN);
+        }
+    }
+
+    /// Forgets the servers that nobody asks any more.
+    fn forget(&mut self, now: Instant) {
+        let is_asked =
+            |counted: &Counted| now.saturating_duration_since(counted.asked) < UPSTREAM_LIFETIME;
+        self.counted.retain(|_, counted| is_asked(counted));
+    }
+}
+
 impl Told {
     /// All of them, in the order of their numbers.
     pub const ALL: [Told; 3] = [Told::Sent, Told::Failed, Told::Dropped];
@@ -115,7 +144,8 @@ impl Tally {
         now: Instant,
     ) {
         let mut upstreams = lock(&self.0.upstreams);
-        let counted = upstreams.entry(name).or_insert_with(|| Counted {
+        upstreams.make_room(now);
+        let counted = upstreams.counted.entry(name).or_insert_with(|| Counted {
             counts: UpstreamCounts::default(),
             asked: now,
         });
@@ -165,9 +195,8 @@ impl Tally {
     /// Returns the servers that were asked lately.
     pub fn upstreams(&self, now: Instant) -> Vec<(UpstreamName, UpstreamCounts)> {
         let mut upstreams = lock(&self.0.upstreams);
-        upstreams
-            .retain(|_, counted| now.saturating_duration_since(counted.asked) < UPSTREAM_LIFETIME);
-        let upstreams = upstreams.iter();
+        upstreams.forget(now);
+        let upstreams = upstreams.counted.iter();
         upstreams
             .map(|(name, counted)| (name.clone(), counted.counts.clone()))
             .collect()
@@ -213,6 +242,20 @@ mod tests {
         tally.clone().count_request("brew", 405);
         let expected = [(("GET", 200), 1), (("other", 405), 2)];
         assert_eq!(tally.requests(), expected.into_iter().collect());
+    }
+
+    /// Without a reader of the metrics, none was ever forgotten.
+    #[test]
+    fn servers_with_other_names_each_time_take_bounded_memory() {
+        let tally = Tally::default();
+        let start = Instant::now();
+        for number in 0..10_000_u32 {
+            let now = start + number * Duration::from_secs(1);
+            let name = name(&format!("n{number}:1"));
+            tally.count_upstream(name, Duration::ZERO, None, true, now);
+        }
+        let count = lock(&tally.0.upstreams).counted.len();
+        assert!(count <= 2 * UPSTREAMS_MIN, "{count}");
     }
 
     #[test]
