@@ -49,9 +49,16 @@ function App() {
     <main>
       ${failure && html`<div class="bar bad" role="alert"><b>The page does not know who you are, so it shows no actions.</b> ${failure.message}</div>`}
       ${ignored && html`<p class="bar warn" role="status"><b>The page does not know who you are.</b> ${sentence(ignored)}</p>`}
-      <${Boundary} key=${segments.join("/")} what="This page">${view(segments) ?? html`<h1>There is nothing here</h1><p><a href=${link()}>All topics</a></p>`}<//>
+      <${Boundary} key=${segments.join("/")} what="This page">${view(segments) ?? html`<${NotFound} />`}<//>
     </main>
     ${isHelpOpen && html`<${Help} onClose=${() => setHelpOpen(false)} />`}`;
+}
+
+// The view of an address that no view has.
+function NotFound() {
+  return html`<h1>There is nothing here</h1>
+    <p class="empty">nsqadmin has no page with the address <code>${location.pathname}</code>.</p>
+    <p><a href=${link()}>All topics</a></p>`;
 }
 
 // One level up: from a channel to its topic, from there to the list.

@@ -155,7 +155,18 @@ impl App {
             }
             Routed::Options(allow) => (Reply::options(allow), false),
             Routed::WrongMethod(allow) => (Reply::wrong_method(&allow), true),
-            Routed::NotFound => (Reply::refusal(&Refusal::not_found("NOT_FOUND")), true),
+            Routed::NotFound => (self.not_found(path, request), true),
+        }
+    }
+
+    /// Answers a path that no route has. A browser gets the page, which says so. Programs get JSON, and so does whoever asks
+    /// for something that is no page.
+    fn not_found(&self, path: &str, request: &Request) -> Reply {
+        let first = path.split('/').nth(1).unwrap_or_default();
+        let is_page = !["api", "config", "static", "fonts"].contains(&first);
+        match is_page && *request.method() == ::http::Method::GET && request.accepts_html() {
+            true => self.page().with_status(StatusCode::NOT_FOUND),
+            false => Reply::refusal(&Refusal::not_found("NOT_FOUND")),
         }
     }
 

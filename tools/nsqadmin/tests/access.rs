@@ -307,6 +307,35 @@ fn everything_stays_below_the_base_path() {
     assert_eq!(redirect.header("location"), Some("/x/y/api/topics?x"));
 }
 
+/// A browser showed `{"message":"NOT_FOUND"}`.
+#[test]
+fn an_address_without_a_page_is_the_page_for_a_browser_and_json_for_programs() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let admin = Admin::start_at(&[&lookupd], &["--base-path=/x", "--live-interval=0"]);
+    let browser = ["Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"];
+    for path in ["/x/nope", "/x/peek", "/x/topics/a/b/c"] {
+        let page = admin.ask("GET", path, &browser, "").expect_status(404);
+        assert!(page.text().contains(r#"<base href="/x/">"#), "{path}");
+        assert_eq!(
+            page.header("content-type"),
+            Some("text/html; charset=utf-8")
+        );
+        admin.get(path).expect_error(404, "NOT_FOUND");
+        let json = ["Accept: application/json, */*"];
+        admin
+            .ask("GET", path, &json, "")
+            .expect_error(404, "NOT_FOUND");
+        admin
+            .ask("POST", path, &browser, "")
+            .expect_error(404, "NOT_FOUND");
+    }
+    for path in ["/x/api/nope", "/x/config/a/b", "/nope"] {
+        admin
+            .ask("GET", path, &browser, "")
+            .expect_error(404, "NOT_FOUND");
+    }
+}
+
 #[test]
 fn rates_come_from_graphite() {
     let lookupd = Daemon::nsqlookupd(&[]);

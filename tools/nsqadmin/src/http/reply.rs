@@ -98,9 +98,7 @@ impl Reply {
         let mut object = JsonObject::new(&mut json);
         object.text("message", &refusal.message);
         object.end();
-        let mut reply = Reply::json(json);
-        reply.status = refusal.status;
-        reply
+        Reply::json(json).with_status(refusal.status)
     }
 
     /// Returns a page with its rules for browsers.
@@ -109,6 +107,13 @@ impl Reply {
         Reply::new(StatusCode::OK, HTML, body)
             .with(name, policy)
             .with(CACHE_CONTROL, "no-cache")
+    }
+
+    /// Returns the same answer with another status.
+    #[must_use]
+    pub fn with_status(mut self, status: StatusCode) -> Reply {
+        self.status = status;
+        self
     }
 
     /// Returns a file of the page.

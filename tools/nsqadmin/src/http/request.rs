@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ::http::header::{ACCEPT_ENCODING, HOST, USER_AGENT};
+use ::http::header::{ACCEPT, ACCEPT_ENCODING, HOST, USER_AGENT};
 use ::http::request::Parts;
 use ::http::{HeaderMap, Method, StatusCode};
 use bytes::Bytes;
@@ -96,6 +96,16 @@ impl Request {
         let is_secure = self.is_tls || self.header("x-scheme") == "https";
         let scheme = if is_secure { "https" } else { "http" };
         format!("{scheme}://{}{}", self.header(HOST.as_str()), self.target())
+    }
+
+    /// Returns true if the client shows HTML, as a browser does that opens an address.
+    pub fn accepts_html(&self) -> bool {
+        let values = self.parts.headers.get_all(ACCEPT).iter();
+        values
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .filter_map(|range| range.split(';').next())
+            .any(|media| media.trim().eq_ignore_ascii_case("text/html"))
     }
 
     /// Returns true if the answer may be compressed with gzip.
