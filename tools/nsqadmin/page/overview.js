@@ -60,7 +60,7 @@ function pauseOf({ paused, pause_until_ms, pause_note, paused_by }) {
 }
 
 // The age of the oldest message in live figures, which have 0 if nsqd does not tell it.
-function liveAge(live) {
+export function liveAge(live) {
   const isEmpty = !(live.depth > 0 || live.channel_depth > 0 || live.in_flight > 0 || live.deferred > 0);
   // An age beyond 2^53 is a BigInt, which Math.max does not take.
   return live.oldest_ms > 0 || isEmpty ? Number(live.oldest_ms) : undefined;

@@ -73,6 +73,8 @@ lenient! {
         pub http_port: u16,
         /// The version of nsqd.
         pub version: String,
+        /// The version of ringq, in `/info`. Only ringq's nsqd has it.
+        pub ringq_version: Option<String>,
         /// The zone, or an empty text.
         pub topology_zone: String,
         /// The region, or an empty text.
@@ -92,6 +94,8 @@ lenient! {
         pub topics: Vec<Topic>,
         /// `OK`, or the reason why the nsqd takes no messages.
         pub health: String,
+        /// The start of the nsqd, in seconds since 1970.
+        pub start_time: i64,
         /// The connections that have published, unless the request leaves clients out.
         pub producers: Vec<Client>,
     }

@@ -124,6 +124,8 @@ pub struct ChannelCheck {
 pub struct NodeCheck {
     /// `OK`, or the reason why the node takes no messages. Empty if the node did not answer.
     pub health: String,
+    /// The version of ringq. `None` for another nsqd.
+    pub ringq_version: Option<String>,
     /// The shards by number. Only ringq's nsqd has some.
     pub shards: BTreeMap<u64, ShardFigures>,
     /// The disk of the node. Only ringq's nsqd tells about it.
@@ -149,6 +151,7 @@ impl Checker {
             let (known, elapsed) = self.recent.earliest_answer(address);
             let check = NodeCheck {
                 health: node.health.clone(),
+                ringq_version: node.ringq_version.clone(),
                 shards: shard::figures(known, node, elapsed),
                 disk: self.disks.next(address, node, after.unix_millis),
             };

@@ -25,7 +25,7 @@ pub use ability::Abilities;
 pub use act::{Act, Acted, NodeAct, Terms};
 pub use nodes::{Stats, Target};
 pub use peek::Peeked;
-pub use survey::Surveyed;
+pub use survey::{Builds, Surveyed};
 pub use topics::Place;
 
 /// Most requests that one question has under way.

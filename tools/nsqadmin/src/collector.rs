@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::answer_time::AnswerTime;
 use crate::checkup::{Checker, Checkup, Pace, Round};
-use crate::cluster::{Cluster, Stats, Surveyed, Target};
+use crate::cluster::{Builds, Cluster, Stats, Surveyed, Target};
 use crate::config::Collection;
 use crate::figures::NodeStats;
 use crate::history::History;
@@ -80,6 +80,7 @@ impl Collector {
         let task = Task {
             cluster: cluster.quiet(answer_time.clone()),
             answer_time,
+            builds: Builds::new(),
             targets: None,
             history: collector.history.clone(),
             file: collector.file.clone(),
@@ -151,6 +152,8 @@ struct Task {
     cluster: Cluster,
     /// The time of the cluster's answers since the last pause.
     answer_time: AnswerTime,
+    /// The builds of the nodes that answered in the last round.
+    builds: Builds,
     /// The nodes, and the time at which they were asked for.
     targets: Option<(Instant, Vec<Target>)>,
     history: Arc<Mutex<History>>,
@@ -259,7 +262,11 @@ impl Task {
         for address in self.cluster.silent_nsqds(known) {
             round.add_failure(&address, "it does not say what it is (/info)".to_owned());
         }
-        let answers = self.cluster.survey(known.to_vec(), warnings).await;
+        let answers = self
+            .cluster
+            .survey(known.to_vec(), &self.builds, warnings)
+            .await;
+        self.builds = Builds::new();
         round.unix_millis = unix_time::millis();
         let mut gathered = Gathered {
             data: Vec::new(),
@@ -269,11 +276,16 @@ impl Task {
             node,
             stats,
             metrics,
+            build,
         } in answers
         {
             match stats {
                 Ok(stats) => {
                     round.add_node(&node.address, &stats, metrics);
+                    if let Some(build) = build {
+                        round.set_ringq_version(&node.address, build.ringq_version.clone());
+                        self.builds.insert(node.address.clone(), build);
+                    }
                     let topics = stats.topics;
                     gathered.data.push(NodeStats { node, topics });
                 }

@@ -6,12 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use wire::go_json::{JsonObject, push_array, push_float, push_string};
-
 use crate::answer;
-use crate::checkup::{Checkup, Subject};
 use crate::figures::{NodeStats, Pause, Undo};
 use crate::history::{Key, Point};
+
+mod json;
 
 /// The present figures of a topic, a channel or a node.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -148,27 +147,6 @@ impl Figures {
             oldest_seconds: self.oldest_ms as f32 / 1000.0,
         }
     }
-
-    fn push_fields(&self, object: &mut JsonObject<'_>) {
-        object.number("depth", self.depth);
-        object.number("channel_depth", self.channel_depth);
-        object.number("in_flight", self.in_flight);
-        object.number("deferred", self.deferred);
-        object.number("message_count", self.message_count);
-        // A thousandth of a message per second is enough for a page.
-        push_float(object.key("rate"), (self.rate * 1000.0).round() / 1000.0);
-        object.number("requeue_count", self.requeue_count);
-        object.number("timeout_count", self.timeout_count);
-        object.number("clients", self.clients);
-        object.number("oldest_ms", self.oldest_ms);
-        object.boolean("paused", self.is_paused);
-        if let Some(pause) = &self.pause {
-            pause.push_fields(object);
-        }
-        if let Some(undo) = self.undo {
-            undo.push_fields(object);
-        }
-    }
 }
 
 impl Total {
@@ -256,141 +234,6 @@ impl Snapshot {
         let all = std::iter::once((Key::All, all.point()));
         all.chain(nodes).chain(topics).chain(channels)
     }
-
-    /// Returns the topics and nodes that differ from another snapshot as JSON, with the names of those
-    /// that are gone. Without another one, all are there.
-    pub fn changes(&self, before: Option<&Snapshot>) -> String {
-        let mut json = String::new();
-        let mut object = JsonObject::new(&mut json);
-        object.number("time", self.unix_millis);
-        object.boolean("is_complete", before.is_none());
-        let topics = self.topics.iter().filter(|(name, topic)| {
-            let known = before.and_then(|before| before.topics.get(*name));
-            known.is_none_or(|known| {
-                known.total.figures != topic.total.figures
-                    || known.channels.len() != topic.channels.len()
-            })
-        });
-        push_array(object.key("topics"), topics, |out, (name, topic)| {
-            topic.push_summary(out, name);
-        });
-        let nodes = self.nodes.iter().filter(|(name, figures)| {
-            before.and_then(|before| before.nodes.get(*name)) != Some(*figures)
-        });
-        push_array(object.key("nodes"), nodes, |out, (name, figures)| {
-            push_named(out, "node", name, figures);
-        });
-        let none = Snapshot::default();
-        let before = before.unwrap_or(&none);
-        let gone = before
-            .topics
-            .keys()
-            .filter(|name| !self.topics.contains_key(*name));
-        push_array(object.key("gone_topics"), gone, |out, name| {
-            push_string(out, name)
-        });
-        let gone = before
-            .nodes
-            .keys()
-            .filter(|name| !self.nodes.contains_key(*name));
-        push_array(object.key("gone_nodes"), gone, |out, name| {
-            push_string(out, name)
-        });
-        object.text("message", &self.message);
-        object.end();
-        json
-    }
-
-    /// Returns all topics with their channels as JSON. `checkup` has what limits the channels.
-    pub fn topics(&self, checkup: &Checkup) -> String {
-        let mut json = String::new();
-        let mut object = JsonObject::new(&mut json);
-        object.number("time", self.unix_millis);
-        push_array(object.key("topics"), &self.topics, |out, (name, topic)| {
-            let mut object = JsonObject::new(out);
-            topic.push_summary_fields(&mut object, name);
-            let channels = &topic.channels;
-            push_array(object.key("channels"), channels, |out, (channel, total)| {
-                let mut object = JsonObject::new(out);
-                object.text("channel", channel);
-                total.figures.push_fields(&mut object);
-                checkup.push_doctor(&mut object, name, channel, true);
-                object.end();
-            });
-            object.end();
-        });
-        object.text("message", &self.message);
-        object.end();
-        json
-    }
-
-    /// Returns a topic with its channels, producers and nodes as JSON, or `None` if there is no such
-    /// topic. A topic that only nodes had that have vanished has no figures.
-    pub fn topic(&self, name: &str, checkup: &Checkup) -> Option<String> {
-        let known = self.topics.get(name);
-        if known.is_none() && !checkup.has_lost(name) {
-            return None;
-        }
-        let mut json = String::new();
-        let mut object = JsonObject::new(&mut json);
-        object.number("time", self.unix_millis);
-        if let Some(topic) = known {
-            topic.push_summary(object.key("topic"), name);
-        }
-        let lost = LiveTopic::default();
-        let topic = known.unwrap_or(&lost);
-        push_array(
-            object.key("channels"),
-            &topic.channels,
-            |out, (channel, total)| {
-                let mut object = JsonObject::new(out);
-                object.text("channel", channel);
-                total.figures.push_fields(&mut object);
-                checkup.push_doctor(&mut object, name, channel, false);
-                push_array(object.key("nodes"), &total.nodes, |out, (node, figures)| {
-                    push_named(out, "node", node, figures);
-                });
-                object.end();
-            },
-        );
-        push_array(
-            object.key("nodes"),
-            &topic.total.nodes,
-            |out, (node, figures)| {
-                push_named(out, "node", node, figures);
-            },
-        );
-        checkup.push_producers(&mut object, name);
-        checkup.push_concerns(&mut object, &Subject::Topic(name.to_owned()));
-        checkup.push_gone(&mut object, Some(name));
-        object.text("message", &self.message);
-        object.end();
-        Some(json)
-    }
-}
-
-impl LiveTopic {
-    fn push_summary(&self, out: &mut String, name: &str) {
-        let mut object = JsonObject::new(out);
-        self.push_summary_fields(&mut object, name);
-        object.end();
-    }
-
-    fn push_summary_fields(&self, object: &mut JsonObject<'_>, name: &str) {
-        object.text("topic", name);
-        self.total.figures.push_fields(object);
-        let channels = i64::try_from(self.channels.len()).unwrap_or(i64::MAX);
-        object.number("channel_count", channels);
-        let nodes = i64::try_from(self.total.nodes.len()).unwrap_or(i64::MAX);
-        object.number("node_count", nodes);
-    }
-}
-
-fn push_named(out: &mut String, key: &str, name: &str, figures: &Figures) {
-    let mut object = JsonObject::new(out);
-    object.text(key, name);
-    figures.push_fields(&mut object);
-    object.end();
 }
 
 #[cfg(test)]

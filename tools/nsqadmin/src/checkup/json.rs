@@ -1,5 +1,7 @@
 //! The JSON of a checkup, for the page.
 
+use std::collections::BTreeMap;
+
 use wire::go_json::{JsonObject, push_array, push_float};
 
 use super::{Checkup, Concern, NodeCheck, ProducerFigures, ShardFigures, Subject, TopicProducers};
@@ -102,7 +104,7 @@ impl Checkup {
         let mut json = String::new();
         let mut object = JsonObject::new(&mut json);
         object.text("node", address);
-        object.text("health", &node.health);
+        push_node(&mut object, node);
         push_array(
             object.key("shards"),
             &node.shards,
@@ -110,19 +112,47 @@ impl Checkup {
                 push_shard(out, *number, shard);
             },
         );
-        if let Some(disk) = &node.disk {
-            let mut of_disk = JsonObject::new(object.key("disk"));
-            push_float(of_disk.key("size_bytes"), disk.size_bytes);
-            push_float(of_disk.key("free_bytes"), disk.free_bytes);
-            if let Some(seconds) = disk.full_in {
-                push_float(of_disk.key("full_in_s"), rounded(seconds));
-            }
-            of_disk.end();
-        }
         self.push_concerns(&mut object, &subject);
         object.text("message", "");
         object.end();
         Some(json)
+    }
+
+    /// Adds the health, the version of ringq and the disk of a node, as far as the node tells them.
+    pub fn push_node_fields(&self, object: &mut JsonObject<'_>, address: &str) {
+        if let Some(node) = self.nodes.get(address) {
+            push_node(object, node);
+        }
+    }
+
+    /// Returns the sentences about each node that needs attention.
+    pub fn concerns_of_nodes(&self) -> BTreeMap<&str, Vec<&str>> {
+        let mut sentences: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for concern in &self.concerns {
+            if let Subject::Node(address) = &concern.subject {
+                sentences
+                    .entry(address)
+                    .or_default()
+                    .push(&concern.sentence);
+            }
+        }
+        sentences
+    }
+}
+
+fn push_node(object: &mut JsonObject<'_>, node: &NodeCheck) {
+    object.text("health", &node.health);
+    if let Some(version) = &node.ringq_version {
+        object.text("ringq_version", version);
+    }
+    if let Some(disk) = &node.disk {
+        let mut of_disk = JsonObject::new(object.key("disk"));
+        push_float(of_disk.key("size_bytes"), disk.size_bytes);
+        push_float(of_disk.key("free_bytes"), disk.free_bytes);
+        if let Some(seconds) = disk.full_in {
+            push_float(of_disk.key("full_in_s"), rounded(seconds));
+        }
+        of_disk.end();
     }
 }
 

@@ -64,6 +64,8 @@ pub struct NodeRound {
     pub failure: Option<String>,
     /// `OK`, or the reason why the node takes no messages.
     pub health: String,
+    /// The version of ringq. `None` for another nsqd, and if the node did not answer.
+    pub ringq_version: Option<String>,
     /// The names of the topics, which are still known after the node has vanished.
     pub topics: Arc<BTreeSet<String>>,
     /// The producers by connection and topic.
@@ -182,6 +184,13 @@ impl Round {
             }
         }
         self.nodes.insert(address.to_owned(), node);
+    }
+
+    /// Adds the version of ringq to a node that has answered.
+    pub fn set_ringq_version(&mut self, address: &str, version: Option<String>) {
+        if let Some(node) = self.nodes.get_mut(address) {
+            node.ringq_version = version;
+        }
     }
 
     /// Adds a node that did not answer.

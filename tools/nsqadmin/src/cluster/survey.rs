@@ -27,12 +27,31 @@ pub struct Surveyed {
     pub stats: Result<answer::Stats, Failed>,
     /// The shards and the disk. `None` if the node does not tell them.
     pub metrics: Option<NodeMetrics>,
+    /// The build of the node. `None` if the node did not tell it in this round.
+    pub build: Option<Build>,
 }
+
+/// The build of a node, which stays the same until the node is started anew.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Build {
+    /// The start of the node, in seconds since 1970.
+    start_time: i64,
+    /// The version of ringq. `None` for another nsqd.
+    pub ringq_version: Option<String>,
+}
+
+/// The builds of nodes by `host:port`.
+pub type Builds = BTreeMap<String, Build>;
 
 impl Cluster {
     /// Asks nodes for everything that a checkup needs. `targets` beyond the limit on nodes are left out
-    /// with a warning.
-    pub async fn survey(&self, targets: Vec<Target>, warnings: &mut Warnings) -> Vec<Surveyed> {
+    /// with a warning. Nodes in `builds` are not asked what they are, unless they were started anew.
+    pub async fn survey(
+        &self,
+        targets: Vec<Target>,
+        builds: &Builds,
+        warnings: &mut Warnings,
+    ) -> Vec<Surveyed> {
         let targets = self.within_limit(targets, warnings);
         let path = Stats {
             has_clients: true,
@@ -40,7 +59,8 @@ impl Cluster {
         };
         let path = path.path();
         let asked = targets.into_iter().map(|target| -> BoxFuture<'static, _> {
-            survey_of(self.upstream.clone(), target, path.clone()).boxed()
+            let build = builds.get(&target.identity.address).cloned();
+            survey_of(self.upstream.clone(), target, path.clone(), build).boxed()
         });
         let asked: Vec<_> = asked.collect();
         stream::iter(asked).buffered(REQUESTS_MAX).collect().await
@@ -92,7 +112,12 @@ fn addresses(nodes: &answer::Nodes) -> BTreeSet<String> {
         .collect()
 }
 
-async fn survey_of(upstream: Upstream, target: Target, path: String) -> Surveyed {
+async fn survey_of(
+    upstream: Upstream,
+    target: Target,
+    path: String,
+    known: Option<Build>,
+) -> Surveyed {
     let url = format!("{}{path}", target.url);
     let stats = upstream.get::<answer::Stats>(Server::Nsqd, &url).await;
     let stats =
@@ -105,11 +130,36 @@ async fn survey_of(upstream: Upstream, target: Target, path: String) -> Surveyed
         true => metrics_of(&upstream, &target.url).await,
         false => None,
     };
+    let build = match &stats {
+        Ok(stats) => build_of(&upstream, &target.url, stats.start_time, known).await,
+        Err(_) => None,
+    };
     Surveyed {
         node: target.identity,
         stats,
         metrics,
+        build,
     }
+}
+
+/// Returns the build that is known, or asks a node that was started since then.
+async fn build_of(
+    upstream: &Upstream,
+    url: &str,
+    start_time: i64,
+    known: Option<Build>,
+) -> Option<Build> {
+    let known = known.filter(|known| known.start_time == start_time);
+    if known.is_some() {
+        return known;
+    }
+    // A node that does not answer here is asked again in the next round.
+    let url = format!("{url}/info");
+    let info = upstream.get::<answer::Producer>(Server::Nsqd, &url).await;
+    Some(Build {
+        start_time,
+        ringq_version: info.ok()?.ringq_version,
+    })
 }
 
 async fn metrics_of(upstream: &Upstream, url: &str) -> Option<NodeMetrics> {

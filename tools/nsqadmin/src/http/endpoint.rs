@@ -132,6 +132,7 @@ pub(super) const ROUTES: &[Route<Endpoint>] = &[
     ("GET", "/api/live/topics", Endpoint::Live(Live::Topics)),
     ("GET", "/api/live/topics/*", Endpoint::Live(Live::Topic)),
     ("GET", "/api/live/attention", Endpoint::Live(Live::Attention)),
+    ("GET", "/api/live/nodes", Endpoint::Live(Live::Nodes)),
     ("GET", "/api/live/nodes/*", Endpoint::Live(Live::Node)),
     ("GET", "/api/live/history", Endpoint::Live(Live::History)),
     ("GET", "/api/live/events", Endpoint::Live(Live::Events)),

@@ -37,6 +37,8 @@ pub(super) enum Live {
     Topic,
     /// `/api/live/attention`
     Attention,
+    /// `/api/live/nodes`
+    Nodes,
     /// `/api/live/nodes/*`
     Node,
     /// `/api/live/history`
@@ -74,6 +76,10 @@ impl App {
                 let message = collector.snapshots.borrow().message.clone();
                 let checkup = collector.checkup();
                 Ok(Reply::json(checkup.attention(&message)))
+            }
+            Live::Nodes => {
+                let checkup = collector.checkup();
+                Ok(Reply::json(collector.snapshots.borrow().nodes(&checkup)))
             }
             Live::Node => {
                 let node = collector.checkup().node(&segments[0]);

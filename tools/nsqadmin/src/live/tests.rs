@@ -1,4 +1,5 @@
 use super::*;
+use crate::checkup::Checkup;
 use crate::figures::NodeIdentity;
 
 fn node(address: &str, topics: &str) -> NodeStats {

@@ -117,6 +117,76 @@ export const checks = {
     browser.healthy();
   },
 
+  async "render: the nodes have figures, and tell which of them are ringq"(browser, cluster) {
+    await prepare(cluster);
+    const { nsqds } = cluster;
+    const page = await browser.open(`${cluster.admin}lookup`);
+    const name = nsqds[0].http;
+    await page.route("**/api/live/nodes", async (route) => {
+      const answer = await route.fetch();
+      const json = await answer.json();
+      for (const node of json.nodes) {
+        delete node.ringq_version;
+        if (node.node === name) Object.assign(node, { ringq_version: "0.9.1", sentences: ["This nsqd drains"], disk: { size_bytes: 2e12, free_bytes: 1e11, full_in_s: 7200 } });
+      }
+      await route.fulfill({ response: answer, json });
+    });
+    await page.goto(`${cluster.admin}nodes`);
+    const cells = async (row) => {
+      const titles = await page.locator("thead th").allInnerTexts();
+      const texts = await row.locator("th, td").allInnerTexts();
+      return Object.fromEntries(titles.map((title, index) => [title.replace(/[▲▼]/, "").trim(), texts[index]]));
+    };
+    const [first, second] = nsqds.map((nsqd) => page.getByRole("row").filter({ hasText: nsqd.http }));
+    await first.getByText("0.9.1").waitFor();
+    const found = await cells(first);
+    equal([found["ringq"], found["Disk free"], found["Needs attention"]], ["0.9.1", "100 GB, 5 %", "This nsqd drains"], "the first node");
+    equal((await cells(second))["ringq"], "–", "a node of NSQ");
+    // The figures are the daemon's own.
+    const sum = async ({ http }) => {
+      const { topics } = await (await fetch(`http://${http}/stats?format=json`)).json();
+      return topics.reduce((total, topic) => topic.channels.reduce((part, channel) => part + channel.depth, total + topic.depth), 0);
+    };
+    const shown = async () => Number((await cells(second))["Depth"].replaceAll(",", ""));
+    await until(async () => await shown() === await sum(nsqds[1]) && await shown() >= 40, "the depth of a node");
+    equal(Number((await cells(second))["Consumers"]) >= 1, true, "the consumers of a node");
+    await page.getByRole("button", { name: "Disk free" }).click();
+    await until(async () => /sort=-disk/.test(page.url()), "the table is sorted");
+    await page.screenshot({ path: `${cluster.pictures}/nodes-figures.png` });
+    await page.setViewportSize({ width: 390, height: 800 });
+    await page.screenshot({ path: `${cluster.pictures}/nodes-phone.png` });
+    browser.healthy();
+  },
+
+  // The list had 15,000 where the page of the node had 0.
+  async "render: the depth of a topic is the same on every page"(browser, cluster) {
+    await prepare(cluster);
+    const { nsqds } = cluster;
+    await make([nsqds[0]], "deep", ["archive", "billing"], 21);
+    for (const [path, row] of [["?q=deep", "deep"], [`nodes/${nsqds[0].http}?q=deep`, "deep"], ["topics/deep", nsqds[0].http]]) {
+      const page = await browser.open(cluster.admin + path);
+      const table = page.locator("table").filter({ has: page.getByRole("link", { name: row, exact: true }) }).first();
+      await table.waitFor();
+      const depth = async () => {
+        const titles = (await table.locator("thead th").allInnerTexts()).map((title) => title.replace(/[▲▼]/, "").trim());
+        const cells = await table.locator("tbody tr").filter({ has: page.getByRole("link", { name: row, exact: true }) }).first().locator("th, td").allInnerTexts();
+        return cells[titles.indexOf("Depth")];
+      };
+      await until(async () => await depth() === "42", `the depth at ${path}`);
+    }
+    browser.healthy();
+  },
+
+  async "render: an address without a page"(browser, cluster) {
+    const page = await browser.open(`${cluster.admin}nope`, { allowed: /404/ });
+    await page.getByRole("heading", { name: "There is nothing here" }).waitFor();
+    await page.getByText("nsqadmin has no page with the address /admin/nsq/nope.").waitFor();
+    await accessible(page, "an address without a page");
+    await page.getByRole("link", { name: "All topics" }).click();
+    await page.getByRole("heading", { name: "Topics", exact: true }).waitFor();
+    browser.healthy();
+  },
+
   async "render: the policy has no exception, and the browser keeps to it"(browser, cluster) {
     const page = await browser.open(cluster.admin, { allowed: /Content Security Policy/ });
     const policy = (await page.request.get(cluster.admin)).headers()["content-security-policy"];
