@@ -29,8 +29,14 @@ export function useActions(after) {
 const post = (path, body) => ask(path, { method: "POST", body });
 const remove = (path, body) => ask(path, { method: "DELETE", body });
 
-// The figures of a topic or channel that an action would destroy.
-function contents(depth, { inFlight, deferred, consumers, channels, nodes }) {
+// The verbs of pauses that would change a topic or channel. One that only some nodes have paused can be paused at all of them.
+export function pauseVerbs({ paused, nodes }) {
+  if (!paused) return ["pause"];
+  return nodes?.some((node) => !node.paused) ? ["pause", "unpause"] : ["unpause"];
+}
+
+// The figures of a topic or channel that an action would destroy. The nodes in `gone` keep what they have.
+function contents(depth, { inFlight, deferred, consumers, channels, nodes, gone }) {
   const rows = [["Messages waiting (depth)", count(depth)], ["In flight", count(inFlight)], ["Deferred", count(deferred)],
     ["Channels", channels?.length ? `${channels.length}: ${channels.slice(0, 5).join(", ")}${channels.length > 5 ? " …" : ""}` : channels && "0"],
     ["Consumers connected", count(consumers)], ["Nodes", nodes && (nodes.length > 0 ? html`<${Addresses} nodes=${nodes} />` : "none")]];
@@ -84,14 +90,14 @@ export function deleteTopic(topic) {
   };
 }
 
-export function pauseTopic(topic) {
-  const [name, verb] = [topic.topic_name, topic.paused ? "unpause" : "pause"];
+export function pauseTopic(topic, verb) {
+  const [name, isPause] = [topic.topic_name, verb === "pause"];
   return {
     what: `${capital(verb)} the topic ${name}`, title: `${capital(verb)} the topic ${name}?`, button: capital(verb),
-    effect: topic.paused
-      ? `The topic passes its messages on to its channels again. ${many(topic.depth, "message waits", "messages wait")} in the topic.`
-      : "Messages stay in the topic, and its channels get none of them. Nothing is lost.",
-    ...(!topic.paused && { terms: "pause", topic: name }),
+    effect: isPause
+      ? "Messages stay in the topic, and its channels get none of them. Nothing is lost."
+      : `The topic passes its messages on to its channels again. ${many(topic.depth, "message waits", "messages wait")} in the topic.`,
+    ...(isPause && { terms: "pause", topic: name }),
     run: (terms) => post(api("topics", name), { action: verb, ...terms }),
   };
 }
@@ -119,15 +125,15 @@ export function deleteChannel(channel) {
   };
 }
 
-export function pauseChannel(channel) {
+export function pauseChannel(channel, verb) {
   const { topic_name: topic, channel_name: name } = channel;
-  const verb = channel.paused ? "unpause" : "pause";
+  const isPause = verb === "pause";
   return {
     what: `${capital(verb)} the channel ${topic}/${name}`, title: `${capital(verb)} the channel ${topic}/${name}?`, button: capital(verb),
-    effect: channel.paused
-      ? `Consumers get messages again. ${many(channel.depth, "message waits", "messages wait")}.`
-      : `${channel.client_count > 0 ? many(channel.client_count, "consumer gets", "consumers get") : "No consumer is connected. One that comes gets"} no ${channel.client_count > 0 ? "more " : ""}messages. Nothing is lost.`,
-    ...(!channel.paused && { terms: "pause", topic }),
+    effect: isPause
+      ? `${channel.client_count > 0 ? many(channel.client_count, "consumer gets", "consumers get") : "No consumer is connected. One that comes gets"} no ${channel.client_count > 0 ? "more " : ""}messages. Nothing is lost.`
+      : `Consumers get messages again. ${many(channel.depth, "message waits", "messages wait")}.`,
+    ...(isPause && { terms: "pause", topic }),
     run: (terms) => post(api("topics", topic, name), { action: verb, ...terms }),
   };
 }
@@ -186,6 +192,6 @@ export function forget(topic, channel) {
   };
 }
 
-function capital(text) {
+export function capital(text) {
   return text[0].toUpperCase() + text.slice(1);
 }

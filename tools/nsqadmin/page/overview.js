@@ -41,6 +41,7 @@ async function refreshNames(signal) {
 function liveTopic(live) {
   return {
     topic_name: live.topic, depth: live.depth, message_count: live.message_count, ...pauseOf(live), node_count: live.node_count,
+    paused_node_count: live.paused_node_count,
     oldest_unfinished_ms: liveAge(live), channels: live.channels.map(liveChannel),
   };
 }
@@ -159,7 +160,7 @@ export class TopicRows {
       consumers: sum("client_count"),
       nodeCount: topic.node_count,
       isPaused: topic.paused,
-      pause: pauseOf(topic),
+      pause: { ...pauseOf(topic), node_count: topic.node_count, paused_node_count: topic.paused_node_count },
       pausedChannels: channels.filter((channel) => channel.paused).length,
       channels,
       problems: channels.filter((channel) => channel.problem),

@@ -27,10 +27,10 @@ export function Paused({ of, isBrief }) {
   return html` <${Badge} kind="info pause" title=${text}>${isBrief ? "paused" : text}<//>`;
 }
 
-// "paused until 14:10 by ann: deploying", or "paused at 1 of 2 nodes until ...".
-export function pauseText({ pause_until_ms: until, paused_by: by, pause_note: note, nodes }) {
-  const at = nodes?.filter((node) => node.paused).length;
-  const place = at < nodes?.length ? ` at ${at} of ${nodes.length} nodes` : "";
+// "paused until 14:10 by ann: deploying", or "paused at 1 of 2 nodes until ...". The numbers of nodes are there, or the nodes.
+export function pauseText({ pause_until_ms: until, paused_by: by, pause_note: note, nodes, paused_node_count, node_count }) {
+  const [at, all] = [paused_node_count ?? nodes?.filter((node) => node.paused).length, node_count ?? nodes?.length];
+  const place = at < all ? ` at ${at} of ${all} nodes` : "";
   return `paused${place}${until ? ` until ${moment(until)}` : ""}${by ? ` by ${by}` : ""}${note ? `: ${note}` : ""}`;
 }
 

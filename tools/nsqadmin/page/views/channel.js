@@ -1,7 +1,7 @@
 // One channel: its part on each node, and its consumers.
 
 import { html, useRef, useState } from "../html.js";
-import { UndoBar, deleteChannel, emptyChannel, pauseChannel, unemptyChannel, useActions } from "../actions.js";
+import { UndoBar, capital, deleteChannel, emptyChannel, pauseChannel, pauseVerbs, unemptyChannel, useActions } from "../actions.js";
 import { api, ask } from "../api.js";
 import { GoneNodes, NoNodes, PollBars } from "../bars.js";
 import { Chart } from "../chart.js";
@@ -39,7 +39,7 @@ export function Channel({ topic, name }) {
     <div class="head"><h1><span class="kind">Channel</span> ${name}<${Paused} of=${channel} /></h1>
       ${hasNodes && html`<a class="button" href=${`${link("peek", topic, name)}${channel.doctor?.is_retried ? "?from=attempts" : ""}`}>Look at messages</a>`}
       ${actions.canAct && hasNodes && html`<div class="buttons">
-        <button type="button" onClick=${() => actions.start(pauseChannel(channel))}>${channel.paused ? "Unpause" : "Pause"} channel</button>
+        ${pauseVerbs(channel).map((verb) => html`<button type="button" key=${verb} onClick=${() => actions.start(pauseChannel(channel, verb))}>${capital(verb)} channel</button>`)}
         <button type="button" class="danger" onClick=${() => actions.start(emptyChannel(channel))}>Empty channel</button>
         <button type="button" class="danger" onClick=${() => actions.start(deleteChannel(channel))}>Delete channel</button></div>`}</div>
     ${actions.shown}

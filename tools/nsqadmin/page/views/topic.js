@@ -1,7 +1,7 @@
 // One topic: its channels, and its part on each node.
 
 import { html, useRef, useState } from "../html.js";
-import { UndoBar, deleteTopic, emptyTopic, pauseTopic, tombstone, unemptyTopic, useActions } from "../actions.js";
+import { UndoBar, capital, deleteTopic, emptyTopic, pauseTopic, pauseVerbs, tombstone, unemptyTopic, useActions } from "../actions.js";
 import { api, ask } from "../api.js";
 import { ConcernBars, GoneNodes, NoNodes, PollBars } from "../bars.js";
 import { Chart } from "../chart.js";
@@ -35,7 +35,7 @@ export function Topic({ name }) {
     <div class="head"><h1><span class="kind">Topic</span> ${name}<${Paused} of=${topic} /></h1>
       ${hasNodes && html`<a class="button" href=${link("peek", name)}>Look at messages</a>`}
       ${actions.canAct && hasNodes && html`<div class="buttons">
-        <button type="button" onClick=${() => actions.start(pauseTopic(topic))}>${topic.paused ? "Unpause" : "Pause"} topic</button>
+        ${pauseVerbs(topic).map((verb) => html`<button type="button" key=${verb} onClick=${() => actions.start(pauseTopic(topic, verb))}>${capital(verb)} topic</button>`)}
         <button type="button" class="danger" onClick=${() => actions.start(emptyTopic(topic))}>Empty topic</button>
         <button type="button" class="danger" onClick=${() => actions.start(deleteTopic(topic))}>Delete topic</button></div>`}</div>
     ${actions.shown}

@@ -44,23 +44,15 @@ impl Pause {
         })
     }
 
-    /// Adds the pause on another nsqd. The total ends when the last one ends.
+    /// Adds the pause on another nsqd. The total is the pause that ends last, because the reason of one and the name of
+    /// another do not belong together.
     pub fn add(total: &mut Option<Pause>, part: Option<&Pause>) {
-        let Some(part) = part else {
-            return;
-        };
-        let Some(total) = total else {
+        // A pause without an end ends last.
+        let end = |pause: &Pause| pause.until_ms.unwrap_or(i64::MAX);
+        if let Some(part) = part
+            && total.as_ref().is_none_or(|total| end(total) < end(part))
+        {
             *total = Some(part.clone());
-            return;
-        };
-        total.until_ms = match (total.until_ms, part.until_ms) {
-            (Some(own), Some(other)) => Some(own.max(other)),
-            _ => None,
-        };
-        for (own, other) in [(&mut total.note, &part.note), (&mut total.by, &part.by)] {
-            if own.is_empty() {
-                own.clone_from(other);
-            }
         }
     }
 
@@ -117,22 +109,23 @@ impl Undo {
 mod tests {
     use super::*;
 
+    /// The total had the name of one pause and the note of another.
     #[test]
-    fn a_pause_ends_with_its_last_node() {
-        let part = |until_ms, note: &str| Pause {
+    fn a_pause_is_that_of_the_node_where_it_ends_last() {
+        let part = |until_ms, by: &str, note: &str| Pause {
             until_ms,
             note: note.to_owned(),
-            by: "ann".to_owned(),
+            by: by.to_owned(),
         };
         let mut total = None;
         Pause::add(&mut total, None);
         assert_eq!(total, None);
-        Pause::add(&mut total, Some(&part(Some(5), "")));
-        Pause::add(&mut total, Some(&part(Some(9), "x")));
-        assert_eq!(total, Some(part(Some(9), "x")));
-        Pause::add(&mut total, Some(&part(None, "y")));
-        Pause::add(&mut total, Some(&part(Some(20), "")));
-        assert_eq!(total, Some(part(None, "x")));
+        Pause::add(&mut total, Some(&part(Some(5), "ann", "")));
+        Pause::add(&mut total, Some(&part(Some(9), "", "deploying")));
+        assert_eq!(total, Some(part(Some(9), "", "deploying")));
+        Pause::add(&mut total, Some(&part(None, "bob", "")));
+        Pause::add(&mut total, Some(&part(Some(20), "ann", "x")));
+        assert_eq!(total, Some(part(None, "bob", "")));
         assert_eq!(Pause::of_topic(&answer::Topic::default()), None);
     }
 

@@ -1,7 +1,7 @@
 // The end and the reason of a pause, and the undo of an empty, with their effects on the daemons.
 
 import { accessible, equal, until } from "./browser.mjs";
-import { channelAt, make, publish, topicAt } from "./daemons.mjs";
+import { channelAt, make, pause, publish, topicAt } from "./daemons.mjs";
 
 const ALICE = { "X-Forwarded-User": "alice" };
 
@@ -122,6 +122,34 @@ export const checks = {
     await dialog.locator("button[type=submit]:enabled").waitFor();
     equal(await dialog.getByRole("radio").count(), 0, "the choice with nodes of which none can");
     equal(await dialog.getByRole("textbox").count(), 0, "the note with nodes of which none can");
+    browser.healthy();
+  },
+
+  async "terms: without an answer about the undo, the dialog says that there is none"(browser, cluster) {
+    await make(cluster.nsqds, "terms.unknown", ["archive"], 1);
+    const page = await browser.open(`${cluster.acl}topics/terms.unknown/archive`, { headers: ALICE, allowed: /502/ });
+    await page.route("**/api/abilities*", (route) => route.fulfill({ status: 502, json: { message: "UPSTREAM_ERROR: x" } }));
+    await button(page, "Empty channel").click();
+    await page.getByRole("dialog").getByText("The messages cannot come back: no node has said whether it knows an undo.").waitFor();
+    browser.healthy();
+  },
+
+  // A channel that one node has paused could only be unpaused everywhere.
+  async "terms: what only some nodes have paused can be paused at all"(browser, cluster) {
+    const { nsqds } = cluster;
+    await make(nsqds, "terms.partly", ["archive"], 1);
+    await pause([nsqds[0]], "terms.partly", "archive", "one node");
+    const page = await open(browser, cluster, "terms.partly", "archive");
+    await page.getByRole("heading", { name: `Channel archive paused at 1 of ${nsqds.length} nodes: one node` }).waitFor();
+    await button(page, "Unpause channel").waitFor();
+    await button(page, "Pause channel").click();
+    await button(page.getByRole("dialog"), "Pause").click();
+    for (const nsqd of nsqds) await until(async () => (await channelAt(nsqd, "terms.partly", "archive")).paused, `the pause at ${nsqd.http}`);
+    await until(async () => await button(page, "Pause channel").count() === 0, "everything is paused");
+    // The list of topics says the same of a topic.
+    await fetch(`http://${nsqds[0].http}/topic/pause?topic=terms.partly&by=bob`, { method: "POST" });
+    await page.goto(`${cluster.acl}?q=terms.partly`);
+    await page.getByText(`paused at 1 of ${nsqds.length} nodes by bob`).waitFor();
     browser.healthy();
   },
 
