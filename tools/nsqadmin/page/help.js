@@ -6,7 +6,7 @@ import { facts, useStore } from "./store.js";
 
 const WORDS = [
   ["Oldest", "the age of the oldest message that no consumer has finished. With ▲ it gets older all the time: nobody finishes that message"],
-  ["Depth", "messages that wait. Messages in flight and deferred ones are not among them"],
+  ["Depth", "messages that wait; for a topic or a node, those in channels are among them. Messages in flight and deferred ones are not"],
   ["In flight", "messages that consumers have got and not finished"],
   ["Deferred", "messages that wait for a time: published with a delay, or requeued with one"],
   ["Drained in", "the time until no message waits, if messages come and go as in the last five seconds"],

@@ -2,7 +2,7 @@
 
 import { html } from "./html.js";
 import { age, count, duration, moment, percentile, rate } from "./format.js";
-import { difference } from "./exact.js";
+import { difference, plus } from "./exact.js";
 import { link } from "./route.js";
 
 // The way from the top to this view: [text, href] of each level.
@@ -52,6 +52,18 @@ export function memoryAndDisk(part) {
 export function inMemoryAndOnDisk(part) {
   return `${count(inMemory(part))} in memory, ${count(part.backend_depth)} on disk`;
 }
+
+// The messages that wait, in a topic and in its channels.
+export function backlogOf(topic) {
+  return (topic.channels ?? []).reduce((sum, channel) => plus(sum, channel.depth), topic.depth);
+}
+
+// The columns of what waits in topics, as rows with a `backlog`. The depth of a topic is the same on every page.
+export const TOPIC_DEPTH = [
+  counted("depth", "Depth", "backlog", "Messages that wait, in the topic and in all its channels"),
+  counted("own", "In the topic", "depth", "Messages that wait in the topic itself, and that no channel has"),
+  { key: "disk", title: "Memory + disk", help: "Of the messages in the topic itself", value: (row) => row.backend_depth, cell: memoryAndDisk },
+];
 
 // Leaves a column out if no row has a figure for it: nsqd 1.3.0 does not tell ages, for example.
 export function ifKnown(rows, column) {

@@ -9,7 +9,7 @@ import { clientColumns, clientKey, clientText } from "../clients.js";
 import { plus } from "../exact.js";
 import { count, rate, size } from "../format.js";
 import { Graphs } from "../graphite.js";
-import { Age, Loading, Paused, Tiles, Trail, counted, ifKnown, latencyColumns, memoryAndDisk, rated } from "../parts.js";
+import { Age, Loading, Paused, TOPIC_DEPTH, Tiles, Trail, backlogOf, counted, ifKnown, latencyColumns, memoryAndDisk, rated } from "../parts.js";
 import { Ranges, usePast } from "../past.js";
 import { usePoll } from "../poll.js";
 import { Samples, perSecond } from "../rates.js";
@@ -56,12 +56,12 @@ async function load(name, signal) {
 function flatten(answer, samples, at) {
   const topics = (answer.topics ?? []).map((topic) => {
     const before = samples.take(topic.topic_name, at, { message_count: topic.message_count });
-    return { ...topic, channels: topic.channels ?? [], arrivals: perSecond(before, "message_count", topic.message_count) };
+    return { ...topic, channels: topic.channels ?? [], backlog: backlogOf(topic), arrivals: perSecond(before, "message_count", topic.message_count) };
   });
   const channels = topics.flatMap((topic) => topic.channels.map((channel) => ({ ...channel, topic_name: topic.topic_name })));
   const clients = channels.flatMap((channel) => (channel.clients ?? []).map((client) =>
     ({ ...client, topic_name: channel.topic_name, channel_name: channel.channel_name })));
-  const depth = [...topics, ...channels].reduce((sum, part) => plus(sum, part.depth), 0);
+  const depth = topics.reduce((sum, topic) => plus(sum, topic.backlog), 0);
   const rates = topics.map((topic) => topic.arrivals).filter((rate) => rate !== null);
   const arrivals = rates.length > 0 ? rates.reduce((sum, rate) => sum + rate, 0) : null;
   return { node: answer.node, topics, channels, clients, depth, arrivals, messages: answer.total_messages, machine: answer.machine, isGone: answer.isGone };
@@ -81,7 +81,7 @@ function Content({ node, past, actions }) {
       { label: "Topics", value: count(node.topics.length) },
       { label: "Messages", value: count(node.messages), note: "since it was started" },
       { label: "Messages/s", value: rate(node.arrivals) },
-      { label: "Waiting", value: count(node.depth) },
+      { label: "Depth", value: count(node.depth), note: "waiting in topics and channels" },
       { label: "Clients", value: count(node.clients.length) },
       disk && { label: "Disk free", value: size(disk.free_bytes), note: `of ${size(disk.size_bytes)}`, kind: disk.free_bytes < Number(disk.size_bytes) / 10 ? "bad" : "" },
       disk?.full_in_s !== undefined && { label: "Disk full in", value: seconds(disk.full_in_s), note: "as in the last 10 minutes", kind: disk.full_in_s < 14_400 ? "bad" : "" },
@@ -140,8 +140,7 @@ function topicColumns(node, actions) {
     { key: "topic", title: "Topic", isText: true, value: topicKey,
       cell: (row) => html`<a href=${link("topics", row.topic_name)}>${row.topic_name}</a><${Paused} of=${row} />` },
     ...ifKnown(node.topics, AGE),
-    counted("depth", "Depth", "depth"),
-    DISK,
+    ...TOPIC_DEPTH,
     rated("rate", "Messages/s", "arrivals"),
     counted("messages", "Messages", "message_count"),
     { key: "channels", title: "Channels", value: (row) => row.channels.length, cell: (row) => count(row.channels.length) },

@@ -5,11 +5,11 @@ import { UndoBar, capital, deleteTopic, emptyTopic, pauseTopic, pauseVerbs, tomb
 import { api, ask } from "../api.js";
 import { ConcernBars, GoneNodes, NoNodes, PollBars } from "../bars.js";
 import { Chart } from "../chart.js";
-import { largest, plus } from "../exact.js";
+import { largest } from "../exact.js";
 import { age, count, rate } from "../format.js";
 import { Graphs } from "../graphite.js";
 import { loadLive, problemOf } from "../overview.js";
-import { Age, Loading, NodeLink, Paused, Tiles, Trail, counted, ifKnown, inMemoryAndOnDisk, latencyColumns, memoryAndDisk, quantiles, rated } from "../parts.js";
+import { Age, Loading, NodeLink, Paused, TOPIC_DEPTH, Tiles, Trail, backlogOf, counted, ifKnown, inMemoryAndOnDisk, latencyColumns, memoryAndDisk, quantiles, rated } from "../parts.js";
 import { Ranges, usePast } from "../past.js";
 import { usePoll } from "../poll.js";
 import { Producers } from "../producers.js";
@@ -24,7 +24,7 @@ export function Topic({ name }) {
   const poll = usePoll(`topic ${name}`, (signal) => load(name, signal), (topic, at) => {
     const made = withRates(topic, samples.current, at);
     // The first answer has no rates. Its point would be a gap behind the past that the server tells.
-    if (made.arrivals !== null) past.own.add(at, { depth: backlog(made), arrivals: made.arrivals, ...(made.oldest !== undefined && { oldest: made.oldest / 1000 }) });
+    if (made.arrivals !== null) past.own.add(at, { depth: made.backlog, arrivals: made.arrivals, ...(made.oldest !== undefined && { oldest: made.oldest / 1000 }) });
     setShown(made);
   });
   const actions = useActions((action) => action.kind === "delete" ? go(link()) : poll.reload());
@@ -57,9 +57,10 @@ async function load(name, signal) {
   return { ...topic, channels, oldest_unfinished_ms: live.all, publishing: live.publishing, concerns: live.concerns, gone: live.gone };
 }
 
-// The messages that wait, in the topic and in its channels.
-function backlog(topic) {
-  return topic.channels.reduce((sum, channel) => plus(sum, channel.depth), topic.depth);
+// An nsqlookupd that was restarted does not know what only a node has that is gone. Other failures are failures.
+export function orNothing(error) {
+  if (error.status !== 404) throw error;
+  return { error };
 }
 
 // Adds rates and problems to the answer.
@@ -75,10 +76,10 @@ function withRates(topic, samples, at) {
   const before = samples.take("topic", at, { message_count: topic.message_count });
   const nodes = (topic.nodes ?? []).map((node) => {
     const before = samples.take(`node ${node.node}`, at, { message_count: node.message_count });
-    return { ...node, arrivals: perSecond(before, "message_count", node.message_count) };
+    return { ...node, backlog: backlogOf(node), arrivals: perSecond(before, "message_count", node.message_count) };
   });
   const getsOlder = [...topic.concerns, ...channels.map((channel) => channel.doctor)].some((one) => one?.is_older);
-  return { ...topic, channels, nodes, oldest, getsOlder, arrivals: perSecond(before, "message_count", topic.message_count) };
+  return { ...topic, channels, nodes, backlog: backlogOf(topic), oldest, getsOlder, arrivals: perSecond(before, "message_count", topic.message_count) };
 }
 
 function Content({ topic, past, actions }) {
@@ -152,8 +153,7 @@ function nodeColumns(topic, actions) {
   return [
     { key: "node", title: "Node", isText: true, value: nodeKey,
       cell: (row) => row.isTotal ? "Total" : html`<${NodeLink} node=${row.node} host=${row.hostname} /><${Paused} of=${row} isBrief />` },
-    counted("depth", "Depth", "depth", "Messages that wait in the topic itself"),
-    { key: "disk", title: "Memory + disk", value: (row) => row.backend_depth, cell: memoryAndDisk },
+    ...TOPIC_DEPTH,
     rated("rate", "Messages/s", "arrivals"),
     counted("messages", "Messages", "message_count"),
     { key: "channels", title: "Channels", value: (row) => row.channels?.length ?? 0, cell: (row) => count(row.channels?.length ?? 0) },

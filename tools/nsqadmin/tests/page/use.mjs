@@ -55,7 +55,7 @@ export const checks = {
     const page = await browser.open(`${cluster.admin}topics/held`);
     await page.getByRole("heading", { name: "Topic held" }).waitFor();
     await page.locator("tfoot").waitFor();
-    const total = () => page.locator("tfoot td").nth(3).textContent();
+    const total = () => page.locator("tfoot td").nth(4).textContent();
     equal(await total(), "0", "messages before");
     await page.keyboard.press("h");
     await page.getByRole("button", { name: "On hold" }).waitFor();
