@@ -130,6 +130,11 @@ function plain(message, status) {
   return message ? `The server refused: ${message}` : `The server answered with status ${status}.`;
 }
 
+// The failure that a message tells although the answer has figures, which are then those of before. Null for other messages.
+export function failureOf(message) {
+  return message?.startsWith("UPSTREAM_ERROR") ? new Failure(plain(message, 502), 502, message) : null;
+}
+
 // A text of the server as a sentence.
 export function sentence(text) {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;

@@ -5,15 +5,18 @@ import { warning } from "./api.js";
 import { clock } from "./format.js";
 import { link } from "./route.js";
 
-// What keeps the page from showing the present state. `poll` is the result of usePoll.
+// What keeps the page from showing the present state. `poll` is the result of usePoll. Its data may say that they are those of
+// before (`failure`), because the server itself gets no new ones.
 export function PollBars({ poll, what }) {
   const { data, error, failedSince, at } = poll;
+  const failure = error ?? data?.failure;
+  const since = error ? failedSince : new Date(at);
   return html`
-    ${error && html`<${Bar} kind="bad" title=${data
-      ? `No new figures since ${clock(failedSince)}.`
-      : `${what} cannot be shown.`} raw=${error.raw}>
-      ${error.message} ${data && at && `The figures below are those of ${clock(new Date(at))}.`}<//>`}
-    <${WarningBar} message=${data?.message} />`;
+    ${failure && html`<${Bar} kind="bad" title=${data
+      ? `No new figures since ${clock(since)}.`
+      : `${what} cannot be shown.`} raw=${failure.raw}>
+      ${failure.message} ${data && at && `The figures below are those of ${clock(new Date(at))}.`}<//>`}
+    ${!data?.failure && html`<${WarningBar} message=${data?.message} />`}`;
 }
 
 // The message of a partial failure. It names the servers that did not answer.
@@ -55,6 +58,10 @@ export function ConcernBars({ concerns }) {
   return concerns.map(({ sentence }) => html`<p class="bar warn" role="status" key=${sentence.slice(0, 20)}><b>${sentence.replace(/\.$/, "")}.</b></p>`);
 }
 
+// The time after which a node that is gone counts as taken out of the cluster, in milliseconds, as for the server
+// (`GONE_MILLIS` in checkup.rs).
+const GONE_MAX = 30 * 60_000;
+
 // Nodes that were here and are no longer. nsqlookupd forgets a node that dies at once, so figures would become smaller without
 // a word. `nodes` are the present ones. `told` are those that the server has seen, with its sentence about each. The page itself knows
 // only those that it has seen since it was opened.
@@ -64,7 +71,11 @@ export function GoneNodes({ name, nodes, told = [] }) {
   const { seen, gone } = known.current;
   if (nodes) {
     const present = new Set(nodes);
-    for (const node of seen) if (!present.has(node) && !gone.has(node)) gone.set(node, new Date());
+    for (const node of seen) if (!present.has(node) && !gone.has(node)) gone.set(node, Date.now());
+    for (const [node, since] of gone) if (Date.now() - since > GONE_MAX) {
+      gone.delete(node);
+      seen.delete(node);
+    }
     for (const node of present) {
       gone.delete(node);
       seen.add(node);
@@ -72,7 +83,7 @@ export function GoneNodes({ name, nodes, told = [] }) {
   }
   const ofServer = told.filter(({ node }) => !nodes?.includes(node));
   const ofPage = [...gone].filter(([node]) => !ofServer.some((one) => one.node === node));
-  const list = ofPage.map(([node, since]) => `${node} (since ${clock(since)})`).join(", ");
+  const list = ofPage.map(([node, since]) => `${node} (since ${clock(new Date(since))})`).join(", ");
   return html`
     ${ofServer.map(({ node, sentence }) => html`<${Bar} key=${node} kind="warn" title=${`Gone: ${node}.`}>${sentence}.<//>`)}
     ${ofPage.length > 0 && html`<${Bar} kind="warn" title=${`Gone: ${list}`}>

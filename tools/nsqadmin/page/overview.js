@@ -1,6 +1,6 @@
 // The figures of all topics: the server's own sum, or the sum over all nodes if the server has none.
 
-import { api, ask } from "./api.js";
+import { api, ask, failureOf } from "./api.js";
 import { largest, plus } from "./exact.js";
 import { Samples, change, perSecond } from "./rates.js";
 import { facts } from "./store.js";
@@ -13,8 +13,8 @@ const NAMES_AGE_MAX = 15_000;
 
 let names = { topics: [], at: 0 };
 
-// Returns {topics, concerns, message}: each topic with the keys of the API, and with its channels. `concerns` says what needs
-// attention, if the server tells it.
+// Returns {topics, concerns, message, failure}: each topic with the keys of the API, and with its channels. `concerns` says what
+// needs attention, if the server tells it. With a `failure`, the figures are those of before.
 export async function loadTopics(signal) {
   const { live: isLive } = await facts.known();
   if (!isLive) return sumOfNodes(signal);
@@ -26,16 +26,20 @@ export async function loadTopics(signal) {
   const inactive = names.topics.filter((name) => !known.has(name)).map((name) => ({ topic_name: name, ...EMPTY, channels: [] }));
   // The server has the first concerns after two looks at the cluster.
   const concerns = attention.time === 0 ? undefined : attention.concerns;
-  return { topics: [...topics, ...inactive], concerns, sampled_at: answer.time, message: answer.message };
+  return { topics: [...topics, ...inactive], concerns, sampled_at: answer.time, message: answer.message, failure: failureOf(answer.message) };
 }
 
-async function refreshNames(signal) {
-  if (Date.now() - names.at < NAMES_AGE_MAX) return;
-  try {
-    names = { topics: (await ask("api/topics", { signal })).topics ?? [], at: Date.now() };
-  } catch {
+// Asks for the names from time to time. Only the first answer is waited for: an nsqlookupd that hangs must not make the figures old.
+function refreshNames(signal) {
+  if (Date.now() - names.at < NAMES_AGE_MAX) return undefined;
+  const isFirst = names.at === 0;
+  names = { ...names, at: Date.now() };
+  const asked = ask("api/topics", { signal }).then(
+    ({ topics }) => { names = { topics: topics ?? [], at: Date.now() }; },
     // The live figures have their own message, and the names of before are still good.
-  }
+    () => { if (signal.aborted) names = { ...names, at: 0 }; },
+  );
+  return isFirst ? asked : undefined;
 }
 
 function liveTopic(live) {

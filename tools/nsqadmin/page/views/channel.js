@@ -16,7 +16,7 @@ import { usePoll } from "../poll.js";
 import { Samples, change, perSecond } from "../rates.js";
 import { go, link } from "../route.js";
 import { Table } from "../table.js";
-import { nodeKey, nodeText, seconds } from "./topic.js";
+import { nodeKey, nodeText, orNothing, seconds } from "./topic.js";
 
 export function Channel({ topic, name }) {
   const samples = useRef(new Samples());
@@ -53,10 +53,11 @@ export function Channel({ topic, name }) {
 
 // The answer for the channel, with the live figures.
 async function load(topic, name, signal) {
-  const [channel, live] = await Promise.all([ask(api("topics", topic, name), { signal }), loadLive(topic, signal)]);
+  const [channel, live] = await Promise.all([ask(api("topics", topic, name), { signal }).catch(orNothing), loadLive(topic, signal)]);
+  if (channel.error && live.gone.length === 0) throw channel.error;
   const own = live.channels.get(name);
   const nodes = (channel.nodes ?? []).map((node) => ({ ...node, oldest_unfinished_ms: own?.nodes.get(node.node) }));
-  return { ...channel, nodes, oldest_unfinished_ms: own?.all, doctor: own?.doctor, gone: live.gone };
+  return { ...channel, topic_name: topic, channel_name: name, nodes, oldest_unfinished_ms: own?.all, doctor: own?.doctor, gone: live.gone };
 }
 
 // The messages that are in the channel.

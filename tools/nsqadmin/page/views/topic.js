@@ -49,12 +49,13 @@ export function Topic({ name }) {
 
 // The answer for the topic, with the live figures.
 async function load(name, signal) {
-  const [topic, live] = await Promise.all([ask(api("topics", name), { signal }), loadLive(name, signal)]);
+  const [topic, live] = await Promise.all([ask(api("topics", name), { signal }).catch(orNothing), loadLive(name, signal)]);
+  if (topic.error && live.gone.length === 0) throw topic.error;
   const channels = (topic.channels ?? []).map((channel) => {
     const own = live.channels.get(channel.channel_name);
     return { ...channel, oldest_unfinished_ms: own?.all, doctor: own?.doctor };
   });
-  return { ...topic, channels, oldest_unfinished_ms: live.all, publishing: live.publishing, concerns: live.concerns, gone: live.gone };
+  return { nodes: [], ...topic, topic_name: name, channels, oldest_unfinished_ms: live.all, publishing: live.publishing, concerns: live.concerns, gone: live.gone };
 }
 
 // An nsqlookupd that was restarted does not know what only a node has that is gone. Other failures are failures.

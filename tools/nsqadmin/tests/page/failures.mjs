@@ -16,6 +16,25 @@ export const checks = {
     browser.healthy();
   },
 
+  // The list said "What follows leaves them out", and looked live.
+  async "failures: without an nsqlookupd, the list says that its figures are those of before"(browser, cluster) {
+    const { nsqds: [node], lookupds, admin } = cluster.night;
+    await make([node], "before", ["archive"], 3);
+    const page = await browser.open(admin, { allowed: /502/ });
+    await page.getByRole("link", { name: "before", exact: true }).waitFor();
+    const alert = page.getByRole("alert").filter({ hasText: "No new figures since" });
+    for (const { pid } of lookupds) process.kill(pid, "SIGSTOP");
+    try {
+      await alert.getByText("No nsqlookupd gave an answer. The figures below are those of").waitFor();
+      equal(await page.getByText("What follows leaves them out").count(), 0, "a bar that is wrong");
+      await page.screenshot({ path: `${cluster.pictures}/before.png` });
+    } finally {
+      for (const { pid } of lookupds) process.kill(pid, "SIGCONT");
+    }
+    await until(async () => await alert.count() === 0, "the bar goes");
+    browser.healthy();
+  },
+
   async "failures: a node that only some nsqlookupds know is marked"(browser, cluster) {
     const { nsqds: [node], lookupds, admin } = cluster.night;
     const page = await browser.open(`${admin}nodes`);
@@ -56,6 +75,14 @@ export const checks = {
     const [, , last] = cluster.nsqds;
     await make(cluster.nsqds, "dies", ["archive"], 3);
     await make([last], "only-there", ["archive"], 7);
+    // A page without live figures knows only what it has seen itself.
+    const alone = await browser.open(`${cluster.admin}lookup`);
+    await alone.route("**/api/settings", async (route) => {
+      const answer = await route.fetch();
+      await route.fulfill({ response: answer, json: { ...await answer.json(), live: false } });
+    });
+    await alone.goto(`${cluster.admin}nodes`);
+    await alone.getByRole("link", { name: last.http }).waitFor();
     const [topic, nodes, direct] = [
       await browser.open(`${cluster.admin}topics/dies`),
       await browser.open(`${cluster.admin}nodes`, { allowed: /404 .*\/api\/nodes\// }),
@@ -69,6 +96,13 @@ export const checks = {
       await page.getByText(`Gone: ${last.http}`).waitFor();
       await until(async () => await page.getByRole("row").filter({ hasText: last.http }).count() === 0, "the row of the node is gone");
     }
+    await alone.getByText(`Gone: ${last.http} (since`).waitFor();
+    // After half an hour, it counts as taken out of the cluster.
+    await alone.evaluate(() => {
+      const now = Date.now;
+      Date.now = () => now() + 31 * 60_000;
+    });
+    await until(async () => await alone.getByText("Gone: ").count() === 0, "the page forgets the node");
     await nodes.goto(cluster.admin);
     await nodes.locator(".problems li", { hasText: last.http }).getByText("This nsqd is gone").waitFor();
     await topic.screenshot({ path: `${cluster.pictures}/gone.png` });
@@ -85,6 +119,16 @@ export const checks = {
       equal(await fresh.locator(".tile").count(), 0, `${path}: figures that nobody knows`);
       equal(await fresh.getByRole("button", { name: /^(Pause|Empty|Delete) / }).count(), 0, `${path}: acts that nobody would carry out`);
       await fresh.screenshot({ path: `${cluster.pictures}/gone-${path.replaceAll("/", "-")}.png` });
+    }
+    // An nsqlookupd that was started anew does not know the names any more.
+    const forgotten = await browser.open(`${cluster.admin}lookup`, { allowed: /404/ });
+    await forgotten.route("**/api/topics/only-there*", (route) => route.fulfill({ status: 404, json: { message: "TOPIC_NOT_FOUND" } }));
+    await forgotten.route("**/api/topics/only-there/*", (route) => route.fulfill({ status: 404, json: { message: "TOPIC_NOT_FOUND" } }));
+    for (const [path, what] of [["topics/only-there", "topic"], ["topics/only-there/archive", "channel"]]) {
+      await forgotten.goto(cluster.admin + path);
+      await forgotten.getByText(`Gone: ${last.http}.`).waitFor();
+      await forgotten.getByText(`The figures of this ${what} are unknown`).waitFor();
+      equal(await forgotten.getByText(/There is no (topic|channel) with this name/).count(), 0, `${path}: a topic that exists`);
     }
     // Without nsqlookupd, nsqadmin asks the dead node, and says so.
     await direct.getByRole("alert").getByText(`Not all servers did what they were asked: ${last.http}`).waitFor();
