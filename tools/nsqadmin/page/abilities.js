@@ -4,7 +4,8 @@ import { useEffect, useState } from "./html.js";
 import { ask } from "./api.js";
 
 // Asks what the nodes of `topic` can do, or all nodes without a topic. Returns null until the answer is there, and then
-// {pauseTerms, undo, topicUndo}: each has `all`, `any`, and `without`, the nodes that cannot.
+// {pauseTerms, undo, topicUndo}: each has `all`, `any`, `without`, the nodes that cannot, and `isUnknown`, true if no node has
+// answered.
 export function useAbilities(topic, isWanted = true) {
   const [abilities, setAbilities] = useState(null);
   useEffect(() => {
@@ -22,7 +23,7 @@ export function useAbilities(topic, isWanted = true) {
 export function summary(nodes) {
   const of = (name) => {
     const without = nodes.filter((node) => !node[name]).map((node) => node.node);
-    return { all: nodes.length > 0 && without.length === 0, any: without.length < nodes.length, without };
+    return { all: nodes.length > 0 && without.length === 0, any: without.length < nodes.length, without, isUnknown: nodes.length === 0 };
   };
   return { pauseTerms: of("pause_terms"), undo: of("undo"), topicUndo: of("topic_undo") };
 }

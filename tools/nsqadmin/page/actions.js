@@ -1,7 +1,7 @@
 // The actions of admins: what they ask, what they destroy, and their requests.
 
 import { html, useState } from "./html.js";
-import { api, ask } from "./api.js";
+import { api, ask, warning } from "./api.js";
 import { ActionBar } from "./bars.js";
 import { Confirm } from "./confirm.js";
 import { plus } from "./exact.js";
@@ -10,7 +10,7 @@ import { Addresses } from "./parts.js";
 import { facts, useStore } from "./store.js";
 
 // Asks for actions and shows their outcome. Returns `canAct`, `start(action)`, and `shown`, which belongs above the content.
-// `after(action)` runs when an action has succeeded.
+// `after(action, isPartial)` runs when an action has succeeded, perhaps at some servers only.
 export function useActions(after) {
   const isAdmin = useStore(facts)?.is_admin === true;
   const [action, setAction] = useState(null);
@@ -18,7 +18,8 @@ export function useActions(after) {
   const done = (answer, outcome = { what: action.what, message: answer.message }) => {
     setAction(null);
     setOutcome(outcome);
-    after(action);
+    const found = warning(outcome.message);
+    after(action, Boolean(found && !found.isMissing));
   };
   const shown = html`
     <${ActionBar} outcome=${outcome} onClose=${() => setOutcome(null)} />
@@ -39,12 +40,18 @@ export function pauseVerbs({ paused, nodes }) {
 function contents(depth, { inFlight, deferred, consumers, channels, nodes, gone }) {
   const rows = [["Messages waiting (depth)", count(depth)], ["In flight", count(inFlight)], ["Deferred", count(deferred)],
     ["Channels", channels?.length ? `${channels.length}: ${channels.slice(0, 5).join(", ")}${channels.length > 5 ? " …" : ""}` : channels && "0"],
-    ["Consumers connected", count(consumers)], ["Nodes", nodes && (nodes.length > 0 ? html`<${Addresses} nodes=${nodes} />` : "none")]];
+    ["Consumers connected", count(consumers)], ["Nodes", nodes && (nodes.length > 0 ? html`<${Addresses} nodes=${nodes} />` : "none")],
+    ["Gone, and keep what they have", gone]];
   return rows.filter(([, value]) => value !== undefined && value !== "–").map(([label, value]) => ({ label, value }));
 }
 
 function sum(parts, name) {
   return parts.reduce((total, part) => plus(total, part[name]), 0);
+}
+
+// The addresses of the nodes that are gone, or undefined.
+function goneNodes({ gone }) {
+  return gone?.length > 0 ? html`<${Addresses} nodes=${gone.map((one) => one.node)} />` : undefined;
 }
 
 function ofTopic(topic) {
@@ -55,6 +62,7 @@ function ofTopic(topic) {
     consumers: sum(channels, "client_count"),
     channels: channels.map((channel) => channel.channel_name),
     nodes: topic.nodes?.map((node) => node.node),
+    gone: goneNodes(topic),
   };
 }
 
@@ -64,6 +72,7 @@ function ofChannel(channel) {
     deferred: channel.deferred_count,
     consumers: channel.client_count,
     nodes: channel.nodes?.map((node) => node.node),
+    gone: goneNodes(channel),
   };
 }
 
@@ -74,7 +83,7 @@ export function emptyTopic(topic) {
     effect: "The messages that wait in the topic itself are dropped. Those that its channels have already are kept: empty the channels one by one.",
     // nsqd refuses an undo for ephemeral topics and channels.
     ...(!name.endsWith("#ephemeral") && { terms: "topicUndo", topic: name }),
-    destroys: [{ label: "Messages waiting in the topic", value: count(topic.depth) }],
+    destroys: [{ label: "Messages waiting in the topic", value: count(topic.depth) }, ...contents(undefined, { gone: goneNodes(topic) })],
     run: (terms) => post(api("topics", name), { action: "empty", ...terms }),
   };
 }

@@ -111,9 +111,9 @@ const CAUSES = {
   INVALID_ARG_EQUALS: "A value to compare with needs a JSON pointer, which says where the value is.",
 };
 
-// The meanings of the codes in a text, each once.
+// The meanings of the codes in a text, each once. What stands in a URL is the name of a topic or a channel.
 export function causes(text) {
-  const codes = text.match(/[A-Z][A-Z_]*[A-Z]/g) ?? [];
+  const codes = text.replace(/https?:\/\/[^\s"]*/g, "").match(/[A-Z][A-Z_]*[A-Z]/g) ?? [];
   return [...new Set(codes.filter((code) => Object.hasOwn(CAUSES, code)).map((code) => CAUSES[code]))];
 }
 
@@ -140,11 +140,12 @@ export function sentence(text) {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 }
 
-// The parts of a "WARNING: ..." message: the addresses that it names, the meanings of its codes, and its text. Returns null
-// without a warning.
+// The parts of a "WARNING: ..." message: the addresses that it names, the meanings of its codes, and its text. `isMissing` is true if it
+// only says that some servers do not have the topic or channel. Returns null without a warning.
 export function warning(message) {
   if (!message) return null;
   const text = message.replace(/^WARNING: /, "");
   const named = [...text.matchAll(/https?:\/\/([^/"\s?]+)/g)].map((match) => match[1]);
-  return { nodes: [...new Set(named)].sort(), causes: causes(text), text };
+  const isMissing = text.split("\n").every((line) => /^got response 404 .*(CHANNEL|TOPIC)_NOT_FOUND/.test(line));
+  return { nodes: [...new Set(named)].sort(), causes: causes(text), text, isMissing };
 }

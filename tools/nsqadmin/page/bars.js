@@ -37,6 +37,9 @@ export function ActionBar({ outcome, onClose }) {
     return html`<${Bar} kind="bad" title=${`${outcome.what} failed.`} raw=${outcome.error.raw} more=${close}>${outcome.error.message}<//>`;
   }
   const found = warning(outcome.message);
+  if (found?.isMissing) {
+    return html`<${Bar} kind="good" title=${`${outcome.what}: done.`} raw=${found.text} more=${close}>Some servers do not have it, and had nothing to do.<//>`;
+  }
   if (found) {
     const where = found.nodes.length > 0 ? ` at ${found.nodes.join(", ")}` : "";
     return html`<${Bar} kind="warn" title=${`${outcome.what}: done only in part.`} raw=${found.text} more=${close}>

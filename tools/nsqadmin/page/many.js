@@ -82,7 +82,8 @@ function Many({ action, onDone, onClose }) {
   const noun = chosen.of === "topics" ? "topic" : "channel";
   const what = subjects && `${VERBS[chosen.action]} ${many(subjects.length, noun)}`;
   const word = isDangerous && what ? what.toLowerCase() : "";
-  const isReady = subjects?.length > 0 && typed === word;
+  // Without the answer about abilities, an empty could not be undone although the nodes can.
+  const isReady = subjects?.length > 0 && typed === word && (!(isPause || hasUndo) || abilities !== null);
   async function submit(event) {
     event.preventDefault();
     if (!isReady || state.isRunning) return;

@@ -42,6 +42,7 @@ function Limits({ value, isOff, note, takesFocus, onChange }) {
 
 // `terms` has `undo`.
 export function UndoTerms({ ability, terms, onChange }) {
+  if (ability?.isUnknown) return html`<p class="note">The messages cannot come back: no node has said whether it knows an undo.</p>`;
   if (!ability?.any) return null;
   if (!ability.all) return html`<p class="note">The messages cannot come back, because these nodes know no undo: <${Addresses} nodes=${ability.without} />.</p>`;
   return html`<${Choice} label="The messages can be brought back for" choices=${UNDOS} value=${terms.undo ?? ""} onChange=${(value) => onChange({ ...terms, undo: value })} />`;

@@ -31,7 +31,7 @@ export function Channel({ topic, name }) {
     });
     setShown(made);
   });
-  const actions = useActions((action) => action.kind === "delete" ? go(link("topics", topic)) : poll.reload());
+  const actions = useActions((action, isPartial) => action.kind === "delete" && !isPartial ? go(link("topics", topic)) : poll.reload());
   const channel = shown?.topic_name === topic && shown?.channel_name === name ? shown : null;
   const hasNodes = channel?.nodes.length > 0;
   return html`

@@ -27,7 +27,7 @@ export function Topic({ name }) {
     if (made.arrivals !== null) past.own.add(at, { depth: made.backlog, arrivals: made.arrivals, ...(made.oldest !== undefined && { oldest: made.oldest / 1000 }) });
     setShown(made);
   });
-  const actions = useActions((action) => action.kind === "delete" ? go(link()) : poll.reload());
+  const actions = useActions((action, isPartial) => action.kind === "delete" && !isPartial ? go(link()) : poll.reload());
   const topic = shown?.topic_name === name ? shown : null;
   const hasNodes = topic?.nodes?.length > 0;
   return html`

@@ -71,6 +71,24 @@ export const checks = {
     browser.healthy();
   },
 
+  // The page went on to the list, and nobody saw that a node still had the topic.
+  async "failures: a deletion that some nodes have not carried out says so"(browser, cluster) {
+    const { nsqds: [node], admin } = cluster.night;
+    await make([node], "half", ["archive"], 2);
+    for (const [path, name] of [["topics/half/archive", "archive"], ["topics/half", "half"]]) {
+      const page = await browser.open(admin + path);
+      await page.route("**/api/topics/half**", (route) => route.request().method() === "DELETE"
+        ? route.fulfill({ json: { message: 'WARNING: Post "http://n9:4151/topic/delete?topic=half": no answer in time' } }) : route.continue());
+      await page.getByRole("button", { name: /^Delete / }).click();
+      const dialog = page.getByRole("dialog");
+      await dialog.getByRole("textbox").fill(name);
+      await dialog.locator("button[type=submit]").click();
+      await page.getByRole("alert").getByText("It failed at n9:4151.").waitFor();
+      equal(new URL(page.url()).pathname.endsWith(path), true, `the page stays: ${page.url()}`);
+    }
+    browser.healthy();
+  },
+
   async "failures: a node dies while the page is open"(browser, cluster) {
     const [, , last] = cluster.nsqds;
     await make(cluster.nsqds, "dies", ["archive"], 3);

@@ -15,7 +15,7 @@
 //   night      {admin, nsqds, lookupds} of a cluster for faults: three nsqds, and two nsqlookupds as {http, tcp}. `disk` is the
 //              directory of the last nsqd's small file system, or null
 //   pictures   the directory for screenshots
-// PAGE_CHECK=part runs only the checks whose names contain `part`.
+// PAGE_CHECK=part runs only the checks whose names contain `part`. Several parts are separated by |.
 
 import { Browser } from "./browser.mjs";
 import { checks as access } from "./access.mjs";
@@ -37,13 +37,14 @@ import { checks as use } from "./use.mjs";
 
 const cluster = JSON.parse(process.env.PAGE_TEST);
 const wanted = process.env.PAGE_CHECK ?? "";
+const isWanted = (name) => wanted.split("|").some((part) => name.includes(part));
 const all = { ...modules, ...render, ...huge, ...past, ...use, ...messages, ...incident, ...layout, ...actions, ...orders, ...terms, ...access, ...many, ...minutes, ...failures, ...(wanted.startsWith("pictures") && pictures) };
 const browser = await Browser.start();
 let [passed, failed] = [0, 0];
 // The usual rate of a producer takes a minute, so this one starts before the other checks.
-if (Object.keys(minutes).some((name) => name.includes(wanted))) await begin(cluster);
+if (Object.keys(minutes).some(isWanted)) await begin(cluster);
 for (const [name, check] of Object.entries(all)) {
-  if (!name.includes(wanted)) continue;
+  if (!isWanted(name)) continue;
   const begun = Date.now();
   try {
     await check(browser, cluster);

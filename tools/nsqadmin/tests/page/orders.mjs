@@ -96,6 +96,29 @@ export const checks = {
     browser.healthy();
   },
 
+  // A node that answers late left the messages without an undo that they could have had.
+  async "orders: an empty waits until it is known whether it can be undone"(browser, cluster) {
+    await make(cluster.nsqds, "ebb.one", ["archive"], 1);
+    const page = await browser.open(`${cluster.admin}?q=ebb`);
+    let goOn;
+    const late = new Promise((resolve) => { goOn = resolve; });
+    await page.route("**/api/abilities*", async (route) => {
+      await late;
+      await route.continue();
+    });
+    await button(page, "Act on all that match").click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Action").selectOption("empty");
+    const submit = button(dialog, "Empty 1 channel");
+    await submit.waitFor();
+    await dialog.getByLabel("Type").fill("empty 1 channel");
+    equal(await submit.isDisabled(), true, "the button before the nodes have said what they can do");
+    goOn();
+    await dialog.getByLabel("The messages can be brought back for").waitFor();
+    await until(async () => await submit.isEnabled(), "the button afterwards");
+    browser.healthy();
+  },
+
   async "orders: what has changed in between is not touched"(browser, cluster) {
     const { nsqds } = cluster;
     await make(nsqds, "autumn.one", ["archive"], 2);

@@ -208,7 +208,7 @@ export const checks = {
     const { nsqds } = cluster;
     await make(nsqds, "terms.refused", ["archive", "brief#ephemeral"], 0);
     const refused = async (channel, terms, name, text) => {
-      const page = await browser.open(`${cluster.acl}topics/terms.refused/${encodeURIComponent(channel)}`, { headers: ALICE, allowed: /502/ });
+      const page = await browser.open(`${cluster.acl}topics/terms.refused/${encodeURIComponent(channel)}`, { headers: ALICE, allowed: /400/ });
       await insist(page, terms);
       await button(page, `${name} channel`).click();
       const dialog = page.getByRole("dialog");
@@ -229,7 +229,7 @@ export const checks = {
     await button(page, "Pause channel").click();
     for (const nsqd of nsqds) await fetch(`http://${nsqd.http}/channel/delete?topic=terms.gone&channel=archive`, { method: "POST" });
     await button(page.getByRole("dialog"), "Pause").click();
-    await page.getByRole("alert").getByText("There is no such channel. Somebody may have deleted it.").waitFor();
+    await page.getByRole("alert").getByText("There is no channel with this name.").waitFor();
     browser.healthy();
   },
 };
