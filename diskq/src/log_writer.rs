@@ -111,7 +111,7 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
             sync: true,
         };
         let log = LogDirectory::new(self.files, self.directory, self.topic);
-        let encoded = draft.encode();
+        let encoded = log.complete().and_then(|()| draft.encode());
         let written = encoded.and_then(|bytes| log.write_slot(0, &bytes));
         written.in_attempt("write", &log.checkpoint_path())
     }

@@ -39,13 +39,9 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         pages: Pages,
     ) -> Result<Memory, Failure> {
         let path = self.segment_path(segment);
-        // A crash may have left the directory without the room for checkpoints.
-        let room = match self.lacks_checkpoint_file() {
-            true => self.make(),
-            false => Ok(()),
-        };
-        room.and_then(|()| self.files.allocate(&path, u64::from(bytes), pages))
-            .map_err(|error| Failure::of("allocate", &path, &error))?;
+        let allocate = || self.files.allocate(&path, u64::from(bytes), pages);
+        let allocated = self.complete().and_then(|()| allocate());
+        allocated.map_err(|error| Failure::of("allocate", &path, &error))?;
         self.files.map(&path, bytes).map_err(|error| {
             // The mapping's error is the one to report; an unused file goes at the next start.
             let _ = self.files.remove(&path);
@@ -53,30 +49,19 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         })
     }
 
-    /// Returns true if the checkpoint file is missing, or the whole directory.
-    pub(super) fn lacks_checkpoint_file(&self) -> bool {
-        self.lacks(&self.checkpoint_path())
-    }
-
-    /// Returns true if nothing has the path.
-    pub(super) fn lacks(&self, path: &Path) -> bool {
-        let length = self.files.length(path);
-        length.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-    }
-
-    /// Runs `job`. If the log's directory is missing, makes the directory, reserves room for checkpoints, and runs
-    /// `job` again. So a topic for which nothing was ever written has no files.
-    pub(super) fn with_directory<T>(&self, job: impl Fn() -> io::Result<T>) -> io::Result<T> {
-        match job() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            result => return result,
+    /// Makes the directory and its checkpoint file if the directory, the file or the first room in the file is missing:
+    /// a log is new, or a crash came between the steps of [`LogDirectory::make`]. Each job that writes calls this first.
+    /// So a topic for which nothing was ever written has no files.
+    pub(crate) fn complete(&self) -> io::Result<()> {
+        match self.files.length(&self.checkpoint_path()) {
+            Ok(bytes) if bytes >= checkpoint::FILE_BYTES_MIN => Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(_) | Err(_) => self.make(),
         }
-        self.make()?;
-        job()
     }
 
     /// Makes the log's directory, and reserves room for checkpoints.
-    pub(super) fn make(&self) -> io::Result<()> {
+    fn make(&self) -> io::Result<()> {
         self.files.create_dir(&self.path)?;
         let reserved = self.files.allocate(
             &self.checkpoint_path(),

@@ -117,7 +117,8 @@ impl<F: Files> LogDirectory<'_, F> {
         }
         let head = encode_state_head(job.number, job.upto, &job.body);
         let written = self
-            .with_directory(|| self.files.write_at(&path, 0, &head))
+            .complete()
+            .and_then(|()| self.files.write_at(&path, 0, &head))
             .and_then(|()| self.files.write_at(&path, head.len() as u64, &job.body));
         written.map_err(|error| failed("write", &path, &error))?;
         let synced = self.files.sync(&path);
@@ -128,36 +129,30 @@ impl<F: Files> LogDirectory<'_, F> {
         Ok(())
     }
 
-    /// Writes a checkpoint. It is not synced. If only the directory is there, the names are synced: the log believes
-    /// that the checkpoint file is as old as the directory.
+    /// Writes a checkpoint. It is not synced.
     pub(super) fn write_checkpoint(
         &self,
         slot: u8,
         draft: &CheckpointDraft,
-        data_path: &DataPath,
     ) -> Result<(), SyncFailure> {
         let path = self.checkpoint_path();
-        if self.lacks_checkpoint_file() && !self.lacks(&self.path) {
-            let made = self.make();
-            made.map_err(|error| write_failure(&path, &error))?;
-            if let Err(failure) = self.sync_names(data_path) {
-                // The next try must find that the file is missing. The failure of the sync is the one to report.
-                let _ = self.files.remove(&path);
-                return Err(failure);
-            }
-        }
+        let retryable =
+            |error: &io::Error| SyncFailure::Retryable(Failure::of("write", &path, error));
+        // Nothing is lost if the file cannot be made. The urgent thread makes the same directory for a segment, and removes
+        // it if the disk is full.
+        self.complete().map_err(|error| retryable(&error))?;
         let encoded = draft.encode();
         // The last checkpoint stands if this one is too long for its file.
-        let bytes =
-            encoded.map_err(|error| SyncFailure::Retryable(Failure::of("write", &path, &error)))?;
+        let bytes = encoded.map_err(|error| retryable(&error))?;
         let written = self.write_slot(slot, &bytes);
         written.map_err(|error| write_failure(&path, &error))
     }
 
+    /// Writes a checkpoint into a slot of the file, which [`LogDirectory::complete`] has made.
     pub(crate) fn write_slot(&self, slot: u8, bytes: &[u8]) -> io::Result<()> {
         let path = self.checkpoint_path();
         let room = checkpoint::slot_room(bytes.len());
-        let length = self.with_directory(|| self.files.length(&path))?;
+        let length = self.files.length(&path)?;
         if length < checkpoint::file_bytes(room) {
             self.files
                 .allocate(&path, checkpoint::file_bytes(room), Pages::Small)?;

@@ -54,14 +54,29 @@ fn the_first_segment_makes_the_directory_and_the_room_for_checkpoints() {
     assert_eq!(names, expected);
 }
 
-/// A kill may come between the two.
+/// A kill may come between two of the steps, and a power failure may take the file or its length.
 #[test]
-fn a_directory_without_room_for_checkpoints_gets_it_with_the_first_segment() {
-    let keeper = keeper();
-    keeper.files().create_dir(Path::new("/data/t.log")).unwrap();
-    prepare(&keeper, 1).unwrap();
-    let checkpoint = Path::new("/data/t.log/checkpoint");
-    assert_eq!(keeper.files().length(checkpoint).unwrap(), 3 * 8192);
+fn a_directory_without_room_for_checkpoints_gets_it_with_the_first_job() {
+    let jobs: [fn(&Keeper<SimFiles>); 2] = [
+        |keeper| drop(prepare(keeper, 1).unwrap()),
+        |keeper| drop(keeper.handle("t", write_checkpoint(1, &sample_draft(), false))),
+    ];
+    for job in jobs {
+        for left in [None, Some(0), Some(4096)] {
+            let keeper = keeper();
+            let checkpoint = Path::new("/data/t.log/checkpoint");
+            keeper.files().create_dir(Path::new("/data/t.log")).unwrap();
+            if let Some(bytes) = left {
+                keeper
+                    .files()
+                    .allocate(checkpoint, bytes, Pages::Small)
+                    .unwrap();
+            }
+            job(&keeper);
+            let length = keeper.files().length(checkpoint).unwrap();
+            assert_eq!(length, 3 * 8192, "{left:?}");
+        }
+    }
 }
 
 #[test]
@@ -100,49 +115,6 @@ fn write_checkpoint(slot: u8, draft: &CheckpointDraft, sync: bool) -> Request {
     })
 }
 
-/// A power failure may leave the directory of a new log without its checkpoint file.
-#[test]
-fn a_checkpoint_file_that_was_lost_gets_a_durable_name() {
-    for seed in 0..8 {
-        for is_written_before in [false, true] {
-            let keeper = keeper();
-            let directory = Path::new("/data/t.log");
-            prepare(&keeper, 1).unwrap();
-            keeper
-                .files()
-                .remove(&directory.join("checkpoint"))
-                .unwrap();
-            let Request::Sync(job) = sync_of(&[1], &[]) else {
-                panic!("a sync");
-            };
-            let synced = keeper.handle("t", Request::Sync(SyncJob { names: true, ..job }));
-            assert!(matches!(synced, Some(Reply::Synced { result: Ok(()), .. })));
-            let write = |sync: bool| {
-                let Request::WriteCheckpoint(job) = write_checkpoint(1, &sample_draft(), sync)
-                else {
-                    panic!("a checkpoint");
-                };
-                let request = Request::WriteCheckpoint(CheckpointJob {
-                    names: false,
-                    ..job
-                });
-                let reply = keeper.handle("t", request);
-                let Some(Reply::CheckpointWritten { result, .. }) = reply else {
-                    panic!("{reply:?}");
-                };
-                result.unwrap();
-            };
-            if is_written_before {
-                write(false);
-            }
-            write(true);
-            keeper.files().crash(Crash::Power { seed });
-            let path = directory.join("checkpoint");
-            assert!(keeper.files().length(&path).is_ok(), "seed {seed}");
-        }
-    }
-}
-
 fn slot_contents(keeper: &Keeper<SimFiles>, slot: usize, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
     for (piece, at) in checkpoint::pieces(slot, count as u64) {
@@ -162,6 +134,7 @@ fn checkpoints_grow_where_they_are_and_need_no_room_for_one_twice_as_long() {
         let bytes = vec![round as u8 + 1; 1000 << (round / 3)];
         let write = || {
             let log = LogDirectory::new(keeper.files(), Path::new("/data"), "t");
+            log.complete().unwrap();
             log.write_slot(slot as u8, &bytes).unwrap();
         };
         if round > 0 {
@@ -312,18 +285,23 @@ fn sync_of(segments: &[u64], copies: &[u64]) -> Request {
 }
 
 /// A log without a directory was poisoned, as if an operator had removed the directory. In fact its first checkpoint
-/// could not make the directory: the disk was full, there was no descriptor, or a topic of the same name could not be
-/// deleted.
+/// could not make the directory: the disk was full, there was no descriptor, the urgent thread found the disk full and
+/// removed the directory again, or a topic of the same name could not be deleted.
 #[test]
 fn no_shortage_poisons_a_log_that_shares_a_sync() {
     let full = |keeper: &Keeper<SimFiles>| keeper.files().limit(Some(0));
     let no_descriptor =
         |keeper: &Keeper<SimFiles>| keeper.files().fail_next(Call::Allocate, libc::EMFILE);
+    let removed = |keeper: &Keeper<SimFiles>| {
+        keeper
+            .files()
+            .fail_next(Call::Allocate, ErrorKind::NotFound)
+    };
     let undeleted = |keeper: &Keeper<SimFiles>| {
         keeper.files().fail_next(Call::CreateDir, ErrorKind::Other);
         keeper.delete_topic("t").unwrap_err();
     };
-    let causes: [fn(&Keeper<SimFiles>); 3] = [full, no_descriptor, undeleted];
+    let causes: [fn(&Keeper<SimFiles>); 4] = [full, no_descriptor, removed, undeleted];
     for cause in causes {
         let keeper = keeper();
         let mut shared = keeper.shared_sync().unwrap();

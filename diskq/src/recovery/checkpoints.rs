@@ -90,6 +90,9 @@ impl<F: Files> Opening<'_, F> {
             );
         }
         self.judge_slots(&whole, newer_number, is_unread);
+        if file.is_none() {
+            self.checkpoints.begin_new_file();
+        }
         match &self.checkpoint {
             Some(newest) => {
                 let mut owed = checkpoint::reserved(newest.named().count())

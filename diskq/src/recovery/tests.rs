@@ -8,7 +8,7 @@ use wire::id::SEQ_MAX;
 
 use super::*;
 use crate::keeper::{Keeper, log_path};
-use crate::sim_files::{Call, Fault, SimFiles};
+use crate::sim_files::{Call, Crash, Fault, SimFiles};
 
 const TOPIC: &str = "orders";
 const MONO: Duration = Duration::from_secs(1);
@@ -341,6 +341,32 @@ fn a_checkpoint_file_that_is_missing_or_cut_is_reported() {
         let is_lost = recovered.damage.iter().any(lost);
         assert_eq!(is_lost, recovered.checkpoint.is_none(), "{left:?}");
         assert_eq!(read_all(recovered, &files, first), (80, 0), "{left:?}");
+    }
+}
+
+/// A power failure had left a log without its checkpoint file. The names of the log were synced before a job made the file
+/// again, so the next power failure took the checkpoints, although they were synced.
+#[test]
+fn a_checkpoint_file_that_is_made_again_gets_a_durable_name() {
+    let path = directory().join(CHECKPOINT_FILE);
+    for seed in 0..8 {
+        for makes_segment in [false, true] {
+            let (files, _) = disk_with(80);
+            files.remove(&path).unwrap();
+            let recovered = open(&files);
+            let keeper = Keeper::new(files.clone(), data_path());
+            let mut log = recovered.log;
+            hold_and_sync(&mut log, &recovered.found, &keeper);
+            if makes_segment {
+                append(&mut log, b"new", &keeper);
+            }
+            for _ in 0..2 {
+                log.write_checkpoint(MONO, &Checkpoint::default(), Durable::Yes);
+                serve(&mut log, &keeper);
+            }
+            files.crash(Crash::Power { seed });
+            assert!(files.length(&path).is_ok(), "seed {seed}, {makes_segment}");
+        }
     }
 }
 

@@ -83,6 +83,9 @@ pub struct Checkpoints {
     /// checkpoints that the disk still has, and a power failure would bring them back. So the next checkpoint is made
     /// durable, and until then no segment goes that start-up found.
     pub(super) found_number: u64,
+    /// True if the start found no checkpoint file: a power failure may leave the directory of a new log without it. A
+    /// sync of the names may come before the file is made. So the first durable checkpoint syncs the names in any case.
+    pub(super) is_file_new: bool,
     /// The number of the checkpoint in each slot. 0: the slot holds nothing that counts.
     pub(super) slots: [u64; SLOTS],
     /// The synced mark of the newest checkpoint. The next start reads every segment that ends above this mark.
@@ -125,6 +128,11 @@ impl Checkpoints {
             has_progress: is_unsure,
             ..Checkpoints::default()
         }
+    }
+
+    /// Notes that there was no checkpoint file at the start.
+    pub fn begin_new_file(&mut self) {
+        self.is_file_new = true;
     }
 
     /// The highest number given so far.

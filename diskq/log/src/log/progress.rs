@@ -177,7 +177,8 @@ impl Log {
         // Until it is written it holds nothing that counts.
         self.checkpoints.slots[slot] = 0;
         let is_file_renamed = sync && std::mem::take(&mut self.sync.is_file_renamed);
-        let names = is_file_renamed || sync && self.sync.names_synced.is_none();
+        let is_any_new = self.sync.names_synced.is_none() || self.checkpoints.is_file_new;
+        let names = is_file_renamed || sync && is_any_new;
         let names_upto = names.then_some(self.supply.prepared_upto);
         self.checkpoints.writing = Some(Writing {
             number,
@@ -239,6 +240,7 @@ impl Log {
                 if synced {
                     self.checkpoints.synced_number = writing.number;
                     self.checkpoints.durable_empty = writing.empty;
+                    self.checkpoints.is_file_new &= writing.names_upto.is_none();
                     self.sync.raise_names_synced(writing.names_upto);
                     self.drop_unneeded();
                 }
