@@ -277,7 +277,7 @@ impl World {
         // new log.
         let has_lost_power = self.lost_power || crash != Crash::Process;
         let harmless = |damage: &Damage| match damage.kind {
-            DamageKind::Checkpoint => true,
+            DamageKind::Checkpoint | DamageKind::CheckpointFile => true,
             DamageKind::Header => crash != Crash::Process,
             DamageKind::CheckpointLost => has_lost_power,
             _ => false,

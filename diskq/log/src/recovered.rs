@@ -4,7 +4,7 @@ use wire::id::Seq;
 use wire::origin::Origin;
 
 use crate::checkpoint::{Checkpoint, Roster};
-use crate::error::Damage;
+use crate::error::{Damage, DamageKind};
 use crate::log::Log;
 use crate::range::SeqRange;
 use crate::state::SavedState;
@@ -37,4 +37,13 @@ pub struct Recovered {
     pub origins: Vec<(Seq, Origin)>,
     /// The damage that was found. The log's stats count it already.
     pub damage: Vec<Damage>,
+}
+
+impl Recovered {
+    /// Returns whether checkpoints may have been cut off without a trace. Then `checkpoint` may be older than the channels.
+    #[must_use]
+    pub fn lacks_checkpoints(&self) -> bool {
+        let mut damage = self.damage.iter();
+        damage.any(|damage| damage.kind == DamageKind::CheckpointFile)
+    }
 }

@@ -49,7 +49,7 @@ impl<F: Files> Opening<'_, F> {
             };
             let why = "the copy of the data path is not complete, or the power failed when the topic was new";
             let detail = format!("{what}: {why}");
-            self.report(DamageKind::Checkpoint, CHECKPOINT_FILE, NO_SEQS, detail);
+            self.report(DamageKind::CheckpointFile, CHECKPOINT_FILE, NO_SEQS, detail);
         }
         for (slot, whole) in whole.iter_mut().enumerate() {
             let read = self.read_slot(slot, file_bytes);

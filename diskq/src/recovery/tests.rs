@@ -331,7 +331,7 @@ fn a_checkpoint_file_that_is_missing_or_cut_is_reported() {
         }
         let recovered = open(&files);
         let damage = &recovered.damage[0];
-        assert_eq!(damage.kind, DamageKind::Checkpoint, "{left:?}");
+        assert_eq!(damage.kind, DamageKind::CheckpointFile, "{left:?}");
         let expected = match left {
             None => "the file is missing".to_owned(),
             Some(left) => format!("the file has {left} bytes instead of {whole_bytes} or more"),

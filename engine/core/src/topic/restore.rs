@@ -21,8 +21,10 @@ impl Topic {
     /// A topic as an earlier run left it. What the checkpoint does not know any more (it is older
     /// than the log's end) is owed to every channel.
     ///
-    /// The checkpoint says which channels there are and what is paused, and `listed`, the entry of nsqd.dat, only
-    /// where there is no checkpoint: a change is answered when a checkpoint says so, and nsqd.dat follows.
+    /// The checkpoint says which channels there are and what is paused: a change is answered when a checkpoint says so,
+    /// and nsqd.dat follows. So `listed`, the entry of nsqd.dat, counts only where there is no checkpoint, or checkpoints
+    /// may have been cut off. A channel that is newer than the checkpoint gets all messages that the checkpoint does not
+    /// know, and those that were in no channel.
     pub(crate) fn restore(
         name: TopicName<'_>,
         options: TopicOptions,
@@ -31,8 +33,9 @@ impl Topic {
         listed: Option<&TopicFacts>,
     ) -> Topic {
         let group_commit = options.group_commit;
+        let needs_list = recovered.checkpoint.is_none() || recovered.lacks_checkpoints();
         let mut topic = Topic::with_log(name, options, recovered.log);
-        if let Some(facts) = listed.filter(|_| recovered.checkpoint.is_none()) {
+        if let Some(facts) = listed.filter(|_| needs_list) {
             topic.restore_listed(facts);
         }
         // With group commit the process may have ended before the sync of the checkpoint.

@@ -2,6 +2,8 @@ use super::pieces::{Bounds, Pieces, Totals};
 use super::unfinished_checkpoint::Progress;
 use super::*;
 use crate::client::Client;
+use diskq_log::checkpoint::Roster;
+use diskq_log::{ChannelFacts, Checkpoint, Damage, DamageKind, Recovered, TopicFacts};
 use wire::decode::ClientState;
 use wire::identify::{ClientSettings, ServerSettings};
 
@@ -123,4 +125,52 @@ fn deferrals_that_are_left_over_do_not_count_in_an_undo() {
     assert_eq!(emptied, Ok(()));
     let undo = topic.undo.as_ref().expect("there are messages");
     assert_eq!((undo.count(), undo.entries()), (kept.len(), 3));
+}
+
+/// Regression: a copy of the data path lacked the end of the checkpoint file. The start used an older checkpoint, from before
+/// the channel, so the channel was gone, and the next channel got its messages.
+#[test]
+fn a_channel_outlives_the_loss_of_newer_checkpoints() {
+    for (kind, is_there) in [
+        (DamageKind::CheckpointFile, true),
+        // The other slots stand in for a slot that was torn.
+        (DamageKind::Checkpoint, false),
+    ] {
+        let recovered = Recovered {
+            log: Log::new(LogOptions::default()),
+            checkpoint: Some(Checkpoint {
+                number: 1,
+                ..Checkpoint::default()
+            }),
+            durable_channels: Roster::default(),
+            found: Vec::new(),
+            deferred: Vec::new(),
+            state: None,
+            durable_upto: Seq(0),
+            origins: Vec::new(),
+            damage: vec![Damage {
+                kind,
+                file: String::new(),
+                offset: 0,
+                seqs: SeqRange::new(Seq(0), Seq(0)),
+                detail: String::new(),
+            }],
+        };
+        let listed = TopicFacts {
+            name: "orders".to_owned(),
+            paused: false,
+            channels: vec![ChannelFacts {
+                name: "billing".to_owned(),
+                paused: true,
+            }],
+        };
+        let name = TopicName::new(b"orders").expect("a name");
+        let now = Now {
+            mono: Duration::ZERO,
+            wall_ns: 1 << 60,
+        };
+        let topic = Topic::restore(name, topic().options, now, recovered, Some(&listed));
+        let channel = topic.find_channel("billing");
+        assert_eq!(channel.is_some(), is_there, "{kind:?}");
+    }
 }
