@@ -512,7 +512,6 @@ impl Topic {
             undistributed_deferred: std::mem::take(&mut self.undistributed_deferred),
             ..Discarded::default()
         });
-        self.skip_in_grace();
         self.recount_unclaimed();
         self.make_checkpoint_due();
     }

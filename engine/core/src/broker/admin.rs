@@ -113,7 +113,7 @@ impl Broker {
             topic.empty();
         }
         topic.drop_topic_undo();
-        topic.empty_grace();
+        topic.empty_grace(now);
         Ok(self.wait_until_recorded(key, task))
     }
 

@@ -56,8 +56,11 @@ pub(super) struct Grace {
     /// The deferred messages, each with the time at which it becomes due. They are among `messages`, too. Entries in
     /// front of the first message are left over.
     pub(super) deferred: LongQueue<(Seq, Duration)>,
+    /// The sizes of the messages, and of those that are on their way to the channels.
     pub(super) pieces: Pieces,
     pub(super) bounds: Bounds,
+    /// Messages below this seq are beyond the bounds.
+    pub(super) first_kept: Seq,
     /// True when the grace has dropped messages beyond its bounds, and the log says so.
     pub(super) has_dropped: bool,
     /// Channels that were deleted in the grace. Their messages are dropped.
@@ -82,6 +85,7 @@ impl Grace {
                 bytes: options.bytes_max,
                 age: Duration::MAX,
             },
+            first_kept: Seq(0),
             has_dropped: false,
             deleted: BTreeSet::new(),
         }

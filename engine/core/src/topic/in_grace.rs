@@ -28,12 +28,17 @@ impl Topic {
     /// Begins the grace, or goes on with it after a start. It ends at `until` at the latest. The log holds `messages`
     /// for the grace. The grace gets the undistributed messages later, so their bytes count already.
     pub(super) fn set_grace(&mut self, now: Now, until: Duration, messages: Ranges) {
-        // The log may have newer messages that only channels own: a takeover of nsqd's files appends them.
-        let kept = messages.iter().chain(self.undistributed.iter());
-        let pieces = Pieces::of_log(&self.log, kept, self.totals(), now);
+        let pieces = self.grace_pieces(&messages, now);
         let mut grace = Grace::new(now, until, self.options.grace, pieces);
         grace.messages = messages;
         self.grace = Some(Box::new(grace));
+    }
+
+    /// The sizes of the messages of a grace and of those that it gets later.
+    fn grace_pieces(&self, messages: &Ranges, now: Now) -> Pieces {
+        // The log may have newer messages that only channels own: a takeover of nsqd's files appends them.
+        let kept = messages.iter().chain(self.undistributed.iter());
+        Pieces::of_log(&self.log, kept, self.totals(), now)
     }
 
     /// The end of the grace, or the next question, whichever is earlier.
@@ -65,9 +70,8 @@ impl Topic {
 
     /// Ends the grace if its time is over.
     pub(crate) fn end_grace_in_time(&mut self, now: Now) {
-        if self.grace.as_ref().is_some_and(|it| it.until <= now.mono) {
-            self.empty_grace();
-            self.grace = None;
+        if let Some(grace) = self.grace.take_if(|it| it.until <= now.mono) {
+            self.discard_grace(grace.messages);
             if let Some(unfinished) = &mut self.unfinished {
                 unfinished.draft.grace = None;
             }
@@ -75,17 +79,22 @@ impl Topic {
         }
     }
 
-    /// Drops the messages of the grace, which goes on.
-    pub(crate) fn empty_grace(&mut self) {
-        let totals = self.totals();
+    /// Drops the messages of the grace, which goes on. It gets those that are on their way to the channels.
+    pub(crate) fn empty_grace(&mut self, now: Now) {
+        let pieces = self.grace_pieces(&Ranges::default(), now);
         if let Some(grace) = &mut self.grace {
             grace.deferred = LongQueue::default();
-            grace.pieces.clear(totals);
-            self.discarded.push(Discarded {
-                waiting: std::mem::take(&mut grace.messages),
-                ..Discarded::default()
-            });
+            grace.pieces = pieces;
+            let messages = std::mem::take(&mut grace.messages);
+            self.discard_grace(messages);
         }
+    }
+
+    fn discard_grace(&mut self, messages: Ranges) {
+        self.discarded.push(Discarded {
+            waiting: messages,
+            ..Discarded::default()
+        });
     }
 
     /// Keeps messages that every channel was given.
@@ -98,34 +107,35 @@ impl Topic {
         }
     }
 
-    /// Drops the oldest messages of the grace, if there are too many.
+    /// Drops the oldest messages of the grace, if there are too many. Messages that are on their way to the channels count
+    /// already. If they are too many, they go as soon as the grace gets them.
     pub(super) fn bound_grace(&mut self, now: Now, work: &mut Work) {
         let totals = self.totals();
         let Some(grace) = &mut self.grace else {
             return;
         };
-        let Some(end) = grace.messages.end() else {
-            return grace.pieces.skip(totals);
+        let Some(end) = self.undistributed.end().or(grace.messages.end()) else {
+            return;
         };
         grace.pieces.add(end, totals, now, grace.bounds);
-        let mut below = grace.pieces.cut(now, grace.bounds);
-        if let Some(excess) = grace.deferred.len().checked_sub(DEFERRED_MAX + 1) {
+        let beyond_bytes = grace.pieces.cut(now, grace.bounds);
+        let excess = grace.deferred.len().checked_sub(DEFERRED_MAX + 1);
+        let newest_excess = excess.and_then(|excess| {
             let place = grace.deferred.first_place() + excess as u64;
-            let newest_excess = grace.deferred.iter_from(place).next();
-            below = below.max(newest_excess.map(|(seq, _)| seq.offset(1)));
-        }
-        if let Some(below) = below {
-            let (messages, deferred) = (&mut grace.messages, &mut grace.deferred);
-            let count = release_below(below, messages, deferred, &mut self.log, work);
-            if count > 0 && !std::mem::replace(&mut grace.has_dropped, true) {
-                let name = &self.name;
-                let bytes = self.options.grace.bytes_max;
-                self.news.push(format!(
-                    "TOPIC({name}): a channel that is made now gets only the newest messages: a new topic keeps \
-                     {bytes} bytes (--new-topic-grace-bytes) and {DEFERRED_MAX} deferred messages"
-                ));
-            }
-            self.make_checkpoint_due();
+            grace.deferred.iter_from(place).next()
+        });
+        let beyond_count = newest_excess.map(|(seq, _)| seq.offset(1));
+        let beyond = beyond_bytes.max(beyond_count);
+        grace.first_kept = beyond.map_or(grace.first_kept, |seq| seq.max(grace.first_kept));
+        let (messages, deferred) = (&mut grace.messages, &mut grace.deferred);
+        let count = release_below(grace.first_kept, messages, deferred, &mut self.log, work);
+        if count > 0 && !std::mem::replace(&mut grace.has_dropped, true) {
+            let name = &self.name;
+            let bytes = self.options.grace.bytes_max;
+            self.news.push(format!(
+                "TOPIC({name}): a channel that is made now gets only the newest messages: a new topic keeps \
+                 {bytes} bytes (--new-topic-grace-bytes) and {DEFERRED_MAX} deferred messages"
+            ));
         }
     }
 
@@ -146,14 +156,6 @@ impl Topic {
             && !channel.ephemeral
         {
             grace.deleted.insert(channel.name.clone());
-        }
-    }
-
-    /// Leaves the undistributed messages out of the grace's sizes, because they are dropped.
-    pub(super) fn skip_in_grace(&mut self) {
-        let totals = self.totals();
-        if let Some(grace) = &mut self.grace {
-            grace.pieces.skip(totals);
         }
     }
 

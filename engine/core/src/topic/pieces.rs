@@ -109,18 +109,6 @@ impl Pieces {
         }
     }
 
-    /// Leaves out the messages that were taken since the last call of [`Pieces::add`], because they are not kept.
-    pub(super) fn skip(&mut self, totals: Totals) {
-        self.counted = totals;
-    }
-
-    /// Removes all messages, because none is kept any more.
-    pub(super) fn clear(&mut self, totals: Totals) {
-        self.pieces.clear();
-        self.bytes = 0;
-        self.skip(totals);
-    }
-
     /// The time of the first message.
     pub(super) fn since(&self) -> Option<Duration> {
         self.pieces.front().map(|piece| piece.since)
@@ -263,21 +251,5 @@ mod tests {
             ..wide
         };
         assert_eq!(pieces.cut(at(0), tight), Some(Seq(1)));
-    }
-
-    #[test]
-    fn what_is_not_kept_does_not_count() {
-        let bounds = Bounds {
-            bytes: 1000,
-            age: Duration::MAX,
-        };
-        let mut pieces = empty();
-        let taken = |messages, body_bytes| Totals {
-            messages,
-            body_bytes,
-        };
-        pieces.skip(taken(5, 5_000_000));
-        pieces.add(Seq(6), taken(6, 5_000_100), at(0), bounds);
-        assert_eq!((pieces.bytes, pieces.cut(at(0), bounds)), (150, None));
     }
 }

@@ -2,6 +2,7 @@ use super::pieces::{Bounds, Pieces, Totals};
 use super::unfinished_checkpoint::Progress;
 use super::*;
 use crate::client::Client;
+use diskq::{Keeper, SimFiles};
 use diskq_log::checkpoint::Roster;
 use diskq_log::{ChannelFacts, Checkpoint, Damage, DamageKind, Recovered, TopicFacts};
 use wire::decode::ClientState;
@@ -125,6 +126,58 @@ fn deferrals_that_are_left_over_do_not_count_in_an_undo() {
     assert_eq!(emptied, Ok(()));
     let undo = topic.undo.as_ref().expect("there are messages");
     assert_eq!((undo.count(), undo.entries()), (kept.len(), 3));
+}
+
+fn publish(topic: &mut Topic, keeper: &Keeper<SimFiles>, now: Now, defer_ms: u32) {
+    let publication = Publication::one(b"x", defer_ms, None);
+    while let Err(error) = topic.publish(now, &publication) {
+        assert_eq!(error, AppendError::WouldBlock);
+        while let Some(request) = topic.log.next_request() {
+            if let Some(reply) = keeper.handle("orders", request) {
+                topic.log.handle_reply(now.mono, reply, &mut Vec::new());
+            }
+        }
+    }
+}
+
+/// Regression: the messages that a turn had no budget for were counted at the place of the last one that was given, and not
+/// at all if the topic was emptied meanwhile. So the grace kept them beyond its bound.
+#[test]
+fn a_grace_keeps_the_newest_of_messages_that_several_turns_give() {
+    let now = Now {
+        mono: Duration::from_secs(1),
+        wall_ns: 1 << 60,
+    };
+    let keeper = Keeper::new(SimFiles::new(), "/data");
+    for is_emptied in [false, true] {
+        let mut topic = topic();
+        topic.options.grace = GraceOptions {
+            period: Duration::from_secs(60),
+            bytes_max: 2 * 51,
+        };
+        assert!(topic.begin_grace(now));
+        topic.create_channel(ChannelName::new(b"one").expect("a name"));
+        topic.paused = true;
+        let clients = Clients::default();
+        for _ in 0..40 {
+            publish(&mut topic, &keeper, now, 60_000);
+            topic.distribute(now, &clients, &mut Work::new(10));
+        }
+        topic.paused = false;
+        let mut turns = 0;
+        while !topic.undistributed.is_empty() {
+            topic.distribute(now, &clients, &mut Work::new(10));
+            if is_emptied && turns == 0 {
+                topic.empty_grace(now);
+            }
+            turns += 1;
+        }
+        assert_eq!(turns, 4);
+        let grace = topic.grace.as_ref().expect("its time is not over");
+        let kept: Vec<SeqRange> = grace.messages.iter().collect();
+        let end = topic.log.next_seq();
+        assert_eq!(kept, [SeqRange::new(Seq(end.0 - 2), end)], "{is_emptied}");
+    }
 }
 
 /// Regression: a copy of the data path lacked the end of the checkpoint file. The start used an older checkpoint, from before
