@@ -21,8 +21,8 @@ const WIRE_BYTES: usize = 32 * 1024;
 /// The most bytes that are sealed at once. A peer that does not read makes us keep them in addition to its output.
 const SEALED_BYTES_MAX: usize = 64 * 1024;
 
-/// Pieces of output that are sealed at once.
-const SLICES_MAX: usize = 64;
+/// Pieces of output that are sealed at once, or go into one write. The kernel takes 1024.
+pub(crate) const SLICES_MAX: usize = 64;
 
 thread_local! {
     /// The buffer into which all sockets of a shard are read, one after the other: a shard is one thread.

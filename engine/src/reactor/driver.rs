@@ -109,6 +109,18 @@ pub(super) enum Driver {
     Glommio(Glommio),
 }
 
+/// Has the ring act. With another engine, the result is `$other`.
+macro_rules! at_ring {
+    ($driver:expr, |$ring:pat_param| $act:expr, else $other:expr) => {
+        match $driver {
+            #[cfg(target_os = "linux")]
+            Driver::Ring($ring) => $act,
+            _ => $other,
+        }
+    };
+}
+
+#[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
 impl Driver {
     /// Makes the engine, and what wakes its thread from other threads.
     ///
@@ -142,90 +154,50 @@ impl Driver {
     /// Has the engine receive for a descriptor, from now on and until it is ended. [`Driver::for_each_ready`] gives
     /// [`Token::of_receiving`] each time that [`Driver::take_received`] has something. Returns false if the engine cannot do
     /// this.
-    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
     pub(super) fn receive(&self, descriptor: BorrowedFd<'_>, token: Token) -> bool {
-        match self {
-            #[cfg(target_os = "linux")]
-            Driver::Ring(ring) => ring.receive(descriptor, token),
-            _ => false,
-        }
+        at_ring!(self, |ring| ring.receive(descriptor, token), else false)
     }
 
     /// Returns whether the engine receives for descriptors.
     pub(super) fn receives(&self) -> bool {
-        match self {
-            #[cfg(target_os = "linux")]
-            Driver::Ring(ring) => ring.receives(),
-            _ => false,
-        }
+        at_ring!(self, |ring| ring.receives(), else false)
     }
 
     /// Takes what the engine has received into the start of `room`, which is not empty.
-    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
     pub(super) fn take_received(&self, token: Token, room: &mut [u8]) -> Received {
-        match self {
-            #[cfg(target_os = "linux")]
-            Driver::Ring(ring) => ring.take_received(token, room),
-            _ => Received::Off,
-        }
+        at_ring!(self, |ring| ring.take_received(token, room), else Received::Off)
     }
 
     /// Asks for the end of [`Driver::receive`]. Bytes may still come until [`Driver::take_received`] answers `Off`, or tells
     /// the end of the connection.
-    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
     pub(super) fn end_receiving(&self, token: Token) {
-        match self {
-            #[cfg(target_os = "linux")]
-            Driver::Ring(ring) => ring.end_receiving(token),
-            _ => {}
-        }
+        at_ring!(self, |ring| ring.end_receiving(token), else ());
     }
 
     /// Ends [`Driver::receive`], and returns when no more bytes can come.
-    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
     pub(super) fn stop_receiving(&self, token: Token) {
-        match self {
-            #[cfg(target_os = "linux")]
-            Driver::Ring(ring) => ring.stop_receiving(token),
-            _ => {}
-        }
+        at_ring!(self, |ring| ring.stop_receiving(token), else ());
     }
 
     /// Ends [`Driver::receive`] for a source that ends, and drops what has come.
-    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
     pub(super) fn forget_received(&self, token: Token) {
-        match self {
-            #[cfg(target_os = "linux")]
-            Driver::Ring(ring) => ring.forget_received(token),
-            _ => {}
-        }
+        at_ring!(self, |ring| ring.forget_received(token), else ());
     }
 
     /// Stages an output, which leaves with [`Driver::send_staged`]. Returns false if it is too long, too many are
     /// staged, the staged ones are leaving, or the engine cannot do this. The descriptor must stay open until then.
-    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
     pub(super) fn stage_send(&self, descriptor: BorrowedFd<'_>, output: &[IoSlice<'_>]) -> bool {
-        match self {
-            #[cfg(target_os = "linux")]
-            Driver::Ring(ring) => ring.stage_send(descriptor, output),
-            _ => false,
-        }
+        at_ring!(self, |ring| ring.stage_send(descriptor, output), else false)
     }
 
     /// Sends all staged outputs, as much of each as its socket takes now, and calls `each` with the results, in the
     /// order of staging.
-    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
     pub(super) fn send_staged(&self, each: impl FnMut(Sent)) {
-        match self {
-            #[cfg(target_os = "linux")]
-            Driver::Ring(ring) => ring.send_staged(each),
-            _ => {}
-        }
+        at_ring!(self, |ring| ring.send_staged(each), else ());
     }
 
     /// Ends the waits of a source, before its descriptor is closed or given away. `armed` are the tokens that
     /// were not answered yet.
-    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
     pub(super) fn forget(&self, index: usize, armed: impl Iterator<Item = Token>) {
         match self {
             #[cfg(target_os = "linux")]
@@ -238,20 +210,12 @@ impl Driver {
 
     /// Returns whether looking for answers costs no system call.
     pub(super) fn can_look_for_free(&self) -> bool {
-        match self {
-            #[cfg(target_os = "linux")]
-            Driver::Ring(_) => true,
-            _ => false,
-        }
+        at_ring!(self, |_| true, else false)
     }
 
     /// Returns whether there are answers, maybe only after [`Driver::enter`]. False if only a system call could tell.
     pub(super) fn has_news(&self) -> bool {
-        match self {
-            #[cfg(target_os = "linux")]
-            Driver::Ring(ring) => ring.has_news(),
-            _ => false,
-        }
+        at_ring!(self, |ring| ring.has_news(), else false)
     }
 
     /// Asks the system for answers, and waits for one: `None` for ever, zero not at all. May return early.

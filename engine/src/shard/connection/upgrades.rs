@@ -1,8 +1,8 @@
 //! TLS and compression of a connection.
 
-use super::writing::SLICES_MAX;
 use super::{Connection, ReadOnce};
 use crate::net::upgraded::HandshakeError;
+use crate::net::upgraded::SLICES_MAX;
 use crate::shard::Shard;
 use crate::tls;
 use std::io::{self, IoSlice};

@@ -2,6 +2,7 @@
 
 use super::{Connection, wake};
 use crate::net::transport::{Taken, Written};
+use crate::net::upgraded::SLICES_MAX;
 use crate::reactor;
 use crate::shard::Shard;
 use engine_core::{ClientId, Sent};
@@ -11,18 +12,15 @@ use std::rc::Rc;
 use std::task::Poll;
 use wire::go_error::system_text;
 
-/// Pieces of output that go into one write. The kernel takes 1024.
-pub(super) const SLICES_MAX: usize = 64;
-
 /// Writes the queued output of connections, as far as their sockets take it. Several small outputs leave together.
 pub(crate) fn flush_all(shard: &Rc<Shard>, ids: &[ClientId], staged: &mut Vec<Rc<Connection>>) {
     for ids in ids.chunks(reactor::SENDS_MAX) {
         for id in ids {
             shard.at_connection(*id, |connection| {
-                if ids.len() > 1 && connection.stage(shard) {
-                    staged.push(connection.clone());
-                } else {
+                if ids.len() == 1 {
                     connection.flush(shard);
+                } else if connection.stage_or_flush(shard) {
+                    staged.push(connection.clone());
                 }
             });
         }
@@ -42,20 +40,33 @@ impl Connection {
         }
     }
 
-    /// Stages the queued output. Returns false if it is to be flushed instead.
-    fn stage(&self, shard: &Shard) -> bool {
-        self.may_flush()
-            && shard.with_broker_in_turn(|broker, _, _| {
-                let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-                let count = broker.output(self.id, &mut slices);
-                count > 0 && self.transport.stage(&slices[..count])
-            })
+    /// Stages the queued output, or writes it, as far as the socket takes it. Returns whether it is staged.
+    fn stage_or_flush(self: &Rc<Self>, shard: &Rc<Shard>) -> bool {
+        if !self.may_flush() {
+            return false;
+        }
+        let written = shard.with_broker_in_turn(|broker, _, _| {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let count = broker.output(self.id, &mut slices);
+            let output = &slices[..count];
+            let is_staged = count > 0 && self.transport.stage(output);
+            (!is_staged).then(|| self.transport.send(output))
+        });
+        let is_staged = written.is_none();
+        if let Some(written) = written {
+            self.end_write(shard, written);
+        }
+        is_staged
     }
 
     /// Takes the result of a write that was staged, and writes what is left.
     fn end_staged(self: &Rc<Self>, shard: &Rc<Shard>, sent: reactor::Sent) {
-        let progress = Written::of(sent).map(|written| self.record(shard, written));
-        let progress = match progress {
+        self.end_write(shard, Written::of(sent));
+    }
+
+    /// Takes the result of a first write, and writes what is left.
+    fn end_write(self: &Rc<Self>, shard: &Rc<Shard>, written: io::Result<Written>) {
+        let progress = match written.map(|written| self.record(shard, written)) {
             Ok(Progress::More) => self.write(shard),
             progress => progress,
         };
