@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use support::{
     Broker, Certificates, Client, Confinement, Exit, Launch, Tmpfs, answer_io_uring_with, contents,
-    is_root, kernel, kernel_lacks, not_tested, nsqd_path, run, run_nsqd, whole_machine,
-    without_privileges,
+    has_io_uring, is_root, kernel, kernel_lacks, not_tested, nsqd_path, run, run_nsqd,
+    whole_machine, without_privileges,
 };
 
 /// The longest wait. A refusal takes milliseconds. An address in use is tried for a second.
@@ -832,6 +832,31 @@ fn without_io_uring_a_broker_serves_with_epoll_and_says_so() {
             ..Launch::new(2, &["--io=auto"])
         };
         says(&served_without_io_uring(launch), &[text]);
+    }
+}
+
+#[test]
+fn a_ring_that_does_not_receive_serves_and_says_so() {
+    let _system = whole_machine();
+    if !has_io_uring() {
+        return;
+    }
+    let launch = Launch {
+        confinement: Confinement::NoReceiving,
+        ..Launch::new(2, &["--io=io_uring"])
+    };
+    let broker = launch.start();
+    broker.wait_for_log("the ring does not receive for connections with small requests");
+    let mut producer = Client::connect(broker.tcp_addr());
+    let mut consumer = Client::connect(broker.tcp_addr());
+    consumer.subscribe("t", "c");
+    consumer.ready(1);
+    // More than the small reads after which a ring would receive.
+    for number in 0..100u8 {
+        producer.publish("t", &[number]);
+        let message = consumer.message();
+        assert_eq!(message.body, [number]);
+        consumer.finish(&message.id);
     }
 }
 

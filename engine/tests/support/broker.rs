@@ -12,7 +12,9 @@ use test_support::http::{Response, http};
 pub use test_support::process::{Exit, run};
 use test_support::process::{LOG_LINES_MAX, Log, address_in};
 
-use super::sandbox::{answer_io_uring_with, confine_like_container, hear_hangups, permit_only};
+use super::sandbox::{
+    answer_io_uring_with, confine_like_container, deny_receive_buffers, hear_hangups, permit_only,
+};
 use super::{TIMEOUT, wait_until};
 
 /// The number of log lines that are printed when a test fails.
@@ -42,6 +44,8 @@ pub enum Confinement {
     None,
     /// The calls of io_uring fail with this error number.
     NoIoUring(i32),
+    /// A ring gets no receive buffers, so it does not receive, as on many kernels.
+    NoReceiving,
     /// The filter is like the default of container runtimes.
     LikeContainer,
     /// The filter permits only these calls.
@@ -50,10 +54,11 @@ pub enum Confinement {
 
 impl Confinement {
     /// Returns the filter for every broker of a run: `RINGQ_TEST_CONFINED=1` confines them like
-    /// containers.
+    /// containers, and with `RINGQ_TEST_CONFINED=recv` their rings do not receive.
     pub fn of_this_run() -> Confinement {
         match std::env::var("RINGQ_TEST_CONFINED").as_deref() {
             Ok("1") => Confinement::LikeContainer,
+            Ok("recv") => Confinement::NoReceiving,
             _ => Confinement::None,
         }
     }
@@ -160,6 +165,7 @@ impl Launch {
         match self.confinement {
             Confinement::None => {}
             Confinement::NoIoUring(errno) => answer_io_uring_with(&mut command, errno),
+            Confinement::NoReceiving => deny_receive_buffers(&mut command),
             Confinement::LikeContainer => confine_like_container(&mut command),
             Confinement::PermitOnly(calls) => permit_only(&mut command, calls),
         }

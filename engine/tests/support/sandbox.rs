@@ -157,13 +157,19 @@ pub fn has_io_uring() -> bool {
     false
 }
 
-/// The three calls of io_uring. They have the same numbers on every architecture.
+/// The three calls of io_uring: setup, enter and register. They have the same numbers on every architecture.
 pub const IO_URING: [i64; 3] = [425, 426, 427];
 
 /// Makes every io_uring call of the command's process fail with `errno`: EPERM as with the seccomp
 /// profiles of container runtimes, or ENOSYS as with a kernel without io_uring.
 pub fn answer_io_uring_with(command: &mut Command, errno: i32) {
     answer_calls(command, IO_URING.map(|call| (call, errno)).to_vec());
+}
+
+/// Makes the registration of receive buffers fail, as before Linux 5.19. Rings work without them.
+pub fn deny_receive_buffers(command: &mut Command) {
+    let [_, _, register] = IO_URING;
+    answer_calls(command, vec![(register, libc::EINVAL)]);
 }
 
 /// The best known calls, besides those of io_uring, that a container without further capabilities may not make. Source: the
