@@ -1,28 +1,24 @@
 //! [`Disk`]: the operations on files that an archive needs. [`OsDisk`] is the real file system.
 
+mod os_file;
+
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::thread::{self, JoinHandle};
-
-use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
-use rustix::io::Errno;
-use tokio::sync::Notify;
+use std::thread;
 
 use new_file::{FILE_MODE, parent, rename_new, sync_directory, temporary_file};
+use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
+use rustix::io::Errno;
 
+pub(super) use self::os_file::OsSync;
+use self::os_file::{OsFile, link};
 use crate::advice::advice;
 
 /// The mode of new directories, before the umask.
 const DIRECTORY_MODE: u32 = 0o770;
-
-/// The number of syncs of a file that may run at the same time. After its bytes, a sync waits some milliseconds until the
-/// disk has nothing else to do. With three syncs, another one has bytes for the disk then.
-const SYNCS_MAX: usize = 3;
 
 /// The end of the path that Linux shows for a file without a name.
 const DELETED: &[u8] = b" (deleted)";
@@ -97,52 +93,6 @@ pub(super) struct Opened<F> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OsDisk;
 
-/// A file that is written.
-#[derive(Debug)]
-pub(super) struct OsFile {
-    file: File,
-    /// Handles for syncs that run at the same time, without those that are in use. The first sync opens them.
-    handles: Vec<File>,
-    handle_count: usize,
-}
-
-impl OsFile {
-    fn new(file: File) -> OsFile {
-        OsFile {
-            file,
-            handles: Vec::new(),
-            handle_count: 0,
-        }
-    }
-
-    /// Opens the handles. The system reports a failed write once for each time that a file was opened. So each sync has
-    /// its own handle, and no sync takes the failure of another one away. The first handle is a copy of the one that
-    /// writes: it also reports what failed before the other handles were opened.
-    fn open_handles(&mut self) -> io::Result<()> {
-        self.handles.push(self.file.try_clone()?);
-        // Without /proc, or if too many files are open, fewer syncs run at the same time.
-        let others = (1..SYNCS_MAX).map_while(|_| File::open(link(&self.file)).ok());
-        self.handles.extend(others);
-        self.handles.reverse();
-        self.handle_count = self.handles.len();
-        Ok(())
-    }
-}
-
-/// A sync on a thread of its own. A thread costs far less than the syncs that have one: those of many bytes.
-#[derive(Debug)]
-pub(super) struct OsSync {
-    thread: JoinHandle<(File, io::Result<()>)>,
-    has_ended: Arc<Notify>,
-}
-
-impl OsSync {
-    /// Waits for the end of the sync. The future may be dropped, and the next one still sees the end.
-    pub(super) async fn ended(&self) {
-        self.has_ended.notified().await;
-    }
-}
-
 impl Disk for OsDisk {
     type File = OsFile;
     type Sync = OsSync;
@@ -189,32 +139,15 @@ impl Disk for OsDisk {
     }
 
     fn syncs_max(&self, file: &OsFile) -> usize {
-        file.handle_count.max(1)
+        file.syncs_max()
     }
 
     fn begin_sync(&mut self, file: &mut OsFile) -> io::Result<OsSync> {
-        if file.handle_count == 0 {
-            file.open_handles()?;
-        }
-        let handle = file.handles.pop().ok_or(io::ErrorKind::ResourceBusy)?;
-        let has_ended = Arc::new(Notify::new());
-        let thread = thread::Builder::new().name("sync".to_owned()).spawn({
-            let has_ended = Arc::clone(&has_ended);
-            move || {
-                let synced = handle.sync_all();
-                has_ended.notify_one();
-                (handle, synced)
-            }
-        })?;
-        Ok(OsSync { thread, has_ended })
+        file.begin_sync(|work| thread::Builder::new().name("sync".to_owned()).spawn(work))
     }
 
     fn end_sync(&mut self, file: &mut OsFile, sync: OsSync) -> io::Result<()> {
-        let ended = sync.thread.join();
-        let (handle, synced) =
-            ended.map_err(|_| io::Error::other("the thread of the sync has panicked"))?;
-        file.handles.push(handle);
-        synced
+        file.end_sync(sync)
     }
 
     fn is_removed(&mut self, file: &OsFile, path: &Path) -> io::Result<bool> {
@@ -321,11 +254,6 @@ fn is_removed(
 /// Returns the path that an open file has now, or an empty path if the system does not tell.
 fn present_path(file: &File) -> PathBuf {
     std::fs::read_link(link(file)).unwrap_or_default()
-}
-
-/// Returns the path of the link that the system has for an open file.
-fn link(file: &File) -> String {
-    format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
 /// Returns true if `path` still leads to `file`.

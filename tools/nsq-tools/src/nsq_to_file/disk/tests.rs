@@ -4,8 +4,12 @@ use std::os::fd::OwnedFd;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
+use futures_util::FutureExt;
+use program::log::capture;
+use rustix::fs::{OFlags, fcntl_getfl};
 use test_support::skip::not_tested;
 
+use super::os_file::{FUSE, SYNCS_MAX, syncs_max};
 use super::*;
 
 fn text(path: &Path) -> String {
@@ -335,10 +339,61 @@ fn each_sync_has_a_handle_of_its_own() {
     file.file.write_all(b"four").unwrap();
     let positions = file
         .handles
-        .iter_mut()
-        .map(|handle| handle.stream_position());
+        .iter()
+        .map(|handle| (&**handle).stream_position());
     let positions: Vec<u64> = positions.map(Result::unwrap).collect();
     assert_eq!(positions, [0, 0, 4]);
+}
+
+/// SMB refuses a sync through a handle that is open for reading only (before Linux 5.16), and JuiceFS does nothing.
+#[test]
+fn the_handles_of_syncs_are_open_for_writing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    let mut file = OsDisk.open(&path, true).unwrap().file;
+    file.open_handles().unwrap();
+    assert_eq!(file.handles.len(), SYNCS_MAX);
+    for handle in &file.handles {
+        let access = fcntl_getfl(handle).unwrap() & OFlags::ACCMODE;
+        assert!([OFlags::WRONLY, OFlags::RDWR].contains(&access));
+    }
+}
+
+/// In FUSE, the sync of one handle may say nothing about what was written through another one: sshfs reports a write that
+/// failed on a full disk only to the handle that wrote. The messages were finished and lost.
+#[test]
+fn in_fuse_all_syncs_go_through_the_handle_that_writes() {
+    assert_eq!(syncs_max(FUSE), 1);
+    const EXT4: rustix::fs::FsWord = 0xef53;
+    assert_eq!(syncs_max(EXT4), SYNCS_MAX);
+}
+
+/// The tool ended with "resource temporarily unavailable".
+#[test]
+fn a_sync_that_gets_no_thread_is_made_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    let mut file = OsDisk.open(&path, true).unwrap().file;
+    let beside = OsDisk.begin_sync(&mut file).unwrap();
+    capture::start();
+    for _ in 0..=SYNCS_MAX {
+        let sync = file.begin_sync(|_| Err(Errno::AGAIN.into())).unwrap();
+        assert!(sync.ended().now_or_never().is_some());
+        OsDisk.end_sync(&mut file, sync).unwrap();
+    }
+    let log = capture::stop();
+    let line = "WARNING: a sync holds up the next messages, because it gets no thread or file handle: resource \
+                temporarily unavailable";
+    assert_eq!(log, [line; SYNCS_MAX + 1]);
+    OsDisk.end_sync(&mut file, beside).unwrap();
+    assert_eq!(file.handles.len(), SYNCS_MAX, "each handle is free again");
+    // The result of the sync counts.
+    let (_, writer) = std::io::pipe().unwrap();
+    let mut pipe = OsFile::new(File::from(OwnedFd::from(writer)));
+    capture::start();
+    let sync = pipe.begin_sync(|_| Err(Errno::AGAIN.into())).unwrap();
+    capture::stop();
+    OsDisk.end_sync(&mut pipe, sync).unwrap_err();
 }
 
 #[test]
