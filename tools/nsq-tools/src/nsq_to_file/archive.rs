@@ -211,6 +211,15 @@ impl<D: Disk, M> Archive<D, M> {
         self.writer.take_returned()
     }
 
+    /// Ends the open file after an error. If the file was new, it keeps only what is synced: a torn end would stay there, and
+    /// each start on a full disk would leave one more such file.
+    pub(super) fn end_after_failure(&mut self) -> Result<(), DiskError> {
+        match self.settings.opens_only_new_files() {
+            true => self.writer.cut_unsynced(),
+            false => Ok(()),
+        }
+    }
+
     /// Ends the archive after an error: returns the messages that are not synced.
     pub(super) fn into_unfinished(self) -> impl Iterator<Item = M> {
         self.writer.into_unfinished()
@@ -287,6 +296,8 @@ impl<D: Disk, M> Archive<D, M> {
                 relative,
                 path,
                 size,
+                written: 0,
+                synced: 0,
                 opened: now.monotonic,
             };
             if let Some(reason) = rotation::full(&file, &self.settings) {

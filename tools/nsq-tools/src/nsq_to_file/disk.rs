@@ -75,6 +75,12 @@ pub(super) trait Disk {
     /// # Errors
     /// `AlreadyExists` if the new name is taken. The file then keeps its name.
     fn move_file(&mut self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Takes away the bytes of a file behind this length.
+    fn cut(&mut self, file: &mut Self::File, length: u64) -> io::Result<()>;
+
+    /// Removes the file of this name.
+    fn remove(&mut self, path: &Path) -> io::Result<()>;
 }
 
 /// A file that was just opened.
@@ -167,6 +173,14 @@ impl Disk for OsDisk {
         }
         sync_directory(parent(to))?;
         sync_directory(parent(from))
+    }
+
+    fn cut(&mut self, file: &mut OsFile, length: u64) -> io::Result<()> {
+        file.file.set_len(length)
+    }
+
+    fn remove(&mut self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
     }
 }
 

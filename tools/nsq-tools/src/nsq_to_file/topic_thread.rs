@@ -138,6 +138,9 @@ impl Topic<'_> {
             log_error!("{error}");
         }
         self.answer();
+        if let Err(error) = self.archive.end_after_failure() {
+            log_error!("{error}");
+        }
         let unfinished = self.archive.into_unfinished();
         give_back([self.consumer], unfinished.map(|message| message.acker)).await;
     }

@@ -17,6 +17,10 @@ pub(super) struct OpenFile<D: Disk> {
     pub(super) path: PathBuf,
     /// The bytes of the messages before compression, and those that the file had when it was opened.
     pub(super) size: u64,
+    /// The bytes that were written since the opening.
+    pub(super) written: u64,
+    /// The first of these bytes that are synced.
+    pub(super) synced: u64,
     /// The time of the opening.
     pub(super) opened: Instant,
 }

@@ -253,4 +253,22 @@ impl Disk for SimDisk {
         state.files.insert(to.to_path_buf(), content);
         Ok(())
     }
+
+    fn cut(&mut self, file: &mut SimFile, length: u64) -> io::Result<()> {
+        let mut state = self.state.borrow_mut();
+        state.operate()?;
+        if !state.removed.contains(&file.0) {
+            let content = state.content_mut(file);
+            assert!(content.synced as u64 <= length, "synced bytes stay");
+            content.bytes.truncate(length as usize);
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, path: &Path) -> io::Result<()> {
+        let mut state = self.state.borrow_mut();
+        state.operate()?;
+        let removed = state.files.remove(path);
+        removed.map(drop).ok_or(io::ErrorKind::NotFound.into())
+    }
 }

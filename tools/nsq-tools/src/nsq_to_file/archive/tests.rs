@@ -606,15 +606,89 @@ fn a_full_disk_finishes_nothing() {
     assert_eq!(world.finished(), [0; 0]);
 }
 
-fn decode(path: &str, bytes: &[u8]) -> Vec<u8> {
-    let mut reader: Box<dyn Read> = match Path::new(path).extension().and_then(|end| end.to_str()) {
+/// Each start on a full disk left one more torn file in `--output-dir`, and no reader came to its end without an error.
+#[test]
+fn a_failure_leaves_only_what_is_synced() {
+    for compression in [
+        Compression::None,
+        Compression::Gzip(6),
+        Compression::Zstd(3),
+    ] {
+        let new = |change: &dyn Fn(&mut Settings)| {
+            World::new(settings(|settings| {
+                settings.compression = compression;
+                settings.rotate_interval = Some(Duration::from_secs(3600));
+                settings.batch_bytes_max = 8;
+                change(settings);
+            }))
+        };
+        let fail = |world: &mut World| {
+            capture::start();
+            world.disk.fail_after(0);
+            let error = world.archive.take(&world.now, b"torn message", 9);
+            assert_eq!(error.unwrap_err().verb, "write to");
+            // The disk has room again, so that the running syncs succeed.
+            world.disk.fail_after(100);
+            world.archive.end_syncs().unwrap();
+            world.archive.end_after_failure().unwrap();
+            capture::stop().pop().unwrap_or_default()
+        };
+        let mut world = new(&|_| {});
+        world.take(&["first", "1234567"]);
+        let log = fail(&mut world);
+        let (path, bytes) = world.disk.files().pop_first().unwrap();
+        let cut = format!(
+            "INFO: [t/c] cutting {path} to the {} bytes that are synced",
+            bytes.len()
+        );
+        assert_eq!(log, cut);
+        assert_eq!(decode_whole(&path, &bytes), b"first\n1234567\n");
+        assert_eq!(world.finished(), [1]);
+        // Nothing of this file is synced.
+        let mut world = new(&|_| {});
+        let path = format!("out/t-000000.0920.log{}", compression.suffix());
+        world.tick();
+        let log = fail(&mut world);
+        assert_eq!(
+            log,
+            format!("INFO: [t/c] removing {path}, which has no message")
+        );
+        world.expect_files(&[]);
+        // Somebody has moved this one.
+        let mut world = new(&|_| {});
+        world.tick();
+        world.disk.rename(&path, "out/kept");
+        fail(&mut world);
+        assert_eq!(world.disk.files().len(), 1);
+        // This one may have other writers.
+        if compression == Compression::None {
+            let mut world = new(&|settings| settings.rotate_interval = None);
+            world.take(&["first"]);
+            fail(&mut world);
+            world.expect_files(&[("out/t.0920.log", "first\ntorn m")]);
+        }
+    }
+}
+
+/// Returns the messages of a file that must have no torn end.
+fn decode_whole(path: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut text = Vec::new();
+    reader(path, bytes).read_to_end(&mut text).unwrap();
+    text
+}
+
+fn reader<'a>(path: &str, bytes: &'a [u8]) -> Box<dyn Read + 'a> {
+    match Path::new(path).extension().and_then(|end| end.to_str()) {
         Some("gz") => Box::new(flate2::read::MultiGzDecoder::new(bytes)),
         Some("zst") => Box::new(zstd::Decoder::new(bytes).unwrap()),
         _ => Box::new(bytes),
-    };
+    }
+}
+
+fn decode(path: &str, bytes: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
     // The end of a file may be torn. What comes before must be readable.
-    let _ = reader.read_to_end(&mut text);
+    let _ = reader(path, bytes).read_to_end(&mut text);
     text
 }
 
@@ -675,6 +749,12 @@ fn play(seed: u64) {
         };
         let is_full = events().is_err();
         finished.extend(world.archive.take_finished());
+        if is_full && rng.bool() {
+            disk.fail_after(rng.usize(0..5));
+            if world.archive.end_syncs().is_ok() && world.archive.end_after_failure().is_ok() {
+                finished.extend(world.archive.take_finished());
+            }
+        }
         if is_full || rng.bool() {
             disk.lose_power(&mut rng);
         } else {

@@ -51,6 +51,8 @@ struct Running<S> {
     sync: S,
     /// The number of messages in the sync.
     message_count: usize,
+    /// The bytes of the file that are synced when the sync has succeeded.
+    length: u64,
 }
 
 impl<D: Disk, M> Writer<D, M> {
@@ -123,10 +125,10 @@ impl<D: Disk, M> Writer<D, M> {
         };
         let begun = self.disk.begin_sync(&mut file.file);
         let sync = begun.map_err(|source| file.error("sync", source))?;
-        let message_count = self.batch.len();
         self.syncs.push_back(Running {
             sync,
-            message_count,
+            message_count: self.batch.len(),
+            length: file.written,
         });
         self.syncing.extend(self.batch.drain(..));
         self.batch_bytes = 0;
@@ -162,6 +164,7 @@ impl<D: Disk, M> Writer<D, M> {
         };
         let ended = self.disk.end_sync(&mut file.file, first.sync);
         ended.map_err(|source| file.error("sync", source))?;
+        file.synced = first.length;
         if !self.forget_removed_file()? {
             let synced = self.syncing.drain(..first.message_count);
             self.finished.extend(synced);
@@ -220,6 +223,31 @@ impl<D: Disk, M> Writer<D, M> {
     /// Returns the messages since the last call whose file somebody has removed. They must come again.
     pub(super) fn take_returned(&mut self) -> impl Iterator<Item = M> + use<'_, D, M> {
         self.returned.drain(..)
+    }
+
+    /// Ends the file of a writer after an error: takes away what is not synced, and the whole file if nothing is. No other
+    /// process may write the file.
+    pub(super) fn cut_unsynced(&mut self) -> Result<(), DiskError> {
+        let Some(mut file) = self.file.take() else {
+            return Ok(());
+        };
+        let shown = file.path.display();
+        if file.synced > 0 {
+            log_info!(
+                "{} cutting {shown} to the {} bytes that are synced",
+                self.label,
+                file.synced
+            );
+            let cut = self.disk.cut(&mut file.file, file.synced);
+            return cut.map_err(|source| file.error("cut", source));
+        }
+        let has_name = self.disk.has_name(&file.file, &file.path);
+        if has_name.map_err(|source| file.error("look for", source))? {
+            log_info!("{} removing {shown}, which has no message", self.label);
+            let removed = self.disk.remove(&file.path);
+            removed.map_err(|source| file.error("remove", source))?;
+        }
+        Ok(())
     }
 
     /// Ends the writer after an error: returns the messages that are not synced.
@@ -295,6 +323,7 @@ impl<D: Disk, M> Writer<D, M> {
         if let Some(file) = &mut self.file {
             let synced = self.disk.sync(&mut file.file);
             synced.map_err(|source| file.error("sync", source))?;
+            file.synced = file.written;
         }
         Ok(())
     }
@@ -305,6 +334,7 @@ impl<D: Disk, M> Writer<D, M> {
         {
             let written = self.disk.write(&mut file.file, &self.encoded);
             written.map_err(|source| file.error("write to", source))?;
+            file.written += self.encoded.len() as u64;
             self.encoded.clear();
         }
         Ok(())
