@@ -312,6 +312,27 @@ fn messages_of_a_file_that_was_moved_away_are_finished() {
 }
 
 /// Directories have the mode 0770 and files 0666, as far as the umask permits.
+/// The killed process still had its lock when the next one started, so its file stayed in `--work-dir` for the whole run.
+#[test]
+fn a_file_whose_writer_ends_later_is_moved_in_the_same_run() {
+    let nsqd = Daemon::nsqd(&[]);
+    let run = Run::new(&nsqd, &["-work-dir=DIR/work", "-sync-interval=100ms"]);
+    let work = run.directory.path().join("work");
+    fs::create_dir(&work).expect("a new directory");
+    fs::write(work.join("t-000007"), "left\n").expect("writable");
+    let writer = fs::File::open(work.join("t-000007")).expect("the file is there");
+    writer.lock().expect("no other process has locked the file");
+    let mut tool = run.start();
+    let line = tool.wait_for_log("another process writes ");
+    assert!(line.contains(" WARNING: [t/c] "), "{line}");
+    nsqd.publish("t", &["a"]);
+    run.wait_for_in_flight(0);
+    drop(writer);
+    tool.wait_for_log(" which an earlier run left, to ");
+    tool.stop();
+    run.expect_files(&[("out/t-000000", "a\n"), ("out/t-000007", "left\n")]);
+}
+
 #[test]
 fn directories_and_files_have_the_modes_of_the_original() {
     use std::os::unix::fs::PermissionsExt;

@@ -1,16 +1,19 @@
-//! [`take_up`]: the files that a killed run has left in `--work-dir`.
+//! [`Leftovers`]: the files of a topic that an earlier run has left in `--work-dir`.
 //!
 //! ```text
 //!   files below --work-dir ─► with a name of this topic ─► locked by nobody ─► mended, synced ─► --output-dir
+//!                                                          └─► locked: looked at again later
 //! ```
 //!
-//! A process that writes a file holds its lock until the file has moved. So a file without a lock has no writer.
+//! A process that writes a file holds its lock until the file has moved. So a file without a lock has no writer. A process
+//! that was killed keeps its locks for a moment, until it is gone.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use program::{log_info, log_warn};
+use program::{log_error, log_info, log_warn};
 
 use super::compression::Compression;
 use super::disk::{Disk, DiskError, OsDisk, has_name, is_gone};
@@ -22,30 +25,99 @@ use super::torn_end::{self, End};
 const GZIP: Compression = Compression::Gzip(6);
 const ZSTD: Compression = Compression::Zstd(3);
 
-/// Moves the files of a topic that an earlier run has left in `--work-dir` to `--output-dir`. No file is replaced, and
-/// the files of other processes stay. Returns the number of moved files. `label` begins the log lines.
-///
-/// # Errors
-/// An operation on a file failed. The file is in one of the two directories.
-pub(super) fn take_up(settings: &Settings, topic: &str, label: &str) -> Result<usize, DiskError> {
-    if !settings.moves_files() {
-        return Ok(0);
+/// The files of a topic that an earlier run has left in `--work-dir`.
+#[derive(Debug)]
+pub(super) struct Leftovers {
+    settings: Arc<Settings>,
+    pattern: NamePattern,
+    /// The beginning of the log lines.
+    label: String,
+    /// The paths below `--work-dir` of files that other processes had locked.
+    locked: Vec<PathBuf>,
+}
+
+impl Leftovers {
+    /// Moves the files of a topic that an earlier run has left in `--work-dir` to `--output-dir`. No file is replaced, and
+    /// the files of other processes stay: see [`look_again`](Leftovers::look_again).
+    ///
+    /// # Errors
+    /// An operation on a file failed. The file is in one of the two directories.
+    pub(super) fn take_up(
+        settings: Arc<Settings>,
+        topic: &str,
+        label: &str,
+    ) -> Result<Leftovers, DiskError> {
+        let pattern = settings.names.pattern(topic);
+        let mut found = Vec::new();
+        if settings.moves_files() {
+            collect(&settings, Path::new(""), pattern.depth(), &mut found)?;
+        }
+        found.retain(|relative| pattern.fits(relative));
+        // Earlier revisions keep their place before later ones, also if all are renamed.
+        found.sort();
+        let mut leftovers = Leftovers {
+            settings,
+            pattern,
+            label: label.to_owned(),
+            locked: Vec::new(),
+        };
+        for relative in found {
+            if leftovers.take(&relative)? == Found::Locked {
+                log_warn!(
+                    "{label} another process writes {}: it stays there, and moves if that process ends without moving it",
+                    leftovers.settings.work_dir.join(&relative).display()
+                );
+                leftovers.locked.push(relative);
+            }
+        }
+        Ok(leftovers)
     }
-    let pattern = settings.names.pattern(topic);
-    let mut found = Vec::new();
-    collect(settings, Path::new(""), pattern.depth(), &mut found)?;
-    found.retain(|relative| pattern.fits(relative));
-    // Earlier revisions keep their place before later ones, also if all are renamed.
-    found.sort();
-    let mut count = 0;
-    for relative in found {
-        let path = settings.work_dir.join(&relative);
-        if let Some(file) = lock(&path, label)? {
-            let is_moved = take_up_file(settings, &pattern, &relative, file, label)?;
-            count += usize::from(is_moved);
+
+    /// Returns true if other processes had locked some of the files.
+    pub(super) fn are_left(&self) -> bool {
+        !self.locked.is_empty()
+    }
+
+    /// Looks again at the files that other processes had locked. A file that cannot be moved now stays for the next run.
+    pub(super) fn look_again(&mut self) {
+        for relative in std::mem::take(&mut self.locked) {
+            match self.take(&relative) {
+                Ok(Found::Free) => {}
+                Ok(Found::Locked) => self.locked.push(relative),
+                Err(error) => log_error!("{} {error}", self.label),
+            }
         }
     }
-    Ok(count)
+
+    /// Mends and moves a file, unless another process writes it.
+    fn take(&self, relative: &Path) -> Result<Found, DiskError> {
+        let path = self.settings.work_dir.join(relative);
+        match lock(&path, &self.label)? {
+            Lock::Taken(file) => {
+                take_up_file(&self.settings, &self.pattern, relative, file, &self.label)?;
+                Ok(Found::Free)
+            }
+            Lock::OfAnother => Ok(Found::Locked),
+            Lock::None => Ok(Found::Free),
+        }
+    }
+}
+
+/// The state in which a file was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// Another process writes the file.
+    Locked,
+    /// All others: there is nothing more to do.
+    Free,
+}
+
+/// The result of the attempt to lock a file.
+enum Lock {
+    Taken(File),
+    OfAnother,
+    /// The file is gone, or the file system has no locks.
+    None,
 }
 
 /// Adds the files below a directory of `--work-dir`, in this depth.
@@ -78,41 +150,42 @@ fn collect(
     Ok(())
 }
 
-/// Opens a file and locks it. Returns `None` if another process writes the file, or has just moved it.
-fn lock(path: &Path, label: &str) -> Result<Option<File>, DiskError> {
+/// Opens a file and locks it.
+fn lock(path: &Path, label: &str) -> Result<Lock, DiskError> {
     let opened = OpenOptions::new().read(true).write(true).open(path);
     let file = match opened {
         Ok(file) => file,
-        Err(error) if is_gone(&error) => return Ok(None),
+        Err(error) if is_gone(&error) => return Ok(Lock::None),
         Err(source) => return Err(failure("open", path, source)),
     };
-    let shown = path.display();
     match file.try_lock() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            log_info!("{label} another process writes {shown}, leaving it there");
-            return Ok(None);
-        }
+        Err(TryLockError::WouldBlock) => return Ok(Lock::OfAnother),
         Err(TryLockError::Error(error)) => {
+            let shown = path.display();
             log_warn!(
                 "{label} cannot see whether another process writes {shown}, leaving it there: {error}"
             );
-            return Ok(None);
+            return Ok(Lock::None);
         }
     }
+    // Another process may have moved the file just before.
     let is_there = has_name(&file, path).map_err(|source| failure("look for", path, source))?;
-    Ok(is_there.then_some(file))
+    Ok(match is_there {
+        true => Lock::Taken(file),
+        false => Lock::None,
+    })
 }
 
-/// Mends a locked file, and moves it. Returns false if the file had no message and was removed, or if somebody has moved
-/// or removed the file since it was locked.
+/// Mends a locked file, and moves it. A file without messages is removed. A file that somebody has moved or removed since
+/// it was locked is left alone.
 fn take_up_file(
     settings: &Settings,
     pattern: &NamePattern,
     relative: &Path,
     mut file: File,
     label: &str,
-) -> Result<bool, DiskError> {
+) -> Result<(), DiskError> {
     let path = settings.work_dir.join(relative);
     let shown = path.display();
     let end = torn_end::mend(&mut file, compression(relative))
@@ -132,7 +205,7 @@ fn take_up_file(
         log_info!("{label} removing {shown}, which an earlier run left empty");
         return match std::fs::remove_file(&path) {
             Err(source) if !is_gone(&source) => Err(failure("remove", &path, source)),
-            _ => Ok(false),
+            _ => Ok(()),
         };
     }
     let mut target = relative.to_path_buf();
@@ -145,7 +218,7 @@ fn take_up_file(
             Ok(()) => {
                 let full = full.display();
                 log_info!("{label} moved {shown}, which an earlier run left, to {full}");
-                return Ok(true);
+                return Ok(());
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let full = full.display();
@@ -158,7 +231,7 @@ fn take_up_file(
                     "{label} somebody has moved {shown} away, which an earlier run left, so it does not go to {}",
                     settings.output_dir.display()
                 );
-                return Ok(false);
+                return Ok(());
             }
             Err(source) => return Err(failure("move", &path, source)),
         }

@@ -11,11 +11,12 @@ use jiff::Zoned;
 use program::log_error;
 use ringq_client::{Acker, Consumer, Message};
 use tokio::sync::watch;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{self, MissedTickBehavior, interval_at};
 
 use super::archive::{Archive, Now};
 use super::disk::{DiskError, OsDisk, OsSync};
-use super::leftovers;
+use super::leftovers::Leftovers;
 use super::shared::{Figures, Orders, Shared};
 use crate::stopping::{give_back, requeue};
 
@@ -50,6 +51,10 @@ struct Topic<'a> {
     consumer: Consumer,
     /// The time at which the batch is synced in any case, so that its messages do not time out.
     sync_by: Option<Instant>,
+    /// The files of earlier runs. `None` during a look, or when there is nothing more to do.
+    leftovers: Option<Leftovers>,
+    /// A look at these files, on a thread that may block: messages do not wait for a large file that is mended.
+    looking: Option<JoinHandle<Leftovers>>,
 }
 
 /// Archives a topic until `orders` end it. Files are written on the calling thread, which may block.
@@ -61,7 +66,7 @@ pub(super) async fn run(
     let config = &shared.config;
     let settings = Arc::new(config.archive.clone());
     let label = format!("[{topic}/{}]", config.channel);
-    leftovers::take_up(&settings, topic, &label)?;
+    let leftovers = Leftovers::take_up(Arc::clone(&settings), topic, &label)?;
     let archive = Archive::new(OsDisk, settings, topic, &config.channel);
     let archive = archive.map_err(|error: io::Error| TopicError::Start(error.to_string()))?;
     let consumer = shared
@@ -74,6 +79,8 @@ pub(super) async fn run(
         figures: &shared.figures,
         consumer: consumer.map_err(|error| TopicError::Start(error.to_string()))?,
         sync_by: None,
+        leftovers: Some(leftovers),
+        looking: None,
     };
     let result = topic.work(config.sync_interval, orders).await;
     if result.is_err() {
@@ -111,7 +118,14 @@ impl Topic<'_> {
                         self.archive.close()?;
                     }
                 }
-                _ = ticks.tick() => self.archive.tick(&now())?,
+                _ = ticks.tick() => {
+                    self.archive.tick(&now())?;
+                    self.look_for_leftovers();
+                }
+                leftovers = look_ended(&mut self.looking) => {
+                    self.looking = None;
+                    self.leftovers = leftovers;
+                }
                 () = sync_ended(self.archive.first_sync()) => {
                     self.archive.end_sync()?;
                     self.answer();
@@ -129,6 +143,17 @@ impl Topic<'_> {
         self.archive.close()?;
         self.answer();
         Ok(())
+    }
+
+    /// Begins to look at the files of earlier runs that other processes had locked, if there are any.
+    fn look_for_leftovers(&mut self) {
+        let left = self.leftovers.take_if(|leftovers| leftovers.are_left());
+        if let Some(mut leftovers) = left {
+            self.looking = Some(spawn_blocking(move || {
+                leftovers.look_again();
+                leftovers
+            }));
+        }
     }
 
     /// Gives all messages that are not synced back to nsqd.
@@ -210,6 +235,14 @@ impl Topic<'_> {
 async fn sync_ended(running: Option<&OsSync>) {
     match running {
         Some(sync) => sync.ended().await,
+        None => pending().await,
+    }
+}
+
+/// Waits for the end of a look. Without a look, waits for ever. Returns `None` if the thread has panicked.
+async fn look_ended(looking: &mut Option<JoinHandle<Leftovers>>) -> Option<Leftovers> {
+    match looking {
+        Some(thread) => thread.await.ok(),
         None => pending().await,
     }
 }

@@ -46,12 +46,23 @@ impl World {
         fs::write(path, bytes).unwrap();
     }
 
-    /// Takes the files up. Returns the number of moved files, and the log.
-    fn take_up(&self) -> (usize, String) {
+    /// Takes the files up. Returns what is left, and the log.
+    fn begin(&self) -> (Leftovers, String) {
         capture::start();
-        let count = take_up(&self.settings, "t", "[t/c]").unwrap();
+        let settings = Arc::new(self.settings.clone());
+        let leftovers = Leftovers::take_up(settings, "t", "[t/c]").unwrap();
+        (leftovers, self.log())
+    }
+
+    /// Takes the files up. Returns the log.
+    fn take_up(&self) -> String {
+        self.begin().1
+    }
+
+    /// Ends the capture of the log, and returns the lines.
+    fn log(&self) -> String {
         let root = format!("{}/", self.directory.path().display());
-        (count, capture::stop().join("\n").replace(&root, ""))
+        capture::stop().join("\n").replace(&root, "")
     }
 
     /// Returns the paths and sizes of all files.
@@ -95,8 +106,7 @@ fn files_of_the_topic_move_and_others_stay() {
     ] {
         world.put(path, b"a\n");
     }
-    let (count, _) = world.take_up();
-    assert_eq!(count, 2);
+    world.take_up();
     let expected = [
         ("out/t/09-000000.log", 2),
         ("out/t/10-000001.log.gz", 2),
@@ -106,7 +116,7 @@ fn files_of_the_topic_move_and_others_stay() {
         ("work/u/09-000000.log", 2),
     ];
     assert_eq!(world.files(), owned(&expected));
-    assert_eq!(world.take_up(), (0, String::new()));
+    assert_eq!(world.take_up(), "");
 }
 
 #[test]
@@ -115,8 +125,7 @@ fn no_file_is_replaced() {
     world.put("work/t-000000", b"new\n");
     world.put("work/t-000001", b"newer\n");
     world.put("out/t-000000", b"x");
-    let (count, log) = world.take_up();
-    assert_eq!(count, 2);
+    let log = world.take_up();
     let expected = [
         ("out/t-000000", 1),
         ("out/t-000001", 4),
@@ -132,18 +141,64 @@ fn no_file_is_replaced() {
     );
 }
 
+/// The file of a killed process that still had its lock stayed in `--work-dir` for the whole run.
 #[test]
-fn a_file_that_another_process_writes_stays() {
+fn a_file_that_another_process_writes_stays_until_that_process_ends() {
+    let world = World::new("<TOPIC><REV>");
+    for name in ["t-000000", "t-000001", "t-000002"] {
+        world.put(&format!("work/{name}"), b"a\n");
+    }
+    let path = |name: &str| world.directory.path().join(name);
+    let [first, second] = ["work/t-000000", "work/t-000002"].map(|name| {
+        let writer = File::open(path(name)).unwrap();
+        writer.lock().unwrap();
+        writer
+    });
+    let (mut leftovers, log) = world.begin();
+    let stays = "another process writes NAME: it stays there, and moves if that process ends without moving it";
+    let stays = |name: &str| format!("WARNING: [t/c] {}", stays.replace("NAME", name));
+    let moved = |name: &str| {
+        format!("INFO: [t/c] moved work/{name}, which an earlier run left, to out/{name}")
+    };
+    let expected = [
+        stays("work/t-000000"),
+        moved("t-000001"),
+        stays("work/t-000002"),
+    ];
+    assert_eq!(log, expected.join("\n"));
+    let mut look_again = || {
+        capture::start();
+        leftovers.look_again();
+        (leftovers.are_left(), world.log())
+    };
+    assert_eq!(look_again(), (true, String::new()), "no line each time");
+    drop(first);
+    assert_eq!(look_again(), (true, moved("t-000000")));
+    // This one is moved by its writer.
+    fs::rename(path("work/t-000002"), path("out/t-000002")).unwrap();
+    drop(second);
+    assert_eq!(look_again(), (false, String::new()));
+    let files = ["out/t-000000", "out/t-000001", "out/t-000002"];
+    assert_eq!(world.files(), owned(&files.map(|name| (name, 2))));
+}
+
+/// The failure of a later look does not end the tool, which would find the file at its next start.
+#[test]
+fn a_file_that_cannot_be_moved_later_stays_for_the_next_run() {
     let world = World::new("<TOPIC><REV>");
     world.put("work/t-000000", b"a\n");
-    let path = world.directory.path().join("work/t-000000");
-    let writer = File::open(path).unwrap();
+    let writer = File::open(world.directory.path().join("work/t-000000")).unwrap();
     writer.lock().unwrap();
-    let (count, log) = world.take_up();
-    let expected = "INFO: [t/c] another process writes work/t-000000, leaving it there";
-    assert_eq!((count, &*log), (0, expected));
+    let (mut leftovers, _) = world.begin();
     drop(writer);
-    assert_eq!(world.take_up().0, 1);
+    world.put("out", b"no directory");
+    capture::start();
+    leftovers.look_again();
+    let log = world.log();
+    let start = "ERROR: [t/c] cannot make the directory out: ";
+    assert!(log.starts_with(start), "{log}");
+    assert!(!leftovers.are_left());
+    assert_eq!(world.files(), owned(&[("out", 12), ("work/t-000000", 2)]));
 }
 
 /// The tool ended with "no such file or directory" at its start.
@@ -153,14 +208,15 @@ fn a_file_that_somebody_moves_meanwhile_is_left_alone() {
         let world = World::new("<TOPIC><REV>");
         world.put("work/t-000000", body);
         let path = world.directory.path().join("work/t-000000");
-        let file = lock(&path, "[t/c]").unwrap().unwrap();
+        let Lock::Taken(file) = lock(&path, "[t/c]").unwrap() else {
+            panic!("no other process has locked the file");
+        };
         fs::rename(&path, world.directory.path().join("kept")).unwrap();
         let pattern = world.settings.names.pattern("t");
         capture::start();
         let relative = Path::new("t-000000");
-        let is_moved = take_up_file(&world.settings, &pattern, relative, file, "[t/c]").unwrap();
+        take_up_file(&world.settings, &pattern, relative, file, "[t/c]").unwrap();
         let log = capture::stop().join("\n");
-        assert!(!is_moved, "{log}");
         assert_eq!(
             log.contains("WARNING: [t/c] somebody has moved "),
             !body.is_empty(),
@@ -183,8 +239,7 @@ fn torn_ends_are_mended_and_empty_files_disappear() {
     world.put("work/t-000001", b"");
     world.put("work/t-000002.gz", &gzip[..gzip.len() - 1]);
     world.put("work/t-000003.gz", b"no gzip\n");
-    let (count, log) = world.take_up();
-    assert_eq!(count, 3, "{log}");
+    let log = world.take_up();
     let again = "its unfinished messages come again";
     for line in [
         format!("WARNING: [t/c] the end of work/t-000000 was cut off, mended it; {again}"),
@@ -208,5 +263,5 @@ fn finished_files_below_the_work_directory_stay() {
     let mut world = World::new("<TOPIC>/<REV>");
     world.settings.output_dir = world.settings.work_dir.join("t");
     world.put("work/t/-000000", b"finished\n");
-    assert_eq!(world.take_up(), (0, String::new()));
+    assert_eq!(world.take_up(), "");
 }
