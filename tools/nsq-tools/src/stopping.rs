@@ -18,6 +18,9 @@ pub const STOP_TIME_MAX: Duration = Duration::from_secs(30);
 /// The further time in which consumers save the filter of `--dedup`, after they have ended.
 const SAVE_TIME_MAX: Duration = Duration::from_secs(1);
 
+/// The line of a tool whose filter cannot be saved in time.
+const NOT_SAVED: &str = "ending although the filter of --dedup is not saved";
+
 /// The longest time that messages are touched while they wait for a slow disk or client, from their delivery. nsqd has the
 /// same limit by default.
 pub const TOUCH_TIME_MAX: Duration = Duration::from_secs(15 * 60);
@@ -57,14 +60,33 @@ impl StopSignals {
 /// consumer, the consumers say in the log which messages have none: these come again from nsqd. Somebody must go on to
 /// take the consumers' messages meanwhile.
 pub async fn shut_down(controls: impl IntoIterator<Item = Control>) {
+    if !have_ended(controls, STOP_TIME_MAX + SAVE_TIME_MAX).await {
+        log_warn!("{NOT_SAVED}");
+    }
+}
+
+/// Stops consumers, and waits until all have ended and their filter is saved. Returns false if that takes longer than
+/// `limit`.
+async fn have_ended(controls: impl IntoIterator<Item = Control>, limit: Duration) -> bool {
     let stops = controls
         .into_iter()
         .map(|control| async move { control.shutdown().await });
-    if timeout(STOP_TIME_MAX + SAVE_TIME_MAX, join_all(stops))
-        .await
-        .is_err()
-    {
-        log_warn!("ending although the filter of --dedup is not saved");
+    timeout(limit, join_all(stops)).await.is_ok()
+}
+
+/// Waits for the end of the work of consumers, which are stopping, as [`within_stop_time`] does. `controls` are those of the
+/// consumers that are running then.
+pub async fn consumers_within_stop_time<C: IntoIterator<Item = Control>>(
+    work: impl Future,
+    controls: impl FnOnce() -> C,
+) {
+    if timeout(STOP_TIME_MAX, work).await.is_ok() {
+        return;
+    }
+    // A consumer that has given up its messages by now ends at once, unless its filter is being saved.
+    match have_ended(controls(), SAVE_TIME_MAX).await {
+        true => warn_of_unanswered(),
+        false => log_warn!("{NOT_SAVED}"),
     }
 }
 
@@ -91,9 +113,13 @@ pub async fn close(producer: &Producer) {
 /// Waits for the end of work that a stop began, for at most [`STOP_TIME_MAX`].
 pub async fn within_stop_time(work: impl Future) {
     if timeout(STOP_TIME_MAX, work).await.is_err() {
-        let seconds = STOP_TIME_MAX.as_secs();
-        log_warn!("not all messages were answered within {seconds} seconds, ending without them");
+        warn_of_unanswered();
     }
+}
+
+fn warn_of_unanswered() {
+    let seconds = STOP_TIME_MAX.as_secs();
+    log_warn!("not all messages were answered within {seconds} seconds, ending without them");
 }
 
 /// Ends consumers after a failure: these messages, and those that nobody has taken, go back to nsqd, which can deliver
@@ -128,6 +154,9 @@ fn begin_shutdown(control: &Control) {
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+
+    use program::log::capture;
     use ringq_client::testing::{MockConnection, MockNetwork, MockServer};
     use tokio::time::Instant;
 
@@ -158,6 +187,42 @@ mod tests {
         let seconds = (STOP_TIME_MAX + SAVE_TIME_MAX).as_secs();
         assert_eq!(began.elapsed().as_secs(), seconds);
         nsqd.expect("CLS").await;
+    }
+
+    /// nsq_to_file said that messages were not answered, when only the save of the filter hung.
+    #[tokio::test(start_paused = true)]
+    async fn a_save_that_hangs_is_told_from_messages_without_an_answer() {
+        for (is_saving, seconds, line) in [
+            (
+                true,
+                31,
+                "WARNING: ending although the filter of --dedup is not saved",
+            ),
+            (
+                false,
+                30,
+                "WARNING: not all messages were answered within 30 seconds, ending without them",
+            ),
+        ] {
+            let network = MockNetwork::new();
+            let mut server = network.server("n1:4150");
+            let builder = Consumer::builder("t", "c").node(server.address());
+            // A consumer whose filter is being saved does not end, as one that waits for its messages does not.
+            let builder = builder.drain_limit(match is_saving {
+                true => Duration::from_secs(3600),
+                false => Duration::from_secs(1),
+            });
+            let consumer = builder.connector(network.clone()).connect().await;
+            let consumer = consumer.expect("complete");
+            let _nsqd = accept(&mut server, "t").await;
+            let control = consumer.control();
+            begin_shutdown(&control);
+            let began = Instant::now();
+            capture::start();
+            consumers_within_stop_time(pending::<()>(), || [control]).await;
+            assert_eq!(capture::stop(), [line]);
+            assert_eq!(began.elapsed().as_secs(), seconds);
+        }
     }
 
     /// The topics waited one after the other, each for 5 s.

@@ -1,7 +1,7 @@
 //! [`run`]: starts a thread for each topic, and passes signals on to them.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use super::topics::TopicList;
 use crate::consuming::Consuming;
 use crate::flags::Sources;
 use crate::progress;
-use crate::stopping::{StopSignals, within_stop_time};
+use crate::stopping::{StopSignals, consumers_within_stop_time};
 
 /// The end of a topic's thread.
 struct Ended {
@@ -62,6 +62,7 @@ pub(super) async fn run(config: Config, mut stop: StopSignals) -> Result<(), Str
             config,
             consuming,
             figures: Figures::default(),
+            controls: Mutex::default(),
         }),
         orders,
         ended,
@@ -84,18 +85,23 @@ pub(super) async fn run(config: Config, mut stop: StopSignals) -> Result<(), Str
 }
 
 impl Archiver {
-    /// Ends all topics. Returns the first failure.
+    /// Ends all topics. Returns the first failure, and logs the others.
     async fn stop(&mut self, ends: &mut mpsc::UnboundedReceiver<Ended>) -> Result<(), String> {
         self.orders.send_modify(|orders| orders.stop = true);
         let mut result = Ok(());
-        within_stop_time(async {
+        let shared = Arc::clone(&self.shared);
+        let work = async {
             while !self.running.is_empty()
                 && let Some(end) = ends.recv().await
             {
-                result = self.end(end).and(result.clone());
+                match (self.end(end), &result) {
+                    (Ok(()), _) => {}
+                    (Err(why), Ok(())) => result = Err(why),
+                    (Err(why), Err(_)) => log_error!("{why}"),
+                }
             }
-        })
-        .await;
+        };
+        consumers_within_stop_time(work, || shared.controls()).await;
         result
     }
 
@@ -212,7 +218,57 @@ fn skipped_line(topic: &str, pattern: &Regex) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+    use std::io::ErrorKind;
+    use std::path::PathBuf;
+
+    use program::log::capture;
+
     use super::*;
+    use crate::nsq_to_file::disk::DiskError;
+
+    /// The stop returned the last failure, and nobody heard of the others.
+    #[tokio::test]
+    async fn a_stop_returns_the_first_failure_and_logs_the_others() {
+        let args = ["--topic=a", "--nsqd-tcp-address=127.0.0.1:1"];
+        let config = Config::from_args(args.map(OsString::from)).unwrap();
+        let consuming = Consuming::new(&config.sources, config.client.clone()).unwrap();
+        let (orders, _) = watch::channel(Orders::default());
+        let (ended, mut ends) = mpsc::unbounded_channel();
+        for topic in ["a", "b", "c"] {
+            let error = DiskError {
+                verb: "sync",
+                path: PathBuf::from(topic),
+                source: ErrorKind::Other.into(),
+            };
+            let end = Ended {
+                topic: topic.to_owned(),
+                result: match topic {
+                    "c" => Ok(()),
+                    _ => Err(TopicError::Disk(error)),
+                },
+            };
+            ended.send(end).unwrap();
+        }
+        let mut archiver = Archiver {
+            shared: Arc::new(Shared {
+                config,
+                consuming,
+                figures: Figures::default(),
+                controls: Mutex::default(),
+            }),
+            orders,
+            ended,
+            running: ["a", "b", "c"].map(str::to_owned).into(),
+        };
+        capture::start();
+        let stopped = archiver.stop(&mut ends).await;
+        let log = capture::stop();
+        let failure =
+            |topic: &str| format!("[{topic}/nsq_to_file] cannot sync {topic}: other error");
+        assert_eq!(stopped, Err(failure("a")));
+        assert_eq!(log, [format!("ERROR: {}", failure("b"))]);
+    }
 
     /// A topic with a zero byte ended the program: a thread cannot have this name.
     #[test]

@@ -1,6 +1,10 @@
 //! [`Shared`]: what all topics share, and the [`Orders`] to them.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ringq_client::Control;
 
 use super::config::Config;
 use crate::consuming::Consuming;
@@ -42,4 +46,23 @@ pub(super) struct Shared {
     pub(super) config: Config,
     pub(super) consuming: Consuming,
     pub(super) figures: Figures,
+    /// The consumers of the topics, by their topics.
+    pub(super) controls: Mutex<BTreeMap<String, Control>>,
+}
+
+impl Shared {
+    /// Adds the consumer of a topic.
+    pub(super) fn add_control(&self, topic: &str, control: Control) {
+        self.lock_controls().insert(topic.to_owned(), control);
+    }
+
+    /// Returns the consumers of all topics.
+    pub(super) fn controls(&self) -> Vec<Control> {
+        self.lock_controls().values().cloned().collect()
+    }
+
+    fn lock_controls(&self) -> MutexGuard<'_, BTreeMap<String, Control>> {
+        // A panic leaves no half-done change.
+        self.controls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

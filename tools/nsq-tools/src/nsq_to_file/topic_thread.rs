@@ -74,10 +74,12 @@ pub(super) async fn run(
         .builder(topic, &config.channel)
         .connect()
         .await;
+    let consumer = consumer.map_err(|error| TopicError::Start(error.to_string()))?;
+    shared.add_control(topic, consumer.control());
     let mut topic = Topic {
         archive,
         figures: &shared.figures,
-        consumer: consumer.map_err(|error| TopicError::Start(error.to_string()))?,
+        consumer,
         sync_by: None,
         leftovers: Some(leftovers),
         looking: None,
