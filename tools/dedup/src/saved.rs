@@ -22,9 +22,9 @@ use crate::memory::Memory;
 const MAGIC: [u8; 4] = *b"RQDD";
 const VERSION: u16 = 2;
 
-/// The most elements of a list for which [`Reader::list`] reserves memory before it has read them. A damaged count must
-/// not take the memory of the machine.
-const RESERVED_MAX: u64 = 1 << 16;
+/// The elements of a list for which [`Reader::list`] reserves memory before it has read any. A damaged count must not take
+/// the memory of the machine.
+const RESERVED_FIRST: usize = 1 << 16;
 
 /// A filter with a saved form.
 pub trait Saved: Sized {
@@ -107,16 +107,20 @@ pub fn copy<M: Memory + Clone>(filter: &M) -> io::Result<M> {
     let bytes = filter.bytes();
     match Vec::<u8>::new().try_reserve_exact(bytes as usize) {
         Ok(()) => Ok(filter.clone()),
-        Err(_) => Err(io::Error::new(
-            io::ErrorKind::OutOfMemory,
-            format!("the system refuses {bytes} bytes of memory for a copy of the filter"),
-        )),
+        Err(_) => Err(out_of_memory(bytes, "for a copy of the filter")),
     }
 }
 
-/// Saves a filter in a file. The file appears, or is replaced, at once and only when it is complete and synced, so a
-/// crash or a power failure leaves the file from before or the new one. The new file is written beside it, under the name
-/// `.NAME.RANDOM.tmp`. A failure removes the new file.
+fn out_of_memory(bytes: u64, purpose: &str) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::OutOfMemory,
+        format!("the system refuses {bytes} bytes of memory {purpose}"),
+    )
+}
+
+/// Saves a filter in a file, as [`save`] does. The file appears, or is replaced, at once and only when it is complete and
+/// synced, so a crash or a power failure leaves the file from before or the new one. The new file is written beside it,
+/// under the name `.NAME.RANDOM.tmp`. A failure removes the new file.
 ///
 /// # Errors
 /// If the file or its directory cannot be written or synced.
@@ -258,14 +262,22 @@ impl Reader<'_> {
     /// Reads a list of `count` elements. Memory grows with what is there, and not with what `count` says.
     ///
     /// # Errors
-    /// If the stream fails or ends, or if an element is wrong.
+    /// If the stream fails or ends, if an element is wrong, or if the system refuses the memory.
     pub fn list<T>(
         &mut self,
         count: u64,
         mut element: impl FnMut(&mut Self) -> Result<T, DedupError>,
     ) -> Result<Vec<T>, DedupError> {
-        let mut list = Vec::with_capacity(count.min(RESERVED_MAX) as usize);
-        for _ in 0..count {
+        let mut list: Vec<T> = Vec::new();
+        for read in 0..count {
+            if list.len() == list.capacity() {
+                let more = (list.len().max(RESERVED_FIRST) as u64).min(count - read);
+                let reserved = list.try_reserve_exact(more as usize);
+                reserved.map_err(|_| {
+                    let bytes = (read + more).saturating_mul(size_of::<T>() as u64);
+                    out_of_memory(bytes, "for the saved filter")
+                })?;
+            }
             list.push(element(self)?);
         }
         Ok(list)

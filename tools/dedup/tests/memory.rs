@@ -6,10 +6,10 @@ use std::cell::Cell;
 use std::io;
 use std::time::Duration;
 
-use ringq_dedup::saved::{Saved, save};
+use ringq_dedup::saved::{Saved, restore, save};
 use ringq_dedup::{
-    Fingerprint, ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher, Memory, MessageNumber,
-    RoaringPair, TimeLimitedBloom, TimeLimitedOptions, UnixTime,
+    DedupError, Fingerprint, ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher, Memory,
+    MessageNumber, RoaringPair, TimeLimitedBloom, TimeLimitedOptions, UnixTime,
 };
 
 const START: UnixTime = UnixTime::from_secs(1_000_000);
@@ -18,6 +18,8 @@ thread_local! {
     /// The bytes that this thread has from the allocator, and the most of them since the last look.
     static BYTES: Cell<i64> = const { Cell::new(0) };
     static PEAK: Cell<i64> = const { Cell::new(0) };
+    /// The largest piece that this thread gets from the allocator.
+    static PIECE_MAX: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
 /// Counts what malloc of the GNU C library takes for each piece: a header of 8 bytes, all in multiples of 16, and at least
@@ -34,11 +36,14 @@ fn count(change: i64) {
     PEAK.set(PEAK.get().max(now));
 }
 
-// SAFETY: each call goes to the system's allocator unchanged. Counting touches variables of the thread only, which need no
-// memory.
+// SAFETY: each call goes to the system's allocator unchanged, or is refused. Counting touches variables of the thread
+// only, which need no memory.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if layout.size() > PIECE_MAX.get() {
+            return std::ptr::null_mut();
+        }
         count(taken(layout.size()));
         // SAFETY: the caller keeps the promise that `System` needs.
         unsafe { System.alloc(layout) }
@@ -51,6 +56,9 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        if bytes > PIECE_MAX.get() {
+            return std::ptr::null_mut();
+        }
         // The old piece and the new one may be there at the same time.
         count(taken(bytes));
         count(-taken(layout.size()));
@@ -138,6 +146,27 @@ fn feed_keys<M: Memory<Key = Fingerprint>>(filter: &mut M, rate: f64, count: u64
         let at = START + Duration::from_secs_f64(number as f64 / rate);
         filter.remember(hasher().fingerprint(&number.to_le_bytes()), at);
     }
+}
+
+/// The tool aborted at its start.
+#[test]
+fn a_saved_filter_that_finds_no_memory_is_an_error() {
+    let filter = InverseBloom::new(1_000_000).expect("a valid size");
+    let mut bytes = Vec::new();
+    save(&filter, &mut bytes).expect("memory takes everything");
+    PIECE_MAX.set(8_000_000);
+    let restored = restore::<InverseBloom>(&mut bytes.as_slice());
+    PIECE_MAX.set(usize::MAX);
+    let Err(DedupError::Io(error)) = restored else {
+        panic!("{restored:?}");
+    };
+    assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+    let text = "the system refuses 8388608 bytes of memory for the saved filter";
+    assert_eq!(error.to_string(), text);
+    // No byte more than the filter needs.
+    let (restored, bytes, peak) = counted(|| restore::<InverseBloom>(&mut bytes.as_slice()));
+    restored.expect("there is memory");
+    assert!(bytes <= 16_000_100, "{bytes} bytes, {peak} at the most");
 }
 
 #[test]
