@@ -18,6 +18,7 @@ mod key;
 mod pointer;
 mod report;
 mod saves;
+mod state_file;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,6 +42,7 @@ pub(crate) use saves::Saved;
 use filter::ActiveFilter;
 use ringq_dedup::KeyHasher;
 use saves::Saves;
+use state_file::StateFile;
 use tokio::runtime::Handle;
 
 /// Returns true for 1, 10, 100 ...: the numbers at which a frequent event is reported. `count` is not 0.
@@ -105,7 +107,7 @@ struct Inner {
     filter: ActiveFilter,
     /// The hasher of a filter of fingerprints. `None` for a filter of numbers.
     hasher: Option<KeyHasher>,
-    state_file: Option<PathBuf>,
+    state: Option<StateFile>,
     save_interval: Option<Duration>,
     is_restored: bool,
     #[cfg(feature = "memcached")]
@@ -145,8 +147,10 @@ pub struct DedupBuilder {
 
 impl DedupBuilder {
     /// Keeps the filter in a file over restarts. The filter is restored from the file if there is one, and saved when a
-    /// consumer stops ([`Control::shutdown`](crate::Control::shutdown), or the end of its stream). A file belongs to one
-    /// process.
+    /// consumer stops ([`Control::shutdown`](crate::Control::shutdown), or the end of its stream).
+    ///
+    /// A file belongs to one [`Dedup`] of one process. A lock on a second file, whose name ends in `.lock`, keeps others from
+    /// it until the `Dedup` and its consumers are dropped. This second file stays.
     ///
     /// A crash forgets the messages that were committed after the last save: their duplicates are handled again.
     #[must_use]
@@ -178,10 +182,11 @@ impl DedupBuilder {
         self
     }
 
-    /// Makes the [`Dedup`], and restores the filter from its file.
+    /// Makes the [`Dedup`], and restores the filter from its file. Waits for a second if another process uses the file.
     ///
     /// # Errors
-    /// The key does not fit the filter; or the file cannot be read or written, is damaged, or has another filter.
+    /// The key does not fit the filter; or the file cannot be read or written, is damaged, has another filter or other
+    /// keys, or is used by another process.
     pub fn build(self) -> Result<Dedup, SetupError> {
         let is_wrong = |interval: Duration| interval.is_zero() || self.state_file.is_none();
         if self.save_interval.is_some_and(is_wrong) {
@@ -190,12 +195,20 @@ impl DedupBuilder {
         if matches!(self.filter, Filter::RoaringPair(_)) && !self.key.is_number() {
             return Err(SetupError::KeyIsNoNumber);
         }
-        let (filter, is_restored) = ActiveFilter::new(self.filter, self.state_file.as_deref())?;
+        #[cfg(feature = "memcached")]
+        if matches!(self.filter, Filter::Memcached(_)) && self.state_file.is_some() {
+            return Err(SetupError::StateOfStore);
+        }
+        let state = match self.state_file {
+            Some(path) => Some(StateFile::lock(path, &self.key)?),
+            None => None,
+        };
+        let (filter, is_restored) = ActiveFilter::new(self.filter, state.as_ref())?;
         Ok(Dedup(Arc::new(Inner {
             key: self.key,
             hasher: filter.hasher(),
             filter,
-            state_file: self.state_file,
+            state,
             save_interval: self.save_interval,
             is_restored,
             #[cfg(feature = "memcached")]
@@ -242,7 +255,7 @@ impl Dedup {
     /// # Errors
     /// The file cannot be written or synced.
     pub fn save(&self) -> io::Result<()> {
-        let Some(path) = &self.0.state_file else {
+        let Some(state) = &self.0.state else {
             return Ok(());
         };
         // The lock guards no data, so a panic leaves nothing half done.
@@ -251,7 +264,7 @@ impl Dedup {
         if let Some(act) = &self.0.before_save.0 {
             act();
         }
-        self.0.filter.save(path)
+        self.0.filter.save(state)
     }
 
     /// Saves the filter on a thread of the runtime that may block. Everything that was committed before this call is in the
@@ -275,7 +288,7 @@ impl Dedup {
     }
 
     pub(crate) fn state_file(&self) -> Option<&Path> {
-        self.0.state_file.as_deref()
+        self.0.state.as_ref().map(StateFile::path)
     }
 
     pub(crate) fn save_interval(&self) -> Option<Duration> {

@@ -1,11 +1,15 @@
 //! The saved form of filters, and how a file with one is replaced.
 //!
 //! ```text
-//!   magic "RQDD" | version u16 | length of the name u8 | name | the filter's own bytes | CRC-32 of all before
+//!   magic "RQDD" | version u16 | length of the name u8 | name | length of the keys' name u32 | keys' name |
+//!   the filter's own bytes | CRC-32 of all before
 //! ```
 //!
-//! Version 1 has no sizes of the forgetful and the time-limited Bloom filter, because the sizes followed from the options.
-//! [`restore`] reads version 1, too.
+//! The keys' name says what the keys of the filter are, such as `json:/id`. A filter knows nothing of other keys, so its
+//! user compares the name.
+//!
+//! [`restore`] also reads older versions. Version 2 has no name of the keys. Version 1 also has no sizes of the forgetful and
+//! the time-limited Bloom filter, because the sizes followed from the options.
 //!
 //! Numbers are little endian. The CRC is that of IEEE 802.3. [`restore`] accepts a state only if the CRC is right, so a
 //! state that was cut or changed is an error, and never a filter with other keys.
@@ -20,7 +24,7 @@ use crate::error::DedupError;
 use crate::memory::Memory;
 
 const MAGIC: [u8; 4] = *b"RQDD";
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 
 /// The elements of a list for which [`Reader::list`] reserves memory before it has read any. A damaged count must not take
 /// the memory of the machine.
@@ -44,11 +48,22 @@ pub trait Saved: Sized {
     fn read(input: &mut Reader<'_>) -> Result<Self, DedupError>;
 }
 
-/// Writes the state of a filter to a stream.
+/// A filter that was restored from its saved state.
+#[derive(Debug)]
+pub struct Restored<S> {
+    /// The filter.
+    pub filter: S,
+    /// The name of the filter's keys. `None` for a state from before version 3, which has no such name.
+    pub keys: Option<String>,
+}
+
+/// Writes the state of a filter to a stream. `keys` names the keys of the filter, such as `json:/id`.
 ///
 /// # Errors
 /// If the stream fails.
-pub fn save<S: Saved>(filter: &S, out: &mut dyn Write) -> io::Result<()> {
+pub fn save<S: Saved>(filter: &S, keys: &str, out: &mut dyn Write) -> io::Result<()> {
+    let too_long = |_| io::Error::from(io::ErrorKind::InvalidInput);
+    let keys_bytes = u32::try_from(keys.len()).map_err(too_long)?;
     let mut writer = Writer {
         out,
         crc: crc32fast::Hasher::new(),
@@ -57,6 +72,8 @@ pub fn save<S: Saved>(filter: &S, out: &mut dyn Write) -> io::Result<()> {
     writer.put(&VERSION.to_le_bytes())?;
     writer.put(&[S::NAME.len() as u8])?;
     writer.put(S::NAME.as_bytes())?;
+    writer.put(&keys_bytes.to_le_bytes())?;
+    writer.put(keys.as_bytes())?;
     filter.write(&mut writer)?;
     let crc = writer.crc.finalize();
     writer.out.write_all(&crc.to_le_bytes())
@@ -66,7 +83,7 @@ pub fn save<S: Saved>(filter: &S, out: &mut dyn Write) -> io::Result<()> {
 ///
 /// # Errors
 /// If the stream fails, or if it is not the state of such a filter.
-pub fn restore<S: Saved>(input: &mut dyn Read) -> Result<S, DedupError> {
+pub fn restore<S: Saved>(input: &mut dyn Read) -> Result<Restored<S>, DedupError> {
     let mut reader = Reader {
         input,
         crc: crc32fast::Hasher::new(),
@@ -80,20 +97,24 @@ pub fn restore<S: Saved>(input: &mut dyn Read) -> Result<S, DedupError> {
         return Err(DedupError::Version(reader.version));
     }
     let [name_bytes] = reader.array()?;
-    let name = reader.list(name_bytes.into(), |reader| Ok(reader.array::<1>()?[0]))?;
+    let name = reader.byte_list(name_bytes.into())?;
     if name != S::NAME.as_bytes() {
         return Err(DedupError::OtherFilter {
             wanted: S::NAME,
             found: String::from_utf8_lossy(&name).into_owned(),
         });
     }
+    let keys = match reader.version {
+        1 | 2 => None,
+        _ => Some(reader.keys()?),
+    };
     let filter = S::read(&mut reader)?;
     let crc = reader.crc.clone().finalize();
     if u32::from_le_bytes(reader.array()?) != crc {
         return Err(DedupError::Damaged("its CRC is wrong"));
     }
     match reader.input.read(&mut [0])? {
-        0 => Ok(filter),
+        0 => Ok(Restored { filter, keys }),
         _ => Err(DedupError::Damaged("there are bytes behind its end")),
     }
 }
@@ -124,10 +145,10 @@ fn out_of_memory(bytes: u64, purpose: &str) -> io::Error {
 ///
 /// # Errors
 /// If the file or its directory cannot be written or synced.
-pub fn save_file<S: Saved>(filter: &S, path: &Path) -> io::Result<()> {
+pub fn save_file<S: Saved>(filter: &S, keys: &str, path: &Path) -> io::Result<()> {
     new_file::replace(path, |file| {
         let mut out = BufWriter::new(file);
-        save(filter, &mut out)?;
+        save(filter, keys, &mut out)?;
         out.flush()
     })
 }
@@ -136,7 +157,7 @@ pub fn save_file<S: Saved>(filter: &S, path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// If the file cannot be read, or is not the state of such a filter.
-pub fn restore_file<S: Saved>(path: &Path) -> Result<Option<S>, DedupError> {
+pub fn restore_file<S: Saved>(path: &Path) -> Result<Option<Restored<S>>, DedupError> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -228,6 +249,18 @@ impl Reader<'_> {
     /// If the stream fails or ends.
     pub fn u64(&mut self) -> Result<u64, DedupError> {
         Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    /// Reads this number of bytes.
+    fn byte_list(&mut self, count: u64) -> Result<Vec<u8>, DedupError> {
+        self.list(count, |reader| Ok(reader.array::<1>()?[0]))
+    }
+
+    /// Reads the name of the keys.
+    fn keys(&mut self) -> Result<String, DedupError> {
+        let count = u32::from_le_bytes(self.array()?);
+        let keys = String::from_utf8(self.byte_list(count.into())?);
+        keys.map_err(|_| DedupError::Damaged("the name of its keys is no text"))
     }
 
     /// Reads a duration.

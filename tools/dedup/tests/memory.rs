@@ -129,7 +129,7 @@ fn check<M: Memory + Saved + Clone>(
     // The copy of the filter, from which a consumer saves it.
     let (copy, _, copied) = counted(|| filter.clone());
     assert!(copied <= said, "{name}: the copy takes {copied} of {said}");
-    let (saved, _, saving) = counted(|| save(&copy, &mut io::sink()));
+    let (saved, _, saving) = counted(|| save(&copy, "body", &mut io::sink()));
     saved.expect("a sink takes everything");
     assert!(
         saving < 1000,
@@ -153,7 +153,7 @@ fn feed_keys<M: Memory<Key = Fingerprint>>(filter: &mut M, rate: f64, count: u64
 fn a_saved_filter_that_finds_no_memory_is_an_error() {
     let filter = InverseBloom::new(1_000_000).expect("a valid size");
     let mut bytes = Vec::new();
-    save(&filter, &mut bytes).expect("memory takes everything");
+    save(&filter, "body", &mut bytes).expect("memory takes everything");
     PIECE_MAX.set(8_000_000);
     let restored = restore::<InverseBloom>(&mut bytes.as_slice());
     PIECE_MAX.set(usize::MAX);

@@ -28,6 +28,22 @@ pub enum SetupError {
         /// The sizes of the filter that was to be restored.
         wanted: String,
     },
+    /// The file has the state of a filter with other keys.
+    OtherKey {
+        /// The file.
+        path: PathBuf,
+        /// The name of the saved filter's keys.
+        saved: String,
+        /// The name of the keys of the filter that was to be restored.
+        wanted: String,
+    },
+    /// Another process uses the file, or another [`Dedup`](super::Dedup) of this process.
+    InUse {
+        /// The file.
+        path: PathBuf,
+        /// The id of that process, if it is known.
+        process: Option<u32>,
+    },
     /// A store that is not in this process has a state file.
     StateOfStore,
     /// The interval between two saves is zero, or there is no file.
@@ -61,6 +77,27 @@ impl fmt::Display for SetupError {
                  remove the file to begin with an empty filter, or choose the sizes of the saved one",
                 path.display()
             ),
+            SetupError::OtherKey {
+                path,
+                saved,
+                wanted,
+            } => write!(
+                f,
+                "{} has a filter of the keys {saved}, and a filter of the keys {wanted} is wanted; \
+                 remove the file to begin with an empty filter, or choose the key of the saved one",
+                path.display()
+            ),
+            SetupError::InUse { path, process } => {
+                write!(f, "{} is used by ", path.display())?;
+                match process {
+                    Some(id) => write!(f, "process {id}")?,
+                    None => f.write_str("another process")?,
+                }
+                f.write_str(
+                    ", and two processes would overwrite each other's filter; if that process is being stopped, start again \
+                     when it has ended, and otherwise choose another file for one of the two",
+                )
+            }
             SetupError::StateOfStore => {
                 f.write_str("memcached keeps its own state; use no state file with it")
             }

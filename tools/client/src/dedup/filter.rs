@@ -1,14 +1,13 @@
 //! [`Filter`]: any filter of `ringq-dedup`, and the right to handle a message that it gives.
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ringq_dedup::saved::{Saved, copy, restore_file, save_file};
+use ringq_dedup::saved::copy;
 use ringq_dedup::{
-    Begin, DedupError, Deduplicator, ForgetfulBloom, Guard, InverseBloom, KeyHasher, Memory,
-    RoaringPair, TimeLimitedBloom, UnixTime,
+    Begin, Deduplicator, ForgetfulBloom, Guard, InverseBloom, KeyHasher, Memory, RoaringPair,
+    TimeLimitedBloom, UnixTime,
 };
 #[cfg(feature = "memcached")]
 use ringq_dedup::{Lease, Memcached, SharedBegin, StoreError};
@@ -16,6 +15,7 @@ use ringq_dedup::{Lease, Memcached, SharedBegin, StoreError};
 use super::ended::Ended;
 use super::error::SetupError;
 use super::key::FilterKey;
+use super::state_file::{Sizes, StateFile};
 
 /// A filter, or a store, that knows which messages were handled. `docs/deduplication.md` says which to choose.
 #[derive(Debug)]
@@ -85,11 +85,6 @@ fn unix_now() -> UnixTime {
     since.unwrap_or(Duration::ZERO)
 }
 
-/// A filter that is saved in a file, with the sizes that a saved filter must have.
-trait Sizes: Memory + Saved + Clone {
-    fn sizes(&self) -> String;
-}
-
 impl Sizes for InverseBloom {
     fn sizes(&self) -> String {
         format!("{} slots", self.slots())
@@ -126,41 +121,26 @@ impl Sizes for RoaringPair {
     }
 }
 
-/// Returns a deduplicator over this filter, or over the filter that the file has.
+/// Returns a deduplicator over this filter, or over the filter that the file has. Also returns true in the second case.
 fn in_use<M: Sizes>(
     filter: M,
-    state: Option<&Path>,
+    state: Option<&StateFile>,
 ) -> Result<(Deduplicator<M>, bool), SetupError> {
-    let Some(path) = state else {
-        return Ok((Deduplicator::new(filter), false));
+    let saved = match state {
+        Some(state) => state.restore(&filter)?,
+        None => None,
     };
-    let refused = |error| SetupError::State {
-        path: path.to_owned(),
-        error,
-    };
-    // A directory that cannot be written is found now, and not at the end.
-    let check =
-        |path| new_file::check_replaceable(path).map_err(|error| refused(DedupError::Io(error)));
-    let Some(saved) = restore_file::<M>(path).map_err(refused)? else {
-        check(path)?;
-        return Ok((Deduplicator::new(filter), false));
-    };
-    if saved.sizes() != filter.sizes() {
-        return Err(SetupError::OtherSizes {
-            path: path.to_owned(),
-            saved: saved.sizes(),
-            wanted: filter.sizes(),
-        });
-    }
-    check(path)?;
-    Ok((Deduplicator::new(saved), true))
+    Ok(match saved {
+        Some(saved) => (Deduplicator::new(saved), true),
+        None => (Deduplicator::new(filter), false),
+    })
 }
 
 impl ActiveFilter {
     /// Makes a store. Returns true if the state was restored from the file.
     pub(super) fn new(
         filter: Filter,
-        state: Option<&Path>,
+        state: Option<&StateFile>,
     ) -> Result<(ActiveFilter, bool), SetupError> {
         Ok(match filter {
             Filter::InverseBloom(filter) => {
@@ -179,8 +159,6 @@ impl ActiveFilter {
                 let (made, is_restored) = in_use(filter, state)?;
                 (ActiveFilter::Roaring(made), is_restored)
             }
-            #[cfg(feature = "memcached")]
-            Filter::Memcached(_) if state.is_some() => return Err(SetupError::StateOfStore),
             #[cfg(feature = "memcached")]
             Filter::Memcached(store) => (ActiveFilter::Memcached(store), false),
         })
@@ -264,12 +242,12 @@ impl ActiveFilter {
     }
 
     /// Saves the filter. Messages wait while the filter is copied, and not while the file is written.
-    pub(super) fn save(&self, path: &Path) -> io::Result<()> {
+    pub(super) fn save(&self, state: &StateFile) -> io::Result<()> {
         match self {
-            ActiveFilter::Inverse(filter) => save(filter, path),
-            ActiveFilter::Forgetful(filter) => save(filter, path),
-            ActiveFilter::TimeLimited(filter) => save(filter, path),
-            ActiveFilter::Roaring(filter) => save(filter, path),
+            ActiveFilter::Inverse(filter) => save(filter, state),
+            ActiveFilter::Forgetful(filter) => save(filter, state),
+            ActiveFilter::TimeLimited(filter) => save(filter, state),
+            ActiveFilter::Roaring(filter) => save(filter, state),
             #[cfg(feature = "memcached")]
             ActiveFilter::Memcached(_) => Ok(()),
         }
@@ -292,9 +270,9 @@ where
     }
 }
 
-fn save<M: Sizes>(filter: &Deduplicator<M>, path: &Path) -> io::Result<()> {
+fn save<M: Sizes>(filter: &Deduplicator<M>, state: &StateFile) -> io::Result<()> {
     let copy = filter.with_memory(|memory| copy(memory))?;
-    save_file(&copy, path)
+    state.save(&copy)
 }
 
 /// The right to handle one message, which lives with the message until its answer. A claim that is dropped gives the

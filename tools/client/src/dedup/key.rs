@@ -32,12 +32,7 @@ enum Kind {
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Kind::Body => f.write_str("Key(body)"),
-            Kind::Json(pointer) => write!(f, "Key(json:{pointer})"),
-            Kind::Bytes(_) | Kind::Number(_) => f.write_str("Key(function)"),
-            Kind::JsonNumber { number, .. } => write!(f, "Key(number json:{number})"),
-        }
+        write!(f, "Key({})", self.name())
     }
 }
 
@@ -87,6 +82,21 @@ impl Key {
         function: impl Fn(&[u8]) -> Option<MessageNumber> + Send + Sync + 'static,
     ) -> Key {
         Key(Kind::Number(Box::new(function)))
+    }
+
+    /// Returns the name of the key, with which a filter is saved. A filter knows nothing of keys with another name. All
+    /// functions have the same name.
+    pub(super) fn name(&self) -> String {
+        match &self.0 {
+            Kind::Body => "body".to_owned(),
+            Kind::Json(pointer) => format!("json:{pointer}"),
+            Kind::JsonNumber { source, number } => match source {
+                Some(source) => format!("number json:{number} of source json:{source}"),
+                None => format!("number json:{number}"),
+            },
+            Kind::Bytes(_) => "function".to_owned(),
+            Kind::Number(_) => "number function".to_owned(),
+        }
     }
 
     /// Returns true if the key is a number of the message.

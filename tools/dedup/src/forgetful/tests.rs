@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::{ForgetfulBloom, ForgetfulOptions, period};
-use crate::saved::{restore, save};
+use crate::saved::{Restored, restore, save};
 use crate::{Fingerprint, KeyHasher, Memory, UnixTime};
 
 const START: UnixTime = UnixTime::from_secs(1_000_000);
@@ -122,8 +122,11 @@ fn a_restored_filter_goes_on() {
     let mut filter = filter();
     feed(&mut filter, 0..3000, 100.0, START);
     let mut bytes = Vec::new();
-    save(&filter, &mut bytes).expect("memory takes everything");
-    let mut restored: ForgetfulBloom = restore(&mut bytes.as_slice()).expect("what was saved");
+    save(&filter, "body", &mut bytes).expect("memory takes everything");
+    let restored: Restored<ForgetfulBloom> =
+        restore(&mut bytes.as_slice()).expect("what was saved");
+    assert_eq!(restored.keys.as_deref(), Some("body"));
+    let mut restored = restored.filter;
     assert_eq!(restored, filter);
     let now = START + Duration::from_secs(45);
     for number in 0..3000 {

@@ -1,6 +1,6 @@
 use super::InverseBloom;
 use crate::arithmetic::forgotten;
-use crate::saved::{restore, save};
+use crate::saved::{Restored, restore, save};
 use crate::{Fingerprint, KeyHasher, Memory, UnixTime};
 
 const NOW: UnixTime = UnixTime::ZERO;
@@ -84,10 +84,11 @@ fn a_restored_filter_knows_the_same_keys() {
         filter.remember(key, NOW);
     }
     let mut bytes = Vec::new();
-    save(&filter, &mut bytes).expect("memory takes everything");
-    assert_eq!(bytes.len() as u64, filter.bytes() + 48);
-    let restored: InverseBloom = restore(&mut bytes.as_slice()).expect("what was saved");
-    assert_eq!(restored, filter);
+    save(&filter, "body", &mut bytes).expect("memory takes everything");
+    assert_eq!(bytes.len() as u64, filter.bytes() + 56);
+    let restored: Restored<InverseBloom> = restore(&mut bytes.as_slice()).expect("what was saved");
+    assert_eq!(restored.keys.as_deref(), Some("body"));
+    assert_eq!(restored.filter, filter);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 use super::RoaringPair;
-use crate::saved::{restore, save};
+use crate::saved::{Restored, restore, save};
 use crate::{Memory, MessageNumber, UnixTime};
 
 const NOW: UnixTime = UnixTime::ZERO;
@@ -68,9 +68,10 @@ fn a_restored_filter_knows_the_same_numbers() {
         filter.remember(number(new % 4, u64::MAX - new * new), NOW);
     }
     let mut bytes = Vec::new();
-    save(&filter, &mut bytes).expect("memory takes everything");
-    let restored: RoaringPair = restore(&mut bytes.as_slice()).expect("what was saved");
-    assert_eq!(restored, filter);
+    save(&filter, "body", &mut bytes).expect("memory takes everything");
+    let restored: Restored<RoaringPair> = restore(&mut bytes.as_slice()).expect("what was saved");
+    assert_eq!(restored.keys.as_deref(), Some("body"));
+    assert_eq!(restored.filter, filter);
 }
 
 #[test]

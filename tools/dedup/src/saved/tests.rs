@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use test_support::tmpfs::Tmpfs;
 
-use super::{Saved, restore, restore_file, save, save_file};
+use super::{Restored, Saved, restore, restore_file, save, save_file};
 use crate::{
     DedupError, Fingerprint, ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher, Memory,
     MessageNumber, RoaringPair, TimeLimitedBloom, TimeLimitedOptions, UnixTime,
@@ -62,7 +62,7 @@ fn time_limited() -> TimeLimitedBloom {
 /// A state that was cut at any place, or in which any bit was changed, is an error. It is no panic, and no filter.
 fn check_damage<S: Saved>(filter: &S) {
     let mut bytes = Vec::new();
-    save(filter, &mut bytes).expect("memory takes everything");
+    save(filter, "json:/id", &mut bytes).expect("memory takes everything");
     for end in 0..bytes.len() {
         let cut = restore::<S>(&mut &bytes[..end]);
         assert!(cut.is_err(), "{} cut at {end}", S::NAME);
@@ -91,7 +91,7 @@ fn damage_is_an_error() {
 #[test]
 fn the_state_of_another_filter_is_refused() {
     let mut bytes = Vec::new();
-    save(&inverse(), &mut bytes).expect("memory takes everything");
+    save(&inverse(), "body", &mut bytes).expect("memory takes everything");
     let error = restore::<RoaringPair>(&mut bytes.as_slice()).expect_err("it is another");
     assert_eq!(
         error.to_string(),
@@ -111,13 +111,13 @@ fn a_file_is_replaced_at_once() {
             .expect("no error")
             .is_none()
     );
-    save_file(&inverse(), &path).expect("the directory can be written");
-    let restored: InverseBloom = restore_file(&path).expect("readable").expect("there");
-    assert_eq!(restored, inverse());
+    save_file(&inverse(), "body", &path).expect("the directory can be written");
+    let restored: Restored<InverseBloom> = restore_file(&path).expect("readable").expect("there");
+    assert_eq!(restored.filter, inverse());
     // A file of a user, which was overwritten and removed.
     let other = directory.path().join("filter.new");
     fs::write(&other, b"other").expect("writable");
-    save_file(&roaring(), &path).expect("the directory can be written");
+    save_file(&roaring(), "body", &path).expect("the directory can be written");
     assert_eq!(fs::read(other).expect("readable"), b"other");
     let names = fs::read_dir(directory.path()).expect("readable").count();
     assert_eq!(names, 2);
@@ -129,7 +129,7 @@ fn a_file_is_replaced_at_once() {
 fn a_file_that_cannot_be_written_is_an_error() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("missing").join("filter");
-    assert!(save_file(&inverse(), &path).is_err());
+    assert!(save_file(&inverse(), "body", &path).is_err());
     assert!(restore_file::<InverseBloom>(directory.path()).is_err());
 }
 
@@ -140,41 +140,60 @@ fn a_failed_save_leaves_no_part_of_a_state() {
         return;
     };
     let path = disk.path().join("filter");
-    save_file(&inverse(), &path).expect("the directory can be written");
+    save_file(&inverse(), "body", &path).expect("the directory can be written");
     let filler = disk.fill("filler");
     let large = InverseBloom::new(10_000).expect("a valid size");
-    let error = save_file(&large, &path).expect_err("the disk is full");
+    let error = save_file(&large, "body", &path).expect_err("the disk is full");
     assert_eq!(error.kind(), std::io::ErrorKind::StorageFull, "{error}");
     fs::remove_file(filler).expect("it is there");
     let names = fs::read_dir(disk.path()).expect("readable").count();
     assert_eq!(names, 1);
-    let restored: InverseBloom = restore_file(&path).expect("readable").expect("there");
-    assert_eq!(restored, inverse());
+    let restored: Restored<InverseBloom> = restore_file(&path).expect("readable").expect("there");
+    assert_eq!(restored.filter, inverse());
 }
 
-/// States of version 1, which had no sizes of the Bloom filters in time, are read. A filter keeps its size from then, and
-/// is saved as version 2.
 #[test]
-fn states_of_version_1_are_read() {
-    fn check<S: Saved + Memory + PartialEq + std::fmt::Debug>(old: &[u8], now: &S) -> S {
-        assert_eq!(old[4..6], [1, 0]);
-        let restored: S = restore(&mut &*old).expect("version 1");
+fn a_state_names_its_keys() {
+    for keys in ["json:/id", "", "json:/größe", &"x".repeat(70_000)] {
         let mut bytes = Vec::new();
-        save(&restored, &mut bytes).expect("memory takes everything");
-        assert_eq!(bytes[4..6], [2, 0]);
-        let again: S = restore(&mut bytes.as_slice()).expect("version 2");
-        assert_eq!(again, restored);
+        save(&inverse(), keys, &mut bytes).expect("memory takes everything");
+        let restored: Restored<InverseBloom> = restore(&mut bytes.as_slice()).expect("saved");
+        assert_eq!(restored.keys.as_deref(), Some(keys));
+    }
+}
+
+/// States of version 1, which had no sizes of the Bloom filters in time, and of version 2, which had no name of the keys,
+/// are read. A filter keeps its size from then, and is saved as version 3.
+#[test]
+fn states_of_older_versions_are_read() {
+    fn check<S: Saved + Memory + PartialEq + std::fmt::Debug>(
+        version: u8,
+        old: &[u8],
+        now: &S,
+    ) -> S {
+        assert_eq!(old[4..6], [version, 0]);
+        let restored: Restored<S> = restore(&mut &*old).expect("an older version");
+        assert_eq!(restored.keys, None);
+        let restored = restored.filter;
+        let mut bytes = Vec::new();
+        save(&restored, "body", &mut bytes).expect("memory takes everything");
+        assert_eq!(bytes[4..6], [3, 0]);
+        let again: Restored<S> = restore(&mut bytes.as_slice()).expect("version 3");
+        assert_eq!(again.filter, restored);
         assert!(restored.bytes() <= now.bytes());
         restored
     }
     let old = include_bytes!("tests/inverse-bloom.v1");
-    assert_eq!(check(old, &inverse()), inverse());
+    assert_eq!(check(1, old, &inverse()), inverse());
+    let old = include_bytes!("tests/inverse-bloom.v2");
+    assert_eq!(check(2, old, &inverse()), inverse());
     let old = include_bytes!("tests/roaring-pair.v1");
-    assert_eq!(check(old, &roaring()), roaring());
-    let mut old = check(include_bytes!("tests/forgetful-bloom.v1"), &forgetful());
+    assert_eq!(check(1, old, &roaring()), roaring());
+    let mut old = check(1, include_bytes!("tests/forgetful-bloom.v1"), &forgetful());
     assert_eq!(old.options(), forgetful().options());
     assert!((20..30).all(|key| old.remembers(Fingerprint(key << 70), NOW)));
     let mut old = check(
+        1,
         include_bytes!("tests/time-limited-bloom.v1"),
         &time_limited(),
     );

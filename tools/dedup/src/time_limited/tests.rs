@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::{GENERATIONS, TimeLimitedBloom, TimeLimitedOptions};
-use crate::saved::{restore, save};
+use crate::saved::{Restored, restore, save};
 use crate::{Fingerprint, ForgetfulBloom, ForgetfulOptions, KeyHasher, Memory, UnixTime};
 
 const START: UnixTime = UnixTime::from_secs(1_000_000);
@@ -172,8 +172,11 @@ fn a_restored_filter_goes_on() {
     let mut filter = filter();
     let now = feed(&mut filter, 0..6000, 200.0, START);
     let mut bytes = Vec::new();
-    save(&filter, &mut bytes).expect("memory takes everything");
-    let mut restored: TimeLimitedBloom = restore(&mut bytes.as_slice()).expect("what was saved");
+    save(&filter, "body", &mut bytes).expect("memory takes everything");
+    let restored: Restored<TimeLimitedBloom> =
+        restore(&mut bytes.as_slice()).expect("what was saved");
+    assert_eq!(restored.keys.as_deref(), Some("body"));
+    let mut restored = restored.filter;
     assert_eq!(restored, filter);
     let later = now + Duration::from_secs(15);
     for number in 0..6000 {

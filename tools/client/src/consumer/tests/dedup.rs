@@ -501,6 +501,70 @@ fn settings_that_cannot_work_are_refused_with_advice() {
     );
 }
 
+/// Two processes overwrote each other's filter in silence.
+#[test]
+fn a_state_file_belongs_to_one_process_at_a_time() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("state");
+    let first = with_file(&path, 100).expect("a state");
+    let error = with_file(&path, 100).expect_err("the file is in use");
+    let used = format!(
+        "{} is used by process {}, and two processes would overwrite each other's filter; if that process is being \
+         stopped, start again when it has ended, and otherwise choose another file for one of the two",
+        path.display(),
+        std::process::id()
+    );
+    assert_eq!(error.to_string(), used);
+    first.save().expect("a directory");
+    with_file(&path, 100).expect_err("a save keeps the lock");
+    // A process that was killed takes a moment to disappear.
+    let dying = std::thread::spawn(move || {
+        std::thread::sleep(MS(200));
+        drop(first);
+    });
+    let next = with_file(&path, 100).expect("the file is free");
+    dying.join().expect("no panic");
+    assert!(next.is_restored());
+    let mut names = std::fs::read_dir(directory.path()).expect("a directory");
+    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("an entry").file_name();
+    assert!(names.all(|entry| {
+        ["state", "state.lock"]
+            .map(Into::into)
+            .contains(&name(entry))
+    }));
+}
+
+/// The filter was restored, and knew no message by the other key.
+#[test]
+fn the_state_of_another_key_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("state");
+    let with_key = |key: Key| Dedup::builder(key, filter()).state_file(&path).build();
+    let json = |pointer: &str| Key::json(pointer).expect("a pointer");
+    with_key(json("/id"))
+        .expect("a state")
+        .save()
+        .expect("a directory");
+    for (key, name) in [
+        (Key::body(), "body"),
+        (json("/key"), "json:/key"),
+        (Key::by(|_| None), "function"),
+        (
+            Key::json_number(Some("/from"), "/id").expect("pointers"),
+            "number json:/id of source json:/from",
+        ),
+    ] {
+        let error = with_key(key).expect_err("another key").to_string();
+        let expected = format!(
+            "{} has a filter of the keys json:/id, and a filter of the keys {name} is wanted; remove the file to begin with \
+             an empty filter, or choose the key of the saved one",
+            path.display()
+        );
+        assert_eq!(error, expected);
+    }
+    assert!(with_key(json("/id")).expect("the same key").is_restored());
+}
+
 /// Copies on two nodes, random answers, lost connections: each key is handled with success exactly once.
 #[tokio::test(start_paused = true)]
 async fn each_key_is_handled_once_in_random_histories() {

@@ -181,9 +181,15 @@ fn the_start_makes_the_filter_and_restores_it() {
         )
     );
     first.save().expect("the directory is there");
+    drop(first);
     let second = plan.make().expect("a filter");
     assert!(second.is_restored());
     assert!(plan.describe(&second).contains(", restored from "));
+    drop(second);
+    let key = std::mem::replace(&mut plan.key, parse("json:/id").expect("right").key);
+    let why = plan.make().expect_err("another key");
+    assert!(why.contains("or choose the key of the saved one"), "{why}");
+    plan.key = key;
     plan.filter = Plan::Inverse { slots: 2000 };
     let why = plan.make().expect_err("another size");
     assert!(
