@@ -287,6 +287,18 @@ impl Dedup {
             .await
     }
 
+    /// Finds out if the shared store answers. A filter of this process always does.
+    ///
+    /// # Errors
+    /// The store cannot be asked.
+    #[cfg(feature = "memcached")]
+    pub async fn check_store(&self) -> Result<(), ringq_dedup::StoreError> {
+        match &self.0.filter {
+            ActiveFilter::Memcached(store) => store.check().await,
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn state_file(&self) -> Option<&Path> {
         self.0.state.as_ref().map(StateFile::path)
     }

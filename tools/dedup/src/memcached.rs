@@ -190,6 +190,10 @@ impl Memcached {
                 "the window must be at most 30 days",
             ),
             (
+                options.timeout.is_zero(),
+                "the timeout of a question must be above zero",
+            ),
+            (
                 options.connections == 0,
                 "the store needs at least one connection",
             ),
@@ -228,6 +232,16 @@ impl Memcached {
     #[must_use]
     pub fn options(&self) -> &MemcachedOptions {
         &self.shared.options
+    }
+
+    /// Finds out if memcached answers.
+    ///
+    /// # Errors
+    /// If memcached cannot be asked.
+    pub async fn check(&self) -> Result<(), StoreError> {
+        // Nothing has this key.
+        let name = format!("{}check", self.shared.options.prefix);
+        self.ask(&name, Question::Get).await.map(drop)
     }
 
     /// Asks about the message with this key, and leases the key if the message is fresh. `msg_timeout` is the message

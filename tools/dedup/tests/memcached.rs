@@ -241,7 +241,7 @@ async fn lives_are_whole_seconds_and_never_too_short() {
 #[test]
 fn options_without_meaning_are_refused() {
     type Change = fn(&mut MemcachedOptions);
-    let changes: [(Change, &str); 6] = [
+    let changes: [(Change, &str); 7] = [
         (
             |it| it.lease = Some(Duration::from_millis(999)),
             "the lease must be at least 1 s",
@@ -257,6 +257,10 @@ fn options_without_meaning_are_refused() {
         (
             |it| it.window = Duration::from_secs(31 * 86_400),
             "the window must be at most 30 days",
+        ),
+        (
+            |it| it.timeout = Duration::ZERO,
+            "the timeout of a question must be above zero",
         ),
         (
             |it| it.connections = 0,

@@ -2,8 +2,8 @@
 
 use futures_util::future::try_join_all;
 use program::log::Level;
-use program::log_at;
-use ringq_client::dedup::Dedup;
+use program::{log_at, log_repeated};
+use ringq_client::dedup::{Dedup, DedupReport};
 use ringq_client::{Address, Config, Consumer, ConsumerBuilder, Event, Level as ClientLevel};
 use wire::name::is_ephemeral;
 
@@ -126,7 +126,8 @@ impl Consuming {
     }
 }
 
-/// Logs an event of a producer or consumer, in the form of NSQ's client.
+/// Logs an event of a producer or consumer, in the form of NSQ's client. Events that may come with each message have one line
+/// a second for each cause.
 pub fn log_event(event: &Event) {
     let level = match event.level() {
         ClientLevel::Debug => Level::Debug,
@@ -134,5 +135,22 @@ pub fn log_event(event: &Event) {
         ClientLevel::Warning => Level::Warn,
         ClientLevel::Error => Level::Error,
     };
-    log_at!(level, "{event}");
+    match repeated_cause(event) {
+        Some(cause) => log_repeated!(level, cause, "{event}"),
+        None => log_at!(level, "{event}"),
+    }
+}
+
+/// Returns the cause of an event that may come with each message: the text without the message.
+fn repeated_cause(event: &Event) -> Option<String> {
+    match event {
+        Event::HandlerFailed { error, .. } => Some(format!("Handler returned error ({error})")),
+        Event::BackoffEntered { .. } => Some("backing off, setting all to RDY 0".to_owned()),
+        Event::BackoffLeft { .. } => Some("exiting backoff, returning all to RDY".to_owned()),
+        Event::Dedup {
+            report: report @ (DedupReport::StoreFailed { .. } | DedupReport::StoreAnswers),
+            ..
+        } => Some(report.to_string()),
+        _ => None,
+    }
 }

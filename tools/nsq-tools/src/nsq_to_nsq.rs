@@ -18,9 +18,10 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use program::log::Level;
-use program::log_info;
-use ringq_client::{Consumer, Message, Producer};
+use program::{log_info, log_warn};
+use ringq_client::{Address, Consumer, Message, Producer};
 use tokio::task::JoinSet;
 
 use crate::consuming::{Consuming, log_event};
@@ -56,6 +57,10 @@ async fn relay(config: Config, mut signals: StopSignals) -> Result<(), String> {
     if let Some(warning) = forwarding.warning() {
         log_info!("{warning}");
     }
+    tokio::spawn(warn_of_unreachable(
+        producer.clone(),
+        config.destinations.clone(),
+    ));
     let consumers = tokio::select! {
         consumers = connect(&config) => consumers?,
         () = signals.wait() => return Ok(()),
@@ -82,6 +87,19 @@ async fn relay(config: Config, mut signals: StopSignals) -> Result<(), String> {
     };
     progress::beside(until_stop, || Figures::of_consumers(&controls)).await;
     Ok(())
+}
+
+/// Connects to the destinations before a message comes, and logs a warning for each that cannot be reached. The first message
+/// may come hours later.
+async fn warn_of_unreachable(producer: Producer, destinations: Vec<Address>) {
+    let looks = destinations.iter().map(async |destination| {
+        if let Err(error) = producer.ping_on(destination).await {
+            log_warn!(
+                "the destination {destination} cannot be reached now, and its messages come again until it can: {error}"
+            );
+        }
+    });
+    join_all(looks).await;
 }
 
 /// Connects one consumer for each topic. An nsqd that cannot be reached is an error.

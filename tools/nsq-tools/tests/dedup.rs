@@ -318,6 +318,31 @@ fn two_tools_share_their_filter_in_memcached() {
     assert_eq!(ids(texts(&destination, "t", 53)), expected);
 }
 
+/// Nobody heard of a wrong address before the first message.
+#[test]
+fn memcached_that_does_not_answer_has_a_warning_at_the_start() {
+    let nsqd = Daemon::nsqd(&[]);
+    nsqd.create_channel("t", "c");
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = free.local_addr().expect("an address");
+    drop(free);
+    for (option, meanwhile) in [
+        ("", "messages wait until it answers"),
+        (
+            ",when-away=handle",
+            "messages are handled without the filter until it answers",
+        ),
+    ] {
+        let dedup = format!("--dedup=body,filter=memcached,address={address}{option}");
+        let node = format!("--nsqd-tcp-address={}", nsqd.tcp);
+        let args = ["--topic=t", "--channel=c", &node, &dedup];
+        let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_tail"), &args, &[]);
+        let line = tool.wait_for_log(meanwhile);
+        assert!(line.contains(" WARNING: --dedup: memcached "), "{line}");
+        tool.stop();
+    }
+}
+
 #[test]
 fn a_filter_that_may_drop_fresh_messages_warns_at_the_start() {
     let source = Source::new();

@@ -3,6 +3,7 @@
 mod tool;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::TcpListener;
 
 use test_support::daemon::Daemon;
 use test_support::{TIMEOUT, wait_until};
@@ -404,4 +405,46 @@ fn sources_are_found_by_nsqlookupd() {
     assert_eq!(texts(&destination, "t", 1), ["one"]);
     source.wait_for_answers("t", CHANNEL);
     tool.stop();
+}
+
+/// Returns a port on which nothing listens.
+fn dead_address() -> String {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    free.local_addr().expect("an address").to_string()
+}
+
+/// Nobody heard of a wrong address before the first message, which may come hours later.
+#[test]
+fn a_destination_that_cannot_be_reached_has_a_warning_at_the_start() {
+    let (source, destination) = (source(&[]), destination());
+    let dead = dead_address();
+    let flag = format!("-destination-nsqd-tcp-address={dead}");
+    let mut tool = start(&source, &[&destination], &[&flag]);
+    let line = tool.wait_for_log("its messages come again until it can: ");
+    let warning = format!(" WARNING: the destination {dead} cannot be reached now, and ");
+    assert!(line.contains(&warning), "{line}");
+    // The other destination gets its messages.
+    source.publish("t", &["one", "two", "three"]);
+    assert_eq!(texts(&destination, "t", 1).len(), 1);
+    tool.stop();
+}
+
+/// Each message that failed had a line: tens of thousands in some seconds.
+#[test]
+fn messages_that_fail_have_one_line_a_second() {
+    let (source, destination) = (source(&[]), destination());
+    publish_numbers(&source, 0..500);
+    let flag = format!("-destination-nsqd-tcp-address={}", dead_address());
+    let args = [&QUICK[..], &[&flag, "-mode=round-robin"]].concat();
+    let mut tool = start(&source, &[&destination], &args);
+    destination.wait_for_figure("t", "c", "depth", 500);
+    tool.wait_for_log(" more like it within a second - Handler returned error (");
+    tool.stop();
+    let requeued = source.figure("t", CHANNEL, "requeue_count");
+    let log = tool.log();
+    let lines = log.matches("Handler returned error").count() as i64;
+    assert!(
+        lines * 5 < requeued,
+        "{lines} lines for {requeued} failures"
+    );
 }

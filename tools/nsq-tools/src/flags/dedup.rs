@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use program::flag::{Flag, Kind};
 use program::{Options, log_info, log_warn};
-use ringq_client::dedup::{self, JsonPointer, Key};
+use ringq_client::dedup::{self, JsonPointer, Key, StoreFailure};
 use tokio::task::spawn_blocking;
 
 use self::plan::{Plan, parse_pointer};
@@ -127,7 +127,11 @@ impl Dedup {
     pub async fn start(&self) -> Result<dedup::Dedup, String> {
         let flags = self.clone();
         let made = spawn_blocking(move || flags.make()).await;
-        made.map_err(|error| format!("--dedup: {error}"))?
+        let dedup = made.map_err(|error| format!("--dedup: {error}"))??;
+        if let Plan::Memcached { when_away, .. } = &self.filter {
+            tokio::spawn(warn_if_away(dedup.clone(), *when_away));
+        }
+        Ok(dedup)
     }
 
     fn make(&self) -> Result<dedup::Dedup, String> {
@@ -187,6 +191,17 @@ impl Dedup {
             (None, _) => String::new(),
         };
         format!("{filter}, {} bytes of memory{state}", dedup.bytes())
+    }
+}
+
+/// Logs a warning if memcached does not answer at the start, before a message needs it.
+async fn warn_if_away(dedup: dedup::Dedup, when_away: StoreFailure) {
+    if let Err(error) = dedup.check_store().await {
+        let meanwhile = match when_away {
+            StoreFailure::Wait => "messages wait",
+            StoreFailure::Handle => "messages are handled without the filter",
+        };
+        log_warn!("--dedup: {error}; {meanwhile} until it answers");
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use program::{log_error, log_info};
+use program::log::Level;
+use program::{log_error, log_info, log_repeated};
 use ringq_client::{Address, Message, Producer, PublishError};
 
 use super::config::Config;
@@ -87,7 +88,8 @@ impl Forwarding {
                 return Ok(());
             }
             Filtered::LacksField => {
-                log_error!("ERROR: missing field to check required value");
+                let cause = "ERROR: missing field to check required value".to_owned();
+                log_repeated!(Level::Error, cause.clone(), "{cause}");
                 return Err(ForwardError::LacksField);
             }
         };
