@@ -212,6 +212,18 @@ pub fn max_in_flight(options: &Options) -> Result<u32, String> {
     }
 }
 
+/// Returns the value of an integer that limits something. `None` means that nothing is limited: the value is 0.
+///
+/// # Errors
+/// The value is negative. The error is the reason for the user.
+pub fn limit(options: &Options, name: &str) -> Result<Option<u64>, String> {
+    match u64::try_from(options.number(name)) {
+        Ok(0) => Ok(None),
+        Ok(value) => Ok(Some(value)),
+        Err(_) => Err(format!("--{name} must not be negative; 0 sets no limit")),
+    }
+}
+
 /// Applies the values of [`CONSUMER_OPT`] or [`PRODUCER_OPT`] to `config`, in the order of the
 /// command line.
 ///

@@ -93,7 +93,7 @@ impl Config {
         if topics.is_empty() {
             return Err("--topic required".to_owned());
         }
-        let message_count = Some(options.count("n", u64::MAX)).filter(|count| *count > 0);
+        let message_count = flags::limit(options, "n")?;
         let max_in_flight = flags::max_in_flight(options)?;
         let wanted = message_count.and_then(|count| u32::try_from(count).ok());
         client.max_in_flight = wanted.map_or(max_in_flight, |count| count.min(max_in_flight));

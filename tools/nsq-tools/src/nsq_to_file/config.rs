@@ -277,7 +277,7 @@ fn archive(
         text => text,
     };
     let [output_dir, work_dir] = [output_dir, work_dir].map(|path| normalized(Path::new(&path)));
-    let rotate_size = Some(options.count("rotate-size", u64::MAX)).filter(|size| *size > 0);
+    let rotate_size = flags::limit(options, "rotate-size")?;
     let rotate_interval = Some(options.duration("rotate-interval")).filter(|age| !age.is_zero());
     let is_rotated = rotate_size.is_some() || rotate_interval.is_some();
     let names = NameFormat {

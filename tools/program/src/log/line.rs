@@ -15,8 +15,8 @@ use crate::local_time;
 /// Only DEBUG lines that quote a body are longer.
 pub(super) const LINE_BYTES_MAX: usize = 16 * 1024;
 
-/// The beginning of a warning of NSQ's client libraries.
-const CLIENT_WARNING: &str = "WRN ";
+/// The tags of levels with which the events of a client begin, as in NSQ's client libraries.
+const CLIENT_TAGS: [&str; 4] = ["DBG ", "INF ", "WRN ", "ERR "];
 
 /// The form of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,11 @@ impl Line {
     pub(super) fn append_to(&self, buffer: &mut Vec<u8>, style: &Style, zone: &TimeZone) {
         // A clock outside jiff's range (years -9999 to 9999) must not lose the line.
         let at = Timestamp::try_from(self.at).unwrap_or(Timestamp::UNIX_EPOCH);
-        let text = Escaped(&self.text);
+        let text = match style.format {
+            Format::Text => self.text_without_tag(),
+            Format::Plain | Format::Json => &self.text,
+        };
+        let text = Escaped(text);
         let time = zone.to_datetime(at);
         let date = DateTime(&time);
         // Writing to a Vec cannot fail.
@@ -105,9 +109,24 @@ impl Line {
     /// Returns the beginning of the text in [`Format::Plain`]. NSQ's tools write no level, so the text of an error names it
     /// already, and an event of the client begins with the level's tag.
     fn plain_level(&self) -> &'static str {
-        match self.level == Level::Warn && !self.text.starts_with(CLIENT_WARNING) {
+        match self.level == Level::Warn && self.tag().is_none() {
             true => "WARNING: ",
             false => "",
+        }
+    }
+
+    /// Returns the tag of an event of the client.
+    fn tag(&self) -> Option<&'static str> {
+        CLIENT_TAGS
+            .into_iter()
+            .find(|tag| self.text.starts_with(tag))
+    }
+
+    /// Returns the text without the tag of an event of the client: the line has a level already.
+    fn text_without_tag(&self) -> &str {
+        match self.tag() {
+            Some(tag) => self.text[tag.len()..].trim_start(),
+            None => &self.text,
         }
     }
 
@@ -122,7 +141,7 @@ impl Line {
         message.push('"');
         // JSON allows the upper control characters unescaped, but a terminal obeys some of them.
         let is_upper_control = |c: char| matches!(c, '\u{7f}'..='\u{9f}');
-        for part in self.text.split_inclusive(is_upper_control) {
+        for part in self.text_without_tag().split_inclusive(is_upper_control) {
             let text = part.trim_end_matches(is_upper_control);
             escape_into(message, text);
             for c in part[text.len()..].chars() {

@@ -77,6 +77,35 @@ fn a_plain_line_has_a_time_and_a_text() {
     assert_eq!(String::from_utf8(bytes).unwrap(), expected.concat());
 }
 
+/// The lines had two levels: `INFO: INF    1 [t/c] stopping...`.
+#[test]
+fn an_event_of_the_client_has_one_level() {
+    let written = |format, text: &str| {
+        let mut bytes = Vec::new();
+        let style = Style {
+            format,
+            ..Style::of_daemon("nsq_to_file")
+        };
+        line(Level::Error, text).append_to(&mut bytes, &style, &TimeZone::UTC);
+        String::from_utf8(bytes).unwrap()
+    };
+    let event = "ERR   12 [t/c] disconnected";
+    let text = written(Format::Text, event);
+    assert!(text.ends_with(" ERROR: 12 [t/c] disconnected\n"), "{text}");
+    let json = written(Format::Json, event);
+    assert!(
+        json.contains(r#""message":"12 [t/c] disconnected"}"#),
+        "{json}"
+    );
+    let plain = written(Format::Plain, event);
+    assert!(
+        plain.ends_with(":50 ERR   12 [t/c] disconnected\n"),
+        "{plain}"
+    );
+    let other = written(Format::Text, "ERRATA");
+    assert!(other.ends_with(" ERROR: ERRATA\n"), "{other}");
+}
+
 #[test]
 fn a_line_in_json_is_an_object() {
     let check = |level, text: &str, zone: &TimeZone, expected: &str| {

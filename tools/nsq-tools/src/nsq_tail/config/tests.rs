@@ -95,10 +95,18 @@ fn a_small_number_of_messages_limits_those_in_flight() {
     check(&[], None, 200);
     check(&["-n=3"], Some(3), 3);
     check(&["-n=0x200"], Some(512), 200);
-    check(&["-n=-3"], None, 200);
+    check(&["-n=0"], None, 200);
     check(&["-n=5", "-max-in-flight=2"], Some(5), 2);
     // The flag counts more than the option.
     check(&["-consumer-opt=max_in_flight,7"], None, 200);
+}
+
+#[test]
+fn a_negative_number_of_messages_is_refused() {
+    let exit = read_with(&["-n=-1"]).unwrap_err();
+    let why = "--n must not be negative; 0 sets no limit\n";
+    assert_eq!(exit.code, 1);
+    assert!(exit.stderr.ends_with(why), "{}", exit.stderr);
 }
 
 #[test]

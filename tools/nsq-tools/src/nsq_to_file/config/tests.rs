@@ -77,6 +77,10 @@ fn each_wrong_value_has_its_message() {
         &["-consumer-opt=heartbeat_interval,70s"],
         "HeartbeatInterval 1m10s must be less than ReadTimeout 1m0s",
     );
+    fails_with(
+        &["-rotate-size=-1"],
+        "--rotate-size must not be negative; 0 sets no limit",
+    );
     let revision = "missing <REV> in --filename-format when gzip, rotation, or work dir enabled";
     for flag in [
         "-gzip",
