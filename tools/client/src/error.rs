@@ -147,7 +147,7 @@ impl fmt::Display for ConnectionError {
                 "nsqd announced a frame of {bytes} bytes, and max_msg_size allows {bytes_max}"
             ),
             ConnectionError::FrameType { number } if number.to_be_bytes() == *LOOKUPD_ANSWER => f.write_str(
-                "a nsqd TCP endpoint is required: this address is the TCP port of a nsqlookupd (nsqd has TCP on port \
+                "a nsqd TCP endpoint is required: this address is the TCP port of an nsqlookupd (nsqd has TCP on port \
                  4150 by default; clients ask nsqlookupd through HTTP, on port 4161)",
             ),
             ConnectionError::FrameType { number } => {

@@ -322,8 +322,8 @@ fn with_hint_of_nsqd(why: String) -> String {
     let has_no_page = why.starts_with("got response 404 ") && why.contains("\"NOT_FOUND");
     match has_no_page {
         true => format!(
-            "{why}: this address has no such page, so it is not that of a nsqlookupd (nsqlookupd has HTTP on port \
-             4161 by default, and nsqd on port 4151; the address of a nsqd belongs into --nsqd-http-address)"
+            "{why}: this address has no such page, so it is not that of an nsqlookupd (nsqlookupd has HTTP on port \
+             4161 by default, and nsqd on port 4151; the address of an nsqd belongs into --nsqd-http-address)"
         ),
         false => why,
     }

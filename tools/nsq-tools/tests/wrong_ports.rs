@@ -9,10 +9,10 @@ use test_support::daemon::Daemon;
 use tool::Tool;
 
 const NSQD: &str = "a nsqd TCP endpoint is required: this address belongs to an HTTP server (nsqd has TCP on port 4150";
-const LOOKUPD_TCP: &str = "a nsqd TCP endpoint is required: this address is the TCP port of a nsqlookupd (nsqd has TCP on port 4150";
-const LOOKUPD: &str = "a nsqlookupd HTTP endpoint is required: this address does not speak HTTP (nsqlookupd has HTTP on port 4161";
+const LOOKUPD_TCP: &str = "a nsqd TCP endpoint is required: this address is the TCP port of an nsqlookupd (nsqd has TCP on port 4150";
+const LOOKUPD: &str = "an nsqlookupd HTTP endpoint is required: this address does not speak HTTP (nsqlookupd has HTTP on port 4161";
 const NOT_HTTP: &str = "choose the server's HTTP port (nsqd: 4151 by default, nsqlookupd: 4161)";
-const NO_LOOKUPD: &str = "so it is not that of a nsqlookupd (nsqlookupd has HTTP on port 4161";
+const NO_LOOKUPD: &str = "so it is not that of an nsqlookupd (nsqlookupd has HTTP on port 4161";
 
 /// Runs a tool until its log has the text.
 fn check(program: &str, args: &[&str], address: &str, expected: &str) {

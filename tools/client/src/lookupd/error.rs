@@ -1,6 +1,9 @@
 //! [`LookupdError`].
 
 use std::fmt;
+use std::io;
+
+use wire::go_error::system_text;
 
 use super::{ANSWER_BYTES_MAX, NAMES_MAX, NODES_MAX, UNKNOWN_TOPIC};
 use crate::config::{OptionError, without_password};
@@ -78,13 +81,13 @@ impl fmt::Display for LookupdError {
             Reason::Secret => f.write_str("auth_secret has characters that a header cannot have"),
             Reason::Option(error) => error.fmt(f),
             Reason::Http(error) if is_not_http(error) => f.write_str(
-                "a nsqlookupd HTTP endpoint is required: this address does not speak HTTP (nsqlookupd has HTTP on port \
+                "an nsqlookupd HTTP endpoint is required: this address does not speak HTTP (nsqlookupd has HTTP on port \
                  4161 by default, and TCP on port 4160)",
             ),
-            Reason::Http(error) => write_with_sources(f, error),
+            Reason::Http(error) => f.write_str(&cause_of(error)),
             Reason::Status(404, message) => write!(
                 f,
-                "got response 404 {message:?}: this address has no such page, so it is not that of a nsqlookupd \
+                "got response 404 {message:?}: this address has no such page, so it is not that of an nsqlookupd \
                  (nsqlookupd has HTTP on port 4161 by default, and nsqd on port 4151)"
             ),
             Reason::Status(status, message) => write!(f, "got response {status} {message:?}"),
@@ -108,15 +111,17 @@ fn is_not_http(error: &reqwest::Error) -> bool {
     false
 }
 
-/// Writes an error of the HTTP library with its sources, which have the errors of the system.
-fn write_with_sources(f: &mut fmt::Formatter<'_>, error: &reqwest::Error) -> fmt::Result {
-    write!(f, "{error}")?;
-    let mut source = std::error::Error::source(error);
-    while let Some(error) = source {
-        write!(f, ": {error}")?;
-        source = error.source();
+/// Returns the first cause of an error of the HTTP library, such as `connection refused`. The layers between only name parts
+/// of the library.
+fn cause_of(error: &reqwest::Error) -> String {
+    let mut cause: &(dyn std::error::Error + 'static) = error;
+    while let Some(source) = cause.source() {
+        cause = source;
     }
-    Ok(())
+    match cause.downcast_ref::<io::Error>() {
+        Some(error) => system_text(error),
+        None => cause.to_string(),
+    }
 }
 
 impl std::error::Error for LookupdError {

@@ -198,6 +198,18 @@ async fn refusals_say_what_was_wrong() {
     );
 }
 
+/// Five layers of the HTTP library stood before the cause.
+#[tokio::test]
+async fn a_refused_connection_is_told_in_two_words() {
+    let free = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = free.local_addr().expect("bound").to_string();
+    drop(free);
+    let lookupd = Lookupd::new(&address, &Config::default()).expect("an address");
+    let error = lookupd.lookup("t").await.expect_err("nobody listens");
+    let expected = format!("nsqlookupd {address}: connection refused");
+    assert_eq!(error.to_string(), expected);
+}
+
 #[tokio::test]
 async fn a_silent_nsqlookupd_meets_the_timeout() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");

@@ -42,7 +42,7 @@ impl Script {
     }
 }
 
-/// Makes the error of a nsqlookupd that refuses.
+/// Makes the error of an nsqlookupd that refuses.
 async fn refusal() -> LookupdError {
     crate::lookupd::Lookupd::new("localhost", &Config::default()).expect_err("the port is missing")
 }
