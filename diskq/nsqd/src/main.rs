@@ -56,6 +56,7 @@ fn command() -> Command {
                 .help("Length of a file of messages [default: 104857600]"),
         );
     Command::new("diskq")
+        .version(env!("CARGO_PKG_VERSION"))
         .about("Works on the data path of a stopped broker")
         .subcommand_required(true)
         .arg_required_else_help(true)

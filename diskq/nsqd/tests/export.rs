@@ -107,3 +107,15 @@ fn a_running_broker_is_left_alone() {
     );
     assert!(!place.path().join("new").exists());
 }
+
+/// Only this program refused `--version`.
+#[test]
+fn the_program_says_its_version() {
+    let output = Command::new(env!("CARGO_BIN_EXE_diskq"))
+        .arg("--version")
+        .output()
+        .expect("the program runs");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let version = concat!("diskq ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), version);
+}
