@@ -376,7 +376,8 @@ fn parse_file(text: &str) -> Result<Config, Exit> {
     parse(&[&format!("--config={}", path.display())])
 }
 
-/// The line of a configuration file that is refused, without its time.
+/// The line of a configuration file that is refused, without its time. A wrong value has its place in the file behind
+/// nsqd's text, which this function checks and leaves out.
 fn file_error(text: &str) -> String {
     let exit = parse_file(text).expect_err(text);
     assert_eq!((exit.code, exit.stderr.lines().count()), (1, 1));
@@ -384,7 +385,17 @@ fn file_error(text: &str) -> String {
     let at = ["ERROR: ", "FATAL: "]
         .iter()
         .find_map(|word| line.find(word));
-    line[at.expect("a level")..].to_string()
+    let line = &line[at.expect("a level")..];
+    let Some((line, place)) = line.rsplit_once(" (") else {
+        return line.to_string();
+    };
+    let key = text.split([' ', '=']).next().expect("a key");
+    let is_named = place.starts_with(&format!("key {key} in /")) || line.contains(key);
+    assert!(
+        is_named && place.ends_with("/nsqd.toml)"),
+        "{line} ({place}"
+    );
+    line.to_string()
 }
 
 fn file_value(name: &str, text: &str) -> Value {
@@ -580,19 +591,22 @@ fn flags_overrule_the_file_and_the_file_the_defaults() {
         "also if the flag says what is the default"
     );
     let line = bad(1, &[&file]);
-    assert!(
-        line.ends_with(
-            " ERROR: Resolve failed to coerce value true (2500) for field MaxRdyCount - invalid \
-             int64 value type bool"
-        ),
-        "{line}"
+    let expected = format!(
+        " ERROR: Resolve failed to coerce value true (2500) for field MaxRdyCount - invalid int64 value type bool (key \
+         max_rdy_count in {})",
+        path.display()
     );
+    assert!(line.ends_with(&expected), "{line}");
     assert!(line.starts_with("20"), "no prefix: {line}");
 
     std::fs::write(&path, "log_level = \"loud\"").expect("the directory can be written");
     let line = bad(1, &[&file, "--log-level=debug"]);
+    let expected = format!(
+        " FATAL: failed parsing log_level loud (in {})",
+        path.display()
+    );
     assert!(
-        line.starts_with("[nsqd] ") && line.ends_with(" FATAL: failed parsing log_level loud"),
+        line.starts_with("[nsqd] ") && line.ends_with(&expected),
         "checked even if overruled: {line}"
     );
     assert_eq!(parse(&[&file, "--version"]).unwrap_err().code, 0);

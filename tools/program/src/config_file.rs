@@ -18,6 +18,8 @@ use crate::value::{self, Value};
 #[derive(Debug, Default)]
 pub(crate) struct File {
     table: toml::Table,
+    /// The path, for errors. `None` for the values of a request.
+    path: Option<String>,
 }
 
 /// The reason why a file, or a value in it, is refused.
@@ -46,7 +48,8 @@ impl File {
             let at = error.utf8_error().valid_up_to();
             fail(format!("toml: the text is not UTF-8 at byte {at}"))
         })?;
-        let file = File::parse(&text).map_err(fail)?;
+        let mut file = File::parse(&text).map_err(fail)?;
+        file.path = Some(path.to_owned());
         file.check_words(program)?;
         Ok(file)
     }
@@ -59,13 +62,13 @@ impl File {
             let why = error.message().replace('\n', " ");
             format!("toml: line {line}: {why}")
         })?;
-        Ok(File { table })
+        Ok(File { table, path: None })
     }
 
     /// Parses a JSON object with the same keys and values. The error says where the syntax is wrong.
     pub(crate) fn parse_json(text: &str) -> Result<File, String> {
         let table = serde_json::from_str(text).map_err(|error| format!("json: {error}"))?;
-        Ok(File { table })
+        Ok(File { table, path: None })
     }
 
     /// The keys and values.
@@ -79,7 +82,7 @@ impl File {
         let words = program.all_flags().filter(|flag| !is_level(flag));
         for flag in words.chain(program.all_flags().filter(is_level)) {
             if let Some((key, given)) = self.given(flag) {
-                word(flag.kind, &key, given).transpose()?;
+                self.word(flag.kind, &key, given).transpose()?;
             }
         }
         Ok(())
@@ -102,7 +105,7 @@ impl File {
         let Some((key, given)) = self.given(flag) else {
             return Ok(None);
         };
-        if let Some(word) = word(flag.kind, &key, given) {
+        if let Some(word) = self.word(flag.kind, &key, given) {
             return word.map(Some);
         }
         convert(program, flag.kind, given).map(Some).map_err(|why| {
@@ -111,9 +114,10 @@ impl File {
                 _ => flag.default_on(hostname),
             };
             FileError::Error(format!(
-                "Resolve failed to coerce value {} ({default}) for field {} - {why}",
+                "Resolve failed to coerce value {} ({default}) for field {} - {why}{}",
                 go_text(given),
                 flag.field(),
+                self.place(&format!("key {key} in")),
             ))
         })
     }
@@ -125,23 +129,35 @@ impl File {
         let unknown = self.table.keys().filter(|key| !known.contains(*key));
         unknown.cloned().collect()
     }
-}
 
-/// Returns the value of a flag whose values are words, or `None` for a flag of another type.
-fn word(kind: Kind, key: &str, given: &Toml) -> Option<Result<Value, FileError>> {
-    let parsed = match (kind, given) {
-        (Kind::Word(words), Toml::Boolean(is_true)) if words.is_boolean => {
-            (words.parse)(&is_true.to_string()).ok().map(Value::Word)
+    /// Returns the value of a flag whose values are words, or `None` for a flag of another type.
+    fn word(&self, kind: Kind, key: &str, given: &Toml) -> Option<Result<Value, FileError>> {
+        let parsed = match (kind, given) {
+            (Kind::Word(words), Toml::Boolean(is_true)) if words.is_boolean => {
+                (words.parse)(&is_true.to_string()).ok().map(Value::Word)
+            }
+            (Kind::Word(words), Toml::String(text)) => (words.parse)(text).ok().map(Value::Word),
+            (Kind::Level, Toml::String(text)) => text.parse().ok().map(Value::Level),
+            (Kind::Choice(choices), Toml::String(text)) => value::choice(choices, text).ok(),
+            (Kind::Word(_) | Kind::Level | Kind::Choice(_), _) => None,
+            _ => return None,
+        };
+        // nsqd gives no reason.
+        let refusal = || {
+            let place = self.place("in");
+            FileError::Fatal(format!("failed parsing {key} {}{place}", go_text(given)))
+        };
+        Some(parsed.ok_or_else(refusal))
+    }
+
+    /// Returns the place of a value, which follows the original's text: ` (key msg_timeout in nsqd.toml)`. Empty for the
+    /// values of a request.
+    fn place(&self, what: &str) -> String {
+        match &self.path {
+            Some(path) => format!(" ({what} {path})"),
+            None => String::new(),
         }
-        (Kind::Word(words), Toml::String(text)) => (words.parse)(text).ok().map(Value::Word),
-        (Kind::Level, Toml::String(text)) => text.parse().ok().map(Value::Level),
-        (Kind::Choice(choices), Toml::String(text)) => value::choice(choices, text).ok(),
-        (Kind::Word(_) | Kind::Level | Kind::Choice(_), _) => None,
-        _ => return None,
-    };
-    // nsqd gives no reason.
-    let refusal = || FileError::Fatal(format!("failed parsing {key} {}", go_text(given)));
-    Some(parsed.ok_or_else(refusal))
+    }
 }
 
 /// Converts a value to the flag's type. The error is the reason of the refusal.
