@@ -4,15 +4,12 @@ use crate::net::address::{ListenAddress, Peer};
 use crate::net::socket::Stream;
 use crate::reactor::{self, Source};
 use futures_lite::future;
-use program::log::Level;
-use program::log_repeated;
 use program::tcp_socket::{self, BackOff};
 use socket2::Socket;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll};
-use wire::go_error::system_text;
 
 /// A shard's listener at an address. For an IP address, each shard has its own socket, and the kernel spreads the
 /// connections over them. A unix socket is shared by all shards, and the first shard that accepts gets the connection.
@@ -53,15 +50,11 @@ impl Listener {
         let mut back_off = BackOff::default();
         loop {
             future::yield_now().await;
-            let failure = match self.try_accept().await {
+            match self.try_accept().await {
                 Ok(Some((stream, peer))) => return (stream, peer),
-                Ok(None) => continue,
-                Err(error) => system_text(&error),
-            };
-            // All listeners of all shards fail at the same time.
-            let cause = format!("temporary Accept() failure - {failure}");
-            log_repeated!(Level::Warn, cause.clone(), "{cause}");
-            reactor::sleep(back_off.next_wait()).await;
+                Ok(None) => {}
+                Err(error) => reactor::sleep(back_off.after_failure(&error)).await,
+            }
         }
     }
 

@@ -10,9 +10,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use wire::go_error::system_text;
 
-use crate::log::Level;
 use crate::tcp_socket::{self, BIND_PAUSE, BIND_TIMEOUT, BackOff};
-use crate::{log_repeated, log_warn, tcp_address};
+use crate::{log_warn, tcp_address};
 
 /// A listener.
 #[derive(Debug)]
@@ -69,11 +68,7 @@ impl Listener {
                     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
                     return (socket, peer);
                 }
-                Err(error) => {
-                    let cause = format!("temporary Accept() failure - {}", system_text(&error));
-                    log_repeated!(Level::Warn, cause.clone(), "{cause}");
-                    sleep(self.back_off.next_wait()).await;
-                }
+                Err(error) => sleep(self.back_off.after_failure(&error)).await,
             }
         }
     }

@@ -4,6 +4,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use wire::go_error::system_text;
+
+use crate::log::Level;
+use crate::log_repeated;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 /// The backlog of a listener; the kernel's net.core.somaxconn caps it.
@@ -67,8 +71,15 @@ impl Default for BackOff {
 }
 
 impl BackOff {
-    /// Returns the wait after one more failure.
-    pub fn next_wait(&mut self) -> Duration {
+    /// Logs that an accept has failed, once per second for each cause, and returns the wait before the next one.
+    pub fn after_failure(&mut self, error: &io::Error) -> Duration {
+        // All listeners of a program fail at the same time.
+        let cause = format!("temporary Accept() failure - {}", system_text(error));
+        log_repeated!(Level::Warn, cause.clone(), "{cause}");
+        self.next_wait()
+    }
+
+    fn next_wait(&mut self) -> Duration {
         let wait = self.0;
         self.0 = (wait * 2).min(BACK_OFF_MAX);
         wait
@@ -82,7 +93,10 @@ impl BackOff {
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
+
     use super::*;
+    use crate::log::capture;
 
     #[test]
     fn waits_are_doubled_up_to_half_a_second() {
@@ -91,6 +105,17 @@ mod tests {
         assert_eq!(waits, [5, 10, 20, 40, 80, 160, 320, 500, 500]);
         back_off.reset();
         assert_eq!(back_off.next_wait().as_millis(), 5);
+    }
+
+    #[test]
+    fn a_failure_has_a_line_with_its_cause() {
+        let mut back_off = BackOff::default();
+        capture::start();
+        let wait = back_off.after_failure(&Errno::MFILE.into());
+        let log = capture::stop();
+        assert_eq!(wait, BACK_OFF);
+        let line = "WARNING: temporary Accept() failure - too many open files";
+        assert_eq!(log, [line]);
     }
 
     #[test]

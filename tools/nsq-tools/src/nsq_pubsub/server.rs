@@ -11,15 +11,14 @@ use std::time::Duration;
 
 use axum::serve::Listener;
 use bytes::{Buf, Bytes, BytesMut};
-use program::log::Level;
-use program::{log_info, log_repeated, log_warn};
+use program::tcp_socket::BackOff;
+use program::{log_info, log_warn};
 use ringq_client::Producer;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use wire::go_error::system_text;
 
 use super::config::{Config, NSQ_PUBSUB};
 use super::pages::{self, Pages};
@@ -37,9 +36,6 @@ const HEAD_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// The longest time that clients of pages may take for their last answers.
 const PAGES_STOP: Duration = Duration::from_secs(2);
-
-/// The wait after a failed accept: the usual reason is a lack of descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Connections that wait for axum.
 const WAITING_MAX: usize = 64;
@@ -80,6 +76,7 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
     });
     let pages = tokio::spawn(pages.into_future());
     let mut connections = JoinSet::new();
+    let mut back_off = BackOff::default();
     loop {
         let accepted = tokio::select! {
             biased;
@@ -89,15 +86,12 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
         };
         match accepted {
             Ok((socket, peer)) => {
+                back_off.reset();
                 // An IPv4 peer of a listener for both families is shown as IPv4.
                 let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
                 connections.spawn(serve(socket, peer, Arc::clone(&shared), to_pages.clone()));
             }
-            Err(error) => {
-                let cause = format!("temporary Accept() failure - {}", system_text(&error));
-                log_repeated!(Level::Warn, cause.clone(), "{cause}");
-                sleep(ACCEPT_PAUSE).await;
-            }
+            Err(error) => sleep(back_off.after_failure(&error)).await,
         }
     }
     drop(listener);
