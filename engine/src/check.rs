@@ -7,6 +7,7 @@
 //!   io.rs            the engine of the shards works
 //!   clock.rs         right, and cheap to read
 //!   data_path.rs     there, writable, free; nsqd.dat can be read
+//!   takeover.rs      the files of the original nsqd that a start takes over, and the room for that
 //!   file_system.rs   keeps what it has reserved and synced
 //!   disk.rs          room, files that can be reserved and mapped, the time of a sync
 //!   addresses.rs     free, and no two the same
@@ -32,6 +33,7 @@ mod disk;
 mod file_system;
 mod io;
 mod limits;
+mod takeover;
 
 /// The outcome of a check; the worst is the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -171,6 +173,7 @@ pub fn examine(mut config: Config) -> Report {
     }
     if is_writable {
         findings.push(data_path::metadata(path));
+        findings.extend(takeover::check(path));
         findings.extend(disk::trial(&config));
     }
     findings.extend(addresses::check(&config));
@@ -180,20 +183,23 @@ pub fn examine(mut config: Config) -> Report {
 /// Reports whether the values of all flags are good.
 fn flags(config: &mut Config) -> Finding {
     const NAME: &str = "flags";
-    let ignored = config.options.ignored();
-    match (tls::check_values(config), &ignored[..]) {
-        (Err(why), _) => Finding::failure(
+    if let Err(why) = tls::check_values(config) {
+        return Finding::failure(
             NAME,
             format!("the flags or the configuration file are refused: {why}"),
             "correct the value; nsqd --help says what each flag takes",
-        ),
-        (Ok(()), []) => Finding::ok(NAME, "the values of all flags are accepted"),
-        (Ok(()), ignored) => Finding::warning(
-            NAME,
-            ignored.join("; "),
-            "correct or remove them; docs/configuration.md lists the flags and keys",
-        ),
+        );
     }
+    let mut doubts = config.options.ignored();
+    doubts.extend(config.useless().into_iter().map(str::to_owned));
+    if doubts.is_empty() {
+        return Finding::ok(NAME, "the values of all flags are accepted");
+    }
+    Finding::warning(
+        NAME,
+        doubts.join("; "),
+        "correct or remove them; docs/configuration.md lists the flags and keys",
+    )
 }
 
 /// `1 shard`, `2 shards`.

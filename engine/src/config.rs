@@ -25,8 +25,8 @@ mod words;
 
 pub use words::{Check, TlsRequired, TlsVersion};
 
-/// Returns `nsqd v1.3.0 (built w/rust1.95)`: the first line of the log, of the text stats, and all that
-/// `--version` says.
+/// Returns `nsqd v1.3.0 (built w/rust1.95)`: the first line of the log, of the text stats, and of the output of
+/// `--version`.
 pub fn version_line() -> String {
     version::of_daemon(NSQD.name)
 }

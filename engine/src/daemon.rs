@@ -1,5 +1,6 @@
 //! The life of the process: checks, shards, and the end.
 
+pub(crate) mod advice;
 mod reload;
 mod rule_memory;
 mod seed;
@@ -20,12 +21,13 @@ use crate::shard::{Clock, Shard, Shared};
 use crate::thread_pool::{Bounds, ThreadPool};
 use crate::tls::ListenerTls;
 use crate::{config, preflight, recovery, statsd, takeover, tls};
-use diskq::{DataPath, DataPathLock, DiskError, Keeper, OsFiles};
+use advice::lock_failed;
+use diskq::{DataPath, DataPathLock, Keeper, OsFiles};
 use diskq_nsqd::Metadata;
 use engine_core::{Owed, ShardId};
 use futures_channel::oneshot;
 use futures_lite::future::block_on;
-use program::{log, log_error, log_info, log_warn};
+use program::{log, log_error, log_info, log_warn, version};
 use shard_thread::{Plan, ShardThread};
 use std::fmt;
 use std::io;
@@ -34,10 +36,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
-
-/// Advice for the operator about an nsqd.dat that cannot be used.
-pub(crate) const WITHOUT_METADATA: &str = "to start without it move the file aside: logs know their topics and channels, and only \
-                                topics without a log are missing then, such as all topics of a data path of the original nsqd";
 
 /// The bounds of the threads that prepare long answers: a scrape of `/metrics` takes some 10 ms of one thread. A shard
 /// waits for none of them.
@@ -88,16 +86,20 @@ impl Daemon {
     ) -> Result<Daemon, StartError> {
         let lock = DataPathLock::acquire(&config.data_path)
             .and_then(|lock| diskq::check_writable(&config.data_path).map(|()| lock))
-            .map_err(|error| lock_failed(&config, &error))?;
+            .map_err(|error| lock_failed(&config.data_path, &error))?;
         let refuse = |why: String| StartError(format!("failed to instantiate nsqd - {why}"));
         config.check_before_tls().map_err(refuse)?;
         let tls = tls::configure(&mut config).map_err(refuse)?;
         let tls = tls.map(ListenerTls::new);
         config.check_after_tls().map_err(refuse)?;
         log_info!("{}", config::version_line());
+        log_info!("{}", version::of_ringq());
         log_info!("ID: {}", config.node_id);
         for ignored in config.options.ignored() {
             log_warn!("{ignored}");
+        }
+        for useless in config.useless() {
+            log_warn!("{useless}");
         }
         let http_settings = tls::http_settings(&config).map_err(refuse)?;
         let lookup_settings =
@@ -105,7 +107,8 @@ impl Daemon {
         let ready = preflight::prepare(&config).map_err(|error| refuse(error.to_string()))?;
         let metadata = Metadata::load(&config.data_path).map_err(|error| {
             StartError(format!(
-                "failed to load metadata - {error} ({WITHOUT_METADATA})"
+                "failed to load metadata - {error} ({})",
+                advice::of_metadata(&config.data_path)
             ))
         })?;
         takeover::run(&config, &metadata).map_err(StartError)?;
@@ -305,25 +308,6 @@ impl DrainedShards for Post {
     }
 }
 
-fn lock_failed(config: &Config, error: &DiskError) -> StartError {
-    let path = config.data_path.display();
-    let cause = match error {
-        DiskError::Locked(_) => format!(
-            "cannot flock directory {path} - resource temporarily unavailable \
-             (possibly in use by another instance of nsqd)"
-        ),
-        DiskError::Missing(_) => format!(
-            "open {path}: no such file or directory - create it or choose another --data-path"
-        ),
-        other => other.to_string(),
-    };
-    StartError(format!(
-        "failed to instantiate nsqd - failed to lock data-path: {cause}"
-    ))
-}
-
 fn no_thread(error: io::Error) -> StartError {
-    StartError(format!(
-        "cannot start a thread: {error} - raise the limit on processes (ulimit -u)"
-    ))
+    StartError(program::thread_refused("a thread", &error))
 }

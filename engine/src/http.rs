@@ -55,7 +55,8 @@ pub enum PublishError {
     Exiting,
     /// The node is being drained: 503 `DRAINING`.
     Draining,
-    /// The log could not be written. The text goes to the log, and is logged only here.
+    /// The log could not be written. The text is the `reason` of the answer. It also goes to the log, and is logged only
+    /// here.
     Backend(String),
 }
 

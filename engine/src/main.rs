@@ -4,7 +4,7 @@ use engine::check::{self, State};
 use engine::config::{Check, Config};
 use engine::daemon::Daemon;
 use program::stop::{self, StopSignal, StopSignals};
-use program::{log, log_fatal};
+use program::{log, log_fatal, thread_refused};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
         return check(config);
     }
     if let Err(error) = log::init(config.log_level, config.log_style.clone()) {
-        log_fatal!("cannot start the log's thread: {error}");
+        log_fatal!("{}", thread_refused("the log's thread", &error));
         return ExitCode::from(1);
     }
     if let Err(error) = diskq::install_sigbus_reporter() {

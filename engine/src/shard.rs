@@ -260,8 +260,14 @@ impl Shard {
             Output::Log(Level::Info, line) => log_info!("{line}"),
             Output::Log(Level::Warning, line) => log_warn!("{line}"),
             Output::Log(Level::Error, line) => log_error!("{line}"),
-            Output::RepeatedError { cause, line } => {
-                log_repeated!(log::Level::Error, cause, "{line}");
+            Output::Repeated { level, cause, line } => {
+                let level = match level {
+                    Level::Debug => log::Level::Debug,
+                    Level::Info => log::Level::Info,
+                    Level::Warning => log::Level::Warn,
+                    Level::Error => log::Level::Error,
+                };
+                log_repeated!(level, cause, "{line}");
             }
         }
     }
@@ -275,7 +281,11 @@ impl Shard {
 
     fn send_batches(&self) {
         let post = &self.shared.post;
+        let is_disk_full = self.broker.borrow_mut().take_full_disk();
         for peer in post.shards() {
+            if is_disk_full && peer != self.id {
+                post.send(peer, Mail::DiskFull);
+            }
             let mut broker = self.broker.borrow_mut();
             if let Some(batch) = broker.take_forwards(peer) {
                 post.send(peer, Mail::Forwards(batch));
@@ -331,6 +341,7 @@ impl Shard {
                     broker.handle_forward_replies(now, replies, out);
                 });
             }
+            Mail::DiskFull => self.with_broker(|broker, _, out| broker.drop_undos(out)),
             Mail::Connection(moving) => {
                 if !self.is_stopping.get() {
                     connection::resume(self, *moving);

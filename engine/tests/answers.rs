@@ -410,6 +410,29 @@ fn a_failed_sync_of_the_data_path_is_final() {
     assert_eq!(bodies(&broker, "doomed", "new", 1), ["after"]);
 }
 
+/// A copy of the data path lacked the end of the checkpoint file. The start used an older checkpoint, from before the
+/// channel, so the channel was gone, and the next channel got its messages.
+#[test]
+fn a_channel_outlives_the_loss_of_newer_checkpoints() {
+    let mut broker = Broker::start(1, &[]);
+    broker.post("/topic/create?topic=t", b"").expect_status(200);
+    let create = "/channel/create?topic=t&channel=c";
+    broker.post(create, b"").expect_status(200);
+    for _ in 0..10 {
+        broker.post("/pub?topic=t", b"x").expect_status(200);
+    }
+    broker.sigterm_and_wait();
+    let path = broker.data_path().join("t.log/checkpoint");
+    let file = std::fs::OpenOptions::new().write(true).open(path);
+    // The first slot has the checkpoint of the new topic.
+    file.and_then(|file| file.set_len(4096))
+        .expect("there is the file");
+    broker.restart();
+    broker.wait_for_log("the file has 4096 bytes instead of 24576");
+    let channel = broker.channel_stats("t", "c").expect("nsqd.dat lists it");
+    assert_eq!(channel["depth"], 10);
+}
+
 /// The other topics are served.
 #[test]
 fn a_log_that_cannot_be_read_is_set_aside() {
@@ -451,6 +474,9 @@ fn a_log_that_cannot_be_read_is_set_aside() {
             );
         }
     }
+    let text = broker.post("/pub?topic=unreadable", b"x").text();
+    let begin = r#"{"message":"EXITING","reason":"topic unreadable is set aside since the start: "#;
+    assert!(text.starts_with(begin), "{text}");
     for target in [
         "/pub?topic=unreadable",
         "/topic/create?topic=unreadable",

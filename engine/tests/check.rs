@@ -201,6 +201,36 @@ fn a_data_path_that_cannot_be_used_is_named() {
 }
 
 #[test]
+fn a_takeover_that_is_due_is_announced() {
+    let data = scratch();
+    let listed = r#"{"topics":[{"channels":[],"name":"orders","paused":false}],"version":"1.3.0"}"#;
+    let write = |name: &str, text: &str| {
+        std::fs::write(data.path().join(name), text).expect("written");
+    };
+    write("nsqd.dat", listed);
+    write("orders.diskqueue.000000.dat", &"x".repeat(1000));
+    let report = Report::of(check(&[], data.path(), &[]));
+    report.says("takeover", "ok", &["takes over 1 queue (1000 bytes)"]);
+    write("clicks.diskqueue.000000.dat", "x");
+    let report = Report::of(check(&[], data.path(), &[]));
+    report.says("takeover", "warning", &["nsqd.dat does not list clicks"]);
+    write("nsqd.dat", "{");
+    let report = Report::of(check(&[], data.path(), &[]));
+    report.says("nsqd.dat", "failure", &["bring back an nsqd.dat"]);
+}
+
+#[test]
+fn a_value_with_which_nothing_works_is_named() {
+    let data = scratch();
+    let report = Report::of(check(&[], data.path(), &["--max-msg-size=0"]));
+    report.says(
+        "flags",
+        "warning",
+        &["--max-msg-size=0", "every publish is refused"],
+    );
+}
+
+#[test]
 fn a_read_only_file_system_is_named() {
     let Some(tmpfs) = Tmpfs::mount("1m") else {
         return;
@@ -289,7 +319,7 @@ fn forbidden_io_uring_is_a_warning_and_a_failure_if_it_is_asked_for() {
     report.says(
         "io",
         "warning",
-        &["with epoll; in every measured load that took no more processor time"],
+        &["with epoll; it takes more processor time for many small requests"],
     );
     let report = forbidden("--io=io_uring");
     assert_eq!(report.failures(), ["io"]);

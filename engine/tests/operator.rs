@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
-use support::{Broker, Client, TIMEOUT, wait_until};
+use support::{Broker, Client, Launch, TIMEOUT, Tmpfs, wait_until};
 
 fn create(broker: &Broker, topic: &str, channel: &str) {
     let target = format!("/topic/create?topic={topic}");
@@ -356,4 +356,37 @@ fn an_emptied_topic_comes_back_also_after_restarts() {
         "the messages that the topic was emptied of are dropped, the time of the undo is over",
     );
     assert!(topic(&broker, "orders").get("undo_message_count").is_none());
+}
+
+/// The undo of a topic of another shard kept the disk full, for a day at most, and publishes were refused.
+#[test]
+fn a_full_disk_ends_the_undos_of_all_shards() {
+    let Some(tmpfs) = Tmpfs::mount("24m") else {
+        return;
+    };
+    let data_path = tmpfs.path().join("data");
+    std::fs::create_dir(&data_path).expect("the disk is empty");
+    let launch = Launch {
+        data_path: Some(data_path),
+        ..Launch::new(2, &["--sync-timeout=50ms"])
+    };
+    let broker = launch.start();
+    let names: Vec<String> = (0..20).map(|number| format!("t{number}")).collect();
+    names.iter().for_each(|name| create(&broker, name, "c"));
+    let shard = |name: &str| broker.topic_stats(name).expect("it is there")["shard"].clone();
+    let idle = &names[0];
+    let busy = names.iter().find(|name| shard(name) != shard(idle));
+    let busy = busy.expect("20 topics have two shards");
+    let body = vec![b'x'; 100_000];
+    let publish = |topic: &str| {
+        let target = format!("/pub?topic={topic}");
+        broker.post(&target, &body).status == 200
+    };
+    for _ in 0..100 {
+        assert!(publish(idle));
+    }
+    empty_with_undo(&broker, idle, "c");
+    assert!(wait_until(TIMEOUT, || !publish(busy)), "the disk has 24 MB");
+    broker.wait_for_log("the disk has no room, so the 100 messages that channel c was emptied of");
+    assert!(wait_until(TIMEOUT, || publish(busy)), "the undo is gone");
 }

@@ -48,15 +48,15 @@ pub fn take_over<F: Files + Clone>(
         completed_earlier: commit::roll_forward(files, data_path)?,
         ..Takeover::default()
     };
-    let mut directory = Directory::list(files, data_path)?;
+    let Found {
+        directory,
+        topics,
+        unlisted,
+    } = Found::look(files, data_path, topics)?;
+    takeover.unlisted = unlisted;
     if directory.has_new {
         commit::remove_tree(files, &data_path.join(commit::NEW))?;
     }
-    // A tombstone is newer than an nsqd.dat that lists its topic.
-    let is_deleted = |topic: &&TopicFacts| directory.deleted.contains(&topic.name);
-    let topics = topics.iter().filter(|topic| !is_deleted(topic));
-    let topics: Vec<TopicFacts> = topics.filter_map(valid).collect();
-    takeover.unlisted = directory.split_off_unlisted(&topics);
     if directory.queues.is_empty() {
         return Ok(takeover);
     }
@@ -90,6 +90,65 @@ pub fn take_over<F: Files + Clone>(
     commit::roll_forward(files, data_path)?;
     takeover.original = Some(data_path.join(original));
     Ok(takeover)
+}
+
+/// The work of a takeover that the next start will do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueTakeover {
+    /// The number of the topics' and channels' queues.
+    pub queue_count: usize,
+    /// The bytes of the queues' files.
+    pub bytes: u64,
+    /// The queues of topics and channels that nsqd.dat does not list. Their files are left alone.
+    pub unlisted: Vec<String>,
+}
+
+/// Looks what [`take_over`] would do, and changes nothing. Blocks.
+///
+/// # Errors
+/// The data path or the length of a file cannot be read.
+pub fn due_takeover(
+    files: &impl Files,
+    data_path: &Path,
+    topics: &[TopicFacts],
+) -> Result<DueTakeover, DiskError> {
+    let found = Found::look(files, data_path, topics)?;
+    let queues = found.directory.queues;
+    Ok(DueTakeover {
+        queue_count: queues.len(),
+        bytes: queues.values().flat_map(|queue| queue.data.values()).sum(),
+        unlisted: found.unlisted,
+    })
+}
+
+/// The files of nsqd in the data path.
+struct Found {
+    /// The listing, with the queues to take over.
+    directory: Directory,
+    /// The topics to take over.
+    topics: Vec<TopicFacts>,
+    /// The queues of topics and channels that nsqd.dat does not list.
+    unlisted: Vec<String>,
+}
+
+impl Found {
+    fn look(
+        files: &impl Files,
+        data_path: &Path,
+        topics: &[TopicFacts],
+    ) -> Result<Found, DiskError> {
+        let mut directory = Directory::list(files, data_path)?;
+        // A tombstone is newer than an nsqd.dat that lists its topic.
+        let is_deleted = |topic: &&TopicFacts| directory.deleted.contains(&topic.name);
+        let topics = topics.iter().filter(|topic| !is_deleted(topic));
+        let topics: Vec<TopicFacts> = topics.filter_map(valid).collect();
+        let unlisted = directory.split_off_unlisted(&topics);
+        Ok(Found {
+            directory,
+            topics,
+            unlisted,
+        })
+    }
 }
 
 /// Builds the new logs below `import.new`.

@@ -16,5 +16,8 @@ mod metadata;
 mod nsqd_files;
 
 pub use export::{ExportOptions, Exported, export};
-pub use import::{DONE as COMMITTED_TAKEOVER, Takeover, TakeoverOptions, TopicTakeover, take_over};
+pub use import::{
+    DONE as COMMITTED_TAKEOVER, DueTakeover, Takeover, TakeoverOptions, TopicTakeover,
+    due_takeover, take_over,
+};
 pub use metadata::{FILE_NAME, Metadata, MetadataError};

@@ -121,6 +121,8 @@ pub struct Broker {
     unhealthy: BTreeSet<TopicKey>,
     /// False if no topic and no channel has an undo.
     may_have_undos: bool,
+    /// True if the disk had no room for a topic, and the other shards do not know it yet.
+    is_disk_full: bool,
     set_aside: BTreeMap<Box<str>, SetAside>,
     /// Every command has a line in the log.
     is_tracing: bool,
@@ -201,6 +203,7 @@ impl Broker {
             forward_replies: (0..shards).map(|_| Vec::new()).collect(),
             unhealthy: BTreeSet::new(),
             may_have_undos: false,
+            is_disk_full: false,
             set_aside: BTreeMap::new(),
             is_tracing: false,
             is_draining: false,

@@ -1,6 +1,7 @@
 //! [`DeadLetterRules`]: which messages go to another topic when they have reached their attempts.
 
 use crate::glob;
+use crate::rule_order::RuleOrderError;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
@@ -73,28 +74,6 @@ impl std::fmt::Display for DeadLetterError {
     }
 }
 
-/// The reason why a rule never counts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeadLetterOrderError {
-    /// The rule that fits all channels of the later one: `<topic>/<channel>`.
-    pub earlier: String,
-    /// The rule that never counts.
-    pub later: String,
-}
-
-impl std::fmt::Display for DeadLetterOrderError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let DeadLetterOrderError { earlier, later } = self;
-        write!(
-            f,
-            "the rule {later} never counts, because the first rule that fits counts, and {earlier} fits all its channels; \
-             put {later} before {earlier}"
-        )
-    }
-}
-
-impl std::error::Error for DeadLetterOrderError {}
-
 impl DeadLetterRule {
     /// The channels of the rule: `<topic>/<channel>`.
     fn place(&self) -> String {
@@ -164,18 +143,19 @@ impl DeadLetterRules {
     ///
     /// # Errors
     /// A rule never counts.
-    pub fn check_order(&self) -> Result<(), DeadLetterOrderError> {
+    pub fn check_order(&self) -> Result<(), RuleOrderError> {
         for (index, later) in self.rules.iter().enumerate() {
             let covers = |earlier: &&Arc<DeadLetterRule>| {
                 let topic = &*later.topic.0;
-                let fits_topic = earlier.topic.fits(topic)
+                let fits_topic = earlier.topic.covers(&later.topic)
                     && (earlier.topic.is_exact() || !self.is_dead_letter_topic(topic));
-                fits_topic && earlier.channel.fits(&later.channel.0)
+                fits_topic && earlier.channel.covers(&later.channel)
             };
             if let Some(earlier) = self.rules[..index].iter().find(covers) {
-                return Err(DeadLetterOrderError {
+                return Err(RuleOrderError {
                     earlier: earlier.place(),
                     later: later.place(),
+                    chosen_for: "channels",
                 });
             }
         }
@@ -259,6 +239,10 @@ impl Pattern {
 
     fn fits(&self, name: &str) -> bool {
         glob::matches(&self.0, name)
+    }
+
+    fn covers(&self, other: &Pattern) -> bool {
+        glob::covers(&self.0, &other.0)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::dedup::content_rule::ContentRule;
 use crate::rule_memory::RuleMemory;
+use crate::rule_order::RuleOrderError;
 use crate::topic_rules::TopicRules;
 
 /// The rule of a topic that recognises a message by its publisher and the number that the publisher gave the message. See
@@ -49,6 +50,14 @@ impl DedupRules {
     /// Adds a rule that compares contents. The pattern is one of [`DedupRules::add`].
     pub fn add_content(&mut self, pattern: &str, rule: ContentRule) {
         self.rules.add(pattern, Rule::Content(rule));
+    }
+
+    /// Checks that each rule can count.
+    ///
+    /// # Errors
+    /// An earlier pattern matches all topics of a rule.
+    pub fn check_order(&self) -> Result<(), RuleOrderError> {
+        self.rules.check_order()
     }
 
     /// Returns the rule of a topic that recognises messages by their publishers. `None`: the topic has no such rule.

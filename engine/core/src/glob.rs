@@ -20,6 +20,12 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     name.ends_with(end)
 }
 
+/// Returns true if a pattern surely matches every name that another pattern matches: it matches the text of the other one,
+/// and only its own `*` can stand for those of the other one.
+pub(crate) fn covers(pattern: &str, other: &str) -> bool {
+    matches(pattern, other)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,5 +48,15 @@ mod tests {
         check("a*b*c", &["abc", "aXbYc", "abcbc"], &["acb", "abcd", "ac"]);
         check("*a**b*", &["ab", "xaxbx"], &["ba", "a", "b"]);
         check("a*bc*c", &["abcc", "abcbc"], &["abc"]);
+    }
+
+    #[test]
+    fn a_pattern_covers_those_whose_names_it_matches() {
+        for (pattern, other) in [("*", "a*b"), ("a*", "ab*x"), ("a*", "a*"), ("x", "x")] {
+            assert!(covers(pattern, other), "{pattern} {other}");
+        }
+        for (pattern, other) in [("a*b", "*"), ("ab*x", "a*"), ("ab", "a*"), ("x", "y")] {
+            assert!(!covers(pattern, other), "{pattern} {other}");
+        }
     }
 }

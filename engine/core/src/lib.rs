@@ -54,6 +54,7 @@ mod ranges;
 mod refusal;
 mod required;
 mod rule_memory;
+mod rule_order;
 mod seq_set;
 mod single_message;
 pub mod stats;
@@ -76,9 +77,7 @@ pub use broker::turn::Sent;
 pub use broker::{Broker, BrokerOptions, place};
 pub use channel::dead_letters::DEAD_LETTER_BYTES;
 pub use client::Client;
-pub use dead_letter_rules::{
-    DeadLetterError, DeadLetterOrderError, DeadLetterRule, DeadLetterRules,
-};
+pub use dead_letter_rules::{DeadLetterError, DeadLetterRule, DeadLetterRules};
 pub use dedup::content_rule::ContentRule;
 pub use dedup::generations::KeyWindow;
 pub use dedup::json_pointer::{JsonPointer, JsonPointerError};
@@ -106,6 +105,7 @@ pub use random::Random;
 pub use refusal::Refusal;
 pub use required::Required;
 pub use rule_memory::RuleMemory;
+pub use rule_order::RuleOrderError;
 pub use tls::TlsSession;
 pub use topic::{GraceOptions, TopicOptions};
 pub use topology::Topology;

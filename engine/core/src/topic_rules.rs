@@ -2,6 +2,7 @@
 
 use crate::glob;
 use crate::rule_memory::RuleMemory;
+use crate::rule_order::RuleOrderError;
 
 /// Rules, each with a pattern for names of topics. The first pattern that matches a topic counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +21,24 @@ impl<R> TopicRules<R> {
     /// stand for themselves.
     pub(crate) fn add(&mut self, pattern: &str, rule: R) {
         self.rules.push((pattern.into(), rule));
+    }
+
+    /// Checks that each rule can count. A rule never counts if an earlier pattern matches all its topics.
+    ///
+    /// # Errors
+    /// A rule never counts.
+    pub(crate) fn check_order(&self) -> Result<(), RuleOrderError> {
+        for (index, (later, _)) in self.rules.iter().enumerate() {
+            let mut earlier = self.rules[..index].iter();
+            if let Some((earlier, _)) = earlier.find(|(pattern, _)| glob::covers(pattern, later)) {
+                return Err(RuleOrderError {
+                    earlier: earlier.to_string(),
+                    later: later.to_string(),
+                    chosen_for: "topics",
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Returns the rule of a topic.
@@ -72,6 +91,32 @@ mod tests {
         assert_eq!(rules.of("orders.us"), Some(&2));
         assert_eq!(rules.of("clicks"), None);
         assert!(rules.iter().eq(&[1, 2, 3]));
+    }
+
+    /// A rule behind one that matches all its topics was accepted, and had no effect.
+    #[test]
+    fn a_rule_that_never_counts_is_found() {
+        let order = |patterns: &[&str]| {
+            let mut rules = TopicRules::default();
+            patterns.iter().for_each(|pattern| rules.add(pattern, ()));
+            rules.check_order().map_err(|why| why.to_string())
+        };
+        assert_eq!(order(&["x", "a.b", "a*", "*"]), Ok(()));
+        assert_eq!(
+            order(&["y", "a*", "x", "ab*c"]),
+            Err(
+                "the rule ab*c never counts, because the first rule that fits counts, and a* fits all its topics; \
+                 put ab*c before a*"
+                    .to_owned()
+            )
+        );
+        assert_eq!(
+            order(&["a*", "x", "a*"]),
+            Err(
+                "there are two rules a*, and only the first one counts; leave one of them out"
+                    .to_owned()
+            )
+        );
     }
 
     #[test]

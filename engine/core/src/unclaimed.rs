@@ -1,6 +1,7 @@
 //! [`UnclaimedRules`]: which messages a topic keeps while it has no channel. Patterns for names of topics choose the
 //! rule.
 
+use crate::rule_order::RuleOrderError;
 use crate::topic_rules::TopicRules;
 use std::time::Duration;
 
@@ -38,6 +39,14 @@ impl UnclaimedRules {
     /// Adds a rule. In `pattern`, each `*` stands for any characters, or none. All other characters stand for themselves.
     pub fn add(&mut self, pattern: &str, bounds: UnclaimedBounds) {
         self.rules.add(pattern, bounds);
+    }
+
+    /// Checks that each rule can count.
+    ///
+    /// # Errors
+    /// An earlier pattern matches all topics of a rule.
+    pub fn check_order(&self) -> Result<(), RuleOrderError> {
+        self.rules.check_order()
     }
 
     /// Returns the bounds of a topic. `None`: the topic keeps all messages.

@@ -8,7 +8,7 @@ use diskq_nsqd::{Metadata, MetadataError};
 use wire::go_error::system_text;
 
 use super::Finding;
-use crate::daemon::WITHOUT_METADATA;
+use crate::daemon::advice;
 
 /// The lock is given back at once: only an nsqd that starts within these microseconds could find it taken.
 pub(super) fn check(path: &Path) -> Finding {
@@ -19,65 +19,46 @@ pub(super) fn check(path: &Path) -> Finding {
 fn judge(path: &Path, usable: Result<(), DiskError>) -> Finding {
     const NAME: &str = "data-path";
     let shown = path.display();
-    let (found, advice) = match usable {
+    let error = match usable {
         Ok(()) => {
             return Finding::ok(
                 NAME,
                 format!("{shown} is a directory that can be written to, and no other nsqd uses it"),
             );
         }
-        Err(DiskError::Missing(_)) => (
-            format!("{shown} does not exist, and nsqd does not create it"),
-            format!(
-                "create it (mkdir -p {shown}) for the user that runs nsqd, or choose another --data-path"
-            ),
-        ),
-        Err(DiskError::NotADirectory(_)) => (
-            format!("{shown} is not a directory"),
-            "choose a directory as --data-path".to_owned(),
-        ),
-        Err(DiskError::NotPermitted(_, source))
+        Err(error) => error,
+    };
+    let found = match &error {
+        DiskError::Missing(_) => format!("{shown} does not exist, and nsqd does not create it"),
+        DiskError::NotADirectory(_) => format!("{shown} is not a directory"),
+        DiskError::NotPermitted(_, source)
             if source.kind() == io::ErrorKind::ReadOnlyFilesystem =>
         {
-            (
-                format!("{shown} is on a file system that is mounted read-only"),
-                "mount it writable (mount -o remount,rw); if the kernel made it read-only, its log (dmesg) says why"
-                    .to_owned(),
-            )
+            format!("{shown} is on a file system that is mounted read-only")
         }
-        Err(DiskError::NotPermitted(_, source)) => (
+        DiskError::NotPermitted(_, source) => {
             format!(
                 "{shown} cannot be used by this user: {}",
-                system_text(&source)
-            ),
-            "give the directory to the user that runs nsqd (chown), who must be able to read, write and enter it"
-                .to_owned(),
+                system_text(source)
+            )
+        }
+        DiskError::Locked(_) => format!(
+            "{shown} is in use by another nsqd that runs: the directory is fine, but a second nsqd on it would be refused"
         ),
-        Err(DiskError::Locked(_)) => (
-            format!(
-                "{shown} is in use by another nsqd that runs: the directory is fine, but a second nsqd on it would be \
-                 refused"
-            ),
-            "nothing if that nsqd is the one to run here; else stop it, or choose another --data-path"
-                .to_owned(),
-        ),
-        Err(other) => (
-            format!("{shown} cannot be used: {other}"),
-            "look for the cause in the kernel's log (dmesg)".to_owned(),
-        ),
+        other => format!("{shown} cannot be used: {other}"),
     };
-    Finding::failure(NAME, found, advice)
+    Finding::failure(NAME, found, advice::of_data_path(path, &error))
 }
 
 /// The list of topics and channels, which a start reads.
 pub(super) fn metadata(path: &Path) -> Finding {
-    judge_metadata(Metadata::load(path))
+    judge_metadata(Metadata::load(path), path)
 }
 
-fn judge_metadata(loaded: Result<Metadata, MetadataError>) -> Finding {
+fn judge_metadata(loaded: Result<Metadata, MetadataError>, path: &Path) -> Finding {
     const NAME: &str = "nsqd.dat";
     match loaded {
-        Err(error) => Finding::failure(NAME, error.to_string(), WITHOUT_METADATA),
+        Err(error) => Finding::failure(NAME, error.to_string(), advice::of_metadata(path)),
         Ok(metadata) => Finding::ok(
             NAME,
             match metadata.topics.len() {

@@ -47,6 +47,12 @@ pub(super) fn space(path: &Path) -> Finding {
     }
 }
 
+/// The bytes that an unprivileged process may use. `None`: the file system does not say.
+pub(super) fn free_bytes(path: &Path) -> Option<u64> {
+    let answer = rustix::fs::statvfs(path).ok()?;
+    Some(answer.f_bavail.saturating_mul(answer.f_frsize))
+}
+
 /// The room that an unprivileged process may use.
 struct Space {
     free_bytes: u64,

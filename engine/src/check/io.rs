@@ -70,11 +70,11 @@ pub(super) fn judge(answer: &Answer, shards: &str) -> Finding {
     }
     let mut found = format!("{name} works for {shards} on {system}");
     if engine.is_io_uring() {
-        let limit = match answer.memlock_bytes {
-            None => "no limit on locked memory".to_owned(),
-            Some(bytes) => format!("up to {} of locked memory", bytes_text(bytes)),
+        found += &match answer.memlock_bytes {
+            None => ", with no limit on locked memory".to_owned(),
+            Some(0) => ", and needs no locked memory here".to_owned(),
+            Some(bytes) => format!(", with up to {} of locked memory", bytes_text(bytes)),
         };
-        found = format!("{found}, with {limit}");
         if chosen.lacks_receiving() {
             found = format!("{found}; {}", preflight::LACKS_RECEIVING);
         }

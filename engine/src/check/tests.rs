@@ -99,6 +99,15 @@ fn the_engine_is_told_with_its_price() {
     let text = format!("{text}; {}", preflight::LACKS_RECEIVING);
     let refused = io::judge(&engine(refused), "2 shards");
     assert_eq!(refused, Finding::ok("io", text));
+    let free = io::Answer {
+        memlock_bytes: Some(0),
+        ..engine(works(Engine::IoUring, vec![]))
+    };
+    let found = io::judge(&free, "2 shards").found;
+    assert!(
+        found.ends_with("6.18.1, and needs no locked memory here"),
+        "{found}"
+    );
     // The engine is the one that was asked for.
     let asked = io::judge(&engine(works(Engine::Epoll, vec![])), "2 shards");
     let text = "epoll works for 2 shards on Linux 6.18.1";
@@ -109,7 +118,7 @@ fn the_engine_is_told_with_its_price() {
     assert_eq!(second.state, State::Warning);
     for part in [
         "not allowed to use io_uring",
-        "2 shards will wait for sockets with epoll; in every measured load that took no more",
+        "2 shards will wait for sockets with epoll; it takes more processor time for many small",
     ] {
         assert!(second.found.contains(part), "{second:?}");
     }

@@ -53,4 +53,21 @@ impl Config {
         }
         Ok(())
     }
+
+    /// Returns sentences about values that are allowed, as in nsqd, and with which no client can do its work.
+    #[must_use]
+    pub fn useless(&self) -> Vec<&'static str> {
+        let values = [
+            (
+                self.msg_bytes_max,
+                "--max-msg-size=0 lets no message pass: every publish is refused",
+            ),
+            (
+                self.body_bytes_max,
+                "--max-body-size=0 lets no command with a body pass: every IDENTIFY and MPUB is refused",
+            ),
+        ];
+        let useless = values.iter().filter(|(value, _)| *value == 0);
+        useless.map(|(_, sentence)| *sentence).collect()
+    }
 }

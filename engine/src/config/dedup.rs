@@ -11,7 +11,7 @@ const FORM: &str = "<topic pattern>=<publisher, body or json:/pointer>[,window=<
 /// Reads rules of the form [`FORM`]. The parts behind the key have names, so their order does not matter.
 ///
 /// # Errors
-/// Names the rule that is wrong, for the FATAL line.
+/// Names the rule that is wrong or never counts, for the FATAL line.
 pub(super) fn rules(entries: &[String]) -> Result<DedupRules, String> {
     let mut rules = DedupRules::default();
     for entry in entries {
@@ -22,6 +22,8 @@ pub(super) fn rules(entries: &[String]) -> Result<DedupRules, String> {
             Rule::Content(rule) => rules.add_content(pattern, rule),
         }
     }
+    let order = rules.check_order();
+    order.map_err(|why| format!("--dedup: {why}"))?;
     Ok(rules)
 }
 
@@ -190,6 +192,13 @@ mod tests {
             "* = body , memory = 1048576 , window = 1h",
         ];
         assert_eq!(read(&entries), Ok(expected));
+    }
+
+    #[test]
+    fn a_rule_that_never_counts_is_an_error() {
+        let why = "--dedup: the rule x never counts, because the first rule that fits counts, and * fits all its topics; put \
+                   x before *";
+        assert_eq!(read(&["*=publisher", "x=body"]), Err(why.to_owned()));
     }
 
     #[test]

@@ -9,7 +9,7 @@ const FORM: &str = "<topic pattern>[=<sample rate>]";
 /// Reads rules of the form [`FORM`].
 ///
 /// # Errors
-/// Names the rule that is wrong, for the FATAL line.
+/// Names the rule that is wrong or never counts, for the FATAL line.
 pub(super) fn rules(entries: &[String]) -> Result<MeterRules, String> {
     let mut rules = MeterRules::default();
     for entry in entries {
@@ -21,6 +21,8 @@ pub(super) fn rules(entries: &[String]) -> Result<MeterRules, String> {
         topic_pattern::check(pattern, Topics::All).map_err(refuse)?;
         rules.add(pattern, rate);
     }
+    let order = rules.check_order();
+    order.map_err(|why| format!("--duplicate-meter: {why}"))?;
     Ok(rules)
 }
 
@@ -48,6 +50,12 @@ mod tests {
         expected.add("*", SampleRate::new(1.0).expect("a rate"));
         assert_eq!(read(&["orders", " a.* = 0.5 ", "*=1"]), Ok(expected));
         assert_eq!(read(&[]), Ok(MeterRules::default()));
+    }
+
+    #[test]
+    fn a_rule_that_never_counts_is_an_error() {
+        let why = "--duplicate-meter: there are two rules a, and only the first one counts; leave one of them out";
+        assert_eq!(read(&["a=0.5", "b", "a"]), Err(why.to_owned()));
     }
 
     #[test]

@@ -12,7 +12,7 @@ const FORMS: &str =
 /// Reads entries such as `logs.*=bytes:1000000`.
 ///
 /// # Errors
-/// Names the entry that is wrong, for the FATAL line.
+/// Names the entry that is wrong or never counts, for the FATAL line.
 pub(super) fn unclaimed(entries: &[String]) -> Result<UnclaimedRules, String> {
     let mut rules = UnclaimedRules::default();
     for entry in entries {
@@ -23,6 +23,8 @@ pub(super) fn unclaimed(entries: &[String]) -> Result<UnclaimedRules, String> {
         topic_pattern::check(pattern, Topics::Lasting).map_err(refuse)?;
         rules.add(pattern, bounds(policy).map_err(refuse)?);
     }
+    let order = rules.check_order();
+    order.map_err(|why| format!("--unclaimed-messages: {why}"))?;
     Ok(rules)
 }
 
@@ -87,6 +89,13 @@ mod tests {
             "*=drop",
         ];
         assert_eq!(read(&entries), Ok(expected));
+    }
+
+    #[test]
+    fn an_entry_that_never_counts_is_an_error() {
+        let why = "--unclaimed-messages: the rule logs.a never counts, because the first rule that fits counts, and logs.* \
+                   fits all its topics; put logs.a before logs.*";
+        assert_eq!(read(&["logs.*=drop", "logs.a=keep"]), Err(why.to_owned()));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::bodies::{MpubLimits, split_binary, split_lines};
-use super::{Bodies, Broker, Command, DRAINING, EXITING, PublishError, admin};
+use super::{Bodies, Broker, Command, DRAINING, EXITING, PublishError, admin, refusal};
 use program::http::{End, Failure, Io, Reply, RequestBody, parse_query};
 use program::{log_error, log_warn};
 use wire::origin::{self, Origin};
@@ -105,8 +105,8 @@ async fn hand_over<B: Broker>(
         Err(PublishError::Draining) => Err(DRAINING),
         Err(PublishError::Backend(why)) => {
             log_error!("TOPIC({topic}) ERROR: failed to write message to backend - {why}");
-            // To clients nsqd does not tell these two apart.
-            Err(EXITING)
+            // In nsqd, this answer is the same as the one of a process that ends.
+            Ok(refusal(EXITING.status, EXITING.code, &why))
         }
     }
 }

@@ -7,7 +7,7 @@ use http::StatusCode;
 
 use super::{Broker, Info, health_text};
 use program::http::{Query, Reply};
-use program::version::NSQ_VERSION;
+use program::version::{NSQ_VERSION, RINGQ_VERSION};
 use wire::go_json::{JsonObject, push_array, push_string};
 
 mod json;
@@ -109,6 +109,7 @@ pub(super) fn info(info: &Info) -> Reply {
     object.number("max_deflate_level", config.deflate_level_max);
     object.text("topology_zone", &config.topology_zone);
     object.text("topology_region", &config.topology_region);
+    object.text("ringq_version", RINGQ_VERSION);
     object.end();
     Reply::json(StatusCode::OK, body)
 }

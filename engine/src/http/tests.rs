@@ -1022,7 +1022,8 @@ fn publish_failures_are_exiting() {
     });
     let request = "POST /mpub?topic=t HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi";
     let (answer, log) = talk_bytes(&broker, request.as_bytes());
-    is_failure(status_and_body(&answer), 503, "EXITING");
+    let body = r#"{"message":"EXITING","reason":"no space left on device"}"#;
+    assert_eq!(status_and_body(&answer), (503, body.to_owned()));
     assert_eq!(
         log,
         ["ERROR: TOPIC(t) ERROR: failed to write message to backend - no space left on device"]
@@ -1264,7 +1265,11 @@ fn info_is_that_of_the_specification() {
     assert_eq!(status, 200);
     assert_eq!(
         body,
-        r#"{"version":"1.3.0","broadcast_address":"node1.example.com","hostname":"node1","http_port":4151,"tcp_port":4150,"start_time":1795252135,"max_heartbeat_interval":60000000000,"max_output_buffer_size":65536,"max_output_buffer_timeout":30000000000,"max_deflate_level":6,"topology_zone":"","topology_region":""}"#
+        concat!(
+            r#"{"version":"1.3.0","broadcast_address":"node1.example.com","hostname":"node1","http_port":4151,"tcp_port":4150,"start_time":1795252135,"max_heartbeat_interval":60000000000,"max_output_buffer_size":65536,"max_output_buffer_timeout":30000000000,"max_deflate_level":6,"topology_zone":"","topology_region":"","ringq_version":""#,
+            env!("CARGO_PKG_VERSION"),
+            r#""}"#
+        )
     );
 }
 

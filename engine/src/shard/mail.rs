@@ -25,6 +25,8 @@ pub(crate) enum Mail {
     Forwards(ForwardBatch),
     /// Answers to publishes of the receiving shard.
     ForwardReplies(Vec<ForwardReply>),
+    /// The disk has no room for messages of another shard.
+    DiskFull,
     /// A connection that moves in.
     Connection(Box<Moving>),
     /// An HTTP connection that moves in.

@@ -1,6 +1,6 @@
 //! Replaces values that differ from run to run: times, ports, hosts, toolchains, heap sizes.
 
-use test_support::differential::replace_behind;
+use test_support::differential::{replace_behind, without_ringq_version};
 
 /// Keys of the `memory` object, in the order of the text.
 const MEMORY_KEYS: [&str; 9] = [
@@ -72,9 +72,9 @@ fn hide_ports_of_clients(text: &str) -> String {
     hidden
 }
 
-/// Removes the keys of `/stats` that nsqd does not have. docs/compatibility.md lists them.
+/// Removes the keys of `/stats` and `/info` that nsqd does not have. docs/compatibility.md lists them.
 fn without_added_keys(text: &str) -> String {
-    let mut text = text.to_owned();
+    let mut text = without_ringq_version(text);
     for marker in [",\"oldest_unfinished_ms\":", ",\"shard\":"] {
         let mut parts = text.split(marker);
         let mut kept = parts.next().unwrap_or_default().to_owned();

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::{io, process, thread};
 
 use program::stop::StopSignals;
-use program::{log, log_fatal, log_warn};
+use program::{log, log_fatal, log_warn, thread_refused};
 
 use config::Config;
 pub use config::NSQ_STAT;
@@ -42,7 +42,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     });
     if let Err(error) = log::init_tool(log::Level::Info, config.log_style.clone()) {
         return NSQ_STAT
-            .failed(&format!("ERROR: cannot start the log's thread - {error}"))
+            .failed(&format!(
+                "ERROR: {}",
+                thread_refused("the log's thread", &error)
+            ))
             .print();
     }
     let result = poll(&config);

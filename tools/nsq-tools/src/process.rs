@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::stopping::StopSignals;
 use program::log::{Level, Style};
-use program::{Exit, log, log_fatal};
+use program::{Exit, log, log_fatal, thread_refused};
 use tokio::runtime::Runtime;
 
 /// Runs a tool with a valid command line, and otherwise prints why the tool ends. `logging` returns the lowest level that is
@@ -33,7 +33,7 @@ where
 /// Runs `work` until it ends. Starts the log and the threads before, and writes all log lines behind it.
 fn run(level: Level, style: Style, work: impl Future<Output = Result<(), String>>) -> ExitCode {
     if let Err(error) = log::init_tool(level, style) {
-        log_fatal!("cannot start the log's thread: {error}");
+        log_fatal!("{}", thread_refused("the log's thread", &error));
         return ExitCode::from(1);
     }
     let runtime = match Runtime::new() {

@@ -393,8 +393,9 @@ fn a_start_that_fails_says_why() {
     dead.kill();
     check(&dead, &[], "error connecting to nsqd");
     let exit = run(&mut command(&nsqd, &["--version"]), TIMEOUT);
+    let version = env!("CARGO_PKG_VERSION");
     assert_eq!(
-        (exit.code(), exit.stdout.as_str()),
-        (0, "nsq_forget v1.3.0\n")
+        (exit.code(), exit.stdout),
+        (0, format!("nsq_forget v1.3.0\nringq {version}\n"))
     );
 }

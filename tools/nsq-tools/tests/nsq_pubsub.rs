@@ -495,9 +495,10 @@ fn a_start_that_fails_says_why() {
     );
     assert!(exit.code() == 1 && exit.stderr.contains(&text), "{exit}");
     let exit = run(&mut command(&["--version"]), TIMEOUT);
+    let version = env!("CARGO_PKG_VERSION");
     assert_eq!(
-        (exit.code(), exit.stdout.as_str()),
-        (0, "nsq_pubsub v1.3.0\n")
+        (exit.code(), exit.stdout),
+        (0, format!("nsq_pubsub v1.3.0\nringq {version}\n"))
     );
     let exit = run(&mut command(&[]), TIMEOUT);
     assert!(

@@ -146,9 +146,10 @@ fn errors_end_the_tool_with_the_originals_texts() {
         "--nsqd-http-address or --lookupd-http-address required",
     );
     let exit = nsq_stat(&["--version"]);
+    let version = env!("CARGO_PKG_VERSION");
     assert_eq!(
-        (exit.code(), exit.stdout.as_str()),
-        (0, "nsq_stat v1.3.0\n")
+        (exit.code(), exit.stdout),
+        (0, format!("nsq_stat v1.3.0\nringq {version}\n"))
     );
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use nsqadmin::config::Config;
 use nsqadmin::server::Server;
 use program::stop::{self, StopSignals};
-use program::{log, log_fatal, open_files};
+use program::{log, log_fatal, open_files, thread_refused};
 use tokio::runtime::Runtime;
 
 fn main() -> ExitCode {
@@ -15,7 +15,7 @@ fn main() -> ExitCode {
         Err(exit) => return exit.print(),
     };
     if let Err(error) = log::init(config.log_level, config.log_style.clone()) {
-        log_fatal!("cannot start the log's thread: {error}");
+        log_fatal!("{}", thread_refused("the log's thread", &error));
         return ExitCode::from(1);
     }
     match run(config) {

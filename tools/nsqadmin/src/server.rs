@@ -63,6 +63,7 @@ impl Server {
     /// The reason why nsqadmin cannot start, for the FATAL line.
     pub async fn start(config: Config, checked: Checked) -> Result<Server, String> {
         log_info!("{}", version::of_daemon(NSQADMIN.name));
+        log_info!("{}", version::of_ringq());
         warn(&config);
         let tls = config
             .tls

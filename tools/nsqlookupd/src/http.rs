@@ -13,7 +13,7 @@ use ::http::{Method, StatusCode};
 use program::http::{
     Failure, Io, OldRequest, Query, Reply, RequestBody, Route, Service, parse_query, profiler,
 };
-use program::version::NSQ_VERSION;
+use program::version::{NSQ_VERSION, RINGQ_VERSION};
 use wire::go_json::{JsonObject, push_array, push_string};
 use wire::name::is_valid_name;
 
@@ -182,6 +182,7 @@ pub fn info() -> Reply {
     let mut json = String::new();
     let mut object = JsonObject::new(&mut json);
     object.text("version", NSQ_VERSION);
+    object.text("ringq_version", RINGQ_VERSION);
     object.end();
     Reply::json(StatusCode::OK, json)
 }

@@ -88,8 +88,14 @@ impl Server {
     /// The reason why an address cannot be listened on, for the FATAL line.
     pub async fn start(config: &Config) -> Result<Server, String> {
         log_info!("{}", version::of_daemon(NSQLOOKUPD.name));
+        log_info!("{}", version::of_ringq());
         for ignored in &config.ignored {
             log_warn!("{ignored}");
+        }
+        if config.lifetimes.inactive.is_zero() {
+            log_warn!(
+                "--inactive-producer-timeout=0 hides every nsqd: /lookup and /nodes have no producers"
+            );
         }
         let tls = config.tls.configure(&[
             ("--tls-tcp-address", &config.tls_tcp_address),

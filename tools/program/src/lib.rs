@@ -72,6 +72,7 @@ mod program;
 pub mod stop;
 pub mod tcp_address;
 pub mod tcp_socket;
+mod threads;
 pub mod tls;
 mod value;
 pub mod version;
@@ -79,6 +80,7 @@ pub mod version;
 pub use given_keys::{GivenKey, GivenKeys};
 pub use options::Options;
 pub use program::{Exit, Program, page_with_table};
+pub use threads::thread_refused;
 pub use value::Value;
 /// Values in Go's syntax, which flags, files and answers share.
 pub use wire::go_value;

@@ -37,7 +37,7 @@ pub use level::{Level, UnknownLevel};
 pub use line::{Format, Style};
 use line::{Line, prefix_default};
 pub(crate) use line::{bare_line, fatal_line};
-use repeats::Repeats;
+use repeats::{Held, Repeats};
 
 /// Most lines that wait for the writer. The queue absorbs a burst of connections. More lines than
 /// this mean that nobody reads stderr.
@@ -268,7 +268,7 @@ impl<W: Write> Writer<W> {
                 self.report_dropped();
             }
             Entry::Repeated(cause, line) => {
-                if self.repeats.admit(cause, Instant::now()) {
+                if self.repeats.admit(line.level, cause, Instant::now()) {
                     self.handle(Entry::Line(line));
                 }
             }
@@ -292,10 +292,15 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    fn report_held(&mut self, held: Vec<(String, u64)>) {
-        for (cause, count) in held {
+    fn report_held(&mut self, held: Vec<Held>) {
+        for Held {
+            level,
+            cause,
+            count,
+        } in held
+        {
             let text = format!("LOG: {count} more like it within a second - {cause}");
-            self.append(Level::Error, text);
+            self.append(level, text);
         }
     }
 
@@ -343,7 +348,7 @@ macro_rules! log_error {
     ($($text:tt)+) => { $crate::log_at!($crate::log::Level::Error, $($text)+) };
 }
 
-/// Logs a repeated failure: one line a second for each cause. The first arguments are the level, and the cause, a
+/// Logs a line that may come often: one line a second for each cause. The first arguments are the level, and the cause, a
 /// `String`. The others are as for `format!`.
 #[macro_export]
 macro_rules! log_repeated {

@@ -11,13 +11,14 @@ use crate::go_value;
 use crate::log;
 use crate::options::Options;
 use crate::value::Value;
+use crate::version;
 
 /// A program with its command line.
 #[derive(Debug)]
 pub struct Program {
     /// The name: `nsqd`.
     pub name: &'static str,
-    /// Returns the output of `--version` for a name:
+    /// Returns the first line of the output of `--version` for a name:
     /// [`version::of_daemon`](crate::version::of_daemon) or
     /// [`version::of_tool`](crate::version::of_tool).
     pub version: fn(&str) -> String,
@@ -85,14 +86,14 @@ impl Program {
         let command_line = command_line::parse(|name| self.flag(name), args)
             .map_err(|stop| self.stopped(stop, hostname))?;
         let asks_version = command_line.given.get("version") == Some(&Value::Boolean(true));
-        let version = Exit {
+        let shown = Exit {
             code: 0,
-            stdout: (self.version)(self.name) + "\n",
+            stdout: format!("{}\n{}\n", (self.version)(self.name), version::of_ringq()),
             stderr: String::new(),
         };
         let options = Options::collect(self, command_line, hostname);
         if asks_version && options.is_err() {
-            return Err(version);
+            return Err(shown);
         }
         let options = options.map_err(|error| match error {
             FileError::Fatal(why) => self.fatal(&why),
@@ -100,7 +101,7 @@ impl Program {
         })?;
         check(&options).map_err(|why| self.failed(&why))?;
         match asks_version {
-            true => Err(version),
+            true => Err(shown),
             false => Ok(options),
         }
     }

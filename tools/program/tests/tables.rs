@@ -156,6 +156,9 @@ fn a_version_ends_the_program() {
         let exit = read(program, &["-version"]).unwrap_err();
         assert_eq!((exit.code, &*exit.stderr), (0, ""));
         assert!(exit.stdout.starts_with(line), "{}", exit.stdout);
+        let second = format!("\nringq {}\n", env!("CARGO_PKG_VERSION"));
+        assert!(exit.stdout.ends_with(&second), "{}", exit.stdout);
+        assert_eq!(exit.stdout.lines().count(), 2, "{}", exit.stdout);
     }
 }
 

@@ -219,6 +219,13 @@ fn play_group<C: Client>(
     played.into_inner().expect("no player panics with the lock")
 }
 
+/// Removes the key of `/info` that the originals do not have. docs/compatibility.md lists it.
+#[must_use]
+pub fn without_ringq_version(text: &str) -> String {
+    let added = format!(",\"ringq_version\":\"{}\"", env!("CARGO_PKG_VERSION"));
+    text.replace(&added, "")
+}
+
 /// Replaces the characters of the value behind each `marker` by `name`.
 pub fn replace_behind(text: &str, marker: &str, name: &str, belongs: fn(char) -> bool) -> String {
     let mut parts = text.split(marker);

@@ -3,7 +3,7 @@
 use diskq_log::{Notice, Reply};
 
 use super::Broker;
-use super::output::{Output, Wakeup};
+use super::output::{Level, Output, Wakeup};
 use crate::client::Blocked;
 use crate::ids::TopicKey;
 use crate::now::Now;
@@ -15,7 +15,11 @@ use crate::topic::Waiter;
 pub(super) fn repeated_error(what: &str, why: &str, line: String) -> Output {
     let answer = why.rsplit(": ").next().unwrap_or(why);
     let cause = format!("{what}: {answer}");
-    Output::RepeatedError { cause, line }
+    Output::Repeated {
+        level: Level::Error,
+        cause,
+        line,
+    }
 }
 
 /// Makes an ERROR line about the file of a topic's keys.
@@ -38,8 +42,13 @@ impl Broker {
         topic.log.handle_reply(now.mono, reply, &mut notices);
         if topic.log.health().is_some() {
             self.unhealthy.insert(key);
-        } else {
-            self.unhealthy.remove(&key);
+        } else if self.unhealthy.remove(&key) {
+            let what = "takes messages again";
+            out.push(Output::Repeated {
+                level: Level::Info,
+                cause: what.to_owned(),
+                line: format!("TOPIC({}): {what}", topic.name),
+            });
         }
         for notice in notices {
             self.handle_notice(now, key, notice, out);
@@ -61,6 +70,7 @@ impl Broker {
                 out.push(repeated_error(what, &cause, line));
                 // Without the undos, a full disk has more room. Any other failure would stay.
                 if self.topics[key].log.is_disk_full() {
+                    self.is_disk_full = true;
                     self.drop_undos(out);
                 }
                 // The blocked clients and tasks publish again, and this time are refused with the reason.

@@ -72,12 +72,14 @@ pub enum Output {
     Authorize(ClientId, AuthQuery),
     /// A line for the log.
     Log(Level, String),
-    /// An ERROR line for the log about something that is tried again, and may fail again as often as it is tried.
-    /// The shell writes only some of the lines of one cause.
-    RepeatedError {
-        /// The cause: equal for all topics that fail in this way.
+    /// A line for the log about something that may happen to many topics at the same time, or to one topic again and
+    /// again, such as an action that fails and is tried again. The shell writes only some of the lines of one cause.
+    Repeated {
+        /// The importance of the line.
+        level: Level,
+        /// The cause: equal for all topics to which the same happens.
         cause: String,
-        /// The text of the line: the action that failed, its topic, and the reason.
+        /// The text of the line, with the topic.
         line: String,
     },
 }

@@ -1434,6 +1434,28 @@ health
     );
 }
 
+/// No line said that publishes work again, so an operator had to try.
+#[test]
+fn a_line_says_that_a_topic_takes_messages_again() {
+    check_with(
+        group_commit(),
+        "
+disk full
+c: PUB c | x
+c< E_PUB_FAILED PUB failed disk full: cannot allocate /data/c.log/000000000001.segment: simulated: disk full
+c closed
+errors
+= TOPIC(c) ERROR: failed to write message to backend - cannot allocate /data/c.log/000000000001.segment: simulated: disk full
+disk free
++1s
+errors
+= TOPIC(c): takes messages again
+health
+= OK
+",
+    );
+}
+
 /// With group commit a channel was acknowledged before anything of it was synced.
 #[test]
 fn a_channel_that_got_its_ok_survives_a_power_failure() {

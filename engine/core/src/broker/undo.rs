@@ -55,8 +55,15 @@ impl Broker {
         }
     }
 
+    /// Returns whether the disk has refused room to a topic since the last call. Then all other shards are to call
+    /// [`Broker::drop_undos`]: their undos may be what fills the disk.
+    #[must_use]
+    pub fn take_full_disk(&mut self) -> bool {
+        std::mem::take(&mut self.is_disk_full)
+    }
+
     /// Drops the messages of the undos of all topics of the shard: the disk has no room.
-    pub(super) fn drop_undos(&mut self, out: &mut Vec<Output>) {
+    pub fn drop_undos(&mut self, out: &mut Vec<Output>) {
         if !std::mem::take(&mut self.may_have_undos) {
             return;
         }

@@ -2,6 +2,7 @@
 
 use crate::dedup::meter::{BYTES_MAX, SampleRate};
 use crate::rule_memory::RuleMemory;
+use crate::rule_order::RuleOrderError;
 use crate::topic_rules::TopicRules;
 
 /// The sample rates for topics whose names match patterns. The first pattern that matches counts. A topic that matches none
@@ -16,6 +17,14 @@ impl MeterRules {
     /// themselves.
     pub fn add(&mut self, pattern: &str, rate: SampleRate) {
         self.rules.add(pattern, rate);
+    }
+
+    /// Checks that each rule can count.
+    ///
+    /// # Errors
+    /// An earlier pattern matches all topics of a rule.
+    pub fn check_order(&self) -> Result<(), RuleOrderError> {
+        self.rules.check_order()
     }
 
     /// Returns the sample rate of a topic. `None`: the topic has no meter.

@@ -1130,7 +1130,7 @@ impl World {
                     self.shards[shard].keeper.free(memory);
                 }
                 Output::MetadataChanged => self.shards[shard].is_metadata_old = true,
-                Output::Log(_, line) | Output::RepeatedError { line, .. } => self.read_log(&line),
+                Output::Log(_, line) | Output::Repeated { line, .. } => self.read_log(&line),
                 Output::Changed(change) => {
                     self.promises.note(&change);
                     let told = &mut self.shards[shard].told;

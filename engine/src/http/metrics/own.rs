@@ -7,7 +7,7 @@ use engine_core::stats::{
 };
 use engine_core::{LATENCY_BOUNDS_NS, MeterReport};
 use program::metrics::{Exposition, Family, Kind, Number, append_process, push_label};
-use program::version::NSQ_VERSION;
+use program::version::{NSQ_VERSION, RINGQ_VERSION};
 use std::time::Duration;
 
 /// A metric of each thing of a kind, and how it is read. `None`: the thing does not have the metric.
@@ -220,7 +220,7 @@ fn append_rows<T>(out: &mut Exposition, rows: &[Row<T>], things: &[Labelled<'_, 
 fn append_node(out: &mut Exposition, figures: &Figures) {
     let mut labels = String::new();
     push_label(&mut labels, "version", NSQ_VERSION);
-    push_label(&mut labels, "ringq_version", env!("CARGO_PKG_VERSION"));
+    push_label(&mut labels, "ringq_version", RINGQ_VERSION);
     out.begin(BUILD);
     out.sample(&labels, 1);
     append_rows(out, NODE, &[(String::new(), figures)]);

@@ -122,6 +122,8 @@ impl Surroundings {
         let lookupd = self.lookupd.as_ref();
         let lookupd = lookupd.map_or(UNUSED.to_owned(), |lookupd| lookupd.http.to_string());
         pairs.push(("{lookupd}".to_owned(), lookupd));
+        let ringq = format!("ringq {}", env!("CARGO_PKG_VERSION"));
+        pairs.push(("{ringq}".to_owned(), ringq));
         for (name, destination) in &self.destinations {
             pairs.push((format!("{{{name}}}"), destination.address()));
         }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use ::http::header::ACCEPT;
 use program::metrics::{Exposition, Family, Format, Kind, Number, append_process, push_label};
-use program::version::NSQ_VERSION;
+use program::version::{NSQ_VERSION, RINGQ_VERSION};
 
 use super::live::STREAMS_MAX;
 use super::{App, Reply, Request};
@@ -130,10 +130,7 @@ impl App {
         let format = Format::of_accept(request.header(ACCEPT.as_str()).as_bytes());
         let mut out = Exposition::new(format);
         out.begin(BUILD);
-        let versions = [
-            ("version", NSQ_VERSION),
-            ("ringq_version", env!("CARGO_PKG_VERSION")),
-        ];
+        let versions = [("version", NSQ_VERSION), ("ringq_version", RINGQ_VERSION)];
         out.sample(&labels(&versions), 1);
         append_process(&mut out, self.started);
         out.begin(REQUESTS);

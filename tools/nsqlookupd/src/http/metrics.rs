@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use program::http::Reply;
 use program::metrics::{Exposition, Family, Format, Kind, Number, append_process, push_label};
-use program::version::NSQ_VERSION;
+use program::version::{NSQ_VERSION, RINGQ_VERSION};
 
 use super::lock;
 use crate::database::{Database, NodeFigures, Now, TopicFigures, Totals};
@@ -62,7 +62,7 @@ pub(super) async fn metrics(
     let mut out = Exposition::new(format);
     let mut labels = String::new();
     push_label(&mut labels, "version", NSQ_VERSION);
-    push_label(&mut labels, "ringq_version", env!("CARGO_PKG_VERSION"));
+    push_label(&mut labels, "ringq_version", RINGQ_VERSION);
     out.begin(BUILD);
     out.sample(&labels, 1);
     append_process(&mut out, started);

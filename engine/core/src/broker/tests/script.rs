@@ -26,7 +26,7 @@
 //! stop                a graceful stop, until everything is on the disk
 //! power lost 3        ... and of what was not synced, what seed 3 says is there; no nsqd.dat
 //! drain on, drain off publishes are refused, or taken again
-//! errors              the lines of repeated errors since the last such line
+//! errors              the repeated lines of the log since the last such line
 //! owed                what a drain waits for, and the topics and channels that come (+) or go (-) at the nsqlookupds
 //! channels t a,b      the channels that the topic t asked for
 //! unasked t a,b       ... and not every nsqlookupd has answered
@@ -146,7 +146,7 @@ pub(super) struct Session {
     peers: BTreeMap<String, TestClient>,
     /// Ids of messages by their bodies.
     ids: BTreeMap<String, String>,
-    /// The lines of repeated errors since the last `errors`.
+    /// The repeated lines of the log since the last `errors`.
     errors: Vec<String>,
     /// Topics that asked for channels.
     asking: BTreeMap<String, TopicKey>,
@@ -559,7 +559,7 @@ impl Session {
                 self.asked_for.insert(name, id);
             }
             Output::Wake(..) | Output::MetadataChanged | Output::Changed(_) | Output::Log(..) => {}
-            Output::RepeatedError { line, .. } => self.errors.push(line),
+            Output::Repeated { line, .. } => self.errors.push(line),
         }
     }
 

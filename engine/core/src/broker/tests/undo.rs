@@ -425,5 +425,8 @@ fn only_a_full_disk_ends_an_undo() {
         session.act("undo t/ch");
         let transcript = session.transcript();
         assert!(transcript.ends_with(expected), "{transcript}");
+        // The other shards drop theirs, too.
+        assert_eq!(session.broker.take_full_disk(), is_full);
+        assert!(!session.broker.take_full_disk(), "told once");
     }
 }

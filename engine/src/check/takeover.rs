@@ -1,0 +1,112 @@
+//! The takeover of the original nsqd's files that a start would do.
+
+use std::path::Path;
+
+use diskq::{DiskError, OsFiles};
+use diskq_nsqd::{DueTakeover, Metadata};
+
+use super::{Finding, bytes_text, disk};
+
+/// `None`: no files of the original are there, or nsqd.dat cannot be read, which has a finding of its own.
+pub(super) fn check(path: &Path) -> Option<Finding> {
+    let metadata = Metadata::load(path).ok()?;
+    let due = diskq_nsqd::due_takeover(&OsFiles, path, &metadata.topics);
+    judge(due, disk::free_bytes(path))
+}
+
+/// `free_bytes` is `None` if the file system does not say how much is free.
+fn judge(due: Result<DueTakeover, DiskError>, free_bytes: Option<u64>) -> Option<Finding> {
+    const NAME: &str = "takeover";
+    let due = match due {
+        Ok(due) => due,
+        Err(error) => {
+            return Some(Finding::failure(
+                NAME,
+                format!("the data files of the original nsqd cannot be looked at: {error}"),
+                "mend the cause; a takeover needs all of them",
+            ));
+        }
+    };
+    let DueTakeover {
+        queue_count,
+        bytes,
+        unlisted,
+    } = due;
+    if queue_count == 0 && unlisted.is_empty() {
+        return None;
+    }
+    let queues = match queue_count {
+        0 => "no queue".to_owned(),
+        1 => format!("1 queue ({})", bytes_text(bytes)),
+        count => format!("{count} queues ({})", bytes_text(bytes)),
+    };
+    let mut found = format!("a start takes over {queues} of the original nsqd (docs/upgrade.md)");
+    if !unlisted.is_empty() {
+        found += &format!(
+            "; nsqd.dat does not list {}: their files are left alone",
+            unlisted.join(", ")
+        );
+    }
+    // The new files are complete before the old ones are set aside.
+    let needed_bytes = bytes.saturating_add(bytes / 10);
+    match free_bytes {
+        Some(free_bytes) if free_bytes < needed_bytes => Some(Finding::warning(
+            NAME,
+            format!(
+                "{found}; that needs up to {}, and {} are free: without the room, the start fails and changes nothing",
+                bytes_text(needed_bytes),
+                bytes_text(free_bytes)
+            ),
+            "make room on the file system of --data-path",
+        )),
+        _ if !unlisted.is_empty() => Some(Finding::warning(
+            NAME,
+            found,
+            "if their messages are wanted, bring back the nsqd.dat that lists them before the start",
+        )),
+        _ => Some(Finding::ok(NAME, found)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    #[test]
+    fn a_takeover_is_announced_with_its_room() {
+        let due = |queue_count, bytes, unlisted: &[&str]| {
+            Ok(DueTakeover {
+                queue_count,
+                bytes,
+                unlisted: unlisted.iter().map(|name| (*name).to_owned()).collect(),
+            })
+        };
+        assert_eq!(judge(due(0, 0, &[]), Some(0)), None);
+        let found = |due, free_bytes| {
+            let finding = judge(due, free_bytes).expect("there are files");
+            (finding.state, finding.found)
+        };
+        let (state, text) = found(due(3, 1000, &[]), Some(1100));
+        assert_eq!(state, State::Ok);
+        assert!(
+            text.starts_with("a start takes over 3 queues (1000 bytes) of the original nsqd"),
+            "{text}"
+        );
+        assert_eq!(found(due(3, 1000, &[]), None).0, State::Ok);
+        let (state, text) = found(due(3, 1000, &[]), Some(1099));
+        assert_eq!(state, State::Warning);
+        assert!(
+            text.contains("that needs up to 1.1 KiB, and 1.1 KiB are free"),
+            "{text}"
+        );
+        let (state, text) = found(due(0, 0, &["orders", "orders:billing"]), Some(1 << 30));
+        assert_eq!(state, State::Warning);
+        assert!(
+            text.ends_with("does not list orders, orders:billing: their files are left alone"),
+            "{text}"
+        );
+        let unread = Err(DiskError::Failed("no".to_owned()));
+        assert_eq!(found(unread, None).0, State::Failure);
+    }
+}
