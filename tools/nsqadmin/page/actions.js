@@ -140,7 +140,7 @@ export function pauseChannel(channel, verb) {
   return {
     what: `${capital(verb)} the channel ${topic}/${name}`, title: `${capital(verb)} the channel ${topic}/${name}?`, button: capital(verb),
     effect: isPause
-      ? `${channel.client_count > 0 ? many(channel.client_count, "consumer gets", "consumers get") : "No consumer is connected. One that comes gets"} no ${channel.client_count > 0 ? "more " : ""}messages. Nothing is lost.`
+      ? `${channel.client_count > 0 ? many(channel.client_count, "consumer gets", "consumers get") : "No consumer now. New ones get"} no ${channel.client_count > 0 ? "more " : ""}messages. Nothing is lost.`
       : `Consumers get messages again. ${many(channel.depth, "message waits", "messages wait")}.`,
     ...(isPause && { terms: "pause", topic }),
     run: (terms) => post(api("topics", topic, name), { action: verb, ...terms }),
