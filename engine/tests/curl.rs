@@ -258,7 +258,8 @@ fn ping_and_info(session: &Session) {
     assert_eq!(value["max_output_buffer_size"], 65536);
     assert_eq!(value["max_output_buffer_timeout"], 30_000_000_000_u64);
     assert_eq!(value["max_deflate_level"], 6);
-    assert_eq!(value.as_object().map(|object| object.len()), Some(12));
+    assert_eq!(value["ringq_version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(value.as_object().map(|object| object.len()), Some(13));
 }
 
 /// Checks that everything published is delivered byte for byte.

@@ -401,12 +401,14 @@ impl Log {
         self.sync.poisoned.as_ref().or(self.supply.refusal_text())
     }
 
-    /// Returns whether the file system had no room for the last segment that was asked for. Other failures, such as too
-    /// many open files, do not count.
+    /// Returns whether the file system had no room for the last segment that was asked for, and a message waits for one.
+    /// Other failures, such as too many open files, do not count. Nor does a segment that was asked for ahead: a smaller
+    /// one may find room.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
         let refusal = self.supply.refusal.as_ref();
-        refusal.is_some_and(|refusal| refusal.is_full)
+        let is_full = refusal.is_some_and(|refusal| refusal.is_full);
+        is_full && self.supply.waiting.is_some()
     }
 
     /// Ends the log, for a graceful stop or a deletion. Returns the remaining jobs for the keeper: the jobs that were

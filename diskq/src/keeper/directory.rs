@@ -50,8 +50,8 @@ impl<'a, F: Files> LogDirectory<'a, F> {
     }
 
     /// Makes the directory and its checkpoint file if the directory, the file or the first room in the file is missing:
-    /// a log is new, or a crash came between the steps of [`LogDirectory::make`]. Each job that writes calls this first.
-    /// So a topic for which nothing was ever written has no files.
+    /// a log is new, or a crash came between the steps of [`LogDirectory::make`]. The jobs that make a segment, a
+    /// checkpoint or a saved state call this first. So a topic for which nothing was ever written has no files.
     pub(crate) fn complete(&self) -> io::Result<()> {
         match self.files.length(&self.checkpoint_path()) {
             Ok(bytes) if bytes >= checkpoint::FILE_BYTES_MIN => Ok(()),

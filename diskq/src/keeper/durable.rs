@@ -138,14 +138,16 @@ impl<F: Files> LogDirectory<'_, F> {
         let path = self.checkpoint_path();
         let retryable =
             |error: &io::Error| SyncFailure::Retryable(Failure::of("write", &path, error));
-        // Nothing is lost if the file cannot be made. The urgent thread makes the same directory for a segment, and removes
-        // it if the disk is full.
-        self.complete().map_err(|error| retryable(&error))?;
+        let failed = |error: io::Error| match error.kind() {
+            // Nothing is lost. The urgent thread makes the same file for a segment, and removes it if the disk is full.
+            io::ErrorKind::NotFound => retryable(&error),
+            _ => write_failure(&path, &error),
+        };
+        self.complete().map_err(failed)?;
         let encoded = draft.encode();
         // The last checkpoint stands if this one is too long for its file.
         let bytes = encoded.map_err(|error| retryable(&error))?;
-        let written = self.write_slot(slot, &bytes);
-        written.map_err(|error| write_failure(&path, &error))
+        self.write_slot(slot, &bytes).map_err(failed)
     }
 
     /// Writes a checkpoint into a slot of the file, which [`LogDirectory::complete`] has made.

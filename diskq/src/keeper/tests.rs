@@ -301,17 +301,33 @@ fn no_shortage_poisons_a_log_that_shares_a_sync() {
         keeper.files().fail_next(Call::CreateDir, ErrorKind::Other);
         keeper.delete_topic("t").unwrap_err();
     };
-    let causes: [fn(&Keeper<SimFiles>); 4] = [full, no_descriptor, removed, undeleted];
-    for cause in causes {
+    // After this thread has found the file.
+    let removed_later =
+        |keeper: &Keeper<SimFiles>| keeper.files().fail_next(Call::Write, ErrorKind::NotFound);
+    let device = |keeper: &Keeper<SimFiles>| keeper.files().fail_next(Call::Allocate, libc::EIO);
+    let causes: [(fn(&Keeper<SimFiles>), bool); 6] = [
+        (full, true),
+        (no_descriptor, true),
+        (removed, true),
+        (removed_later, true),
+        (undeleted, true),
+        (device, false),
+    ];
+    for (number, (cause, is_retryable)) in causes.into_iter().enumerate() {
         let keeper = keeper();
         let mut shared = keeper.shared_sync().unwrap();
         cause(&keeper);
         let request = write_checkpoint(0, &CheckpointDraft::default(), true);
         let mut replies = keeper.handle_together(&mut shared, vec![("t", request)]);
-        let Some(Reply::CheckpointWritten { result, .. }) = replies.remove(0) else {
-            panic!("another reply")
+        let Some(Reply::CheckpointWritten {
+            result: Err(failure),
+            ..
+        }) = replies.remove(0)
+        else {
+            panic!("no failure, {number}")
         };
-        assert!(matches!(result, Err(SyncFailure::Retryable(_))));
+        let found = matches!(failure, SyncFailure::Retryable(_));
+        assert_eq!(found, is_retryable, "{number}");
     }
 }
 

@@ -143,6 +143,16 @@ fn large_pages_are_zeros_and_only_those_of_a_new_file() {
     let bytes = (1 << 20) + 4096;
     OsFiles.allocate(&path, bytes, Pages::Large).unwrap();
     assert_eq!(fs::read(&path).unwrap(), vec![0; bytes as usize]);
+    // Room that was only reserved counts as a hole, where the file system tells holes from data.
+    let first_data = |path: &Path| {
+        let file = File::open(path).unwrap();
+        rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0))
+    };
+    let reserved = directory.path().join("reserved");
+    OsFiles.allocate(&reserved, bytes, Pages::Small).unwrap();
+    if first_data(&reserved).is_err() {
+        assert_eq!(first_data(&path), Ok(0), "the pages are there");
+    }
     fs::write(&path, "messages").unwrap();
     OsFiles.allocate(&path, bytes, Pages::Large).unwrap();
     let content = fs::read(&path).unwrap();

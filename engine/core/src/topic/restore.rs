@@ -1,6 +1,7 @@
 //! Restoring a topic at the start.
 
 use super::{Topic, TopicOptions};
+use crate::channel::Channel;
 use crate::client::Clients;
 use crate::deferred::DeferredEntry;
 use crate::long_queue::LongQueue;
@@ -33,15 +34,16 @@ impl Topic {
         listed: Option<&TopicFacts>,
     ) -> Topic {
         let group_commit = options.group_commit;
-        let needs_list = recovered.checkpoint.is_none() || recovered.lacks_checkpoints();
+        let has_checkpoint = recovered.checkpoint.is_some();
+        let listed = listed.filter(|_| !has_checkpoint || recovered.lacks_checkpoints());
         let mut topic = Topic::with_log(name, options, recovered.log);
-        if let Some(facts) = listed.filter(|_| needs_list) {
-            topic.restore_listed(facts);
-        }
         // With group commit the process may have ended before the sync of the checkpoint.
-        topic.is_recorded = recovered.checkpoint.is_some() && !group_commit;
+        topic.is_recorded = has_checkpoint && !group_commit;
         let checkpoint = recovered.checkpoint.unwrap_or_default();
-        topic.paused |= checkpoint.paused;
+        topic.paused = match listed {
+            Some(facts) if !has_checkpoint => facts.paused,
+            _ => checkpoint.paused,
+        };
         topic.pause = PauseUnderWay::restore(now, &checkpoint.terms);
         let mut has_new_ends = ends_elsewhere(&topic.pause, &checkpoint.terms);
         for saved in &checkpoint.channels {
@@ -53,21 +55,7 @@ impl Topic {
                 has_new_ends |= ends_elsewhere(&channel.pause, &saved.terms);
                 let is_durable = recovered.durable_channels.names(&saved.name);
                 channel.is_unsure = !is_durable && group_commit;
-                let mut deferred = Vec::new();
-                for run in &saved.runs {
-                    let due = now.due_time(run.due_ns);
-                    let attempts = run.attempts;
-                    for range in intersect(&recovered.found, run) {
-                        log.retain(range, 1);
-                        if let Some(due) = due {
-                            let seqs = (range.start.0..range.end.0).map(Seq);
-                            deferred.extend(seqs.map(|seq| DeferredEntry { due, seq, attempts }));
-                        } else {
-                            channel.restore(range, attempts);
-                        }
-                    }
-                }
-                channel.restore_deferred(deferred);
+                restore_runs(now, channel, &saved.runs, &recovered.found, log);
                 let undo = saved.undo.as_ref();
                 channel.undo =
                     undo.and_then(|undo| restored_undo(now, undo, &recovered.found, log));
@@ -112,6 +100,10 @@ impl Topic {
         if let Some(saved) = &checkpoint.grace {
             topic.restore_grace(now, saved, &recovered.found);
         }
+        if let Some(facts) = listed {
+            let grace = checkpoint.grace.as_ref();
+            topic.restore_listed(now, facts, grace, &recovered.found);
+        }
         topic.distribute(now, &Clients::default(), &mut Work::unbounded());
         topic.set_ends();
         if has_new_ends {
@@ -124,15 +116,28 @@ impl Topic {
         topic
     }
 
-    /// Takes over the entry of nsqd.dat. Invalid channel names are left out.
-    fn restore_listed(&mut self, facts: &TopicFacts) {
-        self.paused = facts.paused;
+    /// Makes the channels of nsqd.dat that the checkpoint does not know. Invalid channel names are left out. They get the
+    /// messages of the grace that the checkpoint has, even if its time is over: they may have been made in it. Call this
+    /// when the grace is restored, and before the messages in no channel are distributed.
+    fn restore_listed(
+        &mut self,
+        now: Now,
+        facts: &TopicFacts,
+        grace: Option<&GraceCheckpoint>,
+        found: &[SeqRange],
+    ) {
+        let ended = grace.filter(|_| self.grace.is_none());
         for facts in &facts.channels {
-            if let Some(name) = ChannelName::new(facts.name.as_bytes()) {
+            if self.find_channel(&facts.name).is_none()
+                && let Some(name) = ChannelName::new(facts.name.as_bytes())
+            {
                 let id = self.create_channel(name);
-                let channel = self.channel_mut(id);
+                let (channel, log) = self.channel_and_log(id);
                 channel.paused = facts.paused;
                 channel.is_unsure = true;
+                if let Some(ended) = ended {
+                    restore_runs(now, channel, &ended.runs, found, log);
+                }
             }
         }
     }
@@ -171,6 +176,31 @@ impl Topic {
             self.undistributed_deferred.push_back((Seq(seq), ms));
         }
     }
+}
+
+/// Restores the messages of a channel. `found` are the messages that exist.
+fn restore_runs(
+    now: Now,
+    channel: &mut Channel,
+    runs: &[CheckpointRun],
+    found: &[SeqRange],
+    log: &mut Log,
+) {
+    let mut deferred = Vec::new();
+    for run in runs {
+        let attempts = run.attempts;
+        let due = now.due_time(run.due_ns);
+        for range in intersect(found, run) {
+            log.retain(range, 1);
+            if let Some(due) = due {
+                let seqs = (range.start.0..range.end.0).map(Seq);
+                deferred.extend(seqs.map(|seq| DeferredEntry { due, seq, attempts }));
+            } else {
+                channel.restore(range, attempts);
+            }
+        }
+    }
+    channel.restore_deferred(deferred);
 }
 
 /// Returns whether a restored pause has another end than its checkpoint: the wall clock was set back.

@@ -227,3 +227,76 @@ fn a_channel_outlives_the_loss_of_newer_checkpoints() {
         assert_eq!(channel.is_some(), is_there, "{kind:?}");
     }
 }
+
+/// Regression: such a channel got none of the messages of the grace in which it was made.
+#[test]
+fn a_channel_that_checkpoints_have_lost_gets_the_messages_of_its_grace() {
+    let now = Now {
+        mono: Duration::from_secs(1),
+        wall_ns: 1 << 60,
+    };
+    for is_over in [false, true] {
+        let keeper = Keeper::new(SimFiles::new(), "/data");
+        let mut before = topic();
+        for _ in 0..3 {
+            publish(&mut before, &keeper, now, 0);
+        }
+        for job in before.log.close() {
+            keeper.handle("orders", job);
+        }
+        let data_path = std::path::Path::new("/data");
+        let opened = diskq::open_log(
+            keeper.files(),
+            data_path,
+            "orders",
+            LogOptions::default(),
+            now.wall_ns,
+        );
+        let mut recovered = opened.expect("a log");
+        let found = recovered.found.clone();
+        assert_eq!(found.iter().map(|range| range.len()).sum::<u64>(), 3);
+        let runs = found.iter().map(|range| diskq_log::CheckpointRun {
+            start: range.start,
+            count: range.len(),
+            attempts: 0,
+            due_ns: 0,
+        });
+        let grace_ns = 60_000_000_000;
+        recovered.checkpoint = Some(Checkpoint {
+            number: 1,
+            next: found.last().expect("messages").end,
+            paused: false,
+            grace: Some(diskq_log::GraceCheckpoint {
+                until_ns: match is_over {
+                    true => now.wall_ns - 1,
+                    false => now.wall_ns + grace_ns,
+                },
+                runs: runs.collect(),
+            }),
+            ..Checkpoint::default()
+        });
+        recovered.damage.push(Damage {
+            kind: DamageKind::CheckpointFile,
+            file: String::new(),
+            offset: 0,
+            seqs: SeqRange::new(Seq(0), Seq(0)),
+            detail: String::new(),
+        });
+        let listed = TopicFacts {
+            name: "orders".to_owned(),
+            // Newer than the checkpoint or older: nobody knows. Its end would be lost.
+            paused: true,
+            channels: vec![ChannelFacts {
+                name: "billing".to_owned(),
+                paused: false,
+            }],
+        };
+        let name = TopicName::new(b"orders").expect("a name");
+        let mut options = topic().options;
+        options.grace.period = Duration::from_secs(60);
+        let topic = Topic::restore(name, options, now, recovered, Some(&listed));
+        let id = topic.find_channel("billing").expect("the list has it");
+        assert_eq!(topic.channels[id].depth(), 3, "{is_over}");
+        assert!(!topic.paused, "the checkpoint says so");
+    }
+}
