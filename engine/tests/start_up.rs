@@ -563,13 +563,12 @@ fn the_first_of_several_reasons_is_that_of_nsqd() {
     let exit = start(&missing, &[&config, bad_value]);
     assert_eq!(exit.stderr.lines().count(), 1, "{exit}");
     assert!(exit.stderr.starts_with("20"), "no prefix: {exit}");
-    assert!(
-        exit.stderr.ends_with(
-            " ERROR: Resolve failed to coerce value 1.5 (1m0s) for field MsgTimeout - invalid \
-             time.Duration value type float64\n"
-        ),
-        "{exit}"
+    let why = format!(
+        " ERROR: Resolve failed to coerce value 1.5 (1m0s) for field MsgTimeout - invalid time.Duration value type float64 \
+         (key msg_timeout in {})\n",
+        file.display()
     );
+    assert!(exit.stderr.ends_with(&why), "{exit}");
     let exit = start(&missing, &[bad_value]);
     says(&fatal_text(&exit), &["failed to lock data-path"]);
     let exit = start(data.path(), &[bad_value, "--node-id=-1"]);
@@ -609,7 +608,8 @@ fn a_config_file_is_read_and_its_mistakes_are_named() {
     std::fs::write(&file, "log_level = 5\n").expect("written");
     let exit = run(nsqd(&[], data.path()).arg(&config), TIMEOUT);
     assert_eq!(exit.code(), 1, "{exit}");
-    assert_eq!(fatal_text(&exit), "failed parsing log_level 5");
+    let why = format!("failed parsing log_level 5 (in {})", file.display());
+    assert_eq!(fatal_text(&exit), why);
     std::fs::write(&file, "id = \n").expect("written");
     let exit = run(nsqd(&[], data.path()).arg(&config), TIMEOUT);
     let why = format!(

@@ -146,6 +146,6 @@ export function warning(message) {
   if (!message) return null;
   const text = message.replace(/^WARNING: /, "");
   const named = [...text.matchAll(/https?:\/\/([^/"\s?]+)/g)].map((match) => match[1]);
-  const isMissing = text.split("\n").every((line) => /^got response 404 .*(CHANNEL|TOPIC)_NOT_FOUND/.test(line));
+  const isMissing = text.split(/\n|; (?=got response )/).every((line) => /^got response 404 .*(CHANNEL|TOPIC)_NOT_FOUND/.test(line));
   return { nodes: [...new Set(named)].sort(), causes: causes(text), text, isMissing };
 }

@@ -11,11 +11,13 @@ export function PollBars({ poll, what }) {
   const { data, error, failedSince, at } = poll;
   const failure = error ?? data?.failure;
   const since = error ? failedSince : new Date(at);
+  // The server may have had no figures yet.
+  const hasFigures = data && at > 0;
   return html`
-    ${failure && html`<${Bar} kind="bad" title=${data
+    ${failure && html`<${Bar} kind="bad" title=${hasFigures
       ? `No new figures since ${clock(since)}.`
       : `${what} cannot be shown.`} raw=${failure.raw}>
-      ${failure.message} ${data && at && `The figures below are those of ${clock(new Date(at))}.`}<//>`}
+      ${failure.message} ${hasFigures && `The figures below are those of ${clock(new Date(at))}.`}<//>`}
     ${!data?.failure && html`<${WarningBar} message=${data?.message} />`}`;
 }
 

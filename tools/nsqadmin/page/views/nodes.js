@@ -1,7 +1,7 @@
 // All nsqds.
 
 import { html, useState } from "../html.js";
-import { ask } from "../api.js";
+import { ask, failureOf } from "../api.js";
 import { GoneNodes, PollBars } from "../bars.js";
 import { plus } from "../exact.js";
 import { address, age, count, many, size } from "../format.js";
@@ -36,7 +36,9 @@ async function load(signal) {
   const { live: isLive } = await facts.known();
   const [nodes, live] = await Promise.all([ask("api/nodes", { signal }), isLive && ask("api/live/nodes", { signal })]);
   const figures = new Map((live ? live.nodes : []).map((node) => [node.node, node]));
-  return { ...nodes, nodes: (nodes.nodes ?? []).map((node) => row(node, figures)), gone: live ? live.gone_nodes : [] };
+  const rows = (nodes.nodes ?? []).map((node) => row(node, figures));
+  // The list is of now, and the figures may be older.
+  return { ...nodes, nodes: rows, ...(live ? { gone: live.gone_nodes, sampled_at: live.time, failure: failureOf(live.message) } : { gone: [] }) };
 }
 
 function row(node, figures) {
