@@ -47,8 +47,9 @@ fn judge(due: Result<DueTakeover, DiskError>, free_bytes: Option<u64>) -> Option
             unlisted.join(", ")
         );
     }
-    // The new files are complete before the old ones are set aside.
-    let needed_bytes = bytes.saturating_add(bytes / 10);
+    // The new files are complete before the old ones are set aside. Beside its body, a message has 30 bytes in a file of
+    // the original and 50 in a segment: 1.65 times as much for a body of one byte, and 1.1 times for 170 bytes.
+    let needed_bytes = bytes.saturating_add(bytes / 100 * 65);
     match free_bytes {
         Some(free_bytes) if free_bytes < needed_bytes => Some(Finding::warning(
             NAME,
@@ -87,17 +88,17 @@ mod tests {
             let finding = judge(due, free_bytes).expect("there are files");
             (finding.state, finding.found)
         };
-        let (state, text) = found(due(3, 1000, &[]), Some(1100));
+        let (state, text) = found(due(3, 1000, &[]), Some(1650));
         assert_eq!(state, State::Ok);
         assert!(
             text.starts_with("a start takes over 3 queues (1000 bytes) of the original nsqd"),
             "{text}"
         );
         assert_eq!(found(due(3, 1000, &[]), None).0, State::Ok);
-        let (state, text) = found(due(3, 1000, &[]), Some(1099));
+        let (state, text) = found(due(3, 1000, &[]), Some(1649));
         assert_eq!(state, State::Warning);
         assert!(
-            text.contains("that needs up to 1.1 KiB, and 1.1 KiB are free"),
+            text.contains("that needs up to 1.6 KiB, and 1.6 KiB are free"),
             "{text}"
         );
         let (state, text) = found(due(0, 0, &["orders", "orders:billing"]), Some(1 << 30));

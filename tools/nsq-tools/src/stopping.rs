@@ -21,6 +21,9 @@ const SAVE_TIME_MAX: Duration = Duration::from_secs(1);
 /// The line of a tool whose filter cannot be saved in time.
 const NOT_SAVED: &str = "ending although the filter of --dedup is not saved";
 
+/// The line of a tool whose consumers do not end, for one of two reasons that look the same from outside.
+const NOT_ENDED: &str = "ending although messages are not answered, or the filter of --dedup is not saved, after 30 seconds";
+
 /// The longest time that messages are touched while they wait for a slow disk or client, from their delivery. nsqd has the
 /// same limit by default.
 pub const TOUCH_TIME_MAX: Duration = Duration::from_secs(15 * 60);
@@ -86,7 +89,7 @@ pub async fn consumers_within_stop_time<C: IntoIterator<Item = Control>>(
     // A consumer that has given up its messages by now ends at once, unless its filter is being saved.
     match have_ended(controls(), SAVE_TIME_MAX).await {
         true => warn_of_unanswered(),
-        false => log_warn!("{NOT_SAVED}"),
+        false => log_warn!("{NOT_ENDED}"),
     }
 }
 
@@ -189,14 +192,16 @@ mod tests {
         nsqd.expect("CLS").await;
     }
 
-    /// nsq_to_file said that messages were not answered, when only the save of the filter hung.
+    /// nsq_to_file said that messages were not answered, when only the save of the filter hung. Then it blamed the filter
+    /// when a disk held up the messages.
     #[tokio::test(start_paused = true)]
-    async fn a_save_that_hangs_is_told_from_messages_without_an_answer() {
-        for (is_saving, seconds, line) in [
+    async fn consumers_that_do_not_end_are_told_from_those_that_gave_up() {
+        for (is_running, seconds, line) in [
             (
                 true,
                 31,
-                "WARNING: ending although the filter of --dedup is not saved",
+                "WARNING: ending although messages are not answered, or the filter of --dedup is not saved, \
+                 after 30 seconds",
             ),
             (
                 false,
@@ -208,7 +213,7 @@ mod tests {
             let mut server = network.server("n1:4150");
             let builder = Consumer::builder("t", "c").node(server.address());
             // A consumer whose filter is being saved does not end, as one that waits for its messages does not.
-            let builder = builder.drain_limit(match is_saving {
+            let builder = builder.drain_limit(match is_running {
                 true => Duration::from_secs(3600),
                 false => Duration::from_secs(1),
             });

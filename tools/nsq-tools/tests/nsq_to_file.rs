@@ -311,7 +311,6 @@ fn messages_of_a_file_that_was_moved_away_are_finished() {
     assert_eq!(channel["requeue_count"], 0, "{channel}");
 }
 
-/// Directories have the mode 0770 and files 0666, as far as the umask permits.
 /// The killed process still had its lock when the next one started, so its file stayed in `--work-dir` for the whole run.
 #[test]
 fn a_file_whose_writer_ends_later_is_moved_in_the_same_run() {
@@ -333,6 +332,7 @@ fn a_file_whose_writer_ends_later_is_moved_in_the_same_run() {
     run.expect_files(&[("out/t-000000", "a\n"), ("out/t-000007", "left\n")]);
 }
 
+/// Directories have the mode 0770 and files 0666, as far as the umask permits.
 #[test]
 fn directories_and_files_have_the_modes_of_the_original() {
     use std::os::unix::fs::PermissionsExt;

@@ -6,8 +6,9 @@
 //!   threads of the syncs       └─► sync 1 ──────────►
 //! ```
 //!
-//! A sync waits for the disk when its bytes are written. So several syncs run at the same time, and one of them has
-//! bytes for the disk. They end in their order: a message is finished only if the syncs before have succeeded.
+//! After a sync has written its bytes, it waits some milliseconds for the disk's flush. With several syncs at the same
+//! time, another one writes during this wait. They end in their order: a message is finished only if the syncs before
+//! have succeeded.
 
 use std::collections::VecDeque;
 use std::io;
