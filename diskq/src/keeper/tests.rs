@@ -305,7 +305,8 @@ fn no_shortage_poisons_a_log_that_shares_a_sync() {
     let removed_later =
         |keeper: &Keeper<SimFiles>| keeper.files().fail_next(Call::Write, ErrorKind::NotFound);
     let device = |keeper: &Keeper<SimFiles>| keeper.files().fail_next(Call::Allocate, libc::EIO);
-    let causes: [(fn(&Keeper<SimFiles>), bool); 6] = [
+    type Cause = fn(&Keeper<SimFiles>);
+    let causes: [(Cause, bool); 6] = [
         (full, true),
         (no_descriptor, true),
         (removed, true),

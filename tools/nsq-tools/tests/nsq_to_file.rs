@@ -522,7 +522,12 @@ fn a_wrong_command_line_ends_the_tool() {
         " FATAL: --nsqd-tcp-address: address \"127.0.0.1\": missing port: write host:port, as in ",
     );
     let exit = nsq_to_file(&["-version"]);
-    assert_eq!((exit.code(), &*exit.stdout), (0, "nsq_to_file v1.3.0\n"));
+    let version = concat!(
+        "nsq_to_file v1.3.0\nringq ",
+        env!("CARGO_PKG_VERSION"),
+        "\n"
+    );
+    assert_eq!((exit.code(), &*exit.stdout), (0, version));
 }
 
 /// The original warns of a topic that the pattern excludes, and takes unknown tokens as text without a word.

@@ -334,6 +334,10 @@ pub fn of(program: &Path, case: &Case) -> Value {
         true => sorted_lines(&stdout),
         false => stdout,
     };
+    let stdout = match String::from_utf8(stdout) {
+        Ok(text) => named(&text).into_bytes(),
+        Err(error) => error.into_bytes(),
+    };
     if !stdout.is_empty() {
         outcome.insert("stdout".to_owned(), json!(Bytes::of(stdout)));
     }

@@ -105,7 +105,12 @@ fn several_wrong_values_are_checked_in_the_order_of_the_original() {
         "--channel is required",
     );
     let exit = read(&["-version", "-channel="]).unwrap_err();
-    assert_eq!((exit.code, &*exit.stdout), (0, "nsq_to_file v1.3.0\n"));
+    let version = concat!(
+        "nsq_to_file v1.3.0\nringq ",
+        env!("CARGO_PKG_VERSION"),
+        "\n"
+    );
+    assert_eq!((exit.code, &*exit.stdout), (0, version));
 }
 
 #[test]

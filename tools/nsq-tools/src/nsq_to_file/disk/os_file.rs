@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 /// The number of syncs of a file that may run at the same time. After a sync has written its bytes, it waits some
 /// milliseconds for the disk's flush. With three syncs, another one writes during this wait.
-const SYNCS_MAX: usize = 3;
+pub(super) const SYNCS_MAX: usize = 3;
 
 /// The type of all FUSE file systems (`FUSE_SUPER_MAGIC` of the kernel).
 pub(super) const FUSE: FsWord = 0x6573_5546;
