@@ -113,7 +113,7 @@ fn a_daemon_is_read_from_flags_file_and_defaults() {
         Some(&Value::Text("b:2".to_string()))
     );
 
-    // These are the recorded start errors of the original.
+    // These are the recorded start errors of the original, with the key and the file behind.
     let fails = |text: &str, expected: &str| {
         std::fs::write(&path, text).unwrap();
         let exit = read(&NSQLOOKUPD, &[&config]).unwrap_err();
@@ -123,13 +123,19 @@ fn a_daemon_is_read_from_flags_file_and_defaults() {
     };
     let line = fails(
         "log_level = \"bogus\"",
-        " FATAL: failed parsing log_level bogus\n",
+        &format!(
+            " FATAL: failed parsing log_level bogus (in {})\n",
+            path.display()
+        ),
     );
     assert!(line.starts_with("[nsqlookupd] 20"), "{line}");
     let line = fails(
         "inactive_producer_timeout = \"abc\"",
-        " ERROR: Resolve failed to coerce value abc (5m0s) for field InactiveProducerTimeout - time: \
-         invalid duration \"abc\"\n",
+        &format!(
+            " ERROR: Resolve failed to coerce value abc (5m0s) for field InactiveProducerTimeout - time: invalid duration \
+             \"abc\" (key inactive_producer_timeout in {})\n",
+            path.display()
+        ),
     );
     assert!(line.starts_with("20"), "{line}");
 }
@@ -258,7 +264,14 @@ fn a_tool_may_check_values_before_it_prints_its_version() {
     };
     let version = |out: &str| Some((0, out.to_owned(), String::new()));
     assert_eq!(read(&["-n=1"]), None);
-    assert_eq!(read(&["-version"]), version("nsq_tail v1.3.0\n"));
+    assert_eq!(
+        read(&["-version"]),
+        version(concat!(
+            "nsq_tail v1.3.0\nringq ",
+            env!("CARGO_PKG_VERSION"),
+            "\n"
+        ))
+    );
     let (code, stdout, stderr) = read(&["-version", "a", "b"]).unwrap();
     assert_eq!((code, &*stdout), (1, ""));
     // The line begins with the time: 2026/11/21 09:17:11.

@@ -30,7 +30,8 @@ export const checks = {
       if (await more.count() > 0) await more.click();
       return await invoices.count() === 1;
     }, "invoices is among what needs attention");
-    await list.getByText("No consumers: 21 messages wait and 0/s arrive; start a consumer.").waitFor();
+    const concern = list.locator("li", { has: invoices });
+    await concern.getByText("No consumers: 21 messages wait and 0/s arrive; start a consumer.").waitFor();
     await list.getByText("where 6 messages wait: connect the consumers to every node.").waitFor();
     const { concerns } = await (await fetch(`${cluster.admin}api/live/attention`)).json();
     const ages = concerns.filter((one) => one.topic).map((one) => one.oldest_ms);
