@@ -1153,28 +1153,6 @@ fn a_full_disk_refuses_at_once_and_room_comes_back() {
     world.drain();
 }
 
-/// Regression: the undos of all topics were dropped for a large segment that nobody waited for.
-#[test]
-fn a_disk_is_full_only_if_a_message_waits_for_room() {
-    let mut world = World::new(small_options());
-    world.must_append(100);
-    world.pump(10);
-    world.files.limit(Some(world.files.bytes()));
-    while !world.told(|notice| matches!(notice, Notice::RoomRefused(_))) {
-        world.append(100, 0).unwrap();
-        world.pump(10);
-    }
-    assert!(!world.log.is_disk_full());
-    let error = loop {
-        match world.append(100, 0) {
-            Ok(_) | Err(AppendError::WouldBlock) => world.pump(10),
-            Err(error) => break error,
-        }
-    };
-    assert!(matches!(error, AppendError::Full(_)), "{error}");
-    assert!(world.log.is_disk_full());
-}
-
 #[test]
 fn a_failed_sync_is_final() {
     let mut world = World::new(small_options());

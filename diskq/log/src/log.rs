@@ -401,14 +401,12 @@ impl Log {
         self.sync.poisoned.as_ref().or(self.supply.refusal_text())
     }
 
-    /// Returns whether the file system had no room for the last segment that was asked for, and a message waits for one.
-    /// Other failures, such as too many open files, do not count. Nor does a segment that was asked for ahead: a smaller
-    /// one may find room.
+    /// Returns whether the file system had no room for the last segment that was asked for. Other failures, such as too
+    /// many open files, do not count.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
         let refusal = self.supply.refusal.as_ref();
-        let is_full = refusal.is_some_and(|refusal| refusal.is_full);
-        is_full && self.supply.waiting.is_some()
+        refusal.is_some_and(|refusal| refusal.is_full)
     }
 
     /// Ends the log, for a graceful stop or a deletion. Returns the remaining jobs for the keeper: the jobs that were
