@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -94,6 +94,9 @@ impl StateFile {
     }
 }
 
+/// Most bytes of a process id and the end of its line. A longer file has no id.
+const ID_TEXT_MAX: u64 = 16;
+
 /// Locks a state. The lock is that of a file of its own, because each save replaces the state's file. Nobody removes this
 /// file: the next process locks it again. It has the process id of its owner.
 fn lock(state: &Path) -> Result<Option<File>, SetupError> {
@@ -123,10 +126,15 @@ fn lock(state: &Path) -> Result<Option<File>, SetupError> {
             Err(TryLockError::Error(_)) => return Ok(None),
         }
     }
-    // The id only serves the sentence of the next process. A full disk that does not take it is no reason to end.
-    let _ = file
-        .set_len(0)
-        .and_then(|()| writeln!(file, "{}", std::process::id()));
+    // Somebody else's file of this name keeps its content.
+    let is_own = file.metadata().is_ok_and(|file| file.len() == 0) || owner(&mut file).is_some();
+    if is_own {
+        // The id only serves the sentence of the next process. A full disk that does not take it is no reason to end.
+        let _ = file
+            .set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| writeln!(file, "{}", std::process::id()));
+    }
     Ok(Some(file))
 }
 
@@ -140,7 +148,7 @@ fn lock_path(state: &Path) -> PathBuf {
 /// Returns the process that has written its id to a locked file.
 fn owner(file: &mut File) -> Option<u32> {
     let mut text = String::new();
-    file.read_to_string(&mut text).ok()?;
+    file.take(ID_TEXT_MAX).read_to_string(&mut text).ok()?;
     text.trim_end().parse().ok()
 }
 

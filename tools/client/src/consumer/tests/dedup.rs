@@ -534,6 +534,25 @@ fn a_state_file_belongs_to_one_process_at_a_time() {
     }));
 }
 
+/// The process id replaced the content of any file that had the name of the lock.
+#[test]
+fn the_lock_of_a_state_leaves_the_content_of_a_foreign_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("state");
+    let lock = directory.path().join("state.lock");
+    let notes = "10 notes about locks\n".repeat(100);
+    for (before, after) in [
+        (notes.as_str(), notes.as_str()),
+        ("notes\n", "notes\n"),
+        ("4294967295\n", &format!("{}\n", std::process::id())),
+        ("", &format!("{}\n", std::process::id())),
+    ] {
+        std::fs::write(&lock, before).expect("a directory");
+        let _held = with_file(&path, 100).expect("a state");
+        assert_eq!(std::fs::read_to_string(&lock).expect("a file"), after);
+    }
+}
+
 /// The filter was restored, and knew no message by the other key.
 #[test]
 fn the_state_of_another_key_is_refused() {
