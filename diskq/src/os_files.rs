@@ -212,7 +212,7 @@ pub(crate) fn reserve(file: &File, bytes: u64) -> io::Result<bool> {
 /// Fills a range of bytes with zeros. The file system makes a folio for each write, where it can ([`Pages::Large`]).
 fn write_zeros(file: &File, range: Range<u64>) -> io::Result<()> {
     /// In folios of 2 MiB and more, a virtual machine pays ten times as much for fresh memory, because its host has
-    /// to find it (docs/decisions/0012-small-requests.md).
+    /// to find it (docs/decisions/0003-spilling.md).
     const FOLIO_BYTES: usize = 256 << 10;
     static ZEROS: [u8; FOLIO_BYTES] = [0; FOLIO_BYTES];
     let mut at = range.start;

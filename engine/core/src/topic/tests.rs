@@ -180,6 +180,16 @@ fn a_grace_keeps_the_newest_of_messages_that_several_turns_give() {
     }
 }
 
+fn damage(kind: DamageKind) -> Damage {
+    Damage {
+        kind,
+        file: String::new(),
+        offset: 0,
+        seqs: SeqRange::new(Seq(0), Seq(0)),
+        detail: String::new(),
+    }
+}
+
 /// Regression: a copy of the data path lacked the end of the checkpoint file. The start used an older checkpoint, from before
 /// the channel, so the channel was gone, and the next channel got its messages.
 #[test]
@@ -201,13 +211,7 @@ fn a_channel_outlives_the_loss_of_newer_checkpoints() {
             state: None,
             durable_upto: Seq(0),
             origins: Vec::new(),
-            damage: vec![Damage {
-                kind,
-                file: String::new(),
-                offset: 0,
-                seqs: SeqRange::new(Seq(0), Seq(0)),
-                detail: String::new(),
-            }],
+            damage: vec![damage(kind)],
         };
         let listed = TopicFacts {
             name: "orders".to_owned(),
@@ -275,13 +279,7 @@ fn a_channel_that_checkpoints_have_lost_gets_the_messages_of_its_grace() {
             }),
             ..Checkpoint::default()
         });
-        recovered.damage.push(Damage {
-            kind: DamageKind::CheckpointFile,
-            file: String::new(),
-            offset: 0,
-            seqs: SeqRange::new(Seq(0), Seq(0)),
-            detail: String::new(),
-        });
+        recovered.damage.push(damage(DamageKind::CheckpointFile));
         let listed = TopicFacts {
             name: "orders".to_owned(),
             // Newer than the checkpoint or older: nobody knows. Its end would be lost.
