@@ -44,16 +44,20 @@ def compare(tool, cases, measure):
         print(f"{case}: {ratio:.1f} times the original", flush=True)
         results[case] = {"messages": count, "bytes": size, "flags": flags, "ratio": round(ratio, 2), "median": median,
                          "runs": runs}
-    if options.scale != 1:
-        return
+    if options.scale == 1:
+        save(tool, {"cases": results})
+
+
+def save(name, figures):
+    """Writes results/NAME.json: the figures, and of what and when they are."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    path = Path(__file__).resolve().parent / "results" / f"{tool}.json"
+    path = Path(__file__).resolve().parent / "results" / f"{name}.json"
     path.write_text(json.dumps({
         "date": datetime.date.today().isoformat(),
         "commit": commit,
         "cores": os.cpu_count(),
         "load": [round(load, 1) for load in os.getloadavg()],
-        "cases": results,
+        **figures,
     }, indent=1) + "\n")
 
 
