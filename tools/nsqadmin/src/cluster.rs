@@ -18,7 +18,7 @@ use program::http_client::push_query_value;
 
 use crate::answer_time::AnswerTime;
 use crate::outcome::Gathered;
-use crate::upstream::{Failed, FailureKind, Upstream};
+use crate::upstream::{Failed, FailureKind, Unanswered, Upstream};
 use crate::url_map::UrlMap;
 
 pub use ability::Abilities;
@@ -66,12 +66,13 @@ impl Cluster {
         }
     }
 
-    /// Returns the same cluster, whose requests are logged only at level DEBUG, and whose answers are added to
-    /// `answer_time`.
+    /// Returns the same cluster for questions that are asked all the time: they are logged only at level DEBUG, their answers
+    /// are added to `answer_time`, and those without an answer are not repeated for a while.
     #[must_use]
-    pub fn quiet(&self, answer_time: AnswerTime) -> Cluster {
+    pub fn for_collecting(&self, answer_time: AnswerTime) -> Cluster {
+        let upstream = self.upstream.quiet().timed(answer_time);
         Cluster {
-            upstream: self.upstream.quiet().timed(answer_time),
+            upstream: upstream.sparing(Unanswered::default()),
             ..self.clone()
         }
     }

@@ -31,7 +31,7 @@ const TARGETS_LIFETIME: Duration = Duration::from_secs(5);
 
 /// Smallest pause after a collection, in the time in which servers answered. So answers take at most a fifth of the time,
 /// however large the cluster is. The wait for a silent server costs the others nothing, and must not make their figures
-/// old.
+/// old: a question without an answer has a pause of its own ([`Unanswered`](crate::upstream::Unanswered)).
 const PAUSE_FACTOR: u32 = 4;
 
 /// The present figures and the history, which a task keeps up to date.
@@ -78,7 +78,7 @@ impl Collector {
         };
         let answer_time = AnswerTime::default();
         let task = Task {
-            cluster: cluster.quiet(answer_time.clone()),
+            cluster: cluster.for_collecting(answer_time.clone()),
             answer_time,
             builds: Builds::new(),
             targets: None,

@@ -17,8 +17,10 @@ use crate::config::ClientFlags;
 use crate::tally::{Tally, UpstreamName};
 
 mod failure;
+mod unanswered;
 
 pub use failure::{Failed, FailureKind, Refused, reason};
+pub use unanswered::Unanswered;
 
 use failure::{failed, verb};
 
@@ -64,6 +66,8 @@ pub struct Upstream {
     is_quiet: bool,
     tally: Tally,
     answer_time: Option<AnswerTime>,
+    /// The questions that this client does not repeat for a while. `None` repeats every question.
+    unanswered: Option<Unanswered>,
 }
 
 /// An answer whose body has been read.
@@ -85,6 +89,7 @@ impl Upstream {
             is_quiet: false,
             tally,
             answer_time: None,
+            unanswered: None,
         })
     }
 
@@ -106,6 +111,16 @@ impl Upstream {
         }
     }
 
+    /// Returns the same client, which does not load slow servers without end: a question that got no answer fails for a
+    /// while without being asked.
+    #[must_use]
+    pub fn sparing(&self, unanswered: Unanswered) -> Upstream {
+        Upstream {
+            unanswered: Some(unanswered),
+            ..self.clone()
+        }
+    }
+
     /// Sends a GET and reads the answer.
     ///
     /// # Errors
@@ -114,13 +129,11 @@ impl Upstream {
     where
         T: DeserializeOwned + Send + 'static,
     {
-        let started = Instant::now();
-        let read = match self.fetch(Method::GET, server, url).await {
-            Ok(body) => read(url, body).await,
-            Err(failed) => Err(failed),
+        let asked = async {
+            let body = self.fetch(Method::GET, server, url).await?;
+            read(url, body).await
         };
-        self.count(server, url, started, &read);
-        read
+        self.counted(server, url, asked).await
     }
 
     /// Sends a request with an empty body, and returns the status and the body of any answer.
@@ -133,10 +146,8 @@ impl Upstream {
         server: Server,
         url: &str,
     ) -> Result<(u16, Vec<u8>), Failed> {
-        let started = Instant::now();
-        let answered = self.query(method, server, url).await;
-        self.count(server, url, started, &answered);
-        let answered = answered?;
+        let asked = self.query(method, server, url);
+        let answered = self.counted(server, url, asked).await?;
         Ok((answered.status.as_u16(), answered.body))
     }
 
@@ -145,15 +156,25 @@ impl Upstream {
     /// # Errors
     /// There is no answer, or its status is not 200.
     pub async fn post(&self, server: Server, url: &str) -> Result<(), Failed> {
-        let started = Instant::now();
-        let posted = self.fetch(Method::POST, server, url).await.map(drop);
-        self.count(server, url, started, &posted);
-        posted
+        let asked = self.fetch(Method::POST, server, url);
+        self.counted(server, url, asked).await.map(drop)
     }
 
-    fn count<T>(&self, server: Server, url: &str, started: Instant, result: &Result<T, Failed>) {
-        let kind = result.as_ref().err().map(|failed| failed.kind);
+    /// Asks, and counts the question. A question that is not to be repeated now fails, and does not count.
+    async fn counted<T>(
+        &self,
+        server: Server,
+        url: &str,
+        asked: impl Future<Output = Result<T, Failed>>,
+    ) -> Result<T, Failed> {
+        let started = Instant::now();
+        let unanswered = self.unanswered.as_ref();
+        if let Some(failed) = unanswered.and_then(|it| it.failure(url, started)) {
+            return Err(failed);
+        }
+        let result = asked.await;
         let now = Instant::now();
+        let kind = result.as_ref().err().map(|failed| failed.kind);
         let is_answer = kind.is_none_or(FailureKind::is_answer);
         if let Some(answer_time) = self.answer_time.as_ref().filter(|_| is_answer) {
             answer_time.add(started, now);
@@ -168,6 +189,12 @@ impl Upstream {
             is_answer,
             now,
         );
+        match (result, unanswered) {
+            (Err(failed), Some(unanswered)) if !is_answer => {
+                Err(unanswered.add(url, failed, started, now))
+            }
+            (result, _) => result,
+        }
     }
 
     /// Asks, and asks once more over HTTPS if the server wants that.
