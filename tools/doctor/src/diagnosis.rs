@@ -13,8 +13,9 @@ pub struct Diagnosis {
     pub only_node: Option<String>,
     /// The nodes with messages and without consumers, if the limit concerns more messages than they have.
     pub unreached: Option<Unreached>,
-    /// The pauses at other nodes than those of the limit.
-    pub paused: Option<Paused>,
+    /// The pauses that the limit does not tell: those at other nodes than the limit's, and those of the topic beside those of
+    /// the channel.
+    pub paused: Vec<Paused>,
 }
 
 impl Diagnosis {
@@ -25,8 +26,17 @@ impl Diagnosis {
             change: None,
             only_node: None,
             unreached: None,
-            paused: None,
+            paused: Vec::new(),
         }
+    }
+
+    /// Returns all pauses of the channel and of its topic.
+    pub fn pauses(&self) -> impl Iterator<Item = &Paused> {
+        let of_limit = match &self.limit {
+            Limit::Paused(paused) => Some(paused),
+            _ => None,
+        };
+        of_limit.into_iter().chain(&self.paused)
     }
 }
 
@@ -39,10 +49,10 @@ pub struct Unreached {
     pub depth: i64,
 }
 
-/// The pauses of a channel, or of its topic, at all or at some of the nodes.
+/// The pauses of a channel, or those of its topic, at all or at some of the nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paused {
-    /// True if the topic is paused, and the channel itself is not.
+    /// True for the pauses of the topic.
     pub is_of_topic: bool,
     /// The number of nodes with a pause.
     pub nodes: usize,

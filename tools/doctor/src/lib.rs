@@ -51,21 +51,23 @@ const REQUEUES: f64 = 0.1;
 
 /// Says what limits a channel. `before` and `after` are samples that were taken `elapsed` apart.
 pub fn diagnose(before: &ChannelSample, after: &ChannelSample, elapsed: Duration) -> Diagnosis {
-    let Some(paused) = pauses(after) else {
+    let mut paused = pauses(after);
+    if paused.is_empty() {
         return of_running(before, after, elapsed);
-    };
+    }
     // Somebody wanted the pause. What is wrong at the other nodes comes first.
     let is_running = |node: &str| !after.is_stopped_at(node);
     let (before, after) = (before.only(is_running), after.only(is_running));
     let flow = Flow::between(&before, &after, elapsed);
     let has_work = flow.depth > 0 || flow.in_flight > 0.0 || flow.arrivals > 0.0;
     let rest = of_running(&before, &after, elapsed);
-    match has_work && rest.is_problem() {
-        true => Diagnosis {
-            paused: Some(paused),
-            ..rest
-        },
-        false => Diagnosis::of(Limit::Paused(paused)),
+    if has_work && rest.is_problem() {
+        return Diagnosis { paused, ..rest };
+    }
+    let first = paused.remove(0);
+    Diagnosis {
+        paused,
+        ..Diagnosis::of(Limit::Paused(first))
     }
 }
 
@@ -135,32 +137,33 @@ fn of_reached(before: &ChannelSample, after: &ChannelSample, elapsed: Duration) 
     }
 }
 
-/// Returns the pauses of a channel, or those of its topic if the channel itself is not paused anywhere.
-fn pauses(after: &ChannelSample) -> Option<Paused> {
+/// Returns the pauses of a channel, and then those of its topic, which stop the channel, too.
+fn pauses(after: &ChannelSample) -> Vec<Paused> {
+    let of_channel = |node: &NodeSample| Some((node.pause.clone()?, node.depth));
+    let of_topic = |node: &NodeSample| Some((node.topic_pause.clone()?, node.topic_depth));
     let nodes = || after.nodes.values();
-    let of_channel: Vec<_> = nodes()
-        .filter_map(|node| Some((node.pause.as_ref()?, node.depth)))
-        .collect();
-    let is_of_topic = of_channel.is_empty();
-    let found = match is_of_topic {
-        true => nodes()
-            .filter_map(|node| Some((node.topic_pause.as_ref()?, node.topic_depth)))
-            .collect(),
-        false => of_channel,
-    };
-    let longest = found
-        .iter()
-        .map(|(pause, _)| *pause)
-        .reduce(|longest, pause| match pause.outlasts(longest) {
-            true => pause,
-            false => longest,
-        })?;
+    let found = [
+        paused(false, nodes().filter_map(of_channel).collect(), after),
+        paused(true, nodes().filter_map(of_topic).collect(), after),
+    ];
+    found.into_iter().flatten().collect()
+}
+
+/// Sums the pauses up that were found at nodes, each with the messages that wait for its end there.
+fn paused(is_of_topic: bool, found: Vec<(Pause, i64)>, after: &ChannelSample) -> Option<Paused> {
+    let (nodes, all) = (found.len(), after.nodes.len());
+    let waiting = sum(found.iter().map(|(_, waiting)| *waiting));
+    let pauses = found.into_iter().map(|(pause, _)| pause);
+    let terms = pauses.reduce(|longest, pause| match pause.outlasts(&longest) {
+        true => pause,
+        false => longest,
+    })?;
     Some(Paused {
         is_of_topic,
-        nodes: found.len(),
-        all: after.nodes.len(),
-        waiting: sum(found.iter().map(|(_, waiting)| *waiting)),
-        terms: longest.clone(),
+        nodes,
+        all,
+        waiting,
+        terms,
     })
 }
 

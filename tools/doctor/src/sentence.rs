@@ -25,10 +25,10 @@ impl fmt::Display for Diagnosis {
         if let Some(unreached) = &self.unreached {
             write!(f, " (and no consumer at {unreached})")?;
         }
-        match &self.paused {
-            Some(paused) => write!(f, ". {paused}"),
-            None => Ok(()),
+        for paused in &self.paused {
+            write!(f, ". {paused}")?;
         }
+        Ok(())
     }
 }
 

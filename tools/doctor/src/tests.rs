@@ -101,9 +101,10 @@ fn a_stopped_channel_says_who_stopped_it() {
     for node in paused.nodes.values_mut() {
         node.pause = Some(Pause::default());
     }
+    // Both pauses have to end before messages flow.
     assert_eq!(
         diagnose_alone(&paused),
-        "Paused with 5 waiting messages: unpause the channel"
+        "Paused with 5 waiting messages: unpause the channel. Topic paused with 12k waiting messages: unpause it"
     );
 }
 
@@ -433,4 +434,34 @@ fn a_pause_of_a_topic_tells_its_terms_and_the_longest_pause_counts() {
         sentence(&paused),
         "Topic paused for another 0us by bob (soon over); 600 messages wait"
     );
+}
+
+/// The pause of the topic at one node was hidden by the pause of the channel at another, so its messages stayed where they
+/// were after the channel had been unpaused.
+#[test]
+fn a_pause_of_the_topic_is_told_beside_a_pause_of_the_channel() {
+    let mut paused = sample(&[at(30, 0, 30, &[1]), at(0, 0, 7, &[1]), at(0, 0, 7, &[1])]);
+    let sentence =
+        |sample: &ChannelSample| diagnose(sample, sample, Duration::from_secs(1)).to_string();
+    let change = |sample: &mut ChannelSample, node: &str, change: &dyn Fn(&mut NodeSample)| {
+        change(sample.nodes.get_mut(node).expect("the node is there"));
+    };
+    change(&mut paused, "a:4151", &|node| {
+        node.pause = Some(Pause::until(Some(61_000), 1000, "ann", "deploying"));
+    });
+    change(&mut paused, "b:4151", &|node| {
+        node.topic_pause = Some(Pause::default());
+        node.topic_depth = 1200;
+    });
+    let of_both = "Paused at 1 of 3 nodes for another 60s by ann (deploying); 30 messages wait there. \
+                   Topic paused at 1 of 3 nodes with 1.2k waiting messages there: unpause it";
+    assert_eq!(sentence(&paused), of_both);
+    // The problem of the third node comes first.
+    change(&mut paused, "c:4151", &|node| {
+        node.ready.clear();
+        node.depth = 5000;
+    });
+    let expected =
+        format!("No consumers: 5.0k messages wait and 0/s arrive; start a consumer. {of_both}");
+    assert_eq!(sentence(&paused), expected);
 }

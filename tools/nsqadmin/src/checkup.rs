@@ -267,11 +267,9 @@ fn check_channel(
             .and_then(|before| drained_in(&flow, after.finished_since(before), elapsed)),
         is_idle: matches!(diagnosis.limit, Limit::Idle { .. }),
     };
-    let waiting = match &diagnosis.limit {
-        // These messages wait in the topic, and the sentence is about them.
-        Limit::Paused(paused) if paused.is_of_topic => paused.waiting.max(flow.depth),
-        _ => flow.depth,
-    };
+    // Messages behind a pause of the topic wait in the topic, and the sentence is about them.
+    let in_topic = diagnosis.pauses().filter(|paused| paused.is_of_topic);
+    let waiting = in_topic.fold(flow.depth, |most, paused| most.max(paused.waiting));
     let concern = check.is_problem.then(|| Concern {
         subject: Subject::Channel(name.0.clone(), name.1.clone()),
         sentence: check.sentence.clone(),
@@ -296,7 +294,7 @@ fn drained_in(flow: &Flow, finished: i64, elapsed: Duration) -> Option<f64> {
 /// needs no attention.
 fn has_work(diagnosis: &Diagnosis, flow: &Flow) -> bool {
     match &diagnosis.limit {
-        Limit::Paused(paused) => paused.waiting > 0,
+        Limit::Paused(_) => diagnosis.pauses().any(|paused| paused.waiting > 0),
         _ => flow.depth > 0 || flow.deferred > 0 || flow.in_flight > 0.0 || flow.arrivals > 0.0,
     }
 }

@@ -275,6 +275,39 @@ fn a_pause_of_a_topic_tells_its_terms() {
     assert_eq!(last.concerns[0].depth, 1200);
 }
 
+/// With a pause of the channel at another node, nobody saw that messages waited in the topic.
+#[test]
+fn a_pause_of_the_topic_at_one_node_and_of_the_channel_at_another_are_both_told() {
+    let with = |topic: &Value, channel: &Value| -> answer::Stats {
+        let mut topic = topic.clone();
+        topic["topic_name"] = json!("t");
+        topic["channels"] = json!([channel]);
+        serde_json::from_value(json!({"topics": [topic]})).unwrap()
+    };
+    let paused = with(
+        &json!({}),
+        &json!({"channel_name": "c", "paused": true, "paused_by": "ann"}),
+    );
+    let in_topic = with(
+        &json!({"paused": true, "depth": 1200}),
+        &json!({"channel_name": "c"}),
+    );
+    let mut checker = Checker::default();
+    let mut last = Checkup::default();
+    for step in 0..2 {
+        let mut round = round(step, &[]);
+        round.add_node("n:1", &paused, None);
+        round.add_node("n:2", &in_topic, None);
+        last = checker.check(round);
+    }
+    assert_eq!(
+        sentences(&last),
+        ["Paused at 1 of 2 nodes by ann; 0 messages wait there. \
+          Topic paused at 1 of 2 nodes with 1.2k waiting messages there: unpause it"]
+    );
+    assert_eq!(last.concerns[0].depth, 1200);
+}
+
 /// An empty looked like consumers who drain the channel: `Drained in 61 ms` beside a channel without consumers.
 #[test]
 fn an_empty_is_no_draining() {
