@@ -35,11 +35,11 @@ use disk::Disks;
 use producer::Usual;
 use recent::Recent;
 
-/// The time for which a node that has vanished needs attention, in milliseconds. After this time, the
-/// node counts as taken out of the cluster.
+/// The time for which a node that has vanished is named, in milliseconds. After this time, the node counts as taken out of the
+/// cluster.
 const GONE_MILLIS: i64 = 30 * 60 * 1000;
 
-/// Most nodes that are remembered after they have vanished: those that vanished last. An nsqlookupd that
+/// Most nodes that are remembered after they have vanished: those that were named last. An nsqlookupd that
 /// names other nodes each time must not fill the memory.
 const GONE_MAX: usize = 1000;
 
@@ -71,6 +71,9 @@ struct Seen {
 struct Gone {
     /// The time of the first round without the node, in milliseconds since 1970.
     since: i64,
+    /// The time from which the node is named, in milliseconds since 1970. It is later if the nsqlookupds that knew the node
+    /// were silent when it vanished.
+    named_since: i64,
     topics: Arc<BTreeSet<String>>,
 }
 
@@ -201,11 +204,18 @@ impl Checker {
         };
         let gone = &mut self.gone;
         self.seen.retain(|address, seen| {
-            if !is_there(address) {
+            if is_there(address) {
+                seen.missing_since = None;
+            } else {
                 let since = *seen.missing_since.get_or_insert(after.unix_millis);
                 if seen.lookupds.is_empty() || !seen.lookupds.iter().all(is_silent) {
                     let topics = seen.topics.clone();
-                    gone.insert(address.clone(), Gone { since, topics });
+                    let entry = Gone {
+                        since,
+                        named_since: after.unix_millis,
+                        topics,
+                    };
+                    gone.insert(address.clone(), entry);
                     return false;
                 }
             }
@@ -218,14 +228,14 @@ impl Checker {
             true
         });
         self.gone.retain(|address, gone| {
-            after.unix_millis - gone.since < GONE_MILLIS && !is_there(address)
+            after.unix_millis - gone.named_since < GONE_MILLIS && !is_there(address)
         });
         let mut excess = self.gone.len().saturating_sub(GONE_MAX);
         if excess > 0 {
-            let mut times: Vec<i64> = self.gone.values().map(|gone| gone.since).collect();
+            let mut times: Vec<i64> = self.gone.values().map(|gone| gone.named_since).collect();
             let (_, last, _) = times.select_nth_unstable(excess - 1);
             self.gone.retain(|_, gone| {
-                let is_forgotten = gone.since <= *last && excess > 0;
+                let is_forgotten = gone.named_since <= *last && excess > 0;
                 excess -= usize::from(is_forgotten);
                 !is_forgotten
             });

@@ -474,6 +474,39 @@ fn a_node_that_only_a_silent_nsqlookupd_knew_is_not_gone_until_that_answers() {
     assert!(gone[0].contains("has known it for 5.0s"), "{gone:?}");
 }
 
+/// The half hour for which such a node is named was over before its nsqlookupd answered.
+#[test]
+fn a_node_that_died_long_before_its_nsqlookupd_answers_is_named_for_half_an_hour() {
+    let mut checker = Checker::default();
+    let mut after = |minutes: i64, nodes: &[&str], told: LookupdRound| {
+        let figures: Vec<_> = nodes.iter().map(|node| (*node, json!({}))).collect();
+        let mut round = round_at(minutes * 60_000, &figures);
+        let other = LookupdRound::Knows(["n:1".to_owned()].into());
+        round.lookupds = BTreeMap::from([("l:1".to_owned(), other), ("l:2".to_owned(), told)]);
+        let gone = checker.check(round).gone;
+        gone.into_iter()
+            .map(|gone| gone.sentence)
+            .collect::<Vec<_>>()
+    };
+    let silent = || LookupdRound::Failed("no route".to_owned());
+    let back = || LookupdRound::Knows(BTreeSet::new());
+    let known = LookupdRound::Knows(["n:2".to_owned()].into());
+    assert_eq!(after(0, &["n:1", "n:2"], known), [""; 0]);
+    for minutes in [1, 20, 40] {
+        assert_eq!(after(minutes, &["n:1"], silent()), [""; 0]);
+    }
+    for minutes in [41, 60, 70] {
+        let gone = after(minutes, &["n:1"], back());
+        let time = nsq_doctor::duration(60.0 * f64::from(i32::try_from(minutes).unwrap() - 1));
+        assert_eq!(gone.len(), 1, "after {minutes} minutes");
+        assert!(
+            gone[0].contains(&format!("has known it for {time}.")),
+            "{gone:?}"
+        );
+    }
+    assert_eq!(after(71, &["n:1"], back()), [""; 0]);
+}
+
 /// With --max-nodes, a new node took the place of another one, which was called gone.
 #[test]
 fn a_node_that_is_not_asked_and_that_an_nsqlookupd_knows_is_not_gone() {
