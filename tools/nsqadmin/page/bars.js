@@ -96,8 +96,12 @@ export function GoneNodes({ name, nodes, told = [] }) {
       until it is back.<//>`}`;
 }
 
-// The text in place of figures if no nsqd has the topic or channel. `told` are the nodes with the topic that are gone.
-export function NoNodes({ what, told }) {
+// The text in place of figures if no nsqd has the topic or channel. `told` are the nodes with the topic that are gone. `isUnknown` is true
+// for a name that no server knows: only the topics of a node that is gone are remembered, and not its channels.
+export function NoNodes({ what, told, isUnknown = false }) {
+  const names = told.map(({ node }) => node).join(", ");
+  if (told.length > 0 && isUnknown) return html`<p class="empty">No nsqd that answers knows this ${what}. ${names} had the topic and cannot be
+    asked, so the ${what} may exist there.</p>`;
   if (told.length > 0) return html`<p class="empty">The figures of this ${what} are unknown until the nsqd is back.</p>`;
   return html`<p class="empty">No nsqd that answers has this ${what}, so its figures are unknown. If an nsqd that has it is down, its messages
     wait on the disk there. The page <a href=${link("lookup")}>Lookup</a> lists the topics that no nsqd has.</p>`;

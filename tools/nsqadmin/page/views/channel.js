@@ -47,7 +47,7 @@ export function Channel({ topic, name }) {
     <${PollBars} poll=${poll} what="The channel" />
     <${GoneNodes} name=${`${topic}/${name}`} nodes=${channel?.nodes?.map((node) => node.node)} told=${channel?.gone} />
     ${!channel && !poll.error && html`<${Loading} what="the channel" />`}
-    ${channel && !hasNodes && html`<${NoNodes} what="channel" told=${channel.gone} />`}
+    ${channel && !hasNodes && html`<${NoNodes} what="channel" told=${channel.gone} isUnknown=${channel.error !== undefined} />`}
     ${hasNodes && html`<${Content} channel=${channel} past=${past} />`}`;
 }
 

@@ -138,14 +138,21 @@ export const checks = {
       equal(await fresh.getByRole("button", { name: /^(Pause|Empty|Delete) / }).count(), 0, `${path}: acts that nobody would carry out`);
       await fresh.screenshot({ path: `${cluster.pictures}/gone-${path.replaceAll("/", "-")}.png` });
     }
+    // A channel that no node knows looked as if it existed.
+    const unknown = await browser.open(`${cluster.admin}topics/dies/no-such`, { allowed: /404/ });
+    await unknown.getByText(`No nsqd that answers knows this channel. ${last.http} had the topic and cannot be asked`).waitFor();
+    await unknown.getByText(`Gone: ${last.http}.`).waitFor();
+    equal(await unknown.getByText("The figures of this channel are unknown").count(), 0, "a channel that may not exist");
+    await unknown.screenshot({ path: `${cluster.pictures}/unknown-channel.png` });
     // An nsqlookupd that was started anew does not know the names any more.
     const forgotten = await browser.open(`${cluster.admin}lookup`, { allowed: /404/ });
     await forgotten.route("**/api/topics/only-there*", (route) => route.fulfill({ status: 404, json: { message: "TOPIC_NOT_FOUND" } }));
     await forgotten.route("**/api/topics/only-there/*", (route) => route.fulfill({ status: 404, json: { message: "TOPIC_NOT_FOUND" } }));
-    for (const [path, what] of [["topics/only-there", "topic"], ["topics/only-there/archive", "channel"]]) {
+    for (const [path, text] of [["topics/only-there", "The figures of this topic are unknown"],
+      ["topics/only-there/archive", "No nsqd that answers knows this channel."]]) {
       await forgotten.goto(cluster.admin + path);
       await forgotten.getByText(`Gone: ${last.http}.`).waitFor();
-      await forgotten.getByText(`The figures of this ${what} are unknown`).waitFor();
+      await forgotten.getByText(text).waitFor();
       equal(await forgotten.getByText(/There is no (topic|channel) with this name/).count(), 0, `${path}: a topic that exists`);
     }
     // Without nsqlookupd, nsqadmin asks the dead node, and says so.
