@@ -235,6 +235,8 @@ fn a_question_about_abilities_does_not_read_like_an_act() {
     let (able, flag) = nsqd(1, true);
     let admin = Admin::start(&[&flag, "--live-interval=0"]);
     admin.json("/api/abilities");
+    // Lines are written later than their request is answered, and in the order of their events.
+    admin.wait_for_log("200 GET /api/abilities ");
     let requests = able.requests();
     let posts = requests
         .iter()
