@@ -1,7 +1,7 @@
 // Requests to the server, and its messages in plain words.
 
 import { parse } from "./exact.js";
-import { facts, lastAnswer } from "./store.js";
+import { facts, lastAct, lastAnswer } from "./store.js";
 
 // The longest wait for an answer, in milliseconds.
 const TIMEOUT = 20_000;
@@ -39,6 +39,8 @@ export async function ask(path, { method = "GET", body, signal, timeout = TIMEOU
   } finally {
     clearTimeout(timer);
     signal?.removeEventListener("abort", stop);
+    // Without an answer, the server may have acted nevertheless.
+    if (method !== "GET") lastAct.set(Date.now());
   }
 }
 

@@ -3,12 +3,13 @@
 import { api, ask, failureOf } from "./api.js";
 import { largest, plus } from "./exact.js";
 import { Samples, change, perSecond } from "./rates.js";
-import { facts } from "./store.js";
+import { facts, lastAct } from "./store.js";
 
 // A topic that no nsqd has.
 const EMPTY = { depth: 0, backend_depth: 0, message_count: 0, paused: false, node_count: 0 };
 
-// The time for which the list of names is used again, in milliseconds. Only it has the topics that no nsqd has.
+// The time for which the list of names is used again, in milliseconds. Only it has the topics that no nsqd has. After an act of this page
+// it is asked for at once, because somebody who has created or deleted a topic looks for it.
 const NAMES_AGE_MAX = 15_000;
 
 let names = { topics: [], at: 0 };
@@ -29,17 +30,19 @@ export async function loadTopics(signal) {
   return { topics: [...topics, ...inactive], concerns, sampled_at: answer.time, message: answer.message, failure: failureOf(answer.message) };
 }
 
-// Asks for the names from time to time. Only the first answer is waited for: an nsqlookupd that hangs must not make the figures old.
+// Asks for the names from time to time. Only the first answer, and the first after an act, are waited for: an nsqlookupd that hangs must
+// not make the figures old.
 function refreshNames(signal) {
-  if (Date.now() - names.at < NAMES_AGE_MAX) return undefined;
-  const isFirst = names.at === 0;
-  names = { ...names, at: Date.now() };
+  const isAwaited = names.at <= lastAct.get();
+  if (!isAwaited && Date.now() - names.at < NAMES_AGE_MAX) return undefined;
+  const at = Date.now();
+  names = { ...names, at };
   const asked = ask("api/topics", { signal }).then(
-    ({ topics }) => { names = { topics: topics ?? [], at: Date.now() }; },
+    ({ topics }) => { names = { topics: topics ?? [], at }; },
     // The live figures have their own message, and the names of before are still good.
     () => { if (signal.aborted) names = { ...names, at: 0 }; },
   );
-  return isFirst ? asked : undefined;
+  return isAwaited ? asked : undefined;
 }
 
 function liveTopic(live) {

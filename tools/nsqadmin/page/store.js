@@ -50,6 +50,9 @@ export const theme = new Store(document.documentElement.dataset.theme ?? "system
 // The time of the last answer of the server, or null.
 export const lastAnswer = new Store(null);
 
+// The time of the last request that may have changed something, in milliseconds since 1970. 0 before the first one.
+export const lastAct = new Store(0);
+
 // Draws the component again after each change of `store`. Returns the present value.
 export function useStore(store) {
   const [, redraw] = useState(0);

@@ -128,4 +128,29 @@ export const checks = {
     await until(async () => !(await topicsAt(lookupd)).includes("made-here"), "nsqlookupd has forgotten the topic");
     browser.healthy();
   },
+
+  // The names of topics that no nsqd has were up to 15 s old. The page's clock stands still here, so nothing becomes old by itself.
+  async "actions: the list has a topic at once that was created, and no topic that was deleted"(browser, cluster) {
+    const page = await browser.open(cluster.admin);
+    await page.evaluate(() => {
+      const now = Date.now();
+      Date.now = () => now;
+    });
+    const [list, lookup] = ["Topics", "Lookup"].map((name) => page.getByRole("navigation").getByRole("link", { name }));
+    const row = page.getByRole("link", { name: "made-and-listed", exact: true });
+    await page.getByRole("heading", { name: "All topics together" }).waitFor();
+    await lookup.click();
+    await page.getByRole("textbox", { name: "Topic name" }).fill("made-and-listed");
+    await button(page, "Create").click();
+    await page.getByText("Create the topic made-and-listed: done.").waitFor();
+    await list.click();
+    await page.getByRole("heading", { name: "All topics together" }).waitFor();
+    await row.waitFor();
+    await lookup.click();
+    await act(page, button(page, "Delete made-and-listed"), "made-and-listed");
+    await list.click();
+    await page.getByRole("heading", { name: "All topics together" }).waitFor();
+    await until(async () => await row.count() === 0, "the topic is gone from the list");
+    browser.healthy();
+  },
 };
