@@ -127,7 +127,7 @@ pub struct ChannelCheck {
 pub struct NodeCheck {
     /// `OK`, or the reason why the node takes no messages. Empty if the node did not answer.
     pub health: String,
-    /// The version of ringq. `None` for another nsqd.
+    /// The version of ringq, which is empty for another nsqd. `None` if the node did not tell its build.
     pub ringq_version: Option<String>,
     /// The shards by number. Only ringq's nsqd has some.
     pub shards: BTreeMap<u64, ShardFigures>,

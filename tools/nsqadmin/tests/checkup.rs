@@ -4,7 +4,7 @@ mod support;
 
 use std::io::Write;
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use serde_json::{Value, json};
 use support::Admin;
@@ -264,7 +264,7 @@ fn nodes_have_their_figures_and_tell_which_of_them_are_ringq() {
     );
     assert_eq!(
         (&old["depth"], old.get("ringq_version"), old.get("disk")),
-        (&json!(7), None, None)
+        (&json!(7), Some(&json!("")), None)
     );
     assert_eq!(new["ringq_version"], "0.9.1");
     assert_eq!(
@@ -286,6 +286,53 @@ fn nodes_have_their_figures_and_tell_which_of_them_are_ringq() {
     assert_eq!(asked(), 1);
     STARTED.store(1_700_000_100, Ordering::Relaxed);
     admin.wait_for("/api/live/nodes", |_| asked() == 2);
+}
+
+/// A node of ringq that did not answer `/info` looked like one of NSQ's.
+#[test]
+fn a_node_that_does_not_tell_its_build_is_not_taken_for_one_of_nsq() {
+    static IS_SILENT: AtomicBool = AtomicBool::new(true);
+    let ringq = HttpServer::start(|request, _| {
+        let is_info = request.target() == "/info";
+        let (status, body) = match is_info && IS_SILENT.load(Ordering::Relaxed) {
+            true => (500, json!({"message": "INTERNAL_ERROR"})),
+            false if is_info => (200, json!({"version": "1.3.0", "ringq_version": "0.9.1"})),
+            false => (200, json!({"health": "OK", "topics": []})),
+        };
+        Answer {
+            status,
+            headers: Vec::new(),
+            body: body.to_string().into_bytes(),
+        }
+    });
+    let original = original_nsqd::start(json!([]));
+    let producers = json!({"producers": [
+        {"broadcast_address": "ringq", "http_port": 4151, "tcp_port": 4150},
+        {"broadcast_address": "original", "http_port": 4151, "tcp_port": 4150},
+    ]});
+    let lookupd = HttpServer::start(move |_, _| Answer {
+        status: 200,
+        headers: Vec::new(),
+        body: producers.to_string().into_bytes(),
+    });
+    let admin = Admin::start(&[
+        &format!("--lookupd-http-address={}", lookupd.address),
+        &format!("--nsqd-url-map=ringq:4151=http://{}", ringq.address),
+        &format!("--nsqd-url-map=original:4151=http://{}", original.address),
+        "--live-interval=50ms",
+    ]);
+    let version = |live: &Value, index: usize| live["nodes"][index].get("ringq_version").cloned();
+    let is_checked = |live: &Value| live["nodes"][1]["health"] == json!("OK");
+    let live = admin.wait_for("/api/live/nodes", is_checked);
+    assert_eq!(
+        (version(&live, 0), version(&live, 1)),
+        (Some(json!("")), None),
+        "{live}"
+    );
+    IS_SILENT.store(false, Ordering::Relaxed);
+    admin.wait_for("/api/live/nodes", |live| {
+        version(live, 1) == Some(json!("0.9.1"))
+    });
 }
 
 /// NSQ's own nsqd has neither ages nor shards, and a checkup does not ask for its metrics.

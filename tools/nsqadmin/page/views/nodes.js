@@ -72,7 +72,8 @@ function columns(nodes, lookupds) {
       cell: (node) => html`<${Disk} disk=${node.disk} />` }),
     { key: "version", title: "Version", isText: true, value: (node) => node.version,
       cell: (node) => node.out_of_date ? html`${node.version} <${Badge} kind="warn">older<//>` : node.version },
-    ...known(text("ringq", "ringq", "ringq", "The version of ringq. NSQ's own nsqd has none")),
+    ...known({ key: "ringq", title: "ringq", help: "The version of ringq. NSQ's own nsqd has none", isText: true,
+      value: (node) => node.ringq || undefined, cell: ringqOf }),
     ...known({ key: "state", title: "Needs attention", isText: true, value: (node) => node.sentence,
       cell: (node) => html`<span class="sentence" title=${node.sentence}>${node.sentence ?? "–"}</span>` }),
     { key: "host", title: "Host name", isText: true, value: (node) => node.hostname, cell: (node) => node.hostname },
@@ -84,6 +85,12 @@ function columns(nodes, lookupds) {
     { key: "count", title: "Topics", value: (node) => node.topics.length, cell: (node) => count(node.topics.length) },
     { key: "topics", title: "Topics here", isText: true, value: (node) => node.topics.length, cell: (node) => html`<${NodeTopics} node=${node} />` },
   ];
+}
+
+// The version of ringq. A node of NSQ has an empty one, and a node that has not told it has none.
+function ringqOf({ ringq }) {
+  if (ringq === undefined) return html`<span class="note" title="The node has not told its build yet (/info)">unknown</span>`;
+  return ringq === "" ? "–" : ringq;
 }
 
 // The room on a disk. A disk that is nearly full stands out.

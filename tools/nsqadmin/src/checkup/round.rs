@@ -64,7 +64,7 @@ pub struct NodeRound {
     pub failure: Option<String>,
     /// `OK`, or the reason why the node takes no messages.
     pub health: String,
-    /// The version of ringq. `None` for another nsqd, and if the node did not answer.
+    /// The version of ringq, which is empty for another nsqd. `None` if the node did not tell its build.
     pub ringq_version: Option<String>,
     /// The names of the topics, which are still known after the node has vanished.
     pub topics: Arc<BTreeSet<String>>,
@@ -186,10 +186,10 @@ impl Round {
         self.nodes.insert(address.to_owned(), node);
     }
 
-    /// Adds the version of ringq to a node that has answered.
-    pub fn set_ringq_version(&mut self, address: &str, version: Option<String>) {
+    /// Adds the version of ringq to a node that has told its build.
+    pub fn set_ringq_version(&mut self, address: &str, version: String) {
         if let Some(node) = self.nodes.get_mut(address) {
-            node.ringq_version = version;
+            node.ringq_version = Some(version);
         }
     }
 

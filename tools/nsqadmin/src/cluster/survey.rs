@@ -36,8 +36,8 @@ pub struct Surveyed {
 pub struct Build {
     /// The start of the node, in seconds since 1970.
     start_time: i64,
-    /// The version of ringq. `None` for another nsqd.
-    pub ringq_version: Option<String>,
+    /// The version of ringq. Empty for another nsqd.
+    pub ringq_version: String,
 }
 
 /// The builds of nodes by `host:port`.
@@ -158,7 +158,7 @@ async fn build_of(
     let info = upstream.get::<answer::Producer>(Server::Nsqd, &url).await;
     Some(Build {
         start_time,
-        ringq_version: info.ok()?.ringq_version,
+        ringq_version: info.ok()?.ringq_version.unwrap_or_default(),
     })
 }
 

@@ -125,8 +125,10 @@ export const checks = {
     await page.route("**/api/live/nodes", async (route) => {
       const answer = await route.fetch();
       const json = await answer.json();
+      // The second node is one of NSQ's. The third one has not told what it is.
       for (const node of json.nodes) {
-        delete node.ringq_version;
+        if (node.node === nsqds[1].http) node.ringq_version = "";
+        else delete node.ringq_version;
         if (node.node === name) Object.assign(node, { ringq_version: "0.9.1", sentences: ["This nsqd drains"], disk: { size_bytes: 2e12, free_bytes: 1e11, full_in_s: 7200 } });
       }
       await route.fulfill({ response: answer, json });
@@ -137,11 +139,12 @@ export const checks = {
       const texts = await row.locator("th, td").allInnerTexts();
       return Object.fromEntries(titles.map((title, index) => [title.replace(/[▲▼]/, "").trim(), texts[index]]));
     };
-    const [first, second] = nsqds.map((nsqd) => page.getByRole("row").filter({ hasText: nsqd.http }));
+    const [first, second, third] = nsqds.map((nsqd) => page.getByRole("row").filter({ hasText: nsqd.http }));
     await first.getByText("0.9.1").waitFor();
     const found = await cells(first);
     equal([found["ringq"], found["Disk free"], found["Needs attention"]], ["0.9.1", "100 GB, 5 %", "This nsqd drains"], "the first node");
     equal((await cells(second))["ringq"], "–", "a node of NSQ");
+    equal((await cells(third))["ringq"], "unknown", "a node that has not told its build");
     // The figures are the daemon's own.
     const sum = async ({ http }) => {
       const { topics } = await (await fetch(`http://${http}/stats?format=json`)).json();
