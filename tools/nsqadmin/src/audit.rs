@@ -7,19 +7,33 @@
 //!  "action":"pause_channel","topic":"clicks","channel":"archive","result":"done","message":""}
 //! ```
 //!
-//! The file is opened for each line, so that it can be moved away at any time.
+//! The file is opened for each line, so that it can be moved away at any time. A client that may not act cannot fill the disk:
+//! names are cut off, and [`Refusals`] says which refused requests have a line.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use jiff::Timestamp;
 use program::{log_error, log_info, log_warn};
 use wire::go_error::system_text;
 use wire::go_json::JsonObject;
 
+use crate::cut_off::cut_off;
 use crate::tally::Tally;
+
+mod refusals;
+
+use refusals::Refusals;
+
+/// Most bytes of a name in a line. The names of topics and channels have at most 64 bytes, and those of hosts 253. A client
+/// that may not act can send longer ones.
+const NAME_BYTES_MAX: usize = 256;
+
+/// Most bytes of a message in a line. The message of an act has a sentence for each node that has failed.
+const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
 /// The result of an act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +86,20 @@ impl Outcome {
 }
 
 impl Entry {
+    /// Cuts off what is too long.
+    fn cut_off(&mut self) {
+        for name in [
+            &mut self.user,
+            &mut self.topic,
+            &mut self.channel,
+            &mut self.node,
+            &mut self.key,
+        ] {
+            cut_off(name, NAME_BYTES_MAX);
+        }
+        cut_off(&mut self.message, MESSAGE_BYTES_MAX);
+    }
+
     /// Returns the line of the file, without its end.
     pub fn json(&self) -> String {
         let time = Timestamp::from_second(self.unix_seconds).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -117,6 +145,7 @@ impl Entry {
 #[derive(Clone, Debug, Default)]
 pub struct Audit {
     file: Option<Arc<Mutex<PathBuf>>>,
+    refusals: Refusals,
     tally: Tally,
 }
 
@@ -126,8 +155,13 @@ impl Audit {
     /// # Errors
     /// The file cannot be opened for writing.
     pub fn open(path: &str, tally: Tally) -> Result<Audit, String> {
+        let refusals = Refusals::default();
         if path.is_empty() {
-            return Ok(Audit { file: None, tally });
+            return Ok(Audit {
+                file: None,
+                refusals,
+                tally,
+            });
         }
         let path = PathBuf::from(path);
         open(&path).map_err(|error| {
@@ -139,13 +173,24 @@ impl Audit {
         })?;
         Ok(Audit {
             file: Some(Arc::new(Mutex::new(path))),
+            refusals,
             tally,
         })
     }
 
     /// Writes a line. A failure is logged, and the act counts nevertheless.
-    pub async fn write(&self, entry: Entry) {
+    pub async fn write(&self, mut entry: Entry) {
         self.tally.count_act(&entry.action, entry.outcome.word());
+        if entry.outcome == Outcome::Refused {
+            match self.refusals.admit(Instant::now()) {
+                None => return,
+                Some(0) => {}
+                Some(count) => entry.message.push_str(&format!(
+                    "; {count} refused requests before this one have no line"
+                )),
+            }
+        }
+        entry.cut_off();
         match entry.outcome {
             Outcome::Done | Outcome::Partly => log_info!("{}", entry.text()),
             Outcome::Failed | Outcome::Refused => log_warn!("{}", entry.text()),

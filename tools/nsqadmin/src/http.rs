@@ -39,6 +39,7 @@ use crate::cidr::Cidr;
 use crate::cluster::Cluster;
 use crate::collector::Collector;
 use crate::config::{Config, GraphiteFlags};
+use crate::cut_off::cut_off;
 use crate::graphite::Forward;
 use crate::ignored_user_log::IgnoredUserLog;
 use crate::notification::Notifier;
@@ -46,6 +47,9 @@ use crate::outcome::Refusal;
 use crate::tally::Tally;
 
 use endpoint::{Endpoint, ROUTES};
+
+/// Most bytes of a request's method and target in its log line. Any client can send a head of 64 KB.
+const ASKED_BYTES_MAX: usize = 1024;
 
 /// Returns the permits for streams of events.
 pub fn streams() -> Arc<Semaphore> {
@@ -116,11 +120,12 @@ impl App {
         let status = reply.status().as_u16();
         self.tally.count_request(request.method().as_str(), status);
         if is_logged {
+            let mut asked = format!("{} {}", request.method(), request.target());
+            cut_off(&mut asked, ASKED_BYTES_MAX);
             log_info!(
-                "{} {} {} ({}) {}",
+                "{} {} ({}) {}",
                 status,
-                request.method(),
-                request.target(),
+                asked,
                 request.peer(),
                 duration_text(started.elapsed())
             );

@@ -30,6 +30,7 @@ pub mod cidr;
 pub mod cluster;
 pub mod collector;
 pub mod config;
+mod cut_off;
 pub mod figures;
 pub mod graphite;
 pub mod history;

@@ -395,3 +395,59 @@ fn the_files_of_the_page_are_cached_and_compressed() {
     assert_eq!(missing.text(), "NOT_FOUND");
     assert_eq!(admin.get("/static/..%2fCargo.toml").status, 404);
 }
+
+/// A client that may not act wrote lines of 64 KB, as many as it wanted.
+#[test]
+fn requests_that_are_refused_cannot_fill_the_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("audit.log");
+    let flag = format!("--audit-log-file={}", file.display());
+    let node = "--nsqd-http-address=127.0.0.1:1";
+    let admin = Admin::start(&[node, "--admin-user=carol", "--live-interval=0", &flag]);
+    let long = "x".repeat(15_000);
+    let target = format!("/api/topics/{long}/{long}");
+    let user = format!("X-Forwarded-User: {long}");
+    admin
+        .ask("DELETE", &target, &[&user], "")
+        .expect_error(403, "FORBIDDEN");
+    let line = std::fs::read_to_string(&file).unwrap();
+    assert!(line.len() < 1500, "{} bytes: {line}", line.len());
+    let entry: serde_json::Value = serde_json::from_str(&line).unwrap();
+    for key in ["user", "topic", "channel"] {
+        let text = entry[key].as_str().unwrap();
+        assert!(text.starts_with("xxx") && text.ends_with('…'), "{text}");
+    }
+    // Each request has its line in the log, which names only a part of a long address.
+    let log = admin.wait_for_log("DELETE /api/topics/xxx");
+    assert!(log.len() < 3000, "{} bytes", log.len());
+    for _ in 0..300 {
+        admin
+            .delete("/api/topics/t", "")
+            .expect_error(403, "FORBIDDEN");
+    }
+    let lines = std::fs::read_to_string(&file).unwrap();
+    let count = lines.lines().count();
+    assert!(count < 200, "{count} lines of 301 requests");
+    // No request is lost without a word.
+    let refused = || {
+        let metrics = admin.get("/metrics").text();
+        let name = "nsqadmin_acts_total{action=\"delete\",result=\"refused\"} ";
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+        line.map(str::to_owned)
+    };
+    assert_eq!(refused().as_deref(), Some("301"));
+    let is_told = || {
+        admin.delete("/api/topics/t", "");
+        let lines = std::fs::read_to_string(&file).unwrap();
+        lines.contains("refused requests before this one have no line")
+    };
+    assert!(test_support::wait_until(test_support::TIMEOUT, is_told));
+    // Acts that are not refused always have their lines.
+    let carol = ["X-Forwarded-User: carol"];
+    admin
+        .ask("DELETE", "/api/topics/mine", &carol, "")
+        .expect_status(502);
+    let lines = std::fs::read_to_string(&file).unwrap();
+    let last = lines.lines().last().unwrap();
+    assert!(last.contains("\"topic\":\"mine\""), "{last}");
+}
