@@ -153,7 +153,7 @@ export class TopicRows {
     const sum = (name) => channels.reduce((total, channel) => plus(total, channel[name]), 0);
     const backlog = plus(topic.depth, sum("depth"));
     const figures = { message_count: topic.message_count, backlog };
-    const before = this.#samples.take(topic.topic_name, at, figures);
+    const before = this.#samples.take(topic.topic_name, at, figures, topic.node_count);
     return {
       name: topic.topic_name,
       lowercase: topic.topic_name.toLowerCase(),

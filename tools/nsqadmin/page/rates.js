@@ -10,11 +10,13 @@ export class Samples {
   #last = new Map();
 
   // Takes a new sample of `name` with these figures. Returns the earlier figures and the seconds since, or null. What
-  // comes too soon after the last sample is compared with the one before.
-  take(name, at, figures) {
-    const known = this.#last.get(name);
+  // comes too soon after the last sample is compared with the one before. `nodes` says of which nodes the figures are a sum. If these
+  // have changed, there are no earlier figures: a node that comes back would look like a burst of all its messages.
+  take(name, at, figures, nodes = "") {
+    const last = this.#last.get(name);
+    const known = last?.nodes === nodes ? last : undefined;
     if (known && at - known.at < CLOSEST) return known.before && compare(known.before, at);
-    this.#last.set(name, { at, figures, before: known && { at: known.at, figures: known.figures } });
+    this.#last.set(name, { at, figures, nodes, before: known && { at: known.at, figures: known.figures } });
     return known ? compare(known, at) : null;
   }
 

@@ -5,12 +5,21 @@
 //! The page gets the topics and nodes that differ, so ten thousand idle topics cost nothing.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::answer;
 use crate::figures::{NodeStats, Pause, Undo};
 use crate::history::{Key, Point};
 
 mod json;
+
+/// The time for which the last figures of a node that does not answer are kept, in milliseconds. A rate over a longer time
+/// would say nothing about now.
+const MISSING_MILLIS: i64 = 600_000;
+
+/// The number of such nodes from which on those that are missing longest are forgotten. An nsqlookupd that names other nodes
+/// each time must not fill the memory.
+const MISSING_MAX: usize = 1000;
 
 /// The present figures of a topic, a channel or a node.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,7 +34,7 @@ pub struct Figures {
     pub deferred: i64,
     /// Messages since the start.
     pub message_count: i64,
-    /// Messages per second since the snapshot before.
+    /// Messages per second since the last answer of the node.
     pub rate: f64,
     /// Requeues since the start.
     pub requeue_count: i64,
@@ -70,6 +79,9 @@ pub struct Snapshot {
     pub topics: BTreeMap<String, LiveTopic>,
     /// The nodes by `host:port`.
     pub nodes: BTreeMap<String, Figures>,
+    /// The figures of the last answer of nodes that did not answer this time, each as a snapshot of this node alone. They give
+    /// the rate when the node answers again.
+    pub missing: BTreeMap<String, Arc<Snapshot>>,
     /// The warnings, or the reason why there are no figures.
     pub message: String,
 }
@@ -150,7 +162,7 @@ impl Figures {
 }
 
 impl Total {
-    /// Adds a node's figures, with the rate since the snapshot before.
+    /// Adds a node's figures, with the rate since its last answer, which was `seconds` ago.
     fn add(&mut self, node: &str, mut part: Figures, before: Option<&Total>, seconds: f64) {
         let before = before.and_then(|before| before.nodes.get(node));
         if let Some(before) = before
@@ -171,15 +183,16 @@ impl Total {
 }
 
 impl Snapshot {
-    /// Returns the snapshot of the answers. `before` gives the rates.
+    /// Returns the snapshot of the answers. `before` gives the rates. A node that has missed answers has the rate since its last
+    /// one.
     pub fn next(
         before: &Snapshot,
         stats: &[NodeStats],
         unix_millis: i64,
         message: String,
     ) -> Snapshot {
-        #[allow(clippy::cast_precision_loss)] // Two snapshots are some seconds apart.
-        let seconds = unix_millis.saturating_sub(before.unix_millis) as f64 / 1000.0;
+        let unknown = Snapshot::default();
+        let mut missing = before.missing_at(unix_millis);
         let mut snapshot = Snapshot {
             unix_millis,
             message,
@@ -187,9 +200,18 @@ impl Snapshot {
         };
         for NodeStats { node, topics } in stats {
             let node = &node.address;
+            let of_before = before.nodes.contains_key(node);
+            let own = missing.remove(node);
+            let last: &Snapshot = match (of_before, &own) {
+                (true, _) => before,
+                (false, Some(own)) => own,
+                (false, None) => &unknown,
+            };
+            #[allow(clippy::cast_precision_loss)] // Two answers are some minutes apart at most.
+            let seconds = unix_millis.saturating_sub(last.unix_millis) as f64 / 1000.0;
             let mut of_node = Figures::default();
             for given in topics {
-                let known = before.topics.get(&given.topic_name);
+                let known = last.topics.get(&given.topic_name);
                 let topic = snapshot.topics.entry(given.topic_name.clone()).or_default();
                 let figures = Figures::of_topic(given);
                 let total = &mut topic.total;
@@ -208,7 +230,52 @@ impl Snapshot {
             of_node.pause = None;
             snapshot.nodes.insert(node.clone(), of_node);
         }
+        let lost = before
+            .nodes
+            .keys()
+            .filter(|node| !snapshot.nodes.contains_key(*node));
+        missing.extend(lost.map(|node| (node.clone(), Arc::new(before.of_node(node)))));
+        if missing.len() > MISSING_MAX {
+            let mut times: Vec<i64> = missing.values().map(|own| own.unix_millis).collect();
+            times.sort_unstable();
+            let earliest = times[times.len() - MISSING_MAX];
+            missing.retain(|_, own| own.unix_millis >= earliest);
+        }
+        snapshot.missing = missing;
         snapshot
+    }
+
+    /// Returns the nodes that are missing and not forgotten at this time.
+    fn missing_at(&self, unix_millis: i64) -> BTreeMap<String, Arc<Snapshot>> {
+        let mut missing = self.missing.clone();
+        missing.retain(|_, own| unix_millis.saturating_sub(own.unix_millis) < MISSING_MILLIS);
+        missing
+    }
+
+    /// Returns the part of the snapshot that one node has told.
+    fn of_node(&self, node: &str) -> Snapshot {
+        let part = |total: &Total| {
+            let figures = total.nodes.get(node)?.clone();
+            Some(Total {
+                figures: Figures::default(),
+                nodes: BTreeMap::from([(node.to_owned(), figures)]),
+            })
+        };
+        let topics = self.topics.iter().filter_map(|(name, topic)| {
+            let channels = topic.channels.iter();
+            let own = LiveTopic {
+                total: part(&topic.total)?,
+                channels: channels
+                    .filter_map(|(name, total)| Some((name.clone(), part(total)?)))
+                    .collect(),
+            };
+            Some((name.clone(), own))
+        });
+        Snapshot {
+            unix_millis: self.unix_millis,
+            topics: topics.collect(),
+            ..Snapshot::default()
+        }
     }
 
     /// Returns the samples for the history: all topics together, then nodes, topics, and channels, in

@@ -16,7 +16,7 @@ import { usePoll } from "../poll.js";
 import { Samples, change, perSecond } from "../rates.js";
 import { go, link } from "../route.js";
 import { Table } from "../table.js";
-import { nodeKey, nodeText, orNothing, seconds } from "./topic.js";
+import { namesOf, nodeKey, nodeText, orNothing, seconds } from "./topic.js";
 
 export function Channel({ topic, name }) {
   const samples = useRef(new Samples());
@@ -80,7 +80,7 @@ function withRates(channel, samples, at) {
       timeouts: perSecond(before, "timeout_count", part.timeout_count),
     };
   };
-  const before = samples.take("total", at, figures(channel));
+  const before = samples.take("total", at, figures(channel), namesOf(channel));
   const nodes = (channel.nodes ?? []).map((node) => ({ ...node, ...rates(samples.take(node.node, at, figures(node)), node) }));
   const clients = (channel.clients ?? []).map((client) => {
     const before = samples.take(clientKey(client), at, { finish_count: client.finish_count });

@@ -68,19 +68,24 @@ export function orNothing(error) {
 function withRates(topic, samples, at) {
   const channels = (topic.channels ?? []).map((channel) => {
     const oldest = channel.oldest_unfinished_ms;
-    const before = samples.take(`channel ${channel.channel_name}`, at, { message_count: channel.message_count });
+    const before = samples.take(`channel ${channel.channel_name}`, at, { message_count: channel.message_count }, namesOf(channel));
     return { ...channel, oldest, getsOlder: channel.doctor?.is_older, arrivals: perSecond(before, "message_count", channel.message_count),
       problem: problemOf(channel, topic.paused) };
   });
   const ages = [topic.oldest_unfinished_ms, ...channels.map((channel) => channel.oldest)].filter((age) => age !== undefined);
   const oldest = largest(ages);
-  const before = samples.take("topic", at, { message_count: topic.message_count });
+  const before = samples.take("topic", at, { message_count: topic.message_count }, namesOf(topic));
   const nodes = (topic.nodes ?? []).map((node) => {
     const before = samples.take(`node ${node.node}`, at, { message_count: node.message_count });
     return { ...node, backlog: backlogOf(node), arrivals: perSecond(before, "message_count", node.message_count) };
   });
   const getsOlder = [...topic.concerns, ...channels.map((channel) => channel.doctor)].some((one) => one?.is_older);
   return { ...topic, channels, nodes, backlog: backlogOf(topic), oldest, getsOlder, arrivals: perSecond(before, "message_count", topic.message_count) };
+}
+
+// The nodes of which the figures of a topic or channel are a sum, for rates.
+export function namesOf({ nodes }) {
+  return (nodes ?? []).map((node) => node.node).sort().join(" ");
 }
 
 function Content({ topic, past, actions }) {

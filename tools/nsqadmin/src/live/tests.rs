@@ -62,6 +62,39 @@ fn figures_are_sums_and_rates_are_differences() {
     );
 }
 
+/// The rate was 0 in the first snapshot after a missed answer.
+#[test]
+fn a_node_that_has_missed_answers_has_the_rate_of_the_whole_time() {
+    let (a, t) = (|| node("a:1", &topic("t", 100)), |count| topic("t", count));
+    let next = |before: &Snapshot, stats: &[NodeStats], second: i64| {
+        Snapshot::next(before, stats, second * 1000, String::new())
+    };
+    let known = next(&Snapshot::default(), &[a(), node("b:1", &t(1000))], 1);
+    let missed = next(&known, &[a()], 2);
+    let missed = next(&missed, &[a()], 3);
+    let back = next(&missed, &[a(), node("b:1", &t(1200))], 11);
+    let rates = |snapshot: &Snapshot| {
+        let topic = &snapshot.topics["t"];
+        let rates = [
+            &topic.total.figures,
+            &topic.total.nodes["b:1"],
+            &topic.channels["c"].figures,
+            &snapshot.nodes["b:1"],
+        ];
+        rates.map(|figures| figures.rate)
+    };
+    assert_eq!(rates(&back), [20.0; 4]);
+    let after = next(&back, &[a(), node("b:1", &t(1205))], 12);
+    assert_eq!(rates(&after), [5.0; 4]);
+    // A node that was gone for long has no rate yet, and does not take memory for ever.
+    let mut gone = missed;
+    for minute in 1..=30 {
+        gone = next(&gone, &[a()], minute * 60);
+    }
+    let back = next(&gone, &[a(), node("b:1", &t(9000))], 31 * 60);
+    assert_eq!(rates(&back), [0.0; 4]);
+}
+
 #[test]
 fn only_what_differs_is_told() {
     let first = first();

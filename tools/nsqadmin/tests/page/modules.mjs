@@ -62,13 +62,27 @@ export const checks = {
       const second = samples.take("a", 3000, { count: 30 });
       // An answer that comes too soon is compared with the sample before the last one.
       const soon = samples.take("a", 3100, { count: 31 });
+      // Without a node, a sum is another one: the return of a node is no burst.
+      const parts = [["n1 n2", 4000], ["n1", 1000], ["n1", 1010], ["n1 n2", 4040], ["n1 n2", 4050]];
+      const ofNodes = parts.map(([nodes, count], index) => perSecond(samples.take("sum", 1000 * index, { count }, nodes), "count", count));
       samples.keep(new Set(["b"]));
       return {
-        first, rate: perSecond(second, "count", 30), soon: soon.seconds, restarted: perSecond(second, "count", 3),
+        first, ofNodes, rate: perSecond(second, "count", 30), soon: soon.seconds, restarted: perSecond(second, "count", 3),
         falls: change(second, "count", 0), unknown: perSecond(second, "other", 1), forgotten: samples.take("a", 5000, {}),
       };
     });
-    equal(found, { first: null, rate: 10, soon: 2.1, restarted: null, falls: -5, unknown: null, forgotten: null }, "rates.js");
+    equal(found, { first: null, ofNodes: [null, null, 10, null, 10], rate: 10, soon: 2.1, restarted: null, falls: -5, unknown: null, forgotten: null }, "rates.js");
+  },
+
+  // A node that had missed an answer came back as a burst of all messages since its start.
+  async "modules: a list has no rate of a topic whose nodes have changed"(browser, cluster) {
+    const found = await within(browser, cluster, "overview.js", ({ TopicRows }) => {
+      const maker = new TopicRows();
+      const rows = [[2, 5000], [1, 1000], [1, 1020], [2, 5040], [2, 5060]].map(([nodes, count], index) => maker.rows({
+        topics: [{ topic_name: "t", depth: count, message_count: count, node_count: nodes, channels: [] }] }, 2000 * index)[0]);
+      return rows.map(({ arrivals, growth }) => [arrivals, growth]);
+    });
+    equal(found, [[null, null], [null, null], [10, 10], [null, null], [10, 10]], "overview.js");
   },
 
   // A call with more arguments than the stack has room for throws a RangeError: Math.min(...values).
