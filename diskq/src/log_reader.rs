@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use diskq_log::range::within;
+use diskq_log::range::{normalise, within, without};
 use diskq_log::segment::{self, Head, Scan, slot_at};
 use diskq_log::{CheckpointRun, Damage, NewestMessages, Recovered, SegmentNumber, SeqRange};
 use wire::frame::{DATA_AT, Message};
@@ -62,7 +62,8 @@ fn run(range: SeqRange, due_ns: u64) -> CheckpointRun {
     }
 }
 
-/// Reads the newest messages of a log that start-up has found. A message that is damaged or gone is left out. Blocks.
+/// Reads the newest messages of a log that start-up has found, and tells which messages the start has found lost. A message
+/// that is damaged or gone is left out. Blocks.
 ///
 /// # Errors
 /// A segment cannot be read. The messages before were taken.
@@ -79,6 +80,7 @@ pub fn read_newest(
         (segment.head.base, u64::from(segment.count), bytes)
     });
     let from = taker.from(&segments.collect::<Vec<_>>());
+    taker.lose(&lost(recovered));
     let mut reader = LogReader::new(files, data_path, topic, recovered);
     for range in within(SeqRange::new(from, Seq(u64::MAX)), &recovered.found) {
         for seq in (range.start.0..range.end.0).map(Seq) {
@@ -88,6 +90,19 @@ pub fn read_newest(
         }
     }
     Ok(())
+}
+
+/// Returns the messages that the log owes and that start-up has not found. Seqs that no message ever had may be among them.
+fn lost(recovered: &Recovered) -> Vec<SeqRange> {
+    let checkpoint = recovered.checkpoint.as_ref();
+    let next = checkpoint.map_or(Seq(0), |checkpoint| checkpoint.next);
+    let above = SeqRange::new(next, recovered.log.next_seq());
+    let named = checkpoint.iter().flat_map(|checkpoint| checkpoint.named());
+    let owed = named.chain([above]);
+    let lost = owed.flat_map(|owed| without(owed, &recovered.found));
+    let mut lost: Vec<SeqRange> = lost.collect();
+    normalise(&mut lost);
+    lost
 }
 
 /// Reads messages by seq, best in their order: it holds one segment at a time.

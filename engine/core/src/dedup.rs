@@ -17,6 +17,7 @@ pub(crate) mod generations;
 pub(crate) mod json_pointer;
 pub(crate) mod json_scanner;
 pub(crate) mod key;
+pub(crate) mod lost;
 pub(crate) mod meter;
 pub(crate) mod meter_rules;
 pub(crate) mod quick_hash;

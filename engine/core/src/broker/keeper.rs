@@ -150,10 +150,11 @@ impl Broker {
                 }
             }
             Notice::TopicFileNotRenamed(cause) => {
-                topic.keys_not_renamed(now);
+                topic.write_keys_again(now);
                 out.push(keys_not_saved(&name, &cause));
             }
             Notice::Damage(damage) => {
+                topic.forget_lost_keys(damage.seqs, now);
                 let line = format!("TOPIC({name}): damaged on disk - {damage}");
                 out.push(Output::error(line));
             }

@@ -10,6 +10,7 @@
 //! outside of the generation, so the slot counts as empty.
 
 use crate::dedup::fingerprint::Fingerprint;
+use crate::dedup::lost::Lost;
 use crate::zeroed::zeroed;
 use diskq_log::Seq;
 
@@ -57,6 +58,13 @@ pub(crate) struct Place {
     index: usize,
     /// The end of the generation before.
     end: Seq,
+}
+
+/// A slot that was overwritten, so that it can be put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Overwritten {
+    place: Place,
+    slot: u128,
 }
 
 impl Generation {
@@ -198,6 +206,38 @@ impl Generation {
         self.end = self.end.max(seq.offset(1));
         self.count += 1;
         Some(place)
+    }
+
+    /// Returns whether a key names one of these messages.
+    pub(crate) fn names_any(&self, lost: &Lost) -> bool {
+        let mut slots = self.slots.iter();
+        slots.any(|slot| used(*slot, self.base, self.end).is_some_and(|it| lost.contains(it.1)))
+    }
+
+    /// Makes a key of the generation name message `seq` instead of its own one. `None`: the generation does not have the
+    /// key.
+    pub(crate) fn overwrite(&mut self, fingerprint: Fingerprint, seq: Seq) -> Option<Overwritten> {
+        debug_assert!(self.can_take(seq), "a seq outside of the generation");
+        let wanted = fingerprint.upper_bits();
+        let from = fingerprint.place(self.slots.len());
+        let indices = (from..self.slots.len()).chain(0..from);
+        let mut used = indices.take_while(|index| self.is_used(self.slots[*index]));
+        let index = used.find(|index| (self.slots[*index] ^ wanted) >> SEQ_BITS == 0)?;
+        let end = self.end;
+        let slot = std::mem::replace(
+            &mut self.slots[index],
+            wanted | u128::from(seq.0 & SEQ_MASK),
+        );
+        self.end = end.max(seq.offset(1));
+        let place = Place { index, end };
+        Some(Overwritten { place, slot })
+    }
+
+    /// Makes a key name its earlier message again. See [`Generation::take_back`] for the order.
+    pub(crate) fn put_back(&mut self, overwritten: Overwritten) {
+        let Overwritten { place, slot } = overwritten;
+        self.slots[place.index] = slot;
+        self.end = place.end;
     }
 
     /// Takes a key back. Keys are taken back in the opposite order of their insertion, so that no search for an earlier

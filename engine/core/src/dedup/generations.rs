@@ -10,8 +10,9 @@
 //! refuses the memory of a further generation, the oldest one is forgotten early, and gives its table.
 
 use crate::dedup::fingerprint::{Fingerprint, KeyHasher};
-use crate::dedup::generation::{Generation, Place, SLOT_BYTES, keys_max, slots_for};
-use diskq_log::Seq;
+use crate::dedup::generation::{Generation, Overwritten, Place, SLOT_BYTES, keys_max, slots_for};
+use crate::dedup::lost::Lost;
+use diskq_log::{Seq, SeqRange};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -132,6 +133,8 @@ pub(crate) struct Generations {
     unconfirmed: Vec<Step>,
     /// The number of [`Step::Begin`] among them.
     begun: usize,
+    /// Messages that are lost. Their keys are in the tables, and are not found.
+    lost: Lost,
     /// The number of times that the system refused memory for a table, or for a copy of one.
     refused: u64,
     /// True after a refusal, until the next table is made.
@@ -141,10 +144,13 @@ pub(crate) struct Generations {
 }
 
 /// A step of a publish that is under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Step {
     /// The publish has inserted a key into the newest generation.
     Insert(Place),
+    /// The publish has the newest generation's key of a lost message name a new message. In a box, because a large batch
+    /// takes the memory of a step for each of its messages.
+    Overwrite(Box<Overwritten>),
     /// The publish has filled the newest generation, and begun another one.
     Begin,
 }
@@ -161,6 +167,7 @@ impl Generations {
             unneeded: Vec::new(),
             unconfirmed: Vec::new(),
             begun: 0,
+            lost: Lost::default(),
             refused: 0,
             is_short: false,
             is_shortage_new: false,
@@ -261,6 +268,36 @@ impl Generations {
             let unneeded = self.spare.replace(table);
             self.unneeded.extend(unneeded.map(Generation::into_table));
         }
+        self.lost.forget_below(self.oldest().base());
+    }
+
+    fn oldest(&self) -> &Generation {
+        self.older.back().map_or(&self.newest, |it| it)
+    }
+
+    /// Forgets the keys of messages that the log has lost. Returns false if there is none in the window.
+    pub(crate) fn lose(&mut self, seqs: SeqRange) -> bool {
+        let is_in_window = !seqs.is_empty() && seqs.end > self.oldest().base();
+        if is_in_window {
+            self.lost.add(seqs);
+        }
+        is_in_window
+    }
+
+    /// Returns whether a key names one of these messages. Looks at all slots.
+    pub(crate) fn names_any(&self, lost: &Lost) -> bool {
+        let older = self.older.iter().map(Arc::as_ref);
+        !lost.is_empty() && older.chain([&self.newest]).any(|it| it.names_any(lost))
+    }
+
+    /// Forgets the keys of these messages, at a start.
+    pub(crate) fn set_lost(&mut self, lost: Lost) {
+        self.lost = lost;
+    }
+
+    /// The messages whose keys are not found, because the messages are lost.
+    pub(crate) fn lost(&self) -> &Lost {
+        &self.lost
     }
 
     /// Takes the tables that are to be freed.
@@ -278,11 +315,12 @@ impl Generations {
         tables.chain(self.unneeded).collect()
     }
 
-    /// Returns the seq of the message with this key, if a generation has the key.
+    /// Returns the seq of the message with this key, if a generation has the key and the message is not lost.
     #[inline]
     pub(crate) fn find(&self, fingerprint: Fingerprint) -> Option<Seq> {
         let older = || self.older.iter().find_map(|it| it.find(fingerprint));
-        self.newest.find(fingerprint).or_else(older)
+        let found = self.newest.find(fingerprint).or_else(older);
+        found.filter(|seq| !self.lost.contains(*seq))
     }
 
     /// Adds the key of message `seq`, which [`Generations::find`] does not find. Confirm the key, or take it back. False:
@@ -291,6 +329,14 @@ impl Generations {
     pub(crate) fn insert(&mut self, now_ms: u64, fingerprint: Fingerprint, seq: Seq) -> bool {
         if self.is_full() && !self.begin_in_publish(now_ms, seq) {
             return false;
+        }
+        if !self.lost.is_empty()
+            && let Some(overwritten) = self.newest.overwrite(fingerprint, seq)
+        {
+            self.newest.ended_ms = self.newest.ended_ms.max(now_ms);
+            self.unconfirmed
+                .push(Step::Overwrite(Box::new(overwritten)));
+            return true;
         }
         let place = self.newest.insert(fingerprint, seq);
         // At a start, the messages have the times of a clock that may have been set back.
@@ -328,6 +374,7 @@ impl Generations {
         while let Some(step) = self.unconfirmed.pop() {
             match step {
                 Step::Insert(place) => self.newest.take_back(place),
+                Step::Overwrite(overwritten) => self.newest.put_back(*overwritten),
                 Step::Begin => self.end_newest(),
             }
         }
@@ -388,8 +435,7 @@ impl Generations {
 
     /// The time back to which keys are remembered, in milliseconds.
     pub(crate) fn reach_ms(&self, now_ms: u64) -> u64 {
-        let oldest = self.older.back().map_or(&self.newest, |it| it);
-        now_ms.saturating_sub(oldest.began_ms)
+        now_ms.saturating_sub(self.oldest().began_ms)
     }
 
     /// The newest generation.

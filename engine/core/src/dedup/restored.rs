@@ -4,10 +4,12 @@ use crate::dedup::content_rule::ContentRule;
 use crate::dedup::fingerprint::KeyHasher;
 use crate::dedup::generations::{Generations, Plan, clock_ms};
 use crate::dedup::key::ContentKey;
+use crate::dedup::lost::Lost;
 use crate::dedup::saved::SavedKeys;
 use crate::now::Now;
 use diskq_log::planted::{Bug, is_planted};
-use diskq_log::{NewestMessages, Seq};
+use diskq_log::range::within;
+use diskq_log::{NewestMessages, Seq, SeqRange};
 use std::time::Duration;
 
 /// The most bytes of segments that a start reads for the keys of a topic: 256 MiB, which take about a second.
@@ -21,7 +23,7 @@ pub struct RestoredKeys {
     plan: Plan,
     now: Now,
     from: Seq,
-    /// True if there are keys that the saved state does not have.
+    /// True if there are keys that the saved state does not have, or if it has keys of lost messages.
     has_unsaved: bool,
     pub(crate) generations: Generations,
 }
@@ -51,7 +53,7 @@ impl RestoredKeys {
 }
 
 impl RestoredKeys {
-    /// Returns the time of the start, if there are keys that the saved state does not have.
+    /// Returns the time of the start, if the saved state does not have the same keys.
     pub(crate) fn unsaved_since(&self) -> Option<Duration> {
         self.has_unsaved.then_some(self.now.mono)
     }
@@ -79,6 +81,16 @@ impl NewestMessages for RestoredKeys {
             return Seq(u64::MAX);
         }
         from.max(self.from)
+    }
+
+    fn lose(&mut self, seqs: &[SeqRange]) {
+        // The messages that the state does not cover are taken from the log, so they are there.
+        let covered = SeqRange::new(Seq(0), self.from);
+        let lost = Lost::from_sorted(within(covered, seqs));
+        if self.generations.names_any(&lost) {
+            self.generations.set_lost(lost);
+            self.has_unsaved = true;
+        }
     }
 
     fn add(&mut self, seq: Seq, published_ns: u64, body: &[u8]) {

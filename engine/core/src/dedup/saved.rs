@@ -14,6 +14,7 @@
 use crate::dedup::fingerprint::KeyHasher;
 use crate::dedup::generation::{Generation, used};
 use crate::dedup::generations::{Generations, Plan, clock_ms};
+use crate::dedup::lost::Lost;
 use crate::now::Now;
 use diskq_log::{Seq, TopicFile, crc32c};
 use std::collections::TryReserveError;
@@ -37,6 +38,7 @@ pub(crate) struct KeysDraft {
     rule: String,
     hasher: KeyHasher,
     upto: Seq,
+    lost: Lost,
     /// The oldest one first.
     generations: Vec<GenerationDraft>,
 }
@@ -111,6 +113,7 @@ impl KeysDraft {
             rule,
             hasher: keys.hasher,
             upto,
+            lost: keys.lost().clone(),
             generations,
         })
     }
@@ -172,15 +175,15 @@ fn draft_of(generation: &Generation, now: Now, table: Table) -> GenerationDraft 
 }
 
 impl GenerationDraft {
-    /// The slots with keys of messages below `upto`.
-    fn keys(&self, upto: Seq) -> impl Iterator<Item = u128> {
+    /// The slots with keys of messages below `upto` that are not lost.
+    fn keys(&self, upto: Seq, lost: &Lost) -> impl Iterator<Item = u128> {
         let (base, end) = (self.base, self.end.min(upto).max(self.base));
         let slots = self.table.slots().iter().copied();
-        slots.filter(move |slot| used(*slot, base, end).is_some())
+        slots.filter(move |slot| used(*slot, base, end).is_some_and(|(_, seq)| !lost.contains(seq)))
     }
 
-    fn head(&self, upto: Seq) -> [u8; GENERATION_BYTES] {
-        let keys = self.keys(upto).count() as u64;
+    fn head(&self, upto: Seq, lost: &Lost) -> [u8; GENERATION_BYTES] {
+        let keys = self.keys(upto, lost).count() as u64;
         let times = [self.began_unix_ms, self.ended_unix_ms];
         let numbers = [self.base.0, self.end.0, times[0], times[1], keys];
         let mut head = [0; GENERATION_BYTES];
@@ -202,8 +205,8 @@ impl TopicFile for KeysDraft {
         put(self.rule.as_bytes())?;
         let mut piece = Vec::with_capacity(PIECE_KEYS * KEY_BYTES);
         for generation in &self.generations {
-            put(&generation.head(self.upto))?;
-            for slot in generation.keys(self.upto) {
+            put(&generation.head(self.upto, &self.lost))?;
+            for slot in generation.keys(self.upto, &self.lost) {
                 piece.extend_from_slice(&slot.to_le_bytes());
                 if piece.len() == PIECE_KEYS * KEY_BYTES {
                     put(&piece)?;

@@ -6,6 +6,7 @@ use super::saving::{SLOTS_PER_ENTRY, Step, interval};
 use crate::dedup::saved::KeysDraft;
 use crate::now::Now;
 use crate::work::Work;
+use diskq_log::SeqRange;
 use diskq_log::planted::{Bug, is_planted};
 use std::sync::Arc;
 use wire::id::Seq;
@@ -103,8 +104,18 @@ impl Topic {
         );
     }
 
-    /// Has the keys written again some time later, because their file did not get its name.
-    pub(crate) fn keys_not_renamed(&mut self, now: Now) {
+    /// Forgets the keys of messages that the log has lost, so that their next copies are stored. The file of keys follows.
+    pub(crate) fn forget_lost_keys(&mut self, seqs: SeqRange, now: Now) {
+        if let Some(keys) = &mut self.keys
+            && keys.generations.lose(seqs)
+        {
+            self.write_keys_again(now);
+        }
+    }
+
+    /// Has the keys written again some time later, because their file did not get its name, or has keys that are wrong by
+    /// now.
+    pub(crate) fn write_keys_again(&mut self, now: Now) {
         let Some(keys) = &mut self.keys else {
             return;
         };

@@ -4,7 +4,7 @@
 //! delivered or will be. A broker that remembers a key whose message is lost answers the next try with OK and stores
 //! nothing, so this message never arrives.
 
-use diskq::{Crash, DataPath, Keeper, LogOptions, SimFiles, open_log};
+use diskq::{Crash, DataPath, Keeper, LogOptions, Seq, SimFiles, open_log};
 use engine_core::stats::StatsFilter;
 use engine_core::{
     Broker, BrokerOptions, ClientId, ContentKey, ContentRule, DedupRules, GraceOptions, KeyWindow,
@@ -50,6 +50,8 @@ pub(crate) struct History {
     group_commit: bool,
     sync_timeout: Duration,
     starts: u64,
+    /// All messages below were synced.
+    synced: Seq,
     /// The number of different messages so far. A message's number is its body.
     messages: u64,
     /// The messages that must have been delivered at the end.
@@ -71,6 +73,7 @@ impl History {
             group_commit,
             sync_timeout,
             starts: 0,
+            synced: Seq(0),
             messages: 0,
             owed: BTreeSet::new(),
             delivered: BTreeSet::new(),
@@ -244,6 +247,12 @@ impl History {
         self.reached.saved_states += u64::from(file.is_some());
         let saved = file.as_deref().map(SavedKeys::decode).transpose();
         let saved = saved.expect("the file was synced before it got its name");
+        if let Some(saved) = &saved {
+            assert!(
+                saved.upto() <= self.synced,
+                "the file names only synced messages"
+            );
+        }
         let keys = self.broker.begin_keys(now, topic(), saved.as_ref());
         let mut keys = keys.expect("the topic has a rule");
         let read = diskq::read_newest(&self.files, path, name, &recovered, &mut keys);
@@ -254,8 +263,9 @@ impl History {
         self.consume(0);
     }
 
-    fn observe(&self) {
+    fn observe(&mut self) {
         for (name, log) in self.broker.logs() {
+            self.synced = self.synced.max(log.synced());
             self.files.observe(Path::new(DATA_PATH), name, log);
         }
     }

@@ -306,6 +306,90 @@ b closed
     );
 }
 
+/// Regression: the retry of a message that the log knew as lost was answered with OK and not stored.
+#[test]
+fn a_message_that_a_load_finds_damaged_is_stored_again() {
+    check(
+        "
+c: SUB t ch
+c< OK
+a: MPUB t | first,second
+a< OK
++12s
+restart
+spoil first
+c: SUB t ch
+c< OK
+c: RDY 9
+c< second (1)
+a: MPUB t | second,first,first
+a< OK
+c< first (1)
+keys t
+= 2 duplicates, 1 of them unverified, 0 without the key, 2 keys
+a: PUB t | first
+a< OK
+keys t
+= 3 duplicates, 1 of them unverified, 0 without the key, 2 keys
+",
+    );
+}
+
+/// Regression: see above. The damaged message is forgotten for good: its segment goes, and another start follows.
+#[test]
+fn a_damaged_message_stays_unknown_when_its_segment_is_gone() {
+    check(
+        "
+c: SUB t ch
+c< OK
+a: MPUB t | first,second
+a< OK
++12s
+restart
+spoil first
+c: SUB t ch
+c< OK
+c: RDY 9
+c< second (1)
+c: FIN #second
++12s
+restart
+a: MPUB t | first,second
+a< OK
+stats t/ch
+= depth 1, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 0
+keys t
+= 1 duplicates, 1 of them unverified, 0 without the key, 2 keys
+",
+    );
+}
+
+/// Regression: see above. Here the start itself finds the damage: in the message, before and after a checkpoint that has
+/// it, or in the head of its segment.
+#[test]
+fn a_message_that_a_start_finds_damaged_is_stored_again() {
+    let recorded = "\npause t/ch\nunpause t/ch";
+    let cases = [("", "first"), (recorded, "first"), (recorded, "RQSG RQST")];
+    for (before, spoiled) in cases {
+        check(&format!(
+            "
+c: SUB t ch
+c< OK
+a: PUB t | first
+a< OK
++12s{before}
+restart spoils {spoiled}
+a: MPUB t | first,first
+a< OK
+keys t
+= 1 duplicates, 1 of them unverified, 0 without the key, 1 keys
+stats t/ch
+= depth 1, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 0
+"
+        ));
+    }
+}
+
 #[test]
 fn two_dead_letters_of_one_body_are_both_stored() {
     let mut options = with_rules(KeyWindow::Count(1000));

@@ -37,6 +37,8 @@
 //! save dies           the process ends before the next file of saved numbers is synced; a restart must follow
 //! segment fails       the next segment cannot be made, although the disk has room
 //! no descriptors 10s  no sync of the only topic can open its files
+//! spoil first         flips a bit of these bytes in each segment on the disk that has them
+//! restart spoils first    ... before the start
 //! reclaim             the kernel drops clean pages; those that it could not write are read from the disk
 //! reclaim early       ... from now on before each answer of the keeper
 //! ```
@@ -49,7 +51,7 @@ use crate::{
     Authorization, Broker, BrokerOptions, ClientId, GraceOptions, Grants, Now, Output,
     RestoredKeys, SavedKeys, Sent, ShardId, TaskId, TopicKey, TopicOptions,
 };
-use diskq::{Call, Crash, Keeper, LogOptions, Logs, Recovered, Request, SimFiles};
+use diskq::{Call, Crash, Files, Keeper, LogOptions, Logs, Recovered, Request, SimFiles};
 use regex::Regex;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -266,10 +268,12 @@ impl Session {
             ["drain", state] => self.drain(state == "on"),
             ["owed"] => self.show_owed(),
             ["errors"] => self.show_errors(),
-            ["restart"] => self.restart(Crash::Process),
-            ["power", "lost", seed] => self.restart(Crash::Power {
-                seed: seed.parse().expect("a number"),
-            }),
+            ["restart"] => self.restart(Crash::Process, &[]),
+            ["restart", "spoils", ref bytes @ ..] => self.restart(Crash::Process, bytes),
+            ["power", "lost", seed] => {
+                let seed = seed.parse().expect("a number");
+                self.restart(Crash::Power { seed }, &[]);
+            }
             ["disk", "full"] => self.files.limit(Some(self.files.bytes())),
             ["save", "dies"] => self.dies_in_save = true,
             ["segment", "fails"] => self.files.fail_next(Call::Allocate, ErrorKind::OutOfMemory),
@@ -278,6 +282,7 @@ impl Session {
             ["open", "fails"] => self.files.fail_next(Call::Open, ErrorKind::OutOfMemory),
             ["no", "descriptors", time] => self.lack_descriptors(duration(time)),
             ["stop"] => self.stop(),
+            ["spoil", bytes] => self.spoil(bytes.as_bytes()),
             ["reclaim"] => self.reclaim(),
             ["reclaim", "early"] => self.reclaims_early = true,
             ["disk", "free"] => self.files.limit(None),
@@ -421,6 +426,28 @@ impl Session {
                 return;
             }
         }
+    }
+
+    /// Flips a bit in the segments of all topics that have these bytes. A segment in memory brings its bytes back.
+    fn spoil(&self, wanted: &[u8]) {
+        let path = Path::new(DATA_PATH);
+        let logs = Logs::list(&self.files, path).expect("the disk lists");
+        let mut count = 0;
+        for topic in logs.topics {
+            let log = path.join(format!("{topic}.log"));
+            for entry in self.files.list(&log).expect("the disk lists") {
+                let file = log.join(&entry.name);
+                let mut bytes = vec![0; entry.bytes as usize];
+                let read = self.files.read_at(&file, 0, &mut bytes);
+                read.expect("the disk reads");
+                let at = bytes.windows(wanted.len()).position(|it| it == wanted);
+                if let Some(at) = at.filter(|_| entry.name.ends_with(".segment")) {
+                    self.files.damage(&file, at, 1);
+                    count += 1;
+                }
+            }
+        }
+        assert!(count > 0, "no segment has these bytes");
     }
 
     /// The kernel drops clean pages under the live mappings.
@@ -889,13 +916,16 @@ impl Session {
         Some(keys)
     }
 
-    /// The process is killed, or the machine, and started again.
-    fn restart(&mut self, crash: Crash) {
+    /// The process is killed, or the machine, and started again. In the meantime, `spoiled` is damaged.
+    fn restart(&mut self, crash: Crash, spoiled: &[&str]) {
         let path = Path::new(DATA_PATH);
         for (name, log) in self.broker.logs() {
             self.files.observe(path, name, log);
         }
         self.files.crash(crash);
+        spoiled
+            .iter()
+            .for_each(|bytes| self.spoil(bytes.as_bytes()));
         self.peers.clear();
         self.now.wall_ns += 10_000_000;
         self.broker = Broker::new(self.options.clone());

@@ -396,3 +396,40 @@ fn without_memory_a_large_batch_is_remembered_in_part() {
     }
     assert!((100..115).all(|it| keys.find(key(it)).is_some()));
 }
+
+/// The key of a lost message is not found, and then names the next copy, whichever generation has the key.
+#[test]
+fn a_lost_message_is_fresh_when_it_comes_again() {
+    let mut keys = generations(KeyWindow::Count(70), None);
+    let mut next = Seq(1000);
+    for number in 0..25 {
+        assert!(publish(&mut keys, 0, number, &mut next));
+    }
+    // Those before 20 are in older generations.
+    let lost = SeqRange::new(Seq(1018), Seq(1022));
+    assert!(keys.lose(lost));
+    assert!((0..25).all(|it| keys.find(key(it)).is_some() != (18..22).contains(&it)));
+    let at_ms = clock_ms(Duration::ZERO);
+    for is_refused in [true, false] {
+        keys.begin(at_ms, next);
+        for number in 18..22 {
+            assert_eq!(keys.find(key(number)), None);
+            let seq = next.offset(number - 18);
+            assert!(keys.insert(at_ms, key(number), seq));
+            assert_eq!(keys.find(key(number)), Some(seq));
+        }
+        match is_refused {
+            true => keys.take_back(),
+            false => keys.confirm(),
+        }
+        keys.check();
+    }
+    next = next.offset(4);
+    assert!((18..22).all(|it| !publish(&mut keys, 0, it, &mut next)));
+    assert!((0..25).all(|it| keys.find(key(it)).is_some()));
+    for number in 100..200 {
+        assert!(publish(&mut keys, 0, number, &mut next));
+    }
+    assert!(keys.lost.is_empty(), "it is behind the window");
+    assert!(!keys.lose(lost));
+}

@@ -4,6 +4,7 @@ use super::*;
 use crate::dedup::fingerprint::Fingerprint;
 use crate::dedup::generations::KeyWindow;
 use crate::random::Random;
+use diskq_log::SeqRange;
 use std::time::Duration;
 
 const RULE: &str = "json:/id";
@@ -60,6 +61,19 @@ fn there(keys: &Generations, numbers: std::ops::Range<u64>) -> Vec<u64> {
         seq.is_some()
     };
     numbers.filter(is_there).collect()
+}
+
+#[test]
+fn a_state_has_no_key_of_a_lost_message() {
+    let mut before = keys(70, 0..25);
+    assert!(before.lose(SeqRange::new(Seq(1018), Seq(1022))));
+    let bytes = save(&before, at(25), 1000 + 25);
+    let saved = SavedKeys::decode(&bytes).expect("just written");
+    let after = saved.restore(at(25), plan(70));
+    after.check();
+    let expected: Vec<u64> = (0..18).chain(22..25).collect();
+    assert_eq!(there(&after, 0..25), expected);
+    assert_eq!(after.count(), 21);
 }
 
 #[test]
