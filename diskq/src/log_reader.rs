@@ -74,13 +74,13 @@ pub fn read_newest(
     recovered: &Recovered,
     taker: &mut impl NewestMessages,
 ) -> Result<(), DiskError> {
+    taker.begin(recovered.log.next_seq(), &lost(recovered));
     let segments = recovered.log.segments();
     let segments = segments.map(|segment| {
         let bytes = u64::from(segment.head.bytes);
         (segment.head.base, u64::from(segment.count), bytes)
     });
     let from = taker.from(&segments.collect::<Vec<_>>());
-    taker.lose(&lost(recovered));
     let mut reader = LogReader::new(files, data_path, topic, recovered);
     for range in within(SeqRange::new(from, Seq(u64::MAX)), &recovered.found) {
         for seq in (range.start.0..range.end.0).map(Seq) {

@@ -34,7 +34,7 @@ const COUNT_TO_REACH_ALL: u64 = 2_000;
 const BASE_WITHOUT_COMMIT: u64 = 1;
 
 /// Seeds that failed once, each with the bug that it showed. No entry is ever removed.
-const FAILED_ONCE: [(&str, u64); 16] = [
+const FAILED_ONCE: [(&str, u64); 17] = [
     (
         "a full disk poisoned a log without a directory in a shared sync",
         1_009_607,
@@ -98,6 +98,10 @@ const FAILED_ONCE: [(&str, u64); 16] = [
     (
         "the model owed a message that waited in the topic to the undo of a channel",
         17_228_016_651_039_278_570,
+    ),
+    (
+        "keys outlived their log's newest files, and the clock was set back: new messages had lower seqs than old keys",
+        1_332_387_290_831_388_733,
     ),
 ];
 

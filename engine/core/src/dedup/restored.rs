@@ -83,10 +83,17 @@ impl NewestMessages for RestoredKeys {
         from.max(self.from)
     }
 
-    fn lose(&mut self, seqs: &[SeqRange]) {
+    fn begin(&mut self, next: Seq, lost: &[SeqRange]) {
+        if self.from > next {
+            // The log does not know the newest messages of the state: a power failure took its files, and the clock was set
+            // back. It gives their seqs to other messages.
+            let hasher = self.generations.hasher;
+            self.generations = Generations::new(self.plan, hasher, clock_ms(self.now.mono));
+            self.from = Seq(0);
+        }
         // The messages that the state does not cover are taken from the log, so they are there.
         let covered = SeqRange::new(Seq(0), self.from);
-        let lost = Lost::from_sorted(within(covered, seqs));
+        let lost = Lost::from_sorted(within(covered, lost));
         if self.generations.names_any(&lost) {
             self.generations.set_lost(lost);
             self.has_unsaved = true;
@@ -133,6 +140,22 @@ mod tests {
         let large = READ_BYTES_MAX / 2 + 1;
         let segments = [(Seq(1), 9, 9), (Seq(10), 5, large), (Seq(15), 5, large)];
         assert_eq!(keys.from(&segments), Seq(15));
+    }
+
+    /// Regression: a power failure took a log's newest files, but not its file of keys, and the clock was set back. So new
+    /// messages had seqs below those of older keys, and the next file of keys contradicted itself.
+    #[test]
+    fn keys_above_the_next_message_are_forgotten() {
+        for (next, is_known) in [(9, true), (8, true), (7, false)] {
+            let mut keys = restored(700);
+            keys.add(Seq(7), 4_000_000_000, b"a");
+            keys.from = Seq(8);
+            keys.begin(Seq(next), &[]);
+            let found = keys.key.fingerprint(&keys.generations.hasher, b"a");
+            let found = found.and_then(|it| keys.generations.find(it));
+            assert_eq!(found.is_some(), is_known, "{next}");
+            assert_eq!(keys.from, Seq(if is_known { 8 } else { 0 }));
+        }
     }
 
     #[test]
