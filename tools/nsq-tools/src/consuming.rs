@@ -141,16 +141,69 @@ pub fn log_event(event: &Event) {
     }
 }
 
-/// Returns the cause of an event that may come with each message: the text without the message.
+/// Returns the cause of an event that may come with each message. Each topic has causes of its own. A failure and the
+/// recovery from it have the same cause, so the last line about them says how it is now.
 fn repeated_cause(event: &Event) -> Option<String> {
-    match event {
-        Event::HandlerFailed { error, .. } => Some(format!("Handler returned error ({error})")),
-        Event::BackoffEntered { .. } => Some("backing off, setting all to RDY 0".to_owned()),
-        Event::BackoffLeft { .. } => Some("exiting backoff, returning all to RDY".to_owned()),
+    let what = match event {
+        Event::HandlerFailed { error, .. } => format!("handler: {error}"),
+        Event::BackoffEntered { .. } | Event::BackoffLeft { .. } => "backoff".to_owned(),
         Event::Dedup {
-            report: report @ (DedupReport::StoreFailed { .. } | DedupReport::StoreAnswers),
+            report: DedupReport::StoreFailed { .. } | DedupReport::StoreAnswers,
             ..
-        } => Some(report.to_string()),
-        _ => None,
+        } => "store".to_owned(),
+        _ => return None,
+    };
+    let subscription = event.client().subscription().unwrap_or_default();
+    Some(format!("[{subscription}] {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use ringq_client::Message;
+    use ringq_client::testing::MockNetwork;
+
+    use super::*;
+
+    /// Lines of several topics were counted together, and the line with their number named none of them. The backoff and its
+    /// end were counted apart, so the older of the two could be the last line.
+    #[tokio::test(start_paused = true)]
+    async fn each_topic_has_its_own_causes_and_a_backoff_and_its_end_have_one() {
+        let network = MockNetwork::new();
+        let nsqd = network.broker("n1:4150");
+        let causes: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (mut controls, mut handlers) = (Vec::new(), Vec::new());
+        for topic in ["a", "b"] {
+            nsqd.publish(topic, "x");
+            let causes = Arc::clone(&causes);
+            let builder = Consumer::builder(topic, "c").node(nsqd.address());
+            let consumer = builder
+                .connector(network.clone())
+                .events(move |event| causes.lock().unwrap().extend(repeated_cause(&event)))
+                .connect()
+                .await
+                .unwrap();
+            controls.push(consumer.control());
+            let handle = |message: Message| async move {
+                match message.attempts() {
+                    1 => Err("odd"),
+                    _ => Ok(()),
+                }
+            };
+            handlers.push(tokio::spawn(consumer.run(1, handle)));
+        }
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        for (control, handler) in controls.iter().zip(handlers) {
+            control.shutdown().await;
+            handler.await.unwrap();
+        }
+        let mut causes = causes.lock().unwrap().clone();
+        causes.sort();
+        let expected = ["a", "b"].map(|topic| {
+            ["backoff", "backoff", "handler: odd"].map(|what| format!("[{topic}/c] {what}"))
+        });
+        assert_eq!(causes, expected.concat());
     }
 }

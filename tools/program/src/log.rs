@@ -69,12 +69,11 @@ static DROPPED_COUNT: AtomicU64 = AtomicU64::new(0);
 
 enum Entry {
     Line(Line),
-    /// A line of this cause. Only one a second is written.
+    /// A line of this cause. Only one a second is written, and the last one is never lost.
     Repeated(String, Line),
     /// The text below the lines, without control characters. An empty one removes it.
     Status(String),
-    /// The writer answers when every earlier line has been written. Held-back lines are written as
-    /// counts.
+    /// The writer answers when every earlier line has been written, also those that were held back.
     Flush(SyncSender<()>),
 }
 
@@ -150,8 +149,8 @@ pub fn write(level: Level, text: fmt::Arguments<'_>) {
     }
 }
 
-/// Writes a line. Further lines of the same cause within a second are only counted. The
-/// macro has checked the level.
+/// Writes a line. Further lines of the same cause within a second become one line, with their number and the text of the
+/// last one. The macro has checked the level.
 pub fn write_repeated(level: Level, cause: String, text: fmt::Arguments<'_>) {
     let Some(logger) = LOGGER.get() else {
         return write(level, text);
@@ -268,7 +267,7 @@ impl<W: Write> Writer<W> {
                 self.report_dropped();
             }
             Entry::Repeated(cause, line) => {
-                if self.repeats.admit(line.level, cause, Instant::now()) {
+                if let Some(line) = self.repeats.admit(cause, line, Instant::now()) {
                     self.handle(Entry::Line(line));
                 }
             }
@@ -293,14 +292,11 @@ impl<W: Write> Writer<W> {
     }
 
     fn report_held(&mut self, held: Vec<Held>) {
-        for Held {
-            level,
-            cause,
-            count,
-        } in held
-        {
-            let text = format!("LOG: {count} more like it within a second - {cause}");
-            self.append(level, text);
+        for Held { count, last } in held {
+            // The new line has the level already.
+            let last_text = last.text_without_tag();
+            let text = format!("LOG: {count} more like it within a second, the last: {last_text}");
+            self.append(last.level, text);
         }
     }
 
@@ -349,7 +345,8 @@ macro_rules! log_error {
 }
 
 /// Logs a line that may come often: one line a second for each cause. The first arguments are the level, and the cause, a
-/// `String`. The others are as for `format!`.
+/// `String`. The others are as for `format!`. The cause is not written: lines about the same thing, such as its failure and
+/// its recovery, have the same cause.
 #[macro_export]
 macro_rules! log_repeated {
     ($level:expr, $cause:expr, $($text:tt)+) => {

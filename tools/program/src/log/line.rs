@@ -123,7 +123,7 @@ impl Line {
     }
 
     /// Returns the text without the tag of an event of the client: the line has a level already.
-    fn text_without_tag(&self) -> &str {
+    pub(super) fn text_without_tag(&self) -> &str {
         match self.tag() {
             Some(tag) => self.text[tag.len()..].trim_start(),
             None => &self.text,

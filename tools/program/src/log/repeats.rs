@@ -2,14 +2,16 @@
 //!
 //! An action that fails and is retried may fail for each of a thousand topics, four times a second.
 //! Each cause therefore has one line per second. Further lines are counted, and the count is
-//! written as a line of its own. The number of causes is at most the number of places in the code
-//! times the number of the system's error codes. A cause is forgotten after a second without a
-//! line.
+//! written with the last of these lines. The number of causes is at most the number of places in the
+//! code times the number of the system's error codes, or the number of topics of a tool. A cause is
+//! forgotten after a second without a line.
+//!
+//! Something that comes and goes is one cause, and so the last line about it says how it is now.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::Level;
+use super::line::Line;
 
 /// Time in which a cause has one line.
 const ONE_EVERY: Duration = Duration::from_secs(1);
@@ -17,35 +19,32 @@ const ONE_EVERY: Duration = Duration::from_secs(1);
 /// The causes that had a line within the last second.
 #[derive(Default)]
 pub(super) struct Repeats {
-    causes: BTreeMap<(Level, String), Cause>,
+    causes: BTreeMap<String, Cause>,
 }
 
-/// Lines that were held back.
-#[derive(Debug, PartialEq, Eq)]
+/// Lines of one cause that were held back.
 pub(super) struct Held {
-    pub(super) level: Level,
-    pub(super) cause: String,
     pub(super) count: u64,
+    pub(super) last: Line,
 }
 
 struct Cause {
     /// The end of the time in which lines of this cause are held back.
     until: Instant,
-    held_count: u64,
+    held: Option<Held>,
 }
 
 impl Repeats {
-    /// Returns true if a line of this cause should be written. Otherwise counts the line.
-    pub(super) fn admit(&mut self, level: Level, cause: String, now: Instant) -> bool {
-        let key = (level, cause);
-        if let Some(known) = self.causes.get_mut(&key) {
-            known.held_count += 1;
-            return false;
+    /// Returns the line if it should be written. Otherwise holds it back.
+    pub(super) fn admit(&mut self, cause: String, line: Line, now: Instant) -> Option<Line> {
+        if let Some(known) = self.causes.get_mut(&cause) {
+            let count = known.held.as_ref().map_or(0, |held| held.count) + 1;
+            known.held = Some(Held { count, last: line });
+            return None;
         }
         let until = now + ONE_EVERY;
-        let held_count = 0;
-        self.causes.insert(key, Cause { until, held_count });
-        true
+        self.causes.insert(cause, Cause { until, held: None });
+        Some(line)
     }
 
     /// Returns the time at which [`Repeats::take_held`] next has something to return.
@@ -53,22 +52,19 @@ impl Repeats {
         self.causes.values().map(|cause| cause.until).min()
     }
 
-    /// Returns the lines held back of the causes whose time is over by `now`. The line with their number is
+    /// Returns the lines held back of the causes whose time is over by `now`. The line about them is
     /// the cause's line for the next second.
     pub(super) fn take_held(&mut self, now: Instant) -> Vec<Held> {
         let mut told = Vec::new();
-        self.causes.retain(|key, cause| {
+        self.causes.retain(|_, cause| {
             if cause.until > now {
                 return true;
             }
-            if cause.held_count == 0 {
+            let Some(held) = cause.held.take() else {
                 return false;
-            }
-            told.push(Held::new(key, cause.held_count));
-            *cause = Cause {
-                until: now + ONE_EVERY,
-                held_count: 0,
             };
+            told.push(held);
+            cause.until = now + ONE_EVERY;
             true
         });
         told
@@ -76,28 +72,19 @@ impl Repeats {
 
     /// Returns the lines held back of all causes.
     pub(super) fn take_all_held(&mut self) -> Vec<Held> {
-        let held = self
-            .causes
-            .iter_mut()
-            .filter(|(_, cause)| cause.held_count > 0);
-        held.map(|(key, cause)| Held::new(key, std::mem::take(&mut cause.held_count)))
-            .collect()
-    }
-}
-
-impl Held {
-    fn new((level, cause): &(Level, String), count: u64) -> Held {
-        Held {
-            level: *level,
-            cause: cause.clone(),
-            count,
-        }
+        let causes = self.causes.values_mut();
+        causes.filter_map(|cause| cause.held.take()).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::Level;
+
+    fn line(text: &str) -> Line {
+        Line::now(Level::Error, text.to_owned())
+    }
 
     #[test]
     fn a_cause_has_one_line_a_second_and_no_line_is_forgotten() {
@@ -109,17 +96,19 @@ mod tests {
         for ms in 0..10_000 {
             let now = start + Duration::from_millis(ms);
             for held in repeats.take_held(now) {
-                assert_eq!((held.level, &*held.cause), (Level::Error, "often"));
+                assert_eq!(held.last.text, "often");
                 told += held.count;
                 lines += 1;
             }
             if ms % 7 == 0 {
-                let is_written = repeats.admit(Level::Error, "often".to_owned(), now);
-                written += u64::from(is_written);
-                lines += u64::from(is_written);
+                let line = repeats.admit("often".to_owned(), line("often"), now);
+                let is_written = u64::from(line.is_some());
+                written += is_written;
+                lines += is_written;
             }
             if ms % 1500 == 0 {
-                assert!(repeats.admit(Level::Error, "seldom".to_owned(), now));
+                let line = repeats.admit("seldom".to_owned(), line("seldom"), now);
+                assert!(line.is_some());
             }
         }
         assert_eq!((written, lines), (1, 10), "one a second");

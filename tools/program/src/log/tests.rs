@@ -194,7 +194,8 @@ fn an_error_that_comes_again_has_one_line_and_a_count() {
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].ends_with(" ERROR: TOPIC(t0): cannot - no room"));
     assert!(lines[1].ends_with(" ERROR: TOPIC(t): cannot - no device"));
-    let expected = " ERROR: LOG: 139 more like it within a second - cannot: no room";
+    let expected =
+        " ERROR: LOG: 139 more like it within a second, the last: TOPIC(t139): cannot - no room";
     assert!(lines[2].ends_with(expected), "{text}");
 }
 
@@ -239,7 +240,34 @@ fn flush_reports_held_back_lines() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 2, "{text}");
     assert!(lines[0].ends_with(" WARNING: first"));
-    assert!(lines[1].ends_with(" WARNING: LOG: 2 more like it within a second - no room"));
+    assert!(lines[1].ends_with(" WARNING: LOG: 2 more like it within a second, the last: third"));
+}
+
+/// The failure and the recovery of a store were held back apart. So the line about the failure could be the last one, although
+/// the store had recovered.
+#[test]
+fn the_last_line_of_something_that_comes_and_goes_is_its_state() {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let (queue, entries) = mpsc::sync_channel(8);
+    let (done, _wait_done) = mpsc::sync_channel(1);
+    for text in ["ERR    1 [t/c] no answer", "INF    1 [t/c] answers"].repeat(2) {
+        let level = match text.starts_with("ERR") {
+            true => Level::Error,
+            false => Level::Info,
+        };
+        let entry = Entry::Repeated("[t/c] store".to_owned(), line(level, text));
+        assert!(queue.try_send(entry).is_ok());
+    }
+    assert!(queue.try_send(Entry::Flush(done)).is_ok());
+    drop(queue);
+    let sink = Sink::default();
+    writer(&sink, &COUNT).run(&entries);
+    let text = sink.text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    assert!(lines[0].ends_with(" ERROR: 1 [t/c] no answer"));
+    let last = " INFO: LOG: 3 more like it within a second, the last: 1 [t/c] answers";
+    assert!(lines[1].ends_with(last), "{text}");
 }
 
 #[test]
