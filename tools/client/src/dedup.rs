@@ -150,7 +150,8 @@ impl DedupBuilder {
     /// consumer stops ([`Control::shutdown`](crate::Control::shutdown), or the end of its stream).
     ///
     /// A file belongs to one [`Dedup`] of one process. A lock on a second file, whose name ends in `.lock`, keeps others from
-    /// it until the `Dedup` and its consumers are dropped. This second file stays.
+    /// it until the `Dedup` and its consumers are dropped. This second file stays. On a file system without locks, nothing
+    /// keeps others from the file: see [`Dedup::state_warning`].
     ///
     /// A crash forgets the messages that were committed after the last save: their duplicates are handled again.
     #[must_use]
@@ -185,8 +186,8 @@ impl DedupBuilder {
     /// Makes the [`Dedup`], and restores the filter from its file. Waits for a second if another process uses the file.
     ///
     /// # Errors
-    /// The key does not fit the filter; or the file cannot be read or written, is damaged, has another filter or other
-    /// keys, or is used by another process.
+    /// The key does not fit the filter; or the file cannot be read, written or locked, is damaged, has another filter or
+    /// other keys, or is used by another process.
     pub fn build(self) -> Result<Dedup, SetupError> {
         let is_wrong = |interval: Duration| interval.is_zero() || self.state_file.is_none();
         if self.save_interval.is_some_and(is_wrong) {
@@ -247,6 +248,13 @@ impl Dedup {
     #[must_use]
     pub fn is_restored(&self) -> bool {
         self.0.is_restored
+    }
+
+    /// Returns the warning for the user if the state file is on a file system without locks: a second process could use the
+    /// file, and overwrite its filter.
+    #[must_use]
+    pub fn state_warning(&self) -> Option<&str> {
+        self.0.state.as_ref().and_then(StateFile::warning)
     }
 
     /// Saves the filter in its file now. Does nothing without a file. The call blocks its thread while the file is written

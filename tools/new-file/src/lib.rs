@@ -9,8 +9,12 @@
 //!
 //! [`replace`] does all steps for a file that is written again and again. A [`Directory`] is opened once, so all files that
 //! are made in it are synced with it, even if another directory gets its path meanwhile.
+//!
+//! A [`FileLock`] keeps other processes from a file that is replaced again and again.
 
 #![forbid(unsafe_code)]
+
+mod lock;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -21,6 +25,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
+
+pub use lock::{FileLock, InUse, LockError};
 
 /// The mode of new files, before the umask.
 pub const FILE_MODE: u32 = 0o666;

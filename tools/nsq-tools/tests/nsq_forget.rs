@@ -118,6 +118,28 @@ fn messages_are_counted_and_finished() {
     );
 }
 
+/// Two tools with one file overwrote each other's counts.
+#[test]
+fn a_state_file_belongs_to_one_tool() {
+    let nsqd = nsqd_with_clicks(&[]);
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("counts.json");
+    let flag = format!("--state-file={}", state.display());
+    let forget = Forget::start(&nsqd, &[NEVER, &flag]);
+    let second = run(&mut command(&nsqd, &[NEVER, &flag]), TIMEOUT);
+    assert_eq!(second.code(), 1, "{second}");
+    let used = format!(
+        "FATAL: --state-file: {} is used by process {}, and two processes would overwrite each other's state; ",
+        state.display(),
+        forget.tool.pid()
+    );
+    assert!(second.stderr.contains(&used), "{second}");
+    // The file is free again at the end.
+    assert_eq!(forget.end("TERM").0, Some(0));
+    let third = Forget::start(&nsqd, &[NEVER, &flag]);
+    assert_eq!(third.end("TERM").0, Some(0));
+}
+
 #[test]
 fn answers_are_those_of_the_original() {
     let nsqd = nsqd_with_clicks(&[]);
@@ -221,7 +243,8 @@ fn counts_survive_a_restart_and_are_forgotten() {
     assert_eq!(code, Some(0), "{log}");
     assert_eq!(read(&path), json!({"version": 1, "distributions": {}}));
     let names: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
-    assert_eq!(names.len(), 1, "{names:?}");
+    // The other one is the lock.
+    assert_eq!(names.len(), 2, "{names:?}");
 }
 
 #[test]

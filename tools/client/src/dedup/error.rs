@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use new_file::InUse;
 use ringq_dedup::DedupError;
 
 /// The reason why a [`Dedup`](super::Dedup) cannot be made.
@@ -43,6 +44,13 @@ pub enum SetupError {
         path: PathBuf,
         /// The id of that process, if it is known.
         process: Option<u32>,
+    },
+    /// The lock that keeps other processes from the file cannot be taken.
+    Lock {
+        /// The file with the lock.
+        path: PathBuf,
+        /// The reason.
+        error: io::Error,
     },
     /// A store that is not in this process has a state file.
     StateOfStore,
@@ -88,15 +96,11 @@ impl fmt::Display for SetupError {
                 path.display()
             ),
             SetupError::InUse { path, process } => {
-                write!(f, "{} is used by ", path.display())?;
-                match process {
-                    Some(id) => write!(f, "process {id}")?,
-                    None => f.write_str("another process")?,
-                }
-                f.write_str(
-                    ", and two processes would overwrite each other's filter; if that process is being stopped, start again \
-                     when it has ended, and otherwise choose another file for one of the two",
-                )
+                let (path, process) = (path.clone(), *process);
+                InUse { path, process }.fmt(f)
+            }
+            SetupError::Lock { path, error } => {
+                write!(f, "cannot lock {}: {error}", path.display())
             }
             SetupError::StateOfStore => {
                 f.write_str("memcached keeps its own state; use no state file with it")
@@ -124,6 +128,7 @@ impl std::error::Error for SetupError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             SetupError::State { error, .. } => Some(error),
+            SetupError::Lock { error, .. } => Some(error),
             _ => None,
         }
     }

@@ -157,6 +157,9 @@ impl Dedup {
         if let Some(warning) = self.filter.warning() {
             log_warn!("{warning}");
         }
+        if let Some(warning) = dedup.state_warning() {
+            log_warn!("--dedup-state: {warning}");
+        }
         Ok(dedup)
     }
 

@@ -15,7 +15,7 @@ use super::config::{Config, NSQ_FORGET};
 use super::distribution::Seconds;
 use super::field;
 use super::http::{self, Api};
-use super::state_file;
+use super::state_file::StateFile;
 use super::table::{ForgetTable, State};
 use crate::consuming::Consuming;
 use crate::listening::listen;
@@ -33,15 +33,18 @@ type Saving = JoinHandle<Saved>;
 
 /// Counts until a signal comes. The error is the text for the user.
 pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(), String> {
-    let state = tokio::select! {
-        state = load(config) => state?,
+    let (state_file, state) = tokio::select! {
+        loaded = load(config) => loaded?,
         () = signals.wait() => return Ok(()),
     };
     let table = ForgetTable::new(config.rate, config.limits, state, fastrand::u64(..));
-    if let Some(path) = &config.state_file {
+    if let Some(file) = &state_file {
+        if let Some(warning) = file.warning() {
+            log_warn!("--state-file: {warning}");
+        }
         log_info!(
             "the state file {} has {} distributions with {} values",
-            path.display(),
+            file.path().display(),
             table.distributions(),
             table.bins()
         );
@@ -53,7 +56,7 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
     };
     // A file that cannot be written is found before anything is counted.
     tokio::select! {
-        saved = end_of(save(config, &api)) => saved?,
+        saved = end_of(save(state_file.clone(), &api)) => saved?,
         () = signals.wait() => return Ok(()),
     }
     let (listener, address) = listen(&config.http_address, NSQ_FORGET.name)?;
@@ -80,7 +83,7 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
             saved = end_of_last(&mut saving) => if let Err(why) = saved {
                 log_error!("ERROR: {why}");
             },
-            _ = saves.tick(), if saving.is_none() => saving = Some(save(config, &api)),
+            _ = saves.tick(), if saving.is_none() => saving = Some(save(state_file.clone(), &api)),
             message = consumer.next() => match message {
                 Some(message) => count(config, &api, &message),
                 None => return Err("the connection to the channel has ended without a signal".to_owned()),
@@ -100,7 +103,7 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
             // The last save says if the disk fails.
             drop(end_of_last(&mut saving).await);
         }
-        end_of(save(config, &api)).await
+        end_of(save(state_file.clone(), &api)).await
     };
     let ends_at = ends_at.max(Instant::now() + SAVE_TIME_MIN);
     let saved = timeout_at(ends_at, last_save).await;
@@ -109,12 +112,17 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
     })
 }
 
-/// Reads the state file, if there is one, on a thread that may block.
-async fn load(config: &Config) -> Result<State, String> {
+/// Takes and reads the state file, if there is one, on a thread that may block.
+async fn load(config: &Config) -> Result<(Option<Arc<StateFile>>, State), String> {
     let Some(path) = config.state_file.clone() else {
-        return Ok(State::default());
+        return Ok((None, State::default()));
     };
-    let loaded = spawn_blocking(move || state_file::load(&path)).await;
+    let load = || {
+        let file = StateFile::take(path)?;
+        let state = file.load()?;
+        Ok((Some(Arc::new(file)), state))
+    };
+    let loaded = spawn_blocking(load).await;
     loaded.map_err(|error| format!("the state file was not read - {error}"))?
 }
 
@@ -165,18 +173,17 @@ fn count(config: &Config, api: &Api, message: &Message) {
 }
 
 /// Forgets what is over, and writes the state file, if there is one, on a thread that may block.
-fn save(config: &Config, api: &Api) -> Saving {
-    let path = config.state_file.clone();
+fn save(file: Option<Arc<StateFile>>, api: &Api) -> Saving {
     let api = api.clone();
     spawn_blocking(move || {
         let mut table = api.table();
         table.forget(now());
-        let Some(path) = path else {
+        let Some(file) = file else {
             return Ok(());
         };
         let state = table.state();
         drop(table);
-        state_file::save(&path, state)
+        file.save(state)
     })
 }
 

@@ -507,50 +507,33 @@ fn a_state_file_belongs_to_one_process_at_a_time() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("state");
     let first = with_file(&path, 100).expect("a state");
-    let error = with_file(&path, 100).expect_err("the file is in use");
-    let used = format!(
-        "{} is used by process {}, and two processes would overwrite each other's filter; if that process is being \
-         stopped, start again when it has ended, and otherwise choose another file for one of the two",
-        path.display(),
-        std::process::id()
-    );
-    assert_eq!(error.to_string(), used);
+    assert_eq!(first.state_warning(), None);
     first.save().expect("a directory");
-    with_file(&path, 100).expect_err("a save keeps the lock");
-    // A process that was killed takes a moment to disappear.
-    let dying = std::thread::spawn(move || {
-        std::thread::sleep(MS(200));
-        drop(first);
-    });
-    let next = with_file(&path, 100).expect("the file is free");
-    dying.join().expect("no panic");
-    assert!(next.is_restored());
-    let mut names = std::fs::read_dir(directory.path()).expect("a directory");
-    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("an entry").file_name();
-    assert!(names.all(|entry| {
-        ["state", "state.lock"]
-            .map(Into::into)
-            .contains(&name(entry))
-    }));
+    match with_file(&path, 100) {
+        Err(SetupError::InUse {
+            path: used,
+            process,
+        }) => {
+            assert_eq!((used, process), (path.clone(), Some(std::process::id())));
+        }
+        other => panic!("a save keeps the lock: {other:?}"),
+    }
+    drop(first);
+    assert!(
+        with_file(&path, 100)
+            .expect("the file is free")
+            .is_restored()
+    );
 }
 
-/// The process id replaced the content of any file that had the name of the lock.
 #[test]
-fn the_lock_of_a_state_leaves_the_content_of_a_foreign_file() {
+fn a_lock_that_cannot_be_taken_is_an_error() {
     let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("state");
     let lock = directory.path().join("state.lock");
-    let notes = "10 notes about locks\n".repeat(100);
-    for (before, after) in [
-        (notes.as_str(), notes.as_str()),
-        ("notes\n", "notes\n"),
-        ("4294967295\n", &format!("{}\n", std::process::id())),
-        ("", &format!("{}\n", std::process::id())),
-    ] {
-        std::fs::write(&lock, before).expect("a directory");
-        let _held = with_file(&path, 100).expect("a state");
-        assert_eq!(std::fs::read_to_string(&lock).expect("a file"), after);
-    }
+    std::fs::create_dir(&lock).expect("a directory");
+    let error = with_file(&directory.path().join("state"), 100).expect_err("no file");
+    let expected = format!("cannot lock {}: Is a directory", lock.display());
+    assert!(error.to_string().starts_with(&expected), "{error}");
 }
 
 /// The filter was restored, and knew no message by the other key.
