@@ -13,6 +13,7 @@ Both brokers run in turns, round by round. Each measured row replaces the row of
 import argparse
 import datetime
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -65,12 +66,18 @@ def table(rows):
     sources = {}
     for name in SHOWN:
         row = rows[name]
-        sources.setdefault((row["measured"], row["program"], row["machine"], row["rounds"]), []).append(name)
+        source = row["measured"], row["program"], without_build(row["machine"]), row["rounds"]
+        sources.setdefault(source, []).append(name)
     for (day, program, machine, rounds), names in sources.items():
         which = "All rows" if len(sources) == 1 else ", ".join(names)
         text = f"{which}: {day}, program of commit {program}, medians of {rounds} rounds, on {machine}."
         lines += ["", *textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False)]
     return "\n".join(lines) + "\n"
+
+
+def without_build(machine):
+    """Returns a machine whose kernel has its version only: the name of one host's build says nothing to others."""
+    return re.sub(r"(Linux \d+(?:\.\d+)*)[^\s,]*", r"\1", machine)
 
 
 def short(value, figure):
@@ -106,7 +113,7 @@ def keep(saved, name, options, row):
     """Writes a row at once, so that the file has the row even if a later row fails."""
     row = {"measured": datetime.date.today().isoformat(), "program": options.program, "rounds": options.rounds, **row}
     row.setdefault("machine", next((old["machine"] for old in saved["rows"].values() if old["measured"] == row["measured"]
-                                    and old["program"] == row["program"]), output("uname", "-srm")))
+                                    and old["program"] == row["program"]), without_build(output("uname", "-srm"))))
     saved["rows"][name] = row
     RESULTS.write_text(json.dumps(saved, indent=1, ensure_ascii=False) + "\n")
 
@@ -116,7 +123,7 @@ def compared(name, options):
     result = hot_path.run(name, options)
     hot_path.show(name, result["outcome"])
     machine = result["machine"]
-    row = {"machine": f"{machine['cores']} cores of {machine['cpu_model']}, {machine['kernel']}, "
+    row = {"machine": f"{machine['cores']} cores of {machine['cpu_model']}, {without_build(machine['kernel'])}, "
                       f"{machine['memory_bytes'] / 2**30:.0f} GiB"}
     original, ringq = ({metric["name"]: metric for metric in result["outcome"][side]["metrics"]} for side in "ab")
     ratios = {of["metric"]: of["median"] for of in result["outcome"]["ratios"]}
