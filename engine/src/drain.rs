@@ -10,9 +10,10 @@
 //!
 //! The thread follows one order after the other. So all shards are in the same state when an order is answered.
 
+use crate::log_level::log_level;
 use engine_core::{Drain, DrainStep, Level, Owed};
 use futures_channel::oneshot;
-use program::{log_info, log_warn};
+use program::{log_at, log_info};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -175,10 +176,7 @@ impl DrainOrders {
 }
 
 fn log(level: Level, line: &str) {
-    match level {
-        Level::Warning | Level::Error => log_warn!("DRAIN: {line}"),
-        Level::Info | Level::Debug => log_info!("DRAIN: {line}"),
-    }
+    log_at!(log_level(level), "DRAIN: {line}");
 }
 
 #[cfg(test)]

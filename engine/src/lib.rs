@@ -24,6 +24,7 @@ pub mod config;
 pub mod daemon;
 mod drain;
 pub mod http;
+mod log_level;
 mod lookup;
 mod metadata_writer;
 pub mod net;

@@ -29,6 +29,7 @@ mod wake;
 
 use crate::auth::AuthServers;
 use crate::drain::DrainSwitch;
+use crate::log_level::log_level;
 use crate::lookup::LookupPeers;
 use crate::metadata_writer::MetadataWriter;
 use crate::net::input::Buffers;
@@ -40,12 +41,12 @@ pub(crate) use clock::Clock;
 use connection::Connection;
 use connections::Connections;
 use diskq::{Keeper, OsFiles, Tombstone};
-use engine_core::{Broker, ClientId, Level, Now, Output, ShardId};
+use engine_core::{Broker, ClientId, Now, Output, ShardId};
 use futures_lite::{StreamExt, future};
 use gathering::Gathering;
 use health::{Health, ShardHealth};
 use mail::{Inbox, Mail, Post};
-use program::{log, log_debug, log_error, log_info, log_repeated, log_warn};
+use program::{log_at, log_repeated};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -256,18 +257,9 @@ impl Shard {
             Output::AskForChannels(key, topic) => self.ask_for_channels(key, &topic, false),
             Output::AskAgain(key, topic) => self.ask_for_channels(key, &topic, true),
             Output::Authorize(id, query) => self.authorize(id, query),
-            Output::Log(Level::Debug, line) => log_debug!("{line}"),
-            Output::Log(Level::Info, line) => log_info!("{line}"),
-            Output::Log(Level::Warning, line) => log_warn!("{line}"),
-            Output::Log(Level::Error, line) => log_error!("{line}"),
+            Output::Log(level, line) => log_at!(log_level(level), "{line}"),
             Output::Repeated { level, cause, line } => {
-                let level = match level {
-                    Level::Debug => log::Level::Debug,
-                    Level::Info => log::Level::Info,
-                    Level::Warning => log::Level::Warn,
-                    Level::Error => log::Level::Error,
-                };
-                log_repeated!(level, cause, "{line}");
+                log_repeated!(log_level(level), cause, "{line}");
             }
         }
     }
