@@ -27,6 +27,7 @@ mod ring;
 mod source;
 mod spin;
 mod timers;
+mod waiting;
 
 pub(crate) use alarm::{Alarm, Sleep, sleep};
 use async_executor::{LocalExecutor, Task};
@@ -34,7 +35,6 @@ use driver::{Driver, Token};
 pub use engine::Engine;
 use futures_lite::future;
 use notify::Notify;
-use rustix::time::{ClockId, clock_gettime};
 pub(crate) use source::Source;
 use source::Watched;
 use spin::Spin;
@@ -59,9 +59,6 @@ const BYTES_PER_LOOK: usize = 128 * 1024;
 
 /// The longest wait for an engine that is tried.
 const TRY_TIME: Duration = Duration::from_secs(1);
-
-/// The number of looks for answers after which a spinning thread lets other threads run.
-const LOOKS_PER_YIELD: usize = 20;
 
 /// The most outputs that are staged at the same time. Half of what a ring submits at once, so that polls fit beside them.
 pub(crate) const SENDS_MAX: usize = 128;
@@ -346,76 +343,11 @@ impl Reactor {
         }
     }
 
-    /// Waits for the engine or the clock.
-    fn wait(&self, next_timer: Option<Instant>) -> io::Result<()> {
-        let start = Instant::now();
-        let timer = next_timer.map(|at| at.saturating_duration_since(start));
-        let (window, is_measured) = {
-            let spin = self.spin.borrow();
-            let window = spin.window(timer);
-            (
-                window.filter(|_| self.driver.can_look_for_free()),
-                spin.wants_sleep(),
-            )
-        };
-        let hit = window.map(|window| self.spin_until(start + window));
-        let hit = hit.transpose()?;
-        let now = match hit {
-            Some(false) => Instant::now(),
-            _ => start,
-        };
-        let before = is_measured.then(processor_time);
-        let entered = self.driver.enter(time_left(next_timer, hit, now));
-        if let Some(before) = before {
-            let cost = processor_time().saturating_sub(before);
-            self.spin.borrow_mut().record_sleep(cost);
-        }
-        let end = Instant::now();
-        let worked = start.saturating_duration_since(self.awake_since.replace(end));
-        self.spin.borrow_mut().record_wait(worked, end - start, hit);
-        entered
-    }
-
-    /// Looks for answers until there is one, or the time is over.
-    fn spin_until(&self, end: Instant) -> io::Result<bool> {
-        self.driver.enter(Some(Duration::ZERO))?;
-        loop {
-            for _ in 0..LOOKS_PER_YIELD {
-                if self.driver.has_news() {
-                    return Ok(true);
-                }
-                std::hint::spin_loop();
-            }
-            if Instant::now() >= end {
-                return Ok(false);
-            }
-            // Another thread that waits for this processor comes first.
-            rustix::thread::sched_yield();
-        }
-    }
-
     fn source(&self, token: Token) -> Option<Rc<Watched>> {
         let sources = self.sources.borrow();
         let source = sources.get(token.index())?;
         (source.serial == token.serial()).then(|| Rc::clone(source))
     }
-}
-
-/// Returns how long the engine may wait: not at all if spinning has found an answer, else until the next timer.
-///
-/// The spin takes longer than its window if another thread had the processor meanwhile. So the time that is left
-/// follows from the clock, not from the window.
-fn time_left(next_timer: Option<Instant>, hit: Option<bool>, now: Instant) -> Option<Duration> {
-    if hit == Some(true) {
-        return Some(Duration::ZERO);
-    }
-    next_timer.map(|at| at.saturating_duration_since(now))
-}
-
-/// Returns the processor time that this thread has used.
-fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 #[cfg(test)]
