@@ -217,6 +217,15 @@ fn a_takeover_that_is_due_is_announced() {
     write("nsqd.dat", "{");
     let report = Report::of(check(&[], data.path(), &[]));
     report.says("nsqd.dat", "failure", &["bring back an nsqd.dat"]);
+    std::fs::create_dir(data.path().join("import.done")).expect("the name is free");
+    write("import.done/manifest", "damaged");
+    write("nsqd.dat", listed);
+    let report = Report::of(check(&[], data.path(), &[]));
+    report.says(
+        "takeover",
+        "failure",
+        &["a start fails", "manifest is damaged"],
+    );
 }
 
 #[test]

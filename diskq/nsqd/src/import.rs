@@ -22,13 +22,14 @@ mod seen;
 mod takeover;
 mod topic;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use diskq::{Attempt, DiskError, Files, TopicFacts};
 use wire::name::{ChannelName, TopicName};
 
 pub use commit::DONE;
-use commit::Manifest;
+use commit::{Committed, Manifest};
 use directory::Directory;
 pub use takeover::{Takeover, TakeoverOptions, TopicTakeover};
 
@@ -52,7 +53,7 @@ pub fn take_over<F: Files + Clone>(
         directory,
         topics,
         unlisted,
-    } = Found::look(files, data_path, topics)?;
+    } = Found::look(files, data_path, topics, &BTreeSet::new())?;
     takeover.unlisted = unlisted;
     if directory.has_new {
         commit::remove_tree(files, &data_path.join(commit::NEW))?;
@@ -95,6 +96,11 @@ pub fn take_over<F: Files + Clone>(
 /// The work of a takeover that the next start will do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DueTakeover {
+    /// True if an earlier takeover counts and is not complete. The start completes it first. Its queues do not count
+    /// below.
+    pub completes_earlier: bool,
+    /// True if an earlier takeover was cut off before it counted. The start removes its files and begins anew.
+    pub begins_anew: bool,
     /// The number of the topics' and channels' queues.
     pub queue_count: usize,
     /// The bytes of the queues' files.
@@ -106,15 +112,21 @@ pub struct DueTakeover {
 /// Looks what [`take_over`] would do, and changes nothing. Blocks.
 ///
 /// # Errors
-/// The data path or the length of a file cannot be read.
+/// The data path or the length of a file cannot be read, or an earlier takeover cannot be completed. [`take_over`] would
+/// fail, too.
 pub fn due_takeover(
     files: &impl Files,
     data_path: &Path,
     topics: &[TopicFacts],
 ) -> Result<DueTakeover, DiskError> {
-    let found = Found::look(files, data_path, topics)?;
+    let present = files.list(data_path).in_attempt("list", data_path)?;
+    let earlier = Committed::find(files, data_path, &present)?;
+    let taken = earlier.iter().flat_map(Committed::taken).collect();
+    let found = Found::look(files, data_path, topics, &taken)?;
     let queues = found.directory.queues;
     Ok(DueTakeover {
+        completes_earlier: earlier.is_some(),
+        begins_anew: found.directory.has_new,
         queue_count: queues.len(),
         bytes: queues.values().flat_map(|queue| queue.data.values()).sum(),
         unlisted: found.unlisted,
@@ -132,12 +144,14 @@ struct Found {
 }
 
 impl Found {
+    /// Looks for queues, without the files that a committed takeover has `taken` already.
     fn look(
         files: &impl Files,
         data_path: &Path,
         topics: &[TopicFacts],
+        taken: &BTreeSet<&str>,
     ) -> Result<Found, DiskError> {
-        let mut directory = Directory::list(files, data_path)?;
+        let mut directory = Directory::list(files, data_path, taken)?;
         // A tombstone is newer than an nsqd.dat that lists its topic.
         let is_deleted = |topic: &&TopicFacts| directory.deleted.contains(&topic.name);
         let topics = topics.iter().filter(|topic| !is_deleted(topic));

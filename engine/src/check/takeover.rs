@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use diskq::{DiskError, OsFiles};
-use diskq_nsqd::{DueTakeover, Metadata};
+use diskq_nsqd::{COMMITTED_TAKEOVER, DueTakeover, Metadata};
 
 use super::{Finding, bytes_text, disk};
 
@@ -22,25 +22,42 @@ fn judge(due: Result<DueTakeover, DiskError>, free_bytes: Option<u64>) -> Option
         Err(error) => {
             return Some(Finding::failure(
                 NAME,
-                format!("the data files of the original nsqd cannot be looked at: {error}"),
-                "mend the cause; a takeover needs all of them",
+                format!("a start fails at the data files of the original nsqd: {error}"),
+                "do what the text says, or mend the cause; a takeover needs all files",
             ));
         }
     };
     let DueTakeover {
+        completes_earlier,
+        begins_anew,
         queue_count,
         bytes,
         unlisted,
     } = due;
-    if queue_count == 0 && unlisted.is_empty() {
-        return None;
+    let mut steps = Vec::new();
+    if completes_earlier {
+        steps.push(format!(
+            "completes an earlier takeover, which counts already ({COMMITTED_TAKEOVER})"
+        ));
     }
-    let queues = match queue_count {
-        0 => "no queue".to_owned(),
-        1 => format!("1 queue ({})", bytes_text(bytes)),
-        count => format!("{count} queues ({})", bytes_text(bytes)),
-    };
-    let mut found = format!("a start takes over {queues} of the original nsqd (docs/upgrade.md)");
+    if begins_anew {
+        steps.push("removes what an earlier takeover left that does not count".to_owned());
+    }
+    let has_no_step = steps.is_empty();
+    match queue_count {
+        0 if has_no_step && unlisted.is_empty() => return None,
+        0 if has_no_step => steps.push("takes over no queue of the original nsqd".to_owned()),
+        0 => {}
+        1 => steps.push(format!(
+            "takes over 1 queue ({}) of the original nsqd",
+            bytes_text(bytes)
+        )),
+        count => steps.push(format!(
+            "takes over {count} queues ({}) of the original nsqd",
+            bytes_text(bytes)
+        )),
+    }
+    let mut found = format!("a start {} (docs/upgrade.md)", steps.join(", then "));
     if !unlisted.is_empty() {
         found += &format!(
             "; nsqd.dat does not list {}: their files are left alone",
@@ -78,6 +95,8 @@ mod tests {
     fn a_takeover_is_announced_with_its_room() {
         let due = |queue_count, bytes, unlisted: &[&str]| {
             Ok(DueTakeover {
+                completes_earlier: false,
+                begins_anew: false,
                 queue_count,
                 bytes,
                 unlisted: unlisted.iter().map(|name| (*name).to_owned()).collect(),
@@ -107,7 +126,32 @@ mod tests {
             text.ends_with("does not list orders, orders:billing: their files are left alone"),
             "{text}"
         );
-        let unread = Err(DiskError::Failed("no".to_owned()));
-        assert_eq!(found(unread, None).0, State::Failure);
+        let (state, text) = found(Err(DiskError::Failed("no".to_owned())), None);
+        assert_eq!(state, State::Failure);
+        assert_eq!(
+            text,
+            "a start fails at the data files of the original nsqd: no"
+        );
+        let again = |completes_earlier, begins_anew, queue_count| {
+            let due = DueTakeover {
+                completes_earlier,
+                begins_anew,
+                queue_count,
+                bytes: 1000,
+                unlisted: Vec::new(),
+            };
+            let (state, text) = found(Ok(due), None);
+            assert_eq!(state, State::Ok, "{text}");
+            text
+        };
+        assert_eq!(
+            again(true, false, 0),
+            "a start completes an earlier takeover, which counts already (import.done) (docs/upgrade.md)"
+        );
+        assert_eq!(
+            again(false, true, 2),
+            "a start removes what an earlier takeover left that does not count, then takes over 2 queues (1000 bytes) of \
+             the original nsqd (docs/upgrade.md)"
+        );
     }
 }

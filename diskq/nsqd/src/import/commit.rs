@@ -125,18 +125,53 @@ impl Manifest {
     }
 }
 
+/// A committed takeover that is not completed.
+pub(super) struct Committed {
+    /// The content of [`DONE`].
+    built: Vec<Entry>,
+    /// `None`: every file is in its place, and only leftovers are to be removed.
+    manifest: Option<Manifest>,
+}
+
+impl Committed {
+    /// Looks for a committed takeover among the files that are `present` in the data path. Changes nothing.
+    ///
+    /// # Errors
+    /// The takeover cannot be completed.
+    pub(super) fn find(
+        files: &impl Files,
+        data_path: &Path,
+        present: &[Entry],
+    ) -> Result<Option<Committed>, DiskError> {
+        if !present.iter().any(|entry| entry.name == DONE) {
+            return Ok(None);
+        }
+        let done = data_path.join(DONE);
+        let built = files.list(&done).in_attempt("list", &done)?;
+        let manifest = Manifest::read(files, &done, &built)?;
+        if let Some(manifest) = &manifest {
+            manifest.check_unchanged(present)?;
+        }
+        Ok(Some(Committed { built, manifest }))
+    }
+
+    /// The names of nsqd's files that are in the new logs.
+    pub(super) fn taken(&self) -> impl Iterator<Item = &str> {
+        let manifest = self.manifest.iter();
+        manifest.flat_map(|it| it.files.iter().map(|(name, _)| name.as_str()))
+    }
+}
+
 /// Moves every file of a committed takeover to its place. Returns true if there was one. The call
 /// has no effect without one, may be interrupted at any point, and may be repeated.
 pub(super) fn roll_forward(files: &impl Files, data_path: &Path) -> Result<bool, DiskError> {
     let done = data_path.join(DONE);
     let present = files.list(data_path).in_attempt("list", data_path)?;
     let is_there = |name: &str| present.iter().any(|entry| entry.name == name);
-    if !is_there(DONE) {
+    let Some(Committed { built, manifest }) = Committed::find(files, data_path, &present)? else {
         return Ok(false);
-    }
-    let built = files.list(&done).in_attempt("list", &done)?;
-    if let Some(manifest) = Manifest::read(files, &done, &built)? {
-        manifest.check_unchanged(&present)?;
+    };
+    if let Some(manifest) = manifest {
         // Reports every failure from now on.
         let file_system = files
             .open_file_system(data_path)

@@ -28,10 +28,16 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    pub(super) fn list(files: &impl Files, data_path: &Path) -> Result<Directory, DiskError> {
-        let listed = files.list(data_path);
+    /// Looks through the data path, without the files that a committed takeover has `taken` already.
+    pub(super) fn list(
+        files: &impl Files,
+        data_path: &Path,
+        taken: &BTreeSet<&str>,
+    ) -> Result<Directory, DiskError> {
+        let mut listed = files.list(data_path).in_attempt("list", data_path)?;
+        listed.retain(|entry| !taken.contains(entry.name.as_str()));
         let mut directory = Directory::default();
-        for entry in listed.in_attempt("list", data_path)? {
+        for entry in listed {
             directory.names.insert(entry.name.clone());
             if entry.is_dir {
                 directory.has_new |= entry.name == NEW;

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -279,6 +279,60 @@ fn each_file_call_may_be_the_last() {
         check_complete(&files, &before, &expected());
     }
     assert!(points > 40, "the calls were not hit: {points}");
+}
+
+/// A takeover that a crash had cut off was not looked for: its files counted as due, whether or not they were in the new
+/// logs.
+#[test]
+fn what_is_due_is_what_the_next_start_does() {
+    let mut seen = BTreeSet::new();
+    for nth in 1.. {
+        let files = original();
+        files.die_at(nth);
+        let result = take(&files);
+        let is_through = files.fail_count() == 0;
+        files.crash(Crash::Process);
+        if !is_through {
+            result.unwrap_err();
+        }
+        let due = due_takeover(&files, &data_path(), &topics()).unwrap();
+        let done = take(&files).unwrap();
+        assert_eq!(due.completes_earlier, done.completed_earlier, "call {nth}");
+        assert_eq!(due.queue_count > 0, done.original.is_some(), "call {nth}");
+        assert_eq!(due.unlisted, done.unlisted, "call {nth}");
+        seen.insert((due.completes_earlier, due.begins_anew, due.queue_count));
+        let nothing = DueTakeover {
+            completes_earlier: false,
+            begins_anew: false,
+            queue_count: 0,
+            bytes: 0,
+            unlisted: vec!["unlisted".to_owned()],
+        };
+        let left = due_takeover(&files, &data_path(), &topics()).unwrap();
+        assert_eq!(left, nothing, "call {nth}");
+        if is_through {
+            break;
+        }
+    }
+    let expected = [
+        (false, false, 0),
+        (false, false, 3),
+        (false, true, 3),
+        (true, false, 0),
+    ];
+    assert!(seen.iter().eq(&expected), "{seen:?}");
+}
+
+/// `nsqd --check` found nothing wrong with a takeover that no start can complete.
+#[test]
+fn a_takeover_that_cannot_be_completed_is_an_error_before_the_start() {
+    let files = original();
+    let manifest = data_path().join(commit::DONE).join("manifest");
+    files.create_dir(&data_path().join(commit::DONE)).unwrap();
+    files.write_at(&manifest, 0, b"damaged").unwrap();
+    let text = due_takeover(&files, &data_path(), &topics()).unwrap_err();
+    assert_eq!(text.to_string(), take(&files).unwrap_err().to_string());
+    assert!(text.to_string().contains("manifest is damaged"), "{text}");
 }
 
 #[test]
