@@ -53,6 +53,12 @@ pub fn file_bytes(slot_room: u64) -> u64 {
     slot_room * SLOTS as u64
 }
 
+/// Returns whether a checkpoint file is made with this length, or grows to it.
+pub fn is_file_length(bytes: u64) -> bool {
+    let room = bytes / SLOTS as u64;
+    bytes >= FILE_BYTES_MIN && bytes == file_bytes(room) && room.is_power_of_two()
+}
+
 /// Returns the pieces that hold the first `bytes` bytes of a slot: the bytes of the slot, and the place in the file.
 ///
 /// ```text

@@ -48,7 +48,7 @@ pub enum DamageKind {
     /// A checkpoint slot that does not agree with its CRC. Power lost during its write leaves the
     /// same picture; the other slots stand in for it.
     Checkpoint,
-    /// The checkpoint file is missing, or is shorter than it is made. A checkpoint at its end may be missing, without a trace.
+    /// The checkpoint file is missing, or its end is: a checkpoint is missing, maybe without a trace.
     CheckpointFile,
     /// A saved state that does not agree with its CRC. Power lost during its write leaves the same picture; the
     /// other file stands in for it.

@@ -40,7 +40,7 @@ pub struct Recovered {
 }
 
 impl Recovered {
-    /// Returns whether checkpoints may have been cut off without a trace. Then `checkpoint` may be older than the channels.
+    /// Returns whether checkpoints may have been cut off. Then `checkpoint` may be older than the channels.
     #[must_use]
     pub fn lacks_checkpoints(&self) -> bool {
         let mut damage = self.damage.iter();

@@ -53,10 +53,14 @@ impl<F: Files> Opening<'_, F> {
         }
         for (slot, whole) in whole.iter_mut().enumerate() {
             let read = self.read_slot(slot, file_bytes);
-            let content = read.and_then(|bytes| Ok(checkpoint::decode(&bytes)?));
+            let content = read.and_then(|bytes| {
+                let is_longer = checkpoint::encoded_bytes(&bytes) > bytes.len() as u64;
+                Ok((checkpoint::decode(&bytes)?, is_longer))
+            });
+            let mut kind = DamageKind::Checkpoint;
             let trouble = match content {
-                Ok(SlotContent::Empty) => continue,
-                Ok(SlotContent::Checkpoint(checkpoint, sync)) => {
+                Ok((SlotContent::Empty, _)) => continue,
+                Ok((SlotContent::Checkpoint(checkpoint, sync), _)) => {
                     *whole = Some(Found {
                         number: checkpoint.number,
                         sync,
@@ -66,9 +70,22 @@ impl<F: Files> Opening<'_, F> {
                     self.keep_newest(*checkpoint);
                     continue;
                 }
-                Ok(SlotContent::Bad) => "does not agree with its CRC".to_owned(),
-                Ok(SlotContent::Inconsistent) => "contradicts itself".to_owned(),
-                Ok(SlotContent::Newer { version, number }) => {
+                Ok((SlotContent::Bad, false)) => "does not agree with its CRC".to_owned(),
+                Ok((SlotContent::Bad, true)) => {
+                    let is_cut =
+                        file_bytes >= FILE_BYTES_MIN && !checkpoint::is_file_length(file_bytes);
+                    if is_cut {
+                        kind = DamageKind::CheckpointFile;
+                    }
+                    let why = match is_cut {
+                        true => "the copy of the data path is not complete",
+                        // Or the length is damaged. The file grows before the checkpoint is written.
+                        false => "the power failed, or the checkpoint is damaged",
+                    };
+                    format!("is longer than the file of {file_bytes} bytes: {why}")
+                }
+                Ok((SlotContent::Inconsistent, _)) => "contradicts itself".to_owned(),
+                Ok((SlotContent::Newer { version, number }, _)) => {
                     if number <= NUMBER_MAX {
                         newer_number = newer_number.max(number);
                     }
@@ -82,12 +99,8 @@ impl<F: Files> Opening<'_, F> {
             };
             self.any_slot_is_bad = true;
             let slot = char::from(b'a' + slot as u8);
-            self.report(
-                DamageKind::Checkpoint,
-                CHECKPOINT_FILE,
-                NO_SEQS,
-                format!("checkpoint in slot {slot} {trouble}"),
-            );
+            let detail = format!("checkpoint in slot {slot} {trouble}");
+            self.report(kind, CHECKPOINT_FILE, NO_SEQS, detail);
         }
         self.judge_slots(&whole, newer_number, is_unread);
         if file.is_none() {

@@ -2,6 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use diskq_log::checkpoint::{self, CHECKPOINT_FILE, SLOTS};
+use diskq_log::checkpoint::{ChannelDraft, CheckpointDraft};
 use diskq_log::segment;
 use diskq_log::{ChannelCheckpoint, CheckpointRun, Durable, Pages, Taken};
 use wire::id::SEQ_MAX;
@@ -342,6 +343,56 @@ fn a_checkpoint_file_that_is_missing_or_cut_is_reported() {
         assert_eq!(is_lost, recovered.checkpoint.is_none(), "{left:?}");
         assert_eq!(read_all(recovered, &files, first), (80, 0), "{left:?}");
     }
+}
+
+/// The end of a file that had grown was cut off. The start told only that a checkpoint was bad, and did not make the
+/// channels of nsqd.dat that this checkpoint may have had.
+#[test]
+fn a_checkpoint_whose_end_is_cut_off_is_told_from_a_bad_one() {
+    let path = directory().join(CHECKPOINT_FILE);
+    let check = |left: u64, expected: DamageKind, text: &str| {
+        let (files, first) = disk_with(80);
+        let newest = open(&files).checkpoint.expect("there is one");
+        // Every second message, again and again: more runs than a file of the least length has room for.
+        let runs = (0..1000).map(|index| CheckpointRun {
+            start: Seq(first.0 + 2 * index),
+            count: 1,
+            attempts: 1,
+            due_ns: 0,
+        });
+        let long = ChannelDraft {
+            name: "long".to_owned(),
+            runs: runs.collect::<Vec<_>>().iter().collect(),
+            ..ChannelDraft::default()
+        };
+        let mut draft = CheckpointDraft::new(false, vec![long]);
+        draft.stamp.number = newest.number + 1;
+        draft.stamp.next = Seq(first.0 + 2000);
+        let directory = LogDirectory::new(&files, &data_path(), TOPIC);
+        directory.write_slot(2, &draft.encode().unwrap()).unwrap();
+        let mut bytes = vec![0; left as usize];
+        files.read_at(&path, 0, &mut bytes).unwrap();
+        files.remove(&path).unwrap();
+        files.write_at(&path, 0, &bytes).unwrap();
+        let recovered = open(&files);
+        let [damage] = &recovered.damage[..] else {
+            panic!("{:?}", recovered.damage);
+        };
+        assert_eq!(damage.kind, expected, "{left}: {damage}");
+        assert!(damage.detail.contains(text), "{left}: {damage}");
+        let is_cut = expected == DamageKind::CheckpointFile;
+        assert_eq!(recovered.lacks_checkpoints(), is_cut, "{left}");
+        assert_eq!(
+            recovered.checkpoint.map(|it| it.number),
+            Some(newest.number)
+        );
+    };
+    let cut = "in slot c is longer than the file of 40000 bytes: the copy of the data path is not complete";
+    check(40_000, DamageKind::CheckpointFile, cut);
+    check(24_577, DamageKind::CheckpointFile, "not complete");
+    // The file is as long as before it grew.
+    let torn = "in slot c is longer than the file of 24576 bytes: the power failed, or";
+    check(24_576, DamageKind::Checkpoint, torn);
 }
 
 /// A power failure had left a log without its checkpoint file. The names of the log were synced before a job made the file
