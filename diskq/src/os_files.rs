@@ -45,7 +45,8 @@ impl Files for OsFiles {
             }
             result => (result?, true),
         };
-        let result = reserve(&file, bytes).and_then(|is_reserved| {
+        let reserved = check_room(&file, bytes).and_then(|()| reserve(&file, bytes));
+        let result = reserved.and_then(|is_reserved| {
             let makes_pages = is_new && is_reserved && pages == Pages::Large;
             match makes_pages {
                 true => write_zeros(&file, 0..bytes),
@@ -192,6 +193,25 @@ fn direct(file: &File, mut job: impl FnMut(&File) -> io::Result<()>) -> io::Resu
             job(file)
         }
         result => result,
+    }
+}
+
+/// Fails if the file system says that it has no room for a large file. Without this check, the attempt would take all
+/// the room for a moment, and the small file of another topic would find none. The room that is kept for root does not
+/// count.
+fn check_room(file: &File, bytes: u64) -> io::Result<()> {
+    /// The reservation of less takes no longer than this check.
+    const LARGE_FROM: u64 = 1 << 20;
+    if bytes < LARGE_FROM {
+        return Ok(());
+    }
+    match fstatvfs(file) {
+        // A file system without blocks does not say how many are free.
+        Ok(room) if room.f_blocks > 0 && room.f_bavail.saturating_mul(room.f_frsize) < bytes => {
+            Err(Errno::NOSPC.into())
+        }
+        // If the room is not known, the reservation tells.
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 

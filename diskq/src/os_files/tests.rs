@@ -1,5 +1,7 @@
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use diskq_log::{AppendError, Checkpoint, Durable, Log, LogOptions, Notice, SeqRange, Taken};
@@ -217,6 +219,39 @@ fn copies_are_copies_in_memory_file_systems() {
         return;
     };
     copies_are_copies_in(&directory);
+}
+
+/// The attempt at a large segment took the whole room for a moment, and the small segment of another topic found none.
+#[test]
+fn an_attempt_without_room_takes_none_from_others() {
+    let Some(tmpfs) = Tmpfs::mount("24m") else {
+        return;
+    };
+    let path = |name| tmpfs.path().join(name);
+    OsFiles
+        .allocate(&path("filler"), 8 << 20, Pages::Small)
+        .unwrap();
+    let is_over = AtomicBool::new(false);
+    let attempts = thread::scope(|scope| {
+        let large = scope.spawn(|| {
+            let mut attempts = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                let refused = OsFiles.allocate(&path("large"), 20 << 20, Pages::Large);
+                assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::StorageFull);
+                attempts += 1;
+            }
+            attempts
+        });
+        let small = (0..5000).try_for_each(|_| {
+            OsFiles.allocate(&path("small"), 32 << 10, Pages::Small)?;
+            OsFiles.remove(&path("small"))
+        });
+        is_over.store(true, Ordering::Relaxed);
+        small.expect("there is room for it");
+        large.join().expect("it is refused")
+    });
+    assert!(attempts > 0);
+    assert!(!path("large").exists());
 }
 
 #[test]
