@@ -7,9 +7,10 @@
 //!                └─► topic_thread        one thread for each topic: its consumer, and
 //!                      ├─► leftovers     the files of a run that was killed
 //!                      │     └─► torn_end
-//!                      └─► archive       the rules for its files: names, rotation, syncs
-//!                            ├─► file_name, date_format
-//!                            ├─► compression
+//!                      ├─► archive       the rules for its files: names, rotation, syncs
+//!                      │     ├─► file_name, date_format
+//!                      │     └─► compression
+//!                      └─► output_move   the way of both to --output-dir
 //!                            └─► disk    the file system
 //! ```
 //!
@@ -25,9 +26,11 @@ mod date_format;
 mod disk;
 mod file_name;
 mod leftovers;
+mod output_move;
 mod settings;
 mod shared;
 mod start_check;
+mod stop;
 mod topic_thread;
 mod topics;
 mod torn_end;

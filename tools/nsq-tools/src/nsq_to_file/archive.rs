@@ -41,7 +41,9 @@ use self::writer::Writer;
 use super::compression::Encoder;
 use super::disk::{Disk, DiskError, Opened};
 use super::file_name::{FileNames, with_revision};
+use super::output_move::{OutputMove, make_parent};
 use super::settings::Settings;
+use super::stop::Stop;
 
 /// The time of an event.
 #[derive(Clone, Debug)]
@@ -259,7 +261,7 @@ impl<D: Disk, M> Archive<D, M> {
         loop {
             let relative = with_revision(&name, self.revision);
             let path = self.settings.work_dir.join(&relative);
-            self.make_parent(&path)?;
+            make_parent(&mut self.writer.disk, &path)?;
             if self.is_taken(&relative)? {
                 self.revision += 1;
                 continue;
@@ -271,7 +273,7 @@ impl<D: Disk, M> Archive<D, M> {
                     self.revision += 1;
                     continue;
                 }
-                opened => opened.map_err(|source| error("open", &path, source))?,
+                opened => opened.map_err(|source| DiskError::new("open", &path, source))?,
             };
             let Opened {
                 file,
@@ -324,9 +326,9 @@ impl<D: Disk, M> Archive<D, M> {
             return Ok(false);
         }
         let path = self.settings.output_dir.join(relative);
-        self.make_parent(&path)?;
+        make_parent(&mut self.writer.disk, &path)?;
         let exists = self.writer.disk.exists(&path);
-        let exists = exists.map_err(|source| error("look for", &path, source))?;
+        let exists = exists.map_err(|source| DiskError::new("look for", &path, source))?;
         if exists {
             let path = path.display();
             log_warn!("{} output file already exists: {path}", self.writer.label);
@@ -344,55 +346,26 @@ impl<D: Disk, M> Archive<D, M> {
             self.writer.label,
             target.display()
         );
-        // A cleaner may have removed the directory since the file was opened.
-        self.make_parent(&target)?;
-        if self.move_file(file, &target)? {
-            return Ok(());
-        }
-        log_warn!(
-            "{} destination file already exists: {}",
-            self.writer.label,
-            target.display()
-        );
         let mut revision = self.revision;
-        loop {
+        let moving = OutputMove {
+            from: &file.path,
+            output_dir: &self.settings.output_dir,
+            relative: file.relative.clone(),
+            label: &self.writer.label,
+            // The stop of the tool waits for the files that the tool has written.
+            stop: &Stop::default(),
+        };
+        let moved = moving.run(&mut self.writer.disk, |_| {
             revision += 1;
-            let target = self
-                .settings
-                .output_dir
-                .join(with_revision(&file.name, revision));
-            self.make_parent(&target)?;
-            if self.move_file(file, &target)? {
-                log_info!(
-                    "{} renamed finished file {source} to {} to avoid overwrite",
-                    self.writer.label,
-                    target.display()
-                );
-                return Ok(());
-            }
+            with_revision(&file.name, revision)
+        })?;
+        if moved != target {
+            log_info!(
+                "{} renamed finished file {source} to {} to avoid overwrite",
+                self.writer.label,
+                moved.display()
+            );
         }
-    }
-
-    /// Moves a file. Returns false if the new name is taken.
-    fn move_file(&mut self, file: &OpenFile<D>, target: &Path) -> Result<bool, DiskError> {
-        match self.writer.disk.move_file(&file.path, target) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-            Err(source) => Err(file.error("move", source)),
-        }
-    }
-
-    fn make_parent(&mut self, path: &Path) -> Result<(), DiskError> {
-        let directory = path.parent().unwrap_or(Path::new("."));
-        let made = self.writer.disk.make_directories(directory);
-        made.map_err(|source| error("make the directory", directory, source))
-    }
-}
-
-fn error(verb: &'static str, path: &Path, source: io::Error) -> DiskError {
-    DiskError {
-        verb,
-        path: path.to_path_buf(),
-        source,
+        Ok(())
     }
 }

@@ -1,27 +1,27 @@
 //! [`Disk`]: the operations on files that an archive needs. [`OsDisk`] is the real file system.
 
+mod moving;
+mod name;
 mod os_file;
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use new_file::{FILE_MODE, parent, rename_new, sync_directory, temporary_file};
-use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
+use new_file::{FILE_MODE, parent, sync_directory};
 use rustix::io::Errno;
 
+use self::name::is_removed;
+pub(super) use self::name::{has_name, is_gone};
+use self::os_file::OsFile;
 pub(super) use self::os_file::OsSync;
-use self::os_file::{OsFile, link};
+use super::stop::Stop;
 use crate::advice::advice;
 
 /// The mode of new directories, before the umask.
 const DIRECTORY_MODE: u32 = 0o770;
-
-/// The end of the path that Linux shows for a file without a name.
-const DELETED: &[u8] = b" (deleted)";
 
 /// The number of times that another process may move a file while it is being opened. Two in a row are improbable.
 const LOST_MAX: u32 = 100;
@@ -70,11 +70,11 @@ pub(super) trait Disk {
     /// Returns true if a name still leads to an open file.
     fn has_name(&mut self, file: &Self::File, path: &Path) -> io::Result<bool>;
 
-    /// Moves a file. The new name survives a power failure.
+    /// Moves a file. The new name survives a power failure. `stop` ends a copy to another file system.
     ///
     /// # Errors
-    /// `AlreadyExists` if the new name is taken. The file then keeps its name.
-    fn move_file(&mut self, from: &Path, to: &Path) -> io::Result<()>;
+    /// `AlreadyExists` if the new name is taken, and `Interrupted` after a stop. The file then keeps its name.
+    fn move_file(&mut self, from: &Path, to: &Path, stop: &Stop) -> io::Result<()>;
 
     /// Takes away the bytes of a file behind this length.
     fn cut(&mut self, file: &mut Self::File, length: u64) -> io::Result<()>;
@@ -157,22 +157,15 @@ impl Disk for OsDisk {
     }
 
     fn is_removed(&mut self, file: &OsFile, path: &Path) -> io::Result<bool> {
-        let file = &file.file;
-        let links = file.metadata()?.nlink();
-        is_removed(links, &present_path(file), || has_name(file, path))
+        is_removed(&file.file, path)
     }
 
     fn has_name(&mut self, file: &OsFile, path: &Path) -> io::Result<bool> {
         has_name(&file.file, path)
     }
 
-    fn move_file(&mut self, from: &Path, to: &Path) -> io::Result<()> {
-        match rename_new(from, to) {
-            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => copy(from, to)?,
-            renamed => renamed?,
-        }
-        sync_directory(parent(to))?;
-        sync_directory(parent(from))
+    fn move_file(&mut self, from: &Path, to: &Path, stop: &Stop) -> io::Result<()> {
+        moving::move_file(from, to, stop)
     }
 
     fn cut(&mut self, file: &mut OsFile, length: u64) -> io::Result<()> {
@@ -227,120 +220,6 @@ fn open(
     ))
 }
 
-/// Copies a file to another file system, under a temporary name first, and removes it.
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    let (temporary, target) = temporary_file(to)?;
-    let done = copy_contents(from, target)
-        .and_then(|()| OsDisk.move_file(&temporary, to))
-        .and_then(|()| std::fs::remove_file(from));
-    if done.is_err() {
-        // The copy may have its name already.
-        let _ = std::fs::remove_file(&temporary);
-    }
-    done
-}
-
-fn copy_contents(from: &Path, mut target: File) -> io::Result<()> {
-    let mut source = File::open(from)?;
-    io::copy(&mut source, &mut target)?;
-    target.sync_all()
-}
-
-/// Decides if an open file was removed. `links` is the number of its names, `present_path` is its path now, and
-/// `has_name` says if the path of its opening still leads to the file. Some file systems report 0 links for files that
-/// are there, so that number alone proves nothing.
-fn is_removed(
-    links: u64,
-    present_path: &Path,
-    has_name: impl FnOnce() -> io::Result<bool>,
-) -> io::Result<bool> {
-    let name = present_path.file_name().unwrap_or_default().as_bytes();
-    // The kernel says so, but some FUSE file systems still report a link.
-    let is_deleted = name.ends_with(DELETED);
-    // An NFS client and libfuse rename a removed file that is still open, and remove it when the file is closed.
-    let is_hidden = name.starts_with(b".nfs") || name.starts_with(b".fuse_hidden");
-    match links == 0 || is_deleted || is_hidden {
-        true => Ok(!has_name()?),
-        false => Ok(false),
-    }
-}
-
-/// Returns the path that an open file has now, or an empty path if the system does not tell.
-fn present_path(file: &File) -> PathBuf {
-    std::fs::read_link(link(file)).unwrap_or_default()
-}
-
-/// Returns true if `path` still leads to `file`.
-pub(super) fn has_name(file: &File, path: &Path) -> io::Result<bool> {
-    let own = file.metadata()?;
-    let named = match std::fs::metadata(path) {
-        Ok(named) => named,
-        Err(error) if is_gone(&error) => return Ok(false),
-        Err(error) => return Err(error),
-    };
-    // Another file system may lie over the directory now.
-    if named.dev() != own.dev() {
-        return Ok(false);
-    }
-    let has_its_number = named.ino() == own.ino() || is_present_path(file, path);
-    Ok(has_its_number || is_renumbered(file, &present_path(file), path)?)
-}
-
-/// Returns true if a name leads to nothing: the file may be gone, or a directory that leads to it, or the directory may be
-/// replaced by a file.
-pub(super) fn is_gone(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
-}
-
-/// Returns true if the system says that `path` is where an open file is now. Some file systems (FUSE, CIFS) give a file
-/// another inode number each time that it is looked up, so the number alone does not prove that a name leads elsewhere.
-fn is_present_path(file: &File, path: &Path) -> bool {
-    path.canonicalize()
-        .is_ok_and(|path| path == present_path(file))
-}
-
-/// Returns true if the system calls an open file deleted only because the file system has given another inode number to
-/// the path: see [`is_present_path`]. Then the file at the path equals the open file in all but the number.
-fn is_renumbered(file: &File, present_path: &Path, path: &Path) -> io::Result<bool> {
-    let present_path = present_path.as_os_str().as_bytes();
-    let Some(old_path) = present_path.strip_suffix(DELETED) else {
-        return Ok(false);
-    };
-    let is_here = path
-        .canonicalize()
-        .is_ok_and(|path| path.as_os_str().as_bytes() == old_path);
-    if !is_here {
-        return Ok(false);
-    }
-    // The system may remember the size that the file at the path had before the last write.
-    let fresh = AtFlags::STATX_FORCE_SYNC;
-    let own = statx(
-        file,
-        "",
-        fresh | AtFlags::EMPTY_PATH,
-        StatxFlags::BASIC_STATS,
-    )?;
-    match statx(CWD, path, fresh, StatxFlags::BASIC_STATS) {
-        Ok(named) => Ok(traits(&own) == traits(&named)),
-        Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Returns what two files hardly have in common: links, size, and the time of the last change in nanoseconds.
-fn traits(file: &Statx) -> (u32, u64, i64, u32) {
-    let changed = file.stx_mtime;
-    (
-        file.stx_nlink,
-        file.stx_size,
-        changed.tv_sec,
-        changed.tv_nsec,
-    )
-}
-
 fn last_byte(file: &mut File) -> io::Result<u8> {
     let mut byte = [0];
     file.seek(SeekFrom::End(-1))?;
@@ -355,6 +234,17 @@ pub(super) struct DiskError {
     pub(super) verb: &'static str,
     pub(super) path: PathBuf,
     pub(super) source: io::Error,
+}
+
+impl DiskError {
+    /// Returns the failure of an operation on a file.
+    pub(super) fn new(verb: &'static str, path: &Path, source: io::Error) -> DiskError {
+        DiskError {
+            verb,
+            path: path.to_path_buf(),
+            source,
+        }
+    }
 }
 
 impl std::fmt::Display for DiskError {

@@ -9,16 +9,17 @@
 //! that was killed keeps its locks for a moment, until it is gone.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use program::{log_error, log_info, log_warn};
 
 use super::compression::Compression;
-use super::disk::{Disk, DiskError, OsDisk, has_name, is_gone};
+use super::disk::{DiskError, OsDisk, has_name, is_gone};
 use super::file_name::NamePattern;
+use super::output_move::OutputMove;
 use super::settings::Settings;
+use super::stop::Stop;
 use super::torn_end::{self, End};
 
 /// The levels of compression for the end of a torn file.
@@ -32,45 +33,50 @@ pub(super) struct Leftovers {
     pattern: NamePattern,
     /// The beginning of the log lines.
     label: String,
+    /// The order to leave the other files for the next run.
+    stop: Stop,
     /// The paths below `--work-dir` of files that other processes had locked.
     locked: Vec<PathBuf>,
 }
 
 impl Leftovers {
-    /// Moves the files of a topic that an earlier run has left in `--work-dir` to `--output-dir`. No file is replaced, and
+    /// Returns the leftovers of a topic, before the first look. `stop` ends each look soon: the files that are left stay
+    /// where they are.
+    pub(super) fn new(settings: Arc<Settings>, topic: &str, label: &str, stop: Stop) -> Leftovers {
+        Leftovers {
+            pattern: settings.names.pattern(topic),
+            settings,
+            label: label.to_owned(),
+            stop,
+            locked: Vec::new(),
+        }
+    }
+
+    /// Moves the files of the topic that an earlier run has left in `--work-dir` to `--output-dir`. No file is replaced, and
     /// the files of other processes stay: see [`look_again`](Leftovers::look_again).
     ///
     /// # Errors
     /// An operation on a file failed. The file is in one of the two directories.
-    pub(super) fn take_up(
-        settings: Arc<Settings>,
-        topic: &str,
-        label: &str,
-    ) -> Result<Leftovers, DiskError> {
-        let pattern = settings.names.pattern(topic);
+    pub(super) fn take_up(&mut self) -> Result<(), DiskError> {
         let mut found = Vec::new();
-        if settings.moves_files() {
-            collect(&settings, Path::new(""), pattern.depth(), &mut found)?;
+        if self.settings.moves_files() {
+            let depth = self.pattern.depth();
+            collect(&self.settings, Path::new(""), depth, &mut found)?;
         }
-        found.retain(|relative| pattern.fits(relative));
+        found.retain(|relative| self.pattern.fits(relative));
         // Earlier revisions keep their place before later ones, also if all are renamed.
         found.sort();
-        let mut leftovers = Leftovers {
-            settings,
-            pattern,
-            label: label.to_owned(),
-            locked: Vec::new(),
-        };
         for relative in found {
-            if leftovers.take(&relative)? == Found::Locked {
+            if self.take(&relative)? == Found::Locked {
                 log_warn!(
-                    "{label} another process writes {}: it stays there, and moves if that process ends without moving it",
-                    leftovers.settings.work_dir.join(&relative).display()
+                    "{} another process writes {}: it stays there, and moves if that process ends without moving it",
+                    self.label,
+                    self.settings.work_dir.join(&relative).display()
                 );
-                leftovers.locked.push(relative);
+                self.locked.push(relative);
             }
         }
-        Ok(leftovers)
+        Ok(())
     }
 
     /// Returns true if other processes had locked some of the files.
@@ -89,16 +95,74 @@ impl Leftovers {
         }
     }
 
-    /// Mends and moves a file, unless another process writes it.
+    /// Mends and moves a file, unless another process writes it, or the tool is stopping.
     fn take(&self, relative: &Path) -> Result<Found, DiskError> {
+        if self.stop.is_set() {
+            return Ok(Found::Free);
+        }
         let path = self.settings.work_dir.join(relative);
         match lock(&path, &self.label)? {
-            Lock::Taken(file) => {
-                take_up_file(&self.settings, &self.pattern, relative, file, &self.label)?;
-                Ok(Found::Free)
-            }
+            Lock::Taken(file) => match self.take_locked(relative, file) {
+                Err(error) if self.stop.has_ended(&error.source) => {
+                    let (label, shown) = (&self.label, path.display());
+                    log_info!("{label} stopping, leaving {shown} for the next run");
+                    Ok(Found::Free)
+                }
+                taken => taken.map(|()| Found::Free),
+            },
             Lock::OfAnother => Ok(Found::Locked),
             Lock::None => Ok(Found::Free),
+        }
+    }
+
+    /// Mends a locked file, and moves it. A file without messages is removed. A file that somebody has moved or removed
+    /// since it was locked is left alone.
+    fn take_locked(&self, relative: &Path, mut file: File) -> Result<(), DiskError> {
+        let (label, output_dir) = (&self.label, &self.settings.output_dir);
+        let path = self.settings.work_dir.join(relative);
+        let shown = path.display();
+        let end = torn_end::mend(&mut file, compression(relative), &self.stop)
+            .map_err(|source| DiskError::new("mend", &path, source))?;
+        match end {
+            End::Whole => {}
+            End::Torn => log_warn!(
+                "{label} the end of {shown} was cut off, mended it; its unfinished messages come again"
+            ),
+            End::Damaged => {
+                log_warn!("{label} the end of {shown} is damaged and cannot be read, keeping it");
+            }
+        }
+        let synced = file.sync_all().and_then(|()| file.metadata());
+        let size = synced.map_err(|source| DiskError::new("sync", &path, source))?;
+        if size.len() == 0 {
+            log_info!("{label} removing {shown}, which an earlier run left empty");
+            return match std::fs::remove_file(&path) {
+                Err(source) if !is_gone(&source) => Err(DiskError::new("remove", &path, source)),
+                _ => Ok(()),
+            };
+        }
+        let moving = OutputMove {
+            from: &path,
+            output_dir,
+            relative: relative.to_path_buf(),
+            label,
+            stop: &self.stop,
+        };
+        match moving.run(&mut OsDisk, |taken| self.pattern.next_revision(taken)) {
+            Ok(to) => {
+                let to = to.display();
+                log_info!("{label} moved {shown}, which an earlier run left, to {to}");
+                Ok(())
+            }
+            // A directory of the new name may be gone instead.
+            Err(error) if is_gone(&error.source) && !has_name(&file, &path).unwrap_or(true) => {
+                log_warn!(
+                    "{label} somebody has moved {shown} away, which an earlier run left, so it does not go to {}",
+                    output_dir.display()
+                );
+                Ok(())
+            }
+            Err(error) => Err(error),
         }
     }
 }
@@ -108,7 +172,7 @@ impl Leftovers {
 enum Found {
     /// Another process writes the file.
     Locked,
-    /// All others: there is nothing more to do.
+    /// All others: this run has nothing more to do.
     Free,
 }
 
@@ -133,10 +197,10 @@ fn collect(
         // Without its directory, there is no file. A directory that this user cannot read has no file of this user.
         Err(error) if is_gone(&error) => return Ok(()),
         Err(_) if depth == 0 || !relative.as_os_str().is_empty() => return Ok(()),
-        Err(source) => return Err(failure("read", &directory, source)),
+        Err(source) => return Err(DiskError::new("read", &directory, source)),
     };
     for entry in entries {
-        let entry = entry.map_err(|source| failure("read", &directory, source))?;
+        let entry = entry.map_err(|source| DiskError::new("read", &directory, source))?;
         let (name, kind) = (relative.join(entry.file_name()), entry.file_type());
         let is_output = entry.path() == settings.output_dir;
         // A file that disappears meanwhile has been moved by another process.
@@ -156,7 +220,7 @@ fn lock(path: &Path, label: &str) -> Result<Lock, DiskError> {
     let file = match opened {
         Ok(file) => file,
         Err(error) if is_gone(&error) => return Ok(Lock::None),
-        Err(source) => return Err(failure("open", path, source)),
+        Err(source) => return Err(DiskError::new("open", path, source)),
     };
     match file.try_lock() {
         Ok(()) => {}
@@ -170,72 +234,12 @@ fn lock(path: &Path, label: &str) -> Result<Lock, DiskError> {
         }
     }
     // Another process may have moved the file just before.
-    let is_there = has_name(&file, path).map_err(|source| failure("look for", path, source))?;
+    let is_there =
+        has_name(&file, path).map_err(|source| DiskError::new("look for", path, source))?;
     Ok(match is_there {
         true => Lock::Taken(file),
         false => Lock::None,
     })
-}
-
-/// Mends a locked file, and moves it. A file without messages is removed. A file that somebody has moved or removed since
-/// it was locked is left alone.
-fn take_up_file(
-    settings: &Settings,
-    pattern: &NamePattern,
-    relative: &Path,
-    mut file: File,
-    label: &str,
-) -> Result<(), DiskError> {
-    let path = settings.work_dir.join(relative);
-    let shown = path.display();
-    let end = torn_end::mend(&mut file, compression(relative))
-        .map_err(|source| failure("mend", &path, source))?;
-    match end {
-        End::Whole => {}
-        End::Torn => log_warn!(
-            "{label} the end of {shown} was cut off, mended it; its unfinished messages come again"
-        ),
-        End::Damaged => {
-            log_warn!("{label} the end of {shown} is damaged and cannot be read, keeping it");
-        }
-    }
-    let synced = file.sync_all().and_then(|()| file.metadata());
-    let size = synced.map_err(|source| failure("sync", &path, source))?;
-    if size.len() == 0 {
-        log_info!("{label} removing {shown}, which an earlier run left empty");
-        return match std::fs::remove_file(&path) {
-            Err(source) if !is_gone(&source) => Err(failure("remove", &path, source)),
-            _ => Ok(()),
-        };
-    }
-    let mut target = relative.to_path_buf();
-    loop {
-        let full = settings.output_dir.join(&target);
-        let parent = full.parent().unwrap_or(Path::new("."));
-        let made = OsDisk.make_directories(parent);
-        made.map_err(|source| failure("make the directory", parent, source))?;
-        match OsDisk.move_file(&path, &full) {
-            Ok(()) => {
-                let full = full.display();
-                log_info!("{label} moved {shown}, which an earlier run left, to {full}");
-                return Ok(());
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let full = full.display();
-                log_warn!("{label} destination file already exists: {full}");
-                target = pattern.next_revision(&target);
-            }
-            // A directory of the new name may be gone instead.
-            Err(error) if is_gone(&error) && !has_name(&file, &path).unwrap_or(true) => {
-                log_warn!(
-                    "{label} somebody has moved {shown} away, which an earlier run left, so it does not go to {}",
-                    settings.output_dir.display()
-                );
-                return Ok(());
-            }
-            Err(source) => return Err(failure("move", &path, source)),
-        }
-    }
 }
 
 /// Returns the form of a file with this name.
@@ -244,14 +248,6 @@ fn compression(path: &Path) -> Compression {
         Some("gz") => GZIP,
         Some("zst") => ZSTD,
         _ => Compression::None,
-    }
-}
-
-fn failure(verb: &'static str, path: &Path, source: io::Error) -> DiskError {
-    DiskError {
-        verb,
-        path: path.to_path_buf(),
-        source,
     }
 }
 

@@ -18,6 +18,7 @@ use super::archive::{Archive, Now};
 use super::disk::{DiskError, OsDisk, OsSync};
 use super::leftovers::Leftovers;
 use super::shared::{Figures, Orders, Shared};
+use super::stop::Stop;
 use crate::stopping::{give_back, requeue};
 
 /// The most messages that are taken before other events have their turn.
@@ -55,6 +56,8 @@ struct Topic<'a> {
     leftovers: Option<Leftovers>,
     /// A look at these files, on a thread that may block: messages do not wait for a large file that is mended.
     looking: Option<JoinHandle<Leftovers>>,
+    /// The order to end this look.
+    stop: Stop,
 }
 
 /// Archives a topic until `orders` end it. Files are written on the calling thread, which may block.
@@ -66,7 +69,11 @@ pub(super) async fn run(
     let config = &shared.config;
     let settings = Arc::new(config.archive.clone());
     let label = format!("[{topic}/{}]", config.channel);
-    let leftovers = Leftovers::take_up(Arc::clone(&settings), topic, &label)?;
+    let stop = Stop::default();
+    let leftovers = Leftovers::new(Arc::clone(&settings), topic, &label, stop.clone());
+    let Some(leftovers) = take_up(leftovers, &stop, orders.clone()).await? else {
+        return Ok(());
+    };
     let archive = Archive::new(OsDisk, settings, topic, &config.channel);
     let archive = archive.map_err(|error: io::Error| TopicError::Start(error.to_string()))?;
     let consumer = shared
@@ -83,12 +90,38 @@ pub(super) async fn run(
         sync_by: None,
         leftovers: Some(leftovers),
         looking: None,
+        stop,
     };
     let result = topic.work(config.sync_interval, orders).await;
+    topic.stop.set();
+    let looking = topic.looking.take();
     if result.is_err() {
         topic.give_back().await;
     }
+    if let Some(thread) = looking {
+        // The end of the process would leave the file that is being copied at both places. A panic has ended the copy.
+        let _ = thread.await;
+    }
     Ok(result?)
+}
+
+/// Takes up the files of earlier runs. Returns `None` if the topic is to end before the consumer is connected.
+async fn take_up(
+    mut leftovers: Leftovers,
+    stop: &Stop,
+    mut orders: watch::Receiver<Orders>,
+) -> Result<Option<Leftovers>, TopicError> {
+    let mut looking = spawn_blocking(move || leftovers.take_up().map(|()| leftovers));
+    let taken = tokio::select! {
+        taken = &mut looking => taken,
+        // Without a sender, the process is ending, too.
+        _ = orders.wait_for(|orders| orders.stop) => {
+            stop.set();
+            looking.await
+        }
+    };
+    let leftovers = taken.map_err(|error| TopicError::Start(error.to_string()))??;
+    Ok((!stop.is_set()).then_some(leftovers))
 }
 
 impl Topic<'_> {
@@ -106,6 +139,7 @@ impl Topic<'_> {
         loop {
             if seen.stop && !is_stopping {
                 is_stopping = true;
+                self.stop.set();
                 self.archive.sync()?;
                 let control = self.consumer.control();
                 tokio::spawn(async move { control.shutdown().await });
@@ -122,7 +156,9 @@ impl Topic<'_> {
                 }
                 _ = ticks.tick() => {
                     self.archive.tick(&now())?;
-                    self.look_for_leftovers();
+                    if !is_stopping {
+                        self.look_for_leftovers();
+                    }
                 }
                 leftovers = look_ended(&mut self.looking) => {
                     self.looking = None;

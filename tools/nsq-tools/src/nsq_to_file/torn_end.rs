@@ -15,6 +15,7 @@ use flate2::bufread::GzDecoder;
 use zstd::stream::read::Decoder as ZstdDecoder;
 
 use super::compression::{Compression, Encoder};
+use super::stop::Stop;
 
 /// The bytes that are decoded at a time.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -30,11 +31,12 @@ pub(super) enum End {
     Damaged,
 }
 
-/// Mends the end of a file: completes its last line, gzip member or zstd frame. The file may be empty afterwards.
-pub(super) fn mend(file: &mut File, compression: Compression) -> io::Result<End> {
+/// Mends the end of a file: completes its last line, gzip member or zstd frame. The file may be empty afterwards. A
+/// compressed file is read from its begin, which takes long if it is large. `stop` ends this.
+pub(super) fn mend(file: &mut File, compression: Compression, stop: &Stop) -> io::Result<End> {
     match compression {
         Compression::None => mend_line(file),
-        compression => mend_member(file, compression),
+        compression => mend_member(file, compression, stop),
     }
 }
 
@@ -53,7 +55,7 @@ fn mend_line(file: &mut File) -> io::Result<End> {
     Ok(End::Torn)
 }
 
-fn mend_member(file: &mut File, compression: Compression) -> io::Result<End> {
+fn mend_member(file: &mut File, compression: Compression, stop: &Stop) -> io::Result<End> {
     file.rewind()?;
     let mut reader = Counted::new(&*file, 0);
     let start = loop {
@@ -71,7 +73,7 @@ fn mend_member(file: &mut File, compression: Compression) -> io::Result<End> {
         {
             return Ok(End::Damaged);
         }
-        match decode(&mut reader, compression, |_| Ok(())) {
+        match decode(&mut reader, compression, |_| stop.check()) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break start,
             Err(error) if is_damage(&error) => return Ok(End::Damaged),
@@ -194,7 +196,7 @@ mod tests {
     fn mended(compression: Compression, bytes: &[u8]) -> (End, String) {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(bytes).unwrap();
-        let end = mend(&mut file, compression).unwrap();
+        let end = mend(&mut file, compression, &Stop::default()).unwrap();
         if file.metadata().unwrap().len() == 0 {
             return (end, String::new());
         }

@@ -28,10 +28,6 @@ pub(super) struct OpenFile<D: Disk> {
 impl<D: Disk> OpenFile<D> {
     /// Returns the failure of an operation on this file.
     pub(super) fn error(&self, verb: &'static str, source: io::Error) -> DiskError {
-        DiskError {
-            verb,
-            path: self.path.clone(),
-            source,
-        }
+        DiskError::new(verb, &self.path, source)
     }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use crate::nsq_to_file::disk::{Disk, Opened};
+use crate::nsq_to_file::stop::Stop;
 
 /// A disk in memory. Its clones are the same disk.
 #[derive(Clone, Default)]
@@ -238,7 +239,7 @@ impl Disk for SimDisk {
         Ok(file.0 == path && state.files.contains_key(path) && !state.moved.contains_key(path))
     }
 
-    fn move_file(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+    fn move_file(&mut self, from: &Path, to: &Path, _stop: &Stop) -> io::Result<()> {
         let renamed = self.state.borrow_mut().renamed_before_move.take();
         if let Some((from, to)) = renamed {
             self.rename(&from, &to);

@@ -1,4 +1,5 @@
 use std::fs;
+use std::io;
 
 use program::log::capture;
 use tempfile::TempDir;
@@ -49,9 +50,13 @@ impl World {
     /// Takes the files up. Returns what is left, and the log.
     fn begin(&self) -> (Leftovers, String) {
         capture::start();
-        let settings = Arc::new(self.settings.clone());
-        let leftovers = Leftovers::take_up(settings, "t", "[t/c]").unwrap();
+        let mut leftovers = self.leftovers(Stop::default());
+        leftovers.take_up().unwrap();
         (leftovers, self.log())
+    }
+
+    fn leftovers(&self, stop: Stop) -> Leftovers {
+        Leftovers::new(Arc::new(self.settings.clone()), "t", "[t/c]", stop)
     }
 
     /// Takes the files up. Returns the log.
@@ -212,10 +217,9 @@ fn a_file_that_somebody_moves_meanwhile_is_left_alone() {
             panic!("no other process has locked the file");
         };
         fs::rename(&path, world.directory.path().join("kept")).unwrap();
-        let pattern = world.settings.names.pattern("t");
         capture::start();
-        let relative = Path::new("t-000000");
-        take_up_file(&world.settings, &pattern, relative, file, "[t/c]").unwrap();
+        let leftovers = world.leftovers(Stop::default());
+        leftovers.take_locked(Path::new("t-000000"), file).unwrap();
         let log = capture::stop().join("\n");
         assert_eq!(
             log.contains("WARNING: [t/c] somebody has moved "),
@@ -264,4 +268,36 @@ fn finished_files_below_the_work_directory_stay() {
     world.settings.output_dir = world.settings.work_dir.join("t");
     world.put("work/t/-000000", b"finished\n");
     assert_eq!(world.take_up(), "");
+}
+
+/// A stop began to copy files, and the end of the process left parts of them, or the files at both places.
+#[test]
+fn after_a_stop_each_file_stays_for_the_next_run() {
+    let world = World::new("<TOPIC><REV>");
+    world.put("work/t-000000", b"a\n");
+    let stop = Stop::default();
+    stop.set();
+    world.leftovers(stop).take_up().unwrap();
+    assert_eq!(world.files(), owned(&[("work/t-000000", 2)]));
+}
+
+/// The stop waited until a large compressed file was read.
+#[test]
+fn a_stop_ends_the_mending_of_a_file() {
+    let world = World::new("<TOPIC><REV>");
+    let mut gzip = Vec::new();
+    let mut encoder = Encoder::new(GZIP).unwrap();
+    encoder.encode(b"one\n", &mut gzip).unwrap();
+    encoder.end(&mut gzip).unwrap();
+    world.put("work/t-000000.gz", &gzip);
+    let path = world.directory.path().join("work/t-000000.gz");
+    let Lock::Taken(file) = lock(&path, "[t/c]").unwrap() else {
+        panic!("no other process has locked the file");
+    };
+    let stop = Stop::default();
+    stop.set();
+    let leftovers = world.leftovers(stop.clone());
+    let taken = leftovers.take_locked(Path::new("t-000000.gz"), file);
+    assert!(stop.has_ended(&taken.unwrap_err().source));
+    assert_eq!(world.files(), owned(&[("work/t-000000.gz", gzip.len())]));
 }
