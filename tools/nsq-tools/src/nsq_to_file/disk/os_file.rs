@@ -25,11 +25,14 @@ pub(crate) struct OsFile {
     /// Handles for syncs that run at the same time, without those that are in use. The first sync opens them.
     pub(super) handles: Vec<Arc<File>>,
     handle_count: usize,
+    /// The type of the file system. `None` if the system does not tell.
+    pub(super) file_system: Option<FsWord>,
 }
 
 impl OsFile {
     pub(super) fn new(file: File) -> OsFile {
         OsFile {
+            file_system: fstatfs(&file).ok().map(|found| found.f_type),
             file,
             handles: Vec::new(),
             handle_count: 0,
@@ -43,7 +46,7 @@ impl OsFile {
     /// The handles are open for writing, because SMB refuses to sync others (before Linux 5.16).
     pub(super) fn open_handles(&mut self) -> io::Result<()> {
         self.handles.push(Arc::new(self.file.try_clone()?));
-        let count = fstatfs(&self.file).map_or(1, |found| syncs_max(found.f_type));
+        let count = self.file_system.map_or(1, syncs_max);
         let mut options = OpenOptions::new();
         options.append(true);
         // Without /proc, or if too many files are open, fewer syncs run at the same time.
@@ -125,7 +128,7 @@ fn warn_of_sync_here(why: &io::Error) {
 /// In FUSE, a sync may cover only what was written through its own handle, and failed writes may be reported there only:
 /// JuiceFS ignores a sync through a handle that was opened for reading, and sshfs keeps the failures of each handle. So
 /// all syncs go through the handle that writes, one after the other.
-pub(super) fn syncs_max(file_system: FsWord) -> usize {
+fn syncs_max(file_system: FsWord) -> usize {
     match file_system {
         FUSE => 1,
         _ => SYNCS_MAX,

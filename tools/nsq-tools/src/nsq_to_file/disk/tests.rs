@@ -6,7 +6,7 @@ use program::log::capture;
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 
-use super::os_file::{FUSE, SYNCS_MAX, syncs_max};
+use super::os_file::{FUSE, SYNCS_MAX};
 use super::*;
 
 fn text(path: &Path) -> String {
@@ -134,9 +134,38 @@ fn the_handles_of_syncs_are_open_for_writing() {
 /// failed on a full disk only to the handle that wrote. The messages were finished and lost.
 #[test]
 fn in_fuse_all_syncs_go_through_the_handle_that_writes() {
-    assert_eq!(syncs_max(FUSE), 1);
-    const EXT4: rustix::fs::FsWord = 0xef53;
-    assert_eq!(syncs_max(EXT4), SYNCS_MAX);
+    let directory = tempfile::tempdir().unwrap();
+    for file_system in [Some(FUSE), None] {
+        let path = directory.path().join(format!("{file_system:?}"));
+        let mut file = OsDisk.open(&path, true).unwrap().file;
+        file.file_system = file_system;
+        for round in 1..4 {
+            OsDisk.write(&mut file, b"four").unwrap();
+            let sync = OsDisk.begin_sync(&mut file).unwrap();
+            assert_eq!(OsDisk.syncs_max(&file), 1);
+            let error = OsDisk.begin_sync(&mut file).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::ResourceBusy, "one at a time");
+            OsDisk.end_sync(&mut file, sync).unwrap();
+            // A position belongs to a handle, and only copies of the handle share it.
+            let [handle] = &file.handles[..] else {
+                panic!("one handle: {:?}", file.handles);
+            };
+            assert_eq!((&**handle).stream_position().unwrap(), 4 * round);
+        }
+    }
+}
+
+/// The file system of each file counts: two directories of the tool may be on different ones.
+#[test]
+fn the_type_of_the_file_system_is_that_of_the_file() {
+    // `PROC_SUPER_MAGIC` of the kernel.
+    const PROC: rustix::fs::FsWord = 0x9fa0;
+    let process = OsFile::new(File::open("/proc/self/status").unwrap());
+    assert_eq!(process.file_system, Some(PROC));
+    let directory = tempfile::tempdir().unwrap();
+    let file = OsDisk.open(&directory.path().join("file"), true).unwrap();
+    let found = rustix::fs::statfs(directory.path()).unwrap();
+    assert_eq!(file.file.file_system, Some(found.f_type));
 }
 
 /// The tool ended with "resource temporarily unavailable".
