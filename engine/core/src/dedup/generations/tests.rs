@@ -405,7 +405,7 @@ fn a_lost_message_is_fresh_when_it_comes_again() {
     for number in 0..25 {
         assert!(publish(&mut keys, 0, number, &mut next));
     }
-    // Those before 20 are in older generations.
+    // The numbers before 20 are in older generations.
     let lost = SeqRange::new(Seq(1018), Seq(1022));
     assert!(keys.lose(lost));
     assert!((0..25).all(|it| keys.find(key(it)).is_some() != (18..22).contains(&it)));
