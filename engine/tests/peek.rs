@@ -10,36 +10,10 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
+use support::peeks::{all, bodies, cold_segments, peek, state, with_cold_messages};
 use support::{Broker, Client, TIMEOUT, number_from_env, wait_until};
 
 const HOUR_MS: u64 = 3_600_000;
-
-fn peek(broker: &Broker, target: &str) -> Value {
-    broker.get(target).expect_status(200).json()
-}
-
-/// Returns a field of each message.
-fn all<'a>(answer: &'a Value, field: &str) -> Vec<&'a Value> {
-    let messages = answer["messages"].as_array().expect("messages");
-    messages.iter().map(|message| &message[field]).collect()
-}
-
-fn bodies(answer: &Value) -> Vec<&str> {
-    let bodies = all(answer, "body").into_iter();
-    bodies.map(|body| body.as_str().expect("a text")).collect()
-}
-
-/// The statistics without what changes by itself.
-fn state(broker: &Broker) -> Value {
-    let mut stats = broker.stats();
-    for topic in stats["topics"].as_array_mut().expect("topics") {
-        topic["oldest_unfinished_ms"].take();
-        for channel in topic["channels"].as_array_mut().expect("channels") {
-            channel["oldest_unfinished_ms"].take();
-        }
-    }
-    stats
-}
 
 fn now_ns() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -256,21 +230,6 @@ fn filters_search_within_a_budget_and_say_where_to_go_on() {
     );
 }
 
-/// Makes a backlog beyond memory: a topic keeps some MiB of it there.
-fn with_cold_messages(broker: &Broker, count: u32) {
-    broker.post("/topic/create?topic=t", b"").expect_status(200);
-    broker
-        .post("/channel/create?topic=t&channel=c", b"")
-        .expect_status(200);
-    let mut producer = Client::connect(broker.tcp_addr());
-    let filling = "x".repeat(900_000);
-    for number in 0..count {
-        producer.publish("t", format!("{number:04} {filling}").as_bytes());
-    }
-    let has_cold = || cold_segments(broker) > 0;
-    assert!(wait_until(TIMEOUT, has_cold), "{}", broker.log());
-}
-
 fn page_through(broker: &Broker, from: &str, limit: u32) -> Vec<Value> {
     let target = format!("/channel/peek?topic=t&channel=c&from={from}&limit={limit}&max_body=4");
     let mut messages = Vec::new();
@@ -303,17 +262,6 @@ fn cold_messages_are_read_from_disk_and_stay_there() {
     assert_eq!(state(&broker), before.0);
     // Segments may still be on their way out of memory, but none comes back.
     assert!(cold_segments(&broker) >= before.1, "a peek loads nothing");
-}
-
-/// Returns the number of segments that are on disk and not in memory.
-fn cold_segments(broker: &Broker) -> u32 {
-    let metrics = broker.get("/metrics?topic=t").expect_status(200).text();
-    let mut lines = metrics.lines();
-    let line = lines.find(|line| line.starts_with("nsqd_topic_cold_segments{"));
-    let value = line.and_then(|line| line.rsplit(' ').next());
-    value
-        .and_then(|value| value.parse().ok())
-        .expect("the metric is there")
 }
 
 #[test]
@@ -390,7 +338,7 @@ fn peeks_under_load_while_segments_are_recycled() {
         });
         let mut peeks = 0;
         while !is_over.load(Ordering::Relaxed) {
-            for from in ["oldest", "newest", "in_flight", "requeued"] {
+            for from in ["oldest", "newest", "in_flight", "requeued", "attempts"] {
                 let target =
                     format!("/channel/peek?topic=t&channel=c&from={from}&limit=20&max_body=60000");
                 let answer = peek(&broker, &target);

@@ -26,17 +26,37 @@ pub enum PeekFrom {
     Deferred,
     /// Messages that were requeued, timed out, or were deferred and are due: in the order of their next delivery.
     Requeued,
+    /// The messages of the last three lists, one list after the other, that have had at least so many attempts.
+    Attempts(u16),
 }
 
 /// The place in a list at which a peek goes on. Its numbers mean something to the list only; any numbers are harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PeekPlace(pub u64, pub u64);
+pub struct PeekPlace {
+    /// The number of the list, if a peek goes through several.
+    pub list: u8,
+    /// The place in this list.
+    pub at: (u64, u64),
+}
+
+impl PeekPlace {
+    /// Returns a place of a peek that goes through a single list.
+    #[must_use]
+    pub const fn new(first: u64, second: u64) -> PeekPlace {
+        PeekPlace {
+            list: 0,
+            at: (first, second),
+        }
+    }
+}
 
 /// The bounds of one slice.
 #[derive(Clone, Copy, Debug)]
 pub struct PeekBudget {
     /// Messages of a slice.
     pub messages_max: usize,
+    /// Entries of lists that are gone through for a slice: messages, and free places between messages in flight.
+    pub entries_max: usize,
     /// Bytes of frames that are copied. One message may exceed this bound.
     pub bytes_max: usize,
     /// Bytes of a frame that are copied; the rest is left out.
@@ -63,6 +83,8 @@ pub struct PeekQuestion {
 pub struct PeekSlice {
     /// The messages, in the order of the list.
     pub messages: Vec<PeekedMessage>,
+    /// The number of messages that were passed over, because they have had too few attempts.
+    pub passed: u64,
     /// The place at which the list goes on. `None`: this is the end of the list.
     pub next: Option<PeekPlace>,
 }
@@ -119,6 +141,16 @@ pub enum PeekedFrame {
     Gone,
 }
 
+impl PeekedFrame {
+    /// The number of bytes that were copied.
+    pub(crate) fn copied_bytes(&self) -> usize {
+        match self {
+            PeekedFrame::Copied(bytes, _) => bytes.len(),
+            _ => 0,
+        }
+    }
+}
+
 /// A message of a list, before its bytes are looked up.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
@@ -127,6 +159,8 @@ pub(crate) struct Candidate {
     pub(crate) state: CandidateState,
     /// The place behind it.
     pub(crate) next: PeekPlace,
+    /// The messages that were passed over before it.
+    pub(crate) passed: u64,
 }
 
 /// The state of a candidate, with times on the monotonic clock.
@@ -144,20 +178,65 @@ pub(crate) enum CandidateState {
 pub(crate) struct Candidates {
     pub(crate) found: Vec<Candidate>,
     pub(crate) next: Option<PeekPlace>,
+    /// The messages that were passed over.
+    pub(crate) passed: u64,
+    /// The number of the list, for places.
+    pub(crate) list: u8,
+    count_max: usize,
+    entries_left: usize,
+    attempts_min: u16,
 }
 
 impl Candidates {
-    pub(crate) fn push(
+    /// No candidates yet, and the bounds of those that come.
+    pub(crate) fn new(budget: &PeekBudget, attempts_min: u16) -> Candidates {
+        Candidates {
+            count_max: budget.messages_max,
+            entries_left: budget.entries_max,
+            attempts_min,
+            ..Candidates::default()
+        }
+    }
+
+    /// True if a bound is reached.
+    pub(crate) fn is_full(&self) -> bool {
+        self.found.len() >= self.count_max || self.entries_left == 0
+    }
+
+    /// Takes a message of the list, or passes over it. `next` is the place behind the message.
+    pub(crate) fn take(
         &mut self,
         (seq, attempts): (Seq, u16),
         state: CandidateState,
-        next: PeekPlace,
+        next: (u64, u64),
     ) {
+        self.step();
+        if attempts < self.attempts_min {
+            self.passed += 1;
+            return;
+        }
         self.found.push(Candidate {
             seq,
             attempts,
             state,
-            next,
+            next: PeekPlace {
+                list: self.list,
+                at: next,
+            },
+            passed: self.passed,
+        });
+    }
+
+    /// Goes past an entry of the list that is no message.
+    pub(crate) fn step(&mut self) {
+        self.entries_left = self.entries_left.saturating_sub(1);
+    }
+
+    /// Ends the slice before the entry at a place.
+    pub(crate) fn stop_at(&mut self, at: (u64, u64)) {
+        self.next = Some(PeekPlace {
+            list: self.list,
+            at,
         });
     }
 }

@@ -4,7 +4,7 @@
 //! Nothing here depends on how many messages the ranges span.
 
 use crate::long_queue::LongQueue;
-use crate::peek::{CandidateState, Candidates, PeekPlace};
+use crate::peek::{CandidateState, Candidates};
 use diskq_log::SeqRange;
 use std::ops::Range;
 use wire::id::Seq;
@@ -156,45 +156,40 @@ impl Ranges {
         self.ranges.iter().copied()
     }
 
-    /// Returns at most `count` seqs in order, from a place on: the place of a range, and a seq.
-    pub(crate) fn candidates(&self, place: Option<PeekPlace>, count: usize) -> Candidates {
-        let mut candidates = Candidates::default();
-        let PeekPlace(first, from) = place.unwrap_or(PeekPlace(0, 0));
+    /// Adds seqs in order, from a place on: the place of a range, and a seq.
+    pub(crate) fn add_candidates(&self, at: Option<(u64, u64)>, candidates: &mut Candidates) {
+        let (first, from) = at.unwrap_or((0, 0));
         let first = first.max(self.first_place());
         for (range, at) in self.iter_from(first).zip(first..) {
             for seq in range.start.0.max(from)..range.end.0 {
-                if candidates.found.len() == count {
-                    candidates.next = Some(PeekPlace(at, seq));
-                    return candidates;
+                if candidates.is_full() {
+                    return candidates.stop_at((at, seq));
                 }
-                let next = PeekPlace(at, seq + 1);
-                candidates.push((Seq(seq), 0), CandidateState::Waiting, next);
+                candidates.take((Seq(seq), 0), CandidateState::Waiting, (at, seq + 1));
             }
         }
-        candidates
     }
 
-    /// Returns at most `count` seqs, the newest first, from a place on: the place of a range, and the seq behind the next
-    /// one.
-    pub(crate) fn newest_candidates(&self, place: Option<PeekPlace>, count: usize) -> Candidates {
-        let mut candidates = Candidates::default();
-        let PeekPlace(first, below) = place.unwrap_or(PeekPlace(u64::MAX, u64::MAX));
+    /// Adds seqs, the newest first, from a place on: the place of a range, and the seq behind the next one.
+    pub(crate) fn add_newest_candidates(
+        &self,
+        at: Option<(u64, u64)>,
+        candidates: &mut Candidates,
+    ) {
+        let (first, below) = at.unwrap_or((u64::MAX, u64::MAX));
         let places = self.places();
         let places = places.start..places.end.min(first.saturating_add(1));
         for at in places.rev() {
             let Some(range) = self.ranges.get(at) else {
-                return candidates;
+                return;
             };
             for seq in (range.start.0..range.end.0.min(below)).rev() {
-                if candidates.found.len() == count {
-                    candidates.next = Some(PeekPlace(at, seq + 1));
-                    return candidates;
+                if candidates.is_full() {
+                    return candidates.stop_at((at, seq + 1));
                 }
-                let next = PeekPlace(at, seq);
-                candidates.push((Seq(seq), 0), CandidateState::Waiting, next);
+                candidates.take((Seq(seq), 0), CandidateState::Waiting, (at, seq));
             }
         }
-        candidates
     }
 
     /// Asserts the invariants written on the type.
@@ -218,11 +213,21 @@ impl Ranges {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peek::PeekBudget;
 
     fn range(start: u64, end: u64) -> SeqRange {
         SeqRange {
             start: Seq(start),
             end: Seq(end),
+        }
+    }
+
+    fn budget(messages_max: usize) -> PeekBudget {
+        PeekBudget {
+            messages_max,
+            entries_max: 1000,
+            bytes_max: 0,
+            frame_bytes_max: 0,
         }
     }
 
@@ -306,14 +311,15 @@ mod tests {
         let all = |newest: bool, count: usize| {
             let (mut found, mut place) = (Vec::new(), None);
             loop {
-                let slice = match newest {
-                    true => ranges.newest_candidates(place, count),
-                    false => ranges.candidates(place, count),
-                };
+                let mut slice = Candidates::new(&budget(count), 0);
+                match newest {
+                    true => ranges.add_newest_candidates(place, &mut slice),
+                    false => ranges.add_candidates(place, &mut slice),
+                }
                 assert!(slice.found.len() <= count);
                 found.extend(slice.found.iter().map(|candidate| candidate.seq.0));
                 // To go on behind a message is to go on where the slice says.
-                let behind = slice.found.last().map(|candidate| candidate.next);
+                let behind = slice.found.last().map(|candidate| candidate.next.at);
                 if slice.next.is_none() {
                     return found;
                 }
@@ -326,13 +332,9 @@ mod tests {
             assert_eq!(all(false, count), expected, "{count}");
             assert_eq!(all(true, count), reversed, "{count}");
         }
-        for place in [
-            PeekPlace(0, 0),
-            PeekPlace(u64::MAX, 0),
-            PeekPlace(0, u64::MAX),
-        ] {
-            ranges.candidates(Some(place), 3);
-            ranges.newest_candidates(Some(place), 3);
+        for place in [(0, 0), (u64::MAX, 0), (0, u64::MAX)] {
+            ranges.add_candidates(Some(place), &mut Candidates::new(&budget(3), 0));
+            ranges.add_newest_candidates(Some(place), &mut Candidates::new(&budget(3), 0));
         }
     }
 

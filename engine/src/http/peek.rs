@@ -22,9 +22,11 @@ use question::Wanted;
 /// Bytes of a frame that a peek looks at. The rest of a longer body is neither searched nor shown.
 pub(crate) const FRAME_BYTES_MAX: usize = 256 * 1024;
 
-/// The bounds of the work of one shard in one turn. Copying 256 KiB takes about 30 µs.
+/// The bounds of the work of one shard in one turn. To copy 256 KiB takes about 30 µs, and to go through 2048 entries
+/// about 15 µs.
 const SLICE: PeekBudget = PeekBudget {
     messages_max: 128,
+    entries_max: 2048,
     bytes_max: 256 * 1024,
     frame_bytes_max: FRAME_BYTES_MAX,
 };
@@ -78,21 +80,24 @@ async fn search<B: Broker>(broker: &B, wanted: Wanted) -> Result<Answer, Failure
     let mut question = PeekQuestion {
         topic: answer.wanted().topic.clone(),
         channel: answer.wanted().channel.clone(),
-        from: answer.wanted().from,
+        from: answer.from(),
         place: answer.wanted().place,
         budget: SLICE,
     };
     loop {
-        question.budget.messages_max = answer.slice_messages(SLICE.messages_max);
+        question.from = answer.from();
+        question.budget = answer.slice_budget(SLICE);
         let slice = broker.peek(&question).await.map_err(failure_of)?;
-        let (back, missing) = examine(broker, answer, slice).await?;
+        let (back, mut missing) = examine(broker, answer, slice).await?;
         answer = back;
-        if !missing.is_empty() {
+        while !missing.is_empty() {
             // The messages have moved between the look at the log and the read of the file.
             let seqs = missing.iter().map(|(_, message)| message.seq).collect();
             let found = broker.peek_again(&question.topic, seqs, SLICE).await;
             let found = found.map_err(failure_of)?;
+            let rest = missing.split_off(found.len());
             answer = examine_again(broker, answer, missing, found).await?;
+            missing = rest;
         }
         if answer.is_full() || answer.next().is_none() || started.elapsed() >= TIME_MAX {
             return Ok(answer);

@@ -25,6 +25,7 @@ mod client;
 mod dns;
 mod install;
 mod namespace;
+pub mod peeks;
 mod process;
 mod random;
 mod sandbox;

@@ -1,7 +1,6 @@
 // Peeks: the questions for messages, and what their answers say.
 
 import { api, ask } from "./api.js";
-import { plus } from "./exact.js";
 import { age } from "./format.js";
 
 // The lists of messages that nsqd can show. A topic's own messages have only some of them.
@@ -14,15 +13,6 @@ export const LISTS = {
   attempts: "Most attempts",
 };
 
-// The lists in which a message can be that has had an attempt. Between two attempts, it goes from one to the next.
-const TRIED = ["in_flight", "deferred", "requeued"];
-
-// Most messages of each of these lists that are looked at, of each node.
-export const TRIED_MAX = 100;
-
-// Most looks at these lists, while none has a message. A message can go from a list that is still to be looked at to one that was.
-const LOOKS_MAX = 4;
-
 export function listsOf(channel) {
   return Object.keys(LISTS).filter((list) => channel || !["in_flight", "requeued", "attempts"].includes(list));
 }
@@ -34,31 +24,8 @@ function address(topic, channel, parameters) {
 }
 
 // Asks for messages. Returns {bodies, nodes, message}.
-export async function peek(topic, channel, parameters, signal) {
-  if (parameters.from !== "attempts") return ask(address(topic, channel, parameters), { signal });
-  for (let left = LOOKS_MAX; ; left -= 1) {
-    const lists = await Promise.all(TRIED.map((from) => ask(address(topic, channel, { ...parameters, from, limit: TRIED_MAX }), { signal })));
-    const found = mostAttempts(lists, Number(parameters.limit));
-    if (left === 1 || messagesOf(found.nodes).length > 0) return found;
-  }
-}
-
-// The messages of several lists of the same nodes with the most attempts, at most `limit` of each node. A message that has moved
-// between two answers is in both, and counts once.
-export function mostAttempts(lists, limit) {
-  const nodes = lists[0].nodes.map((first) => {
-    const parts = lists.map((list) => list.nodes.find((node) => node.node === first.node)).filter((node) => node?.messages);
-    if (parts.length === 0) return first;
-    const found = new Map();
-    const ids = new Set(parts.flatMap((part) => part.messages.map((message) => message.id)));
-    for (const message of parts.flatMap((part) => part.messages)) {
-      if (message.attempts > 0 && message.attempts >= (found.get(message.id)?.attempts ?? 0)) found.set(message.id, message);
-    }
-    const sum = (name) => parts.reduce((total, part) => plus(total, part[name]), 0);
-    return { ...parts[0], url: parts.at(-1).url, messages: sorted([...found.values()], "attempts").slice(0, limit), next: undefined, looked_at: ids.size,
-      scanned_messages: sum("scanned_messages"), scanned_bytes: sum("scanned_bytes") };
-  });
-  return { ...lists[0], nodes };
+export function peek(topic, channel, parameters, signal) {
+  return ask(address(topic, channel, parameters), { signal });
 }
 
 // The messages of some nodes' answers, each with its node.

@@ -14,6 +14,12 @@ pub const PARAMETERS: [&str; 7] = [
 /// The parameters that look into bodies: their answers tell something about bodies that are not shown.
 const FILTERS: [&str; 3] = ["contains", "json", "equals"];
 
+/// The lists that the first nsqds with peeks do not have.
+const NEWER_LISTS: [&str; 1] = ["attempts"];
+
+/// nsqd's code for a list that it does not have.
+const UNKNOWN_LIST: &str = "INVALID_ARG_FROM";
+
 /// A question to the nodes of a topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peek {
@@ -43,6 +49,8 @@ pub enum Obstacle {
     Forbidden(String),
     /// The node does not have the topic, or not the channel.
     Absent,
+    /// The node is ringq's nsqd, and too old to have the list.
+    Older,
     /// The question is wrong. The text is nsqd's code, and what nsqd says is allowed.
     BadQuestion(String),
     /// The node did not answer, or not as expected.
@@ -58,6 +66,19 @@ impl Peek {
         }
     }
 
+    /// Returns true if the question is right, and an nsqd that refuses its list is too old for it.
+    pub fn is_of_newer_list(&self) -> bool {
+        let is_newer = |value: &str| NEWER_LISTS.contains(&value);
+        let is_topic = self.channel.is_empty();
+        !is_topic && self.parameter("from").is_some_and(is_newer)
+    }
+
+    fn parameter(&self, name: &str) -> Option<&str> {
+        let mut parameters = self.parameters.iter();
+        let found = parameters.find(|(known, _)| *known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
     /// Returns true if the answer depends on what bodies contain.
     pub fn looks_into_bodies(&self) -> bool {
         let mut parameters = self.parameters.iter();
@@ -66,10 +87,10 @@ impl Peek {
 }
 
 impl Found {
-    /// Reads the answer of a node.
-    pub fn read(status: u16, body: &[u8]) -> Found {
+    /// Reads the answer of a node. `is_known_list` says that ringq's nsqd has the list that was asked for.
+    pub fn read(status: u16, body: &[u8], is_known_list: bool) -> Found {
         if status != 200 {
-            return Found::Nothing(Obstacle::read(status, body));
+            return Found::Nothing(Obstacle::read(status, body, is_known_list));
         }
         match serde_json::from_slice(body) {
             Ok(Value::Object(answer)) if answer.contains_key("messages") => Found::Messages(answer),
@@ -108,7 +129,7 @@ impl Found {
 }
 
 impl Obstacle {
-    fn read(status: u16, body: &[u8]) -> Obstacle {
+    fn read(status: u16, body: &[u8], is_known_list: bool) -> Obstacle {
         #[derive(Default, Deserialize)]
         #[serde(default)]
         struct Refusal {
@@ -117,6 +138,7 @@ impl Obstacle {
         }
         let Refusal { message, reason } = serde_json::from_slice(body).unwrap_or_default();
         match (status, message.as_str()) {
+            (400, UNKNOWN_LIST) if is_known_list => Obstacle::Older,
             (404, "TOPIC_NOT_FOUND" | "CHANNEL_NOT_FOUND") => Obstacle::Absent,
             (404, _) => Obstacle::NotServed,
             (403, "PEEK_FORBIDDEN") => Obstacle::Forbidden(reason),
@@ -131,6 +153,7 @@ impl Obstacle {
             Obstacle::NotServed => "not_served",
             Obstacle::Forbidden(_) => "forbidden",
             Obstacle::Absent => "absent",
+            Obstacle::Older => "older",
             Obstacle::BadQuestion(_) | Obstacle::Failed(_) => "failed",
         }
     }
@@ -141,6 +164,9 @@ impl Obstacle {
                                     messages: nsq_tail makes a channel of its own."
                 .to_owned(),
             Obstacle::Absent => "This node does not have it.".to_owned(),
+            Obstacle::Older => "This node's nsqd is older than nsqadmin, and does not have this list. Run the nsqd of \
+                                nsqadmin's version there."
+                .to_owned(),
             Obstacle::Forbidden(why) | Obstacle::BadQuestion(why) | Obstacle::Failed(why) => {
                 why.clone()
             }

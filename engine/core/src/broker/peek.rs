@@ -26,40 +26,39 @@ impl Broker {
             ..
         } = question;
         let candidates = match &question.channel {
-            None => topic.candidates(*from, *place, budget.messages_max),
+            None => topic.candidates(*from, *place, budget),
             Some(name) => {
                 let id = topic
                     .find_channel(name)
                     .ok_or(AdminError::ChannelNotFound)?;
-                topic
-                    .channel(id)
-                    .candidates(*from, *place, budget.messages_max)
+                topic.channel(id).candidates(*from, *place, budget)
             }
         };
         let mut slice = PeekSlice {
             next: candidates.next,
+            passed: candidates.passed,
             ..PeekSlice::default()
         };
-        let mut left = budget.bytes_max;
+        let (mut left, mut passed) = (budget.bytes_max, 0);
         for candidate in &candidates.found {
             let frame = frame_of(topic, candidate.seq, budget);
-            let bytes = match &frame {
-                PeekedFrame::Copied(bytes, _) => bytes.len(),
-                _ => 0,
-            };
+            let bytes = frame.copied_bytes();
             if bytes > left
                 && let Some(last) = slice.messages.last()
             {
                 slice.next = Some(last.next);
+                slice.passed = passed;
                 break;
             }
             left = left.saturating_sub(bytes);
+            passed = candidate.passed;
             slice.messages.push(self.peeked(now, candidate, frame));
         }
         Ok(slice)
     }
 
-    /// Returns where messages are now, because they were not where an earlier peek has found them.
+    /// Returns where messages are now, because they were not where an earlier peek has found them. The result is shorter
+    /// than `seqs` if the bytes of the budget end before.
     ///
     /// # Errors
     /// There is no such topic any more.
@@ -70,8 +69,18 @@ impl Broker {
         budget: &PeekBudget,
     ) -> Result<Vec<PeekedFrame>, AdminError> {
         let topic = self.peeked_topic(topic)?;
-        let frames = seqs.iter().map(|seq| frame_of(topic, *seq, budget));
-        Ok(frames.collect())
+        let mut frames = Vec::new();
+        let mut left = budget.bytes_max;
+        for seq in seqs {
+            let frame = frame_of(topic, *seq, budget);
+            let bytes = frame.copied_bytes();
+            if bytes > left && !frames.is_empty() {
+                break;
+            }
+            left = left.saturating_sub(bytes);
+            frames.push(frame);
+        }
+        Ok(frames)
     }
 
     fn peeked_topic(&self, name: &str) -> Result<&Topic, AdminError> {

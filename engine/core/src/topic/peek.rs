@@ -1,24 +1,28 @@
 //! The messages that a topic has not given to its channels, for peeks. Nothing here changes the topic.
 
 use super::Topic;
-use crate::peek::{CandidateState, Candidates, PeekFrom, PeekPlace};
+use crate::peek::{CandidateState, Candidates, PeekBudget, PeekFrom, PeekPlace};
 use wire::id::Seq;
 
 impl Topic {
-    /// Returns at most `count` messages of a list, from a place on. A topic has no messages in flight, and none that
+    /// Returns messages of a list within a budget, from a place on. A topic has no messages in flight, and none that
     /// were requeued.
     pub(crate) fn candidates(
         &self,
         from: PeekFrom,
         place: Option<PeekPlace>,
-        count: usize,
+        budget: &PeekBudget,
     ) -> Candidates {
-        let mut candidates = match from {
-            PeekFrom::Oldest => self.undistributed.candidates(place, count),
-            PeekFrom::Newest => self.undistributed.newest_candidates(place, count),
-            PeekFrom::Deferred => self.deferred_candidates(place, count),
-            PeekFrom::InFlight | PeekFrom::Requeued => Candidates::default(),
-        };
+        let mut candidates = Candidates::new(budget, 0);
+        let at = place.map(|place| place.at);
+        match from {
+            PeekFrom::Oldest => self.undistributed.add_candidates(at, &mut candidates),
+            PeekFrom::Newest => self
+                .undistributed
+                .add_newest_candidates(at, &mut candidates),
+            PeekFrom::Deferred => self.add_deferred(at, &mut candidates),
+            PeekFrom::InFlight | PeekFrom::Requeued | PeekFrom::Attempts(_) => {}
+        }
         for candidate in &mut candidates.found {
             if let Some(ms) = self.deferral_of(candidate.seq) {
                 candidate.state = CandidateState::DeferredFor(ms);
@@ -27,19 +31,16 @@ impl Topic {
         candidates
     }
 
-    fn deferred_candidates(&self, place: Option<PeekPlace>, count: usize) -> Candidates {
-        let mut candidates = Candidates::default();
+    fn add_deferred(&self, at: Option<(u64, u64)>, candidates: &mut Candidates) {
         let list = &self.undistributed_deferred;
-        let first = place.map_or(0, |place| place.0).max(list.first_place());
+        let first = at.map_or(0, |at| at.0).max(list.first_place());
         for ((seq, ms), at) in list.iter_from(first).zip(first..) {
-            if candidates.found.len() == count {
-                candidates.next = Some(PeekPlace(at, 0));
-                return candidates;
+            if candidates.is_full() {
+                return candidates.stop_at((at, 0));
             }
             let state = CandidateState::DeferredFor(*ms);
-            candidates.push((*seq, 0), state, PeekPlace(at + 1, 0));
+            candidates.take((*seq, 0), state, (at + 1, 0));
         }
-        candidates
     }
 
     /// Returns the deferral of an undistributed message in milliseconds. The list is in the order of the seqs.

@@ -4,9 +4,13 @@ use super::question::{Wanted, shown_place};
 use super::{ColdReader, SCANNED_BYTES_MAX, SCANNED_MAX, SHOWN_BYTES_MAX};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use engine_core::{ColdMessage, PeekPlace, PeekSlice, PeekState, PeekedFrame, PeekedMessage, Seq};
+use engine_core::{
+    ColdMessage, PeekBudget, PeekFrom, PeekPlace, PeekSlice, PeekState, PeekedFrame, PeekedMessage,
+    Seq,
+};
 use http::StatusCode;
 use program::http::Reply;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use wire::frame::{DATA_AT, HEADER_BYTES, Message};
 use wire::go_json::{JsonObject, push_array};
@@ -41,6 +45,14 @@ struct Shown {
     frame: Option<Frame>,
 }
 
+impl Shown {
+    /// The bytes of the body that are shown.
+    fn body_bytes(&self) -> usize {
+        let frame = self.frame.as_ref();
+        frame.map_or(0, |(frame, _)| frame.len().saturating_sub(HEADER_BYTES))
+    }
+}
+
 /// A message that was not where the shard had seen it, and its number.
 pub(super) type Missing = (u64, PeekedMessage);
 
@@ -66,19 +78,46 @@ impl Answer {
         self.next
     }
 
-    /// Returns how many messages the next slice needs at most.
-    pub(super) fn slice_messages(&self, most: usize) -> usize {
-        match self.wanted.filter.accepts_all() {
-            true => most.min(self.wanted.limit - self.shown.len()),
-            false => most,
+    /// Returns the list of the next slice. If the answer has as many messages as it may have, another message needs
+    /// more attempts than the last of them.
+    pub(super) fn from(&self) -> PeekFrom {
+        match (self.wanted.from, self.shown.last()) {
+            (PeekFrom::Attempts(_), Some(last)) if self.has_enough() => {
+                PeekFrom::Attempts(last.message.attempts.saturating_add(1))
+            }
+            (from, _) => from,
         }
+    }
+
+    /// Returns the bounds of the next slice.
+    pub(super) fn slice_budget(&self, most: PeekBudget) -> PeekBudget {
+        let is_limited = self.wanted.filter.accepts_all() && !self.seeks_best();
+        let messages_max = match is_limited {
+            true => most.messages_max.min(self.wanted.limit - self.shown.len()),
+            false => most.messages_max,
+        };
+        let left = usize::try_from(SCANNED_MAX - self.scanned).unwrap_or(usize::MAX);
+        PeekBudget {
+            messages_max,
+            entries_max: most.entries_max.min(left),
+            ..most
+        }
+    }
+
+    /// True if the search goes on when there are enough messages, because better ones may follow.
+    fn seeks_best(&self) -> bool {
+        matches!(self.wanted.from, PeekFrom::Attempts(_))
+    }
+
+    /// True if the answer has as many messages as it may have.
+    fn has_enough(&self) -> bool {
+        self.shown.len() >= self.wanted.limit || self.shown_bytes >= SHOWN_BYTES_MAX
     }
 
     /// True if the limit or the budget is reached.
     pub(super) fn is_full(&self) -> bool {
         self.is_cut
-            || self.shown.len() >= self.wanted.limit
-            || self.shown_bytes >= SHOWN_BYTES_MAX
+            || !self.seeks_best() && self.has_enough()
             || self.scanned >= SCANNED_MAX
             || self.scanned_bytes >= SCANNED_BYTES_MAX
     }
@@ -89,19 +128,20 @@ impl Answer {
         let mut cold = read_cold(&self.wanted.topic, &slice, read);
         let mut missing = Vec::new();
         let mut behind = self.next;
-        for message in slice.messages {
+        let is_limited = !self.seeks_best();
+        for mut message in slice.messages {
             // A message that could not be read may still be shown, and takes its place.
-            if self.is_full() || self.shown.len() + missing.len() >= self.wanted.limit {
+            let count = self.shown.len() + missing.len();
+            if self.is_full() || is_limited && count >= self.wanted.limit {
                 self.is_cut = true;
                 self.next = behind;
                 return missing;
             }
             self.scanned += 1;
             behind = Some(message.next);
-            match &message.frame {
+            match std::mem::replace(&mut message.frame, PeekedFrame::Gone) {
                 PeekedFrame::Copied(frame, length) => {
-                    let frame = (frame.clone(), *length);
-                    self.take(self.scanned, message, Some(frame));
+                    self.take(self.scanned, message, Some((frame, length)));
                 }
                 PeekedFrame::Damaged => self.take(self.scanned, message, None),
                 PeekedFrame::Gone => {}
@@ -111,6 +151,7 @@ impl Answer {
                 },
             }
         }
+        self.scanned += slice.passed;
         self.next = slice.next;
         missing
     }
@@ -136,7 +177,37 @@ impl Answer {
                 }
             }
         }
-        self.shown.sort_by_key(|shown| shown.number);
+        self.sort();
+    }
+
+    /// Brings the messages into the order of the list, or of the attempts.
+    fn sort(&mut self) {
+        match self.seeks_best() {
+            true => {
+                let key = |shown: &Shown| (Reverse(shown.message.attempts), shown.number);
+                self.shown.sort_by_key(key);
+            }
+            false => self.shown.sort_by_key(|shown| shown.number),
+        }
+    }
+
+    /// Takes one of the messages with the most attempts. A message that has gone from list to list during the search
+    /// comes twice, and counts once. Removes the messages that are too many.
+    fn take_best(&mut self, shown: Shown) {
+        let seq = shown.message.seq;
+        self.shown.retain(|other| other.message.seq != seq);
+        self.shown.push(shown);
+        self.sort();
+        let (mut count, mut bytes) = (0, 0);
+        for shown in self.shown.iter().take(self.wanted.limit) {
+            if bytes >= SHOWN_BYTES_MAX {
+                break;
+            }
+            count += 1;
+            bytes += shown.body_bytes();
+        }
+        self.shown.truncate(count);
+        self.shown_bytes = bytes;
     }
 
     fn take(&mut self, number: u64, message: PeekedMessage, frame: Option<Frame>) {
@@ -149,14 +220,25 @@ impl Answer {
             Some(body) => self.wanted.filter.accepts(body),
             None => self.wanted.filter.accepts_all(),
         };
-        if is_wanted {
-            self.shown_bytes += body.map_or(0, |body| body.len().min(self.wanted.body_bytes_max));
-            self.shown.push(Shown {
-                number,
-                message,
-                frame,
-            });
+        if !is_wanted {
+            return;
         }
+        // The rest of the body has been searched, and is not shown.
+        let frame = frame.map(|(mut frame, length)| {
+            frame.truncate(HEADER_BYTES + self.wanted.body_bytes_max);
+            frame.shrink_to_fit();
+            (frame, length)
+        });
+        let shown = Shown {
+            number,
+            message,
+            frame,
+        };
+        if self.seeks_best() {
+            return self.take_best(shown);
+        }
+        self.shown_bytes += shown.body_bytes();
+        self.shown.push(shown);
     }
 
     pub(super) fn into_reply(self) -> Reply {
@@ -182,7 +264,7 @@ impl Answer {
     fn end(&self) -> &'static str {
         if self.next.is_none() {
             "end"
-        } else if self.shown.len() >= self.wanted.limit {
+        } else if !self.seeks_best() && self.shown.len() >= self.wanted.limit {
             "limit"
         } else {
             "budget"

@@ -70,11 +70,12 @@ impl Wanted {
             Some("deferred") => PeekFrom::Deferred,
             Some("in_flight") if is_of_channel => PeekFrom::InFlight,
             Some("requeued") if is_of_channel => PeekFrom::Requeued,
+            Some("attempts") if is_of_channel => PeekFrom::Attempts(1),
             Some(_) => {
                 let words = match is_of_channel {
-                    true => "oldest, newest, in_flight, deferred or requeued",
+                    true => "oldest, newest, in_flight, deferred, requeued or attempts",
                     false => {
-                        "oldest, newest or deferred; channels also have in_flight and requeued"
+                        "oldest, newest or deferred; channels also have in_flight, requeued and attempts"
                     }
                 };
                 return Err(Bad::Argument(
@@ -101,14 +102,25 @@ impl Wanted {
 }
 
 /// Returns a place as it is shown.
-pub(super) fn shown_place(PeekPlace(first, second): PeekPlace) -> String {
-    format!("{first:x}.{second:x}")
+pub(super) fn shown_place(place: PeekPlace) -> String {
+    let (first, second) = place.at;
+    match place.list {
+        0 => format!("{first:x}.{second:x}"),
+        list => format!("{first:x}.{second:x}.{list:x}"),
+    }
 }
 
 fn parse_place(text: &str) -> Option<PeekPlace> {
-    let (first, second) = text.split_once('.')?;
     let number = |text: &str| u64::from_str_radix(text, 16).ok();
-    Some(PeekPlace(number(first)?, number(second)?))
+    let (first, rest) = text.split_once('.')?;
+    let (second, list) = match rest.split_once('.') {
+        Some((second, list)) => (second, u8::from_str_radix(list, 16).ok()?),
+        None => (rest, 0),
+    };
+    Some(PeekPlace {
+        list,
+        at: (number(first)?, number(second)?),
+    })
 }
 
 fn bad_place() -> Bad {

@@ -18,7 +18,7 @@ fn parameters_have_bounds_and_say_them() {
         (wanted.from, wanted.limit, wanted.body_bytes_max),
         (PeekFrom::Oldest, 10, 4096)
     );
-    let place = PeekPlace(u64::MAX, 17);
+    let place = PeekPlace::new(u64::MAX, 17);
     let text = format!(
         "topic=t&channel=c&from=in_flight&limit=100&max_body=0&cursor={}",
         shown_place(place)
@@ -28,6 +28,14 @@ fn parameters_have_bounds_and_say_them() {
         (wanted.place, wanted.from),
         (Some(place), PeekFrom::InFlight)
     );
+    for list in [0, 1, u8::MAX] {
+        let place = PeekPlace {
+            list,
+            at: (3, u64::MAX),
+        };
+        let text = format!("topic=t&channel=c&cursor={}", shown_place(place));
+        assert_eq!(parse(&text, true).unwrap().place, Some(place), "{text}");
+    }
     for (text, is_of_channel, part) in [
         ("", false, "MISSING_ARG_TOPIC"),
         ("topic=*", false, "INVALID_ARG_TOPIC"),
@@ -36,14 +44,16 @@ fn parameters_have_bounds_and_say_them() {
         (
             "topic=t&from=in_flight",
             false,
-            "channels also have in_flight",
+            "channels also have in_flight, requeued",
         ),
+        ("topic=t&from=attempts", false, "requeued and attempts"),
         ("topic=t&from=back", false, "INVALID_ARG_FROM"),
         ("topic=t&limit=0", false, "a number from 1 to 100"),
         ("topic=t&limit=101", false, "INVALID_ARG_LIMIT"),
         ("topic=t&max_body=-1", false, "INVALID_ARG_MAX_BODY"),
         ("topic=t&cursor=1", false, "INVALID_ARG_CURSOR"),
         ("topic=t&cursor=x.y", false, "value of next"),
+        ("topic=t&cursor=1.2.100", false, "value of next"),
         ("topic=t&json=id", false, "INVALID_ARG_JSON"),
         ("topic=t&equals=1", false, "INVALID_ARG_EQUALS"),
     ] {

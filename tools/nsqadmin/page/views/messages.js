@@ -8,7 +8,7 @@ import { Boundary } from "../boundary.js";
 import { plus } from "../exact.js";
 import { count, many } from "../format.js";
 import { Badge, Loading, NodeLink, Trail } from "../parts.js";
-import { LISTS, TAIL, TRIED_MAX, Tail, curl, deliveryOf, listsOf, messagesOf, peek, sorted } from "../peeks.js";
+import { LISTS, TAIL, Tail, curl, deliveryOf, listsOf, messagesOf, peek, sorted } from "../peeks.js";
 import { usePoll } from "../poll.js";
 import { link, setQuery, useRoute } from "../route.js";
 import { facts, useStore } from "../store.js";
@@ -167,13 +167,11 @@ function Summary({ nodes, list, isFiltered }) {
   if (answered.length === 0) return null;
   const sum = (name) => answered.reduce((total, node) => plus(total, node[name]), 0);
   const ended = answered.filter((node) => node.ended_by === "budget").map((node) => node.node);
-  if (list === "attempts") {
-    return html`<p class="note" role="status">The ${messagesOf(answered).length} with the most attempts of the ${many(sum("looked_at"), "message")} looked at.
-      These are the first ${TRIED_MAX} in flight, the first ${TRIED_MAX} deferred and the first ${TRIED_MAX} requeued of each node${isFiltered ? " that match" : ""}.
-      Messages behind them are not among them.</p>`;
-  }
-  const gone = `Gone through ${many(sum("scanned_messages"), "message")} (${count(sum("scanned_bytes"))} bytes).`;
-  return html`<p class="note" role="status">${many(messagesOf(answered).length, "message")}${isFiltered ? " found" : ""}. ${gone}
+  const gone = many(sum("scanned_messages"), "message");
+  const found = messagesOf(answered).length;
+  return html`<p class="note" role="status">${list === "attempts"
+    ? `The ${found} with the most attempts of ${gone} in flight, deferred or requeued${isFiltered ? ", among those that match" : ""}.`
+    : `${many(found, "message")}${isFiltered ? " found" : ""}. Gone through ${gone} (${count(sum("scanned_bytes"))} bytes).`}
     ${ended.length > 0 && html` <b>The budget of one look ended at ${ended.join(", ")}.</b> “More” goes on there.`}</p>`;
 }
 

@@ -59,21 +59,22 @@ impl Cluster {
         let others = others.map(|(name, value)| (*name, value.as_str()));
         let parameters: Vec<_> = parameters.into_iter().chain(others).collect();
         let path = format!("{}{}", peek.path(), query(&parameters));
+        let is_known_list = peek.is_of_newer_list();
         let asked = targets.into_iter().map(|target| -> BoxFuture<'static, _> {
-            peek_at(self.upstream.clone(), target, path.clone()).boxed()
+            peek_at(self.upstream.clone(), target, path.clone(), is_known_list).boxed()
         });
         let asked: Vec<_> = asked.collect();
         Ok(stream::iter(asked).buffered(NODES_MAX).collect().await)
     }
 }
 
-async fn peek_at(upstream: Upstream, target: Target, path: String) -> Peeked {
+async fn peek_at(upstream: Upstream, target: Target, path: String, is_known_list: bool) -> Peeked {
     let url = format!("{}{path}", target.url);
     let answer =
         tokio::time::timeout(TIMEOUT, upstream.answer(Method::GET, Server::Nsqd, &url)).await;
     let failed = |why| Found::Nothing(Obstacle::Failed(why));
     let found = match answer {
-        Ok(Ok((status, body))) => Found::read(status, &body),
+        Ok(Ok((status, body))) => Found::read(status, &body, is_known_list),
         Ok(Err(error)) => {
             let error = with_advice(error, &target.identity.address, target.is_given);
             failed(error.why)

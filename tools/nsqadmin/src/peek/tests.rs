@@ -1,7 +1,7 @@
 use super::*;
 
 fn obstacle(status: u16, body: &str) -> Obstacle {
-    match Found::read(status, body.as_bytes()) {
+    match Found::read(status, body.as_bytes(), false) {
         Found::Nothing(obstacle) => obstacle,
         Found::Messages(messages) => panic!("{messages:?}"),
     }
@@ -28,6 +28,10 @@ fn an_answer_without_messages_says_why() {
         bad,
         Obstacle::BadQuestion("INVALID_ARG_FROM: from is oldest".to_owned())
     );
+    let body = r#"{"message":"INVALID_ARG_FROM","reason":"from is oldest"}"#;
+    let older = Found::read(400, body.as_bytes(), true);
+    assert_eq!(older, Found::Nothing(Obstacle::Older));
+    assert_eq!(older.into_json()["outcome"], json!("older"));
     let bad = obstacle(400, r#"{"message":"INVALID_ARG_CHANNEL"}"#);
     assert_eq!(bad, Obstacle::BadQuestion("INVALID_ARG_CHANNEL".to_owned()));
     let busy = obstacle(503, r#"{"message":"BUSY"}"#);
@@ -40,10 +44,26 @@ fn an_answer_without_messages_says_why() {
 }
 
 #[test]
+fn an_nsqd_that_refuses_a_newer_list_is_old() {
+    let is_newer = |channel: &str, from: &str| {
+        let peek = Peek {
+            channel: channel.to_owned(),
+            parameters: vec![("from", from.to_owned())],
+            ..Peek::default()
+        };
+        peek.is_of_newer_list()
+    };
+    assert!(is_newer("c", "attempts"));
+    assert!(!is_newer("", "attempts"));
+    assert!(!is_newer("c", "newest"));
+    assert!(!is_newer("c", "middle"));
+}
+
+#[test]
 fn a_mask_leaves_nothing_of_a_body() {
     let body = r#"{"messages":[{"id":"0f","timestamp":1795525738123456789,"body_bytes":6,
         "encoding":"text","body":"secret"}],"scanned_messages":1,"ended_by":"end"}"#;
-    let mut found = Found::read(200, body.as_bytes());
+    let mut found = Found::read(200, body.as_bytes(), false);
     let shown = Value::Object(found.clone().into_json());
     assert_eq!(shown["messages"][0]["body"], json!("secret"));
     // A time in nanoseconds is beyond 2^53, and stays exact.

@@ -43,9 +43,14 @@ export async function publish(http, topic, messages) {
   if (messages > 0) await ask(http, `/mpub?topic=${topic}`, "POST", Array(messages).fill("body").join("\n"));
 }
 
-// Publishes one message: a text or bytes.
-export async function publishBody(http, topic, body) {
-  await ask(http, `/pub?topic=${topic}`, "POST", body);
+// Publishes one message: a text or bytes, deferred by `deferMs`.
+export async function publishBody(http, topic, body, deferMs = 0) {
+  await ask(http, `/pub?topic=${topic}&defer=${deferMs}`, "POST", body);
+}
+
+// Publishes texts, each without a line break.
+export async function publishBodies(http, topic, texts) {
+  await ask(http, `/mpub?topic=${topic}`, "POST", texts.join("\n"));
 }
 
 // Opens a connection that has said who it is. Ends the process's hold on it with the function that it returns.
@@ -91,24 +96,28 @@ export async function produce(nsqd, topic, perSecond, clientId = "shop") {
   };
 }
 
-// A consumer that finishes `perSecond` messages. It requeues those whose body has the text `poison`, if there is one. Returns the
-// function that ends it.
-export async function finish(nsqd, topic, channel, perSecond, { agent = "page-test/1.0", poison } = {}) {
-  const socket = await connection(nsqd, { client_id: "worker", hostname: "host-w", user_agent: agent });
+// Calls `take` with the id and the body of each message that comes.
+function onMessage(socket, take) {
   let input = Buffer.alloc(0);
-  const ids = [];
   socket.on("data", (data) => {
     input = Buffer.concat([input, data]);
     while (input.length >= 4 && input.length >= 4 + input.readUInt32BE(0)) {
       const size = input.readUInt32BE(0);
       // A frame of type 2 has a message: time, attempts, id, body.
-      if (input.readUInt32BE(4) === 2) {
-        const id = input.subarray(18, 34).toString();
-        if (poison && input.subarray(34, 4 + size).includes(poison)) socket.write(`REQ ${id} 300\n`);
-        else ids.push(id);
-      }
+      if (input.readUInt32BE(4) === 2) take(input.subarray(18, 34).toString(), input.subarray(34, 4 + size));
       input = input.subarray(4 + size);
     }
+  });
+}
+
+// A consumer that finishes `perSecond` messages. It requeues those whose body has the text `poison`, if there is one. Returns the
+// function that ends it.
+export async function finish(nsqd, topic, channel, perSecond, { agent = "page-test/1.0", poison } = {}) {
+  const socket = await connection(nsqd, { client_id: "worker", hostname: "host-w", user_agent: agent });
+  const ids = [];
+  onMessage(socket, (id, body) => {
+    if (poison && body.includes(poison)) socket.write(`REQ ${id} 300\n`);
+    else ids.push(id);
   });
   socket.write(`SUB ${topic} ${channel}\nRDY 4\n`);
   const timer = setInterval(() => ids.length > 0 && socket.write(`FIN ${ids.shift()}\n`), 1000 / perSecond);
@@ -118,10 +127,16 @@ export async function finish(nsqd, topic, channel, perSecond, { agent = "page-te
   };
 }
 
-// A consumer that takes `ready` messages and never finishes one. Returns the function that ends it.
-export async function consume(nsqd, topic, channel, ready) {
+// A consumer that takes `ready` messages and never finishes one. It requeues once the one with the body `retry`. Returns the function
+// that ends it.
+export async function consume(nsqd, topic, channel, ready, { retry } = {}) {
   const socket = await connection(nsqd, { client_id: "consumer-7", hostname: "host-c", user_agent: "page-test/1.0" });
+  let left = retry === undefined ? 0 : 1;
+  onMessage(socket, (id, body) => {
+    if (left === 0 || body.toString() !== retry) return;
+    left -= 1;
+    socket.write(`REQ ${id} 0\n`);
+  });
   socket.write(`SUB ${topic} ${channel}\nRDY ${ready}\n`);
-  socket.resume();
   return () => socket.destroy();
 }

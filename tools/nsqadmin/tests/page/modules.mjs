@@ -139,16 +139,6 @@ export const checks = {
     }, "series.js");
   },
 
-  async "modules: messages with the most attempts, of several lists"(browser, cluster) {
-    const found = await within(browser, cluster, "peeks.js", ({ mostAttempts }) => {
-      const list = (...messages) => ({ bodies: true, nodes: [{ node: "n1", scanned_messages: 2, scanned_bytes: 9, next: "x", messages }, { node: "n2", outcome: "forbidden" }] });
-      const lists = [list({ id: "a", attempts: 3 }, { id: "b", attempts: 1 }), list({ id: "a", attempts: 2 }, { id: "new", attempts: 0 }), list({ id: "c", attempts: 7 })];
-      const [first, second] = mostAttempts(lists, 2).nodes;
-      return [first.messages.map((message) => `${message.id} ${message.attempts}`), first.next, first.scanned_messages, second];
-    });
-    equal(found, [["c 7", "a 3"], undefined, 6, { node: "n2", outcome: "forbidden" }], "peeks.js");
-  },
-
   async "modules: graphite's targets and points"(browser, cluster) {
     const found = await within(browser, cluster, "graphite.js", ({ target, points }) => {
       const known = { statsd_prefix: "nsq.%s", statsd_interval: 60, statsd_counter_format: "stats.counters.%s.count", statsd_gauge_format: "stats.gauges.%s" };

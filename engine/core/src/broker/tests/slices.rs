@@ -1,7 +1,9 @@
 //! Snapshots and peeks in slices.
 
 use super::script::{Session, options};
-use crate::peek::{PeekBudget, PeekFrom, PeekQuestion, PeekSlice, PeekState, PeekedFrame};
+use crate::peek::{
+    PeekBudget, PeekFrom, PeekPlace, PeekQuestion, PeekSlice, PeekState, PeekedFrame,
+};
 use crate::stats::StatsFilter;
 
 #[test]
@@ -41,6 +43,7 @@ fn question(from: PeekFrom, bytes_max: usize) -> PeekQuestion {
         place: None,
         budget: PeekBudget {
             messages_max: 3,
+            entries_max: 48,
             bytes_max,
             frame_bytes_max: 36,
         },
@@ -102,4 +105,87 @@ fn a_slice_ends_at_its_budget_and_says_where_to_go_on() {
         "{state:?}"
     );
     assert_eq!((flight.messages[0].attempts, flight.next), (1, None));
+}
+
+/// Goes through a list in slices. Returns the bodies with their attempts, the messages gone through, and the number of
+/// slices.
+fn go_through(
+    session: &mut Session,
+    from: PeekFrom,
+    (messages_max, entries_max, bytes_max): (usize, usize, usize),
+) -> (Vec<String>, u64, u32) {
+    let mut question = question(from, bytes_max);
+    question.budget.messages_max = messages_max;
+    question.budget.entries_max = entries_max;
+    let (mut found, mut gone_through, mut slices) = (Vec::new(), 0, 0);
+    loop {
+        let (broker, now) = session.broker();
+        let slice = broker.peek(now, &question).unwrap();
+        let attempts = slice.messages.iter().map(|message| message.attempts);
+        let entries = bodies(&slice).into_iter().zip(attempts);
+        found.extend(entries.map(|(body, attempts)| format!("{body} {attempts}")));
+        gone_through += slice.passed + slice.messages.len() as u64;
+        slices += 1;
+        if slice.next.is_none() {
+            return (found, gone_through, slices);
+        }
+        question.place = slice.next;
+    }
+}
+
+#[test]
+fn the_lists_of_tried_messages_are_one_list_for_a_peek() {
+    let mut session = Session::new(options());
+    for line in [
+        "a: SUB t ch",
+        "a< OK",
+        "a: RDY 5",
+        "p: MPUB t | aa,bb,cc,dd,ee",
+        "p< OK",
+        "a< aa (1)",
+        "a< bb (1)",
+        "a< cc (1)",
+        "a< dd (1)",
+        "a< ee (1)",
+        "a: REQ #cc 0",
+        "a< cc (2)",
+        "a: REQ #dd 60000",
+        "a: RDY 0",
+        "a: REQ #ee 0",
+        "p: DPUB t 60000 | ff",
+        "p< OK",
+    ] {
+        session.act(line);
+    }
+    let all = ["aa 1", "bb 1", "cc 2", "dd 1", "ee 1"];
+    let budgets = [
+        (9, 99, 1000),
+        (9, 1, 1000),
+        (1, 99, 1000),
+        (2, 3, 1000),
+        (9, 99, 1),
+    ];
+    for budget in budgets {
+        for (least, expected) in [(1, &all[..]), (2, &all[2..3]), (3, &[])] {
+            let from = PeekFrom::Attempts(least);
+            let (found, gone_through, slices) = go_through(&mut session, from, budget);
+            assert_eq!(found, expected, "{least} {budget:?}");
+            assert_eq!(gone_through, 6, "{least} {budget:?}");
+            let is_one = budget == budgets[0];
+            assert!(if is_one {
+                slices == 1
+            } else {
+                slices > 1 || least > 1
+            });
+        }
+    }
+    // Any place is harmless.
+    let mut question = question(PeekFrom::Attempts(1), 1000);
+    for list in [0, 1, 2, 3, u8::MAX] {
+        for at in [(0, 0), (1, u64::MAX), (u64::MAX, u64::MAX), (2, 3)] {
+            question.place = Some(PeekPlace { list, at });
+            let (broker, now) = session.broker();
+            broker.peek(now, &question).unwrap();
+        }
+    }
 }
