@@ -338,10 +338,11 @@ fn peeks_under_load_while_segments_are_recycled() {
         });
         let mut peeks = 0;
         while !is_over.load(Ordering::Relaxed) {
-            for from in ["oldest", "newest", "in_flight", "requeued", "attempts"] {
-                let target =
-                    format!("/channel/peek?topic=t&channel=c&from={from}&limit=20&max_body=60000");
-                let answer = peek(&broker, &target);
+            let lists = ["oldest", "newest", "in_flight", "requeued", "attempts"];
+            let lists = lists.map(|from| format!("/channel/peek?topic=t&channel=c&from={from}"));
+            let published = "/topic/peek?topic=t&from=published".to_owned();
+            for list in lists.into_iter().chain([published]) {
+                let answer = peek(&broker, &format!("{list}&limit=20&max_body=60000"));
                 for message in answer["messages"].as_array().expect("messages") {
                     let body = message["body"]
                         .as_str()

@@ -98,7 +98,8 @@ pub use outbound::Piece;
 pub use owed::Owed;
 pub use pause::{PAUSE_TIME_MAX, Pause};
 pub use peek::{
-    PeekBudget, PeekFrom, PeekPlace, PeekQuestion, PeekSlice, PeekState, PeekedFrame, PeekedMessage,
+    LogEnd, PeekBudget, PeekFrom, PeekPlace, PeekQuestion, PeekSlice, PeekState, PeekedFrame,
+    PeekedMessage,
 };
 pub use publication::Publication;
 pub use random::Random;

@@ -28,6 +28,11 @@ pub enum PeekFrom {
     Requeued,
     /// The messages of the last three lists, one list after the other, that have had at least so many attempts.
     Attempts(u16),
+    /// The messages of the topic's log behind a seq, whoever has them: the newest first, as far as they are in memory.
+    Published {
+        /// The messages behind this one. 0: all.
+        since: Seq,
+    },
 }
 
 /// The place in a list at which a peek goes on. Its numbers mean something to the list only; any numbers are harmless.
@@ -87,6 +92,19 @@ pub struct PeekSlice {
     pub passed: u64,
     /// The place at which the list goes on. `None`: this is the end of the list.
     pub next: Option<PeekPlace>,
+    /// The end of the topic's log, if the list is [`PeekFrom::Published`].
+    pub log_end: Option<LogEnd>,
+}
+
+/// The end of a topic's log, at the time of a peek.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEnd {
+    /// The newest message that the log has ever had. 0: there was none.
+    pub newest: Seq,
+    /// Its id. There may be no message with this id any more.
+    pub newest_id: MessageId,
+    /// The messages that were published since the start of the process.
+    pub message_count: u64,
 }
 
 /// A message as a peek finds it.
@@ -126,6 +144,12 @@ pub enum PeekState {
     DeferredUntil(u64),
     /// It is due this number of milliseconds after its channels have got it.
     DeferredFor(u32),
+    /// It was published. Nothing is said of its attempts.
+    Published {
+        /// True if no channel has to deliver the message any more, and the topic has given it to all channels. `None` if
+        /// the topic has too many channels to ask each of them.
+        is_finished: Option<bool>,
+    },
 }
 
 /// The bytes of a message.
@@ -171,6 +195,7 @@ pub(crate) enum CandidateState {
     InFlight(crate::window::Entry),
     Due(std::time::Duration),
     DeferredFor(u32),
+    Published { is_finished: Option<bool> },
 }
 
 /// Candidates of a list, and where the list goes on.

@@ -156,6 +156,16 @@ impl Ranges {
         self.ranges.iter().copied()
     }
 
+    /// True if a seq is in one of the ranges. The cost grows with the logarithm of their number.
+    pub(crate) fn has(&self, seq: Seq) -> bool {
+        if self.end().is_none_or(|end| end <= seq) {
+            return false;
+        }
+        let place = self.ranges.place_behind(|range| range.end <= seq);
+        let range = self.ranges.get(place);
+        range.is_some_and(|range| range.contains(seq))
+    }
+
     /// Adds seqs in order, from a place on: the place of a range, and a seq.
     pub(crate) fn add_candidates(&self, at: Option<(u64, u64)>, candidates: &mut Candidates) {
         let (first, from) = at.unwrap_or((0, 0));
@@ -327,6 +337,8 @@ mod tests {
             }
         };
         let expected = [1, 2, 3, 7, 10, 11, 12];
+        let has = (0..20).filter(|seq| ranges.has(Seq(*seq)));
+        assert_eq!(has.collect::<Vec<_>>(), expected);
         let reversed: Vec<u64> = expected.iter().rev().copied().collect();
         for count in 1..9 {
             assert_eq!(all(false, count), expected, "{count}");

@@ -46,6 +46,12 @@ impl SeqSet {
         }
     }
 
+    /// True if a seq is in the set.
+    pub(crate) fn has(&self, seq: Seq) -> bool {
+        let block = self.blocks.get(&(seq.0 / BLOCK));
+        block.is_some_and(|block| block & (1 << (seq.0 % BLOCK)) != 0)
+    }
+
     /// Returns the smallest seq.
     pub(crate) fn first(&self) -> Option<Seq> {
         let (number, block) = self.blocks.first_key_value()?;
@@ -107,6 +113,8 @@ mod tests {
                 assert_eq!(set.first(), model.first().copied(), "seed {seed}");
                 assert_eq!(set.last(), model.last().copied(), "seed {seed}");
                 assert_eq!(set.count(), model.len() as u64, "seed {seed}");
+                let any = Seq(random.below(range));
+                assert_eq!(set.has(any), model.contains(&any), "seed {seed}");
             }
             set.check();
             while set.drop_part() {}

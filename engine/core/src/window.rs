@@ -143,6 +143,11 @@ impl Window {
         self.push_batch(timeout, Batch { deadline, seqs });
     }
 
+    /// True if a message is in flight.
+    pub(crate) fn has(&self, seq: Seq) -> bool {
+        self.get(seq).is_some()
+    }
+
     /// The entry of a message that `owner` may act on.
     ///
     /// # Errors

@@ -107,6 +107,7 @@ const CAUSES = {
   PEEK_FORBIDDEN: "This nsqd does not permit looks at messages.",
   INVALID_ARG_FROM: "nsqd has no such list of messages.",
   INVALID_ARG_CURSOR: "nsqd cannot go on from this place. Look again, from the beginning.",
+  INVALID_ARG_SINCE: "nsqd does not know this message. Start the live tail again.",
   INVALID_ARG_LIMIT: "nsqd shows 1 to 100 messages at a time.",
   INVALID_ARG_MAX_BODY: "nsqd shows at most 262,144 bytes of a body.",
   INVALID_ARG_JSON: "A JSON pointer begins with a slash, such as /order/id.",

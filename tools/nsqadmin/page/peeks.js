@@ -1,10 +1,12 @@
 // Peeks: the questions for messages, and what their answers say.
 
 import { api, ask } from "./api.js";
+import { plus } from "./exact.js";
 import { age } from "./format.js";
 
-// The lists of messages that nsqd can show. A topic's own messages have only some of them.
+// The lists of messages that nsqd can show. A topic and a channel have some of them. The first of these is shown first.
 export const LISTS = {
+  published: "Published last",
   newest: "Newest",
   oldest: "Oldest",
   in_flight: "In flight",
@@ -14,7 +16,8 @@ export const LISTS = {
 };
 
 export function listsOf(channel) {
-  return Object.keys(LISTS).filter((list) => channel || !["in_flight", "requeued", "attempts"].includes(list));
+  const others = channel ? ["published"] : ["in_flight", "requeued", "attempts"];
+  return Object.keys(LISTS).filter((list) => !others.includes(list));
 }
 
 // The address of a question about a topic, or about its channel.
@@ -41,6 +44,7 @@ export function milliseconds(nanoseconds) {
 
 // The orders of the lists. Each node's messages come in nsqd's order, and messages of several nodes are brought into one.
 const ORDERS = {
+  published: (message) => -milliseconds(message.timestamp ?? 0),
   newest: (message) => -milliseconds(message.timestamp ?? 0),
   oldest: (message) => milliseconds(message.timestamp ?? 0),
   in_flight: (message) => milliseconds(message.times_out_at ?? 0),
@@ -77,18 +81,43 @@ export function curl(url) {
 // The messages that a tail keeps, and those of each node that it looks at every two seconds.
 export const TAIL = { interval: 2000, limit: 20, shown: 200 };
 
+// The word on a message: its state, and for one that was published last, whether it is finished, if nsqd knows.
+export function stateOf(message) {
+  if (message.finished !== undefined) return message.finished ? "finished" : "not finished";
+  return (message.state ?? "").replace("_", " ");
+}
+
 // The state of a tail: the messages that it has seen, and the ones that it shows.
 export class Tail {
   #seen = new Map();
+  #newest = new Map();
   shown = [];
-  // Messages that were seen and left out by the sampling, and looks after which some were never seen.
+  // Messages that were seen and left out by the sampling, messages that were published and never seen, and looks at older nsqds
+  // after which some were never seen.
   leftOut = 0;
+  unseen = 0;
   gaps = 0;
+  // The older nsqds, which show only messages that wait.
+  older = [];
 
-  // Takes the newest messages of each node. One of `every` is shown.
+  // The parameter that has each node begin behind the last look.
+  since() {
+    return [...this.#newest].map(([node, id]) => `${node}/${id}`).join(",");
+  }
+
+  // Takes what was published last at each node. One of `every` is shown.
   take(nodes, every) {
     const fresh = [];
+    this.older = nodes.filter((node) => node.newest === undefined).map((node) => node.node);
     for (const node of nodes) {
+      if (node.newest !== undefined) {
+        this.#newest.set(node.node, node.newest);
+        this.unseen = plus(this.unseen, node.unscanned_messages ?? 0);
+        // A message that is shown for a while does not stay unfinished.
+        fresh.push(...messagesOf([node]).map((message) => ({ ...message, finished: undefined })));
+        continue;
+      }
+      this.#newest.delete(node.node);
       const known = this.#seen.get(node.node);
       const ids = (node.messages ?? []).map((message) => message.id);
       if (known && ids.length >= TAIL.limit && !ids.some((id) => known.has(id))) this.gaps += 1;

@@ -14,7 +14,13 @@ pub const PARAMETERS: [&str; 7] = [
 /// The parameters that look into bodies: their answers tell something about bodies that are not shown.
 const FILTERS: [&str; 3] = ["contains", "json", "equals"];
 
-/// The lists that the first nsqds with peeks do not have.
+/// The list of what was published last. It belongs to the topic, and has no channel.
+const PUBLISHED: &str = "published";
+
+/// The list that a node of an older version shows instead of [`PUBLISHED`].
+const NEWEST: &str = "newest";
+
+/// The lists of channels that the first nsqds with peeks do not have.
 const NEWER_LISTS: [&str; 1] = ["attempts"];
 
 /// nsqd's code for a list that it does not have.
@@ -29,7 +35,13 @@ pub struct Peek {
     pub channel: String,
     /// The names and values of [`PARAMETERS`]. Empty values count as missing.
     pub parameters: Vec<(&'static str, String)>,
+    /// For what was published last: for some nodes the id of a message, behind which the messages are wanted, such as
+    /// `10.0.0.1:4151/0f3c7a5e61c01000`. Commas separate the nodes.
+    pub since: String,
 }
+
+/// A path of nsqd, with the names and values of its parameters. Empty values count as missing.
+pub type Question<'a> = (&'static str, Vec<(&'static str, &'a str)>);
 
 /// The answer of one node.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,25 +70,61 @@ pub enum Obstacle {
 }
 
 impl Peek {
-    /// Returns the path of the endpoint of nsqd.
-    pub fn path(&self) -> &'static str {
-        match self.channel.is_empty() {
+    /// Returns the question to a node.
+    pub fn question(&self, node: &str) -> Question<'_> {
+        if !self.is_of_published() {
+            return self.question_with(&self.channel, self.parameter("from"), "");
+        }
+        let ids = self.since.split(',').filter_map(|one| one.split_once('/'));
+        let mut ids = ids.filter(|(known, _)| *known == node);
+        let since = ids.next().map_or("", |(_, id)| id);
+        self.question_with("", PUBLISHED, since)
+    }
+
+    /// Returns the question for nsqds that do not know the list of the question yet. `None`: there is no such question.
+    pub fn older_question(&self) -> Option<Question<'_>> {
+        let is_newer = self.is_of_published();
+        is_newer.then(|| self.question_with(&self.channel, NEWEST, ""))
+    }
+
+    fn question_with<'a>(
+        &'a self,
+        channel: &'a str,
+        from: &'a str,
+        since: &'a str,
+    ) -> Question<'a> {
+        let path = match channel.is_empty() {
             true => "/topic/peek",
             false => "/channel/peek",
-        }
+        };
+        let own = [
+            ("topic", self.topic.as_str()),
+            ("channel", channel),
+            ("from", from),
+            ("since", since),
+        ];
+        let others = self.parameters.iter();
+        let others = others.map(|(name, value)| (*name, value.as_str()));
+        let others = others.filter(|(name, _)| *name != "from");
+        (path, own.into_iter().chain(others).collect())
+    }
+
+    /// Returns true if the question is about what was published last.
+    pub fn is_of_published(&self) -> bool {
+        self.parameter("from") == PUBLISHED
     }
 
     /// Returns true if the question is right, and an nsqd that refuses its list is too old for it.
     pub fn is_of_newer_list(&self) -> bool {
-        let is_newer = |value: &str| NEWER_LISTS.contains(&value);
-        let is_topic = self.channel.is_empty();
-        !is_topic && self.parameter("from").is_some_and(is_newer)
+        let is_newer = NEWER_LISTS.contains(&self.parameter("from"));
+        self.is_of_published() || is_newer && !self.channel.is_empty()
     }
 
-    fn parameter(&self, name: &str) -> Option<&str> {
+    /// Returns the value of a parameter, or an empty text.
+    fn parameter(&self, name: &str) -> &str {
         let mut parameters = self.parameters.iter();
         let found = parameters.find(|(known, _)| *known == name);
-        found.map(|(_, value)| value.as_str())
+        found.map_or("", |(_, value)| value)
     }
 
     /// Returns true if the answer depends on what bodies contain.
@@ -95,6 +143,14 @@ impl Found {
         match serde_json::from_slice(body) {
             Ok(Value::Object(answer)) if answer.contains_key("messages") => Found::Messages(answer),
             _ => Found::Nothing(Obstacle::Failed("the answer is not understood".to_owned())),
+        }
+    }
+
+    /// Says that the node has shown its newest waiting messages, because its version does not know what was published
+    /// last.
+    pub fn mark_older(&mut self) {
+        if let Found::Messages(answer) = self {
+            answer.insert("from".to_owned(), json!(NEWEST));
         }
     }
 

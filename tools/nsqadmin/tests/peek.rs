@@ -6,6 +6,7 @@ mod support;
 use serde_json::{Value, json};
 use support::Admin;
 use test_support::daemon::Daemon;
+use test_support::http_server::{Answer, HttpServer};
 use test_support::original_nsqd;
 
 fn nsqd(args: &[&str], bodies: &[&str]) -> Daemon {
@@ -66,6 +67,28 @@ fn all_nodes_or_one_show_their_messages_and_keep_them() {
     let rest = admin.json(&format!("/api/peek/t/c?node={first}&cursor={next}"));
     assert_eq!(bodies(&rest), ["two"]);
     assert_eq!(bodies(&admin.json("/api/peek/t")), [""; 0]);
+    // The list of published messages, for the topic and for its channel.
+    for target in ["/api/peek/t", "/api/peek/t/c"] {
+        let published = admin.json(&format!("{target}?from=published&node={first}"));
+        assert_eq!(bodies(&published), ["two", r#"{"order":{"id":1}}"#]);
+        let node = &published["nodes"][0];
+        let url = format!("http://{first}/topic/peek?topic=t&from=published");
+        assert_eq!((&node["url"], node.get("from")), (&json!(url), None));
+    }
+    // Each node goes on behind its own message.
+    let all = admin.json("/api/peek/t?from=published&limit=1");
+    assert_eq!(bodies(&all).len(), 2);
+    let newest = all["nodes"].as_array().unwrap().iter().map(|node| {
+        let (node, id) = (node["node"].as_str(), node["newest"].as_str());
+        format!("{}/{}", node.expect("a name"), id.expect("an id"))
+    });
+    let since = newest.collect::<Vec<_>>().join(",");
+    let target = format!("/api/peek/t?from=published&since={since}");
+    let none = admin.json(&target);
+    assert_eq!(bodies(&none), [""; 0]);
+    assert_eq!(none["nodes"][0]["unscanned_messages"], json!(0));
+    nsqds[1].publish("t", &["more"]);
+    assert_eq!(bodies(&admin.json(&target)), ["more"]);
     for nsqd in &nsqds {
         assert_eq!(
             nsqd.figure("t", "c", "message_count"),
@@ -136,6 +159,12 @@ fn nodes_without_messages_say_why() {
     assert_eq!(said["outcome"], json!("forbidden"));
     let reason = said["reason"].as_str().unwrap();
     assert!(reason.contains("--peek=false"), "{reason}");
+    let published = admin.json("/api/peek/t/c?from=published");
+    assert_eq!(bodies(&published), ["y"]);
+    let outcomes = published["nodes"].as_array().unwrap().iter();
+    let mut outcomes: Vec<_> = outcomes.map(|node| node["outcome"].clone()).collect();
+    outcomes.sort_by_key(Value::to_string);
+    assert_eq!(outcomes, ["forbidden", "messages", "not_served"]);
     admin
         .get(&format!("/api/peek/t/nope?node={}", open.http))
         .expect_error(404, "CHANNEL_NOT_FOUND");
@@ -147,4 +176,65 @@ fn nodes_without_messages_say_why() {
         .expect_error(404, "NODE_NOT_FOUND");
     let bad = admin.get("/api/peek/t/c?from=middle").expect_status(400);
     assert!(bad.text().contains("from is oldest"), "{}", bad.text());
+}
+
+/// The address in the answers of [`older_nsqd`].
+const OLDER: &str = "older:4151";
+
+/// An nsqd with peeks, and without the lists that came later.
+fn older_nsqd() -> HttpServer {
+    HttpServer::start(|request, _| {
+        let target = request.target();
+        let waiting = json!({"id": "0f3c7a5e61c01000", "attempts": 0, "state": "waiting", "timestamp": 1,
+            "body_bytes": 7, "is_cut": false, "encoding": "text", "body": "waiting"});
+        let topics = json!([{"topic_name": "t", "channels": [{"channel_name": "c"}]}]);
+        let (status, body) = match target.split('?').next().unwrap_or_default() {
+            "/info" => (
+                200,
+                json!({"version": "1.3.0", "broadcast_address": "older", "http_port": 4151}),
+            ),
+            "/stats" => (200, json!({"health": "OK", "topics": topics})),
+            "/channel/peek" | "/topic/peek" if target.contains("from=newest") => (
+                200,
+                json!({"topic": "t", "messages": [waiting], "scanned_messages": 1,
+                    "scanned_bytes": 41, "ended_by": "end"}),
+            ),
+            "/channel/peek" | "/topic/peek" => (
+                400,
+                json!({"message": "INVALID_ARG_FROM", "reason": "from is oldest or newest"}),
+            ),
+            _ => (404, json!({"message": "NOT_FOUND"})),
+        };
+        Answer {
+            status,
+            headers: Vec::new(),
+            body: body.to_string().into_bytes(),
+        }
+    })
+}
+
+#[test]
+fn an_older_nsqd_shows_what_it_can_and_says_what_it_cannot() {
+    let older = older_nsqd();
+    let admin = admin_at(&[older.address], &[]);
+    for (target, path) in [
+        ("/api/peek/t/c", "/channel/peek?topic=t&channel=c"),
+        ("/api/peek/t", "/topic/peek?topic=t"),
+    ] {
+        let answer = admin.json(&format!("{target}?from=published&since={OLDER}/0f"));
+        assert_eq!(bodies(&answer), ["waiting"], "{answer}");
+        let node = &answer["nodes"][0];
+        assert_eq!(node["from"], json!("newest"));
+        let url = node["url"].as_str().expect("a URL");
+        assert!(url.ends_with(&format!("{path}&from=newest")), "{url}");
+    }
+    let answer = admin.json("/api/peek/t/c?from=attempts");
+    let node = &answer["nodes"][0];
+    assert_eq!(
+        (&node["node"], &node["outcome"]),
+        (&json!(OLDER), &json!("older"))
+    );
+    let reason = node["reason"].as_str().expect("a reason");
+    assert!(reason.contains("older than nsqadmin"), "{reason}");
+    admin.get("/api/peek/t/c?from=middle").expect_status(400);
 }

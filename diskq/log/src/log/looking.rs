@@ -2,13 +2,28 @@
 
 use wire::id::Seq;
 
+use crate::range::SeqRange;
 use crate::segment::{self, slot_at};
 
 use super::Log;
 use super::look::{ColdMessage, Look};
-use super::segments::Residency;
+use super::segments::{Residency, Segment};
 
 impl Log {
+    /// The messages of the newest segments, the newest segment first, up to the first one that is not in memory. This
+    /// includes messages that nobody holds any more.
+    pub fn newest_in_memory(&self) -> impl Iterator<Item = SeqRange> {
+        let segments = &self.segments;
+        let newest = segments.tail.iter().chain(segments.sealed.iter().rev());
+        let is_in_memory = |segment: &&Segment| {
+            matches!(
+                segment.residency,
+                Residency::Mapped(_) | Residency::Loaded(_)
+            )
+        };
+        newest.take_while(is_in_memory).map(Segment::range)
+    }
+
     /// Finds a message.
     #[must_use]
     pub fn look(&self, seq: Seq) -> Look<'_> {

@@ -4,8 +4,8 @@ use super::Broker;
 use super::admin::AdminError;
 use crate::now::Now;
 use crate::peek::{
-    Candidate, CandidateState, PeekBudget, PeekQuestion, PeekSlice, PeekState, PeekedFrame,
-    PeekedMessage,
+    Candidate, CandidateState, LogEnd, PeekBudget, PeekFrom, PeekQuestion, PeekSlice, PeekState,
+    PeekedFrame, PeekedMessage,
 };
 use crate::topic::Topic;
 use diskq_log::Look;
@@ -37,6 +37,7 @@ impl Broker {
         let mut slice = PeekSlice {
             next: candidates.next,
             passed: candidates.passed,
+            log_end: matches!(from, PeekFrom::Published { .. }).then(|| self.log_end(topic)),
             ..PeekSlice::default()
         };
         let (mut left, mut passed) = (budget.bytes_max, 0);
@@ -91,10 +92,20 @@ impl Broker {
         Ok(&self.topics[*key])
     }
 
+    fn log_end(&self, topic: &Topic) -> LogEnd {
+        let newest = Seq(topic.log.next_seq().0.saturating_sub(1));
+        LogEnd {
+            newest,
+            newest_id: MessageId::new(newest, self.options.topic.log.node),
+            message_count: topic.message_count,
+        }
+    }
+
     fn peeked(&self, now: Now, candidate: &Candidate, frame: PeekedFrame) -> PeekedMessage {
         let state = match candidate.state {
             CandidateState::Waiting => PeekState::Waiting,
             CandidateState::Requeued => PeekState::Requeued,
+            CandidateState::Published { is_finished } => PeekState::Published { is_finished },
             CandidateState::DeferredFor(ms) => PeekState::DeferredFor(ms),
             CandidateState::Due(due) => PeekState::DeferredUntil(unix_ns(now, due)),
             CandidateState::InFlight(entry) => {

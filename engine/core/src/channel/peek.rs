@@ -38,6 +38,11 @@ impl Channel {
         candidates
     }
 
+    /// True if the channel has to deliver a message.
+    pub(crate) fn owes(&self, seq: Seq) -> bool {
+        self.window.has(seq) || self.out_of_order.has(seq) || self.waiting.has(seq)
+    }
+
     fn add_candidates(
         &self,
         from: PeekFrom,
@@ -51,7 +56,7 @@ impl Channel {
             PeekFrom::InFlight => self.add_in_flight(at, candidates),
             PeekFrom::Deferred => self.add_deferred(at, candidates),
             PeekFrom::Requeued => self.add_requeued(at, candidates),
-            PeekFrom::Attempts(_) => {}
+            PeekFrom::Attempts(_) | PeekFrom::Published { .. } => {}
         }
     }
 

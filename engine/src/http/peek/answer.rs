@@ -5,8 +5,8 @@ use super::{ColdReader, SCANNED_BYTES_MAX, SCANNED_MAX, SHOWN_BYTES_MAX};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use engine_core::{
-    ColdMessage, PeekBudget, PeekFrom, PeekPlace, PeekSlice, PeekState, PeekedFrame, PeekedMessage,
-    Seq,
+    ColdMessage, LogEnd, PeekBudget, PeekFrom, PeekPlace, PeekSlice, PeekState, PeekedFrame,
+    PeekedMessage, Seq,
 };
 use http::StatusCode;
 use program::http::Reply;
@@ -28,6 +28,8 @@ pub(super) struct Answer {
     shown: Vec<Shown>,
     /// The place at which the list goes on.
     next: Option<PeekPlace>,
+    /// The end of the topic's log at the first slice.
+    log_end: Option<LogEnd>,
     scanned: u64,
     scanned_bytes: u64,
     shown_bytes: usize,
@@ -62,6 +64,7 @@ impl Answer {
             next: wanted.place,
             wanted,
             shown: Vec::new(),
+            log_end: None,
             scanned: 0,
             scanned_bytes: 0,
             shown_bytes: 0,
@@ -128,6 +131,7 @@ impl Answer {
         let mut cold = read_cold(&self.wanted.topic, &slice, read);
         let mut missing = Vec::new();
         let mut behind = self.next;
+        self.log_end = self.log_end.or(slice.log_end);
         let is_limited = !self.seeks_best();
         for mut message in slice.messages {
             // A message that could not be read may still be shown, and takes its place.
@@ -253,12 +257,31 @@ impl Answer {
         });
         object.number("scanned_messages", self.scanned);
         object.number("scanned_bytes", self.scanned_bytes);
+        if let Some(end) = self.log_end {
+            object.text("newest", &String::from_utf8_lossy(end.newest_id.as_bytes()));
+        }
+        if let Some(unscanned) = self.unscanned() {
+            object.number("unscanned_messages", unscanned);
+        }
         object.text("ended_by", self.end());
         if let Some(next) = self.next {
             object.text("next", &shown_place(next));
         }
         object.end();
         Reply::json(StatusCode::OK, json)
+    }
+
+    /// Returns how many messages behind `since` were not gone through: the log has them no more in memory, or the answer
+    /// ended before. A restart leaves a gap between seqs, and so does a topic that is made again. Only messages of this
+    /// process are counted. `None`: the request does not begin at the end of the log.
+    fn unscanned(&self) -> Option<u64> {
+        let PeekFrom::Published { since } = self.wanted.from else {
+            return None;
+        };
+        let end = self.log_end?;
+        let is_whole = self.wanted.has_since && self.wanted.place.is_none();
+        let published = end.newest.0.saturating_sub(since.0).min(end.message_count);
+        is_whole.then(|| published.saturating_sub(self.scanned))
     }
 
     fn end(&self) -> &'static str {
@@ -300,7 +323,9 @@ fn push_message(out: &mut String, shown: &Shown, body_bytes_max: usize) {
     let message = &shown.message;
     let mut object = JsonObject::new(out);
     object.text("id", &String::from_utf8_lossy(message.id.as_bytes()));
-    object.number("attempts", message.attempts);
+    if !matches!(message.state, PeekState::Published { .. }) {
+        object.number("attempts", message.attempts);
+    }
     push_state(&mut object, &message.state);
     let parsed = shown.frame.as_ref().and_then(|(frame, length)| {
         Some((
@@ -362,6 +387,12 @@ fn push_state(object: &mut JsonObject<'_>, state: &PeekState) {
         PeekState::DeferredUntil(at) => {
             object.text("state", "deferred");
             object.number("deferred_until", *at);
+        }
+        PeekState::Published { is_finished } => {
+            object.text("state", "published");
+            if let Some(is_finished) = is_finished {
+                object.boolean("finished", *is_finished);
+            }
         }
         PeekState::DeferredFor(ms) => {
             object.text("state", "deferred");

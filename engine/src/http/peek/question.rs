@@ -4,8 +4,9 @@ use super::FRAME_BYTES_MAX;
 use super::filter::Filter;
 use crate::config::Config;
 use crate::http::admin::topic_of;
-use engine_core::{PeekFrom, PeekPlace};
+use engine_core::{PeekFrom, PeekPlace, Seq};
 use program::http::{Failure, Query};
+use wire::id::MessageId;
 use wire::name::is_valid_name;
 
 /// Messages of an answer, if the request does not say how many.
@@ -20,6 +21,8 @@ pub(super) struct Wanted {
     pub(super) topic: String,
     pub(super) channel: Option<String>,
     pub(super) from: PeekFrom,
+    /// True if the list ends before a message that the request names.
+    pub(super) has_since: bool,
     pub(super) place: Option<PeekPlace>,
     /// Messages of the answer at most.
     pub(super) limit: usize,
@@ -64,6 +67,7 @@ impl Wanted {
             true => Some(channel_of(query)?),
             false => None,
         };
+        let since = since(query)?;
         let from = match query.get("from") {
             None | Some("oldest") => PeekFrom::Oldest,
             Some("newest") => PeekFrom::Newest,
@@ -71,11 +75,16 @@ impl Wanted {
             Some("in_flight") if is_of_channel => PeekFrom::InFlight,
             Some("requeued") if is_of_channel => PeekFrom::Requeued,
             Some("attempts") if is_of_channel => PeekFrom::Attempts(1),
+            Some("published") if !is_of_channel => PeekFrom::Published {
+                since: since.unwrap_or_default(),
+            },
             Some(_) => {
                 let words = match is_of_channel {
-                    true => "oldest, newest, in_flight, deferred, requeued or attempts",
+                    true => {
+                        "oldest, newest, in_flight, deferred, requeued or attempts; topics also have published"
+                    }
                     false => {
-                        "oldest, newest or deferred; channels also have in_flight, requeued and attempts"
+                        "oldest, newest, deferred or published; channels also have in_flight, requeued and attempts"
                     }
                 };
                 return Err(Bad::Argument(
@@ -84,6 +93,9 @@ impl Wanted {
                 ));
             }
         };
+        if since.is_some() && !matches!(from, PeekFrom::Published { .. }) {
+            return Err(bad_since("since needs from=published"));
+        }
         let place = query.get_filter("cursor");
         let place = place.map(|text| parse_place(&text).ok_or_else(bad_place));
         let limit = number(query, "limit", LIMIT_DEFAULT, 1..=LIMIT_MAX)?;
@@ -93,6 +105,7 @@ impl Wanted {
             topic,
             channel,
             from,
+            has_since: since.is_some(),
             place: place.transpose()?,
             limit: limit as usize,
             body_bytes_max: body_bytes_max as usize,
@@ -126,6 +139,25 @@ fn parse_place(text: &str) -> Option<PeekPlace> {
 fn bad_place() -> Bad {
     let reason = "cursor is the value of next in an earlier answer to the same question";
     Bad::Argument("INVALID_ARG_CURSOR", reason.to_owned())
+}
+
+/// Returns the message behind which the messages are wanted.
+fn since(query: &Query<'_>) -> Result<Option<Seq>, Bad> {
+    let Some(text) = query.get_filter("since") else {
+        return Ok(None);
+    };
+    let id = text.as_bytes().try_into().map(MessageId);
+    let place = id.ok().and_then(|id| id.decode());
+    match place {
+        Some((seq, _)) => Ok(Some(seq)),
+        None => Err(bad_since(
+            "since is the id of a message, or newest of an earlier answer",
+        )),
+    }
+}
+
+fn bad_since(reason: &str) -> Bad {
+    Bad::Argument("INVALID_ARG_SINCE", reason.to_owned())
 }
 
 fn channel_of(query: &Query<'_>) -> Result<String, Failure> {

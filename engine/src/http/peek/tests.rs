@@ -4,6 +4,7 @@ use super::filter::Filter;
 use super::question::{Wanted, shown_place};
 use engine_core::{PeekFrom, PeekPlace};
 use program::http::Query;
+use wire::id::MessageId;
 
 fn parse(text: &str, is_of_channel: bool) -> Result<Wanted, String> {
     let query = Query::parse(text).expect("it is well-formed");
@@ -28,6 +29,11 @@ fn parameters_have_bounds_and_say_them() {
         (wanted.place, wanted.from),
         (Some(place), PeekFrom::InFlight)
     );
+    let wanted = parse("topic=t&from=published&since=0f3c7a5e61c01003", false).unwrap();
+    let PeekFrom::Published { since } = wanted.from else {
+        panic!("{wanted:?}");
+    };
+    assert_eq!(MessageId::new(since, 1), MessageId(*b"0f3c7a5e61c01003"));
     for list in [0, 1, u8::MAX] {
         let place = PeekPlace {
             list,
@@ -46,6 +52,11 @@ fn parameters_have_bounds_and_say_them() {
             false,
             "channels also have in_flight, requeued",
         ),
+        (
+            "topic=t&channel=c&from=published",
+            true,
+            "topics also have published",
+        ),
         ("topic=t&from=attempts", false, "requeued and attempts"),
         ("topic=t&from=back", false, "INVALID_ARG_FROM"),
         ("topic=t&limit=0", false, "a number from 1 to 100"),
@@ -54,6 +65,17 @@ fn parameters_have_bounds_and_say_them() {
         ("topic=t&cursor=1", false, "INVALID_ARG_CURSOR"),
         ("topic=t&cursor=x.y", false, "value of next"),
         ("topic=t&cursor=1.2.100", false, "value of next"),
+        ("topic=t&from=published&since=1", false, "INVALID_ARG_SINCE"),
+        (
+            "topic=t&from=published&since=0F3c7a5e61c01000",
+            false,
+            "the id of a message",
+        ),
+        (
+            "topic=t&since=0f3c7a5e61c01000",
+            false,
+            "since needs from=published",
+        ),
         ("topic=t&json=id", false, "INVALID_ARG_JSON"),
         ("topic=t&equals=1", false, "INVALID_ARG_EQUALS"),
     ] {

@@ -8,7 +8,7 @@ import { Boundary } from "../boundary.js";
 import { plus } from "../exact.js";
 import { count, many } from "../format.js";
 import { Badge, Loading, NodeLink, Trail } from "../parts.js";
-import { LISTS, TAIL, Tail, curl, deliveryOf, listsOf, messagesOf, peek, sorted } from "../peeks.js";
+import { LISTS, TAIL, Tail, curl, deliveryOf, listsOf, messagesOf, peek, sorted, stateOf } from "../peeks.js";
 import { usePoll } from "../poll.js";
 import { link, setQuery, useRoute } from "../route.js";
 import { facts, useStore } from "../store.js";
@@ -23,7 +23,7 @@ export function Messages({ topic, channel }) {
   const known = useStore(facts);
   const lists = listsOf(channel);
   const asked = {
-    list: lists.includes(query.get("from")) ? query.get("from") : "newest",
+    list: lists.includes(query.get("from")) ? query.get("from") : lists[0],
     node: query.get("node") ?? "",
     contains: query.get("contains") ?? "",
     json: query.get("json") ?? "",
@@ -45,7 +45,9 @@ export function Messages({ topic, channel }) {
       ["Messages", channel ? link("peek", topic, channel) : link("peek", topic)]]} />
     <h1><span class="kind">Messages of</span> ${channel ? `${topic} / ${channel}` : topic}</h1>
     <p class="note">Looking changes nothing: no message is consumed, and none is delivered later or again.
-      ${!channel && " These are the messages that wait in the topic itself, for a channel or for the end of a pause."}</p>
+      ${!asked.isTail && !channel && (asked.list === "published"
+        ? " These are the messages that were published last, whoever has them. Messages that all channels have finished stay in memory only for a while."
+        : " These are the messages that wait in the topic itself, for a channel or for the end of a pause.")}</p>
     ${known && !known.may_read_bodies && html`<p class="bar warn" role="status"><b>Bodies are masked.</b> You may not read them
       (--peek-bodies of nsqadmin).</p>`}
     <${Controls} ...${{ asked, lists, nodes, mayRead: known?.may_read_bodies === true }} />
@@ -59,7 +61,7 @@ function Controls({ asked, lists, nodes, mayRead }) {
       html`<option key=${key} value=${key}>${title}</option>`)}</select></label>`;
   const names = asked.node && !nodes.includes(asked.node) ? [asked.node, ...nodes] : nodes;
   return html`<div class="questions">
-    ${!asked.isTail && choice("List", "from", asked.list, "newest", lists.map((list) => [list, LISTS[list]]))}
+    ${!asked.isTail && choice("List", "from", asked.list, lists[0], lists.map((list) => [list, LISTS[list]]))}
     ${choice("Node", "node", asked.node, "", [["", "All nodes"], ...names.map((name) => [name, name])])}
     ${!asked.isTail && choice("At most", "limit", asked.limit, "10", LIMITS.map((limit) => [limit, `${limit} of each node`]))}
     ${asked.isTail && choice("Sampling", "every", asked.every, "1", SAMPLES.map((every) => [every, every === "1" ? "Every message" : `1 of ${every}`]))}
@@ -169,10 +171,16 @@ function Summary({ nodes, list, isFiltered }) {
   const ended = answered.filter((node) => node.ended_by === "budget").map((node) => node.node);
   const gone = many(sum("scanned_messages"), "message");
   const found = messagesOf(answered).length;
+  const older = answered.filter((node) => node.from !== undefined).map((node) => node.node);
   return html`<p class="note" role="status">${list === "attempts"
     ? `The ${found} with the most attempts of ${gone} in flight, deferred or requeued${isFiltered ? ", among those that match" : ""}.`
     : `${many(found, "message")}${isFiltered ? " found" : ""}. Gone through ${gone} (${count(sum("scanned_bytes"))} bytes).`}
-    ${ended.length > 0 && html` <b>The budget of one look ended at ${ended.join(", ")}.</b> “More” goes on there.`}</p>`;
+    ${ended.length > 0 && html` <b>The budget of one look ended at ${ended.join(", ")}.</b> “More” goes on there.`}
+    ${older.length > 0 && ` ${olderNodes(older)}`}</p>`;
+}
+
+function olderNodes(nodes) {
+  return `${nodes.join(", ")}: an older nsqd shows only messages that wait, and none that consumers take at once.`;
 }
 
 // The command that asks the nodes themselves. A page without HTTPS may not use the clipboard, so the text is shown, too.
@@ -194,20 +202,23 @@ function Curl({ nodes }) {
 // The newest messages, again and again.
 function Follow({ topic, channel, asked, learn }) {
   const tail = useRef(new Tail());
-  const parameters = { ...parametersOf(asked), from: "newest", limit: TAIL.limit };
-  const poll = usePoll("tail", (signal) => peek(topic, channel, parameters, signal), (answer) => {
+  const parameters = { ...parametersOf(asked), from: "published", limit: TAIL.limit };
+  const poll = usePoll("tail", (signal) => peek(topic, channel, { ...parameters, since: tail.current.since() }, signal), (answer) => {
     learn(answer);
     tail.current.take(answer.nodes.filter((node) => node.messages), Number(asked.every));
   }, TAIL.interval);
-  const { shown, gaps, leftOut } = tail.current;
+  const { shown, gaps, leftOut, unseen, older } = tail.current;
   const perSecond = TAIL.limit / (TAIL.interval / 1000);
   return html`
     ${poll.error && html`<div class="bar bad" role="alert"><div><b>The messages cannot be shown.</b> ${poll.error.message}</div></div>`}
     ${poll.data && html`<${WarningBar} message=${poll.data.message} /><${Obstacles} nodes=${poll.data.nodes} />`}
     ${!poll.data && !poll.error && html`<${Loading} what="messages" />`}
     ${poll.data && html`<p class="note" role="status">At most ${perSecond} messages/s of each node: the newest ${TAIL.limit}, every ${TAIL.interval / 1000} s.
+      ${channel && " The tail shows what was published to the topic, whether or not this channel has finished it."}
       ${leftOut > 0 && ` ${many(leftOut, "message")} left out by the sampling.`}
-      ${gaps > 0 && html` <b>${many(gaps, "time")}, more came than a look shows.</b>`} Messages that consumers take at once never wait, and are not seen.</p>
+      ${unseen > 0 && html` <b>${many(unseen, "message")} not shown: more came than a look shows.</b>`}
+      ${gaps > 0 && html` <b>${many(gaps, "time")}, more came than a look shows.</b>`}
+      ${older.length > 0 && ` ${olderNodes(older)}`}</p>
       <${List} messages=${shown} form=${asked.form} hasBodies=${poll.data.bodies} now=${poll.at} />`}`;
 }
 
@@ -219,8 +230,8 @@ function List({ messages, form, hasBodies, now }) {
 
 function Message({ message, form, hasBodies, now }) {
   const head = html`<div class="facts"><code>${message.id}</code>
-    <${Badge} kind=${message.state === "requeued" ? "warn" : "plain"}>${(message.state ?? "").replace("_", " ")}<//>
-    <span>${many(message.attempts, "attempt")}</span>
+    <${Badge} kind=${message.state === "requeued" ? "warn" : "plain"}>${stateOf(message)}<//>
+    ${message.attempts !== undefined && html`<span>${many(message.attempts, "attempt")}</span>`}
     ${message.body_bytes !== undefined && html`<span>${many(message.body_bytes, "byte")}</span>`}
     <span>${deliveryOf(message, now).join(", ")}</span><${NodeLink} node=${message.node} /></div>`;
   if (message.damaged) return html`${head}<p class="failure">The file of this message is damaged. nsqd's log names the file.</p>`;

@@ -10,7 +10,7 @@ use reqwest::Method;
 use super::{Cluster, Target, query, with_advice};
 use crate::figures::NodeIdentity;
 use crate::outcome::{Refusal, Warnings};
-use crate::peek::{Found, Obstacle, Peek};
+use crate::peek::{Found, Obstacle, Peek, Question};
 use crate::upstream::{Server, Upstream};
 
 /// Most nodes of one question that names no node: each node may answer with 4 MiB.
@@ -53,37 +53,45 @@ impl Cluster {
             warnings.add_text(format!("{left_out} nsqds are not asked: choose a node"));
             targets.truncate(NODES_MAX);
         }
-        let parameters = [("topic", &peek.topic), ("channel", &peek.channel)];
-        let parameters = parameters.map(|(name, value)| (name, value.as_str()));
-        let others = peek.parameters.iter();
-        let others = others.map(|(name, value)| (*name, value.as_str()));
-        let parameters: Vec<_> = parameters.into_iter().chain(others).collect();
-        let path = format!("{}{}", peek.path(), query(&parameters));
-        let is_known_list = peek.is_of_newer_list();
         let asked = targets.into_iter().map(|target| -> BoxFuture<'static, _> {
-            peek_at(self.upstream.clone(), target, path.clone(), is_known_list).boxed()
+            peek_at(self.upstream.clone(), target, peek.clone()).boxed()
         });
         let asked: Vec<_> = asked.collect();
         Ok(stream::iter(asked).buffered(NODES_MAX).collect().await)
     }
 }
 
-async fn peek_at(upstream: Upstream, target: Target, path: String, is_known_list: bool) -> Peeked {
-    let url = format!("{}{path}", target.url);
-    let answer =
-        tokio::time::timeout(TIMEOUT, upstream.answer(Method::GET, Server::Nsqd, &url)).await;
+/// Asks a node. If the node is too old for the list, asks for what it has instead.
+async fn peek_at(upstream: Upstream, target: Target, peek: Peek) -> Peeked {
+    let url_of = |(path, parameters): Question<'_>| -> String {
+        format!("{}{path}{}", target.url, query(&parameters))
+    };
+    let mut url = url_of(peek.question(&target.identity.address));
+    let is_known_list = peek.is_of_newer_list();
+    let mut found = ask(&upstream, &target, &url, is_known_list).await;
+    if found == Found::Nothing(Obstacle::Older)
+        && let Some(older) = peek.older_question()
+    {
+        url = url_of(older);
+        found = ask(&upstream, &target, &url, false).await;
+        found.mark_older();
+    }
+    Peeked {
+        node: target.identity,
+        url,
+        found,
+    }
+}
+
+async fn ask(upstream: &Upstream, target: &Target, url: &str, is_known_list: bool) -> Found {
+    let answer = upstream.answer(Method::GET, Server::Nsqd, url);
     let failed = |why| Found::Nothing(Obstacle::Failed(why));
-    let found = match answer {
+    match tokio::time::timeout(TIMEOUT, answer).await {
         Ok(Ok((status, body))) => Found::read(status, &body, is_known_list),
         Ok(Err(error)) => {
             let error = with_advice(error, &target.identity.address, target.is_given);
             failed(error.why)
         }
         Err(_) => failed(format!("no answer within {} s", TIMEOUT.as_secs())),
-    };
-    Peeked {
-        node: target.identity,
-        url,
-        found,
     }
 }

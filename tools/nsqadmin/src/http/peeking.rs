@@ -21,6 +21,7 @@ impl App {
             topic: segments[0].clone(),
             channel: segments.get(1).cloned().unwrap_or_default(),
             parameters: PARAMETERS.map(|name| (name, text(name))).into(),
+            since: text("since"),
         };
         let user = self.access.user(request.headers(), request.peer().ip());
         let shows_bodies = self.access.may_read_bodies(&user);

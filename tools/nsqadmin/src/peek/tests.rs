@@ -55,6 +55,7 @@ fn an_nsqd_that_refuses_a_newer_list_is_old() {
     };
     assert!(is_newer("c", "attempts"));
     assert!(!is_newer("", "attempts"));
+    assert!(is_newer("c", "published") && is_newer("", "published"));
     assert!(!is_newer("c", "newest"));
     assert!(!is_newer("c", "middle"));
 }
@@ -86,10 +87,41 @@ fn filters_look_into_bodies() {
         assert!(!peek(name, "").looks_into_bodies(), "{name}");
     }
     assert!(!peek("cursor", "1.2").looks_into_bodies());
-    assert_eq!(Peek::default().path(), "/topic/peek");
-    let channel = Peek {
-        channel: "c".to_owned(),
-        ..Peek::default()
+}
+
+#[test]
+fn a_question_names_the_list_of_the_node_and_an_older_one() {
+    let peek = |channel: &str, from: &str| Peek {
+        topic: "t".to_owned(),
+        channel: channel.to_owned(),
+        parameters: vec![("from", from.to_owned()), ("limit", "5".to_owned())],
+        since: "n1:1/00ff,n2:1/0a/b".to_owned(),
     };
-    assert_eq!(channel.path(), "/channel/peek");
+    let shown = |(path, parameters): Question<'_>| {
+        let given = parameters
+            .into_iter()
+            .filter(|(_, value)| !value.is_empty());
+        let given = given.map(|(name, value)| format!(" {name}={value}"));
+        format!("{path}{}", given.collect::<String>())
+    };
+    let check = |channel: &str, from: &str, node: &str, expected: &str, older: Option<&str>| {
+        let peek = peek(channel, from);
+        assert_eq!(shown(peek.question(node)), expected);
+        assert_eq!(peek.older_question().map(shown).as_deref(), older);
+    };
+    let expected = "/channel/peek topic=t channel=c from=newest limit=5";
+    check("c", "newest", "n1:1", expected, None);
+    check("", "", "n1:1", "/topic/peek topic=t limit=5", None);
+    // The list of published messages belongs to the topic, and an older nsqd shows what waits in the channel.
+    for (node, since) in [
+        ("n1:1", " since=00ff"),
+        ("n2:1", " since=0a/b"),
+        ("n3:1", ""),
+    ] {
+        let expected = format!("/topic/peek topic=t from=published{since} limit=5");
+        let older = "/channel/peek topic=t channel=c from=newest limit=5";
+        check("c", "published", node, &expected, Some(older));
+        let older = "/topic/peek topic=t from=newest limit=5";
+        check("", "published", node, &expected, Some(older));
+    }
 }

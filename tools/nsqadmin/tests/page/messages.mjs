@@ -1,7 +1,7 @@
 // The view of messages: lists, forms, filters, more, the live tail, users who may not read bodies, nodes without peeks.
 
 import { accessible, equal, until } from "./browser.mjs";
-import { channelAt, consume, make, publishBodies, publishBody } from "./daemons.mjs";
+import { channelAt, consume, finish, make, publishBodies, publishBody } from "./daemons.mjs";
 
 const bodies = (page) => page.locator(".messages pre").allTextContents();
 const choose = (page, label, value) => page.getByRole("combobox", { name: label }).selectOption(value);
@@ -119,7 +119,7 @@ export const checks = {
     await accessible(page, "the live tail");
     await page.screenshot({ path: `${cluster.pictures}/tail.png` });
     await make(nsqds.slice(0, 1), "stream", ["archive"], 60);
-    await page.getByText("1 time, more came than a look shows.").waitFor();
+    await page.getByText("40 messages not shown: more came than a look shows.").waitFor();
     await page.keyboard.press("h");
     await publishBody(nsqds[0].http, "stream", "late");
     await page.waitForTimeout(4500);
@@ -128,6 +128,34 @@ export const checks = {
     await until(async () => (await bodies(page))[0] === "late", "the tail goes on");
     await page.getByRole("button", { name: "Stop the live tail" }).click();
     await page.getByRole("button", { name: "Look again" }).waitFor();
+    browser.healthy();
+  },
+
+  async "messages: the live tail sees what consumers take at once"(browser, cluster) {
+    const [first] = cluster.nsqds;
+    await make([first], "busy", ["archive"], 0);
+    const page = await browser.open(`${cluster.admin}peek/busy/archive?tail=on`);
+    await page.getByText("The tail shows what was published to the topic").waitFor();
+    const stop = await finish(first, "busy", "archive", 1000);
+    for (let number = 0; number < 60; number += 1) await publishBody(first.http, "busy", `m ${number}`);
+    await until(async () => (await bodies(page))[0] === "m 59", "the newest message");
+    await until(async () => (await channelAt(first, "busy", "archive")).depth + (await channelAt(first, "busy", "archive")).in_flight_count === 0, "all finished");
+    const shown = await bodies(page);
+    equal(shown.length, new Set(shown).size, "no message comes twice");
+    const told = await page.getByText(/messages? not shown: more came/).allTextContents();
+    const unseen = Number(told[0]?.match(/(\d+) messages? not shown/)?.[1] ?? 0);
+    equal(shown.length + unseen, 60, "each message is shown or counted");
+    await page.getByRole("button", { name: "Stop the live tail" }).click();
+    await page.getByText("No message is here.").waitFor();
+    // The page of the topic shows them, too, although all belong to the channel.
+    await page.goto(`${cluster.admin}peek/busy`);
+    await until(async () => (await bodies(page)).length === 10, "what was published last");
+    equal((await bodies(page))[0], "m 59", "the newest first");
+    await page.locator(".messages li").first().getByText("finished", { exact: true }).waitFor();
+    await page.getByRole("button", { name: "More" }).click();
+    await until(async () => (await bodies(page)).length === 20, "ten more");
+    await accessible(page, "what was published last");
+    stop();
     browser.healthy();
   },
 

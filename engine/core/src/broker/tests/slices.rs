@@ -5,6 +5,7 @@ use crate::peek::{
     PeekBudget, PeekFrom, PeekPlace, PeekQuestion, PeekSlice, PeekState, PeekedFrame,
 };
 use crate::stats::StatsFilter;
+use diskq_log::Seq;
 
 #[test]
 fn a_snapshot_in_slices_leaves_out_what_is_deleted_meanwhile() {
@@ -188,4 +189,110 @@ fn the_lists_of_tried_messages_are_one_list_for_a_peek() {
             broker.peek(now, &question).unwrap();
         }
     }
+}
+
+/// Asks for the messages of the log of `t`, and returns their bodies, each with the word on whether it is finished.
+fn published(session: &mut Session, since: Seq, messages_max: usize) -> (Vec<String>, PeekSlice) {
+    let mut question = question(PeekFrom::Published { since }, 1000);
+    question.channel = None;
+    question.budget.messages_max = messages_max;
+    let (broker, now) = session.broker();
+    let slice = broker.peek(now, &question).unwrap();
+    let words = slice.messages.iter().map(|message| match message.state {
+        PeekState::Published { is_finished } => match is_finished {
+            Some(true) => "finished",
+            Some(false) => "owed",
+            None => "unknown",
+        },
+        ref other => panic!("{other:?}"),
+    });
+    let entries = bodies(&slice).into_iter().zip(words);
+    let entries = entries.map(|(body, word)| format!("{body} {word}"));
+    (entries.collect(), slice)
+}
+
+#[test]
+fn the_log_shows_what_consumers_have_finished_already() {
+    let mut session = Session::new(options());
+    session.act("create t/ch");
+    let (found, slice) = published(&mut session, Seq(0), 9);
+    let end = slice.log_end.unwrap();
+    assert_eq!((found.len(), end.newest, end.message_count), (0, Seq(0), 0));
+    for line in [
+        "a: SUB t ch",
+        "a< OK",
+        "a: RDY 9",
+        "p: MPUB t | aa,bb,cc",
+        "p< OK",
+        "a< aa (1)",
+        "a< bb (1)",
+        "a< cc (1)",
+        "a: FIN #aa",
+        "a: FIN #bb",
+        "a: REQ #cc 60000",
+        "p: DPUB t 60000 | dd",
+        "p< OK",
+        "a: RDY 0",
+        "p: PUB t | ee",
+        "p< OK",
+    ] {
+        session.act(line);
+    }
+    let all = [
+        "ee owed",
+        "dd owed",
+        "cc owed",
+        "bb finished",
+        "aa finished",
+    ];
+    let (found, slice) = published(&mut session, Seq(0), 9);
+    assert_eq!((found, slice.next), (all.map(str::to_owned).into(), None));
+    let end = slice.log_end.unwrap();
+    assert_eq!(end.newest, slice.messages[0].seq);
+    assert_eq!(end.newest_id, slice.messages[0].id);
+    assert_eq!(end.message_count, 5);
+    // Only what is behind a message, and in slices.
+    let bb = slice.messages[3].seq;
+    let (found, slice) = published(&mut session, bb, 2);
+    assert_eq!(found, all[..2]);
+    let mut next = question(PeekFrom::Published { since: bb }, 1000);
+    next.channel = None;
+    next.place = slice.next;
+    let (broker, now) = session.broker();
+    let slice = broker.peek(now, &next).unwrap();
+    assert_eq!((bodies(&slice), slice.next), (vec!["cc".to_owned()], None));
+    assert!(published(&mut session, end.newest, 9).0.is_empty());
+    assert!(published(&mut session, Seq(u64::MAX), 9).0.is_empty());
+    // Any place is harmless.
+    for at in [(0, 0), (u64::MAX, u64::MAX), (3, bb.0)] {
+        next.place = Some(PeekPlace { list: 9, at });
+        let (broker, now) = session.broker();
+        broker.peek(now, &next).unwrap();
+    }
+}
+
+#[test]
+fn the_log_of_a_topic_with_many_channels_says_nothing_of_finished_messages() {
+    let mut session = Session::new(options());
+    for channel in 0..9 {
+        session.act(&format!("create t/ch{channel}"));
+    }
+    session.act("p: PUB t | aa");
+    session.act("p< OK");
+    assert_eq!(published(&mut session, Seq(0), 9).0, ["aa unknown"]);
+    session.act("delete t/ch8");
+    assert_eq!(published(&mut session, Seq(0), 9).0, ["aa owed"]);
+    session.act("delete t/ch7");
+    for channel in 0..7 {
+        session.act(&format!("empty t/ch{channel}"));
+    }
+    assert_eq!(published(&mut session, Seq(0), 9).0, ["aa finished"]);
+}
+
+#[test]
+fn the_log_of_a_topic_without_channels_has_only_owed_messages() {
+    let mut session = Session::new(options());
+    session.act("p: MPUB t | aa,bb");
+    session.act("p< OK");
+    assert_eq!(published(&mut session, Seq(0), 9).0, ["bb owed", "aa owed"]);
 }
