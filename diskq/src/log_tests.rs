@@ -1153,6 +1153,111 @@ fn a_full_disk_refuses_at_once_and_room_comes_back() {
     world.drain();
 }
 
+/// Segments that grow to 64 KiB, and none that leaves memory.
+fn growing_options() -> LogOptions {
+    LogOptions {
+        segment_bytes_steady: 65_536,
+        segment_bytes_max: 65_536,
+        resident_messages: 1_000_000,
+        ..small_options()
+    }
+}
+
+/// A log whose segments have grown to 64 KiB, on a disk with room for so many more bytes.
+fn grown_world(room: u64) -> World {
+    let mut world = World::new(growing_options());
+    let is_grown = |tail: &Segment| tail.head.bytes == 65_536;
+    while !world.log.tail().is_some_and(is_grown) {
+        world.must_append(100);
+        world.pump(10);
+    }
+    world.files.limit(Some(world.files.bytes() + room));
+    world
+}
+
+/// A segment that was asked for ahead found no room. Publishes were refused, and the undos of all topics dropped, although
+/// there was room for a smaller segment.
+#[test]
+fn a_disk_is_full_only_if_the_smallest_segment_finds_no_room() {
+    let mut world = grown_world(4096);
+    let is_small = |tail: &Segment| tail.head.bytes == 4096;
+    while !world.log.tail().is_some_and(is_small) {
+        world.must_append(100);
+        world.pump(10);
+        let is_told = world.told(|notice| matches!(notice, Notice::RoomRefused(_)));
+        assert!(!is_told && world.log.health().is_none() && !world.log.is_disk_full());
+    }
+    let error = loop {
+        match world.append(100, 0) {
+            Ok(_) | Err(AppendError::WouldBlock) => world.pump(10),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, AppendError::Full(_)), "{error}");
+    assert!(world.log.is_disk_full());
+}
+
+/// The attempt at a large segment may take the room that other topics need for a moment.
+#[test]
+fn a_disk_without_room_for_a_large_segment_is_asked_for_small_ones_for_a_while() {
+    let mut world = grown_world(5 * 4096);
+    let mut asked = Vec::new();
+    while !world.log.is_disk_full() {
+        let appended = world.append(100, 0);
+        assert!(matches!(appended, Ok(_) | Err(AppendError::WouldBlock)));
+        while let Some(request) = world.log.next_request() {
+            if let Request::Prepare { bytes, .. } = &request {
+                asked.push(*bytes);
+            }
+            world.answer(request);
+        }
+    }
+    assert_eq!(asked, [65_536, 4096, 4096, 4096, 4096, 4096, 4096]);
+}
+
+/// A batch for which the disk has no room was asked for again and again, so that no smaller message was taken, either.
+#[test]
+fn a_batch_without_room_keeps_out_no_smaller_message() {
+    let mut world = World::new(small_options());
+    world.must_append(1000);
+    world.pump(10);
+    world.files.limit(Some(world.files.bytes() + 20_000));
+    assert_eq!(world.append(60_000, 0), Err(AppendError::WouldBlock));
+    world.pump(10);
+    assert!(matches!(world.append(60_000, 0), Err(AppendError::Full(_))));
+    assert!(world.log.is_disk_full());
+    world.step_time(300);
+    assert_eq!(world.log.stats().health, None);
+    for _ in 0..4 {
+        world.must_append(1000);
+    }
+    assert!(world.log.stats().segments > 1);
+    // The batch may try again, and is refused again.
+    assert_eq!(world.append(60_000, 0), Err(AppendError::WouldBlock));
+    world.pump(10);
+    assert!(matches!(world.append(60_000, 0), Err(AppendError::Full(_))));
+}
+
+/// A retry asks for the smallest segment. The spare, which is too small for the append that was refused, is larger.
+#[test]
+fn a_retry_gives_back_no_larger_segment() {
+    let mut world = grown_world(0);
+    world.files.limit(None);
+    let has_spare = |log: &Log| log.stats().mappings > log.stats().segments;
+    while !has_spare(&world.log) {
+        world.must_append(100);
+        world.pump(10);
+    }
+    let before = world.log.stats();
+    world.files.limit(Some(world.files.bytes() + 4096));
+    assert_eq!(world.append(200_000, 0), Err(AppendError::WouldBlock));
+    world.pump(10);
+    assert!(world.log.is_disk_full());
+    world.step_time(300);
+    assert_eq!(world.log.stats().health, None);
+    assert_eq!(world.log.stats().bytes_on_disk, before.bytes_on_disk);
+}
+
 #[test]
 fn a_failed_sync_is_final() {
     let mut world = World::new(small_options());

@@ -401,8 +401,8 @@ impl Log {
         self.sync.poisoned.as_ref().or(self.supply.refusal_text())
     }
 
-    /// Returns whether the file system had no room for the last segment that was asked for. Other failures, such as too
-    /// many open files, do not count.
+    /// Returns whether the file system had no room for the last segment that was asked for: not even for the smallest one,
+    /// or for one that an append needed. Other failures, such as too many open files, do not count.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
         let refusal = self.supply.refusal.as_ref();

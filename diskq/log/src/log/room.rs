@@ -63,8 +63,6 @@ impl Log {
 
     /// Asks the keeper for a segment of `needed` bytes, which an append needs. Returns the error for the append.
     pub(super) fn ask_for(&mut self, needed: u32) -> AppendError {
-        let waiting = self.supply.waiting.unwrap_or(0).max(needed);
-        self.supply.waiting = Some(waiting);
         if let Some(refusal) = &self.supply.refusal {
             let text = Arc::clone(&refusal.text);
             let error = if refusal.is_full {
@@ -75,6 +73,8 @@ impl Log {
             self.fire_if_due(Timer::Room);
             return error;
         }
+        let waiting = self.supply.waiting.unwrap_or(0).max(needed);
+        self.supply.waiting = Some(waiting);
         if !self.supply.is_coming() {
             self.prepare(waiting);
         }
@@ -85,7 +85,7 @@ impl Log {
     fn prepare(&mut self, needed: u32) {
         let bytes = self.next_segment_bytes(needed);
         let segment = self.supply.next_number();
-        self.supply.preparing = Some(segment);
+        self.supply.preparing = Some(bytes);
         self.requests.push_back(Request::Prepare {
             segment,
             bytes,
@@ -102,7 +102,7 @@ impl Log {
     fn next_segment_bytes(&mut self, needed: u32) -> u32 {
         let options = &self.options;
         let supply = &mut self.supply;
-        if supply.refusal.is_some() {
+        if supply.refusal.is_some() || self.mono < supply.small_until {
             // On a disk that is nearly full a small segment may still find room.
             return policy::segment_bytes(needed, options.segment_bytes_min);
         }
@@ -119,15 +119,15 @@ impl Log {
         result: Result<Memory, Failure>,
         notices: &mut Vec<Notice>,
     ) {
-        self.supply.preparing = None;
+        let asked = self.supply.preparing.take();
         self.supply.prepared_upto = self.supply.prepared_upto.max(number);
         let memory = match result {
             Ok(memory) => memory,
-            Err(failure) => return self.prepare_refused(&failure, notices),
+            Err(failure) => return self.prepare_refused(asked, &failure, notices),
         };
         let was_refused = self.supply.refusal.take().is_some();
         let bytes = memory.as_ref().len();
-        if let Some(small) = self.supply.spare.replace(Stocked { number, memory }) {
+        if let Some(small) = self.supply.add_spare(Stocked { number, memory }) {
             self.discard(small.number, Some(small.memory));
         }
         match self.supply.waiting {
@@ -142,9 +142,24 @@ impl Log {
         }
     }
 
-    fn prepare_refused(&mut self, failure: &Failure, notices: &mut Vec<Notice>) {
-        let text: Arc<str> = failure.text.as_str().into();
+    /// Takes the keeper's failure to make a segment of `asked` bytes. If the disk had no room, and a smaller segment is
+    /// enough, asks for the smaller one. Otherwise refuses appends, those that wait and later ones, until there is a
+    /// segment again. A retry asks for the smallest segment: an append that needed a large one does not keep out others.
+    fn prepare_refused(
+        &mut self,
+        asked: Option<u32>,
+        failure: &Failure,
+        notices: &mut Vec<Notice>,
+    ) {
         let retry_at = self.mono + RETRY_AFTER;
+        let needed = self.supply.waiting.unwrap_or(0);
+        let least = policy::segment_bytes(needed, self.options.segment_bytes_min);
+        if failure.is_full() && asked > Some(least) {
+            self.supply.small_until = retry_at;
+            return self.prepare(needed);
+        }
+        self.supply.waiting = None;
+        let text: Arc<str> = failure.text.as_str().into();
         self.supply.refusal = Some(Refusal {
             is_full: failure.is_full(),
             text: Arc::clone(&text),
@@ -162,7 +177,7 @@ impl Log {
 
     /// Asks for room again.
     pub(super) fn retry_prepare(&mut self) {
-        self.prepare(self.supply.waiting.unwrap_or(0));
+        self.prepare(0);
     }
 
     /// Returns when an idle log has something to give back.

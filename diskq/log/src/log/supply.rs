@@ -40,13 +40,15 @@ pub(super) struct Supply {
     /// in use, the fewer pages are written to disk and faulted in again.
     pub(super) pool: Vec<Stocked>,
     pub(super) pool_min: usize,
-    /// The new segment that the keeper is preparing.
-    pub(super) preparing: Option<SegmentNumber>,
+    /// The size of the new segment that the keeper is preparing, in bytes.
+    pub(super) preparing: Option<u32>,
     /// The number of segments that are being spilled. Their memory comes back to the pool.
     pub(super) spilling: u32,
-    /// The size of the segment that an append waits for, in bytes.
+    /// The size of the segment that an append waits for, in bytes. A refused append does not wait.
     pub(super) waiting: Option<u32>,
     pub(super) refusal: Option<Refusal>,
+    /// The log asks for the smallest segments until this time, because the disk had no room for a larger one.
+    pub(super) small_until: Duration,
     /// The size of new and recycled segments: what flow, batches and backlog need.
     pub(super) steady: u32,
     /// The size that flow and batches need.
@@ -69,6 +71,7 @@ impl Supply {
             spilling: 0,
             waiting: None,
             refusal: None,
+            small_until: Duration::ZERO,
             steady: options.segment_bytes_min,
             steady_min: options.segment_bytes_min,
             tail_since: Duration::ZERO,
@@ -124,6 +127,15 @@ impl Supply {
     pub(super) fn can_give(&self, bytes: u32) -> bool {
         let mut next = self.pool.last().into_iter().chain(&self.spare);
         next.any(|stocked| stocked.bytes() >= bytes as usize)
+    }
+
+    /// Takes a segment that the keeper prepared. Returns the smaller one of two: that of a retry may be smaller than the
+    /// spare, which is too small for the append that was refused.
+    pub(super) fn add_spare(&mut self, prepared: Stocked) -> Option<Stocked> {
+        match &self.spare {
+            Some(spare) if spare.bytes() > prepared.bytes() => Some(prepared),
+            _ => self.spare.replace(prepared),
+        }
     }
 
     /// Takes a memory back for the next append, or returns it if it does not fit the pool.

@@ -580,7 +580,7 @@ a: MPUB t | a,b,c,d,e,f,g
 a< OK
 disk full
 b: MPUB t | a,{large}
-b< E_MPUB_FAILED MPUB failed disk full: cannot allocate /data/t.log/000000000002.segment: simulated: disk full
+b< E_MPUB_FAILED MPUB failed disk full: cannot allocate /data/t.log/000000000003.segment: simulated: disk full
 b closed
 a: MPUB t | a,b,c,d,e,f,g
 a< OK

@@ -143,7 +143,7 @@ struct TestClient {
 pub(super) struct Session {
     options: BrokerOptions,
     pub(super) broker: Broker,
-    files: SimFiles,
+    pub(super) files: SimFiles,
     pub(super) now: Now,
     peers: BTreeMap<String, TestClient>,
     /// Ids of messages by their bodies.

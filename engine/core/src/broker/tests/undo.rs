@@ -430,3 +430,37 @@ fn only_a_full_disk_ends_an_undo() {
         assert!(!session.broker.take_full_disk(), "told once");
     }
 }
+
+/// The undos of the whole node ended for a large segment that was asked for ahead, although a smaller one found room and
+/// no publish was refused.
+#[test]
+fn an_undo_ends_only_if_the_disk_has_no_room_for_any_segment() {
+    let mut session = Session::new(options());
+    session.act("a: SUB t ch; MPUB t | a,b");
+    session.act("empty t/ch for 1h");
+    let publish = format!("b: PUB u | {}", "x".repeat(1000));
+    for _ in 0..100 {
+        session.act(&publish);
+    }
+    // Room for one segment of the smallest size. The topic has outgrown it.
+    let before = session.files.bytes();
+    session.files.limit(Some(before + (40 << 10)));
+    let mut is_full = false;
+    for _ in 0..1000 {
+        session.act(&publish);
+        is_full = session.broker.take_full_disk();
+        if is_full {
+            break;
+        }
+        assert!(!session.transcript().contains("E_PUB_FAILED"));
+        session.act("undo t/ch");
+        assert!(session.transcript().ends_with("= 2 messages for 3600s\n"));
+    }
+    assert!(is_full);
+    assert!(
+        session.files.bytes() >= before + (32 << 10),
+        "a small segment was made"
+    );
+    session.act("undo t/ch");
+    assert!(session.transcript().ends_with("= no undo\n"));
+}
