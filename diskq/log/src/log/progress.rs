@@ -22,6 +22,12 @@ impl Log {
         }
     }
 
+    /// Makes a checkpoint due that waits for no company: segments may go with it, and their room is wanted.
+    pub fn make_checkpoint_due_at_once(&mut self) {
+        self.make_checkpoint_due();
+        self.checkpoints.is_due_at_once = true;
+    }
+
     /// Makes a checkpoint due if a sealed segment is owed and synced, but ends above the mark of the newest
     /// checkpoint. Without it, the next start would read the segment. Such checkpoints begin at most once in
     /// --sync-timeout. The first one after a start comes at once: the start has read these segments, and a process that

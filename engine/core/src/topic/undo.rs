@@ -297,6 +297,9 @@ impl Topic {
             self.drop_channel_undo(id);
         }
         self.set_ends();
+        if !lines.is_empty() {
+            self.log.make_checkpoint_due_at_once();
+        }
         lines
     }
 

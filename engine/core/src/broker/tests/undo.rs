@@ -464,3 +464,25 @@ fn an_undo_ends_only_if_the_disk_has_no_room_for_any_segment() {
     session.act("undo t/ch");
     assert!(session.transcript().ends_with("= no undo\n"));
 }
+
+/// The room of an undo that a full disk had ended was not free before --sync-timeout was over.
+#[test]
+fn an_undo_that_a_full_disk_ends_makes_room_soon() {
+    let mut options = options();
+    options.topic.log.sync_timeout = Duration::from_secs(60);
+    let mut session = Session::new(options);
+    session.act("a: SUB t ch");
+    let publish = format!("p: PUB t | {}", "x".repeat(1000));
+    for _ in 0..300 {
+        session.act(&publish);
+    }
+    session.act("empty t/ch for 1h");
+    session.act("disk full");
+    session.act("b: PUB u | x");
+    assert!(session.transcript().contains("E_PUB_FAILED"));
+    // The topic gives back its segments when it has been idle for 5 s.
+    session.act("+10s");
+    session.act("c: PUB u | x");
+    let transcript = session.transcript();
+    assert!(transcript.ends_with("c< OK\n"), "{transcript}");
+}
