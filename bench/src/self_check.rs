@@ -1,6 +1,8 @@
 //! The self-check decides whether the figures are the daemon's or the generator's own. A pure function:
 //! figures go in, a verdict with its reasons comes out.
 
+use std::fmt;
+
 use crate::result::{Percentiles, SelfCheck, Verdict};
 
 /// At this share of a core a generator thread has no time left for more.
@@ -35,30 +37,64 @@ pub struct Observed {
     pub samples_late_ns: Option<u64>,
 }
 
+/// Generator threads of which the same is true, with their numbers, and the number of all threads.
+struct Threads(Vec<(usize, (f64, f64))>, usize);
+
+impl Threads {
+    /// Returns a figure of the threads: the least and the most, in whole numbers.
+    fn range(&self, figure: impl Fn((f64, f64)) -> f64) -> String {
+        let figures = self
+            .0
+            .iter()
+            .map(|(_, of_thread)| figure(*of_thread).round());
+        let (least, most) = figures.fold((f64::INFINITY, 0.0_f64), |(least, most), figure| {
+            (least.min(figure), most.max(figure))
+        });
+        match least == most {
+            true => format!("{least:.0}"),
+            false => format!("{least:.0} to {most:.0}"),
+        }
+    }
+}
+
+impl fmt::Display for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0[..] {
+            [(thread, _)] => write!(f, "generator thread {thread}"),
+            threads if threads.len() == self.1 => write!(f, "all {} generator threads", self.1),
+            threads => write!(f, "{} of {} generator threads", threads.len(), self.1),
+        }
+    }
+}
+
 /// Judges the observations.
 pub fn judge(observed: &Observed) -> SelfCheck {
     let mut reasons = Vec::new();
     let mut notes = Vec::new();
-    for (thread, (cpu, wait)) in observed.threads.iter().enumerate() {
-        if cpu + wait < BUSY_PERCENT && *wait < WAIT_PERCENT {
-            continue;
-        }
-        let list = if cpu + wait < BUSY_PERCENT {
-            &mut notes
-        } else {
-            &mut reasons
+    for (is_busy, list) in [(true, &mut reasons), (false, &mut notes)] {
+        let chosen = |waits: bool| {
+            let threads = observed.threads.iter().copied().enumerate();
+            let threads = threads.filter(|(_, (cpu, wait))| {
+                (cpu + wait >= BUSY_PERCENT) == is_busy && (*wait >= WAIT_PERCENT) == waits
+            });
+            Threads(threads.collect(), observed.threads.len())
         };
-        list.push(if *wait < WAIT_PERCENT {
-            format!(
-                "generator thread {thread} used {cpu:.0} % of its core: it could not have done more; \
-                 give it more threads (--threads) or a machine of its own"
-            )
-        } else {
-            format!(
-                "generator thread {thread} used {cpu:.0} % of a core and waited {wait:.0} % of the time \
-                 for one: generator and daemon (or others) compete for this machine's cores"
-            )
-        });
+        let (waiting, working) = (chosen(true), chosen(false));
+        if !waiting.0.is_empty() {
+            list.push(format!(
+                "{waiting} used {} % of a core and waited {} % of the time for one: generator and daemon (or others) \
+                 compete for this machine's cores",
+                waiting.range(|(cpu, _)| cpu),
+                waiting.range(|(_, wait)| wait)
+            ));
+        }
+        if is_busy && !working.0.is_empty() {
+            list.push(format!(
+                "{working} used {} % of a core: the generator could not have done more; give it more threads \
+                 (--threads) or a machine of its own",
+                working.range(|(cpu, _)| cpu)
+            ));
+        }
     }
     if let Some(lateness) = observed.lateness {
         let latencies = [

@@ -101,3 +101,33 @@ fn the_bottleneck_is_named() {
         None,
     );
 }
+
+/// 32 threads that compete for two cores had 32 lines.
+#[test]
+fn threads_of_which_the_same_is_true_have_one_line() {
+    let threads = (0..32).map(|thread| (3.0 + f64::from(thread % 2), 26.4));
+    let reasons = |threads: Vec<(f64, f64)>| {
+        let observed = Observed {
+            threads,
+            ..Observed::default()
+        };
+        judge(&observed).reasons
+    };
+    assert_eq!(
+        reasons(threads.collect()),
+        [
+            "all 32 generator threads used 3 to 4 % of a core and waited 26 % of the time for one: \
+          generator and daemon (or others) compete for this machine's cores"
+        ]
+    );
+    let found = reasons(vec![(99.0, 0.0), (97.0, 1.0), (1.0, 0.0), (50.0, 49.0)]);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(
+        found[0].starts_with("generator thread 3 used 50 %"),
+        "{found:?}"
+    );
+    assert!(
+        found[1].starts_with("2 of 4 generator threads used 97 to 99 %"),
+        "{found:?}"
+    );
+}
