@@ -133,6 +133,15 @@ impl Message {
         self.acker.requeue_without_backoff(requeue)
     }
 
+    /// Gives the message back to nsqd, which can deliver it again at once. This is for a message that the application has
+    /// not begun to handle. No backoff begins, and one that has begun goes on.
+    ///
+    /// With ringq's nsqd (`req_uncounted`), this delivery is no attempt: the next one has the same
+    /// [`attempts`](Self::attempts). With NSQ's nsqd, it is one.
+    pub fn give_back(&self) -> Answered {
+        self.acker.give_back()
+    }
+
     /// Asks nsqd for more time (TOUCH): the message timeout begins again. Does nothing after an answer.
     pub fn touch(&self) -> Answered {
         self.acker.touch()
@@ -202,6 +211,11 @@ impl Acker {
     /// See [`Message::requeue_without_backoff`].
     pub fn requeue_without_backoff(&self, requeue: Requeue) -> Answered {
         self.delivery().requeue(requeue, Verdict::Neutral)
+    }
+
+    /// See [`Message::give_back`].
+    pub fn give_back(&self) -> Answered {
+        self.delivery().give_back()
     }
 
     /// See [`Message::touch`].

@@ -1,5 +1,5 @@
-//! Checks what each combination of the features `tls` and `compression` builds. `.ci/run` runs this file with each
-//! combination. Other runs have both features.
+//! Checks what each combination of the features `tls` and `compression` builds. `.ci/run` runs this file without both
+//! features. Other runs have both.
 
 use std::process::Command;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use program::log_warn;
-use ringq_client::{Acker, Consumer, Control, Message, Producer, Requeue};
+use ringq_client::{Acker, Consumer, Control, Message, Producer};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 
@@ -134,7 +134,9 @@ pub async fn give_back(
     let consumers: Vec<Consumer> = consumers.into_iter().collect();
     let controls: Vec<Control> = consumers.iter().map(Consumer::control).collect();
     controls.iter().for_each(begin_shutdown);
-    messages.into_iter().for_each(requeue);
+    messages
+        .into_iter()
+        .for_each(|message| give_one_back(&message));
     // The consumers give back the messages that nobody has taken.
     drop(consumers);
     let ends = controls.iter().map(Control::shutdown);
@@ -143,10 +145,9 @@ pub async fn give_back(
     }
 }
 
-/// Gives a message back to nsqd, which can deliver the message again at once.
-pub fn requeue(message: Acker) {
-    // If the connection is lost, nsqd has the message back in any case.
-    drop(message.requeue_without_backoff(Requeue::After(Duration::ZERO)));
+/// Gives a message that the tool has not handled back to nsqd. If the connection is lost, nsqd has it back in any case.
+pub fn give_one_back(message: &Acker) {
+    drop(message.give_back());
 }
 
 /// Sends CLS, so that nsqd does not deliver messages here again that come back from here.

@@ -14,6 +14,7 @@ use test_support::http::{Response, http};
 use test_support::process::run;
 use test_support::{TIMEOUT, wait_until};
 use tool::Tool;
+use tool::consumed::consume;
 
 const HEAD: &str =
     "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n";
@@ -479,6 +480,12 @@ fn a_signal_ends_all_streams_and_returns_their_messages() {
         nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
         let depth = nsqd.channel("t", "c").unwrap()["depth"].as_u64().unwrap();
         assert!((1..31).contains(&depth), "{depth}");
+        // A line that no socket has taken is no attempt. Otherwise clients that leave would push messages that nobody has
+        // seen to the dead letters.
+        let attempts = consume(&nsqd, "t", "c", depth as usize, |message| {
+            message.attempts()
+        });
+        assert_eq!(attempts, vec![1; depth as usize]);
         drop(stuck);
     }
 }

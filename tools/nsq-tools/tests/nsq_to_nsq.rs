@@ -13,10 +13,9 @@ use tool::consumed::{bodies, texts};
 const CHANNEL: &str = "nsq_to_nsq";
 
 /// Flags for short delays after a failure.
-const QUICK: [&str; 3] = [
+const QUICK: [&str; 2] = [
     "-consumer-opt=default_requeue_delay,10ms",
     "-consumer-opt=backoff_multiplier,10ms",
-    "-consumer-opt=max_attempts,0",
 ];
 
 /// Starts an nsqd whose topic `t` has these messages for the tool.
@@ -204,6 +203,33 @@ fn a_dead_destination_costs_one_failure() {
         assert_eq!(found, ["0", "1", "2", "3", "4"]);
         assert_eq!(source.figure("t", CHANNEL, "requeue_count"), 1, "{mode}");
     }
+}
+
+/// A destination may be away for longer than the attempts after which other tools give a message up.
+#[test]
+fn no_message_is_given_up_while_the_destination_is_away() {
+    let (source, mut destination) = (source(&[b"kept"]), destination());
+    destination.kill();
+    let mut tool = start(&source, &[&destination], &QUICK);
+    let has_failed = || source.figure("t", CHANNEL, "requeue_count") > 8;
+    assert!(wait_until(TIMEOUT, has_failed));
+    destination.restart();
+    assert_eq!(texts(&destination, "t", 1), ["kept"]);
+    source.wait_for_answers("t", CHANNEL);
+    tool.stop();
+}
+
+/// No further delivery would help these messages, and each one makes the consumer back off.
+#[test]
+fn a_message_without_the_required_field_is_given_up_after_five_attempts() {
+    let (source, destination) = (source(&[b"{}"]), destination());
+    let mut args = vec!["-require-json-field=a", "-require-json-value=2"];
+    args.extend(QUICK);
+    let mut tool = start(&source, &[&destination], &args);
+    tool.wait_for_log("attempted 6 times, giving up");
+    source.wait_for_answers("t", CHANNEL);
+    assert_eq!(source.figure("t", CHANNEL, "requeue_count"), 5);
+    tool.stop();
 }
 
 /// Kills the destination while messages are on their way, again and again.

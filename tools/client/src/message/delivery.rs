@@ -133,13 +133,13 @@ impl Delivery {
         self.answer(verdict, false, |out| encode::req(out, &self.id, delay))
     }
 
-    /// Gives a message that no application has seen back to nsqd at once, for other consumers. If nsqd has agreed, this
+    /// Gives a message that no application has handled back to nsqd at once, for other consumers. If nsqd has agreed, this
     /// delivery does not count as an attempt.
     pub(crate) fn give_back(&self) -> Answered {
         self.give_back_after(Duration::ZERO)
     }
 
-    /// Gives a message that no application has seen back to nsqd, which delivers it again after `delay`.
+    /// Gives a message that no application has handled back to nsqd, which delivers it again after `delay`.
     pub(crate) fn give_back_after(&self, delay: Duration) -> Answered {
         self.answer(Verdict::Neutral, false, |out| {
             match self.source.line.has_uncounted {

@@ -19,7 +19,7 @@ use super::reach::{Decision, News, Reach};
 use super::request::Subscription;
 use super::shared::Shared;
 use crate::consuming::{Consuming, log_event};
-use crate::stopping::{TOUCH_TIME_MAX, drain, requeue};
+use crate::stopping::{TOUCH_TIME_MAX, drain, give_one_back};
 
 /// The head of a stream. Old clients compare it byte by byte.
 const HEAD: &str =
@@ -92,7 +92,7 @@ pub(super) async fn serve(mut socket: TcpStream, peer: SocketAddr, query: &str, 
     log_info!("({peer}) stream of {topic}/{channel} ends: {end}");
     // A client that has gone needs no end of the connection.
     let _ = socket.shutdown().await;
-    drain(&mut consumer, |message| requeue(message.split().1)).await;
+    drain(&mut consumer, |message| give_one_back(&message.split().1)).await;
 }
 
 /// Sends an answer of one line.
@@ -170,7 +170,7 @@ impl Stream<'_> {
             _ => End::Client,
         };
         for acker in self.lines.unwritten() {
-            requeue(acker);
+            give_one_back(&acker);
         }
         end
     }

@@ -19,7 +19,7 @@ use super::disk::{DiskError, OsDisk, OsSync};
 use super::leftovers::Leftovers;
 use super::shared::{Figures, Orders, Shared};
 use super::stop::Stop;
-use crate::stopping::{give_back, requeue};
+use crate::stopping::{give_back, give_one_back};
 
 /// The most messages that are taken before other events have their turn.
 const GROUP_LEN_MAX: usize = 4096;
@@ -257,7 +257,7 @@ impl Topic<'_> {
             drop(message.acker.finish());
         }
         for message in self.archive.take_returned() {
-            requeue(message.acker);
+            give_one_back(&message.acker);
         }
         self.figures
             .message_count

@@ -106,7 +106,11 @@ impl Config {
     pub(super) fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Config, Exit> {
         let options = NSQ_TO_NSQ.options(args, &program::hostname())?;
         let client = |flag| {
-            let mut client = ClientConfig::default();
+            let mut client = ClientConfig {
+                // A destination may be away for longer than some attempts. A message that is given up would be lost.
+                max_attempts: 0,
+                ..ClientConfig::default()
+            };
             flags::apply_client_options(&NSQ_TO_NSQ, &options, flag, &mut client)?;
             client.user_agent = flags::user_agent(NSQ_TO_NSQ.name);
             Ok(client)

@@ -6,14 +6,17 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use program::log::Level;
-use program::{log_error, log_info, log_repeated};
-use ringq_client::{Address, Message, Producer, PublishError};
+use program::{log_error, log_info, log_repeated, log_warn};
+use ringq_client::{Address, GivenUp, Message, Producer, PublishError};
 
 use super::config::Config;
 use super::filter::{Filter, Filtered};
 use super::key::{Key, Ranking};
 use crate::destinations::{Chosen, Destinations};
 use crate::host_pool::Outcome;
+
+/// The deliveries of a message without the required field. After these, no delivery helps, so the message is finished.
+const LACKING_ATTEMPTS_MAX: u16 = 5;
 
 /// The destinations with their state, which the messages of all topics share.
 #[derive(Debug)]
@@ -85,6 +88,10 @@ impl Forwarding {
             Filtered::NotAnObject => {
                 let body = String::from_utf8_lossy(message.body());
                 log_error!("ERROR: Unable to decode json: {body}");
+                return Ok(());
+            }
+            Filtered::LacksField if message.attempts() > LACKING_ATTEMPTS_MAX => {
+                log_warn!("{}", GivenUp::from(message));
                 return Ok(());
             }
             Filtered::LacksField => {

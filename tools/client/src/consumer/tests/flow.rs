@@ -249,6 +249,37 @@ async fn a_consumer_is_starved_when_a_connection_has_its_fill() {
     assert_eq!(control.stats().in_flight, 7);
 }
 
+/// Another connection that has room does not help the messages of a full one.
+#[tokio::test(start_paused = true)]
+async fn one_full_connection_starves_a_consumer_of_two() {
+    let network = MockNetwork::new();
+    let mut servers = [network.server("n1:4150"), network.server("n2:4150")];
+    let mut consumer = builder(&network, 1)
+        .config(config(10))
+        .nodes(servers.iter().map(MockServer::address))
+        .connect()
+        .await
+        .expect("complete");
+    let control = consumer.control();
+    let mut nsqds = Vec::new();
+    for server in &mut servers {
+        nsqds.push(accept(server).await);
+    }
+    for nsqd in &mut nsqds {
+        while nsqd.command().await.expect("open").to_string() != "RDY 5" {}
+    }
+    let mut held = Vec::new();
+    for number in 1..=4 {
+        assert!(!control.is_starved(), "{number}");
+        nsqds[1].deliver(number, 1, "").await;
+        held.push(next(&mut consumer).await);
+    }
+    // 4 of 10 messages are in flight, and 4 of the 5 of one connection.
+    assert!(control.is_starved());
+    held.pop().expect("a message").finish();
+    assert!(!control.is_starved());
+}
+
 /// A connection that closes brings no more messages, whatever the application answers.
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_closes_starves_nobody() {

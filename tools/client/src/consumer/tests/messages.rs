@@ -95,6 +95,30 @@ async fn the_automatic_delay_grows_with_the_attempts() {
     nsqd.expect(&req(1, 3_600_001)).await;
 }
 
+/// Only an nsqd that has agreed to it knows the parameter `uncounted`.
+#[tokio::test(start_paused = true)]
+async fn a_message_that_is_given_back_is_no_attempt_if_nsqd_agrees() {
+    for (agreed, end) in [("true", " uncounted"), ("false", "")] {
+        let (mut server, mut consumer) = one_server(config(5)).await;
+        let mut nsqd = server.accept().await;
+        let answer = format!(r#"{{"max_rdy_count":2500,"req_uncounted":{agreed}}}"#);
+        let identify = nsqd.handshake_with(&answer).await;
+        assert_eq!(identify["req_uncounted"], true);
+        nsqd.expect("SUB t c").await;
+        nsqd.respond("OK").await;
+        nsqd.expect("RDY 5").await;
+        nsqd.deliver(1, 1, "").await;
+        next(&mut consumer).await.give_back();
+        nsqd.expect(&format!("{}{end}", req(1, 0))).await;
+        // No backoff has begun, which would send RDY 0.
+        nsqd.deliver(2, 1, "").await;
+        let (_, acker) = next(&mut consumer).await.split();
+        acker.give_back();
+        nsqd.expect(&format!("{}{end}", req(2, 0))).await;
+        assert!(acker.is_answered());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_first_answer_counts() {
     let (_server, mut nsqd, mut consumer) = ready(5).await;

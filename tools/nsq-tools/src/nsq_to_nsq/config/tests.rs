@@ -29,7 +29,7 @@ fn flags_become_values() {
         "-require-json-field=r",
         "-require-json-value=2",
         "-key-json-field=/k",
-        "-consumer-opt=max_attempts,0",
+        "-consumer-opt=max_attempts,3",
         "-producer-opt=snappy",
     ]))
     .unwrap();
@@ -43,7 +43,7 @@ fn flags_become_values() {
         (Mode::EpsilonGreedy, 250)
     );
     let consumer = &config.consumer;
-    assert_eq!((consumer.max_in_flight, consumer.max_attempts), (7, 0));
+    assert_eq!((consumer.max_in_flight, consumer.max_attempts), (7, 3));
     assert!(config.producer.snappy && !config.consumer.snappy);
     assert_eq!(config.filter.whitelist, ["a", "b,c"]);
     let require = config.filter.require.unwrap();
@@ -58,6 +58,7 @@ fn flags_become_values() {
         (config.mode, config.consumer.max_in_flight),
         (Mode::HostPool, 200)
     );
+    assert_eq!(config.consumer.max_attempts, 0, "no message is given up");
     assert!(config.producer.user_agent.starts_with("nsq_to_nsq/1.3.0 "));
 }
 
