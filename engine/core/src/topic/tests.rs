@@ -2,6 +2,11 @@ use super::pieces::{Bounds, Pieces, Totals};
 use super::unfinished_checkpoint::Progress;
 use super::*;
 use crate::client::Client;
+use crate::dedup::content_rule::ContentRule;
+use crate::dedup::generations::{KeyWindow, clock_ms};
+use crate::dedup::key::ContentKey;
+use crate::dedup_rules::DedupRules;
+use crate::stats::KeyStats;
 use diskq::{Keeper, SimFiles};
 use diskq_log::checkpoint::Roster;
 use diskq_log::{ChannelFacts, Checkpoint, Damage, DamageKind, Recovered, TopicFacts};
@@ -9,6 +14,10 @@ use wire::decode::ClientState;
 use wire::identify::{ClientSettings, ServerSettings};
 
 fn topic() -> Topic {
+    topic_with(DedupRules::default())
+}
+
+fn topic_with(rules: DedupRules) -> Topic {
     let options = TopicOptions {
         log: LogOptions::default(),
         mem_queue_size: 0,
@@ -17,7 +26,7 @@ fn topic() -> Topic {
         grace: GraceOptions::default(),
         dead_letters: Default::default(),
         unclaimed: Default::default(),
-        dedup: Default::default(),
+        dedup: rules.into(),
         meters: Default::default(),
     };
     Topic::new(TopicName::new(b"orders").expect("a name"), options)
@@ -129,7 +138,17 @@ fn deferrals_that_are_left_over_do_not_count_in_an_undo() {
 }
 
 fn publish(topic: &mut Topic, keeper: &Keeper<SimFiles>, now: Now, defer_ms: u32) {
-    let publication = Publication::one(b"x", defer_ms, None);
+    publish_body(topic, keeper, now, b"x", defer_ms);
+}
+
+fn publish_body(
+    topic: &mut Topic,
+    keeper: &Keeper<SimFiles>,
+    now: Now,
+    body: &[u8],
+    defer_ms: u32,
+) {
+    let publication = Publication::one(body, defer_ms, None);
     while let Err(error) = topic.publish(now, &publication) {
         assert_eq!(error, AppendError::WouldBlock);
         while let Some(request) = topic.log.next_request() {
@@ -178,6 +197,44 @@ fn a_grace_keeps_the_newest_of_messages_that_several_turns_give() {
         let end = topic.log.next_seq();
         assert_eq!(kept, [SeqRange::new(Seq(end.0 - 2), end)], "{is_emptied}");
     }
+}
+
+/// Nobody knows two keys with one fingerprint. So the test has the topic remember a key with the seq of another message.
+#[test]
+fn a_hit_is_compared_with_the_stored_message() {
+    let rule = ContentRule::new(ContentKey::Body, KeyWindow::Count(100), None);
+    let mut rules = DedupRules::default();
+    rules.add_content("*", rule.expect("it fits"));
+    let mut topic = topic_with(rules);
+    let keeper = Keeper::new(SimFiles::new(), "/data");
+    let now = Now {
+        mono: Duration::from_secs(1),
+        wall_ns: 1 << 60,
+    };
+    publish_body(&mut topic, &keeper, now, b"stored", 0);
+    let stored = Seq(topic.log.next_seq().0 - 1);
+    let keys = topic.keys.as_mut().expect("the topic has a rule");
+    let fingerprint = keys.key.fingerprint(&keys.generations.hasher, b"fresh");
+    let fingerprint = fingerprint.expect("each body is a key");
+    let at_ms = clock_ms(now.mono);
+    assert!(keys.generations.insert(at_ms, fingerprint, stored));
+    keys.generations.confirm();
+    for (body, is_stored) in [(&b"fresh"[..], true), (b"stored", false)] {
+        let before = topic.log.next_seq();
+        publish_body(&mut topic, &keeper, now, body, 0);
+        assert_eq!(topic.log.next_seq() > before, is_stored);
+    }
+    let stats = topic.key_stats(now).expect("the topic has a rule");
+    let KeyStats {
+        duplicate_count,
+        unverified_count,
+        unremembered_count,
+        ..
+    } = stats;
+    assert_eq!(
+        (duplicate_count, unverified_count, unremembered_count),
+        (1, 0, 1)
+    );
 }
 
 fn damage(kind: DamageKind) -> Damage {
