@@ -361,7 +361,7 @@ fn a_start_says_what_the_rules_may_take() {
     broker.restart();
     broker.wait_for_log(&line("--dedup", "t*", 16 << 20, 20));
     broker.wait_for_log(&line("--dedup", "p", 1 << 20, 0));
-    broker.wait_for_log(&line("--duplicate-meter", "*", 1_572_864, 20));
+    broker.wait_for_log(&line("--duplicate-meter", "*", 3_670_016, 20));
     Client::connect(broker.tcp_addr()).publish("t19", b"a");
     assert_eq!(duplicates(&broker, "t19"), 1);
 }

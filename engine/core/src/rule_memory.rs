@@ -52,7 +52,7 @@ mod tests {
         let meters = meters.memory(topics);
         assert_eq!(
             (meters[0].topics, meters[0].topic_bytes, meters[0].bytes()),
-            (4, 3 << 19, 4 * (3 << 19))
+            (4, 7 << 19, 4 * (7 << 19))
         );
     }
 }

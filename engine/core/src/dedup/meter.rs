@@ -1,26 +1,30 @@
 //! [`Meter`]: how many messages of a topic are duplicates, and how long a window would find them.
 //!
-//! The meter looks at a sample of the bodies, chosen by a hash of the body. So it sees all copies of a body or none, and
-//! the share of duplicates in the sample is that of the topic. It changes nothing about the messages.
+//! The meter looks at a sample of the bodies, chosen by a hash of the body. So it sees all copies of a body or none. The
+//! share of duplicates in the sample is an estimate of the topic's share. It is a good one if no body makes up a large part
+//! of the topic. It changes nothing about the messages.
 //!
 //! ```text
 //!   body ──hash──► in the sample? ──no──► done
 //!                       │ yes
 //!                       ▼
-//!   table: hash -> when it came last ──there──► a duplicate: counted by the time and the messages since then
+//!   table: hash -> the copies that rules would have stored ──there──► a duplicate: in the window of which rules?
 //!                       └─────────── not there ──► added, in place of the oldest of its row
 //! ```
+//!
+//! A rule drops a copy if the last copy that it has *stored* is in its window: a copy that it drops renews nothing. Rules
+//! with different windows store different copies. So the meter remembers one copy for each window.
 
 use crate::dedup::quick_hash::QuickHash;
 use std::time::Duration;
 
-/// Entries of a row, which are two cache lines. A hash belongs into one row.
+/// Entries of a row, in which a search looks at each. A hash belongs into one row.
 const ROW: usize = 4;
 /// Rows of the table.
 const ROWS: usize = 1 << 14;
 /// Entries of the table.
 const ENTRIES: usize = ROW * ROWS;
-/// The most bytes that a meter takes, 1.5 MiB.
+/// The bytes that a meter takes with its first message, 3.5 MiB.
 pub(crate) const BYTES_MAX: u64 = (ENTRIES * size_of::<Entry>()) as u64;
 
 /// The windows in time.
@@ -56,15 +60,35 @@ impl SampleRate {
     }
 }
 
+/// The place of a message: when it came, and its number among the messages of the topic.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    /// The lower bits of the milliseconds since the process started. They repeat after 49 days.
+    ms: u32,
+    /// The lower bits of the number.
+    number: u32,
+}
+
 /// A body that the meter has seen.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     /// The hash of the body. 0: there is none.
     hash: u64,
-    /// When the last copy came, in milliseconds of the process.
-    at_ms: u64,
-    /// The number of the last copy among the messages of the topic.
-    number: u64,
+    last: Place,
+    /// For each window, the copy that a rule with this window has stored last.
+    stored_ms: [u32; TIMES.len()],
+    stored_number: [u32; COUNTS.len()],
+}
+
+impl Entry {
+    fn new(hash: u64, at: Place) -> Entry {
+        Entry {
+            hash,
+            last: at,
+            stored_ms: [at.ms; TIMES.len()],
+            stored_number: [at.number; COUNTS.len()],
+        }
+    }
 }
 
 /// Counts the duplicates in a sample of a topic's messages.
@@ -80,11 +104,11 @@ pub(crate) struct Meter {
     messages: u64,
     sampled: u64,
     duplicates: u64,
-    /// Duplicates that the windows in time find, and that those in messages find.
+    /// Duplicates that rules with the windows in time would drop, and those with the windows in messages.
     within_time: [u64; TIMES.len()],
     within_count: [u64; COUNTS.len()],
     /// The least age at which an entry had to leave. Duplicates that are further apart are not all seen.
-    evicted_ms: u64,
+    evicted_ms: Option<u32>,
 }
 
 /// The result of a meter. The numbers are those since the start of the process.
@@ -96,9 +120,9 @@ pub struct MeterReport {
     pub sampled: u64,
     /// Messages in the sample with a body that the meter has seen before.
     pub duplicates: u64,
-    /// For each window in time: its name, and the messages in the sample that the window finds.
+    /// For each window in time: its name, and the messages in the sample that a rule with this window would drop.
     pub within_time: [(&'static str, u64); TIMES.len()],
-    /// For each window in messages: its length, and the messages in the sample that the window finds.
+    /// For each window in messages: its length, and the messages in the sample that a rule with this window would drop.
     pub within_count: [(u64, u64); COUNTS.len()],
     /// The time back to which the table reaches, in milliseconds. `None`: no entry had to leave yet.
     pub reach_ms: Option<u64>,
@@ -128,7 +152,7 @@ impl Meter {
             duplicates: 0,
             within_time: [0; TIMES.len()],
             within_count: [0; COUNTS.len()],
-            evicted_ms: u64::MAX,
+            evicted_ms: None,
         }
     }
 
@@ -138,12 +162,12 @@ impl Meter {
         self.messages += 1;
         let hash = self.hash.hash(body);
         if hash <= self.limit {
-            self.see_sampled(mono.as_millis() as u64, hash | 1);
+            self.see_sampled(mono.as_millis() as u32, hash | 1);
         }
     }
 
     #[cold]
-    fn see_sampled(&mut self, at_ms: u64, hash: u64) {
+    fn see_sampled(&mut self, ms: u32, hash: u64) {
         if self.entries.is_empty() {
             // Without the table, the meter counts nothing.
             if self.entries.try_reserve_exact(ENTRIES).is_err() {
@@ -155,36 +179,43 @@ impl Meter {
         // The upper bits are alike in the whole sample.
         let row = (hash >> 1) as usize % ROWS * ROW;
         let row = &mut self.entries[row..row + ROW];
-        let seen = Entry {
-            hash,
-            at_ms,
-            number: self.messages,
-        };
+        let number = self.messages as u32;
+        let at = Place { ms, number };
         if let Some(found) = row.iter_mut().find(|entry| entry.hash == hash) {
-            let last = std::mem::replace(found, seen);
-            self.count(at_ms - last.at_ms.min(at_ms), seen.number - last.number);
+            found.last = at;
+            self.duplicates += 1;
+            let times = found.stored_ms.iter_mut().zip(TIMES);
+            for (within, (stored, (time, _))) in self.within_time.iter_mut().zip(times) {
+                match u128::from(ms.wrapping_sub(*stored)) <= time.as_millis() {
+                    true => *within += 1,
+                    false => *stored = ms,
+                }
+            }
+            let counts = found.stored_number.iter_mut().zip(COUNTS);
+            for (within, (stored, count)) in self.within_count.iter_mut().zip(counts) {
+                // A rule counts the messages that it stores.
+                let since = u128::from(number.wrapping_sub(*stored));
+                let since = since * u128::from(self.sampled - *within) / u128::from(self.sampled);
+                match since <= u128::from(count) {
+                    true => *within += 1,
+                    false => *stored = number,
+                }
+            }
             return;
         }
-        let age = |entry: &Entry| (entry.hash != 0, entry.number);
-        let oldest = row.iter_mut().min_by_key(|entry| age(entry));
+        let age = |entry: &Entry| match entry.hash {
+            0 => u32::MAX,
+            _ => number.wrapping_sub(entry.last.number),
+        };
+        let oldest = row.iter_mut().max_by_key(|entry| age(entry));
         let Some(oldest) = oldest else {
             return;
         };
         if oldest.hash != 0 {
-            self.evicted_ms = self.evicted_ms.min(at_ms - oldest.at_ms.min(at_ms));
+            let age_ms = ms.wrapping_sub(oldest.last.ms);
+            self.evicted_ms = Some(self.evicted_ms.map_or(age_ms, |least| least.min(age_ms)));
         }
-        *oldest = seen;
-    }
-
-    /// Counts a duplicate that comes so many milliseconds and messages after the last copy.
-    fn count(&mut self, ms: u64, messages: u64) {
-        self.duplicates += 1;
-        for (within, (time, _)) in self.within_time.iter_mut().zip(TIMES) {
-            *within += u64::from(u128::from(ms) <= time.as_millis());
-        }
-        for (within, count) in self.within_count.iter_mut().zip(COUNTS) {
-            *within += u64::from(messages <= count);
-        }
+        *oldest = Entry::new(hash, at);
     }
 
     /// Reports the duplicates so far.
@@ -203,7 +234,7 @@ impl Meter {
             duplicates: self.duplicates,
             within_time,
             within_count,
-            reach_ms: (self.evicted_ms != u64::MAX).then_some(self.evicted_ms),
+            reach_ms: self.evicted_ms.map(u64::from),
         }
     }
 }

@@ -46,6 +46,55 @@ fn windows_in_time_and_in_messages() {
     assert_eq!(meter.report().within_count.map(|it| it.1), [4, 4, 5, 5, 5]);
 }
 
+/// Regression: the meter measured from the last copy. A rule measures from the copy that it has stored, so it stores a body
+/// that comes every 30 s again and again: with a window of a minute, every third copy.
+#[test]
+fn a_window_begins_with_the_copy_that_a_rule_stores() {
+    let mut meter = meter(1.0);
+    for second in (0..3600).step_by(30) {
+        see(&mut meter, second * 1000, 1);
+    }
+    let report = meter.report();
+    assert_eq!(report.sampled, 120);
+    assert_eq!(
+        report.within_time,
+        [("1s", 0), ("10s", 0), ("1m", 80), ("10m", 114), ("1h", 119)]
+    );
+}
+
+/// A rule whose window is a number of messages counts those that it stores. Half of all messages are one body.
+#[test]
+fn copies_that_a_rule_drops_take_no_room_in_its_window() {
+    let mut meter = meter(1.0);
+    for number in 0..30_000 {
+        see(&mut meter, 0, 0);
+        see(&mut meter, 0, 1 + number);
+    }
+    // Such a rule stores the frequent body, 1000 others, and the frequent body again.
+    let dropped = meter.report().within_count[0].1;
+    assert!((29_900..30_000).contains(&dropped), "{dropped}");
+    assert!(dropped.abs_diff(30_000 - 30) < 20, "{dropped}");
+}
+
+/// One body makes up 30 % of the messages. A sample that has this body shows far more duplicates than there are, and another
+/// sample shows none. A sample of all bodies is exact.
+#[test]
+fn a_frequent_body_is_in_the_sample_or_not() {
+    let shown = |rate: f64, secret: u64| {
+        let mut meter = Meter::new(SampleRate::new(rate).expect("a rate"), secret);
+        for number in 0..100_000 {
+            see(&mut meter, 0, if number % 10 < 3 { 0 } else { number });
+        }
+        let report = meter.report();
+        report.percent(report.duplicates)
+    };
+    assert!((29.9..30.0).contains(&shown(1.0, 5)));
+    let shares: Vec<f64> = (0..300).map(|secret| shown(0.01, secret)).collect();
+    let (with, without): (Vec<f64>, Vec<f64>) = shares.iter().partition(|it| **it > 50.0);
+    assert!(with.len() < 12 && without.len() > 288, "{shares:?}");
+    assert!(with.iter().all(|it| *it > 95.0) && without.iter().all(|it| *it == 0.0));
+}
+
 #[test]
 fn nothing_seen() {
     let report = meter(0.5).report();
