@@ -1,7 +1,10 @@
 //! Topics that recognise messages by their content.
 
 use super::script::{Session, check_with, options};
-use crate::{BrokerOptions, ContentKey, ContentRule, DedupRules, JsonPointer, KeyWindow, TaskId};
+use crate::{
+    BrokerOptions, ContentKey, ContentRule, DedupRules, JsonPointer, KeyWindow, TaskId,
+    UnclaimedBounds, UnclaimedRules,
+};
 use std::time::Duration;
 
 /// Options with rules: `body` for the topics `t*`, and the value at `/id` for the topics `j*`.
@@ -267,6 +270,35 @@ a: MPUB t | x,y
 a< OK
 keys t
 = 0 duplicates, 0 of them unverified, 0 without the key, 2 keys
+",
+    );
+}
+
+/// A message that the bounds of a topic without channels drop is as an emptied one: it was stored once, and its retry is no
+/// new message.
+#[test]
+fn a_dropped_message_is_not_stored_again() {
+    let mut rules = UnclaimedRules::default();
+    rules.add("t", UnclaimedBounds::DROP);
+    let mut options = with_rules(KeyWindow::Count(1000));
+    options.topic.unclaimed = rules.into();
+    check_with(
+        options,
+        "
+a: PUB t | x
+a< OK
+stats t
+= depth 0, messages 1, bytes 1, dropped 1
+c: SUB t ch
+c< OK
+c: RDY 9
+a: PUB t | x
+a< OK
+a: PUB t | y
+a< OK
+c< y (1)
+keys t
+= 1 duplicates, 0 of them unverified, 0 without the key, 2 keys
 ",
     );
 }
