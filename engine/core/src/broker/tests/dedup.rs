@@ -252,6 +252,48 @@ dedup t
     );
 }
 
+/// A publisher that the topic has forgotten for others is accepted like a new one, and its eviction is counted.
+#[test]
+fn a_publisher_comes_back_after_its_eviction() {
+    let mut rules = DedupRules::default();
+    // Room for two publishers of 360 bytes each.
+    let rule = DedupRule {
+        window: DedupRule::WINDOW_DEFAULT,
+        memory_bytes: 800,
+    };
+    rules.add("t", rule);
+    let mut options = with_rule();
+    options.topic.dedup = rules.into();
+    check(
+        options,
+        "
+a is 7f
+b is 80
+c is 81
+a: PUB t 0 | x
+a< OK
+b: PUB t 0 | y
+b< OK
+c: PUB t 0 | z
+c< OK
+dedup t
+= 0 duplicates, 0 unchecked, 2 publishers, 1 forgotten
+a: PUB t 0 | x
+a< OK
+dedup t
+= 0 duplicates, 0 unchecked, 2 publishers, 2 forgotten
+a: MPUB t 0 | x,w
+a< OK
+c: PUB t 0 | z
+c< OK
+dedup t
+= 2 duplicates, 0 unchecked, 2 publishers, 2 forgotten
+stats t
+= depth 5, messages 5, bytes 5
+",
+    );
+}
+
 /// The IDENTIFY of a publisher.
 const IDENTIFY: &str = "a: IDENTIFY | {\"feature_negotiation\":true,\"publisher_id\":\"7f\"}";
 

@@ -813,10 +813,16 @@ impl Session {
         let found = stats.topics.iter().find(|t| t.topic_name == topic);
         let text = match found.and_then(|topic| topic.dedup.as_ref()) {
             None => "no rule".to_owned(),
-            Some(dedup) => format!(
-                "{} duplicates, {} unchecked, {} publishers",
-                dedup.duplicate_count, dedup.unchecked_count, dedup.publisher_count
-            ),
+            Some(dedup) => {
+                let forgotten = match dedup.evicted_count {
+                    0 => String::new(),
+                    count => format!(", {count} forgotten"),
+                };
+                format!(
+                    "{} duplicates, {} unchecked, {} publishers{forgotten}",
+                    dedup.duplicate_count, dedup.unchecked_count, dedup.publisher_count
+                )
+            }
         };
         writeln!(self.transcript, "= {text}").expect("a String takes all");
         self.run_until_idle(Vec::new());
