@@ -47,7 +47,8 @@ pub struct ForgetfulOptions {
 ///
 /// # When the load changes
 ///
-/// Memory and time per key stay constant. The bound on false positives holds at each moment, because the filter refreshes
+/// Memory stays constant. So does the time per key on average: a refresh clears a whole filter, and so takes longer than
+/// other keys do. The bound on false positives holds at each moment, because the filter refreshes
 /// early when the filter of the present has all keys that it may have, or the filter of the future has half of them
 /// (`tests/load.rs`). Then the window is shorter than asked for:
 /// [`shortest_window`](ForgetfulBloom::shortest_window) says by how much. [`TimeLimitedBloom`](crate::TimeLimitedBloom)
