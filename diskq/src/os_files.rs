@@ -8,9 +8,11 @@ use std::path::Path;
 
 use diskq_log::{Memory, Pages, SPILLED_BYTES};
 use rustix::fs::{
-    FallocateFlags, OFlags, StatVfsMountFlags, fallocate, fcntl_getfl, fcntl_setfl, fstatvfs,
+    FallocateFlags, OFlags, StatVfs, StatVfsMountFlags, fallocate, fcntl_getfl, fcntl_setfl,
+    fstatvfs,
 };
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use crate::files::{Entry, Files, SyncError};
 use crate::mapping::{self, Buffer};
@@ -196,23 +198,27 @@ fn direct(file: &File, mut job: impl FnMut(&File) -> io::Result<()>) -> io::Resu
     }
 }
 
-/// Fails if the file system says that it has no room for a large file. Without this check, the attempt would take all
-/// the room for a moment, and the small file of another topic would find none. The room that is kept for root does not
-/// count.
+/// Fails if the file system says that it has no room to make a file this long. Without this check, the attempt would take
+/// all the room for a moment, and the small file of another topic would find none.
 fn check_room(file: &File, bytes: u64) -> io::Result<()> {
-    /// The reservation of less takes no longer than this check.
-    const LARGE_FROM: u64 = 1 << 20;
-    if bytes < LARGE_FROM {
-        return Ok(());
-    }
+    let missing = bytes.saturating_sub(file.metadata()?.len());
     match fstatvfs(file) {
-        // A file system without blocks does not say how many are free.
-        Ok(room) if room.f_blocks > 0 && room.f_bavail.saturating_mul(room.f_frsize) < bytes => {
-            Err(Errno::NOSPC.into())
-        }
+        Ok(room) if lacks_room(&room, missing, geteuid().is_root()) => Err(Errno::NOSPC.into()),
         // If the room is not known, the reservation tells.
         Ok(_) | Err(_) => Ok(()),
     }
+}
+
+/// Returns whether a file system has no room for this many bytes more. ext4 keeps some room for root.
+fn lacks_room(room: &StatVfs, missing: u64, is_root: bool) -> bool {
+    /// The reservation of less takes no longer than this check.
+    const LARGE_FROM: u64 = 1 << 20;
+    let free = match is_root {
+        true => room.f_bfree,
+        false => room.f_bavail,
+    };
+    // A file system without blocks does not say how many are free.
+    missing >= LARGE_FROM && room.f_blocks > 0 && free.saturating_mul(room.f_frsize) < missing
 }
 
 /// Reserves room on the disk for the first `bytes` bytes, so that no later store finds the disk full. Returns false if

@@ -254,6 +254,36 @@ fn an_attempt_without_room_takes_none_from_others() {
     assert!(!path("large").exists());
 }
 
+/// A checkpoint file of 4 MiB did not grow to 6 with 3 MiB free, because all 6 were looked for.
+#[test]
+fn a_file_grows_into_the_room_that_it_lacks() {
+    let Some(tmpfs) = Tmpfs::mount("7m") else {
+        return;
+    };
+    let path = tmpfs.path().join("checkpoint");
+    OsFiles.allocate(&path, 4 << 20, Pages::Small).unwrap();
+    OsFiles.allocate(&path, 6 << 20, Pages::Small).unwrap();
+    assert_eq!(OsFiles.length(&path).unwrap(), 6 << 20);
+    let refused = OsFiles.allocate(&path, 8 << 20, Pages::Small);
+    assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::StorageFull);
+}
+
+/// ext4 keeps a twentieth of the disk for root. A broker that runs as root was refused what it could have.
+#[test]
+fn the_room_that_is_kept_for_root_is_room_for_root() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut room = fstatvfs(File::open(directory.path()).unwrap()).unwrap();
+    (room.f_frsize, room.f_blocks) = (4096, 1_000_000);
+    (room.f_bfree, room.f_bavail) = (50_000, 0);
+    let missing = 16 << 20;
+    assert!(!lacks_room(&room, missing, true));
+    assert!(lacks_room(&room, missing, false));
+    assert!(!lacks_room(&room, (1 << 20) - 1, false));
+    assert!(lacks_room(&room, 50_001 * 4096, true));
+    room.f_blocks = 0;
+    assert!(!lacks_room(&room, missing, false));
+}
+
 #[test]
 fn a_full_file_system_is_an_error_not_a_signal() {
     let Some(tmpfs) = Tmpfs::mount("8m") else {

@@ -480,12 +480,15 @@ fn a_signal_ends_all_streams_and_returns_their_messages() {
         nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
         let depth = nsqd.channel("t", "c").unwrap()["depth"].as_u64().unwrap();
         assert!((1..31).contains(&depth), "{depth}");
-        // A line that no socket has taken is no attempt. Otherwise clients that leave would push messages that nobody has
-        // seen to the dead letters.
-        let attempts = consume(&nsqd, "t", "c", depth as usize, |message| {
+        // A line of which no socket has taken a byte is no attempt. Otherwise clients that leave would push messages that
+        // nobody has seen to the dead letters.
+        let mut attempts = consume(&nsqd, "t", "c", depth as usize, |message| {
             message.attempts()
         });
-        assert_eq!(attempts, vec![1; depth as usize]);
+        attempts.sort_unstable();
+        let last = attempts.pop();
+        assert!(matches!(last, Some(1 | 2)), "{last:?}");
+        assert_eq!(attempts, vec![1; depth as usize - 1]);
         drop(stuck);
     }
 }

@@ -13,45 +13,89 @@ use tool::{Tool, files};
 /// The size of the file. It takes far longer to copy than the tool takes to end.
 const BYTES: u64 = 512 << 20;
 
+/// A tool in the middle of such a move: its work and output directories, and its nsqd.
+struct Moving {
+    tool: Tool,
+    nsqd: Daemon,
+    work: tempfile::TempDir,
+    output: Tmpfs,
+}
+
+impl Moving {
+    /// Starts the tool for the topics `t`, which has the file, and `u`. `None` if no other file system can be mounted.
+    fn begin() -> Option<Moving> {
+        let output = Tmpfs::mount("1g")?;
+        let nsqd = Daemon::nsqd(&[]);
+        nsqd.create_channel("t", "c");
+        nsqd.create_channel("u", "c");
+        let work = tempfile::tempdir().expect("a temporary directory can be made");
+        fs::create_dir(work.path().join("t")).expect("the directory is new");
+        let mut leftover =
+            File::create_new(work.path().join("t/7-000007")).expect("the directory is empty");
+        leftover.seek(SeekFrom::Start(BYTES - 1)).expect("a file");
+        leftover.write_all(b"\n").expect("a hole takes no space");
+        leftover.lock().expect("nobody else has the file");
+        let flags = [
+            "-topic=t",
+            "-topic=u",
+            "-channel=c",
+            "-sync-interval=50ms",
+            "-skip-empty-files",
+            "-filename-format=<TOPIC>/7<REV>",
+            &format!("-nsqd-tcp-address={}", nsqd.tcp),
+            &format!("-output-dir={}", output.path().display()),
+            &format!("-work-dir={}", work.path().display()),
+        ];
+        let tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_file"), &flags, &[]);
+        tool.wait_for_log(" another process writes ");
+        for topic in ["t", "u"] {
+            nsqd.wait_for_figure(topic, "c", "client_count", 1);
+        }
+        leftover.unlock().expect("it is locked");
+        let has_begun = || !files::paths(&output.path()).is_empty();
+        assert!(wait_until(TIMEOUT, has_begun), "{}", tool.log());
+        Some(Moving {
+            tool,
+            nsqd,
+            work,
+            output,
+        })
+    }
+
+    fn expect_one_place(&self) {
+        let mut found = files::paths(self.work.path());
+        found.extend(files::paths(&self.output.path()));
+        found.retain(|path| !path.ends_with("u"));
+        let [path] = &found[..] else {
+            panic!("the file is at one place: {found:?}\n{}", self.tool.log());
+        };
+        assert_eq!(path.file_name().expect("a file"), "7-000007");
+        let size = fs::metadata(path).expect("the file is there").len();
+        assert_eq!(size, BYTES);
+    }
+}
+
 /// SIGTERM ended the tool in the middle of the copy. A part of the file stayed under a temporary name; a moment later, the
 /// file would have been at both places, and the next run would have archived it again.
 #[test]
 fn a_stop_in_the_middle_of_a_copy_leaves_the_file_at_one_place() {
-    let Some(other) = Tmpfs::mount("1g") else {
+    let Some(mut moving) = Moving::begin() else {
         return;
     };
-    let nsqd = Daemon::nsqd(&[]);
-    nsqd.create_channel("t", "c");
-    let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    let work = directory.path().join("work");
-    fs::create_dir(&work).expect("the directory is new");
-    let mut leftover = File::create_new(work.join("t-000007")).expect("the directory is empty");
-    leftover.seek(SeekFrom::Start(BYTES - 1)).expect("a file");
-    leftover.write_all(b"\n").expect("a hole takes no space");
-    leftover.lock().expect("nobody else has the file");
-    let flags = [
-        "-topic=t",
-        "-channel=c",
-        "-sync-interval=50ms",
-        "-skip-empty-files",
-        "-filename-format=<TOPIC><REV>",
-        &format!("-nsqd-tcp-address={}", nsqd.tcp),
-        &format!("-output-dir={}", other.path().display()),
-        &format!("-work-dir={}", work.display()),
-    ];
-    let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_file"), &flags, &[]);
-    tool.wait_for_log(" another process writes ");
-    nsqd.wait_for_figure("t", "c", "client_count", 1);
-    leftover.unlock().expect("it is locked");
-    let has_begun = || !files::paths(&other.path()).is_empty();
-    assert!(wait_until(TIMEOUT, has_begun), "{}", tool.log());
-    tool.stop();
-    let mut found = files::paths(&work);
-    found.extend(files::paths(&other.path()));
-    let [path] = &found[..] else {
-        panic!("the file is at one place: {found:?}\n{}", tool.log());
+    moving.tool.stop();
+    moving.expect_one_place();
+}
+
+/// An error of one topic ended the tool in the middle of what the other topics did.
+#[test]
+fn the_error_of_a_topic_leaves_the_file_of_another_at_one_place() {
+    let Some(mut moving) = Moving::begin() else {
+        return;
     };
-    assert_eq!(path.file_name().expect("a file"), "t-000007");
-    let size = fs::metadata(path).expect("the file is there").len();
-    assert_eq!(size, BYTES);
+    // The topic u needs a directory of this name.
+    File::create_new(moving.work.path().join("u")).expect("there is no such file");
+    moving.nsqd.publish("u", &["one"]);
+    let status = moving.tool.wait();
+    assert_eq!(status.code(), Some(1), "{}", moving.tool.log());
+    moving.expect_one_place();
 }

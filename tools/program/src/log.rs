@@ -292,11 +292,11 @@ impl<W: Write> Writer<W> {
     }
 
     fn report_held(&mut self, held: Vec<Held>) {
-        for Held { count, last } in held {
+        for Held { count, level, last } in held {
             // The new line has the level already.
             let last_text = last.text_without_tag();
             let text = format!("LOG: {count} more like it within a second, the last: {last_text}");
-            self.append(last.level, text);
+            self.append(level, text);
         }
     }
 

@@ -198,5 +198,7 @@ impl Checkpoints {
         self.began = mono;
         self.last_began = Some(mono);
         self.rests_until = mono + RETRY_AFTER;
+        // The failed one may have been wanted at once, for the room of the segments that go with it.
+        self.is_due_at_once = true;
     }
 }

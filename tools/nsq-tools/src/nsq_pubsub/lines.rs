@@ -1,6 +1,7 @@
 //! [`Lines`]: the bytes that wait for a client, and the messages that they belong to.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Bytes that are gathered before they are written.
 const BYTES_MAX: usize = 64 * 1024;
@@ -11,8 +12,8 @@ pub(super) struct Lines<A> {
     bytes: Vec<u8>,
     /// The bytes that the socket has taken.
     written: usize,
-    /// The end of each message's line in `bytes`, in order.
-    messages: VecDeque<(usize, A)>,
+    /// Each message's line in `bytes`, in order.
+    messages: VecDeque<(Range<usize>, A)>,
 }
 
 impl<A> Lines<A> {
@@ -26,8 +27,9 @@ impl<A> Lines<A> {
 
     /// Adds the line of a message.
     pub(super) fn push(&mut self, body: &[u8], acker: A) {
+        let start = self.bytes.len();
         self.push_text(body);
-        self.messages.push_back((self.bytes.len(), acker));
+        self.messages.push_back((start..self.bytes.len(), acker));
     }
 
     /// Adds a line that belongs to no message.
@@ -57,14 +59,19 @@ impl<A> Lines<A> {
             self.bytes.shrink_to(2 * BYTES_MAX);
         }
         std::iter::from_fn(move || {
-            let (_, acker) = self.messages.pop_front_if(|(end, _)| *end <= written)?;
+            let (_, acker) = self
+                .messages
+                .pop_front_if(|(line, _)| line.end <= written)?;
             Some(acker)
         })
     }
 
-    /// Returns the messages whose lines have not left.
-    pub(super) fn unwritten(self) -> impl Iterator<Item = A> {
-        self.messages.into_iter().map(|(_, acker)| acker)
+    /// Returns the messages whose lines have not left, or not wholly. The second value is true if the line has begun to
+    /// leave.
+    pub(super) fn unwritten(self) -> impl Iterator<Item = (A, bool)> {
+        let written = self.written;
+        let messages = self.messages.into_iter();
+        messages.map(move |(line, acker)| (acker, line.start < written))
     }
 }
 
@@ -86,7 +93,11 @@ mod tests {
         }
         assert_eq!(taken, [vec![], vec![1], vec![], vec![2], vec![]]);
         assert_eq!(lines.waiting(), b"\n");
-        assert_eq!(lines.unwritten().collect::<Vec<_>>(), [3]);
+        lines.push(b"ef", 4);
+        assert_eq!(
+            lines.unwritten().collect::<Vec<_>>(),
+            [(3, true), (4, false)]
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt;
 use program::{log_info, log_warn};
-use ringq_client::{Acker, AutoTouch, Consumer};
+use ringq_client::{Acker, AutoTouch, Consumer, Requeue};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -169,8 +169,12 @@ impl Stream<'_> {
             Ok(Ok(())) => self.write_lines(consumer, &mut heartbeats).await,
             _ => End::Client,
         };
-        for acker in self.lines.unwritten() {
-            give_one_back(&acker);
+        for (acker, has_begun) in self.lines.unwritten() {
+            match has_begun {
+                // The client may have ended because of this line, so this is an attempt.
+                true => drop(acker.requeue_without_backoff(Requeue::After(Duration::ZERO))),
+                false => give_one_back(&acker),
+            }
         }
         end
     }

@@ -352,7 +352,7 @@ impl<D: Disk, M> Archive<D, M> {
             output_dir: &self.settings.output_dir,
             relative: file.relative.clone(),
             label: &self.writer.label,
-            // The stop of the tool waits for the files that the tool has written.
+            // The stop of the tool waits for the files that the tool has written, as long as it waits for answers.
             stop: &Stop::default(),
         };
         let moved = moving.run(&mut self.writer.disk, |_| {

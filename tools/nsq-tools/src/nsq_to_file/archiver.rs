@@ -9,7 +9,7 @@ use jiff::Zoned;
 use program::{log_error, log_warn};
 use regex::Regex;
 use tokio::runtime::Handle;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 use wire::name::{InvalidName, is_valid_name};
@@ -70,21 +70,36 @@ pub(super) async fn run(config: Config, mut stop: StopSignals) -> Result<(), Str
     };
     let shared = Arc::clone(&archiver.shared);
     let work = async move {
-        let mut discovered = archiver.discover()?;
-        loop {
-            tokio::select! {
-                () = stop.wait() => break,
-                _ = hangup.recv() => archiver.orders.send_modify(|orders| orders.hangup_count += 1),
-                Some(topic) = discovered.recv() => archiver.start(topic)?,
-                Some(end) = ends.recv() => archiver.end(end)?,
-            }
+        let archived = archiver.archive(&mut stop, &mut hangup, &mut ends).await;
+        // Also after a failure of one topic: the others finish what they have begun, such as the copy of a file.
+        let stopped = archiver.stop(&mut ends).await;
+        if let (Err(_), Err(why)) = (&archived, &stopped) {
+            log_error!("{why}");
         }
-        archiver.stop(&mut ends).await
+        archived.and(stopped)
     };
     progress::beside(work, || shared.figures.shown()).await
 }
 
 impl Archiver {
+    /// Archives until a signal comes, or a topic fails.
+    async fn archive(
+        &mut self,
+        stop: &mut StopSignals,
+        hangup: &mut Signal,
+        ends: &mut mpsc::UnboundedReceiver<Ended>,
+    ) -> Result<(), String> {
+        let mut discovered = self.discover()?;
+        loop {
+            tokio::select! {
+                () = stop.wait() => return Ok(()),
+                _ = hangup.recv() => self.orders.send_modify(|orders| orders.hangup_count += 1),
+                Some(topic) = discovered.recv() => self.start(topic)?,
+                Some(end) = ends.recv() => self.end(end)?,
+            }
+        }
+    }
+
     /// Ends all topics. Returns the first failure, and logs the others.
     async fn stop(&mut self, ends: &mut mpsc::UnboundedReceiver<Ended>) -> Result<(), String> {
         self.orders.send_modify(|orders| orders.stop = true);

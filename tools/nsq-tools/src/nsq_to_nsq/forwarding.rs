@@ -15,8 +15,9 @@ use super::key::{Key, Ranking};
 use crate::destinations::{Chosen, Destinations};
 use crate::host_pool::Outcome;
 
-/// The deliveries of a message without the required field. After these, no delivery helps, so the message is finished.
-const LACKING_ATTEMPTS_MAX: u16 = 5;
+/// The least deliveries of a message without the required field. After these, no delivery helps, so the message is
+/// finished.
+const LACKING_ATTEMPTS: u16 = 5;
 
 /// The destinations with their state, which the messages of all topics share.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(super) struct Forwarding {
     /// `None` means the topic of the source.
     topic: Option<String>,
     filter: Filter,
+    /// The most deliveries of a message without the required field.
+    lacking_attempts: u16,
     key: Option<(Key, Ranking)>,
     began: Instant,
     destinations: Mutex<Destinations>,
@@ -66,6 +69,7 @@ impl Forwarding {
             addresses: config.destinations.clone(),
             topic: config.destination_topic.clone(),
             filter: config.filter.clone(),
+            lacking_attempts: config.consumer.max_attempts.max(LACKING_ATTEMPTS),
             key,
             began: Instant::now(),
             destinations: Mutex::new(destinations),
@@ -90,7 +94,7 @@ impl Forwarding {
                 log_error!("ERROR: Unable to decode json: {body}");
                 return Ok(());
             }
-            Filtered::LacksField if message.attempts() > LACKING_ATTEMPTS_MAX => {
+            Filtered::LacksField if message.attempts() > self.lacking_attempts => {
                 log_warn!("{}", GivenUp::from(message));
                 return Ok(());
             }

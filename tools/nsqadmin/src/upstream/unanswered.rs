@@ -13,6 +13,9 @@ use super::Failed;
 /// (`PAUSE_FACTOR` of the collector).
 const PAUSE_FACTOR: u32 = 4;
 
+/// The longest pause. The wait may be long because nsqadmin itself stood still, or has no deadline.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
 /// Shortest wait that leads to a pause. A connection that is refused at once costs the server nothing.
 const WAIT_MIN: Duration = Duration::from_millis(100);
 
@@ -49,7 +52,7 @@ impl Unanswered {
         if waited < WAIT_MIN {
             return failed;
         }
-        let pause = waited.saturating_mul(PAUSE_FACTOR);
+        let pause = waited.saturating_mul(PAUSE_FACTOR).min(PAUSE_MAX);
         let words = duration(pause.as_secs_f64());
         failed
             .why
@@ -92,6 +95,10 @@ mod tests {
         assert_eq!(failure("http://slow/", 24), Some(told));
         assert_eq!(failure("http://slow/", 25), None);
         assert_eq!(failure("http://slow/stats", 6), None);
+        // nsqadmin stood still for ten minutes, or has no deadline.
+        let told = unanswered.add("http://hung/", failed(), start, second(600));
+        assert_eq!(told.why, "no answer in time; it is not asked again for 30s");
+        assert_eq!(failure("http://hung/", 630), None);
         // A refused connection.
         let soon = second(30) + Duration::from_millis(1);
         let told = unanswered.add("http://dead/", failed(), second(30), soon);

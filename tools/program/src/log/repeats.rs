@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use super::Level;
 use super::line::Line;
 
 /// Time in which a cause has one line.
@@ -25,6 +26,8 @@ pub(super) struct Repeats {
 /// Lines of one cause that were held back.
 pub(super) struct Held {
     pub(super) count: u64,
+    /// The most severe level of the lines. An alarm for errors must not miss one before a line of level INFO.
+    pub(super) level: Level,
     pub(super) last: Line,
 }
 
@@ -38,8 +41,13 @@ impl Repeats {
     /// Returns the line if it should be written. Otherwise holds it back.
     pub(super) fn admit(&mut self, cause: String, line: Line, now: Instant) -> Option<Line> {
         if let Some(known) = self.causes.get_mut(&cause) {
-            let count = known.held.as_ref().map_or(0, |held| held.count) + 1;
-            known.held = Some(Held { count, last: line });
+            let (mut count, mut level) = (1, line.level);
+            if let Some(held) = &known.held {
+                count += held.count;
+                level = level.max(held.level);
+            }
+            let last = line;
+            known.held = Some(Held { count, level, last });
             return None;
         }
         let until = now + ONE_EVERY;

@@ -266,7 +266,8 @@ fn the_last_line_of_something_that_comes_and_goes_is_its_state() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 2, "{text}");
     assert!(lines[0].ends_with(" ERROR: 1 [t/c] no answer"));
-    let last = " INFO: LOG: 3 more like it within a second, the last: 1 [t/c] answers";
+    // The held lines have an error among them.
+    let last = " ERROR: LOG: 3 more like it within a second, the last: 1 [t/c] answers";
     assert!(lines[1].ends_with(last), "{text}");
 }
 
