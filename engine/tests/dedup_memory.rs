@@ -1,10 +1,12 @@
-//! The memory of `--dedup` with `body`: what the start predicts, and a system that refuses it.
+//! The memory of `--dedup`: what the start predicts, and a system that refuses it.
 #![cfg(target_os = "linux")]
 
 mod support;
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 use support::{Broker, Client};
 
@@ -49,6 +51,55 @@ fn keys_take_the_memory_that_the_start_predicts() {
     let most = predicted + predicted / 8 + (4 << 20);
     assert!(
         (predicted * 9 / 10..=most).contains(&taken),
+        "{taken} bytes, and {predicted} were predicted"
+    );
+}
+
+/// Publishes a message of each of these publishers, in one write.
+fn publish_as(http: &mut TcpStream, publishers: std::ops::Range<u64>) {
+    let request = |id: u64| {
+        let target = format!("/pub?topic=t&publisher={id:x}&number=0");
+        format!("POST {target} HTTP/1.1\r\nHost: nsqd\r\nContent-Length: 1\r\n\r\nx")
+    };
+    let count = publishers.clone().count();
+    let requests: String = publishers.map(request).collect();
+    http.write_all(requests.as_bytes()).expect("nsqd reads");
+    let mut answers = Vec::new();
+    while String::from_utf8_lossy(&answers)
+        .matches("\r\n\r\nOK")
+        .count()
+        < count
+    {
+        let mut piece = [0; 16 << 10];
+        let read = http.read(&mut piece).expect("nsqd answers");
+        assert!(read > 0, "{}", String::from_utf8_lossy(&answers));
+        answers.extend_from_slice(&piece[..read]);
+    }
+}
+
+/// Without a save, which takes more memory for its time.
+#[test]
+fn publishers_take_the_memory_that_the_start_predicts() {
+    let predicted = 16 << 20;
+    let rule = format!("--dedup=t=publisher,memory={predicted}");
+    let broker = Broker::start(1, &[&rule, "--sync-timeout=1h"]);
+    broker.wait_for_log(&format!(
+        "takes at most {predicted} bytes of memory for the rule"
+    ));
+    let mut http = TcpStream::connect(broker.http_addr()).expect("nsqd listens");
+    publish_as(&mut http, 1..101);
+    let before = status(&broker, "RssAnon");
+    let most = number(&broker, "dedup_publisher_count_max");
+    assert_eq!(most, predicted / 360);
+    for first in (101..most + 201).step_by(100) {
+        publish_as(&mut http, first..first + 100);
+    }
+    assert_eq!(number(&broker, "dedup_publisher_count"), most);
+    assert!(number(&broker, "dedup_publisher_evicted_count") > 0);
+    let taken = status(&broker, "RssAnon") - before;
+    // Buffers take some MiB. A part of the slots of the index stays empty.
+    assert!(
+        (predicted * 8 / 10..=predicted + (4 << 20)).contains(&taken),
         "{taken} bytes, and {predicted} were predicted"
     );
 }
