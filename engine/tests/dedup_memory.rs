@@ -90,7 +90,7 @@ fn publishers_take_the_memory_that_the_start_predicts() {
     publish_as(&mut http, 1..101);
     let before = status(&broker, "RssAnon");
     let most = number(&broker, "dedup_publisher_count_max");
-    assert_eq!(most, predicted / 360);
+    assert_eq!(most, predicted / 352);
     for first in (101..most + 201).step_by(100) {
         publish_as(&mut http, first..first + 100);
     }

@@ -256,7 +256,7 @@ dedup t
 #[test]
 fn a_publisher_comes_back_after_its_eviction() {
     let mut rules = DedupRules::default();
-    // Room for two publishers of 360 bytes each.
+    // Room for two publishers of 352 bytes each.
     let rule = DedupRule {
         window: DedupRule::WINDOW_DEFAULT,
         memory_bytes: 800,
