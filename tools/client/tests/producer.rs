@@ -294,7 +294,8 @@ async fn nodes_are_found_and_their_loss_is_survived() {
     assert_eq!(sorted(received), sorted(confirmed));
 }
 
-/// Connections break at any byte. What was confirmed is stored once. What was refused is not stored.
+/// Connections break at any byte. What was confirmed is stored once. What was refused is not stored. `RINGQ_TEST_CUTS` sets
+/// another number of connections.
 #[tokio::test]
 async fn cut_connections_lose_and_double_nothing_confirmed() {
     let nsqd = Daemon::nsqd(&[]);
@@ -302,9 +303,12 @@ async fn cut_connections_lose_and_double_nothing_confirmed() {
     let proxy = CuttingProxy::start(nsqd.tcp, 7, [1500, 600]).await;
     let builder = Producer::builder().node(proxy.address);
     let producer = builder.permits(8).build().expect("the settings are right");
+    let connections = std::env::var("RINGQ_TEST_CUTS").map_or(150, |number| {
+        number.parse().expect("RINGQ_TEST_CUTS is a number")
+    });
     let mut results = BTreeMap::new();
     let mut number = 0;
-    while proxy.connections() < 150 {
+    while proxy.connections() < connections {
         let bodies: Vec<Bytes> = (0..10)
             .map(|_| {
                 number += 1;
