@@ -303,7 +303,7 @@ async fn cut_connections_lose_and_double_nothing_confirmed() {
     let proxy = CuttingProxy::start(nsqd.tcp, 7, [1500, 600]).await;
     let builder = Producer::builder().node(proxy.address);
     let producer = builder.permits(8).build().expect("the settings are right");
-    let connections = std::env::var("RINGQ_TEST_CUTS").map_or(150, |number| {
+    let connections = std::env::var("RINGQ_TEST_CUTS").map_or(1000, |number| {
         number.parse().expect("RINGQ_TEST_CUTS is a number")
     });
     let mut results = BTreeMap::new();

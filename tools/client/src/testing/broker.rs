@@ -182,7 +182,7 @@ impl MockBroker {
                     send(error("E_FIN_FAILED FIN failed ID not in flight"));
                 }
             }
-            Received::Req { id, delay } => match state.take_in_flight(number, &id) {
+            Received::Req { id, delay, .. } => match state.take_in_flight(number, &id) {
                 Some((topic, channel, stored)) => self.later(delay, move |state| {
                     state.requeue(&topic, &channel, stored);
                 }),

@@ -63,6 +63,8 @@ pub enum Received {
         id: MessageId,
         /// The delay.
         delay: Duration,
+        /// False if the delivery is not to count as an attempt (`uncounted`).
+        is_counted: bool,
     },
     /// `TOUCH`.
     Touch(MessageId),
@@ -121,7 +123,16 @@ impl Received {
             Command::Rdy { count } => Received::Rdy(count),
             Command::RdyIgnored => Received::Rdy(0),
             Command::Fin { id } => Received::Fin(id),
-            Command::Req { id, timeout, .. } => Received::Req { id, delay: timeout },
+            Command::Req {
+                id,
+                timeout,
+                is_counted,
+                ..
+            } => Received::Req {
+                id,
+                delay: timeout,
+                is_counted,
+            },
             Command::Touch { id } => Received::Touch(id),
             Command::Cls => Received::Cls,
             Command::Nop => Received::Nop,
@@ -174,8 +185,14 @@ impl fmt::Display for Received {
             }
             Received::Rdy(count) => write!(f, "RDY {count}"),
             Received::Fin(id) => write!(f, "FIN {}", text(id.as_bytes())),
-            Received::Req { id, delay } => {
-                write!(f, "REQ {} {}", text(id.as_bytes()), delay.as_millis())
+            Received::Req {
+                id,
+                delay,
+                is_counted,
+            } => {
+                let end = if *is_counted { "" } else { " uncounted" };
+                let id = text(id.as_bytes());
+                write!(f, "REQ {id} {}{end}", delay.as_millis())
             }
             Received::Touch(id) => write!(f, "TOUCH {}", text(id.as_bytes())),
             Received::Cls => f.write_str("CLS"),

@@ -86,6 +86,8 @@ pub struct MockConnection {
     has_magic: bool,
     /// True when the client and the answer to IDENTIFY have agreed on numbers.
     has_numbers: bool,
+    /// True after an agreement on uncounted requeues.
+    has_uncounted: bool,
 }
 
 impl MockConnection {
@@ -97,6 +99,7 @@ impl MockConnection {
             state: ClientState::Init,
             has_magic: false,
             has_numbers: false,
+            has_uncounted: false,
         }
     }
 
@@ -133,11 +136,13 @@ impl MockConnection {
         }
     }
 
-    /// Notes whether the publishes of a client with this IDENTIFY have numbers after this answer.
+    /// Notes whether the publishes of a client with this IDENTIFY have numbers after this answer, and whether its requeues
+    /// may be uncounted.
     pub(super) fn agree(&mut self, identify: &serde_json::Value, answer: &str) {
-        let takes_numbers = serde_json::from_str::<serde_json::Value>(answer)
-            .is_ok_and(|answer| answer["publisher_id"] == true);
-        self.has_numbers = takes_numbers && identify.get("publisher_id").is_some();
+        let answer = serde_json::from_str::<serde_json::Value>(answer);
+        let agrees = |key| answer.as_ref().is_ok_and(|answer| answer[key] == true);
+        self.has_numbers = agrees("publisher_id") && identify.get("publisher_id").is_some();
+        self.has_uncounted = agrees("req_uncounted") && identify["req_uncounted"] == true;
     }
 
     /// Reads the next command. `None` means that the client has closed the connection, or that the connection broke.
@@ -168,7 +173,7 @@ impl MockConnection {
             state: self.state,
             heartbeats: true,
             tls_missing: false,
-            req_uncounted: false,
+            req_uncounted: self.has_uncounted,
             has_numbers: self.has_numbers,
             limits: &LIMITS,
         };
