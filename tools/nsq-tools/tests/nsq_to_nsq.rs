@@ -219,6 +219,24 @@ fn no_message_is_given_up_while_the_destination_is_away() {
     tool.stop();
 }
 
+/// Each try made the consumer back off, and counted as a failure of the destination.
+#[test]
+fn a_message_that_the_destination_refuses_holds_up_no_other() {
+    let source = source(&[]);
+    let destination = Daemon::nsqd(&["-max-msg-size=1000"]);
+    destination.create_channel("t", "c");
+    let large = "x".repeat(2000);
+    source.publish("t", &[&large]);
+    let mut tool = start(&source, &[&destination], &[]);
+    tool.wait_for_log("of 2000 bytes stays in t: ");
+    source.wait_for_figure("t", CHANNEL, "deferred_count", 1);
+    source.publish("t", &["small"]);
+    assert_eq!(texts(&destination, "t", 1), ["small"]);
+    assert!(!tool.log().contains("backing off"), "{}", tool.log());
+    tool.stop();
+    assert_eq!(source.figure("t", CHANNEL, "deferred_count"), 1);
+}
+
 /// No further delivery would help these messages, and each one makes the consumer back off.
 #[test]
 fn a_message_without_the_required_field_is_given_up_after_five_attempts() {

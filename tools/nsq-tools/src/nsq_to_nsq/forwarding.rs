@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use program::log::Level;
 use program::{log_error, log_info, log_repeated, log_warn};
-use ringq_client::{Address, GivenUp, Message, Producer, PublishError};
+use ringq_client::{Address, GivenUp, Message, Producer, PublishError, Requeue};
 
 use super::config::Config;
 use super::filter::{Filter, Filtered};
@@ -18,6 +18,9 @@ use crate::host_pool::Outcome;
 /// The least deliveries of a message without the required field. After these, no delivery helps, so the message is
 /// finished.
 const LACKING_ATTEMPTS: u16 = 5;
+
+/// The delay of a message that a destination refuses because of its size. Somebody has to raise a limit.
+const REFUSED_DELAY: Duration = Duration::from_secs(15 * 60);
 
 /// The destinations with their state, which the messages of all topics share.
 #[derive(Debug)]
@@ -53,6 +56,17 @@ impl fmt::Display for ForwardError {
 }
 
 impl std::error::Error for ForwardError {}
+
+/// Returns true if the destination works and does not take this message: most often, it is too large.
+fn refuses_message(error: &PublishError) -> bool {
+    match error {
+        PublishError::EmptyMessage | PublishError::TooLarge { .. } => true,
+        PublishError::Refused { error, .. } => {
+            matches!(error.code(), "E_BAD_MESSAGE" | "E_BAD_BODY")
+        }
+        _ => false,
+    }
+}
 
 impl Forwarding {
     /// Returns a forwarding to the destinations of the command line, which `producer` has as nodes.
@@ -107,8 +121,28 @@ impl Forwarding {
         let began = Instant::now();
         let chosen = self.choose(message.body());
         let result = self.publish(chosen.place(), message.topic(), body).await;
-        self.report(chosen, result.is_ok(), began.elapsed());
-        result.map_err(ForwardError::Publish)
+        let is_message_refused = result.as_ref().is_err_and(refuses_message);
+        self.report(
+            chosen,
+            result.is_ok() || is_message_refused,
+            began.elapsed(),
+        );
+        match result {
+            // The destination works, so neither it nor the other messages wait.
+            Err(error) if is_message_refused => {
+                let (id, bytes) = (message.id(), message.body().len());
+                let cause = format!("{} refuses messages", message.topic());
+                log_repeated!(
+                    Level::Error,
+                    cause,
+                    "ERROR: message {id} of {bytes} bytes stays in {}: {error}",
+                    message.topic()
+                );
+                drop(message.requeue_without_backoff(Requeue::After(REFUSED_DELAY)));
+                Ok(())
+            }
+            result => result.map_err(ForwardError::Publish),
+        }
     }
 
     /// Chooses the destination: by the key of the message, or by the mode if there is no key.
