@@ -40,20 +40,17 @@ impl Broker {
             log_end: matches!(from, PeekFrom::Published { .. }).then(|| self.log_end(topic)),
             ..PeekSlice::default()
         };
-        let (mut left, mut passed) = (budget.bytes_max, 0);
-        for candidate in &candidates.found {
-            let frame = frame_of(topic, candidate.seq, budget);
-            let bytes = frame.copied_bytes();
-            if bytes > left
-                && let Some(last) = slice.messages.last()
-            {
-                slice.next = Some(last.next);
-                slice.passed = passed;
-                break;
-            }
-            left = left.saturating_sub(bytes);
-            passed = candidate.passed;
+        let found = &candidates.found;
+        let frames = frames_within(topic, found.iter().map(|candidate| candidate.seq), budget);
+        for (candidate, frame) in found.iter().zip(frames) {
             slice.messages.push(self.peeked(now, candidate, frame));
+        }
+        let count = slice.messages.len();
+        if count < found.len()
+            && let Some(last) = found[..count].last()
+        {
+            slice.next = Some(last.next);
+            slice.passed = last.passed;
         }
         Ok(slice)
     }
@@ -70,18 +67,7 @@ impl Broker {
         budget: &PeekBudget,
     ) -> Result<Vec<PeekedFrame>, AdminError> {
         let topic = self.peeked_topic(topic)?;
-        let mut frames = Vec::new();
-        let mut left = budget.bytes_max;
-        for seq in seqs {
-            let frame = frame_of(topic, *seq, budget);
-            let bytes = frame.copied_bytes();
-            if bytes > left && !frames.is_empty() {
-                break;
-            }
-            left = left.saturating_sub(bytes);
-            frames.push(frame);
-        }
-        Ok(frames)
+        Ok(frames_within(topic, seqs.iter().copied(), budget).collect())
     }
 
     fn peeked_topic(&self, name: &str) -> Result<&Topic, AdminError> {
@@ -129,6 +115,22 @@ impl Broker {
             next: candidate.next,
         }
     }
+}
+
+/// Returns the frames of messages until the bytes of the budget end. The first one comes in any case.
+fn frames_within(
+    topic: &Topic,
+    seqs: impl Iterator<Item = Seq>,
+    budget: &PeekBudget,
+) -> impl Iterator<Item = PeekedFrame> {
+    let mut left = None;
+    seqs.map_while(move |seq| {
+        let frame = frame_of(topic, seq, budget);
+        let bytes = frame.copied_bytes();
+        let room = left.unwrap_or(budget.bytes_max.max(bytes));
+        left = Some(room.checked_sub(bytes)?);
+        Some(frame)
+    })
 }
 
 fn frame_of(topic: &Topic, seq: Seq, budget: &PeekBudget) -> PeekedFrame {
