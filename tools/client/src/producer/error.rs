@@ -113,6 +113,17 @@ impl PublishError {
         }
     }
 
+    /// Returns true when the message itself was refused, for example because it is too large: by the producer, or by nsqd
+    /// (`E_BAD_MESSAGE`, `E_BAD_BODY`). The node works, and takes other messages.
+    #[must_use]
+    pub fn is_about_message(&self) -> bool {
+        match self {
+            PublishError::EmptyMessage | PublishError::TooLarge { .. } => true,
+            PublishError::Refused { error, .. } => is_about_messages(error),
+            _ => false,
+        }
+    }
+
     /// Returns true when the same publish may succeed later, or at another node, and certainly makes no duplicate then: no
     /// node is known or can be reached, the connection was lost before the command left, the publish timeout ended before a
     /// node was given the command, or nsqd exits or is drained. The outcome is [`Outcome::NotStored`].
@@ -361,6 +372,9 @@ mod tests {
             node: node(),
             error: lost(),
         };
+        assert!(refused("E_BAD_MESSAGE PUB message too big").is_about_message());
+        assert!(!refused("E_PUB_FAILED PUB failed exiting").is_about_message());
+        assert!(PublishError::EmptyMessage.is_about_message() && !connect.is_about_message());
         for (error, permits, outcome) in [
             (connect, true, absent),
             (not_sent, true, absent),

@@ -57,17 +57,6 @@ impl fmt::Display for ForwardError {
 
 impl std::error::Error for ForwardError {}
 
-/// Returns true if the destination works and does not take this message: most often, it is too large.
-fn refuses_message(error: &PublishError) -> bool {
-    match error {
-        PublishError::EmptyMessage | PublishError::TooLarge { .. } => true,
-        PublishError::Refused { error, .. } => {
-            matches!(error.code(), "E_BAD_MESSAGE" | "E_BAD_BODY")
-        }
-        _ => false,
-    }
-}
-
 impl Forwarding {
     /// Returns a forwarding to the destinations of the command line, which `producer` has as nodes.
     /// `seed` decides the choices of the mode `epsilon-greedy`.
@@ -121,7 +110,7 @@ impl Forwarding {
         let began = Instant::now();
         let chosen = self.choose(message.body());
         let result = self.publish(chosen.place(), message.topic(), body).await;
-        let is_message_refused = result.as_ref().is_err_and(refuses_message);
+        let is_message_refused = result.as_ref().is_err_and(PublishError::is_about_message);
         self.report(
             chosen,
             result.is_ok() || is_message_refused,

@@ -25,19 +25,24 @@ fn on_two_file_systems() -> Option<(TempDir, TempDir, PathBuf, PathBuf)> {
     Some((directory, other, from, to))
 }
 
+/// Moves a file, which has the text `new`. Another file of the new name is there at first.
+fn expect_move_without_replacement(from: &Path, to: &Path) {
+    fs::write(to, "old").unwrap();
+    let error = move_file(from, to, &Stop::default()).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!((text(from), text(to)), ("new".into(), "old".into()));
+    fs::remove_file(to).unwrap();
+    move_file(from, to, &Stop::default()).unwrap();
+    assert_eq!(text(to), "new");
+    assert!(!from.exists());
+}
+
 #[test]
 fn a_moved_file_never_replaces_another() {
     let directory = tempfile::tempdir().unwrap();
     let [from, to] = ["from", "to"].map(|name| directory.path().join(name));
     fs::write(&from, "new").unwrap();
-    fs::write(&to, "old").unwrap();
-    let error = move_file(&from, &to, &Stop::default()).unwrap_err();
-    assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
-    assert_eq!((text(&from), text(&to)), ("new".into(), "old".into()));
-    fs::remove_file(&to).unwrap();
-    move_file(&from, &to, &Stop::default()).unwrap();
-    assert_eq!(text(&to), "new");
-    assert!(!from.exists());
+    expect_move_without_replacement(&from, &to);
 }
 
 #[test]
@@ -45,14 +50,7 @@ fn a_file_moves_to_another_file_system() {
     let Some((_directory, other, from, to)) = on_two_file_systems() else {
         return;
     };
-    fs::write(&to, "old").unwrap();
-    let error = move_file(&from, &to, &Stop::default()).unwrap_err();
-    assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
-    assert_eq!((text(&from), text(&to)), ("new".into(), "old".into()));
-    fs::remove_file(&to).unwrap();
-    move_file(&from, &to, &Stop::default()).unwrap();
-    assert_eq!(text(&to), "new");
-    assert!(!from.exists());
+    expect_move_without_replacement(&from, &to);
     assert_eq!(fs::read_dir(other.path()).unwrap().count(), 1);
 }
 
