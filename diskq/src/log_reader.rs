@@ -93,12 +93,15 @@ pub fn read_newest(
 }
 
 /// Returns the messages that the log owes and that start-up has not found. Seqs that no message ever had may be among them.
+/// Above the checkpoint, the log owes what its files had: it has used the files of the other messages again, because
+/// consumers had finished these messages.
 fn lost(recovered: &Recovered) -> Vec<SeqRange> {
     let checkpoint = recovered.checkpoint.as_ref();
     let next = checkpoint.map_or(Seq(0), |checkpoint| checkpoint.next);
     let above = SeqRange::new(next, recovered.log.next_seq());
+    let above = within(above, &recovered.had).into_iter();
     let named = checkpoint.iter().flat_map(|checkpoint| checkpoint.named());
-    let owed = named.chain([above]);
+    let owed = named.chain(above);
     let lost = owed.flat_map(|owed| without(owed, &recovered.found));
     let mut lost: Vec<SeqRange> = lost.collect();
     normalise(&mut lost);
@@ -196,3 +199,6 @@ impl<'a, F: Files> LogReader<'a, F> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,7 +53,7 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
             directory,
             topic,
             node: options.node,
-            generations: options.generation_seed,
+            generations: options.process_seed,
             next: log.next_seq(),
             next_number,
             checkpoint_number,

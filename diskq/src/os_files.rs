@@ -41,23 +41,25 @@ impl Files for OsFiles {
     fn allocate(&self, path: &Path, bytes: u64, pages: Pages) -> io::Result<()> {
         let mut options = OpenOptions::new();
         options.write(true);
-        let (file, is_new) = match options.clone().create_new(true).open(path) {
+        let (file, length_before) = match options.clone().create_new(true).open(path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                (options.open(path)?, false)
+                let file = options.open(path)?;
+                let length = file.metadata()?.len();
+                (file, Some(length))
             }
-            result => (result?, true),
+            result => (result?, None),
         };
         let reserved = check_room(&file, bytes).and_then(|()| reserve(&file, bytes));
         let result = reserved.and_then(|is_reserved| {
-            let makes_pages = is_new && is_reserved && pages == Pages::Large;
+            let makes_pages = length_before.is_none() && is_reserved && pages == Pages::Large;
             match makes_pages {
                 true => write_zeros(&file, 0..bytes),
                 false => Ok(()),
             }
         });
-        if result.is_err() && is_new {
-            // The reservation's error is the one to report; a leftover is found at the next start.
-            let _ = fs::remove_file(path);
+        if result.is_err() {
+            // The reservation's error is the one to report.
+            let _ = undo(&file, path, length_before);
         }
         result
     }
@@ -168,6 +170,18 @@ impl Files for OsFiles {
             .truncate(false)
             .open(path)?;
         file.write_all_at(bytes, offset)
+    }
+}
+
+/// Takes back what a failed reservation has left of a file, which had `length_before` if it was there before. A new
+/// file that stays is found at the next start. A longer file only holds room: ext4 keeps what a reservation took before
+/// it failed.
+fn undo(file: &File, path: &Path, length_before: Option<u64>) -> io::Result<()> {
+    match length_before {
+        None => fs::remove_file(path),
+        // Another thread has just made the file, and may have written to it since.
+        Some(0) => Ok(()),
+        Some(length) => file.set_len(length),
     }
 }
 

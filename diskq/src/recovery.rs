@@ -16,6 +16,7 @@
 
 mod checkpoints;
 mod heads;
+mod published;
 mod segments;
 mod state;
 
@@ -77,8 +78,8 @@ struct Opening<'a, F> {
     /// The origins of messages below this seq are in the saved state.
     origins_from: Seq,
     state: Option<SavedState>,
-    /// The `upto` of the last state that is durable for sure.
-    durable_upto: Seq,
+    /// The boundary of the last state that is durable for sure.
+    durable_boundary: Seq,
     states: States,
     checkpoint: Option<Checkpoint>,
     checkpoints: Checkpoints,
@@ -96,6 +97,8 @@ struct Opening<'a, F> {
     /// Files that have to be gone for good before anything more counts as synced: see `Sync::voided`.
     voided: Vec<SegmentNumber>,
     found: Vec<SeqRange>,
+    /// The seqs that the heads of the segment files name: see [`Recovered::had`].
+    had: Vec<SeqRange>,
     deferred: Vec<(Seq, u64)>,
     origins: Vec<(Seq, Origin)>,
     damage: Vec<Damage>,
@@ -124,7 +127,7 @@ impl<'a, F: Files> Opening<'a, F> {
             wants_origins,
             origins_from: Seq(0),
             state: None,
-            durable_upto: Seq(0),
+            durable_boundary: Seq(0),
             states: States::default(),
             checkpoint: None,
             checkpoints: Checkpoints::default(),
@@ -137,6 +140,7 @@ impl<'a, F: Files> Opening<'a, F> {
             aside: Vec::new(),
             voided: Vec::new(),
             found: Vec::new(),
+            had: Vec::new(),
             deferred: Vec::new(),
             origins: Vec::new(),
             damage: Vec::new(),
@@ -146,6 +150,7 @@ impl<'a, F: Files> Opening<'a, F> {
         opening.read_checkpoints(&entries)?;
         opening.read_state(&entries)?;
         opening.read_segments(&entries)?;
+        opening.read_published()?;
         opening.report_missing();
         opening.tidy();
         Ok(opening)
@@ -210,6 +215,10 @@ impl<'a, F: Files> Opening<'a, F> {
     }
 
     fn finish(mut self, options: LogOptions, wall_ns: u64) -> Recovered {
+        for segment in &mut self.segments {
+            // Nobody has checked the bytes of these times. A message of the future would have no age.
+            segment.published.retain(|(_, at)| *at <= wall_ns);
+        }
         self.deferred.sort_unstable();
         self.deferred
             .retain(|_| !is_planted(Bug::DeferredForgotten));
@@ -228,6 +237,14 @@ impl<'a, F: Files> Opening<'a, F> {
         } else {
             self.next
         };
+        let names_no_seqs = |damage: &Damage| {
+            matches!(damage.kind, DamageKind::Header | DamageKind::Foreign)
+                && damage.seqs.is_empty()
+        };
+        let had = match self.damage.iter().any(names_no_seqs) {
+            true => vec![SeqRange::new(Seq(0), Seq(u64::MAX))],
+            false => std::mem::take(&mut self.had),
+        };
         let found = FoundLog {
             next: named.max(Seq::from_clock(wall_ns)),
             synced: self.synced(),
@@ -243,9 +260,10 @@ impl<'a, F: Files> Opening<'a, F> {
             checkpoint: self.checkpoint,
             durable_channels: self.durable_channels,
             found: self.found,
+            had,
             deferred: self.deferred,
             state: self.state,
-            durable_upto: self.durable_upto,
+            durable_boundary: self.durable_boundary,
             origins: self.origins,
             damage: self.damage,
         }

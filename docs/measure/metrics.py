@@ -1,11 +1,15 @@
-"""Measures scrapes of /metrics: how long a scrape of many channels takes, and whether it delays messages.
+"""Measures scrapes of /metrics, or peeks: how long they take, and whether they delay messages.
 
-    python3 docs/measure/metrics.py --nsqd target/release/nsqd [--topics 100] [--channels 100] [--latencies]
+    python3 docs/measure/metrics.py --nsqd target/release/nsqd [--topics 100] [--channels 100] [--latencies] [--peeks]
+        [--consumers 0]
 
 The script starts nsqd with one shard, and makes the channels. Then it publishes over HTTP, one message after the
 other, for some seconds without and for some seconds with a scrape after the other. A publish is answered by the shard
 that takes the snapshots, so its times show what a scrape does to messages. With --latencies, nsqd measures the time
-from publish to FIN, and each channel finishes a message first, so a scrape has all histograms. Needs curl."""
+from publish to FIN, and each channel finishes a message first, so a scrape has all histograms. With --peeks, a channel
+has a backlog of 100,000 messages of 1,000 bytes, and peeks take the place of the scrapes: one for the newest messages,
+and one that searches for a text that no message has. With --consumers, one channel has so many consumers, and the
+scrapes and statistics have them all. Needs curl."""
 
 import argparse
 import http.client
@@ -72,6 +76,31 @@ def finish_everywhere(address, tcp_address, topics, channels):
                 stream.read(8)
 
 
+def make_backlog(address):
+    """Publishes 100,000 messages, and lets no consumer have them."""
+    connection = http.client.HTTPConnection(address)
+    ask(connection, "POST", "/topic/create?topic=looked")
+    ask(connection, "POST", "/channel/create?topic=looked&channel=c")
+    for _ in range(100):
+        ask(connection, "POST", "/mpub?topic=looked", b"\n".join([b"x" * 1000] * 1000))
+
+
+def connect_consumers(tcp_address, count):
+    """Returns connections that consume the channel of a topic of their own."""
+    host, port = tcp_address.split(":")
+    consumers = [socket.create_connection((host, int(port))) for _ in range(count)]
+    for consumer in consumers:
+        # Heartbeats come later than the end of short measurements.
+        body = b'{"heartbeat_interval":60000}'
+        consumer.sendall(b"  V2IDENTIFY\n" + struct.pack(">i", len(body)) + body + b"SUB consumed c\n")
+        stream = consumer.makefile("rb")
+        for _ in range(2):
+            size, kind = struct.unpack(">ii", stream.read(8))
+            content = stream.read(size - 4)
+            assert (kind, content) == (0, b"OK"), content
+    return consumers
+
+
 def publish(address, seconds):
     """Returns the times of the publishes in milliseconds, sorted."""
     connection = http.client.HTTPConnection(address)
@@ -109,6 +138,8 @@ def main():
     parser.add_argument("--channels", type=int, default=100, help="channels of each topic")
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--latencies", action="store_true", help="with --e2e-processing-latency-percentile")
+    parser.add_argument("--consumers", type=int, default=0, help="consumers of one channel")
+    parser.add_argument("--peeks", action="store_true", help="looks at messages instead of scraping")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ringq-") as folder:
         flags = ["--e2e-processing-latency-percentile=0.99,0.5"] if options.latencies else []
@@ -117,12 +148,22 @@ def main():
             make_channels(address, options.topics, options.channels)
             if options.latencies:
                 finish_everywhere(address, tcp_address, options.topics, options.channels)
-            print(f"{options.topics} topics with {options.channels} channels each, load of the machine before: "
+            # They stay connected until the end.
+            consumers = connect_consumers(tcp_address, options.consumers)
+            print(f"{len(consumers)} consumers, {options.topics} topics with {options.channels} channels each, load of the machine before: "
                   f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
             print("| what | number | median ms | 99 % ms | longest ms |\n|---|---|---|---|---|")
             publish(address, 1)
             show("publishes without scrapes", publish(address, options.seconds))
-            for target in ["/metrics", "/stats?format=json"]:
+            targets = ["/metrics", "/stats?format=json"]
+            if options.consumers:
+                # /stats has them anyway.
+                targets[0] += "?include_clients=true"
+            if options.peeks:
+                make_backlog(address)
+                peek = "/channel/peek?topic=looked&channel=c"
+                targets = [f"{peek}&from=newest&limit=100", f"{peek}&contains=none"]
+            for target in targets:
                 stop, scrapes = threading.Event(), []
                 thread = threading.Thread(target=scrape, args=(address, target, stop, scrapes))
                 thread.start()
@@ -130,7 +171,7 @@ def main():
                 stop.set()
                 thread.join()
                 show(f"publishes beside {target}", times)
-                show(f"scrapes of {target}, {scrapes[0][1] / 1e6:.1f} MB each", sorted(took for took, _ in scrapes))
+                show(f"answers of {target}, {scrapes[0][1] / 1e6:.1f} MB each", sorted(took for took, _ in scrapes))
             show("publishes without scrapes, again", publish(address, options.seconds))
         finally:
             process.terminate()

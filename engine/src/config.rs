@@ -14,6 +14,7 @@ use program::{Exit, Options, Value, version};
 use table::NSQD;
 
 mod checks;
+mod content_key;
 mod dead_letter;
 mod dedup;
 mod duplicate_meter;

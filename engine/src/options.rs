@@ -129,7 +129,7 @@ fn log_options(config: &Config, seed: u64) -> LogOptions {
             messages => messages,
         },
         sync_timeout: config.sync_timeout,
-        generation_seed: seed,
+        process_seed: seed,
         ..defaults
     }
 }

@@ -128,6 +128,15 @@ fn restored_keys(
         saved.ok()
     });
     let mut keys = broker.begin_keys(now, topic, saved.as_ref())?;
+    if let Some(saved) = &saved
+        && let Some(key) = keys.replaces(saved)
+    {
+        log_warn!(
+            "TOPIC({name}): its keys were saved by a rule of --dedup with the key {}, and the key is {key} now: the saved \
+             keys are not used, so a copy of an earlier message is stored if that message is not in the log any more",
+            saved.rule()
+        );
+    }
     if let Err(error) = diskq::read_newest(&OsFiles, path, name, recovered, &mut keys) {
         log_warn!("TOPIC({name}): cannot read the keys of all its messages - {error}");
     }

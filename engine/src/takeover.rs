@@ -33,7 +33,7 @@ pub(crate) fn run(config: &Config, metadata: &Metadata) -> Result<(), String> {
         log: LogOptions {
             node: config.node_id,
             segment_bytes_max: segment_bytes_max(config).min(diskq::SPILLED_BYTES),
-            generation_seed: wall_ns ^ (u64::from(std::process::id()) << 32),
+            process_seed: wall_ns ^ (u64::from(std::process::id()) << 32),
             ..defaults
         },
         message_bytes_max: config.msg_bytes_max,

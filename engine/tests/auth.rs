@@ -266,14 +266,14 @@ fn the_next_server_is_asked_when_one_fails() {
         good.flag(),
     ];
     let broker = Broker::start(1, &flags.each_ref().map(String::as_str));
-    for _ in 0..20 {
+    for _ in 0..60 {
         authed(&broker);
     }
-    assert_eq!(good.requests().len(), 20);
+    assert_eq!(good.requests().len(), 60);
     let asked_first = bad.requests().len();
-    // The broker starts anywhere in the list, so it asks the bad server about seven times out of
-    // twenty.
-    assert!((1..20).contains(&asked_first), "{asked_first}");
+    // The broker starts anywhere in the list, so it asks the bad server about one time out of
+    // three.
+    assert!((1..60).contains(&asked_first), "{asked_first}");
 }
 
 #[test]

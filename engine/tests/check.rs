@@ -98,6 +98,10 @@ fn words(words: &[&str]) -> Vec<String> {
 
 #[test]
 fn a_good_machine_is_ready_and_stays_as_it_is() {
+    let switch = support::io_uring_switch();
+    switch
+        .lock_shared()
+        .expect("a file in target can be locked");
     let data = scratch();
     for via in [Vec::new(), without_privileges()] {
         let report = Report::of(check(&via, data.path(), &[]));
@@ -282,7 +286,8 @@ fn a_tiny_file_system_in_memory_is_named() {
 #[test]
 fn a_taken_port_is_named_and_so_is_a_port_that_is_given_twice() {
     let data = scratch();
-    let holder = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    // Nobody else uses this address.
+    let holder = TcpListener::bind("127.0.23.3:0").expect("a port is free");
     let taken = holder.local_addr().expect("bound").to_string();
     let flag = format!("--http-address={taken}");
     let report = Report::of(check(&[], data.path(), &[&flag]));
@@ -422,7 +427,7 @@ fn more_shards_than_cores_are_named() {
 /// Repeats the check on the data path and the addresses of a running broker.
 #[test]
 fn a_running_broker_is_not_disturbed() {
-    let mut broker = Broker::start(2, &[]);
+    let mut broker = Broker::start_on("127.0.23.4", 2, &[]);
     let path = broker.data_path().to_path_buf();
     let mut client = Client::connect(broker.tcp_addr());
     client.subscribe("busy", "channel");

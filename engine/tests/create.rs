@@ -4,7 +4,7 @@ mod support;
 
 use std::fs;
 
-use support::{Broker, Client, TIMEOUT, run_nsqd};
+use support::{Broker, Client, TIMEOUT, run_nsqd, wait_until};
 
 fn channels(broker: &Broker, topic: &str) -> Vec<String> {
     let stats = broker.topic_stats(topic).expect("it always exists");
@@ -79,13 +79,10 @@ fn what_is_listed_is_made_again_after_its_deletion() {
         let path = "/channel/empty?topic=orders&channel=billing";
         broker.post(path, b"").expect_status(200);
     }
-    assert_eq!(
-        broker
-            .log()
-            .matches("TOPIC(orders): made what --create lists")
-            .count(),
-        3
-    );
+    let line = "TOPIC(orders): made what --create lists";
+    let made = || broker.log().matches(line).count();
+    wait_until(TIMEOUT, || made() >= 3);
+    assert_eq!(made(), 3);
     broker
         .post("/channel/create?topic=orders&channel=other", b"")
         .expect_status(200);

@@ -166,7 +166,8 @@ fn is_timeout(error: &io::Error) -> bool {
 
 #[test]
 fn ten_thousand_increments_over_connections_that_are_cut_and_a_broker_that_is_killed() {
-    let mut broker = Broker::start(2, &["--dedup=counter=publisher", "--sync-timeout=300ms"]);
+    let flags = ["--dedup=counter=publisher", "--sync-timeout=300ms"];
+    let mut broker = Broker::start_on("127.0.23.1", 2, &flags);
     let address = broker.tcp_addr();
     let created = broker.post("/topic/create?topic=counter", b"");
     assert_eq!(created.status, 200);

@@ -316,7 +316,11 @@ fn a_meter_counts_duplicates_and_drops_none() {
     assert_eq!(meter["duplicate_percent"], 75.0);
     assert_eq!(meter["percent_within"]["1h"], 75.0);
     assert_eq!(meter["percent_within_messages"]["1000"], 75.0);
-    assert_eq!(meter["sample_rate"], 1);
+    assert_eq!(
+        (&meter["key"], &meter["sample_rate"]),
+        (&"body".into(), &1.into())
+    );
+    assert!(meter.get("keyless_count").is_none(), "{meter}");
     let metrics = broker.get("/metrics").expect_status(200).text();
     for line in [
         "nsqd_topic_duplicate_meter_sampled_total{topic=\"m\"} 20",
@@ -332,6 +336,57 @@ fn a_meter_counts_duplicates_and_drops_none() {
     assert!(text.contains("[m "), "{text}");
 }
 
+/// Retries of a message often differ in a time or a counter, and have the same number of an order.
+#[test]
+fn a_meter_compares_what_a_rule_would_compare() {
+    let broker = Broker::start(1, &["--duplicate-meter=m=json:/id,1", "--dedup=d=json:/id"]);
+    let mut producer = Client::connect(broker.tcp_addr());
+    let bodies = [
+        r#"{"id":1,"try":1}"#,
+        r#"{"id":1,"try":2}"#,
+        r#"{"try":3,"id":1}"#,
+        r#"{"id":"\u0061"}"#,
+        r#"{"id":"a"}"#,
+        r#"{"try":1}"#,
+        r#"{"try":1}"#,
+    ];
+    for topic in ["m", "d"] {
+        for body in bodies {
+            producer.publish(topic, body.as_bytes());
+        }
+    }
+    assert_eq!(duplicates(&broker, "d"), 3);
+    assert_eq!(stored(&broker, "m"), 7);
+    let stats = broker.topic_stats("m").expect("it is there");
+    let meter = &stats["duplicate_meter"];
+    assert_eq!(meter["key"], "json:/id");
+    let counts = ["sampled_count", "duplicate_count", "keyless_count"];
+    assert_eq!(counts.map(|key| meter[key].as_u64()), [7, 3, 2].map(Some));
+    assert_eq!(meter["percent_within"]["1h"], 42.857);
+}
+
+/// The operator saw copies after a change of the rule, and no line said why.
+#[test]
+fn a_rule_with_another_key_says_that_the_saved_keys_do_not_count() {
+    let mut broker = Broker::start(1, &["--dedup=t=json:/id"]);
+    Client::connect(broker.tcp_addr()).publish("t", br#"{"id":1,"n":1}"#);
+    broker.sigterm_and_wait();
+    let said = "TOPIC(t): its keys were saved by a rule of --dedup with the key json:/id, and the key is body now";
+    broker.restart();
+    assert!(!broker.log().contains(said));
+    broker.sigterm_and_wait();
+    broker.restart_with(1, &["--dedup=t=body"]);
+    broker.wait_for_log(said);
+    let mut producer = Client::connect(broker.tcp_addr());
+    // The first message is still in the log, so its body is known.
+    producer.publish("t", br#"{"id":1,"n":1}"#);
+    assert_eq!((stored(&broker, "t"), duplicates(&broker, "t")), (0, 1));
+    producer.publish("t", br#"{"id":1,"n":2}"#);
+    assert_eq!((stored(&broker, "t"), duplicates(&broker, "t")), (1, 1));
+}
+
+const SAVED: &str = ", and up to as much again while it is saved";
+
 /// A pattern matches as many topics as there come, and nobody was told what their memory may add up to.
 #[test]
 fn a_start_says_what_the_rules_may_take() {
@@ -342,13 +397,20 @@ fn a_start_says_what_the_rules_may_take() {
     ];
     let mut broker = Broker::start(1, &rules);
     let line = |flag: &str, pattern: &str, bytes: u64, topics: u64| {
-        let saved = match flag {
-            "--dedup" => ", and up to as much again while it is saved",
-            _ => "",
+        let (remembered, saved) = match (flag, pattern) {
+            ("--dedup", "p") => (
+                "the last 1024 numbers of each publisher, of at most 2978 publishers",
+                SAVED,
+            ),
+            ("--dedup", _) => (
+                "the bodies of the last 2m0s, if these are at most 733999 messages",
+                SAVED,
+            ),
+            _ => ("a sample of 0.01 of the bodies", ""),
         };
         format!(
-            "{flag}: a topic of the pattern {pattern} takes at most {bytes} bytes of memory for the rule{saved}; topics \
-             now: {topics}"
+            "{flag}: a topic of the pattern {pattern} remembers {remembered}; it takes at most {bytes} bytes of memory \
+             for the rule{saved}; topics now: {topics}"
         )
     };
     broker.wait_for_log(&line("--dedup", "t*", 16 << 20, 0));
@@ -380,7 +442,7 @@ fn a_wrong_rule_ends_the_start() {
         ),
         (
             "--duplicate-meter=t=2",
-            "the sample rate \"2\" is not above 0 and at most 1, such as 0.01",
+            "\"2\" is neither body, nor json:/pointer, nor a sample rate above 0 and at most 1, such as 0.01",
         ),
     ] {
         let path = format!("--data-path={}", directory.path().display());

@@ -108,7 +108,7 @@ fn publishers_take_the_memory_that_the_start_predicts() {
 #[test]
 fn a_system_without_memory_for_a_further_table_costs_keys_and_nothing_else() {
     // Eight tables of 256 MiB of addresses each. The kernel gives pages as they are written.
-    let broker = Broker::start(1, &["--dedup=t=body,window=700ms,memory=2147483648"]);
+    let broker = Broker::start(1, &["--dedup=t=body,window=7s,memory=2147483648"]);
     let mut producer = Client::connect(broker.tcp_addr());
     producer.publish("t", b"0");
     let pid = Pid::from_raw(broker.pid() as i32);
@@ -121,8 +121,8 @@ fn a_system_without_memory_for_a_further_table_costs_keys_and_nothing_else() {
     };
     limit(Some(status(&broker, "VmSize") + (100 << 20)));
     for body in ["1", "2", "3"] {
-        // A generation lasts 100 ms.
-        std::thread::sleep(Duration::from_millis(150));
+        // A generation lasts one second.
+        std::thread::sleep(Duration::from_millis(1100));
         producer.publish("t", body.as_bytes());
         producer.publish("t", body.as_bytes());
     }
@@ -133,7 +133,7 @@ fn a_system_without_memory_for_a_further_table_costs_keys_and_nothing_else() {
     broker.wait_for_log("TOPIC(t): the system refuses memory for the keys of --dedup");
     limit(None);
     producer.publish("t", b"4");
-    std::thread::sleep(Duration::from_millis(150));
+    std::thread::sleep(Duration::from_millis(1100));
     producer.publish("t", b"5");
-    assert_eq!(number(&broker, "dedup_memory_bytes"), 512 << 20);
+    assert!(number(&broker, "dedup_memory_bytes") >= 512 << 20);
 }

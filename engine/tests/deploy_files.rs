@@ -260,7 +260,7 @@ fn nsqd_works_under_the_seccomp_profile() {
 #[test]
 fn systemd_accepts_the_units() {
     let directory = tempfile::tempdir().expect("a directory");
-    for name in ["nsqd", "nsqlookupd"] {
+    for name in ["nsqd", "nsqlookupd", "nsqadmin"] {
         let unit = text(&format!("systemd/{name}.service"));
         let path = directory.path().join(format!("{name}.service"));
         // The program is not installed here.

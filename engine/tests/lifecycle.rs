@@ -987,7 +987,7 @@ fn connections_are_refused_once_a_killed_broker_is_gone() {
     const ROUNDS: usize = 10;
     const WINDOW: Duration = Duration::from_millis(20);
     for round in 0..ROUNDS {
-        let mut broker = Broker::start(2, &[]);
+        let mut broker = Broker::start_on("127.0.23.5", 2, &[]);
         let addresses = [broker.tcp_addr(), broker.http_addr()];
         broker.kill9();
         let killed = Instant::now();

@@ -28,7 +28,7 @@ const CONNECTIONS: usize = 150;
 const MEASURE: Duration = Duration::from_secs(3);
 /// The largest part of one core, in percent.
 const CPU_PERCENT_MAX: f64 = 20.0;
-/// The longest time from free descriptors to a served new client: the longest back-off, and time
+/// The longest time from free descriptors to a served new client: the longest backoff, and time
 /// for other work on the machine.
 const RECOVERY: Duration = Duration::from_secs(30);
 
@@ -492,6 +492,15 @@ impl Full {
         panic!("200 MB got OK on a file system of a few MB");
     }
 
+    /// The messages that the topic has refused, by the metrics.
+    fn refused(&self) -> u64 {
+        let metrics = self.broker.get("/metrics").expect_status(200).text();
+        let name = "nsqd_topic_refused_messages_total{topic=\"full\"} ";
+        let value = metrics.lines().find_map(|line| line.strip_prefix(name));
+        let value = value.unwrap_or_else(|| panic!("{name} in {metrics}"));
+        value.parse().expect("a number")
+    }
+
     /// Checks that every interface reports the full disk at once.
     fn expect_refusals(&mut self) {
         let start = Instant::now();
@@ -504,6 +513,7 @@ impl Full {
             self.broker.stats()["health"] == ping.text()
         });
         assert!(agree, "/stats says what /ping says");
+        let refused_before = self.refused();
         let body = self.body();
         self.broker
             .post("/pub?topic=full", &body)
@@ -524,6 +534,7 @@ impl Full {
         client.send(&Client::mpub("full", &many));
         let text = client.frame_after_heartbeats().text();
         assert!(text.starts_with("E_MPUB_FAILED MPUB failed "), "{text}");
+        assert_eq!(self.refused() - refused_before, 1 + 2 + 3);
         assert!(
             start.elapsed() < TIMEOUT,
             "at once, not {:?}",

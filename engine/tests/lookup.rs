@@ -395,7 +395,7 @@ fn an_absent_nsqlookupd_delays_no_client() {
 /// nothing of new topics, and after five minutes without PING they would have hidden the node.
 #[test]
 fn a_slow_nsqlookupd_delays_no_other() {
-    const CHANNELS: usize = 1000;
+    const CHANNELS: usize = 2000;
     let (slow, quick) = (Lookupd::start(&[]), Lookupd::start(&[]));
     let mut broker = Broker::start(1, &[]);
     let post = |broker: &Broker, target: &str| broker.post(target, b"").expect_status(200);
@@ -404,8 +404,8 @@ fn a_slow_nsqlookupd_delays_no_other() {
         post(&broker, &format!("/channel/create?topic=t&channel=c{n}"));
     }
     assert!(broker.sigterm_and_wait().success());
-    // 64 commands, which are sent together, take 0.7 s.
-    slow.answers("REGISTER t", Manner::Slowly(Duration::from_millis(10)));
+    // 64 commands, which are sent together, take 0.32 s of the 1 s that nsqd waits for them.
+    slow.answers("REGISTER t", Manner::Slowly(Duration::from_millis(5)));
     broker.restart_with(1, &[&flag(&slow), &flag(&quick)]);
     slow.wait_for("REGISTER t c0");
     post(&broker, "/topic/create?topic=late");

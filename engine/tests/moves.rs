@@ -190,7 +190,7 @@ impl Script {
 
     /// Adds a command whose answer differs each time. It is valid only before SUB.
     fn mark(&mut self) {
-        let timeout = 1000 + self.answers.len() as u64;
+        let timeout = 60_000 + self.answers.len() as u64;
         let json = format!("{{\"feature_negotiation\":true,\"msg_timeout\":{timeout}}}");
         self.bytes
             .extend_from_slice(&Client::command_with_body("IDENTIFY", json.as_bytes()));

@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -379,8 +380,6 @@ fn a_data_path_that_is_no_directory_is_refused() {
 
 #[test]
 fn a_data_path_without_permission_is_refused() {
-    // One test changes a switch of the whole system.
-    let _system = whole_machine();
     use std::os::unix::fs::PermissionsExt;
     let data = scratch();
     let closed = data.path().join("closed");
@@ -729,8 +728,6 @@ fn help_and_version_are_answers() {
 
 #[test]
 fn io_uring_forbidden_by_seccomp_is_explained() {
-    // One test changes a switch of the whole system.
-    let _system = whole_machine();
     // Some filters answer ENOSYS on a kernel with io_uring. A unit test covers really old kernels,
     // because the judgement depends on the version.
     for errno in [libc::EPERM, libc::EACCES, libc::ENOSYS] {
@@ -871,12 +868,15 @@ fn an_unknown_engine_is_refused() {
 /// The system's switch. Its value is restored at the end of the test.
 struct Switch {
     before: String,
+    _system: File,
 }
 
 impl Switch {
     const PATH: &str = "/proc/sys/kernel/io_uring_disabled";
 
     fn set(value: &str) -> Option<Switch> {
+        let system = support::io_uring_switch();
+        system.lock().expect("a file in target can be locked");
         let before = std::fs::read_to_string(Switch::PATH).ok();
         let set = before.filter(|_| std::fs::write(Switch::PATH, value).is_ok());
         if set.is_none() {
@@ -887,7 +887,10 @@ impl Switch {
                 _ => kernel_lacks("the kernel (before 6.6) has no kernel.io_uring_disabled"),
             }
         }
-        set.map(|before| Switch { before })
+        set.map(|before| Switch {
+            before,
+            _system: system,
+        })
     }
 }
 
@@ -900,8 +903,10 @@ impl Drop for Switch {
 
 #[test]
 fn too_little_locked_memory_is_explained() {
-    // One test changes a switch of the whole system.
-    let _system = whole_machine();
+    let switch = support::io_uring_switch();
+    switch
+        .lock_shared()
+        .expect("a file in target can be locked");
     let data = scratch();
     let mut via = words(&["prlimit", "--memlock=4096:4096"]);
     via.extend(without_privileges());
@@ -936,8 +941,6 @@ fn charges_locked_memory() -> bool {
 
 #[test]
 fn too_few_descriptors_are_explained() {
-    // One test changes a switch of the whole system.
-    let _system = whole_machine();
     let data = scratch();
     let mut via = words(&["prlimit", "--nofile=64:64"]);
     via.extend(without_privileges());
@@ -956,9 +959,10 @@ fn too_few_descriptors_are_explained() {
 /// The broker raises a soft limit up to the hard limit, because a soft limit is only a default.
 #[test]
 fn soft_limits_are_raised() {
-    // This test must not run while another one has set the switch, which affects brokers without
-    // privileges.
-    let _machine = whole_machine();
+    let switch = support::io_uring_switch();
+    switch
+        .lock_shared()
+        .expect("a file in target can be locked");
     let mut via = words(&["prlimit", "--nofile=64:4096"]);
     via.extend(without_privileges());
     let broker = Launch {
@@ -984,7 +988,7 @@ fn soft_limits_are_raised() {
 /// lingering connections, are free again within a second. The start tries them for this long.
 #[test]
 fn a_restart_on_the_same_ports_succeeds_at_once() {
-    let mut broker = Broker::start(2, &[]);
+    let mut broker = Broker::start_on("127.0.23.2", 2, &[]);
     let tcp = broker.tcp_addr();
     for round in 0..3 {
         let mut client = Client::connect(broker.tcp_addr());

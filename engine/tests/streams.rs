@@ -14,10 +14,6 @@ use support::{
     Broker, Client, Frame, FrameType, Message, Random, TIMEOUT, wait_until, whole_machine,
 };
 
-/// The longest time of a neighbour's publish, delivery and finish, which normally take well under a
-/// millisecond. The limit detects a hang on a shared machine. It does not measure speed.
-const NEIGHBOUR_TIMEOUT: Duration = Duration::from_secs(10);
-
 const MESSAGE_BYTES_MAX: i32 = 1_048_576;
 const BODY_BYTES_MAX: i32 = 5_242_880;
 
@@ -188,10 +184,7 @@ impl Neighbour {
             Err(panic) => std::panic::resume_unwind(panic),
         };
         eprintln!("streams: the neighbour made {rounds} rounds, the slowest in {slowest:?}");
-        assert!(
-            slowest < NEIGHBOUR_TIMEOUT,
-            "the neighbour waited for {slowest:?}"
-        );
+        assert!(slowest < TIMEOUT, "the neighbour waited for {slowest:?}");
     }
 }
 
@@ -888,9 +881,9 @@ fn commands_keep_a_connection_and_heartbeats_keep_coming() {
     let broker = Broker::start(1, &[]);
     let mut client = Client::connect(broker.tcp_addr());
     let start = Instant::now();
-    client.identify(r#"{"heartbeat_interval":1000}"#);
+    client.identify(r#"{"heartbeat_interval":3000}"#);
     client.subscribe("kept", "channel");
-    for seconds in 1..=4 {
+    for seconds in [3, 6, 9] {
         let heartbeat = client.frame();
         assert!(heartbeat.is_heartbeat(), "{heartbeat:?}");
         expect_elapsed(start, seconds * 1000);
@@ -919,10 +912,10 @@ fn expect_elapsed(start: Instant, milliseconds: u64) {
 #[test]
 fn a_client_that_never_reads_harms_nobody() {
     let _machine = whole_machine();
-    let broker = Broker::start(2, &["--msg-timeout=2s"]);
+    let broker = Broker::start(2, &[]);
     let neighbour = Neighbour::start(broker.tcp_addr());
     let mut idle = Client::connect(broker.tcp_addr());
-    idle.identify(r#"{"heartbeat_interval":1000}"#);
+    idle.identify(r#"{"heartbeat_interval":1000,"msg_timeout":2000}"#);
     idle.subscribe("large", "channel");
     idle.ready(2500);
     let body = vec![b'x'; 100_000];
@@ -968,10 +961,10 @@ fn a_client_that_never_reads_harms_nobody() {
 /// of the send buffer is free, which is 800 KiB here.
 #[test]
 fn a_consumer_that_reads_slowly_is_kept() {
-    const HEARTBEAT: Duration = Duration::from_secs(2);
-    /// The bytes of one read. The consumer reads 150 KiB per second, so reading the send buffer
+    const HEARTBEAT: Duration = Duration::from_secs(4);
+    /// The bytes of one read. The consumer reads 75 KiB per second, so reading the send buffer
     /// alone takes more than 5 intervals.
-    const PIECE_BYTES: usize = 15 * 1024;
+    const PIECE_BYTES: usize = 7680;
     let _machine = whole_machine();
     let broker = Broker::start(1, &["--msg-timeout=10m"]);
     let body = vec![b'x'; 10_000];
@@ -993,7 +986,7 @@ fn a_consumer_that_reads_slowly_is_kept() {
     let mut piece = vec![0; PIECE_BYTES];
     let start = Instant::now();
     let mut answered = start;
-    while start.elapsed() < 6 * HEARTBEAT {
+    while start.elapsed() < 4 * HEARTBEAT {
         std::thread::sleep(Duration::from_millis(100));
         if let Err(error) = stream.read_exact(&mut piece) {
             panic!("closed after {:?}: {error}", start.elapsed());

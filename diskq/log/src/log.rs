@@ -298,7 +298,9 @@ impl Log {
             Reply::Peeked { segment, piece } => self.peeked(segment, piece, notices),
             Reply::Loaded { segment, result } => self.loaded(segment, result, notices),
             Reply::Synced { upto, result } => self.sync_ended(upto, result, notices),
-            Reply::StateWritten { upto, result } => self.state_written(upto, result, notices),
+            Reply::StateWritten { boundary, result } => {
+                self.state_written(boundary, result, notices)
+            }
             Reply::CheckpointWritten { number, result } => {
                 self.checkpoint_ended(number, result, notices);
             }

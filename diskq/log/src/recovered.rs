@@ -23,17 +23,21 @@ pub struct Recovered {
     /// All seqs that exist, sorted, without torn and damaged messages. A seq at or above the checkpoint's `next` is
     /// owed to every channel. A seq below it is owed where the checkpoint names it.
     pub found: Vec<SeqRange>,
+    /// The seqs whose messages the files may have had, sorted: those of `found`, torn and damaged ones, and those behind the
+    /// last file. A seq in none of these ranges is in no file: no holder needed the message, and its segment was used
+    /// again. After damage without seqs, such as a file without a head, these are all seqs.
+    pub had: Vec<SeqRange>,
     /// Messages at or above the checkpoint's `next` that were published deferred, by seq, with the
     /// Unix time in ns at which they are due.
     pub deferred: Vec<(Seq, u64)>,
     /// The newest state that the topic has saved. `None`: there is none, or the log's slots have no origins.
     pub state: Option<SavedState>,
-    /// Messages at or above this seq stay in the log until the topic has saved its next state, whoever has finished them:
-    /// `state` may be in the page cache only, and a power failure may bring back an older state. At most the `upto` of
-    /// `state`.
-    pub durable_upto: Seq,
-    /// The origins of the messages at or above the `upto` of `state`, in the order of the seqs: none unless the log's
-    /// slots have origins. All of these messages are in `found`.
+    /// Messages at or above this seq stay in the log until the topic has saved its next state, whoever has finished
+    /// them: `state` may be in the page cache only, and a power failure may bring back an older state. At most the
+    /// `boundary` of `state`.
+    pub durable_boundary: Seq,
+    /// The origins of the messages at or above the `boundary` of `state`, in the order of the seqs: none unless the
+    /// log's slots have origins. All of these messages are in `found`.
     pub origins: Vec<(Seq, Origin)>,
     /// The damage that was found. The log's stats count it already.
     pub damage: Vec<Damage>,

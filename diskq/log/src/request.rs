@@ -147,7 +147,7 @@ pub struct StateJob {
     /// The index of the file.
     pub file: u8,
     /// The state knows all messages below this seq.
-    pub upto: Seq,
+    pub boundary: Seq,
     /// The bytes of the topic.
     pub body: Vec<u8>,
     /// True if the other file must be durable before this one is written.
@@ -296,8 +296,8 @@ pub enum Reply {
     },
     /// To [`Request::WriteState`].
     StateWritten {
-        /// The request's `upto`.
-        upto: Seq,
+        /// The request's `boundary`.
+        boundary: Seq,
         /// `Ok` if the job worked. [`SyncFailure::Final`] means that names of the log may be lost.
         result: Result<(), SyncFailure>,
     },

@@ -447,6 +447,15 @@ pub(crate) fn is_frame(frame: &[u8], slot: Slot, head: &Head, index: u32) -> boo
 pub fn published_ns(bytes: &[u8], slots: SlotKind, index: u32) -> Option<u64> {
     let slot = slot_at(bytes, slots, index)?;
     let frame = bytes.get(slot.start as usize..slot.end as usize)?;
+    timestamp_at(frame)
+}
+
+/// The bytes from the start of a frame up to the end of its timestamp.
+pub const TIMESTAMP_END: usize = ATTEMPTS_AT;
+
+/// Returns the time of the publish, in Unix nanoseconds, from the start of a frame. `None`: the frame is too short, or the
+/// time is none.
+pub fn timestamp_at(frame: &[u8]) -> Option<u64> {
     let timestamp = frame.get(TIMESTAMP_AT..ATTEMPTS_AT)?.first_chunk()?;
     u64::try_from(i64::from_be_bytes(*timestamp)).ok()
 }

@@ -28,7 +28,7 @@ pub struct SavedState {
     pub number: u64,
     /// The state knows all messages below this seq, and no other message. All of them were synced or finished when the
     /// state was written.
-    pub upto: Seq,
+    pub boundary: Seq,
     /// The bytes of the topic.
     pub body: Vec<u8>,
 }
@@ -48,12 +48,12 @@ pub enum StateContent {
 
 /// Returns the bytes before the body of a state file.
 #[must_use]
-pub fn encode_state_head(number: u64, upto: Seq, body: &[u8]) -> [u8; STATE_HEAD_BYTES] {
+pub fn encode_state_head(number: u64, boundary: Seq, body: &[u8]) -> [u8; STATE_HEAD_BYTES] {
     let mut head = [0; STATE_HEAD_BYTES];
     head[0..4].copy_from_slice(&MAGIC);
     head[4..6].copy_from_slice(&VERSION.to_le_bytes());
     head[8..16].copy_from_slice(&number.to_le_bytes());
-    head[16..24].copy_from_slice(&upto.0.to_le_bytes());
+    head[16..24].copy_from_slice(&boundary.0.to_le_bytes());
     head[24..32].copy_from_slice(&(body.len() as u64).to_le_bytes());
     let crc = crc32c(crc32c(0, &head[..32]), body);
     head[32..36].copy_from_slice(&crc.to_le_bytes());
@@ -82,14 +82,14 @@ pub fn decode_state(bytes: &[u8]) -> StateContent {
         return StateContent::Bad;
     };
     let is_whole = crc32c(crc32c(0, &head[..32]), body) == crc || is_planted(Bug::StateCrcLeftOut);
-    let (number, upto) = (u64_at(8), Seq(u64_at(16)));
+    let (number, boundary) = (u64_at(8), Seq(u64_at(16)));
     if head[..4] != MAGIC || !is_whole || !(1..=NUMBER_MAX).contains(&number) {
         return StateContent::Bad;
     }
     match u16::from_le_bytes([head[4], head[5]]) {
         VERSION => StateContent::State(SavedState {
             number,
-            upto,
+            boundary,
             body: body.to_vec(),
         }),
         other => StateContent::Newer(other),
@@ -112,7 +112,7 @@ mod tests {
         let mut bytes = file();
         let expected = StateContent::State(SavedState {
             number: 7,
-            upto: Seq(1000),
+            boundary: Seq(1000),
             body: b"what the topic knows".to_vec(),
         });
         assert_eq!(decode_state(&bytes), expected);

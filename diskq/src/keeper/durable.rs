@@ -115,7 +115,7 @@ impl<F: Files> LogDirectory<'_, F> {
             // Its name may be new, too.
             self.sync_names(data_path)?;
         }
-        let head = encode_state_head(job.number, job.upto, &job.body);
+        let head = encode_state_head(job.number, job.boundary, &job.body);
         let written = self
             .complete()
             .and_then(|()| self.files.write_at(&path, 0, &head))

@@ -95,10 +95,10 @@ impl<F: Files> Keeper<F> {
                 request.durable_reply(written.and_then(|()| self.sync(topic, &request)))
             }
             Request::WriteState(job) => {
-                let upto = job.upto;
+                let boundary = job.boundary;
                 let result = log.map_err(SyncFailure::Retryable);
                 let result = result.and_then(|log| log.save_state(&job, &self.data_path));
-                Some(Reply::StateWritten { upto, result })
+                Some(Reply::StateWritten { boundary, result })
             }
             Request::Unmap { segment, memory } => {
                 match log {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use diskq_log::{AppendError, Checkpoint, Durable, Log, LogOptions, Notice, SeqRange, Taken};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
+use test_support::ext4::Ext4;
 use test_support::tmpfs::Tmpfs;
 use wire::id::Seq;
 
@@ -235,12 +236,14 @@ fn an_attempt_without_room_takes_none_from_others() {
     let attempts = thread::scope(|scope| {
         let large = scope.spawn(|| {
             let mut attempts = 0;
-            while !is_over.load(Ordering::Relaxed) {
+            loop {
                 let refused = OsFiles.allocate(&path("large"), 20 << 20, Pages::Large);
                 assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::StorageFull);
                 attempts += 1;
+                if is_over.load(Ordering::Relaxed) {
+                    return attempts;
+                }
             }
-            attempts
         });
         let small = (0..5000).try_for_each(|_| {
             OsFiles.allocate(&path("small"), 32 << 10, Pages::Small)?;
@@ -266,6 +269,47 @@ fn a_file_grows_into_the_room_that_it_lacks() {
     assert_eq!(OsFiles.length(&path).unwrap(), 6 << 20);
     let refused = OsFiles.allocate(&path, 8 << 20, Pages::Small);
     assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::StorageFull);
+}
+
+/// ext4 kept what it had reserved before it found no more room. So a checkpoint file that could not grow took the last room,
+/// and had a length that no checkpoint file has.
+#[test]
+fn a_file_that_cannot_grow_keeps_its_length() {
+    let Some(ext4) = Ext4::mount(4 << 20) else {
+        return;
+    };
+    let free = || {
+        let room = fstatvfs(File::open(ext4.path()).unwrap()).unwrap();
+        room.f_bfree * room.f_frsize
+    };
+    let path = |name| ext4.path().join(name);
+    let checkpoint = path("checkpoint");
+    OsFiles
+        .allocate(&checkpoint, 24 << 10, Pages::Small)
+        .unwrap();
+    let filler = free() - (600 << 10);
+    OsFiles
+        .allocate(&path("filler"), filler, Pages::Small)
+        .unwrap();
+    let before = free();
+    let refused = OsFiles.allocate(&checkpoint, 768 << 10, Pages::Small);
+    assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::StorageFull);
+    assert_eq!(OsFiles.length(&checkpoint).unwrap(), 24 << 10);
+    // A block of the extent tree may stay.
+    assert!(before - free() <= 4096, "{} of {before}", free());
+}
+
+/// Another thread had just made the file when the reservation began, and wrote its checkpoint before the reservation
+/// failed. The checkpoint was cut off.
+#[test]
+fn a_file_that_was_being_made_is_not_cut() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("checkpoint");
+    let file = File::create(&path).unwrap();
+    let length_before = Some(file.metadata().unwrap().len());
+    OsFiles.write_at(&path, 0, b"a checkpoint").unwrap();
+    undo(&file, &path, length_before).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"a checkpoint");
 }
 
 /// ext4 keeps a twentieth of the disk for root. A broker that runs as root was refused what it could have.

@@ -34,6 +34,25 @@ impl Image {
     }
 }
 
+/// Returns the seqs whose messages these files may have had. A file without a seal may have had all seqs up to the next file.
+/// Nobody knows how many were behind the last file.
+fn had(files: &[Found]) -> Vec<SeqRange> {
+    let ends = files.iter().skip(1).map(|next| Some(next.head.base));
+    let ranges = files.iter().zip(ends.chain([None])).map(|(file, next)| {
+        let end = match (file.seal, next) {
+            (Some(_), Some(next)) => file.end().min(next),
+            (None, Some(next)) => next,
+            (_, None) => Seq(u64::MAX),
+        };
+        SeqRange::new(file.head.base, end)
+    });
+    let mut had: Vec<SeqRange> = ranges.collect();
+    if had.is_empty() {
+        had.push(SeqRange::new(Seq(0), Seq(u64::MAX)));
+    }
+    had
+}
+
 impl<F: Files> Opening<'_, F> {
     /// The log cannot be opened now: nothing is known of the file.
     pub(super) fn cannot_read(&self, name: &str, error: io::Error) -> DiskError {
@@ -56,6 +75,7 @@ impl<F: Files> Opening<'_, F> {
         found.sort_by_key(|found| (found.head.base, found.number));
         let found = join_copies(found);
         let bases: Vec<Seq> = found.iter().map(|found| found.head.base).collect();
+        self.had = had(&found);
         for (index, found) in found.into_iter().enumerate() {
             // A segment ends where the next one starts, even if its seal was torn off.
             let limit = bases.get(index + 1).copied().unwrap_or(Seq(u64::MAX));

@@ -49,13 +49,13 @@ impl<F: Files> Opening<'_, F> {
         let newest = states.pop();
         // A crash may have come before the sync of the newest state. If the other file is torn, a later state was being
         // written there, and the newest whole state was synced before.
-        self.durable_upto = match (states.pop(), &newest) {
-            (Some((_, older)), Some((_, newest))) => older.upto.min(newest.upto),
-            (None, Some((_, newest))) if is_any_bad => newest.upto,
+        self.durable_boundary = match (states.pop(), &newest) {
+            (Some((_, older)), Some((_, newest))) => older.boundary.min(newest.boundary),
+            (None, Some((_, newest))) if is_any_bad => newest.boundary,
             (_, _) => Seq(0),
         };
         self.origins_from = match &newest {
-            Some((_, state)) => state.upto,
+            Some((_, state)) => state.boundary,
             // The numbers below the marks are lost. Messages that are sent again may be stored twice.
             None if is_any_bad => self.synced().min(self.checkpoint_next()),
             None => Seq(0),

@@ -123,7 +123,7 @@ impl Run {
             turns: Turns::default(),
         };
         let log = LogOptions {
-            generation_seed: mono.as_nanos() as u64,
+            process_seed: mono.as_nanos() as u64,
             ..LogOptions::default()
         };
         let wall_ns = run.now().wall_ns;

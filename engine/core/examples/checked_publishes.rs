@@ -12,8 +12,8 @@ mod shell;
 use std::time::Duration;
 
 use engine_core::{
-    BrokerOptions, ClientId, ContentKey, ContentRule, DedupRule, DedupRules, JsonPointer,
-    KeyWindow, MeterRules, SampleRate,
+    BrokerOptions, ClientId, ContentKey, ContentRule, DedupRules, JsonPointer, KeyWindow,
+    MeterRule, MeterRules, PublisherRule,
 };
 use rustix::time::{ClockId, clock_gettime};
 use shell::{Counter, Part, Shell, messages, options};
@@ -58,21 +58,25 @@ fn with_key(key: ContentKey) -> BrokerOptions {
     options
 }
 
-fn with_meter(rate: SampleRate) -> BrokerOptions {
+fn with_meter(key: ContentKey) -> BrokerOptions {
+    let rule = MeterRule {
+        key,
+        ..MeterRule::default()
+    };
     let mut rules = MeterRules::default();
-    rules.add("*", rate);
+    rules.add("*", rule);
     let mut options = options();
     options.topic.meters = rules.into();
     options
 }
 
 fn with_publishers() -> BrokerOptions {
-    let rule = DedupRule {
-        window: DedupRule::WINDOW_DEFAULT,
-        memory_bytes: DedupRule::MEMORY_DEFAULT,
+    let rule = PublisherRule {
+        window: PublisherRule::WINDOW_DEFAULT,
+        memory_bytes: PublisherRule::MEMORY_DEFAULT,
     };
     let mut rules = DedupRules::default();
-    rules.add("*", rule);
+    rules.add_publisher("*", rule);
     let mut options = options();
     options.server.takes_numbers = rules.has_publishers();
     options.topic.dedup = rules.into();
@@ -204,14 +208,15 @@ fn main() {
         std::process::exit(2);
     };
     let count: u64 = millions * 1_000_000;
-    let pointer = JsonPointer::parse("/id").expect("a pointer");
+    let json = ContentKey::Json(JsonPointer::parse("/id").expect("a pointer"));
     let (mpub, single) = (Load::MPUB, Load::PUB);
     for (name, options, load) in [
         ("no rule", options(), mpub),
         ("no rule, PUB", options(), single),
         ("body", with_key(ContentKey::Body), mpub),
-        ("json:/id", with_key(ContentKey::Json(pointer)), mpub),
-        ("meter, 0.01", with_meter(SampleRate::DEFAULT), mpub),
+        ("json:/id", with_key(json.clone()), mpub),
+        ("meter, 0.01", with_meter(ContentKey::Body), mpub),
+        ("meter json:/id, 0.01", with_meter(json), mpub),
         ("1 publisher", with_publishers(), mpub.numbered(1)),
         ("1 publisher, PUB", with_publishers(), single.numbered(1)),
         ("1,000 publishers", with_publishers(), mpub.numbered(1000)),

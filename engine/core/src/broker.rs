@@ -23,9 +23,9 @@ mod upgrade;
 use crate::channel::dead_letters::LetterBudget;
 use crate::client::output::Token;
 use crate::client::{Blocked, Client, Clients, Ending};
-use crate::dedup::fingerprint::seed_of;
-use crate::dedup::restored::RestoredKeys;
-use crate::dedup::saved::SavedKeys;
+use crate::content::fingerprint::seed_of;
+use crate::content::restored::RestoredKeys;
+use crate::content::saved::SavedKeys;
 use crate::dirty_set::DirtySet;
 use crate::discarded::Discarded;
 use crate::forward::{ForwardBatch, ForwardReply};
@@ -247,7 +247,7 @@ impl Broker {
     ) -> Option<RestoredKeys> {
         let options = &self.options.topic;
         let rule = options.dedup.content_of(name.as_str())?;
-        let seed = seed_of(name.as_str(), options.log.generation_seed);
+        let seed = seed_of(name.as_str(), options.log.process_seed);
         Some(RestoredKeys::new(rule, now, saved, seed))
     }
 

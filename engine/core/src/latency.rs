@@ -7,7 +7,7 @@
 use crate::latency_histogram::LatencyHistogram;
 use crate::now::Now;
 use crate::stats::{LatencyStats, Percentile};
-use crate::window_histogram::{Together, WindowHistogram};
+use crate::window_histogram::{Sum, Together, WindowHistogram};
 use diskq_log::SeqRange;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -117,6 +117,11 @@ impl Latency {
         mono >= self.rotate_at + self.half_window
     }
 
+    /// Adds the latencies of the last while to a sum.
+    pub(crate) fn add_to(&self, mono: Duration, sum: &mut Sum) {
+        self.halves(mono).for_each(|half| sum.add(half));
+    }
+
     fn halves(&self, mono: Duration) -> impl Iterator<Item = &WindowHistogram> {
         let newer = (!self.is_out_of_date(mono)).then_some(&self.newer);
         let older = (mono < self.rotate_at).then_some(&self.older);
@@ -124,24 +129,35 @@ impl Latency {
     }
 }
 
-/// The latencies of these channels together. Without channels there are no percentiles, as in nsqd.
-pub(crate) fn stats<'a>(
+/// Returns the latencies of a channel. `None`: they are not measured.
+pub(crate) fn stats(
     mono: Duration,
     options: Option<&LatencyOptions>,
-    latencies: impl Iterator<Item = &'a Latency>,
+    latency: Option<&Latency>,
 ) -> LatencyStats {
-    let mut latencies = latencies.peekable();
-    let (Some(options), Some(_)) = (options, latencies.peek()) else {
+    let (Some(options), Some(latency)) = (options, latency) else {
         return LatencyStats::default();
     };
-    let halves = latencies.flat_map(|latency| latency.halves(mono));
-    let all = Together::new(halves.collect());
+    let all = Together::new(latency.halves(mono).collect());
+    figures(options, all.count(), |quantile| all.value_at(quantile))
+}
+
+/// Returns the latencies of all channels of a topic. `None`: no channel measures them. Without channels there are no
+/// percentiles, as in nsqd.
+pub(crate) fn stats_of_sum(options: Option<&LatencyOptions>, sum: Option<&Sum>) -> LatencyStats {
+    let (Some(options), Some(sum)) = (options, sum) else {
+        return LatencyStats::default();
+    };
+    figures(options, sum.count(), |quantile| sum.value_at(quantile))
+}
+
+fn figures(options: &LatencyOptions, count: u64, value_at: impl Fn(f64) -> u64) -> LatencyStats {
     let percentile = |&quantile: &f64| Percentile {
         quantile,
-        value: all.value_at(quantile) as f64,
+        value: value_at(quantile) as f64,
     };
     LatencyStats {
-        count: all.count(),
+        count,
         percentiles: options.percentiles.iter().map(percentile).collect(),
     }
 }
@@ -183,7 +199,7 @@ mod tests {
 
     fn shown(latency: &Latency, seconds: u64) -> (u64, Vec<u64>) {
         let mono = Duration::from_secs(seconds);
-        let stats = stats(mono, Some(&options()), std::iter::once(latency));
+        let stats = stats(mono, Some(&options()), Some(latency));
         let seconds = |p: &Percentile| (p.value / 1e9).round() as u64;
         (stats.count, stats.percentiles.iter().map(seconds).collect())
     }
@@ -231,17 +247,19 @@ mod tests {
             latency.start_samples(Seq(1), &frames(&[published], b"x"));
             latency.add_samples(now(100), SeqRange::new(Seq(1), Seq(2)));
         }
-        let all = stats(now(100).mono, Some(&options()), channels.iter());
+        let options = options();
+        let mut sum = Sum::default();
+        for latency in &channels {
+            latency.add_to(now(100).mono, &mut sum);
+        }
+        let all = stats_of_sum(Some(&options), Some(&sum));
         assert_eq!(all.count, 2);
         assert!((all.percentiles[0].value - 100e9).abs() < 1e9);
         assert!((all.percentiles[1].value - 10e9).abs() < 0.1e9);
-        assert_eq!(
-            stats(now(100).mono, None, channels.iter()),
-            LatencyStats::default()
-        );
-        assert_eq!(
-            stats(now(100).mono, Some(&options()), std::iter::empty()),
-            LatencyStats::default()
-        );
+        let nothing = LatencyStats::default();
+        assert_eq!(stats_of_sum(None, Some(&sum)), nothing);
+        assert_eq!(stats_of_sum(Some(&options), None), nothing);
+        assert_eq!(stats(now(100).mono, None, Some(&channels[0])), nothing);
+        assert_eq!(stats(now(100).mono, Some(&options), None), nothing);
     }
 }

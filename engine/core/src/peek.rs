@@ -105,6 +105,9 @@ pub struct LogEnd {
     pub newest_id: MessageId,
     /// The messages that were published since the start of the process.
     pub message_count: u64,
+    /// Nothing is known of the number of messages below this seq: they were published before the start of the process. 0: the
+    /// topic was made since.
+    pub first: Seq,
 }
 
 /// A message as a peek finds it.

@@ -17,24 +17,38 @@
 mod index;
 mod numbers;
 mod saved;
-mod saving;
+mod table_encoder;
 
 use crate::freed_table::FreedTable;
 use index::Index;
 use numbers::{Known, Numbers, clear, dirty_words};
-pub(crate) use saving::Saving;
+pub(crate) use table_encoder::TableEncoder;
 use wire::origin::Origin;
 
 /// No place.
 const NONE: u32 = u32::MAX;
 
-/// Bytes of a place beside its bits: the [`Place`], and its slots of the index, of which up to four belong to a place.
-const PLACE_BYTES: u64 = 64 + 4 * 8;
-const _: () = assert!(size_of::<Place>() == 64);
+/// Bytes of a place beside its bits: the [`PublisherEntry`], and its slots of the index, of which up to four belong to
+/// a place.
+const ENTRY_BYTES: u64 = 64 + 4 * 8;
+const _: () = assert!(size_of::<PublisherEntry>() == 64);
+
+/// Words of the bits of a publisher.
+fn words(window: u32) -> usize {
+    (window / 64).max(1) as usize
+}
+
+/// The number of publishers for which a table of about `memory_bytes` bytes has places. `window` is the number of bits of
+/// each publisher, a multiple of 64.
+pub(crate) fn places_max(window: u32, memory_bytes: u64) -> usize {
+    let words = words(window);
+    let place_bytes = ENTRY_BYTES + words as u64 * 8 * 2 + dirty_words(words) as u64 * 8;
+    (memory_bytes / place_bytes).clamp(1, u64::from(NONE)) as usize
+}
 
 /// One publisher.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct PublisherEntry {
     publisher: u64,
     numbers: Numbers,
     /// The numbers at the boundary, if `boundary` is the number of the last boundary. Otherwise nothing has changed since
@@ -58,7 +72,7 @@ pub(crate) struct Publishers {
     places_max: usize,
     /// The words of bits that each place has twice: now, and at the boundary.
     words: usize,
-    places: Vec<Place>,
+    entries: Vec<PublisherEntry>,
     bits: Vec<u64>,
     /// For each place, the words of its bits that may not be 0. See [`dirty_words`].
     dirty: Vec<u64>,
@@ -74,18 +88,16 @@ pub(crate) struct Publishers {
 
 impl Publishers {
     /// An empty table that takes at most about `memory_bytes` bytes. `window` is the number of bits of each publisher,
-    /// a multiple of 64. `key` is a random number, so that nobody can choose ids that share a place in the index.
-    pub(crate) fn new(window: u32, memory_bytes: u64, key: u64) -> Publishers {
-        let words = (window / 64).max(1) as usize;
-        let place_bytes = PLACE_BYTES + words as u64 * 8 * 2 + dirty_words(words) as u64 * 8;
-        let places_max = (memory_bytes / place_bytes).clamp(1, u64::from(NONE)) as usize;
+    /// a multiple of 64. `process_seed` is a random number, so that nobody can choose ids that share a place in the
+    /// index.
+    pub(crate) fn new(window: u32, memory_bytes: u64, process_seed: u64) -> Publishers {
         Publishers {
-            places_max,
-            words,
-            places: Vec::new(),
+            places_max: places_max(window, memory_bytes),
+            words: words(window),
+            entries: Vec::new(),
             bits: Vec::new(),
             dirty: Vec::new(),
-            index: Index::new(key),
+            index: Index::new(process_seed),
             newest: NONE,
             oldest: NONE,
             boundary: 0,
@@ -98,14 +110,14 @@ impl Publishers {
     pub(crate) fn into_tables(self) -> Vec<Box<dyn FreedTable>> {
         let index = self.index.into_slots();
         let words = [self.bits, self.dirty].map(|it| Box::new(it) as Box<dyn FreedTable>);
-        let mut tables: Vec<Box<dyn FreedTable>> = vec![Box::new(self.places), Box::new(index)];
+        let mut tables: Vec<Box<dyn FreedTable>> = vec![Box::new(self.entries), Box::new(index)];
         tables.extend(words);
         tables
     }
 
     /// The number of publishers that are remembered.
     pub(crate) fn count(&self) -> usize {
-        self.places.len()
+        self.entries.len()
     }
 
     /// The most publishers that are remembered.
@@ -116,15 +128,15 @@ impl Publishers {
     /// Returns what is known of the publisher's numbers. `None`: the publisher is not known, or has been forgotten.
     #[inline]
     pub(crate) fn find(&self, publisher: u64) -> Option<Found<'_>> {
-        let place = match self.places.get(self.newest as usize) {
+        let place = match self.entries.get(self.newest as usize) {
             Some(newest) if newest.publisher == publisher => self.newest,
             _ => {
-                let is_it = |place: u32| self.places[place as usize].publisher == publisher;
+                let is_it = |place: u32| self.entries[place as usize].publisher == publisher;
                 self.index.find(publisher, is_it)?
             }
         } as usize;
         Some(Found {
-            numbers: &self.places[place].numbers,
+            numbers: &self.entries[place].numbers,
             bits: &self.bits[place * self.words * 2..][..self.words],
         })
     }
@@ -133,7 +145,7 @@ impl Publishers {
     #[inline]
     pub(crate) fn insert(&mut self, origin: Origin) {
         let is_newest = self
-            .places
+            .entries
             .get(self.newest as usize)
             .is_some_and(|newest| newest.publisher == origin.publisher);
         if !is_newest {
@@ -144,7 +156,7 @@ impl Publishers {
         let (bits, bits_at_boundary) = bits.split_at_mut(self.words);
         let dirty_words = dirty_words(self.words);
         let dirty = &mut self.dirty[place * dirty_words..][..dirty_words];
-        let place = &mut self.places[place];
+        let place = &mut self.entries[place];
         if place.boundary != self.boundary {
             place.boundary = self.boundary;
             place.numbers_at_boundary = place.numbers;
@@ -160,7 +172,7 @@ impl Publishers {
 
     /// Makes a publisher the newest one. Gives the publisher a place if it has none.
     fn make_newest(&mut self, publisher: u64) {
-        let is_it = |place: u32| self.places[place as usize].publisher == publisher;
+        let is_it = |place: u32| self.entries[place as usize].publisher == publisher;
         let place = match self.index.find(publisher, is_it) {
             Some(place) => {
                 self.unlink(place);
@@ -170,10 +182,10 @@ impl Publishers {
         };
         let place_before = std::mem::replace(&mut self.newest, place);
         self.uses += 1;
-        self.places[place as usize].used = self.uses;
-        self.places[place as usize].older = place_before;
-        self.places[place as usize].newer = NONE;
-        match self.places.get_mut(place_before as usize) {
+        self.entries[place as usize].used = self.uses;
+        self.entries[place as usize].older = place_before;
+        self.entries[place as usize].newer = NONE;
+        match self.entries.get_mut(place_before as usize) {
             Some(before) => before.newer = place,
             None => self.oldest = place,
         }
@@ -181,7 +193,7 @@ impl Publishers {
 
     /// Returns a place for a new publisher, which is in the index and not in the list of uses.
     fn new_place(&mut self, publisher: u64) -> u32 {
-        let new = Place {
+        let new = PublisherEntry {
             publisher,
             numbers: Numbers::default(),
             // The publisher was not there at the boundary.
@@ -191,19 +203,19 @@ impl Publishers {
             newer: NONE,
             older: NONE,
         };
-        if self.places.is_empty() {
+        if self.entries.is_empty() {
             self.reserve();
         }
         let dirty_words = dirty_words(self.words);
-        let place = if self.places.len() < self.places_max {
-            self.places.push(new);
-            self.bits.resize(self.places.len() * self.words * 2, 0);
-            self.dirty.resize(self.places.len() * dirty_words, 0);
-            self.places.len() as u32 - 1
+        let place = if self.entries.len() < self.places_max {
+            self.entries.push(new);
+            self.bits.resize(self.entries.len() * self.words * 2, 0);
+            self.dirty.resize(self.entries.len() * dirty_words, 0);
+            self.entries.len() as u32 - 1
         } else {
             let place = self.oldest;
             self.unlink(place);
-            let forgotten = std::mem::replace(&mut self.places[place as usize], new);
+            let forgotten = std::mem::replace(&mut self.entries[place as usize], new);
             self.index.remove(forgotten.publisher, place);
             // The bits at the boundary are not read: the publisher had no numbers at the boundary.
             let bits = &mut self.bits[place as usize * self.words * 2..][..self.words];
@@ -220,13 +232,13 @@ impl Publishers {
     /// the system does not give so much, the table has fewer places.
     fn reserve(&mut self) {
         while self.try_reserve().is_none() && self.places_max > 1 {
-            (self.places, self.bits, self.dirty) = Default::default();
+            (self.entries, self.bits, self.dirty) = Default::default();
             self.places_max /= 2;
         }
     }
 
     fn try_reserve(&mut self) -> Option<()> {
-        self.places.try_reserve_exact(self.places_max).ok()?;
+        self.entries.try_reserve_exact(self.places_max).ok()?;
         let words = self.places_max.saturating_mul(self.words * 2);
         self.bits.try_reserve_exact(words).ok()?;
         let words = self.places_max.saturating_mul(dirty_words(self.words));
@@ -236,12 +248,12 @@ impl Publishers {
 
     /// Takes a place out of the list of uses.
     fn unlink(&mut self, place: u32) {
-        let Place { newer, older, .. } = self.places[place as usize];
-        match self.places.get_mut(newer as usize) {
+        let PublisherEntry { newer, older, .. } = self.entries[place as usize];
+        match self.entries.get_mut(newer as usize) {
             Some(newer) => newer.older = older,
             None => self.newest = older,
         }
-        match self.places.get_mut(older as usize) {
+        match self.entries.get_mut(older as usize) {
             Some(older) => older.newer = newer,
             None => self.oldest = newer,
         }
@@ -250,15 +262,15 @@ impl Publishers {
     /// Asserts the invariants written on the type.
     pub(crate) fn check(&self) {
         let (mut place, mut count, mut newer) = (self.newest, 0, NONE);
-        while let Some(it) = self.places.get(place as usize) {
+        while let Some(it) = self.entries.get(place as usize) {
             assert_eq!(it.newer, newer, "the list of uses");
-            let is_it = |found: u32| self.places[found as usize].publisher == it.publisher;
+            let is_it = |found: u32| self.entries[found as usize].publisher == it.publisher;
             assert_eq!(self.index.find(it.publisher, is_it), Some(place));
             (newer, place, count) = (place, it.older, count + 1);
         }
-        assert_eq!((newer, count), (self.oldest, self.places.len()));
-        assert!(self.places.len() <= self.places_max);
-        assert_eq!(self.index.count(), self.places.len());
+        assert_eq!((newer, count), (self.oldest, self.entries.len()));
+        assert!(self.entries.len() <= self.places_max);
+        assert_eq!(self.index.count(), self.entries.len());
     }
 }
 

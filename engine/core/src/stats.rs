@@ -5,9 +5,10 @@
 //! ([`StatsSnapshot::merge`]) and writes the text. Nothing here counts: the counters live in the
 //! topic, the channel and the client, and are copied out. Field names are those of nsqd's JSON.
 
-use crate::dedup::meter::MeterReport;
-use crate::ids::TopicKey;
+use crate::content::meter::MeterReport;
+use crate::ids::{ClientId, TopicKey};
 use crate::latency_histogram::LatencyHistogram;
+use crate::window_histogram::Sum;
 use std::time::Duration;
 
 /// The topics and channels that a snapshot is to hold.
@@ -77,13 +78,30 @@ impl StatsSnapshot {
     }
 }
 
-/// A snapshot that a shard takes in slices, with its other work in between. Each topic is of one moment.
+/// A snapshot that a shard takes in slices, with its other work in between. Each topic is of one moment, unless it has
+/// more channels than a slice.
 #[derive(Debug, Default)]
 pub struct UnfinishedSnapshot {
     /// The topics that are left, the next one last.
     pub(crate) topics: Vec<TopicKey>,
+    /// The topic that is at the end of `snapshot`, if some of its channels are left.
+    pub(crate) divided: Option<DividedTopic>,
+    /// The consumers that the channel at the end of `snapshot` lacks, the next one last.
+    pub(crate) consumers: Vec<ClientId>,
+    /// The producers that are left, the next one last. `None` before the last topic.
+    pub(crate) producers: Option<Vec<ClientId>>,
     /// The result so far.
     pub(crate) snapshot: StatsSnapshot,
+}
+
+/// A topic of a snapshot whose channels come in several slices.
+#[derive(Debug)]
+pub(crate) struct DividedTopic {
+    pub(crate) key: TopicKey,
+    /// The last channel that the snapshot has. `None` before the first one.
+    pub(crate) after: Option<Box<str>>,
+    /// The latencies of the channels so far. `None`: no channel measures them.
+    pub(crate) latency: Option<Sum>,
 }
 
 impl UnfinishedSnapshot {
@@ -108,14 +126,17 @@ pub struct TopicStats {
     pub message_count: u64,
     /// Body bytes of the accepted messages.
     pub message_bytes: u64,
+    /// Messages that were refused because the topic's log took none, as on a full disk. Not in the JSON.
+    pub refused_count: u64,
     /// The age of the oldest message of `depth`, in milliseconds since its publish. 0 without messages.
     pub oldest_unfinished_ms: u64,
     /// The number of the shard that the topic belongs to.
     pub shard: u32,
     /// Messages that were dropped because no channel owned them. Left out of the JSON when 0.
     pub unclaimed_dropped_count: u64,
-    /// The messages that the topic has recognised. `None` if the topic has no rule for that.
-    pub dedup: Option<DedupStats>,
+    /// The messages that the topic has recognised by their publisher and number. `None` if the topic has no rule for
+    /// that.
+    pub numbers: Option<NumberStats>,
     /// The messages that the topic has recognised by their content. `None` if the topic has no rule for that.
     pub keys: Option<KeyStats>,
     /// The duplicates in a sample of the topic's messages. `None` if the topic has no meter.
@@ -208,8 +229,8 @@ pub struct ChannelStats {
     pub undo: Option<UndoStats>,
     /// The latency from publish to FIN.
     pub e2e_processing_latency: LatencyStats,
-    /// The latencies of all messages that the channel has finished in this run. `None` when not asked for or not measured,
-    /// and before the first message. Not in the JSON.
+    /// The latencies of all messages that the channel has finished in this run. `None` when not asked for or not
+    /// measured, and before the first message. Not in the JSON.
     pub e2e_histogram: Option<Box<LatencyHistogram>>,
 }
 
@@ -246,9 +267,9 @@ pub struct DeadLetterStats {
     pub waiting_count: u64,
 }
 
-/// The messages that a topic has recognised, and what it remembers for that.
+/// The messages that a topic has recognised by their publisher and number, and the publishers that it remembers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DedupStats {
+pub struct NumberStats {
     /// Messages that were answered with OK and not stored again.
     pub duplicate_count: u64,
     /// Messages that were stored although the topic could not tell whether it had stored them before.
@@ -261,8 +282,8 @@ pub struct DedupStats {
     pub evicted_count: u64,
 }
 
-/// The messages that a topic has recognised by their content, and the keys that it remembers. Counts are since the start of
-/// the process.
+/// The messages that a topic has recognised by their content, and the keys that it remembers. Counts are since the
+/// start of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyStats {
     /// Messages that were answered with OK and not stored again.
@@ -271,8 +292,8 @@ pub struct KeyStats {
     pub unverified_count: u64,
     /// Messages that were stored because they have no key.
     pub keyless_count: u64,
-    /// Messages that were stored, and whose keys are not remembered, because their batch was too large, or for want of
-    /// memory.
+    /// Messages that were stored, and whose keys are not remembered, because their batch was too large, the system
+    /// refused the memory, or another key has the same fingerprint.
     pub unremembered_count: u64,
     /// Keys that the topic remembers.
     pub key_count: u64,

@@ -10,23 +10,24 @@
 //! passes to the first channel and the others add one each.
 
 mod checkpoint;
-mod dedup;
 mod distribution;
 mod ends;
-mod fresh;
 mod fresh_keys;
+mod fresh_numbers;
 mod grace;
 mod in_bounds;
 mod in_grace;
+mod inspected;
 mod keys;
+mod keys_save;
 mod owed;
 mod peek;
 mod pieces;
+mod publisher_numbers;
 mod pump;
 mod restore;
 mod saved_keys;
 mod saved_numbers;
-mod saving;
 mod stop;
 mod unclaimed;
 mod undo;
@@ -35,12 +36,12 @@ mod waiters;
 
 use crate::channel::Channel;
 use crate::client::Clients;
+use crate::content::fingerprint::seed_of;
+use crate::content::generations::clock_ms;
+use crate::content::meter::Meter;
+use crate::content::meter_rules::MeterRules;
 use crate::dead_letter_rules::DeadLetterRules;
 use crate::dead_letters::{DeadLetter, MovedLetters};
-use crate::dedup::fingerprint::seed_of;
-use crate::dedup::generations::clock_ms;
-use crate::dedup::meter::Meter;
-use crate::dedup::meter_rules::MeterRules;
 use crate::dedup_rules::DedupRules;
 use crate::dirty_set::{DirtySet, Listed};
 use crate::discarded::Discarded;
@@ -55,7 +56,6 @@ use crate::ranges::Ranges;
 use crate::unclaimed::UnclaimedRules;
 use crate::undo::Undo;
 use crate::work::Work;
-use dedup::Dedup;
 use diskq_log::{
     AppendError, CheckpointNumber, Durable, Log, LogOptions, SeqRange, SlotKind, planted::Bug,
     planted::is_planted,
@@ -63,8 +63,10 @@ use diskq_log::{
 use grace::Grace;
 pub use grace::GraceOptions;
 use keys::Keys;
+use publisher_numbers::PublisherNumbers;
 use slotmap::SlotMap;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 use unclaimed::Unclaimed;
@@ -129,7 +131,7 @@ impl TopicOptions {
     /// Returns the settings of the log of a topic. A topic with a rule keeps the origins of its messages in the log.
     #[must_use]
     pub fn log_options(&self, topic: TopicName<'_>) -> LogOptions {
-        let has_rule = self.dedup.of(topic.as_str()).is_some();
+        let has_rule = self.dedup.publisher_of(topic.as_str()).is_some();
         LogOptions {
             slots: match has_rule && !topic.is_ephemeral() {
                 true => SlotKind::WithOrigin,
@@ -157,7 +159,11 @@ pub(crate) struct Topic {
     /// False until the channels that the nsqlookupds know of are created. Until then the topic keeps what is published.
     pub(crate) started: bool,
     pub(crate) message_count: u64,
+    /// The next seq of the log at the start of the process, or when the topic was made.
+    pub(crate) first_seq: Seq,
     pub(crate) message_bytes: u64,
+    /// Messages of refused publishes.
+    pub(crate) refused_count: u64,
     /// In the broker's `topics_to_pump`.
     pub(crate) in_to_pump: Listed,
     /// The channels whose dead letters are held, until letters of the shard have arrived.
@@ -204,10 +210,10 @@ pub(crate) struct Topic {
     grace: Option<Box<Grace>>,
     /// `None`: a topic without channels keeps all messages.
     unclaimed: Option<Box<Unclaimed>>,
-    /// True if a publish has to look at `dedup`, `keys` and `meter`.
+    /// True if a publish has to look at `numbers`, `keys` and `meter`.
     is_inspected: bool,
     /// `None`: the topic does not recognise messages by their publishers.
-    dedup: Option<Box<Dedup>>,
+    numbers: Option<Box<PublisherNumbers>>,
     /// `None`: the topic does not recognise messages by their content.
     keys: Option<Box<Keys>>,
     meter: Option<Box<Meter>>,
@@ -237,13 +243,14 @@ impl Topic {
         // A dead letter must not be lost, not even before somebody makes a channel for it.
         let is_exempt = options.dead_letters.is_dead_letter_topic(name.as_str());
         let bounds = bounds.filter(|_| !name.is_ephemeral() && !is_exempt);
-        let rule = options.dedup.of(name.as_str());
-        let dedup = rule.map(|rule| Box::new(Dedup::new(rule, options.log.generation_seed)));
-        let seed = seed_of(name.as_str(), options.log.generation_seed);
+        let rule = options.dedup.publisher_of(name.as_str());
+        let process_seed = options.log.process_seed;
+        let numbers = rule.map(|rule| Box::new(PublisherNumbers::new(rule, process_seed)));
+        let seed = seed_of(name.as_str(), process_seed);
         let rule = options.dedup.content_of(name.as_str());
         let keys = rule.map(|rule| Box::new(Keys::new(rule, clock_ms(Duration::ZERO), seed)));
-        let rate = options.meters.of(name.as_str());
-        let meter = rate.map(|rate| Box::new(Meter::new(rate, seed)));
+        let rule = options.meters.of(name.as_str());
+        let meter = rule.map(|rule| Box::new(Meter::new(rule, seed)));
         Topic {
             name: name.as_str().into(),
             ephemeral: name.is_ephemeral(),
@@ -251,7 +258,9 @@ impl Topic {
             pause: None,
             started: true,
             message_count: 0,
+            first_seq: log.next_seq(),
             message_bytes: 0,
+            refused_count: 0,
             in_to_pump: Listed::default(),
             held_letters: Vec::new(),
             in_to_release: Listed::default(),
@@ -278,8 +287,8 @@ impl Topic {
             discarded: Vec::new(),
             grace: None,
             unclaimed: bounds.map(Unclaimed::new).map(Box::new),
-            is_inspected: dedup.is_some() || keys.is_some() || meter.is_some(),
-            dedup,
+            is_inspected: numbers.is_some() || keys.is_some() || meter.is_some(),
+            numbers,
             keys,
             meter,
             news: Vec::new(),
@@ -431,6 +440,13 @@ impl Topic {
         self.by_name.values().map(|id| (*id, self.channel(*id)))
     }
 
+    /// Returns the first channels behind a name, or the first of all, in the order of their names.
+    pub(crate) fn channels_after(&self, name: Option<&str>, count: usize) -> Vec<ChannelId> {
+        let start = name.map_or(Bound::Unbounded, Bound::Excluded);
+        let channels = self.by_name.range::<str, _>((start, Bound::Unbounded));
+        channels.map(|(_, id)| *id).take(count).collect()
+    }
+
     /// Finds or creates a channel. The caller has the topic catch up first, so a new channel gets earlier messages only
     /// if the topic kept them because it was not open, or is in grace.
     pub(crate) fn create_channel(&mut self, name: ChannelName<'_>) -> ChannelId {
@@ -537,11 +553,6 @@ impl Topic {
         age_ns / 1_000_000
     }
 
-    /// Lets every channel forget finished messages that are older than its oldest message.
-    pub(crate) fn drop_finished(&mut self) {
-        self.channels.values_mut().for_each(Channel::drop_finished);
-    }
-
     // --- the keeper's answers
 
     /// Replaces the runs of the log that are queued for consumers by copies: after a failed sync, the log's bytes may
@@ -593,10 +604,7 @@ impl Topic {
         let log = self.log.next_timeout();
         let grace = self.grace_timeout();
         let unclaimed = self.unclaimed_timeout();
-        let keys = self
-            .keys
-            .as_ref()
-            .and_then(|keys| keys.saving.next_timeout());
+        let keys = self.keys.as_ref().and_then(|keys| keys.save.next_timeout());
         let deadlines = self.deadline.into_iter().chain(log).chain(grace);
         let save = self.save_timeout();
         deadlines.chain(unclaimed).chain(keys).chain(save).min()
@@ -606,7 +614,7 @@ impl Topic {
     pub(crate) fn check(&self, clients: &Clients) {
         self.undistributed.check();
         self.log.check();
-        let numbered = self.check_dedup();
+        let numbered = self.check_numbers();
         self.check_keys();
         self.undistributed_deferred.check();
         let mut kept = 0;

@@ -86,8 +86,8 @@ impl<'a> Together<'a> {
 
     /// Returns the highest value of the bucket that has the quantile, a number in (0, 1]. Returns 0 without values.
     pub(crate) fn value_at(&self, quantile: f64) -> u64 {
-        let rank = ((quantile * self.count() as f64).ceil() as u64).max(1);
-        let Some((octave, rank)) = find(&self.counts, rank) else {
+        let rank = rank(quantile, self.count());
+        let Some((octave, rank)) = find(self.counts.iter().copied(), rank) else {
             return 0;
         };
         let mut counts = [0; BUCKETS];
@@ -96,16 +96,79 @@ impl<'a> Together<'a> {
                 *sum += u64::from(*count);
             }
         }
-        let (bucket, _) =
-            find(&counts, rank).expect("the octave has as many values as its buckets");
-        highest(octave, bucket)
+        in_octave(octave, &counts, rank)
     }
 }
 
+/// The values of histograms that come one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Sum {
+    /// In the order of their indexes.
+    octaves: Vec<SumOctave>,
+}
+
+#[derive(Debug)]
+struct SumOctave {
+    index: usize,
+    count: u64,
+    counts: Box<[u64; BUCKETS]>,
+}
+
+impl Sum {
+    /// Adds the values of a histogram.
+    pub(crate) fn add(&mut self, histogram: &WindowHistogram) {
+        for octave in &histogram.octaves {
+            let index = octave.index;
+            let found = self.octaves.binary_search_by_key(&index, |it| it.index);
+            let at = found.unwrap_or_else(|at| {
+                let new = SumOctave {
+                    index,
+                    count: 0,
+                    counts: Box::new([0; BUCKETS]),
+                };
+                self.octaves.insert(at, new);
+                at
+            });
+            let sum = &mut self.octaves[at];
+            sum.count += octave.count;
+            for (sum, count) in sum.counts.iter_mut().zip(&*octave.counts) {
+                *sum += u64::from(*count);
+            }
+        }
+    }
+
+    /// Returns the number of all values.
+    pub(crate) fn count(&self) -> u64 {
+        self.octaves.iter().map(|octave| octave.count).sum()
+    }
+
+    /// Returns the highest value of the bucket that has the quantile, a number in (0, 1]. Returns 0 without values.
+    pub(crate) fn value_at(&self, quantile: f64) -> u64 {
+        let counts = self.octaves.iter().map(|octave| octave.count);
+        let Some((at, rank)) = find(counts, rank(quantile, self.count())) else {
+            return 0;
+        };
+        let octave = &self.octaves[at];
+        in_octave(octave.index, &octave.counts, rank)
+    }
+}
+
+/// Returns the rank of a quantile among so many values. The first value has the rank 1.
+fn rank(quantile: f64, count: u64) -> u64 {
+    ((quantile * count as f64).ceil() as u64).max(1)
+}
+
+/// Returns the highest value of the bucket that has the value of this rank in its octave.
+fn in_octave(octave: usize, counts: &[u64; BUCKETS], rank: u64) -> u64 {
+    let found = find(counts.iter().copied(), rank);
+    let (bucket, _) = found.expect("the octave has as many values as its buckets");
+    highest(octave, bucket)
+}
+
 /// Returns the index of the count that has the value of this rank, and the rank among the values of this count.
-fn find(counts: &[u64], mut rank: u64) -> Option<(usize, u64)> {
-    for (index, count) in counts.iter().enumerate() {
-        if rank <= *count {
+fn find(counts: impl Iterator<Item = u64>, mut rank: u64) -> Option<(usize, u64)> {
+    for (index, count) in counts.enumerate() {
+        if rank <= count {
             return Some((index, rank));
         }
         rank -= count;
@@ -171,10 +234,14 @@ mod tests {
                 halves[random(1) as usize].record(value);
             }
             let together = Together::new(halves.iter().collect());
+            let mut sum = Sum::default();
+            halves.iter().for_each(|half| sum.add(half));
             assert_eq!(together.count(), expected.len(), "round {round}");
+            assert_eq!(sum.count(), expected.len(), "round {round}");
             for quantile in [1e-9, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1.0] {
                 let found = together.value_at(quantile);
                 assert_eq!(found, expected.value_at_quantile(quantile), "{quantile}");
+                assert_eq!(sum.value_at(quantile), found, "{quantile}");
             }
         }
     }

@@ -4,7 +4,7 @@
 #[path = "path/shell.rs"]
 mod shell;
 
-use engine_core::{ContentKey, ContentRule, DedupRule, DedupRules, KeyWindow};
+use engine_core::{ContentKey, ContentRule, DedupRules, KeyWindow, PublisherRule};
 use rustix::time::{ClockId, clock_gettime};
 use shell::{Counter, Part, Shell, messages, options};
 use std::time::Duration;
@@ -34,13 +34,13 @@ fn cpu_time() -> Duration {
 /// tenth of a second.
 #[test]
 fn the_first_numbered_message_fills_no_table() {
-    let (_, most) = DedupRule::MEMORY_BOUNDS;
-    let rule = DedupRule {
-        window: DedupRule::WINDOW_BOUNDS.0,
+    let (_, most) = PublisherRule::MEMORY_BOUNDS;
+    let rule = PublisherRule {
+        window: PublisherRule::WINDOW_BOUNDS.0,
         memory_bytes: most,
     };
     let mut rules = DedupRules::default();
-    rules.add("*", rule);
+    rules.add_publisher("*", rule);
     let mut options = options();
     options.server.takes_numbers = true;
     options.topic.dedup = rules.into();

@@ -5,11 +5,11 @@
 //! determines the whole history. A failure prints the seed, and
 //!
 //! ```text
-//! RINGQ_SIM_SEED=<seed> cargo test -p engine-core --test simulation
+//! RINGQ_SEED=<seed> cargo test -p engine-core --test simulation
 //! ```
 //!
-//! runs only that history. The seeds follow from the hash of the commit and a counter, so each
-//! commit tries other seeds. `RINGQ_SIM_COUNT` sets the number of histories (500000 take a night).
+//! runs only that history. The seeds follow from the hash of the source tree and a counter, so each
+//! version tries other seeds. `RINGQ_SIM_COUNT` sets the number of histories (500000 take a night).
 //! With `RINGQ_SIM_FIRST=n` the seeds are n, n + 1 and so on. `RINGQ_SIM_LOG=1` prints the broker's
 //! log.
 
@@ -30,8 +30,8 @@ use world::{Reached, World};
 const COUNT: u64 = 5_000;
 /// The smallest number of histories that reaches every required notice.
 const COUNT_TO_REACH_ALL: u64 = 2_000;
-/// The first seed if the hash of the commit is not known.
-const BASE_WITHOUT_COMMIT: u64 = 1;
+/// The first seed if the hash of the source tree is not known.
+const BASE_WITHOUT_TREE: u64 = 1;
 
 /// Seeds that failed once, each with the bug that it showed. No entry is ever removed.
 const FAILED_ONCE: [(&str, u64); 17] = [
@@ -111,10 +111,10 @@ fn number(name: &str) -> Option<u64> {
     Some(number.unwrap_or_else(|_| panic!("{name} must be a number, not {value}")))
 }
 
-/// Returns the first bytes of the commit's hash.
-fn commit() -> Option<u64> {
+/// Returns the first bytes of the hash of the source tree that was committed last. A merge without a conflict keeps it.
+fn tree() -> Option<u64> {
     let git = Command::new("git")
-        .args(["rev-parse", "HEAD"])
+        .args(["rev-parse", "HEAD^{tree}"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output();
     let output = git.ok().filter(|output| output.status.success())?;
@@ -127,11 +127,11 @@ fn first_seed() -> u64 {
     if let Some(first) = number("RINGQ_SIM_FIRST") {
         return first;
     }
-    // The low 16 bits belong to the counter, so that no two commits share a seed.
-    commit().map_or_else(
+    // The low 16 bits belong to the counter, so that no two trees share a seed.
+    tree().map_or_else(
         || {
-            println!("no commit is known here: the seeds start at {BASE_WITHOUT_COMMIT}");
-            BASE_WITHOUT_COMMIT
+            println!("no commit is known here: the seeds start at {BASE_WITHOUT_TREE}");
+            BASE_WITHOUT_TREE
         },
         |hash| hash << 16,
     )
@@ -141,7 +141,7 @@ type Panic = Box<dyn Any + Send>;
 
 fn run(seed: u64) -> Result<Reached, Panic> {
     catch_unwind(AssertUnwindSafe(|| World::new(seed).run())).inspect_err(|_| {
-        eprintln!("to repeat: RINGQ_SIM_SEED={seed} cargo test -p engine-core --test simulation");
+        eprintln!("to repeat: RINGQ_SEED={seed} cargo test -p engine-core --test simulation");
     })
 }
 
@@ -178,14 +178,14 @@ fn run_all(first: u64, count: u64) -> Result<Reached, Panic> {
 
 #[test]
 fn random_histories_agree_with_the_model() {
-    let result = match number("RINGQ_SIM_SEED") {
+    let result = match number("RINGQ_SEED") {
         Some(seed) => run_all(seed, 1),
         None => run_all(first_seed(), number("RINGQ_SIM_COUNT").unwrap_or(COUNT)),
     };
     let reached = result.unwrap_or_else(|panic| resume_unwind(panic));
     println!("{reached:?}");
     let is_enough = number("RINGQ_SIM_COUNT").unwrap_or(COUNT) >= COUNT_TO_REACH_ALL;
-    if number("RINGQ_SIM_SEED").is_none() && is_enough {
+    if number("RINGQ_SEED").is_none() && is_enough {
         reached.assert_all_seen();
     }
 }
@@ -194,7 +194,7 @@ fn random_histories_agree_with_the_model() {
 #[test]
 fn retries_are_recognised_and_lose_nothing() {
     let (first, count) = (first_seed(), 400);
-    let seeds = match number("RINGQ_SIM_SEED") {
+    let seeds = match number("RINGQ_SEED") {
         Some(seed) => seed..seed + 1,
         None => first..first + count,
     };

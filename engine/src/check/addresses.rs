@@ -154,19 +154,27 @@ mod tests {
     /// them, which takes a second for one that is taken.
     #[test]
     fn a_free_address_is_given_back_before_the_next_is_tried() {
-        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let [taken_address, free_address] = [&taken, &free].map(|one| one.local_addr().unwrap());
-        drop(free);
-        let config = config(&free_address.to_string(), &taken_address.to_string());
-        let checking = std::thread::spawn(move || check(&config));
-        let mut is_free = false;
-        while !is_free && !checking.is_finished() {
-            std::thread::sleep(Duration::from_millis(100));
-            is_free = TcpListener::bind(free_address).is_ok() && !checking.is_finished();
-        }
-        let findings = checking.join().unwrap();
-        assert_eq!(findings[1].state, State::Failure, "{findings:?}");
-        assert!(is_free, "the address was held to the end: {findings:?}");
+        let was_free = || {
+            let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+            let free = TcpListener::bind("127.0.0.1:0").unwrap();
+            let [taken_address, free_address] =
+                [&taken, &free].map(|one| one.local_addr().unwrap());
+            drop(free);
+            let config = config(&free_address.to_string(), &taken_address.to_string());
+            let checking = std::thread::spawn(move || check(&config));
+            let mut is_free = false;
+            while !is_free && !checking.is_finished() {
+                std::thread::sleep(Duration::from_millis(100));
+                is_free = TcpListener::bind(free_address).is_ok() && !checking.is_finished();
+            }
+            let findings = checking.join().unwrap();
+            assert_eq!(findings[1].state, State::Failure, "{findings:?}");
+            is_free
+        };
+        // Another process may take the address, or this thread may stand still for as long as the check.
+        assert!(
+            (0..5).any(|_| was_free()),
+            "the address was held to the end"
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! The value of `--dedup`.
 
+use super::content_key;
 use super::topic_pattern::{self, Topics};
-use engine_core::{ContentKey, ContentRule, DedupRule, DedupRules, JsonPointer, KeyWindow};
+use engine_core::{ContentKey, ContentRule, DedupRules, KeyWindow, PublisherRule};
 use program::go_value;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ pub(super) fn rules(entries: &[String]) -> Result<DedupRules, String> {
         let (pattern, rule) =
             rule(entry).map_err(|why| format!("--dedup: {entry:?} is not {FORM}: {why}"))?;
         match rule {
-            Rule::Publishers(rule) => rules.add(pattern, rule),
+            Rule::Publisher(rule) => rules.add_publisher(pattern, rule),
             Rule::Content(rule) => rules.add_content(pattern, rule),
         }
     }
@@ -29,29 +30,25 @@ pub(super) fn rules(entries: &[String]) -> Result<DedupRules, String> {
 
 /// A rule of either kind.
 enum Rule {
-    Publishers(DedupRule),
+    Publisher(PublisherRule),
     Content(ContentRule),
 }
 
 /// The key of an entry.
 enum Key {
-    Publishers,
+    Publisher,
     Content(ContentKey),
 }
 
 impl Key {
     /// The error is the reason of the refusal.
     fn parse(text: &str) -> Result<Key, String> {
-        match text {
-            "publisher" => return Ok(Key::Publishers),
-            "body" => return Ok(Key::Content(ContentKey::Body)),
-            _ => {}
+        if text == "publisher" {
+            return Ok(Key::Publisher);
         }
-        let pointer = text.strip_prefix("json:");
-        let pointer = pointer.ok_or_else(|| format!("{text:?} is no key"))?;
-        let parsed = JsonPointer::parse(pointer);
-        let parsed = parsed.map_err(|why| format!("the pointer {pointer:?} {why}"))?;
-        Ok(Key::Content(ContentKey::Json(parsed)))
+        let key = content_key::parse(text);
+        let key = key.ok_or_else(|| format!("{text:?} is no key"))?;
+        key.map(Key::Content)
     }
 }
 
@@ -76,9 +73,9 @@ fn rule(entry: &str) -> Result<(&str, Rule), String> {
         }
     }
     let rule = match key {
-        Key::Publishers => Rule::Publishers(DedupRule {
-            window: window.map_or(Ok(DedupRule::WINDOW_DEFAULT), window_count)?,
-            memory_bytes: memory.map_or(Ok(DedupRule::MEMORY_DEFAULT), memory_bytes)?,
+        Key::Publisher => Rule::Publisher(PublisherRule {
+            window: window.map_or(Ok(PublisherRule::WINDOW_DEFAULT), window_count)?,
+            memory_bytes: memory.map_or(Ok(PublisherRule::MEMORY_DEFAULT), memory_bytes)?,
         }),
         Key::Content(key) => Rule::Content(content_rule(key, window, memory)?),
     };
@@ -121,7 +118,7 @@ fn content_window(text: &str) -> Result<KeyWindow, String> {
 }
 
 fn window_count(text: &str) -> Result<u32, String> {
-    let (least, most) = DedupRule::WINDOW_BOUNDS;
+    let (least, most) = PublisherRule::WINDOW_BOUNDS;
     let count = text.parse().ok();
     let count = count.filter(|count| (least..=most).contains(count) && count % 64 == 0);
     count.ok_or_else(|| {
@@ -130,7 +127,7 @@ fn window_count(text: &str) -> Result<u32, String> {
 }
 
 fn memory_bytes(text: &str) -> Result<u64, String> {
-    let (least, most) = DedupRule::MEMORY_BOUNDS;
+    let (least, most) = PublisherRule::MEMORY_BOUNDS;
     let bytes = text.parse().ok();
     let bytes = bytes.filter(|bytes| (least..=most).contains(bytes));
     bytes.ok_or_else(|| {
@@ -141,6 +138,7 @@ fn memory_bytes(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine_core::JsonPointer;
 
     fn read(entries: &[&str]) -> Result<DedupRules, String> {
         let entries: Vec<String> = entries.iter().map(|&entry| entry.to_owned()).collect();
@@ -149,23 +147,23 @@ mod tests {
 
     #[test]
     fn entries_have_a_pattern_and_a_key() {
-        let rule = DedupRule {
+        let rule = PublisherRule {
             window: 1024,
             memory_bytes: 1_048_576,
         };
         let mut expected = DedupRules::default();
-        expected.add("orders", rule);
-        let small = DedupRule {
+        expected.add_publisher("orders", rule);
+        let small = PublisherRule {
             window: 64,
             memory_bytes: 65_536,
         };
-        expected.add("a_*-b", small.clone());
-        expected.add("x#ephemeral", small);
-        let large = DedupRule {
+        expected.add_publisher("a_*-b", small.clone());
+        expected.add_publisher("x#ephemeral", small);
+        let large = PublisherRule {
             window: 1_048_576,
             memory_bytes: 1 << 30,
         };
-        expected.add("*", large);
+        expected.add_publisher("*", large);
         let entries = [
             "orders=publisher",
             "a_*-b=publisher,window=64,memory=65536",

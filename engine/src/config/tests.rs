@@ -179,7 +179,7 @@ fn help_and_version_exit_0() {
     assert!(help.contains("\n  -pin-shards\n    \tbind each shard to a core\n"));
     assert!(help.contains("from the host name (default 617)\n"));
     let (nsqds, ours) = help
-        .split_once("Flags of ringq that nsqd does not have:\n")
+        .split_once("Flags of ringq that the original nsqd does not have:\n")
         .expect("ours stand apart");
     assert!(ours.starts_with("  -check value\n"), "{ours}");
     assert!(!nsqds.contains("shards"), "{nsqds}");

@@ -70,6 +70,7 @@ fn refusal_text(rule: &RuleMemory<'_>, why: &TryReserveError) -> String {
         pattern,
         topic_bytes,
         topics,
+        ..
     } = rule;
     format!(
         "--dedup: the system does not give the memory for the rule of the pattern {pattern}, {topic_bytes} bytes for each \
@@ -81,6 +82,7 @@ fn refusal_text(rule: &RuleMemory<'_>, why: &TryReserveError) -> String {
 fn rule_text(flag: &str, rule: &RuleMemory<'_>) -> String {
     let RuleMemory {
         pattern,
+        remembered,
         topic_bytes,
         topics,
     } = rule;
@@ -90,19 +92,21 @@ fn rule_text(flag: &str, rule: &RuleMemory<'_>) -> String {
         _ => "",
     };
     format!(
-        "{flag}: a topic of the pattern {pattern} takes at most {topic_bytes} bytes of memory for the rule{saved}; topics \
-         now: {topics}"
+        "{flag}: a topic of the pattern {pattern} remembers {remembered}; it takes at most {topic_bytes} bytes of memory \
+         for the rule{saved}; topics now: {topics}"
     )
 }
 
-/// Returns the warning, if the topics of the rules may take more than `limit` bytes together.
+/// Returns the warning, if the topics of the rules may take more than `limit` bytes together. A rule without a topic counts
+/// as if it had one.
 fn warning(flags: [&[RuleMemory<'_>]; 2], limit: u64) -> Option<String> {
     let rules = flags.into_iter().flatten();
-    let bytes = rules.fold(0_u64, |sum, rule| sum.saturating_add(rule.bytes()));
+    let bytes = rules.map(|rule| rule.topic_bytes.saturating_mul(rule.topics.max(1)));
+    let bytes = bytes.fold(0_u64, u64::saturating_add);
     (bytes > limit).then(|| {
         format!(
-            "--dedup and --duplicate-meter: the topics may take {bytes} bytes of memory for their rules, and the \
-             system has {limit}: choose narrower patterns, or a smaller memory= in --dedup"
+            "--dedup and --duplicate-meter: the topics may take {bytes} bytes of memory for their rules (at least one topic \
+             for each rule), and the system has {limit}: choose narrower patterns, or a smaller memory= in --dedup"
         )
     })
 }
@@ -135,10 +139,11 @@ mod tests {
     fn a_warning_comes_when_the_topics_may_take_more_than_there_is() {
         let rule = |topics| RuleMemory {
             pattern: "*",
+            remembered: "the bodies of its last 60 messages".to_owned(),
             topic_bytes: 16 << 20,
             topics,
         };
-        let end = "takes at most 16777216 bytes of memory for the rule";
+        let end = "remembers the bodies of its last 60 messages; it takes at most 16777216 bytes of memory for the rule";
         assert_eq!(
             rule_text(DEDUP, &rule(3)),
             format!(
@@ -154,8 +159,11 @@ mod tests {
         let warned = warning([&dedup, &meters], 12 * (16 << 20) - 1).expect("too much");
         assert_eq!(
             warned,
-            "--dedup and --duplicate-meter: the topics may take 201326592 bytes of memory for their rules, and the \
-             system has 201326591: choose narrower patterns, or a smaller memory= in --dedup"
+            "--dedup and --duplicate-meter: the topics may take 201326592 bytes of memory for their rules (at least one \
+             topic for each rule), and the system has 201326591: choose narrower patterns, or a smaller memory= in --dedup"
         );
+        // The first topic comes after the start.
+        assert_eq!(warning([&[rule(0)], &[]], 16 << 20), None);
+        assert!(warning([&[rule(0)], &[]], (16 << 20) - 1).is_some());
     }
 }

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use engine_core::Pause;
 use engine_core::stats::{
-    ChannelStats, ClientStats, DeadLetterStats, DedupStats, LatencyStats, Percentile, PubCount,
+    ChannelStats, ClientStats, DeadLetterStats, LatencyStats, NumberStats, Percentile, PubCount,
     TopicStats,
 };
 use futures_lite::{AsyncRead, AsyncWrite};
@@ -1459,7 +1459,7 @@ fn stats_have_the_keys_of_dead_letters_only_with_a_rule() {
 #[test]
 fn stats_have_the_keys_of_dedup_only_with_a_rule() {
     let mut snapshot = captured();
-    snapshot.topics[0].dedup = Some(DedupStats {
+    snapshot.topics[0].numbers = Some(NumberStats {
         duplicate_count: 7,
         unchecked_count: 2,
         publisher_count: 3,

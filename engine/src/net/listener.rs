@@ -4,7 +4,7 @@ use crate::net::address::{ListenAddress, Peer};
 use crate::net::socket::Stream;
 use crate::reactor::{self, Source};
 use futures_lite::future;
-use program::tcp_socket::{self, BackOff};
+use program::tcp_socket::{self, Backoff};
 use socket2::Socket;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -47,13 +47,13 @@ impl Listener {
 
     /// Accepts one connection, after the ready tasks have had their turn: a flood of connections must not hold them up.
     pub(crate) async fn accept(&self) -> (Stream, Peer) {
-        let mut back_off = BackOff::default();
+        let mut backoff = Backoff::default();
         loop {
             future::yield_now().await;
             match self.try_accept().await {
                 Ok(Some((stream, peer))) => return (stream, peer),
                 Ok(None) => {}
-                Err(error) => reactor::sleep(back_off.after_failure(&error)).await,
+                Err(error) => reactor::sleep(backoff.after_failure(&error)).await,
             }
         }
     }

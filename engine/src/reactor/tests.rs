@@ -123,7 +123,7 @@ fn a_task_that_a_foreign_thread_could_still_wake_is_dropped_here() {
 fn sleeping_takes_its_time_and_ends_in_order() {
     let ended = run(async {
         let order = Rc::new(RefCell::new(Vec::new()));
-        let sleepers: Vec<_> = [30, 10, 20]
+        let sleepers: Vec<_> = [300, 100, 200]
             .into_iter()
             .map(|ms| {
                 let order = Rc::clone(&order);
@@ -143,7 +143,7 @@ fn sleeping_takes_its_time_and_ends_in_order() {
         assert!(current().reactor.timers.borrow().next().is_none());
         order.take()
     });
-    assert_eq!(ended, [10, 20, 30]);
+    assert_eq!(ended, [100, 200, 300]);
 }
 
 fn an_alarm_that_moves_is_one_timer_and_comes_at_its_end() {

@@ -1,9 +1,10 @@
 //! Prometheus: `/metrics` of nsqd and nsqlookupd, read by Prometheus's own parser for Python.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use serde_json::Value;
-use test_support::prometheus::{self, Metrics};
+use test_support::prometheus::{self, Metrics, scrape};
 
 use super::Scene;
 use super::ringq_lookupd::Lookupd;
@@ -15,12 +16,10 @@ fn ask(address: SocketAddr, target: &str, headers: &[&str]) -> Response {
     http_with_headers(address, "GET", target, headers, b"").expect_status(200)
 }
 
-/// Asks in both forms, and checks the rules of each. `None`: Python is missing.
-fn scrape(address: SocketAddr, target: &str) -> Option<[Metrics; 2]> {
-    has_python().then(|| {
-        let python = prometheus::install(&interop_dir());
-        prometheus::scrape(&python, address, target)
-    })
+/// Returns the Python that has the parser. Brokers start behind this: an installation may take longer than they keep a
+/// client that says nothing.
+fn python() -> Option<PathBuf> {
+    has_python().then(|| prometheus::install(&interop_dir()))
 }
 
 /// Checks every figure of a topic or channel that `/stats` has too.
@@ -65,14 +64,15 @@ const CHANNEL: &[(&str, &str)] = &[
 
 #[test]
 fn prometheus_reads_what_stats_shows() {
+    let Some(python) = python() else {
+        return;
+    };
     let scene = Scene::start(&[
         "--e2e-processing-latency-percentile=0.99,0.5,0.99",
         "--mem-queue-size=3",
         "--dead-letter=orders/billing,max-attempts=5,topic=dead",
     ]);
-    let Some(forms) = scrape(scene.broker.http_addr(), "/metrics") else {
-        return;
-    };
+    let forms = scrape(&python, scene.broker.http_addr(), "/metrics");
     let stats = scene.broker.stats();
     for metrics in &forms {
         for topic in stats["topics"].as_array().expect("topics") {
@@ -121,10 +121,11 @@ fn prometheus_reads_what_stats_shows() {
         check_node(metrics, &scene);
     }
     let without = scrape(
+        &python,
         scene.broker.http_addr(),
         "/metrics?include_histograms=false",
     );
-    for metrics in without.expect("Python is there") {
+    for metrics in without {
         let histograms = metrics.0.iter().filter(|it| it.kind == "histogram");
         assert_eq!(histograms.count(), 0);
         assert!(!metrics.find("nsqd_channel_depth", &[]).is_empty());
@@ -180,6 +181,9 @@ fn check_node(metrics: &Metrics, scene: &Scene) {
 
 #[test]
 fn filters_and_hostile_labels() {
+    let Some(python) = python() else {
+        return;
+    };
     let broker = Broker::start(2, &[]);
     let hostile = "a\\\"b\n# TYPE x counter\u{7f}{}ä";
     for (topic, channel) in [("one", "c"), ("one", "d"), ("two", "c"), ("three", "e")] {
@@ -193,12 +197,11 @@ fn filters_and_hostile_labels() {
     consumer.subscribe("one", "c");
     let is_there = || broker.stats()["topics"][0]["channels"][0]["client_count"] == 1;
     assert!(wait_until(TIMEOUT, is_there));
-    let Some(forms) = scrape(
+    let forms = scrape(
+        &python,
         broker.http_addr(),
         "/metrics?channel=c&include_clients=true",
-    ) else {
-        return;
-    };
+    );
     for metrics in &forms {
         assert_eq!(metrics.find("nsqd_channel_depth", &[]).len(), 2);
         assert_eq!(metrics.find("nsqd_topic_depth", &[]).len(), 2);
@@ -210,9 +213,9 @@ fn filters_and_hostile_labels() {
         assert_eq!(client[0].labels["remote_address"], address);
     }
     let address = broker.http_addr();
-    let [text, _] = scrape(address, "/metrics?topic=one").expect("Python is there");
+    let [text, _] = scrape(&python, address, "/metrics?topic=one");
     assert_eq!(text.find("nsqd_channel_depth", &[]).len(), 2);
-    let [text, _] = scrape(address, "/metrics?topic=nothing").expect("Python is there");
+    let [text, _] = scrape(&python, address, "/metrics?topic=nothing");
     assert!(text.find("nsqd_topic_depth", &[]).is_empty());
     broker
         .get("/metrics?names=datadog")
@@ -221,11 +224,12 @@ fn filters_and_hostile_labels() {
 
 #[test]
 fn the_names_of_other_exporters() {
-    let scene = Scene::start(&["--e2e-processing-latency-percentile=0.99,0.95"]);
-    let target = "/metrics?names=nsq_exporter&include_clients=true";
-    let Some([metrics, _]) = scrape(scene.broker.http_addr(), target) else {
+    let Some(python) = python() else {
         return;
     };
+    let scene = Scene::start(&["--e2e-processing-latency-percentile=0.99,0.95"]);
+    let target = "/metrics?names=nsq_exporter&include_clients=true";
+    let [metrics, _] = scrape(&python, scene.broker.http_addr(), target);
     let orders = [("topic", "orders"), ("paused", "false")];
     let billing = [
         ("topic", "orders"),
@@ -308,6 +312,9 @@ fn the_names_of_other_exporters() {
 
 #[test]
 fn prometheus_reads_nsqlookupd() {
+    let Some(python) = python() else {
+        return;
+    };
     let lookupd = Lookupd::start("127.0.0.1:0", "127.0.0.1:0", &[]);
     let broker = Broker::start(
         1,
@@ -327,9 +334,7 @@ fn prometheus_reads_nsqlookupd() {
         answer.contains("nsqlookupd_channels 1\n")
     };
     assert!(wait_until(TIMEOUT, is_there));
-    let Some(forms) = scrape(lookupd.server.http_address(), "/metrics") else {
-        return;
-    };
+    let forms = scrape(&python, lookupd.server.http_address(), "/metrics");
     let node = format!("node \"1\":{}", broker.http_addr().port());
     for metrics in &forms {
         let check = |name: &str, labels: &[(&str, &str)], expected: f64| {

@@ -191,6 +191,17 @@ impl Broker {
         Launch::new(shards, extra_args).start()
     }
 
+    /// Starts the broker on a loopback address of its own. While it is down, nobody else gets its ports.
+    pub fn start_on(host: &str, shards: usize, extra_args: &[&str]) -> Broker {
+        let address = format!("{host}:0");
+        Launch {
+            tcp_address: address.clone(),
+            http_address: address,
+            ..Launch::new(shards, extra_args)
+        }
+        .start()
+    }
+
     /// Returns the address of the protocol. Panics if it is a unix socket.
     pub fn tcp_addr(&self) -> SocketAddr {
         self.running.tcp_addr.expect("the broker listens on TCP")

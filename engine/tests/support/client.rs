@@ -320,6 +320,7 @@ impl Client {
                 match waited {
                     Ok(_) => {}
                     Err(error) if is_timeout(&error) => return None,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                     Err(error) => panic!("no frame: {error}"),
                 }
             }

@@ -66,6 +66,14 @@ pub fn whole_machine() -> MutexGuard<'static, ()> {
     MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Returns the file that a test locks while it changes the system's switch of io_uring. A test of a process without
+/// privileges that needs io_uring takes the shared lock. The lock ends when the file is closed.
+pub fn io_uring_switch() -> std::fs::File {
+    let directory = interop_dir();
+    std::fs::create_dir_all(&directory).expect("a directory in target can be made");
+    std::fs::File::create(directory.join("io_uring_switch")).expect("a file in target can be made")
+}
+
 /// Returns a number from the environment, in decimal with optional `_`, or `default`.
 pub fn number_from_env(name: &str, default: u64) -> u64 {
     match std::env::var(name) {

@@ -12,14 +12,14 @@ mod control;
 mod discovery;
 mod error;
 mod inbox;
-mod nodes;
 mod receiver;
-#[cfg(feature = "dedup")]
-mod room;
 mod run;
+mod shared;
 #[cfg(feature = "dedup")]
 mod sieve;
 mod touching;
+#[cfg(feature = "dedup")]
+mod waiting_copies;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -40,7 +40,7 @@ use crate::hub::Phase;
 use crate::message::{GivenUp, Message};
 use discovery::Discovery;
 
-use nodes::Nodes;
+use shared::ConsumerShared;
 
 /// The callback for messages that are given up.
 type GiveUp = dyn Fn(GivenUp) + Send + Sync;
@@ -104,7 +104,7 @@ type GiveUp = dyn Fn(GivenUp) + Send + Sync;
 /// # }
 /// ```
 pub struct Consumer {
-    nodes: Arc<Nodes>,
+    shared: Arc<ConsumerShared>,
     control: Control,
     give_up: Option<Box<GiveUp>>,
     /// Messages that were taken from the inbox together.
@@ -126,14 +126,14 @@ impl Consumer {
     }
 
     fn new(
-        nodes: Arc<Nodes>,
+        shared: Arc<ConsumerShared>,
         discovery: Arc<Discovery>,
         give_up: Option<Box<GiveUp>>,
         retry_first_connection: bool,
     ) -> Consumer {
         Consumer {
-            control: Control::new(Arc::clone(&nodes), discovery, retry_first_connection),
-            nodes,
+            control: Control::new(Arc::clone(&shared), discovery, retry_first_connection),
+            shared,
             give_up,
             taken: VecDeque::new(),
         }
@@ -157,7 +157,7 @@ impl Consumer {
                     return Poll::Ready(Some(message));
                 }
             }
-            if !ready!(self.nodes.inbox.poll_take(cx, &mut self.taken)) {
+            if !ready!(self.shared.inbox.poll_take(cx, &mut self.taken)) {
                 return Poll::Ready(None);
             }
         }
@@ -166,14 +166,13 @@ impl Consumer {
     /// Returns the message if the application is to have it.
     fn admit(&self, message: Message) -> Option<Message> {
         let delivery = message.delivery();
-        let hub = &self.nodes.hub;
+        let hub = &self.shared.hub;
         if delivery.source.line.is_lost() {
             // nsqd delivers the message again, and nobody could answer this delivery.
             delivery.forget();
             return None;
         }
-        if self.nodes.gives_back && hub.phase() != Phase::Running {
-            // The answer is on its way without being awaited.
+        if self.shared.gives_back && hub.phase() != Phase::Running {
             delivery.give_back();
             return None;
         }
@@ -191,8 +190,7 @@ impl Consumer {
         }
         // The application has not handled the message, so a copy on another node is as fresh as before.
         #[cfg(feature = "dedup")]
-        delivery.give_claim_up();
-        // The answer is on its way without being awaited.
+        delivery.release_claim();
         message.finish();
         None
     }
@@ -208,17 +206,16 @@ impl Stream for Consumer {
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        self.nodes.stop();
+        self.shared.stop();
         // After CLS, so nsqd does not send these messages here again. The inbox refuses messages from now on, because
         // nobody takes them.
         for message in self
-            .nodes
+            .shared
             .inbox
             .refuse()
             .into_iter()
             .chain(self.taken.drain(..))
         {
-            // The answer is on its way without being awaited.
             message.delivery().give_back();
         }
     }

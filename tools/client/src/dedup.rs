@@ -1,17 +1,19 @@
-//! Recognising messages that were handled before: [`Dedup`] for
+//! Deduplication, the recognition of messages that were handled before: [`Dedup`] for
 //! [`ConsumerBuilder::dedup`](crate::ConsumerBuilder::dedup).
 //!
 //! ```text
 //!   body ─► Key ─► Filter ─► fresh        the application gets the message; its finish() commits, then sends FIN
-//!                        ├─► in progress  the copy waits, with TOUCH, until its twin is done or has failed
+//!                        ├─► in progress  the copy waits, with TOUCH, until the first copy is done or has failed
 //!                        └─► done         FIN, without the application
 //! ```
 //!
-//! The filters are those of the crate `ringq-dedup`, which this module exports. `docs/deduplication.md` says which filter
-//! to choose, and what none of them can promise.
+//! The filters are those of the crate `ringq-dedup`, which this module exports. `docs/deduplication.md` says which
+//! filter to choose, and what none of them can promise.
 
+mod builder;
+mod claim;
+mod claim_ends;
 mod counters;
-mod ended;
 mod error;
 mod filter;
 mod key;
@@ -21,23 +23,26 @@ mod saves;
 mod state_file;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+pub use builder::DedupBuilder;
 pub use counters::DedupStats;
 pub use error::SetupError;
-pub use filter::Filter;
+pub use filter::AnyFilter;
 pub use key::Key;
 pub use pointer::{JsonPointer, PointerError};
 pub use report::DedupReport;
 pub use ringq_dedup as filters;
 
+pub(crate) use claim::Claim;
+pub(crate) use claim_ends::ClaimEnds;
 pub(crate) use counters::{Count, Counters};
-pub(crate) use ended::Ended;
-pub(crate) use filter::{Answer, Claim};
+pub(crate) use filter::FilterAnswer;
 pub(crate) use key::FilterKey;
-pub(crate) use saves::Saved;
+pub(crate) use report::is_power_of_ten;
+pub(crate) use saves::SaveResult;
 
 use filter::ActiveFilter;
 use ringq_dedup::KeyHasher;
@@ -45,15 +50,10 @@ use saves::Saves;
 use state_file::StateFile;
 use tokio::runtime::Handle;
 
-/// Returns true for 1, 10, 100 ...: the numbers at which a frequent event is reported. `count` is not 0.
-pub(crate) fn is_power_of_ten(count: u64) -> bool {
-    10_u64.pow(count.ilog10()) == count
-}
-
-/// The treatment of messages while a store such as memcached does not answer.
+/// The treatment of messages while a store such as memcached is unavailable.
 #[cfg(feature = "memcached")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StoreFailure {
+pub enum WhenUnavailable {
     /// The messages wait, with TOUCH, until the store answers. Consuming stands still. This is the default.
     #[default]
     Wait,
@@ -61,8 +61,8 @@ pub enum StoreFailure {
     Handle,
 }
 
-/// The recognition of messages that were handled before. Clones share the filter, so several consumers of one process can
-/// use one filter.
+/// The recognition of messages that were handled before. Clones share the filter, so several consumers of one process
+/// can use one filter.
 ///
 /// ```
 /// use ringq_client::dedup::filters::{InverseBloom, KeyHasher};
@@ -111,137 +111,33 @@ struct Inner {
     save_interval: Option<Duration>,
     is_restored: bool,
     #[cfg(feature = "memcached")]
-    when_store_fails: StoreFailure,
+    when_store_unavailable: WhenUnavailable,
     /// Locked while the file is written, because consumers and the application may save at the same time.
-    saving: Mutex<()>,
+    write_lock: Mutex<()>,
     /// The saves by consumers.
     saves: Saves,
     #[cfg(test)]
-    before_save: BeforeSave,
-}
-
-/// The act of a test before each save of a filter.
-#[cfg(test)]
-#[derive(Clone, Default)]
-struct BeforeSave(Option<Arc<dyn Fn() + Send + Sync>>);
-
-#[cfg(test)]
-impl std::fmt::Debug for BeforeSave {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("BeforeSave")
-    }
-}
-
-/// The settings of a [`Dedup`] that is to be made. See [`Dedup::builder`].
-#[derive(Debug)]
-pub struct DedupBuilder {
-    key: Key,
-    filter: Filter,
-    state_file: Option<PathBuf>,
-    save_interval: Option<Duration>,
-    #[cfg(feature = "memcached")]
-    when_store_fails: StoreFailure,
-    #[cfg(test)]
-    before_save: BeforeSave,
-}
-
-impl DedupBuilder {
-    /// Keeps the filter in a file over restarts. The filter is restored from the file if there is one, and saved when a
-    /// consumer stops ([`Control::shutdown`](crate::Control::shutdown), or the end of its stream).
-    ///
-    /// A file belongs to one [`Dedup`] of one process. A lock on a second file, whose name ends in `.lock`, keeps others from
-    /// it until the `Dedup` and its consumers are dropped. This second file stays. On a file system without locks, nothing
-    /// keeps others from the file: see [`Dedup::state_warning`].
-    ///
-    /// A crash forgets the messages that were committed after the last save: their duplicates are handled again.
-    #[must_use]
-    pub fn state_file(mut self, path: impl Into<PathBuf>) -> DedupBuilder {
-        self.state_file = Some(path.into());
-        self
-    }
-
-    /// Also saves the filter in intervals, while a consumer runs. Each save copies the filter in memory.
-    #[must_use]
-    pub fn save_interval(mut self, interval: Duration) -> DedupBuilder {
-        self.save_interval = Some(interval);
-        self
-    }
-
-    /// Sets what happens while a store such as memcached does not answer. Filters of this process always answer.
-    #[cfg(feature = "memcached")]
-    #[must_use]
-    pub fn when_store_fails(mut self, then: StoreFailure) -> DedupBuilder {
-        self.when_store_fails = then;
-        self
-    }
-
-    /// Sets the act of a test before each save.
-    #[cfg(test)]
-    #[must_use]
-    pub(crate) fn before_save(mut self, act: impl Fn() + Send + Sync + 'static) -> DedupBuilder {
-        self.before_save = BeforeSave(Some(Arc::new(act)));
-        self
-    }
-
-    /// Makes the [`Dedup`], and restores the filter from its file. Waits for a second if another process uses the file.
-    ///
-    /// # Errors
-    /// The key does not fit the filter; or the file cannot be read, written or locked, is damaged, has another filter or
-    /// other keys, or is used by another process.
-    pub fn build(self) -> Result<Dedup, SetupError> {
-        let is_wrong = |interval: Duration| interval.is_zero() || self.state_file.is_none();
-        if self.save_interval.is_some_and(is_wrong) {
-            return Err(SetupError::SaveInterval);
-        }
-        if matches!(self.filter, Filter::RoaringPair(_)) && !self.key.is_number() {
-            return Err(SetupError::KeyIsNoNumber);
-        }
-        #[cfg(feature = "memcached")]
-        if matches!(self.filter, Filter::Memcached(_)) && self.state_file.is_some() {
-            return Err(SetupError::StateOfStore);
-        }
-        let state = match self.state_file {
-            Some(path) => Some(StateFile::lock(path, &self.key)?),
-            None => None,
-        };
-        let (filter, is_restored) = ActiveFilter::new(self.filter, state.as_ref())?;
-        Ok(Dedup(Arc::new(Inner {
-            key: self.key,
-            hasher: filter.hasher(),
-            filter,
-            state,
-            save_interval: self.save_interval,
-            is_restored,
-            #[cfg(feature = "memcached")]
-            when_store_fails: self.when_store_fails,
-            saving: Mutex::new(()),
-            saves: Saves::default(),
-            #[cfg(test)]
-            before_save: self.before_save,
-        })))
-    }
+    before_save: builder::BeforeSave,
 }
 
 impl Dedup {
     /// Begins to describe the recognition of messages by a key and a filter.
     #[must_use]
-    pub fn builder(key: Key, filter: impl Into<Filter>) -> DedupBuilder {
-        DedupBuilder {
-            key,
-            filter: filter.into(),
-            state_file: None,
-            save_interval: None,
-            #[cfg(feature = "memcached")]
-            when_store_fails: StoreFailure::default(),
-            #[cfg(test)]
-            before_save: BeforeSave::default(),
-        }
+    pub fn builder(key: Key, filter: impl Into<AnyFilter>) -> DedupBuilder {
+        DedupBuilder::new(key, filter.into())
     }
 
     /// Returns the bytes of memory that the filter takes now, in this process.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.0.filter.bytes()
+        self.0.filter.bytes().now
+    }
+
+    /// Returns the most bytes of memory that the filter ever takes in this process. They are known at the start. A save
+    /// takes as much again for its time.
+    #[must_use]
+    pub fn bytes_max(&self) -> u64 {
+        self.0.filter.bytes().max
     }
 
     /// Returns true if the filter was restored from its file.
@@ -250,15 +146,15 @@ impl Dedup {
         self.0.is_restored
     }
 
-    /// Returns the warning for the user if the state file is on a file system without locks: a second process could use the
-    /// file, and overwrite its filter.
+    /// Returns the warning for the user if the state file is on a file system without locks: a second process could use
+    /// the file, and overwrite its filter.
     #[must_use]
     pub fn state_warning(&self) -> Option<&str> {
         self.0.state.as_ref().and_then(StateFile::warning)
     }
 
-    /// Saves the filter in its file now. Does nothing without a file. The call blocks its thread while the file is written
-    /// and synced.
+    /// Saves the filter in its file now. Does nothing without a file. The call blocks its thread while the file is
+    /// written and synced.
     ///
     /// # Errors
     /// The file cannot be written or synced.
@@ -267,7 +163,11 @@ impl Dedup {
             return Ok(());
         };
         // The lock guards no data, so a panic leaves nothing half done.
-        let _saving = self.0.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = self
+            .0
+            .write_lock
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         #[cfg(test)]
         if let Some(act) = &self.0.before_save.0 {
             act();
@@ -275,17 +175,17 @@ impl Dedup {
         self.0.filter.save(state)
     }
 
-    /// Saves the filter on a thread of the runtime that may block. Everything that was committed before this call is in the
-    /// file then. Consumers that wait behind a running save share the next one.
-    pub(crate) async fn save_or_join(&self, runtime: &Handle) -> Saved {
+    /// Saves the filter on a thread of the runtime that may block. Everything that was committed before this call is in
+    /// the file then. Consumers that wait behind a running save share the next one.
+    pub(crate) async fn save_or_join(&self, runtime: &Handle) -> SaveResult {
         let dedup = self.clone();
         let saves = &self.0.saves;
         saves.save_or_join(runtime, move || dedup.save()).await
     }
 
-    /// Saves the filter in the same way, unless it is being saved already, or a save began less than half of the interval
-    /// ago. Returns `None` if it was not saved.
-    pub(crate) async fn save_if_due(&self, runtime: &Handle) -> Option<Saved> {
+    /// Saves the filter in the same way, unless it is being saved already, or a save began less than half of the
+    /// interval ago. Returns `None` if it was not saved.
+    pub(crate) async fn save_if_due(&self, runtime: &Handle) -> Option<SaveResult> {
         // The interval of each consumer has another phase. With half of it, no clock lets a consumer miss its own turn.
         let age = self.0.save_interval? / 2;
         let dedup = self.clone();
@@ -298,7 +198,7 @@ impl Dedup {
     /// Finds out if the shared store answers. A filter of this process always does.
     ///
     /// # Errors
-    /// The store cannot be asked.
+    /// The store is unavailable.
     #[cfg(feature = "memcached")]
     pub async fn check_store(&self) -> Result<(), ringq_dedup::StoreError> {
         match &self.0.filter {
@@ -316,8 +216,8 @@ impl Dedup {
     }
 
     #[cfg(feature = "memcached")]
-    pub(crate) fn when_store_fails(&self) -> StoreFailure {
-        self.0.when_store_fails
+    pub(crate) fn when_store_unavailable(&self) -> WhenUnavailable {
+        self.0.when_store_unavailable
     }
 
     /// Returns the times of the filter that are shorter than this message timeout, each with its name.
@@ -327,7 +227,7 @@ impl Dedup {
         times
     }
 
-    /// Returns true if questions go to a store outside of this process.
+    /// Returns true if the filter is a store outside of this process.
     pub(crate) fn is_shared(&self) -> bool {
         match &self.0.filter {
             #[cfg(feature = "memcached")]
@@ -345,8 +245,8 @@ impl Dedup {
     }
 
     /// Asks a filter of this process.
-    pub(crate) fn begin(&self, key: FilterKey, ended: &Arc<Ended>) -> Answer {
-        self.0.filter.begin(key, ended)
+    pub(crate) fn begin(&self, key: FilterKey, ends: &Arc<ClaimEnds>) -> FilterAnswer {
+        self.0.filter.begin(key, ends)
     }
 
     /// Asks the shared store about a message that came over a connection with this message timeout.
@@ -355,9 +255,9 @@ impl Dedup {
         &self,
         key: FilterKey,
         msg_timeout: Duration,
-        ended: &Arc<Ended>,
-    ) -> Result<Answer, ringq_dedup::StoreError> {
+        ends: &Arc<ClaimEnds>,
+    ) -> Result<FilterAnswer, ringq_dedup::StoreError> {
         let filter = &self.0.filter;
-        filter.begin_shared(key, msg_timeout, ended).await
+        filter.begin_shared(key, msg_timeout, ends).await
     }
 }

@@ -79,6 +79,8 @@ pub enum ConnectionError {
     },
     /// nsqd sent a response or an error for which no command waits, with this text.
     Unexpected(String),
+    /// nsqd refused a message by this error. It closed the connection, and carried out no command behind this one.
+    Refused(ErrorFrame),
     /// The client gave the connection up, because a publish had no answer within its timeout.
     AnswerTimeout(Duration),
     /// The application closed or dropped the client.
@@ -158,6 +160,9 @@ impl fmt::Display for ConnectionError {
             }
             ConnectionError::Unexpected(text) => {
                 write!(f, "nsqd sent {text:?}, for which no command waits")
+            }
+            ConnectionError::Refused(error) => {
+                write!(f, "nsqd refused this publish or one before it: {error}")
             }
             ConnectionError::AnswerTimeout(limit) => {
                 write!(f, "a publish had no answer for {limit:?}")

@@ -64,8 +64,8 @@
 //!
 //! # Settings, events and tests
 //! [`Config`] has the options of NSQ's Go client by name. Events ([`Event`]) tell what happens to connections: their
-//! display has the form of the Go client's log lines. The feature `tracing` sends them to `tracing` too, and the feature
-//! `metrics` counts them. The module `testing` (feature `testing`) has an nsqd in memory.
+//! display has the form of the Go client's log lines. The feature `tracing` sends them to `tracing` too, and the
+//! feature `metrics` counts them. The module `testing` (feature `testing`) has an nsqd in memory.
 //!
 //! # How the crate is made
 //! Each layer knows only those below it:
@@ -74,7 +74,7 @@
 //!   Producer               matches answers with publishes
 //!   Consumer               a stream of messages
 //!   Inbox, Delivery        the messages that wait for the application; one message until its answer
-//!   Sieve, Room            with `dedup`: asks the filter about each message; the copies that wait for their twin
+//!   Sieve, WaitingCopies   with `dedup`: asks the filter about each message; the copies that wait
 //!   Hub, Line              what all connections of a consumer share; one connection, for the threads that answer messages
 //!   Flow: Ready, Backoff   the RDY of each connection, as a state machine
 //!   Link, Outbox           one connection over a stream; the commands of all threads, in one write
@@ -112,6 +112,8 @@ mod line;
 mod link;
 mod lookupd;
 mod message;
+#[cfg(all(test, feature = "metrics"))]
+mod metric_counts;
 mod outbox;
 mod producer;
 mod publisher_id;

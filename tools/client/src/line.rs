@@ -43,7 +43,7 @@ pub(crate) struct Line {
     last_message_ms: AtomicU64,
     /// The messages about which the store of handled messages is asked.
     #[cfg(feature = "dedup")]
-    questions: AtomicUsize,
+    checks: AtomicUsize,
     is_lost: AtomicBool,
     /// True when nsqd will send nothing more. The last answer then closes the connection.
     is_draining: AtomicBool,
@@ -76,7 +76,7 @@ impl Line {
             answered: AtomicU64::new(0),
             last_message_ms: AtomicU64::new(0),
             #[cfg(feature = "dedup")]
-            questions: AtomicUsize::new(0),
+            checks: AtomicUsize::new(0),
             is_lost: AtomicBool::new(false),
             is_draining: AtomicBool::new(false),
         }
@@ -132,20 +132,20 @@ impl Line {
 
     /// Counts a message about which the store of handled messages is asked.
     #[cfg(feature = "memcached")]
-    pub(crate) fn begin_question(&self) {
-        self.questions.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn begin_check(&self) {
+        self.checks.fetch_add(1, Ordering::Relaxed);
     }
 
     /// States that the store has answered about a message, or is not asked any more.
     #[cfg(feature = "memcached")]
-    pub(crate) fn end_question(&self) {
-        self.questions.fetch_sub(1, Ordering::Relaxed);
+    pub(crate) fn end_check(&self) {
+        self.checks.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Returns the number of messages about which the store of handled messages is asked.
     #[cfg(feature = "dedup")]
-    pub(crate) fn questions(&self) -> usize {
-        self.questions.load(Ordering::Relaxed)
+    pub(crate) fn checks(&self) -> usize {
+        self.checks.load(Ordering::Relaxed)
     }
 
     /// Returns the number of messages that were received and not answered.

@@ -177,8 +177,8 @@ impl Link {
                     return Poll::Ready(self.end_with(ConnectionError::Read(error)));
                 }
                 Poll::Pending => {
-                    return match self.failure.take() {
-                        Some((failure, _)) => Poll::Ready(Err(failure)),
+                    return match self.failure {
+                        Some((_, until)) => self.poll_failure(cx, until),
                         None => self.poll_timer(cx),
                     };
                 }
@@ -307,6 +307,26 @@ impl Link {
             (_, Ending::Linger(_)) => Ok(()),
             (Some((failure, _)), _) => Err(failure),
             (None, _) => Err(error),
+        }
+    }
+
+    /// Ready at this time with the reason why writing failed. Until then, what nsqd has said may still be on its way here: the
+    /// runtime learns of it later than a write fails.
+    fn poll_failure(
+        &mut self,
+        cx: &mut Context<'_>,
+        until: Instant,
+    ) -> Poll<Result<(), ConnectionError>> {
+        if self.outbox.watch(cx) == Request::Abort {
+            return Poll::Ready(Ok(()));
+        }
+        self.timer.as_mut().reset(until);
+        match (self.timer.as_mut().poll(cx), self.failure.take()) {
+            (Poll::Ready(()), Some((failure, _))) => Poll::Ready(Err(failure)),
+            (_, failure) => {
+                self.failure = failure;
+                Poll::Pending
+            }
         }
     }
 

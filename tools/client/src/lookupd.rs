@@ -1,4 +1,4 @@
-//! [`Lookupd`]: questions to one nsqlookupd over HTTP.
+//! [`Lookupd`]: requests to one nsqlookupd over HTTP.
 
 mod answer;
 mod endpoint;
@@ -35,10 +35,10 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 pub(crate) const NODES_MAX: usize = 10_000;
 /// The most topics or channels that one answer can name.
 const NAMES_MAX: usize = 100_000;
-/// The most redirects of one question.
+/// The most redirects of one request.
 const REDIRECTS_MAX: usize = 10;
 
-/// One nsqlookupd. Clones share its connections, which are kept alive between questions.
+/// One nsqlookupd. Clones share its connections, which are kept alive between requests.
 ///
 /// ```no_run
 /// use ringq_client::{Config, Lookupd};
@@ -80,7 +80,7 @@ impl Lookupd {
     }
 
     /// Makes the client of an nsqlookupd as [`Lookupd::new`] does, with timeouts of its own in place of
-    /// `lookupd_poll_timeout`: that of a connection, and that of a whole question. Zero sets no timeout.
+    /// `lookupd_poll_timeout`: that of a connection, and that of a whole request. Zero sets no timeout.
     ///
     /// # Errors
     /// See [`Lookupd::new`].
@@ -88,11 +88,11 @@ impl Lookupd {
         address: &str,
         config: &Config,
         connecting: Duration,
-        question: Duration,
+        request: Duration,
     ) -> Result<Lookupd, LookupdError> {
         let wrong = |reason| LookupdError::new(address, reason);
         let lookup_url = endpoint::parse(address).map_err(wrong)?;
-        let http = http_client(&lookup_url, config, connecting, question).map_err(wrong)?;
+        let http = http_client(&lookup_url, config, connecting, request).map_err(wrong)?;
         Ok(Lookupd {
             name: address.into(),
             lookup_url,
@@ -194,7 +194,7 @@ fn http_client(
     url: &Url,
     config: &Config,
     connecting: Duration,
-    question: Duration,
+    request: Duration,
 ) -> Result<Client, Reason> {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static(FORM));
@@ -215,8 +215,8 @@ fn http_client(
     if !connecting.is_zero() {
         builder = builder.connect_timeout(connecting);
     }
-    if !question.is_zero() {
-        builder = builder.timeout(question);
+    if !request.is_zero() {
+        builder = builder.timeout(request);
     }
     with_tls(builder, url, config)?
         .build()

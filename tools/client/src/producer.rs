@@ -11,6 +11,7 @@ mod builder;
 mod command;
 mod copies;
 mod discovery;
+mod entry;
 mod error;
 mod inner;
 mod kept;
@@ -23,6 +24,7 @@ mod pool;
 mod serving;
 mod session;
 mod unanswered;
+mod unconfirmed;
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,7 +40,8 @@ use inner::Inner;
 use node::Node;
 pub use numbering::NumberError;
 pub use pool::Spread;
-pub use unanswered::{Unanswered, UnansweredError};
+pub use unanswered::UnansweredError;
+pub use unconfirmed::Unanswered;
 
 /// Publishes messages to one nsqd or to several. Clones are cheap and share the connections. The last clone that is
 /// dropped ends the connections, after the output that is there.

@@ -95,7 +95,9 @@ impl Counter {
         let unknown = join_all(tasks).await.into_iter().sum();
         let nsqd = killing.await.expect("nsqd starts again");
         producer.close().await.expect("all publishes are answered");
-        let bodies = drain(&[nsqd.tcp.into()], increments, Config::default()).await;
+        let depth = nsqd.figure("t", "c", "depth") as usize;
+        let count = increments.max(depth);
+        let bodies = drain(&[nsqd.tcp.into()], count, Config::default()).await;
         Counted {
             nsqd,
             unknown,

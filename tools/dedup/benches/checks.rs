@@ -1,16 +1,17 @@
-//! Checks per second of one core, and bytes per remembered message:
+//! Checks per second of one core, bytes per remembered message, and the longest check of the forgetful filter:
 //! `cargo bench -p ringq-dedup --features memcached`. Without the feature, memcached is left out.
 //!
 //! A check is what a consumer does for each message: `begin`, and `commit` if the message is fresh. One in ten messages
 //! is a duplicate of a recent one. Keys are bodies of 200 bytes.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use ringq_dedup::{
-    Begin, Deduplicator, Fingerprint, ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher,
-    Memory, MessageNumber, RoaringPair, TimeLimitedBloom, TimeLimitedOptions, UnixTime, arithmetic,
+    Begin, Deduplicator, Filter, Fingerprint, ForgetfulBloom, ForgetfulOptions, InverseBloom,
+    KeyHasher, MessageNumber, RoaringPair, TimeLimitedBloom, TimeLimitedOptions, UnixTime,
+    arithmetic,
 };
 
 /// Messages that a filter is to remember: those of 100 s at 10,000 a second.
@@ -47,7 +48,34 @@ fn main() {
     if let Some(memcached) = memcached::bytes() {
         bytes("memcached, in its own process", memcached);
     }
+    let mut refreshes = refreshes();
+    refreshes.sort_unstable();
+    let (median, longest) = (
+        refreshes[refreshes.len() / 2],
+        refreshes[refreshes.len() - 1],
+    );
+    println!("a refresh of the forgetful Bloom filter: median {median:?}, longest {longest:?}");
     divan::main();
+}
+
+/// Returns the times of checks of a forgetful filter that each wait for a refresh.
+fn refreshes() -> Vec<Duration> {
+    let mut filter = forgetful();
+    let period = WINDOW / 3;
+    for number in 0..MESSAGES {
+        filter.remember(
+            of_body(number),
+            START + WINDOW.mul_f64(number as f64 / MESSAGES as f64),
+        );
+    }
+    filter.remembers(of_body(0), START + WINDOW);
+    let refresh = |count| {
+        let key = of_body(u64::from(count));
+        let began = Instant::now();
+        filter.remembers(key, START + WINDOW + period * count);
+        began.elapsed()
+    };
+    (1..=1000).map(refresh).collect()
 }
 
 fn hasher() -> KeyHasher {
@@ -86,12 +114,12 @@ fn roaring() -> RoaringPair {
 }
 
 /// Measures checks on a filter that is as full as in service. `key` makes the key of a message from its number.
-fn measure<M: Memory>(bencher: Bencher<'_, '_>, mut memory: M, key: impl Fn(u64) -> M::Key + Sync) {
+fn measure<F: Filter>(bencher: Bencher<'_, '_>, mut filter: F, key: impl Fn(u64) -> F::Key + Sync) {
     let at = |number: u64| START + Duration::from_secs_f64(number as f64 / RATE);
     for number in 0..MESSAGES {
-        memory.remember(key(number), at(number));
+        filter.remember(key(number), at(number));
     }
-    let all = Deduplicator::new(memory);
+    let all = Deduplicator::new(filter);
     let mut next = MESSAGES;
     bencher.counter(ItemsCount::new(CHECKS)).bench_local(|| {
         for _ in 0..CHECKS {

@@ -1,4 +1,5 @@
-//! Draws the plots of docs/deduplication.md: `cargo run --release -p ringq-dedup --example plots -- docs/deduplication`.
+//! Draws the plots of docs/deduplication.md: `cargo run --release -p ringq-dedup --example plots --
+//! docs/deduplication`.
 //!
 //! Lines are formulas. Points are measured with the filters themselves.
 
@@ -10,7 +11,7 @@ use plotters::chart::SeriesAnno;
 use plotters::coord::ranged1d::{Ranged, ValueFormatter};
 use plotters::prelude::*;
 use ringq_dedup::{
-    Fingerprint, ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher, Memory,
+    Filter, Fingerprint, ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher,
     TimeLimitedBloom, TimeLimitedOptions, UnixTime, arithmetic,
 };
 
@@ -154,7 +155,7 @@ fn measure(factor: f64) -> Load {
 }
 
 /// Feeds a filter for three windows, and returns the part of fresh keys that it takes for known ones.
-fn run<M: Memory<Key = Fingerprint>>(filter: &mut M, rate: f64) -> f64 {
+fn run<F: Filter<Key = Fingerprint>>(filter: &mut F, rate: f64) -> f64 {
     const PROBES: u64 = 400_000;
     let seconds = 3.0 * WINDOW.as_secs_f64();
     let count = (rate * seconds) as u64;

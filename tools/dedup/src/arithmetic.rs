@@ -5,7 +5,7 @@
 use std::f64::consts::LN_2;
 use std::time::Duration;
 
-use crate::error::SizeError;
+use crate::error::FilterOptionError;
 
 /// Returns the probability that an inverse Bloom filter with `slots` slots has forgotten a key after `further` further
 /// keys: 1 − (1 − 1/N)^x. Each further key overwrites a given slot with probability 1/N.
@@ -22,7 +22,7 @@ pub fn forgotten(slots: u64, further: f64) -> f64 {
 ///
 /// # Errors
 /// If the rate or the delay is not positive, or the probability is not between 0 and 1.
-pub fn slots_for(rate: f64, delay: Duration, forgotten_max: f64) -> Result<u64, SizeError> {
+pub fn slots_for(rate: f64, delay: Duration, forgotten_max: f64) -> Result<u64, FilterOptionError> {
     positive("rate", rate)?;
     positive("delay", delay.as_secs_f64())?;
     probability("forgotten_max", forgotten_max)?;
@@ -31,12 +31,12 @@ pub fn slots_for(rate: f64, delay: Duration, forgotten_max: f64) -> Result<u64, 
     Ok(slots.ceil().max(1.0) as u64)
 }
 
-/// Returns the delay up to which an inverse Bloom filter with `slots` slots has forgotten a key with a probability of at
-/// most `forgotten_max`, if `rate` keys come per second. This is the reverse of [`slots_for`].
+/// Returns the delay up to which an inverse Bloom filter with `slots` slots has forgotten a key with a probability of
+/// at most `forgotten_max`, if `rate` keys come per second. This is the reverse of [`slots_for`].
 ///
 /// # Errors
 /// If the number of slots or the rate is not positive, or the probability is not between 0 and 1.
-pub fn delay_for(slots: u64, rate: f64, forgotten_max: f64) -> Result<Duration, SizeError> {
+pub fn delay_for(slots: u64, rate: f64, forgotten_max: f64) -> Result<Duration, FilterOptionError> {
     positive("slots", slots as f64)?;
     positive("rate", rate)?;
     probability("forgotten_max", forgotten_max)?;
@@ -55,19 +55,19 @@ pub fn half_full_bits(keys: f64, hashes: u32) -> u64 {
 
 /// Returns the number of bits with which a Bloom filter is at most half full after `keys` keys, apart from chance.
 ///
-/// The number of set bits varies: its standard deviation is at most 0.28 √m for m bits, where the mean is m / 2. A filter
-/// for 1 + δ as many keys has a mean that is lower by 0.35 δ m. So δ = 3.2 / √m is worth four standard deviations: 7 % of
-/// the memory for 2,000 bits, and 0.3 % for a million.
+/// The number of set bits varies: its standard deviation is at most 0.28 √m for m bits, where the mean is m / 2. A
+/// filter for 1 + δ as many keys has a mean that is lower by 0.35 δ m. So δ = 3.2 / √m is worth four standard
+/// deviations: 7 % of the memory for 2,000 bits, and 0.3 % for a million.
 pub(crate) fn spare_bits(keys: f64, hashes: u32) -> u64 {
     let bits = half_full_bits(keys, hashes) as f64;
     half_full_bits(keys * (1.0 + 3.2 / bits.sqrt()), hashes)
 }
 
-/// Returns the part of bits that are set in a Bloom filter with `bits` bits after `settings` settings of random bits:
-/// 1 − (1 − 1/m)^s.
+/// Returns the part of bits that are set in a Bloom filter with `bits` bits after `count` random bits were set: 1 − (1
+/// − 1/`bits`)^`count`.
 #[must_use]
-pub fn fill(bits: u64, settings: f64) -> f64 {
-    forgotten(bits, settings)
+pub fn fill(bits: u64, count: f64) -> f64 {
+    forgotten(bits, count)
 }
 
 /// Returns the probability that a fresh key is found in at least one pair of neighbouring filters of a
@@ -82,11 +82,11 @@ pub fn forgetful_false_positives(fills: &[f64], hashes: u32) -> f64 {
 }
 
 /// Returns the probability that a [`ForgetfulBloom`](crate::ForgetfulBloom) of `filters` filters recognises a copy that
-/// comes `delay` after its message: 1 up to the window W, and (W + P − delay) / P from there to W + P, where the period P is
-/// W / (N − 2). The message comes at any moment of a period with the same probability. The rate is at most that of the
-/// options; at a higher rate, `window` is the shorter window that is left.
+/// comes `delay` after its message: 1 up to the window W, and (W + P − delay) / P from there to W + P, where the period
+/// P is W / (F − 2) with F filters. The message comes at any moment of a period with the same probability. The rate is
+/// at most that of the options; at a higher rate, `window` is the shorter window that is left.
 ///
-/// So with delays of the distribution function F, the filter recognises the mean of F over the times from W to W + P.
+/// So with delays of the distribution function D, the filter recognises the mean of D over the times from W to W + P.
 #[must_use]
 pub fn forgetful_recognised(filters: usize, window: Duration, delay: Duration) -> f64 {
     let window = window.as_secs_f64();
@@ -120,38 +120,42 @@ pub fn age_partitioned_false_positives(fills: &[f64], hashes: u32) -> f64 {
 }
 
 /// Checks that a value is a positive, finite number.
-pub(crate) fn positive(option: &'static str, value: f64) -> Result<(), SizeError> {
+pub(crate) fn positive(option: &'static str, value: f64) -> Result<(), FilterOptionError> {
     if value > 0.0 && value.is_finite() {
         return Ok(());
     }
-    Err(SizeError {
+    Err(FilterOptionError {
         option,
-        must: "a positive number",
+        requirement: "a positive number",
         value,
     })
 }
 
 /// Checks that the machine can give this many bytes to a filter. The filter takes its memory later.
-pub(crate) fn affordable(option: &'static str, value: f64, bytes: f64) -> Result<(), SizeError> {
+pub(crate) fn affordable(
+    option: &'static str,
+    value: f64,
+    bytes: f64,
+) -> Result<(), FilterOptionError> {
     // A number of bytes above the largest one is cut to it, and no machine has so many.
     match Vec::<u8>::new().try_reserve_exact(bytes as usize) {
         Ok(()) => Ok(()),
-        Err(_) => Err(SizeError {
+        Err(_) => Err(FilterOptionError {
             option,
-            must: "smaller: the filter does not fit into the memory of this machine",
+            requirement: "smaller: the filter does not fit into the memory of this machine",
             value,
         }),
     }
 }
 
 /// Checks that a value is a probability that is neither certain nor impossible.
-pub(crate) fn probability(option: &'static str, value: f64) -> Result<(), SizeError> {
+pub(crate) fn probability(option: &'static str, value: f64) -> Result<(), FilterOptionError> {
     if value > 0.0 && value < 1.0 {
         return Ok(());
     }
-    Err(SizeError {
+    Err(FilterOptionError {
         option,
-        must: "above 0 and below 1",
+        requirement: "above 0 and below 1",
         value,
     })
 }

@@ -1,52 +1,33 @@
-//! [`Deduplicator`]: a memory, and the keys that are in progress.
+//! [`Deduplicator`]: a filter, and the keys that are in progress.
 
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::memory::{Memory, UnixTime};
+use crate::filter::{Filter, UnixTime};
 
-/// Decides for each message whether it is to be handled. Clones share one memory, so all tasks of a consumer use clones
+/// Decides for each message whether it is to be handled. Clones share one filter, so all tasks of a consumer use clones
 /// of one deduplicator.
 ///
 /// [`begin`](Deduplicator::begin) checks and records under one lock, so of two copies that come at the same time only
 /// one is fresh.
-pub struct Deduplicator<M: Memory> {
-    shared: Arc<Mutex<Shared<M>>>,
+pub struct Deduplicator<F: Filter> {
+    shared: Arc<Mutex<Shared<F>>>,
 }
 
 #[derive(Debug)]
-struct Shared<M: Memory> {
-    memory: M,
-    /// The keys that have a guard. They are not in the memory.
-    in_progress: HashSet<M::Key>,
-}
-
-impl<M: Memory> Shared<M> {
-    fn check(&mut self, key: M::Key, now: UnixTime) -> State {
-        if self.in_progress.contains(&key) {
-            State::InProgress
-        } else if self.memory.remembers(key, now) {
-            State::Done
-        } else {
-            self.in_progress.insert(key);
-            State::Fresh
-        }
-    }
-}
-
-enum State {
-    Fresh,
-    InProgress,
-    Done,
+struct Shared<F: Filter> {
+    filter: F,
+    /// The keys that have a guard. They are not in the filter.
+    in_progress: HashSet<F::Key>,
 }
 
 /// The answer of [`Deduplicator::begin`].
 #[derive(Debug)]
-pub enum Begin<M: Memory> {
-    /// No copy of the message was handled, as far as the memory knows. The caller handles the message, and then commits
+pub enum Begin<F: Filter> {
+    /// No copy of the message was handled, as far as the filter knows. The caller handles the message, and then commits
     /// the guard.
-    Fresh(Guard<M>),
+    Fresh(Guard<F>),
     /// A copy of the message is being handled. The caller waits, keeps its message alive with TOUCH, and asks again. It
     /// must not finish its copy, because the other copy can still fail.
     InProgress,
@@ -54,12 +35,12 @@ pub enum Begin<M: Memory> {
     Done,
 }
 
-impl<M: Memory> Deduplicator<M> {
-    /// Makes a deduplicator over this memory.
+impl<F: Filter> Deduplicator<F> {
+    /// Makes a deduplicator over this filter.
     #[must_use]
-    pub fn new(memory: M) -> Deduplicator<M> {
+    pub fn new(filter: F) -> Deduplicator<F> {
         let shared = Shared {
-            memory,
+            filter,
             in_progress: HashSet::new(),
         };
         Deduplicator {
@@ -67,52 +48,56 @@ impl<M: Memory> Deduplicator<M> {
         }
     }
 
-    /// Asks about the message with this key, and makes the key the caller's if the message is fresh.
-    #[must_use = "a guard that is dropped gives the message up"]
-    pub fn begin(&self, key: M::Key, now: UnixTime) -> Begin<M> {
-        match self.lock().check(key, now) {
-            State::Done => Begin::Done,
-            State::InProgress => Begin::InProgress,
-            State::Fresh => Begin::Fresh(Guard {
-                shared: Arc::clone(&self.shared),
-                key,
-                is_open: true,
-            }),
+    /// Asks about the message with this key, and gives the caller the claim on the key if the message is fresh.
+    #[must_use = "a guard that is dropped releases the key"]
+    pub fn begin(&self, key: F::Key, now: UnixTime) -> Begin<F> {
+        let mut shared = self.lock();
+        if shared.in_progress.contains(&key) {
+            return Begin::InProgress;
         }
+        if shared.filter.remembers(key, now) {
+            return Begin::Done;
+        }
+        shared.in_progress.insert(key);
+        Begin::Fresh(Guard {
+            shared: Arc::clone(&self.shared),
+            key,
+            is_open: true,
+        })
     }
 
-    /// Returns the number of keys in progress. The memory of these keys grows with the messages in flight of the
+    /// Returns the number of keys in progress. The bytes of these keys grow with the messages in flight of the
     /// consumer, and not with the backlog.
     #[must_use]
     pub fn in_progress(&self) -> usize {
         self.lock().in_progress.len()
     }
 
-    /// Calls `action` with the memory, for example to save the memory. Nobody else can ask until `action` returns.
-    pub fn with_memory<T>(&self, action: impl FnOnce(&mut M) -> T) -> T {
-        action(&mut self.lock().memory)
+    /// Calls `action` with the filter, for example to save the filter. Nobody else can ask until `action` returns.
+    pub fn with_filter<T>(&self, action: impl FnOnce(&mut F) -> T) -> T {
+        action(&mut self.lock().filter)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shared<M>> {
+    fn lock(&self) -> MutexGuard<'_, Shared<F>> {
         lock(&self.shared)
     }
 }
 
-/// Locks the shared part. A panic of another thread inside the lock leaves the sets valid: each change is one insertion
-/// or removal.
-fn lock<M: Memory>(shared: &Mutex<Shared<M>>) -> MutexGuard<'_, Shared<M>> {
+/// Locks the shared part. A panic of another thread inside the lock leaves the set and the filter usable: at most one
+/// key is missing.
+fn lock<F: Filter>(shared: &Mutex<Shared<F>>) -> MutexGuard<'_, Shared<F>> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<M: Memory> Clone for Deduplicator<M> {
-    fn clone(&self) -> Deduplicator<M> {
+impl<F: Filter> Clone for Deduplicator<F> {
+    fn clone(&self) -> Deduplicator<F> {
         Deduplicator {
             shared: Arc::clone(&self.shared),
         }
     }
 }
 
-impl<M: Memory> fmt::Debug for Deduplicator<M> {
+impl<F: Filter> fmt::Debug for Deduplicator<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Deduplicator")
             .field("in_progress", &self.in_progress())
@@ -120,33 +105,33 @@ impl<M: Memory> fmt::Debug for Deduplicator<M> {
     }
 }
 
-/// The right to handle one message. While the guard lives, copies of the message are in progress.
+/// The claim on one key in a filter of this process. While the guard lives, copies of the message are in progress.
 ///
-/// A guard that is dropped without [`commit`](Guard::commit) gives the message up: its next copy is fresh.
-pub struct Guard<M: Memory> {
-    shared: Arc<Mutex<Shared<M>>>,
-    key: M::Key,
+/// A guard that is dropped without [`commit`](Guard::commit) releases the key: the next copy of the message is fresh.
+pub struct Guard<F: Filter> {
+    shared: Arc<Mutex<Shared<F>>>,
+    key: F::Key,
     is_open: bool,
 }
 
-impl<M: Memory> Guard<M> {
+impl<F: Filter> Guard<F> {
     /// Returns the key of the message.
     #[must_use]
-    pub fn key(&self) -> M::Key {
+    pub fn key(&self) -> F::Key {
         self.key
     }
 
-    /// Records that the message was handled. Call it after the work is done, and before the FIN: if the FIN is lost, the
-    /// message comes again, and is done.
+    /// Records that the message was handled. Call it after the work is done, and before the FIN: if the FIN is lost,
+    /// the message comes again, and is done.
     pub fn commit(mut self, now: UnixTime) {
         self.is_open = false;
         let mut shared = lock(&self.shared);
         shared.in_progress.remove(&self.key);
-        shared.memory.remember(self.key, now);
+        shared.filter.remember(self.key, now);
     }
 }
 
-impl<M: Memory> Drop for Guard<M> {
+impl<F: Filter> Drop for Guard<F> {
     fn drop(&mut self) {
         if self.is_open {
             lock(&self.shared).in_progress.remove(&self.key);
@@ -154,7 +139,7 @@ impl<M: Memory> Drop for Guard<M> {
     }
 }
 
-impl<M: Memory> fmt::Debug for Guard<M> {
+impl<F: Filter> fmt::Debug for Guard<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")
             .field("key", &self.key)

@@ -1,35 +1,35 @@
-//! The errors: sizes that make no filter, and saved states that cannot be used.
+//! The errors: options that make no filter, and saved states that cannot be used.
 
 use std::fmt;
 use std::io;
 
 /// An option with which no filter can be made.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SizeError {
+pub struct FilterOptionError {
     /// The name of the option.
     pub option: &'static str,
     /// The condition that the value must meet.
-    pub must: &'static str,
+    pub requirement: &'static str,
     /// The value.
     pub value: f64,
 }
 
-impl fmt::Display for SizeError {
+impl fmt::Display for FilterOptionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SizeError {
+        let FilterOptionError {
             option,
-            must,
+            requirement,
             value,
         } = self;
-        write!(f, "{option} is {value}, and must be {must}")
+        write!(f, "{option} is {value}, and must be {requirement}")
     }
 }
 
-impl std::error::Error for SizeError {}
+impl std::error::Error for FilterOptionError {}
 
 /// A saved state that could not be written or read.
 #[derive(Debug)]
-pub enum DedupError {
+pub enum StateError {
     /// The file or stream failed.
     Io(io::Error),
     /// The bytes are no saved state, or are damaged. The text says where.
@@ -45,19 +45,19 @@ pub enum DedupError {
     Version(u16),
 }
 
-impl fmt::Display for DedupError {
+impl fmt::Display for StateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DedupError::Io(error) => write!(f, "the saved state cannot be used: {error}"),
-            DedupError::Damaged(what) => write!(
+            StateError::Io(error) => write!(f, "the saved state cannot be used: {error}"),
+            StateError::Damaged(what) => write!(
                 f,
                 "the saved state is damaged ({what}); remove it to begin with an empty filter"
             ),
-            DedupError::OtherFilter { wanted, found } => write!(
+            StateError::OtherFilter { wanted, found } => write!(
                 f,
                 "the saved state is that of the filter {found}, and {wanted} is wanted; choose another file"
             ),
-            DedupError::Version(version) => write!(
+            StateError::Version(version) => write!(
                 f,
                 "the saved state has version {version}, which a newer program has written"
             ),
@@ -65,17 +65,17 @@ impl fmt::Display for DedupError {
     }
 }
 
-impl std::error::Error for DedupError {
+impl std::error::Error for StateError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            DedupError::Io(error) => Some(error),
+            StateError::Io(error) => Some(error),
             _ => None,
         }
     }
 }
 
-impl From<io::Error> for DedupError {
-    fn from(error: io::Error) -> DedupError {
-        DedupError::Io(error)
+impl From<io::Error> for StateError {
+    fn from(error: io::Error) -> StateError {
+        StateError::Io(error)
     }
 }

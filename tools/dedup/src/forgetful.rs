@@ -7,9 +7,9 @@ use crate::arithmetic::{
     affordable, forgetful_false_positives, half_full_bits, positive, probability, spare_bits,
 };
 use crate::bits::{Bits, Places};
-use crate::error::{DedupError, SizeError};
+use crate::error::{FilterOptionError, StateError};
+use crate::filter::{Filter, UnixTime, far_ahead};
 use crate::key::{Fingerprint, KeyHasher};
-use crate::memory::{Memory, UnixTime};
 use crate::saved::{Reader, Saved, Writer};
 
 /// The options of a [`ForgetfulBloom`].
@@ -18,8 +18,8 @@ pub struct ForgetfulOptions {
     /// The number of filters: one of the future, one of the present, and the others of the past. At least 3. With more
     /// filters, the window is more even.
     pub filters: usize,
-    /// The time for which a key is remembered, at the least, up to the rate below. It must be longer than the longest
-    /// time between two copies of a message: the message timeout times the attempts, and the longest requeue delay.
+    /// The time for which a key is remembered, at the least, up to the rate below. It must be longer than attempts ×
+    /// (message timeout + requeue delay), and than the longest deferral: see `docs/deduplication.md`.
     pub window: Duration,
     /// The rate of keys for which the filter is made, in keys per second.
     pub rate: f64,
@@ -41,24 +41,23 @@ pub struct ForgetfulOptions {
 /// **The filter may drop a fresh message**: with a probability of up to `false_positives_max`, it takes a fresh key for
 /// a known one.
 ///
-/// A key stands in two filters, and each refresh moves both of them. So with F filters, a key is remembered for at least
-/// F − 2 periods, and for at most F − 1. A period is `window` / (F − 2). Neighbouring filters have independent hash
-/// functions, so the false positives of a pair are the product of those of its filters.
+/// A key stands in two filters, and each refresh moves both of them. So with F filters, a key is remembered for at
+/// least F − 2 periods, and for at most F − 1. A period is `window` / (F − 2). Neighbouring filters have independent
+/// hash functions, so the false positives of a pair are the product of those of its filters.
 ///
 /// # When the load changes
 ///
-/// Memory stays constant. So does the time per key on average: a refresh clears a whole filter, and so takes longer than
-/// other keys do. The bound on false positives holds at each moment, because the filter refreshes
-/// early when the filter of the present has all keys that it may have, or the filter of the future has half of them
-/// (`tests/load.rs`). Then the window is shorter than asked for:
-/// [`shortest_window`](ForgetfulBloom::shortest_window) says by how much. [`TimeLimitedBloom`](crate::TimeLimitedBloom)
-/// can keep its window for a while instead.
+/// Memory stays constant. So does the time per key on average: a refresh clears a whole filter, and so takes longer
+/// than other keys do. The bound on false positives holds at each moment, because the filter refreshes early when the
+/// filter of the present has all keys that it may have, or the filter of the future has half of them (`tests/load.rs`).
+/// Then the window is shorter than asked for: [`shortest_window`](ForgetfulBloom::shortest_window) says by how much.
+/// [`TimeLimitedBloom`](crate::TimeLimitedBloom) can keep its window for a while instead.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForgetfulBloom {
     options: ForgetfulOptions,
     sizes: Sizes,
     /// The future first.
-    filters: VecDeque<Generation>,
+    filters: VecDeque<AgedFilter>,
     /// The times of the last refreshes, newest first. As many as the periods for which a key is remembered.
     refreshes: VecDeque<UnixTime>,
     /// The latest time that the filter was told.
@@ -66,29 +65,33 @@ pub struct ForgetfulBloom {
     shortest_window: Option<Duration>,
 }
 
+/// One filter of the order. A refresh makes it older by one place.
 #[derive(Clone, Debug, PartialEq)]
-struct Generation {
+struct AgedFilter {
     /// The id of its hash functions.
     id: u64,
     bits: Bits,
 }
 
 impl ForgetfulBloom {
-    /// Makes an empty filter. It takes its whole memory at once: see [`bytes`](Memory::bytes).
+    /// Makes an empty filter. It takes its whole memory at once: see [`bytes`](Filter::bytes).
     ///
     /// # Errors
-    /// If an option has no meaning.
-    pub fn new(options: ForgetfulOptions, now: UnixTime) -> Result<ForgetfulBloom, SizeError> {
+    /// If an option has no meaning, or if the filter does not fit into the memory of this machine.
+    pub fn new(
+        options: ForgetfulOptions,
+        now: UnixTime,
+    ) -> Result<ForgetfulBloom, FilterOptionError> {
         let sizes = sizes(&options)?;
         let filters = options.filters;
-        let generation = |id: usize| Generation {
+        let aged = |id: usize| AgedFilter {
             id: id as u64,
             bits: Bits::new(sizes.bits),
         };
         Ok(ForgetfulBloom {
             options,
             sizes,
-            filters: (0..filters).rev().map(generation).collect(),
+            filters: (0..filters).rev().map(aged).collect(),
             refreshes: std::iter::repeat_n(now, filters - 1).collect(),
             now,
             shortest_window: None,
@@ -126,6 +129,12 @@ impl ForgetfulBloom {
 
     /// Takes the time, and refreshes as often as a period has passed.
     fn handle_time(&mut self, now: UnixTime) {
+        if let Some(ahead) = far_ahead(self.now, now, self.options.window) {
+            for at in &mut self.refreshes {
+                *at = at.saturating_sub(ahead);
+            }
+            self.now = now;
+        }
         self.now = self.now.max(now);
         let period = period(&self.options);
         // After this many refreshes, nothing is left.
@@ -163,18 +172,18 @@ impl ForgetfulBloom {
         self.filters[last].bits.set_count() > 0
     }
 
-    /// Returns true if one more key could make a filter fuller than the bound on false positives permits. Then one refresh
-    /// is enough: the filter of the future, which becomes that of the present, has at most half of the keys that it may
-    /// have.
+    /// Returns true if one more key could make a filter fuller than the bound on false positives permits. Then one
+    /// refresh is enough: the filter of the future, which becomes that of the present, has at most half of the keys
+    /// that it may have.
     fn is_full(&self) -> bool {
         let after =
-            |filter: usize| self.filters[filter].bits.set_count() + u64::from(self.sizes.hashes);
+            |index: usize| self.filters[index].bits.set_count() + u64::from(self.sizes.hashes);
         after(0) > self.sizes.future_max() || after(1) > self.sizes.set_max()
     }
 
-    fn has(&self, generation: &Generation, key: Fingerprint) -> bool {
-        let places = Places::new(key, generation.id);
-        let bits = &generation.bits;
+    fn has(&self, filter: &AgedFilter, key: Fingerprint) -> bool {
+        let places = Places::new(key, filter.id);
+        let bits = &filter.bits;
         (0..self.sizes.hashes).all(|number| bits.get(places.get(number, bits.len())))
     }
 }
@@ -194,19 +203,20 @@ impl Sizes {
         (self.bits as f64 * self.fill_max) as u64
     }
 
-    /// Returns the most bits that may be set in the filter of the future. It takes as many keys again as the filter of the
-    /// present, so half of the settings that fill a filter fill the future: 1 − √(1 − r).
+    /// Returns the most bits that may be set in the filter of the future. The future takes as many keys again when it
+    /// is the present. So it is full with half of the keys of a full filter, and then has this part of its bits set: 1
+    /// − √(1 − r), if a full filter has the part r.
     fn future_max(self) -> u64 {
         (self.bits as f64 * (1.0 - (1.0 - self.fill_max).sqrt())) as u64
     }
 }
 
 /// Returns the sizes that the options ask for.
-fn sizes(options: &ForgetfulOptions) -> Result<Sizes, SizeError> {
+fn sizes(options: &ForgetfulOptions) -> Result<Sizes, FilterOptionError> {
     if !(3..=64).contains(&options.filters) {
-        return Err(SizeError {
+        return Err(FilterOptionError {
             option: "filters",
-            must: "at least 3 and at most 64",
+            requirement: "at least 3 and at most 64",
             value: options.filters as f64,
         });
     }
@@ -217,7 +227,8 @@ fn sizes(options: &ForgetfulOptions) -> Result<Sizes, SizeError> {
     let pair = options.false_positives_max / (options.filters - 1) as f64;
     let hashes = (0.5 * (1.0 / pair).log2()).ceil().max(1.0) as u32;
     let keys = keys(options);
-    // The filter of the future must take one key at least, so a quarter of the bits are more than the hashes.
+    // The filter of the future must take one key at least. It is full with about a quarter of its bits set, so a
+    // quarter of the bits must be more than one key sets.
     let bits = spare_bits(keys, hashes).max(8 * u64::from(hashes));
     let bytes = options.filters as f64 * bits as f64 / 8.0;
     affordable("rate", options.rate, bytes)?;
@@ -230,25 +241,37 @@ fn sizes(options: &ForgetfulOptions) -> Result<Sizes, SizeError> {
     })
 }
 
-/// Returns the keys for which a filter is made. It takes keys for two periods: as the future, and as the present.
+/// Returns the keys for which a filter is made. It takes keys for two periods: as the future, and as the present. The
+/// period is rounded down, as it was when saved filters got their sizes.
 fn keys(options: &ForgetfulOptions) -> f64 {
-    2.0 * options.rate * period(options).as_secs_f64()
+    let period = options.window / periods(options);
+    2.0 * options.rate * period.max(Duration::from_nanos(1)).as_secs_f64()
 }
 
-/// Returns the time between two refreshes at the rate for which the filter is made.
+/// Returns the number of periods in the window.
+fn periods(options: &ForgetfulOptions) -> u32 {
+    (options.filters - 2) as u32
+}
+
+/// Returns the time between two refreshes at the rate for which the filter is made. It is rounded up, because the periods
+/// must cover the window.
 fn period(options: &ForgetfulOptions) -> Duration {
-    let periods = (options.filters - 2) as u32;
-    (options.window / periods).max(Duration::from_nanos(1))
+    let periods = periods(options);
+    let part = options.window / periods;
+    match part * periods < options.window {
+        true => part + Duration::from_nanos(1),
+        false => part,
+    }
 }
 
-impl Memory for ForgetfulBloom {
+impl Filter for ForgetfulBloom {
     type Key = Fingerprint;
 
     fn remembers(&mut self, key: Fingerprint, now: UnixTime) -> bool {
         self.handle_time(now);
         let mut before = false;
-        for generation in &self.filters {
-            let has = self.has(generation, key);
+        for filter in &self.filters {
+            let has = self.has(filter, key);
             if before && has {
                 return true;
             }
@@ -262,18 +285,18 @@ impl Memory for ForgetfulBloom {
         if self.is_full() {
             self.refresh(self.now);
         }
-        for generation in self.filters.iter_mut().take(2) {
-            let places = Places::new(key, generation.id);
+        for filter in self.filters.iter_mut().take(2) {
+            let places = Places::new(key, filter.id);
             for number in 0..self.sizes.hashes {
-                let place = places.get(number, generation.bits.len());
-                generation.bits.set(place);
+                let place = places.get(number, filter.bits.len());
+                filter.bits.set(place);
             }
         }
     }
 
     fn bytes(&self) -> u64 {
         let bits: u64 = self.filters.iter().map(|filter| filter.bits.bytes()).sum();
-        let lists = self.filters.capacity() * size_of::<Generation>()
+        let lists = self.filters.capacity() * size_of::<AgedFilter>()
             + self.refreshes.capacity() * size_of::<UnixTime>();
         bits + lists as u64
     }
@@ -302,7 +325,7 @@ impl Saved for ForgetfulBloom {
         Ok(())
     }
 
-    fn read(input: &mut Reader<'_>) -> Result<ForgetfulBloom, DedupError> {
+    fn read(input: &mut Reader<'_>) -> Result<ForgetfulBloom, StateError> {
         let hasher = KeyHasher::new(input.array()?);
         let options = ForgetfulOptions {
             filters: input.u64()? as usize,
@@ -314,7 +337,7 @@ impl Saved for ForgetfulBloom {
         let now = input.duration()?;
         let shortest = input.duration()?;
         let mut sizes =
-            sizes(&options).map_err(|_| DedupError::Damaged("options without meaning"))?;
+            sizes(&options).map_err(|_| StateError::Damaged("options without meaning"))?;
         let plain = half_full_bits(keys(&options), sizes.hashes);
         sizes.bits = input.size(plain, sizes.bits)?;
         let mut refreshes = VecDeque::with_capacity(options.filters - 1);
@@ -325,7 +348,7 @@ impl Saved for ForgetfulBloom {
         for _ in 0..options.filters {
             let id = input.u64()?;
             let bits = input.bits(sizes.bits)?;
-            filters.push_back(Generation { id, bits });
+            filters.push_back(AgedFilter { id, bits });
         }
         Ok(ForgetfulBloom {
             options,

@@ -15,7 +15,7 @@ use crate::key::{Fingerprint, KeyHasher};
 /// The value in memcached for a message that was handled. A token of a lease never has this value.
 const DONE: &str = "done";
 
-/// The longest window: 30 days. memcached takes a longer life as a date, so a life is at most 1 s shorter than this.
+/// The longest window: 30 days. memcached takes a longer life as a date, so the longest life is 1 s shorter than this.
 const WINDOW_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The shortest lease and window.
@@ -23,8 +23,8 @@ const LIFE_MIN: Duration = Duration::from_secs(1);
 
 /// Returns a life in the seconds of memcached: never 0, which means for ever.
 ///
-/// A life that is too short makes duplicates, so it is rounded up, and one second is added: the clock of memcached ticks
-/// once per second, and a life of n seconds ends with the nth tick.
+/// A life that is too short makes duplicates, so it is rounded up, and one second is added: the clock of memcached
+/// ticks once per second, and a life of n seconds ends with the nth tick.
 fn life(duration: Duration) -> i64 {
     let seconds = duration.as_nanos().div_ceil(1_000_000_000) + 1;
     let longest = u128::from(WINDOW_MAX.as_secs() - 1);
@@ -33,8 +33,8 @@ fn life(duration: Duration) -> i64 {
 
 /// Returns the address in the form that the library understands in all cases. `None` if it is no address.
 ///
-/// Without a scheme, the library takes the host for one. So it refuses IP addresses, and names with an underscore. It opens
-/// no IPv6 sockets.
+/// Without a scheme, the library takes the host for one. So it refuses IP addresses, and names with an underscore. It
+/// opens no IPv6 sockets.
 fn url(address: &str) -> Option<String> {
     if let Some(path) = address.strip_prefix("unix://") {
         return path.starts_with('/').then(|| address.to_owned());
@@ -55,14 +55,16 @@ pub struct MemcachedOptions {
     /// The beginning of all keys, so that several topics and channels can share one memcached. At most 200 bytes,
     /// without spaces and control characters.
     pub prefix: String,
-    /// The time after which another consumer may handle a message whose consumer has not answered, at least 1 s. `None`:
-    /// the message timeout of the connection, which comes with each question. Rounded up to whole seconds, and one more.
+    /// The time after which another consumer may handle a message whose consumer has not answered, at least 1 s.
+    /// `None`: the message timeout of the connection, which comes with each check. Rounded up to whole seconds, and one
+    /// more.
     pub lease: Option<Duration>,
-    /// The time for which a handled message is remembered, from 1 s to 30 days. Rounded up to whole seconds, and one more.
+    /// The time for which a handled message is remembered, from 1 s to 30 days. Rounded up to whole seconds, and one
+    /// more.
     pub window: Duration,
-    /// The longest time that a question may take.
+    /// The longest time that a request may take.
     pub timeout: Duration,
-    /// The most connections that the store opens, and so the most questions at a time.
+    /// The most connections that the store opens, and so the most requests at a time.
     pub connections: usize,
     /// The hasher of the keys. All consumers need the same secret.
     pub hasher: KeyHasher,
@@ -85,16 +87,14 @@ impl MemcachedOptions {
     }
 }
 
-/// A question that memcached did not answer. The message is neither fresh nor done: the caller requeues it, or handles it
-/// and risks a duplicate.
+/// A request that memcached did not answer. If it was a check, the message is neither fresh nor done: the caller
+/// requeues it, or handles it and risks a duplicate.
 #[derive(Debug)]
 pub enum StoreError {
     /// memcached did not answer in time.
     Timeout(Duration),
     /// The connection failed, or memcached refused the command.
     Failed(Error),
-    /// An option has no meaning. The text says which.
-    Option(&'static str),
 }
 
 impl fmt::Display for StoreError {
@@ -107,7 +107,6 @@ impl fmt::Display for StoreError {
                 )
             }
             StoreError::Failed(error) => write!(f, "memcached cannot be used: {error}"),
-            StoreError::Option(what) => write!(f, "{what}"),
         }
     }
 }
@@ -116,10 +115,22 @@ impl std::error::Error for StoreError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             StoreError::Failed(error) => Some(error),
-            _ => None,
+            StoreError::Timeout(_) => None,
         }
     }
 }
+
+/// An option with which no [`Memcached`] store can be made. The text says which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemcachedOptionError(&'static str);
+
+impl fmt::Display for MemcachedOptionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for MemcachedOptionError {}
 
 /// The states of messages in memcached. Several consumers of one channel, on several machines, share them. Clones share
 /// the connections.
@@ -142,7 +153,7 @@ struct Shared {
     options: MemcachedOptions,
     /// The address, as the library understands it.
     url: String,
-    /// Connections that no question uses. A connection whose question failed or was dropped does not come back.
+    /// Connections that no request uses. A connection whose request failed or was dropped does not come back.
     idle: Mutex<Vec<Client>>,
     permits: Semaphore,
     /// A random number, which tells the leases of this store from those of other consumers.
@@ -170,11 +181,11 @@ pub enum SharedBegin {
 }
 
 impl Memcached {
-    /// Makes a store. It connects with the first question.
+    /// Makes a store. It connects with the first request.
     ///
     /// # Errors
     /// If an option has no meaning.
-    pub fn new(options: MemcachedOptions) -> Result<Memcached, StoreError> {
+    pub fn new(options: MemcachedOptions) -> Result<Memcached, MemcachedOptionError> {
         let wrong = [
             (
                 options.lease.is_some_and(|lease| lease < LIFE_MIN),
@@ -191,7 +202,7 @@ impl Memcached {
             ),
             (
                 options.timeout.is_zero(),
-                "the timeout of a question must be above zero",
+                "the timeout of a request must be above zero",
             ),
             (
                 options.connections == 0,
@@ -210,9 +221,9 @@ impl Memcached {
             ),
         ];
         if let Some((_, what)) = wrong.iter().find(|(is_wrong, _)| *is_wrong) {
-            return Err(StoreError::Option(what));
+            return Err(MemcachedOptionError(what));
         }
-        let url = url(&options.address).ok_or(StoreError::Option(
+        let url = url(&options.address).ok_or(MemcachedOptionError(
             "the address must be host:port with a name or an IPv4 address, or unix:///path",
         ))?;
         let shared = Shared {
@@ -237,11 +248,11 @@ impl Memcached {
     /// Finds out if memcached answers.
     ///
     /// # Errors
-    /// If memcached cannot be asked.
+    /// If memcached is unavailable.
     pub async fn check(&self) -> Result<(), StoreError> {
         // Nothing has this key.
         let name = format!("{}check", self.shared.options.prefix);
-        self.ask(&name, Question::Get).await.map(drop)
+        self.send(&name, Request::Get).await.map(drop)
     }
 
     /// Asks about the message with this key, and leases the key if the message is fresh. `msg_timeout` is the message
@@ -249,7 +260,7 @@ impl Memcached {
     /// dropped: then the key is leased or not, and a lease ends by itself.
     ///
     /// # Errors
-    /// If memcached cannot be asked.
+    /// If memcached is unavailable.
     pub async fn begin(
         &self,
         key: Fingerprint,
@@ -259,18 +270,18 @@ impl Memcached {
         let number = self.shared.leases.fetch_add(1, Ordering::Relaxed);
         let token = format!("{:016x}-{number:x}", self.shared.id);
         let life = life(self.shared.options.lease.unwrap_or(msg_timeout));
-        // A state may end between the two questions. Then the key is free, and one more try takes it.
+        // A state may end between the two requests. Then the key is free, and one more try takes it.
         for _ in 0..2 {
-            let state = match self.ask(&name, Question::Add(&token, life)).await {
+            let state = match self.send(&name, Request::Add(&token, life)).await {
                 Ok(_) => Some(token.clone().into_bytes()),
                 Err(StoreError::Failed(Error::Protocol(Status::NotStored))) => {
-                    self.ask(&name, Question::Get).await?
+                    self.send(&name, Request::Get).await?
                 }
                 Err(error) => return Err(error),
             };
             match state {
                 Some(state) if state == DONE.as_bytes() => return Ok(SharedBegin::Done),
-                // Also if the connection ended after the lease was stored, and the question was asked again.
+                // This also happens if the connection ended after the lease was stored, and the request was sent again.
                 Some(state) if state == token.as_bytes() => {
                     return Ok(SharedBegin::Fresh(Lease {
                         store: self.clone(),
@@ -289,53 +300,53 @@ impl Memcached {
         format!("{}{:032x}", self.shared.options.prefix, key.0)
     }
 
-    /// Asks a question about a key over an idle connection. If there is none, or if it breaks, asks over a new one. Returns
-    /// the value, if the question is about one.
-    async fn ask(&self, name: &str, question: Question<'_>) -> Result<Option<Vec<u8>>, StoreError> {
+    /// Sends a request about a key over an idle connection. If there is none, or if it breaks, sends it over a new one.
+    /// Returns the value, if the request asks for one.
+    async fn send(&self, name: &str, request: Request<'_>) -> Result<Option<Vec<u8>>, StoreError> {
         let shared = &*self.shared;
         let limit = shared.options.timeout;
-        let asked = timeout(limit, async {
+        let sent = timeout(limit, async {
             let permit = shared.permits.acquire().await;
             let _permit = permit.expect("the semaphore is never closed");
-            // A client whose question was not answered whole is closed.
+            // A client whose request was not answered whole is closed.
             if let Some(mut idle) = shared.take_idle() {
-                let answer = question.put(&mut idle, name).await;
+                let answer = request.put(&mut idle, name).await;
                 if !idle.is_closed() {
                     shared.give_back(idle);
                     return answer;
                 }
-                // memcached, or a firewall, has ended the connection since its last question.
+                // memcached, or a firewall, has ended the connection since its last request.
             }
             let mut new = Client::new(&shared.url).await?;
-            let answer = question.put(&mut new, name).await;
+            let answer = request.put(&mut new, name).await;
             if !new.is_closed() {
                 shared.give_back(new);
             }
             answer
         });
-        match asked.await {
+        match sent.await {
             Ok(answer) => answer.map_err(StoreError::Failed),
             Err(_) => Err(StoreError::Timeout(limit)),
         }
     }
 }
 
-/// A question about a key, with the value and its life in seconds. Asked twice, a question has the same effect as once.
+/// A request about a key, with the value and its life in seconds. Sent twice, a request has the same effect as once.
 #[derive(Clone, Copy, Debug)]
-enum Question<'a> {
+enum Request<'a> {
     Add(&'a str, i64),
     Set(&'a str, i64),
     Get,
     Delete,
 }
 
-impl Question<'_> {
+impl Request<'_> {
     async fn put(self, client: &mut Client, name: &str) -> Result<Option<Vec<u8>>, Error> {
         match self {
-            Question::Add(value, life) => client.add(name, value, Some(life), None).await?,
-            Question::Set(value, life) => client.set(name, value, Some(life), None).await?,
-            Question::Get => return Ok(client.get(name).await?.and_then(|value| value.data)),
-            Question::Delete => client.delete(name).await?,
+            Request::Add(value, life) => client.add(name, value, Some(life), None).await?,
+            Request::Set(value, life) => client.set(name, value, Some(life), None).await?,
+            Request::Get => return Ok(client.get(name).await?.and_then(|value| value.data)),
+            Request::Delete => client.delete(name).await?,
         }
         Ok(None)
     }
@@ -353,7 +364,7 @@ impl Shared {
     }
 }
 
-/// The right to handle one message until its lease ends.
+/// The claim on one key in memcached, until the lease ends.
 ///
 /// A lease that is dropped without [`commit`](Lease::commit) or [`release`](Lease::release) ends by itself, after the
 /// time of the lease. Until then, copies of the message are in progress.
@@ -368,24 +379,24 @@ impl Lease {
     /// Records that the message was handled. Call it after the work is done, and before the FIN.
     ///
     /// # Errors
-    /// If memcached cannot be told. Then a copy of the message is handled again.
+    /// If memcached is unavailable. Then a copy of the message is handled again.
     pub async fn commit(self) -> Result<(), StoreError> {
         let life = life(self.store.shared.options.window);
-        let done = Question::Set(DONE, life);
-        self.store.ask(&self.name, done).await.map(drop)
+        let done = Request::Set(DONE, life);
+        self.store.send(&self.name, done).await.map(drop)
     }
 
-    /// Gives the message up: its next copy is fresh.
+    /// Releases the key: the next copy of the message is fresh.
     ///
     /// # Errors
-    /// If memcached cannot be told. Then the lease ends by itself.
+    /// If memcached is unavailable. Then the lease ends by itself.
     pub async fn release(self) -> Result<(), StoreError> {
         // The lease may have ended, and another consumer may have the message. Its state stays.
-        let state = self.store.ask(&self.name, Question::Get).await?;
+        let state = self.store.send(&self.name, Request::Get).await?;
         if state.as_deref() != Some(self.token.as_bytes()) {
             return Ok(());
         }
-        match self.store.ask(&self.name, Question::Delete).await {
+        match self.store.send(&self.name, Request::Delete).await {
             Err(StoreError::Failed(Error::Protocol(Status::NotFound))) => Ok(()),
             other => other.map(drop),
         }

@@ -1,4 +1,4 @@
-//! [`RoaringPair`]: exact sets of message numbers, in two generations per source.
+//! [`RoaringPair`]: exact sets of message numbers, in two bitmaps per source.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
@@ -6,9 +6,9 @@ use std::io::Read;
 use roaring::RoaringTreemap;
 
 use crate::arithmetic::positive;
-use crate::error::{DedupError, SizeError};
+use crate::error::{FilterOptionError, StateError};
+use crate::filter::{Filter, UnixTime};
 use crate::key::MessageNumber;
-use crate::memory::{Memory, UnixTime};
 use crate::saved::{Reader, Saved, Writer};
 
 /// Two bitmaps of message numbers for each source: one is written, and both are consulted. When the written bitmap has
@@ -19,22 +19,23 @@ use crate::saved::{Reader, Saved, Writer};
 /// a bit or less each. Numbers that are spread over the 64 bits take up to 16 bytes and more.
 ///
 /// The number of sources is bounded. When a new source comes and the bound is reached, the filter forgets the source
-/// that has been idle for longest. A forgotten source is accepted again, as a new one.
+/// whose last commit is oldest. A source that sends only copies makes no commits. A forgotten source is accepted again,
+/// as a new one.
 ///
 /// # Exactly once over restarts
 ///
 /// A consumer that records the numbers of what it has done together with its results, in one write, rebuilds the filter
-/// at its start: it calls [`remember`](Memory::remember) for the last numbers of its record. Then each message counts
+/// at its start: it calls [`remember`](Filter::remember) for the last numbers of its record. Then each message counts
 /// once within the window, whenever the consumer is killed (`tests/exactly_once.rs` does that).
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoaringPair {
     capacity: u64,
     sources_max: usize,
     sources: HashMap<u64, Source>,
-    /// The sources by their last use. The first one has been idle for longest.
-    by_use: BTreeMap<u64, u64>,
-    /// The number of uses so far.
-    uses: u64,
+    /// The sources by their last commits, the oldest commit first.
+    by_commit: BTreeMap<u64, u64>,
+    /// The number of commits so far.
+    commits: u64,
     forgotten: u64,
 }
 
@@ -44,22 +45,23 @@ struct Source {
     /// The number of numbers in `written`. `RoaringTreemap::len` visits each of its bitmaps.
     written_count: u64,
     other: RoaringTreemap,
-    used: u64,
+    last_commit: u64,
 }
 
 /// The most bytes that one number takes, with the allocator's own. A number takes the most if no other number has its
 /// upper 32 bits. In `roaring` 0.12, such a number has these parts:
 ///
-/// - 72 bytes: an entry of a `BTreeMap`. A leaf of 11 entries has 320 bytes and at least 5 entries, and five leaves or more
-///   share an inner node of 416 bytes.
+/// - 72 bytes: an entry of a `BTreeMap`. A leaf of 11 entries has 320 bytes and at least 5 entries, and five leaves or
+///   more share an inner node of 416 bytes.
 /// - 176 bytes: a list of containers, which begins with room for 4 of 40 bytes.
 /// - 32 bytes: an array of 16-bit numbers, which begins with room for 4.
 ///
-/// That makes 280. The bound counts the allocator's most for the list and the array: 288. In all other cases, numbers share a container or a list, and take less.
+/// That makes 280. The bound counts the allocator's most for the list and the array: 288. In all other cases, numbers
+/// share a container or a list, and take less.
 const NUMBER_BYTES_MAX: u64 = 288;
 
 /// The most bytes that a source takes without its numbers: the first node of each of two trees, which may have a single
-/// entry, and the source's entries in the table and in the order of use while the table grows.
+/// entry, and the source's entries in the table and in the order of commits while the table grows.
 const SOURCE_BYTES_MAX: u64 = 1024;
 
 /// The parts of a number's memory: see [`NUMBER_BYTES_MAX`].
@@ -76,15 +78,15 @@ impl RoaringPair {
     ///
     /// # Errors
     /// If `capacity` or `sources_max` is 0.
-    pub fn new(capacity: u64, sources_max: usize) -> Result<RoaringPair, SizeError> {
+    pub fn new(capacity: u64, sources_max: usize) -> Result<RoaringPair, FilterOptionError> {
         positive("capacity", capacity as f64)?;
         positive("sources_max", sources_max as f64)?;
         Ok(RoaringPair {
             capacity,
             sources_max,
             sources: HashMap::new(),
-            by_use: BTreeMap::new(),
-            uses: 0,
+            by_commit: BTreeMap::new(),
+            commits: 0,
             forgotten: 0,
         })
     }
@@ -113,8 +115,8 @@ impl RoaringPair {
         self.sources.len()
     }
 
-    /// Returns the most bytes that the filter takes if the numbers of each source follow each other, without large gaps. Each
-    /// 65,536 numbers take a bitmap of 8 KiB. The two bitmaps of a source have up to 2 · `capacity` numbers.
+    /// Returns the most bytes that the filter takes if the numbers of each source follow each other, without large
+    /// gaps. Each 65,536 numbers take a bitmap of 8 KiB. The two bitmaps of a source have up to 2 · `capacity` numbers.
     #[must_use]
     pub fn bytes_if_consecutive(&self) -> u64 {
         // The numbers need not begin where a container begins.
@@ -137,29 +139,29 @@ impl RoaringPair {
             .saturating_mul(sources)
     }
 
-    /// Returns the source with this number, as the one that was used last. Makes it if it is new.
-    fn used(&mut self, number: u64) -> &mut Source {
-        self.uses += 1;
+    /// Returns the source with this number, as the one with the last commit. Makes it if it is new.
+    fn commit_to(&mut self, number: u64) -> &mut Source {
+        self.commits += 1;
         let source = self.sources.entry(number).or_default();
-        self.by_use.remove(&source.used);
-        source.used = self.uses;
-        self.by_use.insert(self.uses, number);
+        self.by_commit.remove(&source.last_commit);
+        source.last_commit = self.commits;
+        self.by_commit.insert(self.commits, number);
         source
     }
 
-    /// Forgets the source that has been idle for longest, if there are more than the bound.
+    /// Forgets the source whose last commit is oldest, if there are more than the bound.
     fn bound_sources(&mut self) {
         if self.sources.len() <= self.sources_max {
             return;
         }
-        if let Some((_, idle)) = self.by_use.pop_first() {
-            self.sources.remove(&idle);
+        if let Some((_, oldest)) = self.by_commit.pop_first() {
+            self.sources.remove(&oldest);
             self.forgotten += 1;
         }
     }
 }
 
-impl Memory for RoaringPair {
+impl Filter for RoaringPair {
     type Key = MessageNumber;
 
     fn remembers(&mut self, key: MessageNumber, _now: UnixTime) -> bool {
@@ -170,7 +172,7 @@ impl Memory for RoaringPair {
 
     fn remember(&mut self, key: MessageNumber, _now: UnixTime) {
         let capacity = self.capacity;
-        let source = self.used(key.source);
+        let source = self.commit_to(key.source);
         if source.other.contains(key.number) {
             return;
         }
@@ -223,7 +225,7 @@ impl Saved for RoaringPair {
         for number in [
             self.capacity,
             self.sources_max as u64,
-            self.uses,
+            self.commits,
             self.forgotten,
             self.sources.len() as u64,
         ] {
@@ -231,7 +233,7 @@ impl Saved for RoaringPair {
         }
         for (number, source) in &self.sources {
             out.u64(*number)?;
-            out.u64(source.used)?;
+            out.u64(source.last_commit)?;
             for bitmap in [&source.written, &source.other] {
                 out.u64(bitmap.serialized_size() as u64)?;
                 bitmap.serialize_into(&mut *out)?;
@@ -240,48 +242,48 @@ impl Saved for RoaringPair {
         Ok(())
     }
 
-    fn read(input: &mut Reader<'_>) -> Result<RoaringPair, DedupError> {
+    fn read(input: &mut Reader<'_>) -> Result<RoaringPair, StateError> {
         let (capacity, sources_max) = (input.u64()?, input.u64()?);
-        let damaged = |_| DedupError::Damaged("a bound without meaning");
+        let damaged = |_| StateError::Damaged("a bound without meaning");
         let mut filter = RoaringPair::new(capacity, sources_max as usize).map_err(damaged)?;
-        filter.uses = input.u64()?;
+        filter.commits = input.u64()?;
         filter.forgotten = input.u64()?;
         let sources = input.u64()?;
         for _ in 0..sources {
             let number = input.u64()?;
-            let used = input.u64()?;
+            let last_commit = input.u64()?;
             let (written, other) = (bitmap(input)?, bitmap(input)?);
             let source = Source {
-                used,
+                last_commit,
                 written_count: written.len(),
                 written,
                 other,
             };
-            filter.by_use.insert(source.used, number);
+            filter.by_commit.insert(source.last_commit, number);
             filter.sources.insert(number, source);
         }
         let is_consistent = filter.sources.len() as u64 == sources
-            && filter.by_use.len() == filter.sources.len()
+            && filter.by_commit.len() == filter.sources.len()
             && filter
-                .by_use
+                .by_commit
                 .keys()
                 .next_back()
-                .is_none_or(|last| *last <= filter.uses);
+                .is_none_or(|last| *last <= filter.commits);
         if !is_consistent {
-            return Err(DedupError::Damaged("two sources in one place"));
+            return Err(StateError::Damaged("two sources in one place"));
         }
         Ok(filter)
     }
 }
 
 /// Reads a bitmap, without a copy of its saved form in memory.
-fn bitmap(input: &mut Reader<'_>) -> Result<RoaringTreemap, DedupError> {
+fn bitmap(input: &mut Reader<'_>) -> Result<RoaringTreemap, StateError> {
     let bytes = input.u64()?;
     let mut saved = input.by_ref().take(bytes);
     let bitmap = RoaringTreemap::deserialize_from(&mut saved);
     let is_whole = saved.limit() == 0;
     let bitmap = bitmap.ok().filter(|_| is_whole);
-    bitmap.ok_or(DedupError::Damaged("a bitmap that cannot be decoded"))
+    bitmap.ok_or(StateError::Damaged("a bitmap that cannot be decoded"))
 }
 
 #[cfg(test)]

@@ -7,16 +7,16 @@ use crate::arithmetic::{
     affordable, age_partitioned_false_positives, half_full_bits, positive, probability, spare_bits,
 };
 use crate::bits::{Bits, Places};
-use crate::error::{DedupError, SizeError};
+use crate::error::{FilterOptionError, StateError};
+use crate::filter::{Filter, UnixTime, far_ahead};
 use crate::key::{Fingerprint, KeyHasher};
-use crate::memory::{Memory, UnixTime};
 use crate::saved::{Reader, Saved, Writer};
 
 /// The options of a [`TimeLimitedBloom`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimeLimitedOptions {
-    /// The time for which a key is remembered, at the least, up to `rate_max`. It must be longer than the longest time
-    /// between two copies of a message: the message timeout times the attempts, and the longest requeue delay.
+    /// The time for which a key is remembered, at the least, up to `rate_max`. It must be longer than attempts ×
+    /// (message timeout + requeue delay), and than the longest deferral: see `docs/deduplication.md`.
     pub window: Duration,
     /// The usual rate of keys, in keys per second.
     pub rate: f64,
@@ -42,14 +42,14 @@ pub struct TimeLimitedOptions {
 /// **The filter may drop a fresh message**: with a probability of up to `false_positives_max`, it takes a fresh key for
 /// a known one.
 ///
-/// A generation ends when it has as many keys as a slice is made for, or when a [`GENERATIONS`]th of the window has
-/// passed. Then all slices move one place, and an empty one comes first. So a higher rate makes more slices, each of
-/// them as full as before, and the window stays. A generation also ends before one of its slices has more set bits than
-/// the bound permits at its place. So `false_positives_max` holds at each moment, however the load changes (`tests/load.rs`).
-/// Memory follows the rate, between that of an idle filter and
-/// [`bytes_max`](Memory::bytes_max). Above `rate_max`, the filter forgets the oldest slice early:
-/// [`shortest_window`](TimeLimitedBloom::shortest_window) says by how much the window was missed. A key is remembered
-/// for at most the window, a generation more, and the time until the filter is next asked.
+/// A generation ends when it has `rate` · `window` / [`GENERATIONS`] keys, or when a [`GENERATIONS`]th of the window
+/// has passed. Then all slices move one place, and an empty one comes first. So a higher rate makes more slices, each
+/// of them as full as before, and the window stays. A generation also ends before one of its slices has more set bits
+/// than the bound permits at its place. So `false_positives_max` holds at each moment, however the load changes
+/// (`tests/load.rs`). Memory follows the rate, between that of an idle filter and [`bytes_max`](Filter::bytes_max).
+/// Above `rate_max`, the filter forgets the oldest slice early: [`shortest_window`](TimeLimitedBloom::shortest_window)
+/// says by how much the window was missed. A key is remembered for at most the window, a generation more, and the time
+/// until the filter is next asked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TimeLimitedBloom {
     options: TimeLimitedOptions,
@@ -93,8 +93,8 @@ struct Sizes {
     keys_max: u64,
 }
 
-/// Returns the most bits that may be set in each slice that takes keys, the newest slice first. Slice i is to be as full as
-/// i + 1 of k generations make it, where k generations fill half of the bits: 1 − 2^(−(i+1)/k).
+/// Returns the most bits that may be set in each slice that takes keys, the newest slice first. Slice i is to be as
+/// full as i + 1 of k generations make it, where k generations fill half of the bits: 1 − 2^(−(i+1)/k).
 fn set_max(sizes: Sizes) -> Vec<u64> {
     let fill = |slice| 1.0 - 0.5_f64.powf(f64::from(slice) / f64::from(sizes.hashes));
     let fills = (1..=sizes.hashes).map(fill);
@@ -108,16 +108,16 @@ fn set_max(sizes: Sizes) -> Vec<u64> {
 const SLICES_MAX: f64 = 1000.0;
 
 impl Sizes {
-    fn new(options: &TimeLimitedOptions) -> Result<Sizes, SizeError> {
+    fn new(options: &TimeLimitedOptions) -> Result<Sizes, FilterOptionError> {
         positive("window", options.window.as_secs_f64())?;
         positive("rate", options.rate)?;
         positive("rate_max", options.rate_max)?;
         probability("false_positives_max", options.false_positives_max)?;
         let closed = f64::from(GENERATIONS) * options.rate_max / options.rate;
         if !(f64::from(GENERATIONS)..=SLICES_MAX).contains(&closed) {
-            return Err(SizeError {
+            return Err(FilterOptionError {
                 option: "rate_max",
-                must: "at least the rate, and at most 100 times the rate",
+                requirement: "at least the rate, and at most 100 times the rate",
                 value: options.rate_max,
             });
         }
@@ -131,9 +131,9 @@ impl Sizes {
             let fills: Vec<f64> = open.chain(std::iter::repeat_n(0.5, closed_max)).collect();
             age_partitioned_false_positives(&fills, *hashes) <= options.false_positives_max
         };
-        let hashes = (2..=64).find(is_enough).ok_or(SizeError {
+        let hashes = (2..=64).find(is_enough).ok_or(FilterOptionError {
             option: "false_positives_max",
-            must: "larger, for this rate_max",
+            requirement: "larger, for this rate_max",
             value: options.false_positives_max,
         })?;
         let bits = spare_bits(keys_max as f64, hashes);
@@ -156,8 +156,12 @@ impl TimeLimitedBloom {
     /// Makes an empty filter.
     ///
     /// # Errors
-    /// If an option has no meaning, or if no filter keeps the bound on false positives up to `rate_max`.
-    pub fn new(options: TimeLimitedOptions, now: UnixTime) -> Result<TimeLimitedBloom, SizeError> {
+    /// If an option has no meaning, if no filter keeps the bound on false positives up to `rate_max`, or if
+    /// the filter does not fit into the memory of this machine.
+    pub fn new(
+        options: TimeLimitedOptions,
+        now: UnixTime,
+    ) -> Result<TimeLimitedBloom, FilterOptionError> {
         let sizes = Sizes::new(&options)?;
         let slice = |id: u32| Slice {
             id: id.into(),
@@ -213,6 +217,13 @@ impl TimeLimitedBloom {
     /// Takes the time: ends the generations whose part of the window has passed, and forgets closed slices whose keys
     /// are all older than the window.
     fn handle_time(&mut self, now: UnixTime) {
+        if let Some(ahead) = far_ahead(self.now, now, self.options.window) {
+            for slice in &mut self.slices {
+                slice.closed_at = slice.closed_at.saturating_sub(ahead);
+            }
+            self.since = self.since.saturating_sub(ahead);
+            self.now = now;
+        }
         self.now = self.now.max(now);
         let period = (self.options.window / GENERATIONS).max(Duration::from_nanos(1));
         // After this many generations without a key, no key is left.
@@ -283,7 +294,7 @@ impl Slice {
     }
 }
 
-impl Memory for TimeLimitedBloom {
+impl Filter for TimeLimitedBloom {
     type Key = Fingerprint;
 
     /// Looks for k neighbouring slices with the key's bits, from the oldest slices to the newest. A slice without the
@@ -304,7 +315,7 @@ impl Memory for TimeLimitedBloom {
 
     fn remember(&mut self, key: Fingerprint, now: UnixTime) {
         self.handle_time(now);
-        // Each turn moves the slices one place, so after `hashes` turns all of them are empty.
+        // Each pass moves the slices one place, so after `hashes` passes all of them are empty.
         while self.keys >= self.sizes.keys_max || self.is_full() {
             self.end_generation(self.now);
             self.retire();
@@ -351,7 +362,7 @@ impl Saved for TimeLimitedBloom {
         Ok(())
     }
 
-    fn read(input: &mut Reader<'_>) -> Result<TimeLimitedBloom, DedupError> {
+    fn read(input: &mut Reader<'_>) -> Result<TimeLimitedBloom, StateError> {
         let options = TimeLimitedOptions {
             hasher: KeyHasher::new(input.array()?),
             window: input.duration()?,
@@ -359,7 +370,7 @@ impl Saved for TimeLimitedBloom {
             rate_max: f64::from_le_bytes(input.array()?),
             false_positives_max: f64::from_le_bytes(input.array()?),
         };
-        let damaged = |_| DedupError::Damaged("options without meaning");
+        let damaged = |_| StateError::Damaged("options without meaning");
         let mut sizes = Sizes::new(&options).map_err(damaged)?;
         let (now, since, shortest) = (input.duration()?, input.duration()?, input.duration()?);
         let plain = half_full_bits(sizes.keys_max as f64, sizes.hashes);
@@ -368,7 +379,7 @@ impl Saved for TimeLimitedBloom {
         let count = input.u64()?;
         let range = u64::from(sizes.hashes)..=sizes.slices_max() as u64;
         if !range.contains(&count) {
-            return Err(DedupError::Damaged("a number of slices without meaning"));
+            return Err(StateError::Damaged("a number of slices without meaning"));
         }
         let saved = input.list(count, |input| {
             Ok(Slice {

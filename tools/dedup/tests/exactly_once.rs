@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-use ringq_dedup::{Begin, Deduplicator, Memory, MessageNumber, RoaringPair, UnixTime};
+use ringq_dedup::{Begin, Deduplicator, Filter, MessageNumber, RoaringPair, UnixTime};
 
 /// The variable with the path of the result. Only the consumer has it.
 const RESULT: &str = "RINGQ_DEDUP_RESULT";

@@ -68,25 +68,43 @@ async fn a_lease_ends_by_itself() {
     let Some(server) = Server::start() else {
         return;
     };
-    let short = |options: &mut MemcachedOptions| options.lease = Some(Duration::from_secs(1));
-    let (one, two) = (store(&server, short), store(&server, |_| ()));
-    let slow = lease(&one).await;
-    let end = Instant::now() + Duration::from_secs(30);
-    let taken = loop {
-        match two
-            .begin(KEY, MSG_TIMEOUT)
-            .await
-            .expect("memcached answers")
-        {
-            SharedBegin::Fresh(taken) => break taken,
-            other => assert!(Instant::now() < end, "{other:?}"),
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    };
+    let (slow, taken) = leases_of_two_owners(&server, "release:").await;
+    let one = named_store(&server, "release:", None);
     slow.release().await.expect("memcached answers");
     assert!(is_in_progress(&one).await, "the new owner keeps it");
     taken.commit().await.expect("memcached answers");
     assert!(is_done(&one).await);
+
+    let (slow, taken) = leases_of_two_owners(&server, "commit:").await;
+    let one = named_store(&server, "commit:", None);
+    slow.commit().await.expect("memcached answers");
+    assert!(is_done(&one).await, "the message was handled");
+    taken.release().await.expect("memcached answers");
+    assert!(is_done(&one).await, "the release of the other one");
+}
+
+/// Returns the lease of an owner who was too slow, and that of the next owner.
+async fn leases_of_two_owners(server: &Server, prefix: &str) -> (Lease, Lease) {
+    let one = named_store(server, prefix, Some(Duration::from_secs(1)));
+    let two = named_store(server, prefix, None);
+    let slow = lease(&one).await;
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        let begun = two.begin(KEY, MSG_TIMEOUT).await;
+        match begun.expect("memcached answers") {
+            SharedBegin::Fresh(taken) => return (slow, taken),
+            other => assert!(Instant::now() < end, "{other:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Returns a store whose keys have this prefix.
+fn named_store(server: &Server, prefix: &str, lease: Option<Duration>) -> Memcached {
+    store(server, |options| {
+        options.prefix = prefix.to_owned();
+        options.lease = lease;
+    })
 }
 
 /// A memcached that was restarted has forgotten everything: messages are handled again, and none is lost.
@@ -127,7 +145,11 @@ async fn a_store_is_reached_by_its_ip_address_and_by_its_name() {
     let address = server.address();
     let named = address.replace("127.0.0.1", "localhost");
     for address in [address.clone(), named, format!("tcp://{address}")] {
-        let store = Memcached::new(MemcachedOptions::new(&address)).expect("valid options");
+        let options = MemcachedOptions {
+            timeout: Duration::from_secs(20),
+            ..MemcachedOptions::new(&address)
+        };
+        let store = Memcached::new(options).expect("valid options");
         let begun = store.begin(KEY, MSG_TIMEOUT).await;
         assert!(
             matches!(begun, Ok(SharedBegin::Fresh(_))),
@@ -220,6 +242,7 @@ async fn lives_are_whole_seconds_and_never_too_short() {
         (Some(second * 21 / 2), 60 * second, days, [12, 86_401]),
     ] {
         let options = MemcachedOptions {
+            timeout: Duration::from_secs(20),
             lease,
             window,
             ..MemcachedOptions::new(&server.address())
@@ -260,7 +283,7 @@ fn options_without_meaning_are_refused() {
         ),
         (
             |it| it.timeout = Duration::ZERO,
-            "the timeout of a question must be above zero",
+            "the timeout of a request must be above zero",
         ),
         (
             |it| it.connections = 0,

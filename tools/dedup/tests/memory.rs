@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use ringq_dedup::saved::{Saved, restore, save};
 use ringq_dedup::{
-    DedupError, Fingerprint, ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher, Memory,
-    MessageNumber, RoaringPair, TimeLimitedBloom, TimeLimitedOptions, UnixTime,
+    Filter, Fingerprint, ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher, MessageNumber,
+    RoaringPair, StateError, TimeLimitedBloom, TimeLimitedOptions, UnixTime,
 };
 
 const START: UnixTime = UnixTime::from_secs(1_000_000);
@@ -22,8 +22,8 @@ thread_local! {
     static PIECE_MAX: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// Counts what malloc of the GNU C library takes for each piece: a header of 8 bytes, all in multiples of 16, and at least
-/// 32.
+/// Counts what malloc of the GNU C library takes for each piece: a header of 8 bytes, all in multiples of 16, and at
+/// least 32.
 struct Counting;
 
 fn taken(bytes: usize) -> i64 {
@@ -94,14 +94,14 @@ struct Check<'a> {
 }
 
 /// Feeds a filter, and checks its figures against the allocator's.
-fn check<M: Memory + Saved + Clone>(
+fn check<F: Filter + Saved + Clone>(
     Check {
         name,
         pieces,
         ratio_max,
     }: Check<'_>,
-    make: impl FnOnce() -> M,
-    feed: impl Fn(&mut M),
+    make: impl FnOnce() -> F,
+    feed: impl Fn(&mut F),
 ) {
     let own = 24 * pieces;
     let (mut filter, empty, _) = counted(make);
@@ -141,7 +141,7 @@ fn hasher() -> KeyHasher {
     KeyHasher::new([4; 16])
 }
 
-fn feed_keys<M: Memory<Key = Fingerprint>>(filter: &mut M, rate: f64, count: u64) {
+fn feed_keys<F: Filter<Key = Fingerprint>>(filter: &mut F, rate: f64, count: u64) {
     for number in 0..count {
         let at = START + Duration::from_secs_f64(number as f64 / rate);
         filter.remember(hasher().fingerprint(&number.to_le_bytes()), at);
@@ -157,7 +157,7 @@ fn a_saved_filter_that_finds_no_memory_is_an_error() {
     PIECE_MAX.set(8_000_000);
     let restored = restore::<InverseBloom>(&mut bytes.as_slice());
     PIECE_MAX.set(usize::MAX);
-    let Err(DedupError::Io(error)) = restored else {
+    let Err(StateError::Io(error)) = restored else {
         panic!("{restored:?}");
     };
     assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
@@ -239,8 +239,8 @@ fn the_time_limited_filter() {
     }
 }
 
-/// Returns numbers of a source, of which any two differ in their upper 32 bits. In this order, they leave the nodes of a
-/// tree as empty as they can be.
+/// Returns numbers of a source, of which any two differ in their upper 32 bits. In this order, they leave the nodes of
+/// a tree as empty as they can be.
 fn spread(count: u64) -> impl Iterator<Item = u64> {
     (0..count).map(|number| (number << 32) | (number % 7))
 }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use ringq_dedup::{
-    Fingerprint, ForgetfulBloom, ForgetfulOptions, KeyHasher, Memory, UnixTime, arithmetic,
+    Filter, Fingerprint, ForgetfulBloom, ForgetfulOptions, KeyHasher, UnixTime, arithmetic,
 };
 
 const SEED: u64 = 4711;
@@ -116,8 +116,8 @@ fn key(number: u64) -> Fingerprint {
     KeyHasher::new([9; 16]).fingerprint(&number.to_le_bytes())
 }
 
-/// The filter recognises the part of the copies that the formula says. The window is the same for 3 and 5 filters. A filter
-/// with fewer of them remembers some keys for longer.
+/// The filter recognises the part of the copies that the formula says. The window is the same for 3 and 5 filters. A
+/// filter with fewer of them remembers some keys for longer.
 #[test]
 fn the_part_of_copies_that_are_recognised_is_that_of_the_formula() {
     println!("| delay | 3 filters: formula | measured | 5 filters: formula | measured |");

@@ -1,5 +1,8 @@
 //! [`Diagnosis`]: what the doctor says.
 
+use std::collections::BTreeSet;
+
+use crate::flow::sum;
 use crate::sample::Pause;
 
 /// The diagnosis of a channel.
@@ -60,8 +63,34 @@ pub struct Paused {
     pub all: usize,
     /// The messages that wait for the end of the pauses.
     pub waiting: i64,
-    /// The terms of the pause that lasts longest.
-    pub terms: Pause,
+    /// The terms of these pauses, the longest pause first. Pauses of several nodes with one name and note are one.
+    pub terms: Vec<Pause>,
+    /// The number of nodes whose pause has no terms.
+    pub without_terms: usize,
+}
+
+impl Paused {
+    /// Sums up the pauses that were found at some of `all` nodes, each with the messages that wait for its end there. `None` if
+    /// there are none.
+    pub fn new(is_of_topic: bool, found: Vec<(Pause, i64)>, all: usize) -> Option<Paused> {
+        let nodes = found.len();
+        let waiting = sum(found.iter().map(|(_, waiting)| *waiting));
+        let has_terms = |pause: &Pause| *pause != Pause::default();
+        let pauses = found.into_iter().map(|(pause, _)| pause);
+        let mut terms: Vec<Pause> = pauses.filter(has_terms).collect();
+        let without_terms = nodes - terms.len();
+        terms.sort_by_key(|pause| std::cmp::Reverse(pause.lasts()));
+        let mut known = BTreeSet::new();
+        terms.retain(|pause| known.insert((pause.by.clone(), pause.note.clone())));
+        (nodes > 0).then_some(Paused {
+            is_of_topic,
+            nodes,
+            all,
+            waiting,
+            terms,
+            without_terms,
+        })
+    }
 }
 
 /// A proposal: a number and its new value.
@@ -121,8 +150,8 @@ pub enum Limit {
     },
     /// Consumers are subscribed at some nodes, but not at all nodes with messages.
     UnreachedNodes(Unreached),
-    /// Consumers have set RDY to 0, which is what they do in back-off.
-    BackOff {
+    /// Consumers have set RDY to 0, which is what they do in backoff.
+    Backoff {
         /// The connections with RDY 0.
         without_ready: usize,
         /// All connections.

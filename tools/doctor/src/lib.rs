@@ -23,7 +23,7 @@ use std::time::Duration;
 pub use diagnosis::{Change, Diagnosis, Limit, Paused, Saturation, Setting, Unreached};
 pub use flow::Flow;
 pub use flow::{grown, sum};
-pub use sample::{ChannelSample, NodeSample, Pause};
+pub use sample::{ChannelSample, NodeSample, Pause, uptime};
 pub use sentence::{duration, short};
 
 /// The part by which a proposed number exceeds what the present arrivals need.
@@ -77,6 +77,11 @@ fn of_running(before: &ChannelSample, after: &ChannelSample, elapsed: Duration) 
     if flow.connections == 0 {
         return Diagnosis::of(without_consumers(&flow));
     }
+    if after.awaits_consumers() {
+        let is_known = |node: &str| !after.may_be_unknown(node);
+        let (before, after) = (before.only(is_known), after.only(is_known));
+        return of_running(&before, &after, elapsed);
+    }
     let Some(unreached) = nodes_without_consumers(after) else {
         return of_reached(before, after, elapsed);
     };
@@ -98,7 +103,7 @@ fn of_running(before: &ChannelSample, after: &ChannelSample, elapsed: Duration) 
 fn of_reached(before: &ChannelSample, after: &ChannelSample, elapsed: Duration) -> Diagnosis {
     let flow = Flow::between(before, after, elapsed);
     if flow.ready == 0 {
-        return Diagnosis::of(Limit::BackOff {
+        return Diagnosis::of(Limit::Backoff {
             without_ready: flow.connections,
             connections: flow.connections,
         });
@@ -141,30 +146,12 @@ fn of_reached(before: &ChannelSample, after: &ChannelSample, elapsed: Duration) 
 fn pauses(after: &ChannelSample) -> Vec<Paused> {
     let of_channel = |node: &NodeSample| Some((node.pause.clone()?, node.depth));
     let of_topic = |node: &NodeSample| Some((node.topic_pause.clone()?, node.topic_depth));
-    let nodes = || after.nodes.values();
+    let (nodes, all) = (|| after.nodes.values(), after.nodes.len());
     let found = [
-        paused(false, nodes().filter_map(of_channel).collect(), after),
-        paused(true, nodes().filter_map(of_topic).collect(), after),
+        Paused::new(false, nodes().filter_map(of_channel).collect(), all),
+        Paused::new(true, nodes().filter_map(of_topic).collect(), all),
     ];
     found.into_iter().flatten().collect()
-}
-
-/// Sums the pauses up that were found at nodes, each with the messages that wait for its end there.
-fn paused(is_of_topic: bool, found: Vec<(Pause, i64)>, after: &ChannelSample) -> Option<Paused> {
-    let (nodes, all) = (found.len(), after.nodes.len());
-    let waiting = sum(found.iter().map(|(_, waiting)| *waiting));
-    let pauses = found.into_iter().map(|(pause, _)| pause);
-    let terms = pauses.reduce(|longest, pause| match pause.outlasts(&longest) {
-        true => pause,
-        false => longest,
-    })?;
-    Some(Paused {
-        is_of_topic,
-        nodes,
-        all,
-        waiting,
-        terms,
-    })
 }
 
 /// Returns the limit of a channel without consumers.
@@ -250,7 +237,7 @@ fn connections_without_ready(after: &ChannelSample, flow: &Flow) -> Option<Diagn
         });
         (Limit::FewerInFlightThanNodes { nodes }, change)
     } else {
-        let limit = Limit::BackOff {
+        let limit = Limit::Backoff {
             without_ready,
             connections: flow.connections,
         };

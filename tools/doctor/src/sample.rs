@@ -35,6 +35,8 @@ pub struct NodeSample {
     pub timeout_count: i64,
     /// RDY of each connection of a consumer.
     pub ready: Vec<i64>,
+    /// The time since the start of the node's process, if it is known.
+    pub uptime: Option<Duration>,
 }
 
 /// The terms of a pause on one node. nsqd of NSQ tells none.
@@ -48,6 +50,17 @@ pub struct Pause {
     pub note: String,
 }
 
+/// The seconds by which a node's clock may be ahead of ours, if its start is to count.
+const AHEAD_MAX: i64 = 5;
+
+/// Returns the time since the start of a process. Times are in seconds since 1970. `None` for a node that does not tell its start,
+/// or whose clock is ahead by more than 5 s.
+pub fn uptime(start_time: i64, now: i64) -> Option<Duration> {
+    let seconds = u64::try_from(now.saturating_sub(start_time)).unwrap_or(0);
+    let is_told = start_time > 0 && start_time <= now.saturating_add(AHEAD_MAX);
+    is_told.then(|| Duration::from_secs(seconds))
+}
+
 impl Pause {
     /// Returns the terms of a pause that ends at `until_ms`. Times are in milliseconds since 1970.
     pub fn until(until_ms: Option<i64>, now_ms: i64, by: &str, note: &str) -> Pause {
@@ -59,16 +72,22 @@ impl Pause {
         }
     }
 
-    /// Returns true if this pause lasts longer than another one.
-    pub(crate) fn outlasts(&self, other: &Pause) -> bool {
-        match (self.left, other.left) {
-            (Some(own), Some(left)) => own > left,
-            (own, left) => own.is_none() && left.is_some(),
-        }
+    /// Returns the time until the pause ends. A pause without an end lasts longest.
+    pub(crate) fn lasts(&self) -> Duration {
+        self.left.unwrap_or(Duration::MAX)
     }
 }
 
+/// The time in which the consumers find a node that has come back: they ask nsqlookupd every 60 seconds by default, a little
+/// later each.
+const FOUND_AFTER: Duration = Duration::from_secs(90);
+
 impl NodeSample {
+    /// Returns true if consumers that are connected to other nodes may not have found this one yet.
+    pub fn may_be_unknown(&self) -> bool {
+        self.ready.is_empty() && self.uptime.is_some_and(|uptime| uptime < FOUND_AFTER)
+    }
+
     /// Returns true if the node gives the consumers nothing new, because the channel or its topic is paused.
     pub(crate) fn is_stopped(&self) -> bool {
         self.pause.is_some() || self.topic_pause.is_some()
@@ -93,6 +112,17 @@ impl ChannelSample {
     /// Returns true if a node is stopped.
     pub(crate) fn is_stopped_at(&self, node: &str) -> bool {
         self.nodes.get(node).is_some_and(NodeSample::is_stopped)
+    }
+
+    /// Returns true if the consumers of the channel may not have found all nodes yet.
+    pub fn awaits_consumers(&self) -> bool {
+        let has_consumers = self.nodes.values().any(|node| !node.ready.is_empty());
+        has_consumers && self.nodes.values().any(NodeSample::may_be_unknown)
+    }
+
+    /// Returns true if a node is there, and consumers may not have found it yet.
+    pub(crate) fn may_be_unknown(&self, node: &str) -> bool {
+        self.nodes.get(node).is_some_and(NodeSample::may_be_unknown)
     }
 
     /// Returns the sample with some of the nodes.

@@ -5,6 +5,9 @@ use std::fmt;
 use crate::diagnosis::{Change, Diagnosis, Limit, Paused, Saturation, Setting, Unreached};
 use crate::sample::Pause;
 
+/// Most terms of pauses that a sentence tells.
+const TERMS_MAX: usize = 3;
+
 impl Diagnosis {
     /// Returns true if somebody should do something.
     pub fn is_problem(&self) -> bool {
@@ -70,12 +73,12 @@ impl Diagnosis {
                 f,
                 "No consumer at {unreached}: connect the consumers to every node"
             ),
-            Limit::BackOff {
+            Limit::Backoff {
                 without_ready,
                 connections,
             } => write!(
                 f,
-                "Back-off: {without_ready} of {connections} connections have RDY 0; see the \
+                "Backoff: {without_ready} of {connections} connections have RDY 0; see the \
                  consumers' logs for failed messages"
             ),
             Limit::FewerInFlightThanNodes { nodes } => {
@@ -155,7 +158,7 @@ fn keeps_up(f: &mut fmt::Formatter<'_>, arrivals: f64, capacity: Option<f64>) ->
 }
 
 /// `Paused at 1 of 2 nodes for another 12m by ann (deploying); 7 messages wait there`. A pause with an end, a name or a note
-/// is intended, so only one without them is followed by the advice to end it.
+/// is intended, so only pauses without them are followed by the advice to end them: that would end the others, too.
 impl fmt::Display for Paused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_partial = self.nodes < self.all;
@@ -172,7 +175,7 @@ impl fmt::Display for Paused {
             write!(f, " at {} of {} nodes", self.nodes, self.all)?;
         }
         let there = if is_partial { " there" } else { "" };
-        if self.terms == Pause::default() {
+        if self.terms.is_empty() {
             let waiting = short(self.waiting as f64);
             let what = if self.is_of_topic {
                 "it"
@@ -181,17 +184,36 @@ impl fmt::Display for Paused {
             };
             return write!(f, " with {waiting} waiting messages{there}: unpause {what}");
         }
-        let Pause { left, by, note } = &self.terms;
+        for (index, terms) in self.terms.iter().take(TERMS_MAX).enumerate() {
+            write!(f, "{}{terms}", if index > 0 { ", elsewhere" } else { "" })?;
+        }
+        match self.terms.len().saturating_sub(TERMS_MAX) {
+            0 => {}
+            more => write!(f, ", and with {more} other terms")?,
+        }
+        match self.without_terms {
+            0 => {}
+            1 => write!(f, ", and at 1 node without a reason")?,
+            nodes => write!(f, ", and at {nodes} nodes without a reason")?,
+        }
+        write!(f, "; {}{there}", messages_wait(self.waiting))
+    }
+}
+
+/// ` for another 12m by ann (deploying)`
+impl fmt::Display for Pause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Pause { left, by, note } = self;
         if let Some(left) = left {
             write!(f, " for another {}", duration(left.as_secs_f64()))?;
         }
         if !by.is_empty() {
             write!(f, " by {by}")?;
         }
-        if !note.is_empty() {
-            write!(f, " ({note})")?;
+        match note.is_empty() {
+            true => Ok(()),
+            false => write!(f, " ({note})"),
         }
-        write!(f, "; {}{there}", messages_wait(self.waiting))
     }
 }
 

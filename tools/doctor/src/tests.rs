@@ -179,16 +179,16 @@ fn failures_are_named_before_speed() {
 }
 
 #[test]
-fn rdy_0_is_back_off_or_a_number_below_the_nodes() {
+fn rdy_0_is_backoff_or_a_number_below_the_nodes() {
     check(
         &[at(5, 0, 5, &[0, 0])],
         &[at(5, 0, 5, &[0, 0])],
-        "Back-off: 2 of 2 connections have RDY 0; see the consumers' logs for failed messages",
+        "Backoff: 2 of 2 connections have RDY 0; see the consumers' logs for failed messages",
     );
     check(
         &[at(500, 0, 500, &[0, 20])],
         &[at(600, 20, 700, &[0, 20])],
-        "Back-off: 1 of 2 connections have RDY 0; see the consumers' logs for failed messages",
+        "Backoff: 1 of 2 connections have RDY 0; see the consumers' logs for failed messages",
     );
     let (before, after) = (at(500, 1, 500, &[1]), at(500, 1, 600, &[1]));
     check(
@@ -374,7 +374,7 @@ fn the_finding_about_more_messages_comes_first() {
     check(
         &[at(500, 0, 500, &[0, 0]), lonely],
         &[at(500, 0, 500, &[0, 0]), lonely],
-        "Back-off: 2 of 2 connections have RDY 0; see the consumers' logs for failed messages \
+        "Backoff: 2 of 2 connections have RDY 0; see the consumers' logs for failed messages \
          (and no consumer at b:4151, where 6 messages wait)",
     );
 }
@@ -416,7 +416,7 @@ fn a_pause_at_some_nodes_hides_nothing_at_the_others() {
 }
 
 #[test]
-fn a_pause_of_a_topic_tells_its_terms_and_the_longest_pause_counts() {
+fn a_pause_of_a_topic_tells_its_terms_and_the_longest_pause_comes_first() {
     let mut paused = sample(&[at(0, 0, 5, &[10]), at(0, 0, 5, &[10])]);
     let terms = [
         Pause::until(Some(5000), 9000, "bob", "soon over"),
@@ -428,7 +428,10 @@ fn a_pause_of_a_topic_tells_its_terms_and_the_longest_pause_counts() {
     }
     let sentence =
         |sample: &ChannelSample| diagnose(sample, sample, Duration::from_secs(1)).to_string();
-    assert_eq!(sentence(&paused), "Topic paused by ann; 1.2k messages wait");
+    assert_eq!(
+        sentence(&paused),
+        "Topic paused by ann, elsewhere for another 0us by bob (soon over); 1.2k messages wait"
+    );
     paused.nodes.retain(|name, _| name == "a:4151");
     assert_eq!(
         sentence(&paused),
@@ -464,4 +467,68 @@ fn a_pause_of_the_topic_is_told_beside_a_pause_of_the_channel() {
     let expected =
         format!("No consumers: 5.0k messages wait and 0/s arrive; start a consumer. {of_both}");
     assert_eq!(sentence(&paused), expected);
+}
+
+/// A pause with a note ("db repair dont touch") was followed by the advice to unpause the channel, because another node was paused
+/// without a note.
+#[test]
+fn a_pause_without_terms_hides_no_terms_of_another_node() {
+    let sentence = |pauses: &[Pause]| {
+        let mut paused = sample(&[at(30, 0, 30, &[1]), at(30, 0, 30, &[1]), at(0, 0, 7, &[1])]);
+        for (node, pause) in paused.nodes.values_mut().zip(pauses) {
+            node.pause = Some(pause.clone());
+        }
+        diagnose(&paused, &paused, Duration::from_secs(1)).to_string()
+    };
+    let repair = |left: Option<i64>| {
+        let end = left.map(|seconds| seconds * 1000);
+        Pause::until(end, 0, "", "db repair dont touch")
+    };
+    let expected = "Paused at 2 of 3 nodes (db repair dont touch), and at 1 node without a reason; 60 messages wait there";
+    assert_eq!(sentence(&[repair(None), Pause::default()]), expected);
+    assert_eq!(sentence(&[Pause::default(), repair(None)]), expected);
+    assert_eq!(
+        sentence(&[Pause::default(), repair(Some(60)), Pause::default()]),
+        "Paused for another 60s (db repair dont touch), and at 2 nodes without a reason; 60 messages wait"
+    );
+    // The nodes of one pause end it some milliseconds apart.
+    assert_eq!(
+        sentence(&[repair(Some(59)), repair(Some(60))]),
+        "Paused at 2 of 3 nodes for another 60s (db repair dont touch); 60 messages wait there"
+    );
+}
+
+/// Right after a node was back, the advice was to connect the consumers to every node, until they had asked nsqlookupd again.
+#[test]
+fn consumers_have_time_to_find_a_node_that_is_back() {
+    let after_uptime = |seconds: Option<u64>| {
+        let mut samples =
+            [100, 200].map(|arrived| sample(&[at(0, 1, arrived, &[10]), at(6, 0, 6, &[])]));
+        for sample in &mut samples {
+            let node = sample.nodes.get_mut("b:4151").expect("the node is there");
+            node.uptime = seconds.map(Duration::from_secs);
+        }
+        let [before, after] = samples;
+        assert_eq!(after.awaits_consumers(), seconds.is_some_and(|up| up < 90));
+        diagnose(&before, &after, Duration::from_secs(2)).to_string()
+    };
+    for seconds in [0, 5, 89] {
+        assert_eq!(
+            after_uptime(Some(seconds)),
+            "Keeps up: 50/s arrive, RDY allows about 500/s"
+        );
+    }
+    for seconds in [Some(90), None] {
+        assert_eq!(
+            after_uptime(seconds),
+            "No consumer at b:4151, where 6 messages wait: connect the consumers to every node"
+        );
+    }
+    // Nobody has consumers, so there is nobody who could find the node.
+    let mut alone = sample(&[at(6, 0, 6, &[])]);
+    for node in alone.nodes.values_mut() {
+        node.uptime = Some(Duration::from_secs(1));
+    }
+    let text = diagnose(&alone, &alone, Duration::from_secs(2)).to_string();
+    assert!(text.starts_with("No consumers: 6 messages wait"), "{text}");
 }

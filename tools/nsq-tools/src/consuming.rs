@@ -148,7 +148,7 @@ fn repeated_cause(event: &Event) -> Option<String> {
         Event::HandlerFailed { error, .. } => format!("handler: {error}"),
         Event::BackoffEntered { .. } | Event::BackoffLeft { .. } => "backoff".to_owned(),
         Event::Dedup {
-            report: DedupReport::StoreFailed { .. } | DedupReport::StoreAnswers,
+            report: DedupReport::StoreUnavailable { .. } | DedupReport::StoreAvailable,
             ..
         } => "store".to_owned(),
         _ => return None,

@@ -44,7 +44,10 @@ fn run(level: Level, style: Style, work: impl Future<Output = Result<(), String>
         }
     };
     let end = runtime.block_on(work);
-    runtime.shutdown_background();
+    // The process ends now, whatever its threads do. A runtime that shuts down panics in those that still use it, and a
+    // thread that still works could log a line behind the reason.
+    std::mem::forget(runtime);
+    log::set_level(Level::Fatal);
     log::flush();
     match end {
         Ok(()) => ExitCode::SUCCESS,

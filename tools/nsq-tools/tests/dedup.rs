@@ -14,13 +14,15 @@ use test_support::tmpfs::Tmpfs;
 use test_support::{TIMEOUT, wait_until};
 use tool::Tool;
 use tool::consumed::texts;
+use tool::dead_port::DeadPort;
 
 const BODIES: [&str; 3] = [r#"{"id":1}"#, r#"{"id":2}"#, r#"{"id":3}"#];
 /// Copies of the first and the last message, with other bytes around the value.
 const COPIES: [&str; 2] = [r#"{"copy":true,"id":1}"#, r#"{"id": 3 }"#];
 const DEDUP: &str = "--dedup=json:/id,slots=1000";
 
-/// Two nsqds whose channel `c` of the topic `t` has the messages: the first one all, and the second one all and the copies.
+/// Two nsqds whose channel `c` of the topic `t` has the messages: the first one all, and the second one all and the
+/// copies.
 struct Source {
     nodes: [Daemon; 2],
 }
@@ -113,8 +115,8 @@ fn nsq_to_file_archives_each_message_once() {
     tool.stop();
 }
 
-/// Two tools with one state overwrote each other's filter in silence, and one with another key restored a filter that knew
-/// none of its messages.
+/// Two tools with one state overwrote each other's filter in silence, and one with another key restored a filter that
+/// knew none of its messages.
 #[test]
 fn a_state_belongs_to_one_tool_and_one_key() {
     let source = Source::new();
@@ -156,7 +158,7 @@ fn a_state_belongs_to_one_tool_and_one_key() {
     next.stop();
 }
 
-/// A copy is not finished before its twin is synced.
+/// A copy is not finished before the first copy is synced.
 #[test]
 fn nsq_to_file_finishes_no_copy_before_the_sync() {
     let mut source = Source::new();
@@ -323,13 +325,12 @@ fn two_tools_share_their_filter_in_memcached() {
 fn memcached_that_does_not_answer_has_a_warning_at_the_start() {
     let nsqd = Daemon::nsqd(&[]);
     nsqd.create_channel("t", "c");
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = free.local_addr().expect("an address");
-    drop(free);
+    let dead = DeadPort::bind();
+    let address = dead.address;
     for (option, meanwhile) in [
         ("", "messages wait until it answers"),
         (
-            ",when-away=handle",
+            ",when-unavailable=handle",
             "messages are handled without the filter until it answers",
         ),
     ] {
@@ -451,8 +452,8 @@ fn a_save_without_memory_is_an_error_and_ends_nothing() {
     tool.stop();
     let log = tool.log();
     let text = format!(
-        "the filter could not be saved in {}: the system refuses 800000000 bytes of memory for a copy of the filter; \
-         duplicates may be handled",
+        "the filter could not be saved in {}: the system refuses 800000000 bytes of memory for a snapshot of the \
+         filter; duplicates may be handled",
         state.display()
     );
     assert!(log.contains(&text), "{log}");

@@ -1,9 +1,11 @@
 //! Runs the examples of docs/tools.md. Each block marked `sh` is a script for bash, and must succeed.
-//! If a block marked `text` follows, this is the output of the script. An indented command of a tool runs for a moment, and
-//! must succeed when SIGTERM ends it.
+//! If a block marked `text` follows, this is the output of the script. An indented command of a tool must succeed when
+//! it ends, and SIGTERM ends it after a moment.
 //!
 //! All scripts share one directory, an nsqd, a second nsqd, an nsqlookupd and an HTTP server. The
 //! addresses of the page stand for the real ones.
+
+mod tool;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -14,6 +16,7 @@ use std::thread;
 use test_support::TIMEOUT;
 use test_support::daemon::Daemon;
 use test_support::process::run;
+use tool::dead_port::DeadPort;
 
 /// An example of the page.
 #[derive(Debug)]
@@ -98,12 +101,6 @@ fn serve_http() -> SocketAddr {
     address
 }
 
-/// Returns an address on which nothing listens now.
-fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("the system has a port");
-    listener.local_addr().expect("it is bound")
-}
-
 /// Returns true if the example can run here. The standard error has a line about one that cannot.
 fn can_run(script: &str, line: usize) -> bool {
     let is_missing = |program: &str| Command::new(program).arg("--version").output().is_err();
@@ -122,6 +119,8 @@ fn the_examples_of_the_page_work() {
     let lookupd = Daemon::nsqlookupd(&[]);
     let nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
     let second = Daemon::nsqd_at(&[&lookupd], &[]);
+    // Tools listen there in the last examples.
+    let ports = [DeadPort::bind(), DeadPort::bind()];
     let addresses = [
         ("127.0.0.1:4150", nsqd.tcp),
         ("127.0.0.1:4151", nsqd.http),
@@ -130,8 +129,8 @@ fn the_examples_of_the_page_work() {
         ("127.0.0.1:4160", lookupd.tcp),
         ("127.0.0.1:4161", lookupd.http),
         ("127.0.0.1:8080", serve_http()),
-        ("127.0.0.1:8082", free_address()),
-        ("127.0.0.1:8083", free_address()),
+        ("127.0.0.1:8082", ports[0].address),
+        ("127.0.0.1:8083", ports[1].address),
     ];
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
     let addresses = addresses.map(|(on_page, real)| (on_page, real.to_string()));
@@ -143,10 +142,17 @@ fn the_examples_of_the_page_work() {
     assert!(examples.len() > 2, "{examples:?}");
     let commands = commands(&page);
     assert!(commands.len() > 2, "{commands:?}");
-    examples.extend(commands.into_iter().map(|(line, command)| Example {
-        line,
-        script: format!("timeout --preserve-status 3 {command}"),
-        output: None,
+    examples.extend(commands.into_iter().map(|(line, command)| {
+        // nsqtop ends by itself, because it has no terminal here.
+        let seconds = match command.starts_with("nsqtop ") {
+            true => 30,
+            false => 3,
+        };
+        Example {
+            line,
+            script: format!("timeout --preserve-status {seconds} {command}"),
+            output: None,
+        }
     }));
     for Example {
         line,

@@ -155,7 +155,14 @@ fn the_log_has_the_form_that_the_flag_names() {
         let text = with("text");
         assert!(!text.contains('{'), "{text}");
         let json = with("json");
-        assert_eq!(json.lines().count(), text.lines().count(), "{text}\n{json}");
+        if program.name == "nsq_to_nsq" {
+            // It connects to the source and to the destination at the same time. The first failure ends it, and its log
+            // tells of the other one only if that came before.
+            assert_ne!(text, "");
+        } else {
+            assert_eq!(json.lines().count(), text.lines().count(), "{text}\n{json}");
+        }
+        let mut levels = Vec::new();
         for line in json.lines() {
             let object: Value =
                 serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
@@ -164,8 +171,13 @@ fn the_log_has_the_form_that_the_flag_names() {
                 let text = object[field].as_str();
                 assert!(text.is_some_and(|text| !text.is_empty()), "{line}");
             }
+            levels.push(object["level"].clone());
         }
-        let last: Value = serde_json::from_str(json.lines().last().expect("a line")).expect("JSON");
-        assert_eq!(last["level"], "fatal", "{json}");
+        let is_told = match program.name {
+            // A line about the destination may follow.
+            "nsq_to_nsq" => levels.iter().any(|level| level == "fatal"),
+            _ => levels.last().is_some_and(|level| level == "fatal"),
+        };
+        assert!(is_told, "{json}");
     }
 }

@@ -116,7 +116,7 @@ fn a_message_that_comes_again_has_one_file() {
     assert_eq!(texts(directory), ["one", "two"]);
 }
 
-/// Blocks everybody who opens a file for 2 s from the first attempt on, as a disk does that does not answer. A write
+/// Blocks everybody who opens a file for 6 s from the first attempt on, as a disk does that does not answer. A write
 /// lease of the kernel does this, and no crate without `unsafe` takes one.
 const SLOW_DISK: &str = "\
 import fcntl, os, signal, sys, time
@@ -125,7 +125,7 @@ file = os.open(sys.argv[1], os.O_RDWR)
 fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
 print('slow', flush=True)
 signal.sigwait({signal.SIGIO})
-time.sleep(2)
+time.sleep(6)
 print('over', flush=True)
 ";
 
@@ -135,7 +135,7 @@ fn messages_do_not_time_out_while_they_wait_for_a_slow_disk() {
     if !is_installed("python3", "apt install python3") {
         return;
     }
-    let nsqd = Daemon::nsqd(&["--msg-timeout=500ms"]).with_messages("t", "c", &["one", "two"]);
+    let nsqd = Daemon::nsqd(&["--msg-timeout=4s"]).with_messages("t", "c", &["one", "two"]);
     let directory = directory();
     let directory = directory.path();
     // The channel `d` has copies of the messages, with their ids and times, so their files are there already.
@@ -236,7 +236,7 @@ fn a_full_disk_ends_the_tool_and_the_message_goes_back() {
 /// A kill leaves no part of a message under its name, and no message has two files.
 #[test]
 fn every_message_has_one_whole_file_although_the_tool_is_killed() {
-    const MESSAGES: usize = 600;
+    const MESSAGES: usize = 1000;
     // nsqd gives the messages of a dead consumer to another one when they time out.
     let nsqd = Daemon::nsqd(&["--msg-timeout=500ms"]);
     nsqd.create_channel("t", "c");

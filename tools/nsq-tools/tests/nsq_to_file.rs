@@ -9,9 +9,9 @@ use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
-use test_support::TIMEOUT;
 use test_support::daemon::Daemon;
 use test_support::process::{Exit, run};
+use test_support::{TIMEOUT, wait_until};
 use tool::{Tool, files};
 
 /// A directory of the tool, and the flags that every run has.
@@ -58,6 +58,13 @@ impl<'a> Run<'a> {
             .wait_for_figure("t", "c", "in_flight_count", count);
     }
 
+    /// Waits until a file below the directory has this text.
+    fn wait_for_text(&self, path: &str, text: &str) {
+        let path = self.directory.path().join(path);
+        let has_text = || fs::read_to_string(&path).is_ok_and(|found| found == text);
+        assert!(wait_until(TIMEOUT, has_text), "{}", path.display());
+    }
+
     /// Returns the texts of the files below the directory, by their relative paths.
     fn files(&self) -> BTreeMap<String, String> {
         files::texts(self.directory.path())
@@ -74,7 +81,9 @@ fn messages_are_in_flight_until_they_are_synced() {
     let run = Run::new(&nsqd, &["-sync-interval=1h"]);
     nsqd.publish("t", &["a", "b\nb", "c"]);
     let mut tool = run.start();
-    // The first message of a file is synced alone.
+    // The first message of a file is synced alone, and the others are written then.
+    run.wait_for_in_flight(2);
+    run.wait_for_text("out/t", "a\nb\nb\nc\n");
     run.wait_for_in_flight(2);
     run.expect_files(&[("out/t", "a\nb\nb\nc\n")]);
     tool.stop();
@@ -128,7 +137,7 @@ fn large_messages_are_synced_beside_those_that_come_meanwhile() {
 
 #[test]
 fn messages_are_synced_before_they_time_out() {
-    let nsqd = Daemon::nsqd(&["--msg-timeout=4s"]);
+    let nsqd = Daemon::nsqd(&["--msg-timeout=10s"]);
     let run = Run::new(&nsqd, &["-sync-interval=1h"]);
     nsqd.publish("t", &["a", "b", "c"]);
     let mut tool = run.start();
@@ -249,7 +258,7 @@ fn sighup_makes_a_file_again_that_was_renamed() {
     fs::rename(out.join("t"), out.join("old")).expect("the file is there");
     tool.signal("HUP");
     // The tool has no line for the end of a file that stays where it is.
-    let reopened = test_support::wait_until(TIMEOUT, || {
+    let reopened = wait_until(TIMEOUT, || {
         nsqd.publish("t", &["b"]);
         out.join("t").exists()
     });
@@ -300,6 +309,7 @@ fn messages_of_a_file_that_was_moved_away_are_finished() {
     fs::rename(path("work/t-000000"), path("kept")).expect("the file is there");
     nsqd.publish("t", &["b"]);
     run.wait_for_in_flight(1);
+    run.wait_for_text("kept", "a\nb\n");
     tool.signal("HUP");
     tool.wait_for_log("WARNING: [t/c] somebody has moved ");
     run.wait_for_in_flight(0);

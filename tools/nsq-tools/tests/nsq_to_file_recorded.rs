@@ -2,7 +2,8 @@
 //! files of other programs must lead to the same files, the same log lines and the same exit codes.
 //!
 //! The lines `syncing N records to disk` are not recorded, because the original groups messages in
-//! another way (docs/compatibility.md).
+//! another way (docs/compatibility.md). The lines about the age of a file are left out, because their moment depends on
+//! the time that a sync takes.
 
 mod tool;
 
@@ -54,14 +55,18 @@ fn has_open_file(pid: u32, directory: &Path) -> bool {
     targets.any(|target| target.starts_with(directory))
 }
 
-/// Returns the tool's own lines, without prefix and time, and without those about syncs and the client.
+/// Returns the tool's own lines, without prefix and time, and without those about syncs, a file's age and the client.
 fn own_lines(log: &str) -> Vec<String> {
     let lines = log
         .lines()
         .filter_map(|line| line.strip_prefix("[nsq_to_file] "));
     // The time has 27 characters: `2026/11/21 09:12:50.018344 `.
     let lines = lines.filter_map(|line| line.get(27..));
-    let is_own = |line: &&str| line.contains(": [t/c] ") && !line.contains("] syncing ");
+    let is_own = |line: &&str| {
+        line.contains(": [t/c] ")
+            && !line.contains("] syncing ")
+            && !line.ends_with(" since last open, rotating...")
+    };
     lines.filter(is_own).map(str::to_owned).collect()
 }
 

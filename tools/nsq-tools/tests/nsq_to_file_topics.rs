@@ -3,6 +3,7 @@
 mod tool;
 
 use std::fs;
+use std::process::Command;
 
 use test_support::daemon::Daemon;
 use test_support::process::address_in;
@@ -80,5 +81,44 @@ fn topics_are_found_through_an_nsqlookupd_with_tls() {
         texts.get("logs").map(String::as_str),
         Some("a\n"),
         "{texts:?}"
+    );
+}
+
+/// The stop waited 30 s for the thread that had never started, and warned of messages that had no answer.
+#[test]
+fn a_thread_that_cannot_be_started_ends_the_tool_at_once() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
+    nsqd.create_channel("other", "c");
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let flags = [
+        "-topic-pattern=^logs$",
+        "-topic-refresh=200ms",
+        &format!("-lookupd-http-address={}", lookupd.http),
+        &format!("-output-dir={}", directory.path().display()),
+    ];
+    let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_file"), &flags, &[]);
+    tool.wait_for_log("skipping topic other ");
+    // There is memory for little things, and none for the stack of a thread.
+    let status = fs::read_to_string(format!("/proc/{}/status", tool.pid()));
+    let status = status.expect("the tool is running");
+    let mut words = status.split_whitespace();
+    words.find(|word| *word == "VmSize:").expect("a size");
+    let used_kib: u64 = words
+        .next()
+        .and_then(|size| size.parse().ok())
+        .expect("KiB");
+    let limited = Command::new("prlimit")
+        .arg(format!("--pid={}", tool.pid()))
+        .arg(format!("--as={}", (used_kib + 1024) << 10))
+        .status();
+    assert!(limited.is_ok_and(|status| status.success()));
+    nsqd.create_channel("logs", "c");
+    tool.wait_for_log("cannot start a thread for the topic logs: ");
+    tool.wait();
+    assert!(
+        !tool.log().contains("ending without them"),
+        "{}",
+        tool.log()
     );
 }

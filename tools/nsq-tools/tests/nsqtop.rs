@@ -152,9 +152,9 @@ fn the_terminal_shows_the_cluster_and_obeys_keys() {
     assert!(top.is_raw() && top.is_alternate_screen());
     top.press("j");
     top.wait_for(&["Stuck: none of the 5 messages in flight was finished"]);
-    // A consumer in back-off.
+    // A consumer in backoff.
     consumer.set_ready(0);
-    top.wait_for(&["Back-off: 1 of 1 connections have RDY 0"]);
+    top.wait_for(&["Backoff: 1 of 1 connections have RDY 0"]);
     top.press("/audit\r");
     top.wait_for(&["filter: audit", "No consumers: 20 messages wait"]);
     assert!(!top.text().contains("orders/billing"), "{}", top.text());

@@ -87,8 +87,15 @@ fn to_nsq_shows_records_unless_somebody_types_them() {
         command.args(["-c", &script, env!("CARGO_BIN_EXE_to_nsq")]);
         command
     };
-    let terminal = Pty::start(&mut records("(printf 'a\\nb\\nc\\n'; sleep 3) |"));
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let end = directory.path().join("end");
+    let stdin = format!(
+        "(printf 'a\\nb\\nc\\n'; until [ -e '{}' ]; do sleep 0.1; done) |",
+        end.display()
+    );
+    let terminal = Pty::start(&mut records(&stdin));
     terminal.wait_for(&["3 messages (", "0 in flight, 0 errors"]);
+    std::fs::write(end, "").expect("the directory is writable");
     let (status, text) = terminal.wait();
     assert_eq!(status.code(), Some(0), "{text}");
     assert!(!text.contains("messages ("), "{text}");

@@ -7,7 +7,8 @@ import { Confirm } from "./confirm.js";
 import { plus } from "./exact.js";
 import { count, many, moment } from "./format.js";
 import { Addresses } from "./parts.js";
-import { facts, useStore } from "./store.js";
+import { facts, serverNow, useStore } from "./store.js";
+import { FULL_DISK } from "./terms.js";
 
 // Asks for actions and shows their outcome. Returns `canAct`, `start(action)`, and `shown`, which belongs above the content.
 // `after(action, isPartial)` runs when an action has succeeded, perhaps at some servers only.
@@ -15,15 +16,18 @@ export function useActions(after) {
   const isAdmin = useStore(facts)?.is_admin === true;
   const [action, setAction] = useState(null);
   const [outcome, setOutcome] = useState(null);
+  // The dialog may have been closed while the action went on, and another one may be open.
+  const close = () => setAction((open) => open === action ? null : open);
+  const failed = (error, what = action.what) => setOutcome({ what, error });
   const done = (answer, outcome = { what: action.what, message: answer.message }) => {
-    setAction(null);
+    close();
     setOutcome(outcome);
     const found = warning(outcome.message);
     after(action, Boolean(found && !found.isMissing));
   };
   const shown = html`
     <${ActionBar} outcome=${outcome} onClose=${() => setOutcome(null)} />
-    ${action && html`<${action.dialog ?? Confirm} action=${action} onDone=${done} onClose=${() => setAction(null)} />`}`;
+    ${action && html`<${action.dialog ?? Confirm} action=${action} onDone=${done} onFailed=${failed} onClose=${close} />`}`;
   return { canAct: isAdmin, start: setAction, shown };
 }
 
@@ -154,7 +158,7 @@ export function unemptyChannel(channel) {
   return {
     what: `Bring back ${messages} of ${topic}/${name}`, title: `Bring back ${messages} of the channel ${name}?`, button: "Bring back",
     effect: "The messages that were emptied wait in the channel again, in addition to those that have come since. Consumers get them.",
-    run: () => post(api("topics", topic, name), { action: "unempty" }),
+    run: () => post(api("topics", topic, name), { action: "unempty", messages: String(channel.undo_message_count) }),
   };
 }
 
@@ -165,16 +169,16 @@ export function unemptyTopic(topic) {
   return {
     what: `Bring back ${messages} of ${name}`, title: `Bring back ${messages} of the topic ${name}?`, button: "Bring back",
     effect: "While the topic is paused or has no channels, the messages wait in the topic again. Otherwise all channels that it has now get them.",
-    run: () => post(api("topics", name), { action: "unempty" }),
+    run: () => post(api("topics", name), { action: "unempty", messages: String(topic.undo_message_count) }),
   };
 }
 
 // The bar that offers the undo of an empty, for as long as there is one. `unempty` is the action, and `of` the topic or channel.
 export function UndoBar({ of: { undo_until_ms: until, undo_message_count: messages }, unempty, actions }) {
-  if (!(Number(until) > Date.now())) return null;
+  if (!(Number(until) > serverNow())) return null;
   return html`<div class="bar undo" role="status">
     <div><b>${many(messages, "emptied message")} can be brought back until ${moment(until)}.</b>${" "}
-      Until then they use disk space.</div>
+      Until then they use disk space. ${FULL_DISK}</div>
     ${actions.canAct && html`<button type="button" onClick=${() => actions.start(unempty)}>Undo the empty</button>`}
   </div>`;
 }

@@ -1,27 +1,39 @@
 // Requests to the server, and its messages in plain words.
 
-import { parse } from "./exact.js";
-import { facts, lastAct, lastAnswer } from "./store.js";
+import { parse as parseJson } from "./exact.js";
+import { ownNameHeader } from "./own-name.js";
+import { facts, lastAct, lastAnswer, noteServerTime } from "./store.js";
 
 // The longest wait for an answer, in milliseconds.
 const TIMEOUT = 20_000;
 
-// A request that failed. `status` is that of the answer, or 0 without an answer. `raw` is the server's own message.
+// A request that failed. `status` is that of the answer, or 0 without an answer. `raw` is the server's own message. `isOpen` is true if the
+// server may have acted, or may still act.
 export class Failure extends Error {
-  constructor(text, status, raw = "") {
+  constructor(text, status, raw = "", isOpen = false) {
     super(text);
     this.status = status;
     this.raw = raw;
+    this.isOpen = isOpen;
   }
 }
+
+const LOOK = "It may still carry the act out. Before you try again, look at the figures and at nsqadmin's log, which has a line AUDIT for each act.";
 
 // The address of an endpoint of the API, such as api("topics", "orders").
 export function api(...segments) {
   return `api/${segments.map(encodeURIComponent).join("/")}`;
 }
 
-// Asks the server, and returns the JSON of its answer. `path` is below the base path. Throws a Failure.
-export async function ask(path, { method = "GET", body, signal, timeout = TIMEOUT } = {}) {
+// A segment that browsers remove from addresses, in whatever way it is escaped. nsqd takes both as names of topics and channels: without
+// this check, the address of the channel "orders" of the topic "." would be that of the topic "orders".
+const REMOVED = /^(\.|%2e){1,2}$/i;
+
+const UNNAMEABLE = "Browsers remove “.” and “..” from addresses, so this page can neither show nor change a topic or channel with such a name. Nothing was done. POST /api/acts takes names in its body.";
+
+// Asks the server, and returns the JSON of its answer. `path` is below the base path. `parse` reads the text of the answer. Throws a Failure.
+export async function ask(path, { method = "GET", body, signal, timeout = TIMEOUT, parse = parseJson } = {}) {
+  if (path.split("?")[0].split("/").some((segment) => REMOVED.test(segment))) throw new Failure(UNNAMEABLE, 0);
   const limit = new AbortController();
   const timer = setTimeout(() => limit.abort(), timeout);
   const stop = () => limit.abort();
@@ -29,25 +41,29 @@ export async function ask(path, { method = "GET", body, signal, timeout = TIMEOU
   try {
     const headers = { "X-UserAgent": `nsqadmin/v${facts.get()?.version ?? ""}` };
     if (body !== undefined) headers["Content-Type"] = "application/json";
+    if (method !== "GET") Object.assign(headers, ownNameHeader());
     const request = { method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal: limit.signal };
     const answer = await fetch(new URL(path, document.baseURI), request);
-    return read(answer.status, await answer.text());
+    noteServerTime(answer.headers.get("Date"));
+    return await read(answer.status, await answer.text(), parse);
   } catch (error) {
     if (error instanceof Failure || signal?.aborted) throw error;
-    if (limit.signal.aborted) throw new Failure(`nsqadmin has not answered within ${timeout / 1000} s.`, 0);
-    throw new Failure("nsqadmin cannot be reached. Has it stopped, or is the network down?", 0, String(error.message));
+    const isOpen = method !== "GET";
+    const advice = isOpen ? ` ${LOOK}` : "";
+    if (limit.signal.aborted) throw new Failure(`nsqadmin has not answered within ${timeout / 1000} s.${advice}`, 0, "", isOpen);
+    throw new Failure(`nsqadmin cannot be reached. Has it stopped, or is the network down?${advice}`, 0, String(error.message), isOpen);
   } finally {
     clearTimeout(timer);
     signal?.removeEventListener("abort", stop);
     // Without an answer, the server may have acted nevertheless.
-    if (method !== "GET") lastAct.set(Date.now());
+    if (method !== "GET") lastAct.set(performance.now());
   }
 }
 
-function read(status, text) {
+async function read(status, text, parse) {
   let data;
   try {
-    data = parse(text);
+    data = await parse(text);
   } catch (error) {
     throw new Failure(`The answer of nsqadmin is not JSON (status ${status}).`, status, String(error.message));
   }
@@ -80,6 +96,7 @@ const CAUSES = {
   UNDO_OF_PAUSED: "The topic is paused, and its channels have newer messages. Wait until they are empty and have no undo, or unpause the topic first.",
   UNDO_OF_CHANNEL_FIRST: "A channel of the topic was emptied later and can be undone. Undo that first, or wait until that can no longer be undone.",
   UNDO_NO_ROOM: "The topic takes no messages at the moment, so no undo is possible: its disk is full, or a sync has failed. Nothing was emptied there.",
+  UNDO_CHANGED: "Another number of messages would come back now, so nothing was done. Look at the new number, and decide again.",
   UNDO_NOT_FOUND: "There is nothing to bring back any more: the time is over, or somebody has brought the messages back or emptied for good.",
   NO_NSQD: "No nsqd that answers has it, so nothing was done. If an nsqd that has it is down, act when that is back.",
   UNDO_UNSUPPORTED: "Some nodes know no undo. Nothing was emptied.",
@@ -88,6 +105,7 @@ const CAUSES = {
   INVALID_FOR: "A pause has no end, or ends after 1 s to 30 days. Nothing was paused there.",
   INVALID_NOTE: "The note is not possible: at most 200 characters, in one line.",
   INVALID_BY: "Your name cannot be shown beside the pause: a name has at most 64 characters, in one line. Nothing was paused there.",
+  INVALID_CLAIMED_USER: "Your name is not possible: at most 50 characters, of which each can be seen. Nothing was done.",
   TOO_MANY: "Too many match. Narrow the filter.",
   TOPIC_NOT_FOUND: "There is no such topic. Somebody may have deleted it.",
   CHANNEL_NOT_FOUND: "There is no such channel. Somebody may have deleted it.",
@@ -124,6 +142,8 @@ function plain(message, status) {
   if (NAMES[message]) return `This is no valid ${NAMES[message]} name. A name is ${facts.get()?.name_rule ?? "something else"}.`;
   if (MEANINGS[message]) return MEANINGS[message];
   if (message.startsWith("FORBIDDEN: ")) return `${MEANINGS.FORBIDDEN} ${sentence(message.slice("FORBIDDEN: ".length))}`;
+  const missing = /^(?:TOPIC|CHANNEL)_NOT_FOUND: (.+)$/.exec(message);
+  if (missing) return sentence(missing[1]);
   const found = causes(message);
   if (found.length > 0) return found.join(" ");
   if (message.startsWith("UPSTREAM_ERROR")) {
@@ -144,11 +164,15 @@ export function sentence(text) {
 }
 
 // The parts of a "WARNING: ..." message: the addresses that it names, the meanings of its codes, and its text. `isMissing` is true if it
-// only says that some servers do not have the topic or channel. Returns null without a warning.
+// only says that some servers do not have the topic or channel, and `isOfKnown` if nobody says which nsqds there are now. Returns null
+// without a warning.
 export function warning(message) {
   if (!message) return null;
   const text = message.replace(/^WARNING: /, "");
   const named = [...text.matchAll(/https?:\/\/([^/"\s?]+)/g)].map((match) => match[1]);
   const isMissing = text.split(/\n|; (?=got response )/).every((line) => /^got response 404 .*(CHANNEL|TOPIC)_NOT_FOUND/.test(line));
-  return { nodes: [...new Set(named)].sort(), causes: causes(text), text, isMissing };
+  // A question for figures goes to an nsqd.
+  const silentNodes = [...text.matchAll(/https?:\/\/([^/"\s?]+)\/stats/g)].map((match) => match[1]);
+  return { nodes: [...new Set(named)].sort(), silentNodes: [...new Set(silentNodes)].sort(), causes: causes(text), text, isMissing,
+    isOfKnown: text.includes("failed to query any nsqlookupd") };
 }

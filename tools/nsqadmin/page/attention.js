@@ -23,9 +23,10 @@ function concernOf(channel) {
   };
 }
 
-// Properties: `concerns`, as api/live/attention has them.
-export function Attention({ concerns }) {
+// Properties: `concerns`, as api/live/attention has them, and `isWhole`, false if the server has not told its own yet.
+export function Attention({ concerns, isWhole }) {
   const [showsAll, setShowsAll] = useState(false);
+  if (concerns.length === 0 && !isWhole) return null;
   if (concerns.length === 0) {
     return html`<p class="bar good" role="status"><b>Nothing needs attention.</b> Consumers keep up, or nothing waits.</p>`;
   }

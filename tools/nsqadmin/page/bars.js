@@ -4,6 +4,7 @@ import { html, useRef } from "./html.js";
 import { warning } from "./api.js";
 import { clock } from "./format.js";
 import { link } from "./route.js";
+import { facts } from "./store.js";
 
 // What keeps the page from showing the present state. `poll` is the result of usePoll. Its data may say that they are those of
 // before (`failure`), because the server itself gets no new ones.
@@ -18,13 +19,23 @@ export function PollBars({ poll, what }) {
       ? `No new figures since ${clock(since)}.`
       : `${what} cannot be shown.`} raw=${failure.raw}>
       ${failure.message} ${hasFigures && `The figures below are those of ${clock(new Date(at))}.`}<//>`}
+    ${!failure && html`<${OldBar} poll=${poll} what="figures are those" />`}
     ${!data?.failure && html`<${WarningBar} message=${data?.message} />`}`;
+}
+
+// A server that is slow, but answers in time, makes the figures of all servers come seldom.
+export function OldBar({ poll: { isOld, at }, what }) {
+  return isOld && at > 0 && html`<${Bar} kind="warn" title=${`The ${what} of ${clock(new Date(at))}.`}>
+    nsqadmin gets new ones seldom: a server answers slowly, or <code>--live-interval</code> is long.<//>`;
 }
 
 // The message of a partial failure. It names the servers that did not answer.
 export function WarningBar({ message }) {
   const found = warning(message);
   if (!found) return null;
+  if (found.isOfKnown) return html`<${Bar} kind="warn" title="No nsqlookupd answers." raw=${found.text}>
+    The figures are those of the nsqds that were known before. What has come since is missing.${
+    found.silentNodes.length > 0 && ` These nsqds do not answer either, and are left out: ${found.silentNodes.join(", ")}.`}<//>`;
   const title = found.nodes.length > 0
     ? `Not all servers did what they were asked: ${found.nodes.join(", ")}`
     : "Not all servers did what they were asked.";
@@ -36,7 +47,7 @@ export function ActionBar({ outcome, onClose }) {
   if (!outcome) return null;
   const close = html`<button type="button" class="close" aria-label="Close this message" onClick=${onClose}>✕</button>`;
   if (outcome.error) {
-    return html`<${Bar} kind="bad" title=${`${outcome.what} failed.`} raw=${outcome.error.raw} more=${close}>${outcome.error.message}<//>`;
+    return html`<${Bar} kind="bad" title=${outcome.error.isOpen ? `${outcome.what}: there is no answer.` : `${outcome.what} failed.`} raw=${outcome.error.raw} more=${close}>${outcome.error.message}<//>`;
   }
   const found = warning(outcome.message);
   if (found?.isMissing) {
@@ -68,8 +79,9 @@ export function ConcernBars({ concerns }) {
 const GONE_MAX = 30 * 60_000;
 
 // Nodes that were here and are no longer. nsqlookupd forgets a node that dies at once, so figures would become smaller without
-// a word. `nodes` are the present ones. `told` are those that the server has seen, with its sentence about each. The page itself knows
-// only those that it has seen since it was opened.
+// a word. `nodes` are the present ones. `told` are those that the server has seen, with its sentence about each. Without live figures, the
+// server tells none, and the page itself knows those that it has seen since it was opened. It cannot tell a node that is down from one that
+// has lost the topic.
 export function GoneNodes({ name, nodes, told = [] }) {
   const known = useRef({ name: null, seen: new Map(), gone: new Map() });
   if (known.current.name !== name) known.current = { name, seen: new Set(), gone: new Map() };
@@ -87,12 +99,12 @@ export function GoneNodes({ name, nodes, told = [] }) {
     }
   }
   const ofServer = told.filter(({ node }) => !nodes?.includes(node));
-  const ofPage = [...gone].filter(([node]) => !ofServer.some((one) => one.node === node));
+  const ofPage = facts.get()?.live ? [] : [...gone];
   const list = ofPage.map(([node, since]) => `${node} (since ${clock(new Date(since))})`).join(", ");
   return html`
     ${ofServer.map(({ node, sentence }) => html`<${Bar} key=${node} kind="warn" title=${`Gone: ${node}.`}>${sentence}.<//>`)}
     ${ofPage.length > 0 && html`<${Bar} kind="warn" title=${`Gone: ${list}`}>
-      The figures below no longer include ${ofPage.length === 1 ? "this node" : "these nodes"}. Messages on a node's disk wait there
+      The figures below no longer include ${ofPage.length === 1 ? "this node" : "these nodes"}. If a node is down, messages on its disk wait there
       until it is back.<//>`}`;
 }
 

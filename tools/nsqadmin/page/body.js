@@ -3,6 +3,9 @@
 // The ways to show a body. "auto" is JSON if it is JSON, else text, else hex.
 export const FORMS = { auto: "As it is", json: "JSON", text: "Text", hex: "Hex" };
 
+// The deepest level that is indented further. Otherwise a small body with thousands of brackets becomes megabytes of spaces.
+const LEVELS_MAX = 32;
+
 // The text of a JSON document whose structure can be indented, or null for anything else. Numbers and strings stay as they are
 // written, so that no digit is lost.
 export function indented(text) {
@@ -14,7 +17,7 @@ export function indented(text) {
   let [out, depth] = ["", 0];
   const tokens = text.match(/"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g);
   tokens.forEach((token, index) => {
-    const line = () => `\n${"  ".repeat(depth)}`;
+    const line = () => `\n${"  ".repeat(Math.min(depth, LEVELS_MAX))}`;
     const isEmpty = (token === "}" && tokens[index - 1] === "{") || (token === "]" && tokens[index - 1] === "[");
     if (token === "}" || token === "]") {
       depth -= 1;

@@ -27,7 +27,7 @@ function colour(name) {
 }
 
 // Properties: `title`; `series`: {times, figures}, a new object when points are new; `lines`: {figure, name, colour}; `show(value)`, a
-// figure as text.
+// figure as text. A figure above 2^53 is a BigInt: lines are drawn of numbers, which are close enough, and texts are exact.
 export function Chart(properties) {
   return html`<${Boundary} what=${`The chart “${properties.title}”`}><${Plot} ...${properties} /><//>`;
 }
@@ -40,7 +40,7 @@ function Plot({ title, series, lines, show }) {
   useEffect(() => {
     if (known.length === 0) return undefined;
     const element = place.current;
-    const drawn = new uPlot(options(known, show, element.clientWidth), data(series, known), element);
+    const drawn = new uPlot(options(known, show, element.clientWidth), null, element);
     plot.current = drawn;
     const observer = new ResizeObserver(() => drawn.setSize(size(element.clientWidth)));
     observer.observe(element);
@@ -55,7 +55,7 @@ function Plot({ title, series, lines, show }) {
       drawn.destroy();
     };
   }, [names]);
-  useEffect(() => plot.current?.setData(data(series, known)), [series, names]);
+  useEffect(() => plot.current && fill(plot.current, series, known), [series, names]);
   if (known.length === 0) return null;
   const last = known.map((line) => ({ ...line, value: series.figures[line.figure].at(-1) }));
   const spoken = last.map((line) => `${line.name} ${show(line.value)}`).join(", ");
@@ -66,11 +66,15 @@ function Plot({ title, series, lines, show }) {
   </figure>`;
 }
 
-// The points for uPlot. A first point without figures makes a short series begin at the right edge.
-function data(series, lines) {
-  const points = [series.times, ...lines.map((line) => series.figures[line.figure])];
+// Gives the points to a plot, and keeps the exact figures for its texts. A first point without figures makes a short series begin at
+// the right edge.
+function fill(plot, series, lines) {
   const start = series.times.at(-1) - SPAN_MIN;
-  return series.times[0] > start ? points.map((array, index) => [index === 0 ? start : null, ...array]) : points;
+  const isShort = series.times[0] > start;
+  const from = (first, array) => isShort ? [first, ...array] : array;
+  plot.exact = lines.map((line) => from(null, series.figures[line.figure]));
+  const numbers = (array) => array.map((value) => typeof value === "bigint" ? Number(value) : value);
+  plot.setData([from(start, series.times), ...plot.exact.map(numbers)]);
 }
 
 function size(width) {
@@ -147,7 +151,7 @@ function tip(lines, show) {
     const { idx, left } = plot.cursor;
     box.hidden = idx === null || idx === undefined || left < 0;
     if (box.hidden) return;
-    const figures = lines.map((line, index) => `${line.name} ${show(plot.data[index + 1][idx])}`);
+    const figures = lines.map((line, index) => `${line.name} ${show(plot.exact[index][idx])}`);
     box.textContent = [moment(Math.round(plot.data[0][idx]), plot.data[0].at(-1)), ...figures].join("  ·  ");
     box.classList.toggle("left", left > plot.over.clientWidth / 2);
   };

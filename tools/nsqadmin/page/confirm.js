@@ -2,6 +2,7 @@
 
 import { html, useEffect, useRef, useState } from "./html.js";
 import { useAbilities } from "./abilities.js";
+import { OwnName } from "./own-name.js";
 import { PauseTerms, UndoTerms } from "./terms.js";
 
 // Properties: `action`:
@@ -13,11 +14,12 @@ import { PauseTerms, UndoTerms } from "./terms.js";
 //   destroys    {label, value} of each figure that will be gone
 //   terms       "pause", "undo" or "topicUndo" for what only ringq's nsqds know; `topic` is then the topic whose nodes are asked
 //   run(terms)  does it; a failure is shown in the dialog
-// and `onDone(answer)`, `onClose()`.
-export function Confirm({ action, onDone, onClose }) {
+// and `onDone(answer)`, `onFailed(error)` for a failure after the dialog was closed, `onClose()`.
+export function Confirm({ action, onDone, onFailed, onClose }) {
   const [typed, setTyped] = useState("");
   const [terms, setTerms] = useState({});
   const [state, setState] = useState({ isRunning: false, error: null });
+  const isClosed = useClosed();
   const abilities = useAbilities(action.topic, Boolean(action.terms));
   const hasUndo = action.terms === "undo" || action.terms === "topicUndo";
   useEffect(() => {
@@ -32,7 +34,8 @@ export function Confirm({ action, onDone, onClose }) {
     try {
       onDone(await action.run(given(terms)));
     } catch (error) {
-      setState({ isRunning: false, error });
+      if (isClosed()) onFailed(error);
+      else setState({ isRunning: false, error });
     }
   }
   return html`<${Dialog} title=${action.title} onClose=${onClose} onSubmit=${submit} error=${state.error} isRunning=${state.isRunning}
@@ -49,12 +52,21 @@ export function given(terms) {
   return Object.fromEntries(Object.entries(terms).filter(([, value]) => value));
 }
 
-// The frame of a dialog: its title, a failure, and its buttons.
+// Returns a function that says whether the dialog has been closed. An act goes on without its dialog.
+export function useClosed() {
+  const closed = useRef(false);
+  useEffect(() => () => { closed.current = true; }, []);
+  return () => closed.current;
+}
+
+// The frame of a dialog: its title, the field for the user's name, a failure, and its buttons.
 export function Dialog({ title, children, error, button, isDangerous, isReady, isRunning, onSubmit, onClose }) {
   const [dialog, cancel, submit] = [useRef(), useRef(), useRef()];
   useEffect(() => {
     const opener = document.activeElement;
     dialog.current.showModal();
+    // The name is no question that each act begins with.
+    if (document.activeElement.closest(".own-name")) cancel.current.focus();
     return () => opener?.focus?.();
   }, []);
   // Without a field that has the keyboard, Enter confirms what destroys nothing, and cancels what does.
@@ -65,10 +77,11 @@ export function Dialog({ title, children, error, button, isDangerous, isReady, i
     <form onSubmit=${onSubmit}>
       <h2 id="confirm-title">${title}</h2>
       ${children}
-      ${error && html`<p class="failure" role="alert"><b>It failed.</b> ${error.message}
+      <${OwnName} />
+      ${error && html`<p class="failure" role="alert"><b>${error.isOpen ? "There is no answer." : "It failed."}</b> ${error.message}
         ${error.raw && html` <code>${error.raw}</code>`}</p>`}
       <div class="buttons">
-        <button ref=${cancel} type="button" onClick=${() => dialog.current.close()}>Cancel</button>
+        <button ref=${cancel} type="button" onClick=${() => dialog.current.close()}>${isRunning ? "Close, and let it go on" : "Cancel"}</button>
         <button ref=${submit} type="submit" class=${isDangerous ? "danger" : "primary"} disabled=${!isReady || isRunning}>
           ${isRunning ? "Working …" : button}</button>
       </div>

@@ -31,11 +31,6 @@ export function largest(values) {
   return values.reduce((most, value) => most === undefined || value > most ? value : most, undefined);
 }
 
-// Returns the smallest of some numbers, or undefined without any.
-export function smallest(values) {
-  return values.reduce((least, value) => least === undefined || value < least ? value : least, undefined);
-}
-
 // Returns a - b as a number, which is exact if the difference is below 2^53.
 export function difference(a, b) {
   if (typeof a === "number" && typeof b === "number") return a - b;

@@ -7,7 +7,7 @@ import { Chart } from "./chart.js";
 import { age, count, rate } from "./format.js";
 import { usePoll } from "./poll.js";
 import { setQuery, useRoute } from "./route.js";
-import { facts, useStore } from "./store.js";
+import { facts, keep, kept, useStore } from "./store.js";
 
 const TIMEFRAMES = ["1h", "2h", "12h", "24h", "48h", "168h", "off"];
 
@@ -63,20 +63,12 @@ export function Graphs({ kind, topic, channel, node, quantiles = [] }) {
 
 function chosen(asked) {
   if (TIMEFRAMES.includes(asked)) return asked;
-  try {
-    const stored = localStorage.getItem(STORED);
-    return TIMEFRAMES.includes(stored) ? stored : "2h";
-  } catch {
-    return "2h";
-  }
+  const stored = kept(STORED);
+  return TIMEFRAMES.includes(stored) ? stored : "2h";
 }
 
 function choose(timeframe) {
-  try {
-    localStorage.setItem(STORED, timeframe);
-  } catch {
-    // Without storage, the choice holds as long as the address has it.
-  }
+  keep(STORED, timeframe);
   setQuery({ t: timeframe });
 }
 

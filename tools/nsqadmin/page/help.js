@@ -12,6 +12,7 @@ const WORDS = [
   ["Drained in", "the time until no message waits, if messages come and go as in the last five seconds"],
   ["Requeued", "how often consumers have given a message back"],
   ["Timed out", "how often a consumer has taken too long for a message, so that it was delivered again"],
+  ["Duplicates", "messages that came again and were not stored, in a topic with a rule of --dedup; or in a sample, those with a body, or a value in it, that has come before"],
   ["Done/s", "messages that left the channel: finished, or emptied"],
   ["Rates", "are computed by this page from two answers, so the first ones appear after two seconds. The buttons above the charts choose the time that they show, if the server remembers the past"],
 ];

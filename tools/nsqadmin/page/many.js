@@ -3,10 +3,11 @@
 import { html, useEffect, useState } from "./html.js";
 import { useAbilities } from "./abilities.js";
 import { ask } from "./api.js";
-import { Dialog, Figures, Typed, given } from "./confirm.js";
-import { plus, smallest } from "./exact.js";
+import { Dialog, Figures, Typed, given, useClosed } from "./confirm.js";
+import { plus } from "./exact.js";
 import { count, many, moment } from "./format.js";
-import { PauseTerms, UndoTerms } from "./terms.js";
+import { serverNow } from "./store.js";
+import { FULL_DISK, PauseTerms, UndoTerms } from "./terms.js";
 
 const VERBS = { pause: "Pause", unpause: "Unpause", empty: "Empty", unempty: "Undo the empty of", delete: "Delete" };
 const KINDS = { topics: "the topics", channels: "their channels" };
@@ -37,16 +38,19 @@ export function actOnMany(filter, filterText, verb = "pause") {
 
 // The channels of these rows of topics that were emptied and can be undone: `topics`, their names, the `count` of channels, the number
 // of `messages`, and `until`, the time in milliseconds at which the first undo ends. Null if there is none.
-export function undoable(rows, now = Date.now()) {
-  const of = (row) => row.channels.filter((channel) => Number(channel.undo_until_ms) > now);
-  const channels = rows.flatMap(of);
-  if (channels.length === 0) return null;
-  return {
-    topics: rows.filter((row) => of(row).length > 0).map((row) => row.name),
-    count: channels.length,
-    messages: channels.reduce((sum, channel) => plus(sum, channel.undo_message_count), 0),
-    until: smallest(channels.map((channel) => Number(channel.undo_until_ms))),
-  };
+export function undoable(rows, now = serverNow()) {
+  const found = { topics: [], count: 0, messages: 0, until: undefined };
+  for (const { name, channels } of rows) {
+    const emptied = channels.filter((channel) => Number(channel.undo_until_ms) > now);
+    if (emptied.length === 0) continue;
+    found.topics.push(name);
+    found.count += emptied.length;
+    for (const channel of emptied) {
+      found.messages = plus(found.messages, channel.undo_message_count);
+      found.until = Math.min(found.until ?? Infinity, Number(channel.undo_until_ms));
+    }
+  }
+  return found.count > 0 ? found : null;
 }
 
 // The bar that offers one undo for all emptied channels of these topics, for as long as there is one.
@@ -56,16 +60,17 @@ export function ManyUndoBar({ rows, actions }) {
   const start = () => actions.start(actOnMany({ topics: found.topics }, `topics with emptied channels: ${found.topics.slice(0, 3).join(", ")}${found.topics.length > 3 ? " …" : ""}`, "unempty"));
   return html`<div class="bar undo" role="status">
     <div><b>${many(found.count, "channel was", "channels were")} emptied. ${many(found.messages, "message")} can be brought back until ${moment(found.until)}${found.count > 1
-      ? " or later" : ""}.</b> Until then they use disk space.</div>
+      ? " or later" : ""}.</b> Until then they use disk space. ${FULL_DISK}</div>
     ${actions.canAct && html`<button type="button" onClick=${start}>Undo</button>`}
   </div>`;
 }
 
-function Many({ action, onDone, onClose }) {
+function Many({ action, onDone, onFailed, onClose }) {
   const [chosen, setChosen] = useState({ action: action.verb, of: "channels", channel: "" });
   const [terms, setTerms] = useState({});
   const [typed, setTyped] = useState("");
   const [state, setState] = useState({ isRunning: false, error: null });
+  const isClosed = useClosed();
   const isPause = chosen.action === "pause";
   const hasUndo = chosen.action === "empty";
   const undoTerm = chosen.of === "channels" ? "undo" : "topicUndo";
@@ -83,15 +88,20 @@ function Many({ action, onDone, onClose }) {
   const what = subjects && `${VERBS[chosen.action]} ${many(subjects.length, noun)}`;
   const word = isDangerous && what ? what.toLowerCase() : "";
   // Without the answer about abilities, an empty could not be undone although the nodes can.
-  const isReady = subjects?.length > 0 && typed === word && (!(isPause || hasUndo) || abilities !== null);
+  const isIdle = chosen.action === "empty" && subjects?.every((one) => !(one.depth > 0 || one.in_flight_count > 0 || one.deferred_count > 0));
+  const isReady = subjects?.length > 0 && !isIdle && typed === word && (!(isPause || hasUndo) || abilities !== null);
   async function submit(event) {
     event.preventDefault();
     if (!isReady || state.isRunning) return;
     setState({ isRunning: true, error: null });
     try {
-      const answer = await ask("api/acts", { method: "POST", body: { ...order, confirm: listing.confirm }, timeout: TIMEOUT });
+      const answer = await ask("api/acts", { method: "POST", body: { ...confirmed(order, subjects), confirm: listing.confirm }, timeout: TIMEOUT });
       onDone(answer, outcomeOf(what, noun, answer));
     } catch (error) {
+      if (isClosed()) {
+        onFailed(error, what);
+        return;
+      }
       setState({ isRunning: false, error });
       setTyped("");
       if (error.raw === "LIST_CHANGED") listAgain();
@@ -117,10 +127,17 @@ function Many({ action, onDone, onClose }) {
     ${hasUndo && terms.undo && html`<p class="note">${noun === "channel" ? "The list of topics then has one undo for all of them, and the page of each channel has its own."
       : "The page of each topic then has an undo."} What is ephemeral has none.</p>`}
     ${listing?.message && html`<p class="failure" role="alert"><b>Not all servers answered.</b> What they have is not listed, and is not touched. <code>${listing.message}</code></p>`}
-    ${subjects && (subjects.length === 0
+    ${subjects && (subjects.length === 0 || isIdle
       ? html`<p class="empty" role="status">${nothing(chosen.action, noun)}</p>`
       : html`<${Figures} rows=${totals(subjects, noun)} /><${Subjects} subjects=${subjects} />`)}
-    ${word && subjects.length > 0 && html`<${Typed} word=${word} value=${typed} onInput=${setTyped} />`}<//>`;
+    ${word && subjects.length > 0 && !isIdle && html`<${Typed} word=${word} value=${typed} onInput=${setTyped} />`}<//>`;
+}
+
+// The order that the admin has confirmed. An empty names its topics, because those with a backlog may be others at the next moment.
+function confirmed(order, subjects) {
+  if (order.action !== "empty") return order;
+  const { search, show, ...rest } = order;
+  return { ...rest, topics: [...new Set(subjects.map((one) => one.topic))] };
 }
 
 // Asks for the listing of an order, and again when the order differs. Returns the answer, or {error}, or null until there is one.

@@ -1,41 +1,58 @@
 // The figures of all topics: the server's own sum, or the sum over all nodes if the server has none.
 
 import { api, ask, failureOf } from "./api.js";
-import { largest, plus } from "./exact.js";
+import { plus } from "./exact.js";
+import { address } from "./format.js";
+import { Lines, Slices } from "./lines.js";
 import { Samples, change, perSecond } from "./rates.js";
 import { facts, lastAct } from "./store.js";
 
 // A topic that no nsqd has.
-const EMPTY = { depth: 0, backend_depth: 0, message_count: 0, paused: false, node_count: 0 };
+const EMPTY = { depth: 0, backend_depth: 0, message_count: 0, paused: false, node_count: 0, node_set: "" };
 
 // The time for which the list of names is used again, in milliseconds. Only it has the topics that no nsqd has. After an act of this page
-// it is asked for at once, because somebody who has created or deleted a topic looks for it.
+// it is asked for at once, because somebody who has created or deleted a topic looks for it. The clock of performance.now() never jumps.
 const NAMES_AGE_MAX = 15_000;
 
 let names = { topics: [], at: 0 };
 
-// Returns {topics, concerns, message, failure}: each topic with the keys of the API, and with its channels. `concerns` says what
-// needs attention, if the server tells it. With a `failure`, the figures are those of before.
-export async function loadTopics(signal) {
+// Reads the live topics, which are many.
+const lines = new Lines("topics", liveTopic);
+
+// Returns {topics, sampled_at, steady_ms, message, failure}: each topic with the keys of the API, and with its channels. `steady_ms` is the
+// server's time for differences, which never jumps. A topic whose figures are as before is the same object as before. With a `failure`, the
+// figures are those of before. `isAnyGone` is true if nodes are gone: a topic that no other node has may be there, so its figures are
+// unknown.
+export async function loadTopics(signal, isAnyGone) {
   const { live: isLive } = await facts.known();
   if (!isLive) return sumOfNodes(signal);
-  const [answer, attention] = await Promise.all([ask("api/live/topics", { signal }), ask("api/live/attention", { signal }), refreshNames(signal)]);
+  const [answer] = await Promise.all([ask("api/live/topics", { signal, parse: (text) => lines.read(text) }), refreshNames(signal)]);
   // The server has asked no nsqd yet.
   if (answer.time === 0) return sumOfNodes(signal);
-  const topics = answer.topics.map(liveTopic);
+  const { topics } = answer;
   const known = new Set(topics.map((topic) => topic.topic_name));
-  const inactive = names.topics.filter((name) => !known.has(name)).map((name) => ({ topic_name: name, ...EMPTY, channels: [] }));
+  const isUnknown = isAnyGone || Boolean(answer.message);
+  const inactive = names.topics.filter((name) => !known.has(name)).map((name) => ({ topic_name: name, ...EMPTY, channels: [], isUnknown }));
+  const { time: sampled_at, steady_ms, message } = answer;
+  return { topics: [...topics, ...inactive], sampled_at, steady_ms, message, failure: failureOf(message) };
+}
+
+// Returns {concerns, gone, next_ms}: what needs attention, the nodes that are gone, and when the server will know more. Without live
+// figures, no server tells it.
+export async function loadConcerns(signal) {
+  const { live: isLive } = await facts.known();
+  if (!isLive) return {};
+  const { time, concerns, gone_nodes: gone, next_ms } = await ask("api/live/attention", { signal });
   // The server has the first concerns after two looks at the cluster.
-  const concerns = attention.time === 0 ? undefined : attention.concerns;
-  return { topics: [...topics, ...inactive], concerns, sampled_at: answer.time, message: answer.message, failure: failureOf(answer.message) };
+  return time === 0 ? { next_ms } : { concerns, gone, next_ms, sampled_at: time };
 }
 
 // Asks for the names from time to time. Only the first answer, and the first after an act, are waited for: an nsqlookupd that hangs must
 // not make the figures old.
 function refreshNames(signal) {
   const isAwaited = names.at <= lastAct.get();
-  if (!isAwaited && Date.now() - names.at < NAMES_AGE_MAX) return undefined;
-  const at = Date.now();
+  if (!isAwaited && performance.now() - names.at < NAMES_AGE_MAX) return undefined;
+  const at = performance.now();
   names = { ...names, at };
   const asked = ask("api/topics", { signal }).then(
     ({ topics }) => { names = { topics: topics ?? [], at }; },
@@ -45,21 +62,22 @@ function refreshNames(signal) {
   return isAwaited ? asked : undefined;
 }
 
+// A live topic with the API's keys.
 function liveTopic(live) {
   return {
-    topic_name: live.topic, depth: live.depth, message_count: live.message_count, ...pauseOf(live), node_count: live.node_count,
+    topic_name: live.topic, depth: live.depth, message_count: live.message_count, ...pauseOf(live), node_count: live.node_count, node_set: live.node_set,
     paused_node_count: live.paused_node_count,
-    oldest_unfinished_ms: liveAge(live), channels: live.channels.map(liveChannel),
+    oldest_unfinished_ms: liveAge(live), channels: live.channels.map((channel) => liveChannel(channel, live)),
   };
 }
 
 // A live channel with the API's keys.
-function liveChannel(live) {
-  return {
+function liveChannel(live, topic) {
+  return withProblem(topic.topic, topic.paused, {
     channel_name: live.channel, depth: live.depth, in_flight_count: live.in_flight, deferred_count: live.deferred, requeue_count: live.requeue_count,
     timeout_count: live.timeout_count, message_count: live.message_count, client_count: live.clients, ...pauseOf(live),
     oldest_unfinished_ms: liveAge(live), doctor: live.doctor, undo_until_ms: live.undo_until_ms, undo_message_count: live.undo_message_count,
-  };
+  });
 }
 
 // The terms of a pause, as far as they are known.
@@ -95,7 +113,7 @@ export async function loadLive(topicName, signal) {
 
 async function sumOfNodes(signal) {
   const [names, { nodes, message }] = await Promise.all([ask("api/topics", { signal }), ask("api/nodes", { signal })]);
-  const addresses = (nodes ?? []).map((node) => `${node.broadcast_address}:${node.http_port}`);
+  const addresses = (nodes ?? []).map((node) => address(node.broadcast_address, node.http_port));
   const asked = await Promise.allSettled(addresses.map((address) => ask(api("nodes", address), { signal })));
   const answers = asked.filter((one) => one.status === "fulfilled").map((one) => one.value);
   const failed = addresses.filter((_, index) => asked[index].status === "rejected");
@@ -112,6 +130,7 @@ function sumOfTopics(names, answers) {
     const total = topics.get(topic.topic_name) ?? { topic_name: topic.topic_name, ...EMPTY, channels: new Map() };
     topics.set(topic.topic_name, total);
     total.node_count += 1;
+    total.node_set += `${topic.node} `;
     add(total, topic, ["depth", "backend_depth", "message_count"]);
     for (const channel of topic.channels ?? []) {
       const part = total.channels.get(channel.channel_name) ?? { channel_name: channel.channel_name, paused: false };
@@ -121,7 +140,10 @@ function sumOfTopics(names, answers) {
     }
   }
   const sorted = [...topics.values()].sort((a, b) => a.topic_name < b.topic_name ? -1 : 1);
-  return sorted.map((topic) => ({ ...topic, channels: [...topic.channels.values()] }));
+  return sorted.map((topic) => {
+    const channels = [...topic.channels.values()];
+    return { ...topic, channels: channels.map((channel) => withProblem(topic.topic_name, topic.paused, channel)) };
+  });
 }
 
 function add(total, part, counts) {
@@ -135,49 +157,84 @@ function add(total, part, counts) {
 }
 
 // Makes rows of the answers, one per topic, with rates since the answer before. `concerns` are the server's. Those about a topic
-// itself mark its row. Those about channels come with the channels (`doctor`).
+// itself mark its row. Those about channels come with the channels (`doctor`). A row that would be as before is the same object as before.
 export class TopicRows {
   #samples = new Samples();
+  #made = new Map();
 
-  rows({ topics, concerns = [] }, at) {
+  async rows({ topics, concerns = [] }, at) {
     const ofTopics = Map.groupBy(concerns.filter((concern) => concern.topic && !concern.channel), (concern) => concern.topic);
-    const rows = topics.map((topic) => this.#row(topic, ofTopics.get(topic.topic_name) ?? [], at));
-    this.#samples.keep(new Set(rows.map((row) => row.name)));
-    return rows;
+    const [made, slices] = [new Map(), new Slices()];
+    for (const topic of topics) {
+      made.set(topic.topic_name, this.#row(topic, ofTopics.get(topic.topic_name) ?? NONE, at));
+      if (slices.areOver()) await slices.next();
+    }
+    this.#made = made;
+    this.#samples.keep(made);
+    // The list is drawn in a slice of its own.
+    await slices.next();
+    return [...made.values()].map((one) => one.row);
   }
 
   #row(topic, concerns, at) {
-    const channels = (topic.channels ?? []).map((channel) => withProblem(topic, channel));
-    const ages = [topic, ...channels].map((part) => part.oldest_unfinished_ms).filter((age) => age !== undefined);
-    const oldest = largest(ages);
-    const sum = (name) => channels.reduce((total, channel) => plus(total, channel[name]), 0);
-    const backlog = plus(topic.depth, sum("depth"));
-    const figures = { message_count: topic.message_count, backlog };
-    const before = this.#samples.take(topic.topic_name, at, figures, topic.node_count);
-    return {
-      name: topic.topic_name,
-      lowercase: topic.topic_name.toLowerCase(),
-      ...figures,
-      oldest,
-      arrivals: perSecond(before, "message_count", topic.message_count),
-      growth: change(before, "backlog", backlog),
-      getsOlder: [...concerns, ...channels.map((channel) => channel.doctor)].some((one) => one?.is_older),
-      inFlight: sum("in_flight_count"),
-      deferred: sum("deferred_count"),
-      consumers: sum("client_count"),
-      nodeCount: topic.node_count,
-      isPaused: topic.paused,
-      pause: { ...pauseOf(topic), node_count: topic.node_count, paused_node_count: topic.paused_node_count },
-      pausedChannels: channels.filter((channel) => channel.paused).length,
-      channels,
-      problems: channels.filter((channel) => channel.problem),
-      needsAttention: concerns.length > 0 || channels.some((channel) => channel.problem),
-    };
+    if (topic.isUnknown) return { row: { ...nameRow(topic.topic_name), isUnknown: true } };
+    const known = this.#made.get(topic.topic_name);
+    const figures = known?.topic === topic ? known.figures : figuresOf(topic);
+    const before = this.#samples.take(topic.topic_name, at, figures, topic.node_set);
+    const arrivals = perSecond(before, "message_count", figures.message_count);
+    const growth = change(before, "backlog", figures.backlog);
+    const isSame = figures === known?.figures && concerns === known.concerns && arrivals === known.row.arrivals && growth === known.row.growth;
+    return isSame ? known : { topic, figures, concerns, row: rowOf(topic, { ...figures, arrivals, growth }, concerns) };
   }
 }
 
-function withProblem(topic, channel) {
-  return { ...channel, topicName: topic.topic_name, problem: problemOf(channel, topic.paused) };
+const NONE = [];
+
+// The figures that rates are made of.
+// The row of a topic of which only the name is known.
+export function nameRow(name) {
+  return { name, lowercase: name.toLowerCase(), channels: [], problems: [], pausedChannels: 0 };
+}
+
+function figuresOf(topic) {
+  return { message_count: topic.message_count, backlog: topic.channels.reduce((sum, channel) => plus(sum, channel.depth), topic.depth) };
+}
+
+function rowOf(topic, figures, concerns) {
+  const { channels } = topic;
+  let [inFlight, deferred, consumers, pausedChannels, oldest] = [0, 0, 0, 0, topic.oldest_unfinished_ms];
+  for (const channel of channels) {
+    inFlight = plus(inFlight, channel.in_flight_count);
+    deferred = plus(deferred, channel.deferred_count);
+    consumers = plus(consumers, channel.client_count);
+    pausedChannels += channel.paused ? 1 : 0;
+    const age = channel.oldest_unfinished_ms;
+    if (age !== undefined && (oldest === undefined || age > oldest)) oldest = age;
+  }
+  const problems = channels.filter((channel) => channel.problem);
+  return {
+    name: topic.topic_name,
+    lowercase: topic.topic_name.toLowerCase(),
+    ...figures,
+    oldest,
+    getsOlder: concerns.some((one) => one.is_older) || channels.some((channel) => channel.doctor?.is_older),
+    inFlight,
+    deferred,
+    consumers,
+    nodeCount: topic.node_count,
+    isPaused: topic.paused,
+    pause: { ...pauseOf(topic), node_count: topic.node_count, paused_node_count: topic.paused_node_count },
+    pausedChannels,
+    channels,
+    problems,
+    needsAttention: concerns.length > 0 || problems.length > 0,
+  };
+}
+
+function withProblem(topicName, isTopicPaused, channel) {
+  channel.topicName = topicName;
+  channel.problem = problemOf(channel, isTopicPaused);
+  return channel;
 }
 
 // The sentence about a channel that needs attention, or null. The server's doctor knows most. Without it, the page says what

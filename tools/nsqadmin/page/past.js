@@ -2,9 +2,10 @@
 
 import { html, useEffect, useMemo, useState } from "./html.js";
 import { ask } from "./api.js";
+import { age } from "./format.js";
 import { setQuery, useRoute } from "./route.js";
 import { series, together } from "./series.js";
-import { facts, useStore } from "./store.js";
+import { facts, serverNow, useStore } from "./store.js";
 
 // The times that charts can show, and the steps of the server's past for them, both in seconds. The server keeps its steps of 1 s for
 // ten minutes, of 10 s for six hours, and of 60 s for seven days (`TIERS` in history.rs).
@@ -25,8 +26,8 @@ const RETRY = 20_000;
 const NOTHING = { times: [], figures: {} };
 
 // Returns the points that the charts of a subject show. `name` is that of the series. `subject` has the parameters of
-// api/live/history. Returns `own`, the series to which new points are added, `shown` ({times, figures}), and `failure`: why there
-// is no past, or null.
+// api/live/history. Returns `own`, the series to which new points are added, `shown` ({times, figures}), `failure`: why there
+// is no past, or null, and `keptSince`: the time in seconds before which the server has dropped points, or undefined.
 export function usePast(name, subject) {
   const own = series(name);
   const isKept = useStore(facts)?.live === true;
@@ -39,14 +40,14 @@ export function usePast(name, subject) {
   }, [isKept, own, step, own.version]);
   const points = past?.points ?? NOTHING;
   const shown = useMemo(() => together(points, own, seconds), [points, own, own.version, seconds]);
-  return { own, shown, failure: past?.failure ?? null };
+  return { own, shown, failure: past?.failure ?? null, keptSince: past?.keptSince };
 }
 
 function isDue(own, step) {
   const past = own.pasts.get(step);
   if (!past) return true;
   if (past.isLoading) return false;
-  const age = Date.now() - past.at;
+  const age = serverNow() - past.at;
   return age > (past.failure ? RETRY : AGE_MAX) || (own.hasGap() && past.at / 1000 < own.times.at(-1));
 }
 
@@ -54,20 +55,21 @@ function isDue(own, step) {
 async function load(own, step, subject) {
   const before = own.pasts.get(step);
   own.pasts.set(step, { points: NOTHING, failure: null, ...before, isLoading: true });
-  const keep = (change) => own.pasts.set(step, { ...own.pasts.get(step), ...change, at: Date.now(), isLoading: false });
+  const keep = (change) => own.pasts.set(step, { ...own.pasts.get(step), ...change, at: serverNow(), isLoading: false });
   try {
-    keep({ points: pointsOf(await ask(`api/live/history?${new URLSearchParams({ ...subject, step })}`)), failure: null });
+    const answer = await ask(`api/live/history?${new URLSearchParams({ ...subject, step })}`);
+    keep({ points: pointsOf(answer), failure: null, keptSince: answer.kept_since });
   } catch (error) {
     keep({ failure: error });
   }
 }
 
-// The points of the server's answer. A figure may be a BigInt, with which no chart can calculate.
+// The points of the server's answer. Depths are exact. Charts calculate with ages, which a BigInt would not permit.
 function pointsOf({ start, step, depth, rate, oldest_seconds: ages }) {
   const numbers = (figures) => figures.map((figure) => figure === null ? null : Number(figure));
   // Nodes that tell no age have 0.
   const oldest = ages.some((age) => age > 0) && { oldest: numbers(ages) };
-  return { times: depth.map((_, index) => start + index * step), figures: { depth: numbers(depth), arrivals: numbers(rate), ...oldest } };
+  return { times: depth.map((_, index) => start + index * step), figures: { depth, arrivals: numbers(rate), ...oldest } };
 }
 
 // The range in the address.
@@ -76,18 +78,31 @@ function useRange() {
   return Object.hasOwn(RANGES, asked ?? "") ? asked : FIRST;
 }
 
-// The choice of the time that the charts show, and why they have no past.
-export function Ranges({ failure }) {
+// The choice of the time that the charts of `past` show, and why they have no past or a short one.
+export function Ranges({ past }) {
   const chosen = useRange();
   if (!useStore(facts)?.live) return null;
+  const note = past.failure ? reason(past.failure) : shortness(past.keptSince, RANGES[chosen].seconds);
   const choose = (key) => setQuery({ range: key === FIRST ? "" : key });
   return html`<div class="ranges"><div role="group" aria-label="Time that the charts show">
     ${Object.entries(RANGES).map(([key, { title, spoken }]) => html`<button type="button" key=${key} class="small" aria-pressed=${key === chosen}
       title=${`Show the last ${spoken}`} onClick=${() => choose(key)}>${title}</button>`)}</div>
-    ${failure && html`<span class="note" role="status">${reason(failure)}</span>`}</div>`;
+    ${note && html`<span class="note" role="status">${note}</span>`}</div>`;
 }
 
+const NO_PAST = {
+  HISTORY_NOT_FOUND: "this is new",
+  HISTORY_FULL: "there is no room (--history-max-bytes)",
+};
+
 function reason({ raw, message }) {
-  if (raw !== "HISTORY_NOT_FOUND") return `The charts lack their past: ${message}`;
-  return "The server keeps no past here: this is new, or there was no room (--history-max-series). The charts begin when the page is opened.";
+  if (!Object.hasOwn(NO_PAST, raw)) return `The charts lack their past: ${message}`;
+  return `The server keeps no past here: ${NO_PAST[raw]}. The charts begin when the page is opened.`;
+}
+
+// Says why charts of so many seconds begin late, if the server has dropped points of this time.
+function shortness(keptSince, seconds) {
+  const ago = serverNow() / 1000 - keptSince;
+  if (keptSince === undefined || ago >= seconds) return null;
+  return `The past reaches back ${age(ago * 1000)} only: the server has no room for more (--history-max-bytes).`;
 }

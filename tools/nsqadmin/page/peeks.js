@@ -92,10 +92,11 @@ export class Tail {
   #seen = new Map();
   #newest = new Map();
   shown = [];
-  // Messages that were seen and left out by the sampling, messages that were published and never seen, and looks at older nsqds
-  // after which some were never seen.
+  // Messages that were seen and left out by the sampling, messages that were published and never seen, looks after which nobody
+  // knows how many were never seen, and looks at older nsqds after which some were never seen.
   leftOut = 0;
   unseen = 0;
+  uncounted = 0;
   gaps = 0;
   // The older nsqds, which show only messages that wait.
   older = [];
@@ -111,6 +112,7 @@ export class Tail {
     this.older = nodes.filter((node) => node.newest === undefined).map((node) => node.node);
     for (const node of nodes) {
       if (node.newest !== undefined) {
+        if (this.#newest.has(node.node) && node.unscanned_messages === undefined) this.uncounted += 1;
         this.#newest.set(node.node, node.newest);
         this.unseen = plus(this.unseen, node.unscanned_messages ?? 0);
         // A message that is shown for a while does not stay unfinished.

@@ -17,7 +17,7 @@ const COLUMNS = [
       ? ` (${row.hostname})` : ""}</span>` },
   { key: "at", title: "Node", isText: true, value: (row) => row.node, cell: (row) => html`<${NodeLink} node=${row.node} />` },
   rated("rate", "Messages/s", "rate", "Messages that this connection publishes per second, over the last five seconds"),
-  { key: "usual", title: "Usual", help: "The usual messages per second of this client at this node; known after a minute",
+  { key: "usual", title: "Usual", help: "The usual messages per second of this connection, or of the one that it replaces; known after a minute",
     value: (row) => row.usual_rate, cell: (row) => rate(row.usual_rate) },
   counted("count", "Messages", "count", "Messages since the connection"),
   { key: "connected", title: "Connected", value: (row) => -row.connect_ts, cell: (row) => age(since(row.connect_ts)) },

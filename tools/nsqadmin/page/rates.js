@@ -11,10 +11,11 @@ export class Samples {
 
   // Takes a new sample of `name` with these figures. Returns the earlier figures and the seconds since, or null. What
   // comes too soon after the last sample is compared with the one before. `nodes` says of which nodes the figures are a sum. If these
-  // have changed, there are no earlier figures: a node that comes back would look like a burst of all its messages.
+  // have changed, there are no earlier figures: a node that comes back would look like a burst of all its messages. The same holds if
+  // the clock has gone back.
   take(name, at, figures, nodes = "") {
     const last = this.#last.get(name);
-    const known = last?.nodes === nodes ? last : undefined;
+    const known = last?.nodes === nodes && at >= last.at ? last : undefined;
     if (known && at - known.at < CLOSEST) return known.before && compare(known.before, at);
     this.#last.set(name, { at, figures, nodes, before: known && { at: known.at, figures: known.figures } });
     return known ? compare(known, at) : null;

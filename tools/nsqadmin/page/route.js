@@ -5,9 +5,10 @@ import { useEffect, useState } from "./html.js";
 const BASE = new URL(document.baseURI).pathname;
 const listeners = new Set();
 
-// The address of a view, such as link("topics", "orders"). Without arguments, the list of topics.
+// The address of a view, such as link("topics", "orders"). Without arguments, the list of topics. Browsers remove the segments . and ..
+// from addresses, which nsqd takes as names. In a link, they have a ~ in front, which no name of a topic or channel has.
 export function link(...segments) {
-  return BASE + segments.map(encodeURIComponent).join("/");
+  return BASE + segments.map((segment) => encodeURIComponent(segment).replace(/^\.{1,2}$/, "~$&")).join("/");
 }
 
 // The present view and query. `segments` are the decoded parts of the path below the base path.
@@ -19,7 +20,7 @@ function present() {
 
 function decode(segment) {
   try {
-    return decodeURIComponent(segment);
+    return decodeURIComponent(segment).replace(/^~(?=\.{1,2}$)/, "");
   } catch {
     return segment;
   }

@@ -12,7 +12,7 @@ const GAP = 60;
 
 const kept = new Map();
 
-// Points over time: `times` in Unix seconds, and one array per figure.
+// Points over time: `times` in Unix seconds, and one array per figure. A figure above 2^53 is a BigInt.
 export class Series {
   times = [];
   figures = {};
@@ -21,22 +21,28 @@ export class Series {
   // Changes with each point.
   version = 0;
 
-  // Adds a point. A figure that is missing becomes null, which is a gap in the chart.
+  // Adds a point. A figure that is missing becomes null, which is a gap in the chart. If the clock has gone back, the points in its future
+  // go, and the server is asked anew for its own.
   add(at, values) {
     const time = at / 1000;
-    if (this.times.length > 0 && time <= this.times.at(-1)) return;
+    if (time === this.times.at(-1)) return;
+    const kept = this.times.findLastIndex((known) => known < time) + 1;
+    if (kept < this.times.length) {
+      this.#remove(kept, this.times.length - kept);
+      this.pasts.clear();
+    }
     for (const name of Object.keys(values)) this.figures[name] ??= Array(this.times.length).fill(null);
     this.times.push(time);
     for (const [name, array] of Object.entries(this.figures)) {
       const value = values[name];
-      array.push(value === undefined || value === null ? null : Number(value));
+      array.push(value ?? null);
     }
-    if (this.times.length > POINTS_MAX * 1.1) {
-      const surplus = this.times.length - POINTS_MAX;
-      this.times.splice(0, surplus);
-      for (const array of Object.values(this.figures)) array.splice(0, surplus);
-    }
+    if (this.times.length > POINTS_MAX * 1.1) this.#remove(0, this.times.length - POINTS_MAX);
     this.version += 1;
+  }
+
+  #remove(start, count) {
+    for (const array of [this.times, ...Object.values(this.figures)]) array.splice(start, count);
   }
 
   // True if some time has passed between the last two points without a point.

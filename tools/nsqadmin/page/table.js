@@ -1,4 +1,4 @@
-// A table that can be sorted and searched, and that stays quick with many rows: beyond a hundred rows it draws only those that
+// A table that can be sorted and searched, and that stays quick with many rows: beyond fifty rows it draws only those that
 // can be seen.
 
 import { Boundary } from "./boundary.js";
@@ -10,7 +10,7 @@ import { setQuery, useRoute } from "./route.js";
 const ROW = 36;
 
 // Tables with more rows scroll within themselves, and draw only what can be seen.
-const ROWS_DRAWN_MAX = 100;
+const ROWS_DRAWN_MAX = 50;
 
 // The rows that are drawn above and below the visible ones.
 const MARGIN = 12;
@@ -34,8 +34,8 @@ function Rows({ name = "", caption, rows, rowKey, text, columns, first, total, r
   const { query } = useRoute();
   const [needle, order] = [query.get(`${name}q`) ?? "", query.get(`${name}sort`) ?? first];
   const isPointed = useRef(false);
-  const found = useMemo(() => matching(rows, text, needle), [rows, text, needle]);
-  const shown = useOrder(found, columns, order, rowKey, isPointed);
+  const ordered = useOrder(rows, columns, order, rowKey, isPointed);
+  const shown = useMemo(() => matching(ordered, text, needle), [ordered, text, needle]);
   const sortBy = (key, isDescending) => setQuery({ [`${name}sort`]: isDescending ? `-${key}` : key });
   return html`
     <div class="table">
@@ -65,14 +65,14 @@ export function matching(rows, text, needle) {
 // Sorts the rows. While the pointer is on the table, rows keep their places, so that no click hits another row than it was
 // meant for.
 function useOrder(rows, columns, order, rowKey, isPointed) {
-  const kept = useRef({ order: null, places: new Map() });
+  const kept = useRef({ order: null, rows: [] });
   return useMemo(() => {
-    const { places } = kept.current;
-    const isKept = isPointed.current && kept.current.order === order && rows.every((row) => places.has(rowKey(row)));
+    const places = isPointed.current && kept.current.order === order && new Map(kept.current.rows.map((row, index) => [rowKey(row), index]));
+    const isKept = places && rows.every((row) => places.has(rowKey(row)));
     const sorted = isKept
       ? [...rows].sort((a, b) => places.get(rowKey(a)) - places.get(rowKey(b)))
       : sort(rows, columns, order);
-    if (!isKept) kept.current = { order, places: new Map(sorted.map((row, index) => [rowKey(row), index])) };
+    kept.current = { order, rows: sorted };
     return sorted;
   }, [rows, columns, order]);
 }

@@ -7,6 +7,9 @@ import { Addresses } from "./parts.js";
 const LIMITS = [["", "never"], ["5m", "5 min"], ["10m", "10 min"], ["30m", "30 min"], ["1h", "1 h"], ["4h", "4 h"], ["12h", "12 h"], ["24h", "24 h"], ["168h", "7 days"]];
 const UNDOS = { "10m": "10 minutes", "1h": "1 hour", "24h": "24 hours", "": "not at all, and their disk space is free at once" };
 
+// The other end of an undo: nsqd needs the room for new messages.
+export const FULL_DISK = "If the disk has no room for a new message, this ends at once, and they are gone.";
+
 // The longest note that nsqd takes, in characters.
 const NOTE_MAX = 200;
 
@@ -45,7 +48,8 @@ export function UndoTerms({ ability, terms, onChange }) {
   if (ability?.isUnknown) return html`<p class="note">The messages cannot come back: no node has said whether it knows an undo.</p>`;
   if (!ability?.any) return null;
   if (!ability.all) return html`<p class="note">The messages cannot come back, because these nodes know no undo: <${Addresses} nodes=${ability.without} />.</p>`;
-  return html`<${Choice} label="The messages can be brought back for" choices=${UNDOS} value=${terms.undo ?? ""} onChange=${(value) => onChange({ ...terms, undo: value })} />`;
+  return html`<${Choice} label="The messages can be brought back for" choices=${UNDOS} value=${terms.undo ?? ""} onChange=${(value) => onChange({ ...terms, undo: value })} />
+    ${terms.undo && html`<p class="note">${FULL_DISK}</p>`}`;
 }
 
 function Choice({ label, choices, value, onChange }) {

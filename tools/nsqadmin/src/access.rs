@@ -13,6 +13,12 @@ use url::Url;
 
 use crate::cidr::Cidr;
 
+/// The header in which a client names itself if nobody else does. Nobody checks this name, and it permits nothing.
+const CLAIMED_USER: &str = "x-claimed-user";
+
+/// Most characters of such a name.
+pub const CLAIMED_CHARS_MAX: usize = 50;
+
 /// The rules about users and origins.
 #[derive(Clone, Debug)]
 pub struct Access {
@@ -40,18 +46,22 @@ pub enum BodyReaders {
 }
 
 impl Access {
-    /// Returns the user that the proxy in front has named, or an empty text. A header from an address
-    /// that is no trusted proxy does not count. Several headers do not count either: a client may
-    /// have sent one of them.
+    /// Returns the user that the proxy in front has named, or an empty text. The name is UTF-8. A header
+    /// from an address that is no trusted proxy does not count. Several headers do not count either: a
+    /// client may have sent one of them.
     pub fn user(&self, headers: &HeaderMap, peer: IpAddr) -> String {
         let mut values = headers.get_all(&self.header).iter();
         match (self.is_trusted(peer), values.next(), values.next()) {
-            (true, Some(user), None) => user.to_str().unwrap_or_default().to_owned(),
+            (true, Some(user), None) => {
+                let user = std::str::from_utf8(user.as_bytes());
+                user.unwrap_or_default().to_owned()
+            }
             _ => String::new(),
         }
     }
 
-    fn is_trusted(&self, peer: IpAddr) -> bool {
+    /// Returns true if requests from this address come from a proxy that the operator trusts.
+    pub fn is_trusted(&self, peer: IpAddr) -> bool {
         self.trusted_proxies
             .iter()
             .any(|range| range.contains(peer))
@@ -72,6 +82,22 @@ impl Access {
         ))
     }
 
+    /// Returns the reason why a client that sends the credentials of basic authentication has no user. Any client can send
+    /// them, and nobody has checked the password.
+    pub fn ignored_credentials(&self, headers: &HeaderMap, peer: IpAddr) -> Option<String> {
+        let value = headers.get(AUTHORIZATION)?.as_bytes();
+        let scheme = value.split(|byte| *byte == b' ').next()?;
+        let is_ignored =
+            scheme.eq_ignore_ascii_case(b"basic") && self.user(headers, peer).is_empty();
+        is_ignored.then(|| {
+            format!(
+                "basic authentication does not count, because nsqadmin checks no password; a proxy that checks it has to \
+                 name the user in the header {}",
+                self.header
+            )
+        })
+    }
+
     /// Returns true if the header counts from every address of a family.
     pub fn trusts_everybody(&self) -> bool {
         self.trusted_proxies
@@ -79,9 +105,10 @@ impl Access {
             .any(|range| range.is_everything())
     }
 
-    /// Returns true if the user may act.
+    /// Returns true if the user may act. An empty text is a client without a user, and never an admin of a list.
     pub fn is_admin(&self, user: &str) -> bool {
-        self.admin_users.is_empty() || self.admin_users.iter().any(|admin| admin == user)
+        let is_listed = !user.is_empty() && self.admin_users.iter().any(|admin| admin == user);
+        self.admin_users.is_empty() || is_listed
     }
 
     /// Returns true if the user may read the bodies of messages.
@@ -157,6 +184,49 @@ pub fn basic_user(headers: &HeaderMap) -> String {
     let decoded = decoded.unwrap_or_default();
     let user = decoded.split_once(':').map(|(user, _)| user);
     user.unwrap_or_default().to_owned()
+}
+
+/// The reason why the name that a client gives itself cannot be shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidClaim(pub &'static str);
+
+/// Returns the name that a client gives itself, or an empty text.
+///
+/// # Errors
+/// There are several names, or the name is too long, or it has characters that cannot be seen. Such characters could hide
+/// the mark of a name that nobody has checked.
+pub fn claimed_user(headers: &HeaderMap) -> Result<String, InvalidClaim> {
+    let mut values = headers.get_all(CLAIMED_USER).iter();
+    let name = match (values.next(), values.next()) {
+        (None, _) => return Ok(String::new()),
+        (Some(name), None) => std::str::from_utf8(name.as_bytes())
+            .map_err(|_| InvalidClaim("the name in X-Claimed-User is not UTF-8"))?,
+        (Some(_), Some(_)) => return Err(InvalidClaim("there is more than one X-Claimed-User")),
+    };
+    let name = name.trim();
+    if name.chars().count() > CLAIMED_CHARS_MAX {
+        return Err(InvalidClaim(
+            "the name in X-Claimed-User has more than 50 characters",
+        ));
+    }
+    match name.chars().any(is_invisible) {
+        true => Err(InvalidClaim(
+            "the name in X-Claimed-User has characters that cannot be seen",
+        )),
+        false => Ok(name.to_owned()),
+    }
+}
+
+/// Returns true for control characters, and for those that change the direction of a text, join or separate characters, or
+/// have no width (the category Cf of Unicode, and its separators of lines and paragraphs).
+fn is_invisible(character: char) -> bool {
+    let is_format = matches!(
+        character,
+        '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e007f}'
+    );
+    is_format || character.is_control()
 }
 
 #[cfg(test)]

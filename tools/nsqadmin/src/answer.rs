@@ -3,6 +3,8 @@
 //! Old versions leave out fields, and Go programs write `null` for an empty list. Both mean the
 //! default. Unknown fields are ignored. A field of a wrong type is an error of that one answer.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Deserializer};
 
 /// Reads `null` as the default.
@@ -67,12 +69,14 @@ lenient! {
         pub hostname: String,
         /// The address that the nsqd tells to its clients.
         pub broadcast_address: String,
-        /// The port of the protocol.
-        pub tcp_port: u16,
-        /// The port of HTTP.
-        pub http_port: u16,
+        /// The port of the protocol, as the nsqd has told it: any number.
+        pub tcp_port: i64,
+        /// The port of HTTP, as the nsqd has told it: any number. A wrong one is the failure of this nsqd alone.
+        pub http_port: i64,
         /// The version of nsqd.
         pub version: String,
+        /// The start of the nsqd in seconds since 1970, in `/info`.
+        pub start_time: i64,
         /// The version of ringq, in `/info`. Only ringq's nsqd has it.
         pub ringq_version: Option<String>,
         /// The zone, or an empty text.
@@ -110,7 +114,7 @@ lenient! {
         pub channels: Vec<Channel>,
         /// Messages that no channel has yet.
         pub depth: i64,
-        /// The part of the depth that is on disk.
+        /// The part of the depth beyond nsqd's `--mem-queue-size`. The original nsqd has this part on disk.
         pub backend_depth: i64,
         /// Messages since the start of the nsqd.
         pub message_count: i64,
@@ -135,6 +139,61 @@ lenient! {
         pub oldest_unfinished_ms: Option<i64>,
         /// The number of the shard that has the topic. Only ringq's nsqd has shards.
         pub shard: Option<u64>,
+        /// Messages that came again and were not stored. Only a topic with a rule of `--dedup` has this figure and the next ones:
+        /// some of them with the key `publisher`, and the others with the keys `body` and `json:`.
+        pub dedup_duplicate_count: Option<i64>,
+        /// Messages without a number, or with a number below all that is remembered.
+        pub dedup_unchecked_count: Option<i64>,
+        /// Publishers that are remembered.
+        pub dedup_publisher_count: Option<i64>,
+        /// The most publishers that can be remembered.
+        pub dedup_publisher_count_max: Option<i64>,
+        /// Publishers that were forgotten for others.
+        pub dedup_publisher_evicted_count: Option<i64>,
+        /// Duplicates that were recognised by their fingerprint alone.
+        pub dedup_unverified_count: Option<i64>,
+        /// Messages that have no key.
+        pub dedup_keyless_count: Option<i64>,
+        /// Messages that were stored and whose keys are not remembered.
+        pub dedup_unremembered_count: Option<i64>,
+        /// Keys that are remembered.
+        pub dedup_key_count: Option<i64>,
+        /// The most keys that can be remembered.
+        pub dedup_key_count_max: Option<i64>,
+        /// Bytes of the tables of keys.
+        pub dedup_memory_bytes: Option<i64>,
+        /// Bytes of all tables of keys, when all of them exist.
+        pub dedup_memory_bytes_max: Option<i64>,
+        /// Times that the system refused memory for keys.
+        pub dedup_memory_refused_count: Option<i64>,
+        /// The time back to which the topic remembers, in milliseconds.
+        pub dedup_reach_ms: Option<i64>,
+        /// The duplicates in a sample. Only a topic with `--duplicate-meter` has it.
+        pub duplicate_meter: Option<DuplicateMeter>,
+    }
+}
+
+lenient! {
+    /// The duplicates in a sample of a topic's messages.
+    pub struct DuplicateMeter {
+        /// The key that is compared: `body`, or `json:` and a pointer.
+        pub key: Option<String>,
+        /// The part of the keys that are in the sample.
+        pub sample_rate: f64,
+        /// Messages in the sample.
+        pub sampled_count: i64,
+        /// Messages in the sample that have no key. `None`: each message has one.
+        pub keyless_count: Option<i64>,
+        /// Messages in the sample whose key has come before.
+        pub duplicate_count: i64,
+        /// The share of these messages in percent.
+        pub duplicate_percent: f64,
+        /// By a window in time, such as `10m`, the share in percent that a rule with this window would drop.
+        pub percent_within: BTreeMap<String, f64>,
+        /// The same for windows in messages.
+        pub percent_within_messages: BTreeMap<String, f64>,
+        /// The time back to which the figures are complete, in milliseconds. `None`: they are complete.
+        pub reach_ms: Option<i64>,
     }
 }
 
@@ -145,7 +204,7 @@ lenient! {
         pub channel_name: String,
         /// Messages that wait.
         pub depth: i64,
-        /// The part of the depth that is on disk.
+        /// The part of the depth beyond nsqd's `--mem-queue-size`. The original nsqd has this part on disk.
         pub backend_depth: i64,
         /// Messages that consumers have and have not finished.
         pub in_flight_count: i64,
@@ -204,7 +263,7 @@ lenient! {
         pub connect_ts: i64,
         /// Messages that the client has and has not finished.
         pub in_flight_count: i64,
-        /// RDY
+        /// The RDY of the client: the most messages that it may have in flight.
         pub ready_count: i64,
         /// Finished messages.
         pub finish_count: i64,
@@ -313,6 +372,15 @@ mod tests {
             read::<Stats>(b"{\"topics\":null}").unwrap(),
             Stats::default()
         );
+    }
+
+    /// Any client of nsqlookupd can register such an nsqd.
+    #[test]
+    fn a_wrong_port_of_one_nsqd_hides_no_other() {
+        let answer = br#"{"producers":[{"http_port":70000,"tcp_port":-1},{"http_port":4151}]}"#;
+        let ports = read::<Nodes>(answer).unwrap().producers;
+        let ports: Vec<i64> = ports.iter().map(|producer| producer.http_port).collect();
+        assert_eq!(ports, [70_000, 4151]);
     }
 
     #[test]

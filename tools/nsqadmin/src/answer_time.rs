@@ -15,21 +15,29 @@ impl AnswerTime {
 
     /// Returns the time in which at least one of the answers was under way, and begins anew.
     pub fn take(&self) -> Duration {
-        let mut answers = std::mem::take(&mut *self.lock());
-        answers.sort_unstable();
-        let mut time = Duration::ZERO;
-        let mut counted_until = None;
-        for (asked, answered) in answers {
-            let begin = counted_until.map_or(asked, |until| asked.max(until));
-            time += answered.saturating_duration_since(begin);
-            counted_until = counted_until.max(Some(answered));
-        }
-        time
+        time_of(std::mem::take(&mut *self.lock()))
+    }
+
+    /// Returns the same time, and goes on.
+    pub fn so_far(&self) -> Duration {
+        time_of(self.lock().clone())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(Instant, Instant)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn time_of(mut answers: Vec<(Instant, Instant)>) -> Duration {
+    answers.sort_unstable();
+    let mut time = Duration::ZERO;
+    let mut counted_until = None;
+    for (asked, answered) in answers {
+        let begin = counted_until.map_or(asked, |until| asked.max(until));
+        time += answered.saturating_duration_since(begin);
+        counted_until = counted_until.max(Some(answered));
+    }
+    time
 }
 
 #[cfg(test)]
@@ -44,6 +52,7 @@ mod tests {
         for (asked, answered) in [(20, 21), (0, 4), (1, 2), (3, 6), (5, 6)] {
             time.clone().add(second(asked), second(answered));
         }
+        assert_eq!(time.so_far(), Duration::from_secs(7));
         assert_eq!(time.take(), Duration::from_secs(7));
         assert_eq!(time.take(), Duration::ZERO);
     }

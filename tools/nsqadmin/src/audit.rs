@@ -1,6 +1,6 @@
 //! The audit log: a line for every act and every `PUT /config/*`, also for those that were refused.
 //!
-//! Each line goes to the log. With `--audit-log-file`, it is also appended to that file as JSON:
+//! Each line goes to the log, whatever `--log-level` says. With `--audit-log-file`, it is also appended to that file as JSON:
 //!
 //! ```text
 //! {"time":"2026-11-24T09:12:50Z","user":"carol","remote_address":"10.0.0.7:50142",
@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The file is opened for each line, so that it can be moved away at any time. A client that may not act cannot fill the disk:
-//! names are cut off, and [`Refusals`] says which refused requests have a line.
+//! names are cut off, and [`Refusals`] says which refused requests have a line. The number of the others comes with the next
+//! refused request that has a line, at the latest after a minute, and at the end of the process.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -17,12 +18,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use jiff::Timestamp;
-use program::{log_error, log_info, log_warn};
+use program::log::{self, Level};
+use program::log_error;
 use wire::go_error::system_text;
 use wire::go_json::JsonObject;
 
 use crate::cut_off::cut_off;
+use crate::left_out::LeftOut;
 use crate::tally::Tally;
+use crate::unix_time;
 
 mod refusals;
 
@@ -34,6 +38,9 @@ const NAME_BYTES_MAX: usize = 256;
 
 /// Most bytes of a message in a line. The message of an act has a sentence for each node that has failed.
 const MESSAGE_BYTES_MAX: usize = 16 * 1024;
+
+/// The action of the line with the number of refused requests that had none.
+const LEFT_OUT: &str = "left_out";
 
 /// The result of an act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +62,8 @@ pub struct Entry {
     pub unix_seconds: i64,
     /// The user of the proxy's header or of basic authentication, or an empty text.
     pub user: String,
+    /// The name that a client without a user gives itself, or an empty text. Nobody has checked it.
+    pub claimed_user: String,
     /// The client's address with its port.
     pub remote_address: String,
     /// The action: `create_topic`, `pause_channel`, ...
@@ -71,6 +80,50 @@ pub struct Entry {
     pub outcome: Outcome,
     /// The message of the answer.
     pub message: String,
+    /// The terms.
+    pub details: Details,
+}
+
+/// The terms of an act and the number of its messages. Lines and notifications have them at their ends, behind what the
+/// original has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Details {
+    /// The time after which a pause ends, or an empty text.
+    pub limit: String,
+    /// The reason of a pause, or an empty text.
+    pub note: String,
+    /// The time for which dropped messages can come back, or an empty text.
+    pub undo: String,
+    /// The messages that an empty drops or an undo brings back, if nsqadmin knows their number.
+    pub messages: Option<i64>,
+}
+
+impl Details {
+    /// Adds the fields to a JSON object.
+    pub fn push_fields(&self, object: &mut JsonObject<'_>) {
+        object.text_unless_empty("for", &self.limit);
+        object.text_unless_empty("note", &self.note);
+        object.text_unless_empty("undo", &self.undo);
+        if let Some(messages) = self.messages {
+            object.number("messages", messages);
+        }
+    }
+
+    /// Returns the end of the log line: ` [for 10m, note "deploying"]`, or an empty text.
+    fn text(&self) -> String {
+        let known = |text: &str, shown: String| (!text.is_empty()).then_some(shown);
+        let parts = [
+            known(&self.limit, format!("for {}", self.limit.escape_debug())),
+            known(&self.note, format!("note {:?}", self.note)),
+            known(&self.undo, format!("undo {}", self.undo.escape_debug())),
+            self.messages.map(|messages| format!("messages {messages}")),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        match parts.is_empty() {
+            true => String::new(),
+            false => format!(" [{}]", parts.join(", ")),
+        }
+    }
 }
 
 impl Outcome {
@@ -94,6 +147,9 @@ impl Entry {
             &mut self.channel,
             &mut self.node,
             &mut self.key,
+            &mut self.details.limit,
+            &mut self.details.note,
+            &mut self.details.undo,
         ] {
             cut_off(name, NAME_BYTES_MAX);
         }
@@ -107,6 +163,7 @@ impl Entry {
         let mut object = JsonObject::new(&mut json);
         object.text("time", &time.to_string());
         object.text("user", &self.user);
+        object.text_unless_empty("claimed_user", &self.claimed_user);
         object.text("remote_address", &self.remote_address);
         object.text("action", &self.action);
         object.text_unless_empty("topic", &self.topic);
@@ -115,12 +172,34 @@ impl Entry {
         object.text_unless_empty("key", &self.key);
         object.text("result", self.outcome.word());
         object.text("message", &self.message);
+        self.details.push_fields(&mut object);
         object.end();
         json
     }
 
+    /// Returns the line about refused requests that had none.
+    fn left_out(count: u64) -> Entry {
+        Entry {
+            unix_seconds: unix_time::seconds(),
+            user: String::new(),
+            claimed_user: String::new(),
+            remote_address: String::new(),
+            action: LEFT_OUT.to_owned(),
+            topic: String::new(),
+            channel: String::new(),
+            node: String::new(),
+            key: String::new(),
+            outcome: Outcome::Refused,
+            message: without_line(count),
+            details: Details::default(),
+        }
+    }
+
     /// Returns the text of the log line.
     fn text(&self) -> String {
+        if self.action == LEFT_OUT {
+            return format!("AUDIT: {}", self.message);
+        }
         let mut subject = self.topic.clone();
         if !self.channel.is_empty() {
             subject = format!("{subject}/{}", self.channel);
@@ -137,7 +216,22 @@ impl Entry {
             "" => String::new(),
             message => format!(" - {message}"),
         };
-        format!("AUDIT: {action} {subject} by user {user:?} ({address}): {result}{message}")
+        let claimed = match self.claimed_user.as_str() {
+            "" => String::new(),
+            name => format!(", unverified name {name:?}"),
+        };
+        let details = self.details.text();
+        format!(
+            "AUDIT: {action} {subject} by user {user:?} ({address}{claimed}): {result}{message}{details}"
+        )
+    }
+}
+
+/// Says that refused requests have no line.
+fn without_line(count: u64) -> String {
+    match count {
+        1 => "1 refused request before this line has none".to_owned(),
+        count => format!("{count} refused requests before this line have none"),
     }
 }
 
@@ -146,6 +240,8 @@ impl Entry {
 pub struct Audit {
     file: Option<Arc<Mutex<PathBuf>>>,
     refusals: Refusals,
+    /// The refused requests without a line since the last one that tells their number.
+    left_out: LeftOut,
     tally: Tally,
 }
 
@@ -155,13 +251,12 @@ impl Audit {
     /// # Errors
     /// The file cannot be opened for writing.
     pub fn open(path: &str, tally: Tally) -> Result<Audit, String> {
-        let refusals = Refusals::default();
+        let mut audit = Audit {
+            tally,
+            ..Audit::default()
+        };
         if path.is_empty() {
-            return Ok(Audit {
-                file: None,
-                refusals,
-                tally,
-            });
+            return Ok(audit);
         }
         let path = PathBuf::from(path);
         open(&path).map_err(|error| {
@@ -171,43 +266,77 @@ impl Audit {
                 path.display()
             )
         })?;
-        Ok(Audit {
-            file: Some(Arc::new(Mutex::new(path))),
-            refusals,
-            tally,
-        })
+        audit.file = Some(Arc::new(Mutex::new(path)));
+        Ok(audit)
     }
 
-    /// Writes a line. A failure is logged, and the act counts nevertheless.
+    /// Writes a line. A failure is logged and counted, and the act counts nevertheless.
     pub async fn write(&self, mut entry: Entry) {
         self.tally.count_act(&entry.action, entry.outcome.word());
         if entry.outcome == Outcome::Refused {
-            match self.refusals.admit(Instant::now()) {
-                None => return,
-                Some(0) => {}
-                Some(count) => entry.message.push_str(&format!(
-                    "; {count} refused requests before this one have no line"
-                )),
+            if !self.refusals.admit(Instant::now()) {
+                let audit = self.clone();
+                let _is_first = self.left_out.add(|count| async move {
+                    let line = audit.log(Entry::left_out(count));
+                    audit.append(line).await;
+                });
+                return;
+            }
+            let count = self.left_out.take();
+            if count > 0 {
+                entry
+                    .message
+                    .push_str(&format!("; {}", without_line(count)));
             }
         }
-        entry.cut_off();
-        match entry.outcome {
-            Outcome::Done | Outcome::Partly => log_info!("{}", entry.text()),
-            Outcome::Failed | Outcome::Refused => log_warn!("{}", entry.text()),
+        let line = self.log(entry);
+        self.append(line).await;
+    }
+
+    /// Writes the number of refused requests that have no line, at the end of the process. Blocks until it is written.
+    pub fn write_left_out(&self) {
+        let count = self.left_out.take();
+        if count > 0 {
+            let line = self.log(Entry::left_out(count));
+            self.tell(self.append_now(&line));
         }
-        let Some(file) = self.file.clone() else {
+    }
+
+    /// Writes an entry to the log, and returns its line for the file.
+    fn log(&self, mut entry: Entry) -> String {
+        entry.cut_off();
+        let level = match entry.outcome {
+            Outcome::Done | Outcome::Partly => Level::Info,
+            Outcome::Failed | Outcome::Refused => Level::Warn,
+        };
+        // The macros would leave the line out at a higher --log-level.
+        log::write(level, format_args!("{}", entry.text()));
+        entry.json() + "\n"
+    }
+
+    async fn append(&self, line: String) {
+        if self.file.is_none() {
             return;
+        }
+        let audit = self.clone();
+        let appended = tokio::task::spawn_blocking(move || audit.append_now(&line));
+        self.tell(appended.await.unwrap_or_else(|error| Err(error.into())));
+    }
+
+    /// Logs and counts a line that could not be appended.
+    fn tell(&self, appended: io::Result<()>) {
+        if let Err(error) = appended {
+            self.tally.count_audit_failure();
+            log_error!("failed to write the audit log - {}", system_text(&error));
+        }
+    }
+
+    fn append_now(&self, line: &str) -> io::Result<()> {
+        let Some(file) = &self.file else {
+            return Ok(());
         };
-        let written = tokio::task::spawn_blocking(move || {
-            let path = file.lock().unwrap_or_else(PoisonError::into_inner);
-            open(&path)?.write_all((entry.json() + "\n").as_bytes())
-        });
-        let why = match written.await {
-            Ok(Ok(())) => return,
-            Ok(Err(error)) => system_text(&error),
-            Err(error) => error.to_string(),
-        };
-        log_error!("failed to write the audit log - {why}");
+        let path = file.lock().unwrap_or_else(PoisonError::into_inner);
+        open(&path)?.write_all(line.as_bytes())
     }
 }
 

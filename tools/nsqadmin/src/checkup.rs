@@ -9,7 +9,10 @@
 //! The checker is a state machine without sockets and clocks. A round costs what its clients cost,
 //! so the live figures, which have no clients, come more often. [`Pace`] says when a round is due.
 
+mod ages;
 mod concern;
+mod dedup;
+mod departed;
 mod disk;
 mod json;
 mod pace;
@@ -17,6 +20,8 @@ mod producer;
 mod recent;
 mod round;
 mod shard;
+mod unclaimed;
+mod usual;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,14 +31,22 @@ use nsq_doctor::{ChannelSample, Diagnosis, Flow, Limit, diagnose, short};
 
 pub use concern::{Concern, Subject};
 pub use disk::DiskFigures;
-pub use pace::Pace;
+pub use pace::{Pace, is_watched};
 pub use producer::{ProducerFigures, TopicProducers};
-pub use round::{ChannelRound, ConsumerKey, LookupdRound, NodeMetrics, NodeRound, Round, ShardUse};
+pub use round::{
+    Backlog, ChannelRound, ConsumerKey, LookupdRound, NodeMetrics, NodeRound, Round, ShardUse,
+};
 pub use shard::ShardFigures;
 
+use crate::now::Now;
+
+use ages::Ages;
+use dedup::Dedup;
+use departed::Departed;
 use disk::Disks;
 use producer::Usual;
 use recent::Recent;
+use unclaimed::Unclaimed;
 
 /// The time for which a node that has vanished is named, in milliseconds. After this time, the node counts as taken out of the
 /// cluster.
@@ -47,8 +60,12 @@ const GONE_MAX: usize = 1000;
 #[derive(Debug, Default)]
 pub struct Checker {
     recent: Recent,
+    ages: Ages,
     usual: Usual,
     disks: Disks,
+    unclaimed: Unclaimed,
+    dedup: Dedup,
+    departed: Departed,
     /// The nodes that were there, and are not known to be gone.
     seen: BTreeMap<String, Seen>,
     /// The nodes that no nsqlookupd knows any more.
@@ -60,21 +77,36 @@ pub struct Checker {
 struct Seen {
     /// The topics of the node's last answer.
     topics: Arc<BTreeSet<String>>,
+    /// The messages of the node's last answer. `None`: the node has never answered.
+    backlog: Option<Arc<Backlog>>,
     /// The nsqlookupds whose last answers had the node.
     lookupds: BTreeSet<String>,
-    /// The time of the first round without the node, in milliseconds since 1970. `None` if the last round had it.
+    /// The time of the first round without the node, in steady milliseconds. `None` if the last round had it.
     missing_since: Option<i64>,
 }
 
 /// A node that no nsqlookupd knows any more.
 #[derive(Debug)]
 struct Gone {
-    /// The time of the first round without the node, in milliseconds since 1970.
+    /// The time of the first round without the node, in steady milliseconds.
     since: i64,
-    /// The time from which the node is named, in milliseconds since 1970. It is later if the nsqlookupds that knew the node
+    /// The time from which the node is named, in steady milliseconds. It is later if the nsqlookupds that knew the node
     /// were silent when it vanished.
     named_since: i64,
     topics: Arc<BTreeSet<String>>,
+    /// `None`: the node has never answered.
+    backlog: Option<Arc<Backlog>>,
+}
+
+impl Seen {
+    /// Returns what is known of a node that was gone.
+    fn again(gone: &Gone) -> Seen {
+        Seen {
+            topics: gone.topics.clone(),
+            backlog: gone.backlog.clone(),
+            ..Seen::default()
+        }
+    }
 }
 
 /// A node that no nsqlookupd knows any more, for those who look for its topics.
@@ -91,8 +123,8 @@ pub struct GoneNode {
 /// The result of a round.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Checkup {
-    /// The time of the round, in milliseconds since 1970. 0 before the first one.
-    pub unix_millis: i64,
+    /// The time of the round. 0 before the first one.
+    pub now: Now,
     /// The channels by topic and channel. Empty after the first round.
     pub channels: BTreeMap<(String, String), ChannelCheck>,
     /// The producers of each topic.
@@ -136,38 +168,62 @@ pub struct NodeCheck {
 }
 
 impl Checker {
+    /// Takes what all channels have between two rounds: topic, channel, depth, and the age of the oldest message in
+    /// milliseconds.
+    pub fn watch<'a>(
+        &mut self,
+        steady_millis: i64,
+        channels: impl IntoIterator<Item = (&'a str, &'a str, i64, i64)>,
+    ) {
+        self.ages.add(steady_millis, channels);
+    }
+
     /// Takes the next round.
     pub fn check(&mut self, after: Round) -> Checkup {
-        self.recent.prepare(after.unix_millis);
+        let channels = after.channels.iter().map(|((topic, channel), round)| {
+            let oldest_ms = round.oldest_ms.unwrap_or(0);
+            (&**topic, &**channel, round.depth(), oldest_ms)
+        });
+        let steady_millis = after.now.steady_millis;
+        self.watch(steady_millis, channels);
+        self.recent.prepare(steady_millis);
+        self.departed.next(&after);
         let mut checkup = Checkup {
-            unix_millis: after.unix_millis,
+            now: after.now,
             ..Checkup::default()
         };
-        let mut found = Vec::new();
+        let mut found = self.unclaimed.next(&after);
+        found.extend(self.dedup.next(&after));
         for (name, channel) in after.channels.iter().filter(|_| !self.recent.is_empty()) {
-            let (check, concern) = check_channel(name, &self.recent, channel);
+            let is_older = self.ages.grows(&name.0, &name.1);
+            let departed = self.departed.sentence(name, steady_millis);
+            let (check, concern) = check_channel(name, &self.recent, channel, is_older, departed);
             found.extend(concern);
             checkup.channels.insert(name.clone(), check);
         }
         checkup.producers = self.usual.producers(&self.recent, &after);
         for (address, node) in &after.nodes {
-            let (known, elapsed) = self.recent.earliest_answer(address);
+            let (known, elapsed) = self.recent.earliest_answer(address, node);
             let check = NodeCheck {
                 health: node.health.clone(),
                 ringq_version: node.ringq_version.clone(),
                 shards: shard::figures(known, node, elapsed),
-                disk: self.disks.next(address, node, after.unix_millis),
+                disk: self.disks.next(address, node, steady_millis),
             };
             checkup.nodes.insert(address.clone(), check);
         }
-        let nodes = after.nodes.keys().cloned().collect();
-        self.disks.keep(&nodes);
+        self.disks.forget_old(steady_millis);
         self.remember_gone(&after);
         let all_answer = after.lookupds.values().all(LookupdRound::is_answer);
         let gone = self.gone.iter().map(|(address, gone)| GoneNode {
             address: address.clone(),
             topics: gone.topics.clone(),
-            sentence: concern::gone(gone.since, after.unix_millis, all_answer),
+            sentence: concern::gone(
+                gone.since,
+                steady_millis,
+                all_answer,
+                gone.backlog.as_deref(),
+            ),
         });
         checkup.gone = gone.collect();
         checkup.concerns = concern::all(&after, &checkup, found);
@@ -181,11 +237,15 @@ impl Checker {
     /// nsqlookupds knew does not count as gone. A host that dies may have run both an nsqd and an nsqlookupd, so the word
     /// of another nsqlookupd that knew the node is enough.
     fn remember_gone(&mut self, after: &Round) {
+        let steady_millis = after.now.steady_millis;
         for (address, node) in &after.nodes {
-            let seen = self.seen.entry(address.clone()).or_default();
+            // A node that was gone and does not answer yet has what it had.
+            let known = || self.gone.get(address).map(Seen::again).unwrap_or_default();
+            let seen = self.seen.entry(address.clone()).or_insert_with(known);
             seen.missing_since = None;
             if node.failure.is_none() {
                 seen.topics = node.topics.clone();
+                seen.backlog = Some(node.backlog.clone());
             }
         }
         let answers = || {
@@ -207,13 +267,13 @@ impl Checker {
             if is_there(address) {
                 seen.missing_since = None;
             } else {
-                let since = *seen.missing_since.get_or_insert(after.unix_millis);
+                let since = *seen.missing_since.get_or_insert(steady_millis);
                 if seen.lookupds.is_empty() || !seen.lookupds.iter().all(is_silent) {
-                    let topics = seen.topics.clone();
                     let entry = Gone {
                         since,
-                        named_since: after.unix_millis,
-                        topics,
+                        named_since: steady_millis,
+                        topics: seen.topics.clone(),
+                        backlog: seen.backlog.clone(),
                     };
                     gone.insert(address.clone(), entry);
                     return false;
@@ -228,7 +288,7 @@ impl Checker {
             true
         });
         self.gone.retain(|address, gone| {
-            after.unix_millis - gone.named_since < GONE_MILLIS && !is_there(address)
+            steady_millis - gone.named_since < GONE_MILLIS && !is_there(address)
         });
         let mut excess = self.gone.len().saturating_sub(GONE_MAX);
         if excess > 0 {
@@ -243,20 +303,23 @@ impl Checker {
     }
 }
 
-/// Returns the check of a channel, and the concern about the channel, if there is one.
+/// Returns the check of a channel, and the concern about the channel, if there is one. `departed` tells about the last consumers.
 fn check_channel(
     name: &(String, String),
     recent: &Recent,
     after: &ChannelRound,
+    is_older: bool,
+    departed: Option<String>,
 ) -> (ChannelCheck, Option<Concern>) {
     let (before, elapsed) = recent.earliest(|round| round.channels.get(name));
     let unknown = ChannelSample::default();
     let sample = before.map_or(&unknown, |before| &before.sample);
     let diagnosis = diagnose(sample, &after.sample, elapsed);
+    // The messages of a node that has just come back wait for consumers that are about to find it.
+    let is_older = is_older && (after.is_oldest_found || !after.sample.awaits_consumers());
+    let departed = departed.filter(|_| matches!(diagnosis.limit, Limit::NoConsumers { .. }));
+    let said = format!("{diagnosis}{}", departed.unwrap_or_default());
     let flow = Flow::between(sample, &after.sample, elapsed);
-    let depths = recent.iter().filter_map(|round| round.channels.get(name));
-    let most = depths.map(ChannelRound::depth).max().unwrap_or(0);
-    let is_older = before.is_some_and(|before| concern::gets_older(before, after, elapsed, most));
     let is_retried = flow.requeues > 0.0 || flow.timeouts > 0.0;
     let again = match is_retried {
         true => format!(
@@ -267,8 +330,8 @@ fn check_channel(
     };
     let check = ChannelCheck {
         sentence: match is_older && !diagnosis.is_problem() {
-            true => format!("The oldest message gets older.{again} {diagnosis}"),
-            false => diagnosis.to_string(),
+            true => format!("The oldest message gets older.{again} {said}"),
+            false => said,
         },
         is_older,
         is_retried,

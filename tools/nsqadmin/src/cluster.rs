@@ -5,6 +5,7 @@
 
 mod ability;
 mod act;
+mod given;
 mod nodes;
 mod peek;
 mod survey;
@@ -18,14 +19,17 @@ use program::http_client::push_query_value;
 
 use crate::answer_time::AnswerTime;
 use crate::outcome::Gathered;
+use crate::shown_url::without_user;
 use crate::upstream::{Failed, FailureKind, Unanswered, Upstream};
 use crate::url_map::UrlMap;
 
+use given::Noted;
+
 pub use ability::Abilities;
-pub use act::{Act, Acted, NodeAct, Terms};
+pub use act::{Act, Acted, NodeAct, Scope, Terms};
 pub use nodes::{Stats, Target};
 pub use peek::Peeked;
-pub use survey::{Builds, Surveyed};
+pub use survey::{Builds, Discovered, Surveyed};
 pub use topics::Place;
 
 /// Most requests that one question has under way.
@@ -39,6 +43,7 @@ pub struct Cluster {
     nsqds: Arc<[String]>,
     url_map: Arc<UrlMap>,
     nodes_max: usize,
+    noted: Arc<Noted>,
 }
 
 /// The servers that a cluster begins with.
@@ -63,6 +68,7 @@ impl Cluster {
             nsqds: servers.nsqds.into(),
             url_map: Arc::new(servers.url_map),
             nodes_max: servers.nodes_max,
+            noted: Arc::default(),
         }
     }
 
@@ -136,6 +142,14 @@ fn with_advice(mut failed: Failed, address: &str, is_mapped: bool) -> Failed {
             " (the nsqd broadcasts {address}; if this address cannot be reached from here, name its \
              URL with --nsqd-url-map={address}=URL)"
         ));
+    }
+    failed
+}
+
+/// Adds the URL of an nsqd to its answer that is a failure. Without an answer, the failure has the URL.
+fn with_sender(mut failed: Failed, url: &str) -> Failed {
+    if matches!(failed.kind, FailureKind::NotFound | FailureKind::Refused) {
+        failed.why.push_str(&format!(" from {}", without_user(url)));
     }
     failed
 }

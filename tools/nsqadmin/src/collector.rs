@@ -1,33 +1,37 @@
 //! [`Collector`]: asks all nsqds again and again, and keeps the present figures and the history.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use program::log_warn;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
 use crate::answer_time::AnswerTime;
-use crate::checkup::{Checker, Checkup, Pace, Round};
-use crate::cluster::{Builds, Cluster, Stats, Surveyed, Target};
+use crate::checkup::{Checker, Checkup, Pace, Round, is_watched};
+use crate::cluster::{Builds, Cluster, Discovered, Stats, Surveyed};
 use crate::config::Collection;
 use crate::figures::NodeStats;
 use crate::history::History;
 use crate::live::Snapshot;
+use crate::now::Now;
 use crate::outcome::{Gathered, Refusal, Warnings};
 use crate::tally::Tally;
-use crate::unix_time;
 use crate::upstream::Server;
 
+mod discovery;
 mod history_file;
+mod room_log;
 mod silence;
 
+use discovery::Discovery;
 use history_file::{HistoryFile, Saves};
+use room_log::RoomLog;
 use silence::Silence;
 
-/// Time after which the list of nodes is asked for again. A failure asks for it at once.
-const TARGETS_LIFETIME: Duration = Duration::from_secs(5);
+/// Time after which the figures alone ask again which nodes there are. A failure asks at once, and so does a checkup.
+const NODES_LIFETIME: Duration = Duration::from_secs(5);
 
 /// Smallest pause after a collection, in the time in which servers answered. So answers take at most a fifth of the time,
 /// however large the cluster is. The wait for a silent server costs the others nothing, and must not make their figures
@@ -51,7 +55,7 @@ impl Collector {
     /// anew. No other file of this name is replaced.
     ///
     /// # Errors
-    /// The saved history cannot be read, for the FATAL line.
+    /// The saved history cannot be read, or another process uses it, for the FATAL line.
     pub fn start(
         cluster: &Cluster,
         collection: &Collection,
@@ -59,11 +63,11 @@ impl Collector {
     ) -> Result<Collector, String> {
         let (history, file) = match collection.file.as_str() {
             "" => {
-                let history = History::new(collection.series_max);
+                let history = History::new(collection.history_bytes_max);
                 (Arc::new(Mutex::new(history)), None)
             }
             path => {
-                let file = HistoryFile::read(path.into(), collection.series_max)?;
+                let file = HistoryFile::read(path.as_ref(), collection.history_bytes_max)?;
                 (file.history(), Some(Arc::new(file)))
             }
         };
@@ -78,10 +82,11 @@ impl Collector {
         };
         let answer_time = AnswerTime::default();
         let task = Task {
+            discovery: Discovery::new(cluster),
             cluster: cluster.for_collecting(answer_time.clone()),
+            asked: Instant::now(),
             answer_time,
             builds: Builds::new(),
-            targets: None,
             history: collector.history.clone(),
             file: collector.file.clone(),
             sender,
@@ -90,17 +95,23 @@ impl Collector {
             pace: Pace::default(),
             looks: collector.looks.clone(),
             checkup_sender,
-            has_left_out: false,
+            room_log: RoomLog::default(),
             tally,
         };
         tokio::spawn(collect(task, collection.interval));
         Ok(collector)
     }
 
-    /// Returns the last checkup for somebody who looks at it: the next ones come more often for a while.
+    /// Returns the last checkup for somebody who looks at it: the next ones come more often for a while. The first look
+    /// after some time makes the next one come at once.
     pub fn checkup(&self) -> Arc<Checkup> {
         self.looks.count();
         self.checkups.borrow().clone()
+    }
+
+    /// Returns the time until the next checkup is expected.
+    pub fn next_checkup(&self) -> Duration {
+        self.looks.next_checkup()
     }
 
     /// Returns the history.
@@ -116,12 +127,16 @@ impl Collector {
     }
 }
 
-/// The time of the last look at a checkup.
+/// The last look at a checkup, and when the next checkup is expected.
 #[derive(Debug)]
 struct Looks {
     began: Instant,
     /// The time of the last look in milliseconds since `began`. 0 before the first look.
     last: AtomicU64,
+    /// The time at which the next checkup is expected, in milliseconds since `began`.
+    next_checkup: AtomicU64,
+    /// Wakes the collection when somebody begins to look.
+    begin: Notify,
 }
 
 impl Looks {
@@ -129,6 +144,8 @@ impl Looks {
         Looks {
             began: Instant::now(),
             last: AtomicU64::new(0),
+            next_checkup: AtomicU64::new(0),
+            begin: Notify::new(),
         }
     }
 
@@ -137,25 +154,52 @@ impl Looks {
     }
 
     fn count(&self) {
-        let millis = u64::try_from(self.now().as_millis()).unwrap_or(u64::MAX);
-        self.last.store(millis.max(1), Ordering::Relaxed);
+        let now = self.now();
+        let is_first = self.last().is_none_or(|last| !is_watched(now, last));
+        self.last.store(millis(now).max(1), Ordering::Relaxed);
+        if is_first {
+            self.expect_checkup(now);
+            self.begin.notify_one();
+        }
     }
 
     fn last(&self) -> Option<Duration> {
         let millis = self.last.load(Ordering::Relaxed);
         (millis > 0).then(|| Duration::from_millis(millis))
     }
+
+    fn expect_checkup(&self, at: Duration) {
+        self.next_checkup.store(millis(at), Ordering::Relaxed);
+    }
+
+    fn next_checkup(&self) -> Duration {
+        let at = Duration::from_millis(self.next_checkup.load(Ordering::Relaxed));
+        at.saturating_sub(self.now())
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Returns the pause after a collection that took this time, and whose question to the nodes was `asked` ago. The answers of
+/// two collections are at least half an interval apart: the rate over some milliseconds says nothing. A collection that has
+/// waited for other servers first asks late.
+fn pause(interval: Duration, took: Duration, asked: Duration) -> Duration {
+    let until_next = interval.saturating_sub(took);
+    until_next.max((interval / 2).saturating_sub(asked))
 }
 
 /// The state of the collecting task.
 struct Task {
     cluster: Cluster,
+    /// The time of the last question to the nodes.
+    asked: Instant,
     /// The time of the cluster's answers since the last pause.
     answer_time: AnswerTime,
     /// The builds of the nodes that answered in the last round.
     builds: Builds,
-    /// The nodes, and the time at which they were asked for.
-    targets: Option<(Instant, Vec<Target>)>,
+    discovery: Discovery,
     history: Arc<Mutex<History>>,
     file: Option<Arc<HistoryFile>>,
     sender: watch::Sender<Arc<Snapshot>>,
@@ -164,8 +208,7 @@ struct Task {
     pace: Pace,
     looks: Arc<Looks>,
     checkup_sender: watch::Sender<Arc<Checkup>>,
-    /// True if the log says already that the history is full.
-    has_left_out: bool,
+    room_log: RoomLog,
     tally: Tally,
 }
 
@@ -179,30 +222,42 @@ async fn collect(mut task: Task, interval: Duration) {
         let started = Instant::now();
         task.collect_once().await;
         let took = started.elapsed();
-        let has_figures = task.sender.borrow().unix_millis > 0;
+        let has_figures = task.sender.borrow().now.unix_millis > 0;
         if let Some(saves) = saves.as_mut().filter(|_| has_figures) {
             saves.start_if_due(Instant::now());
         }
         let rest = task.answer_time.take() * PAUSE_FACTOR;
-        sleep(interval.saturating_sub(took).max(rest)).await;
+        let pause = pause(interval, took, task.asked.elapsed()).max(rest);
+        task.expect_checkup(pause);
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = async { tokio::join!(sleep(rest), task.looks.begin.notified()); } => {}
+        }
     }
 }
 
 impl Task {
+    /// Tells those who look when the next checkup is expected, if the next collection comes after this pause.
+    fn expect_checkup(&self, pause: Duration) {
+        let now = self.looks.now();
+        let due_in = self.pace.due_in(now, Some(now));
+        self.looks
+            .expect_checkup(now + pause.max(due_in) + self.pace.duration());
+    }
+
     async fn collect_once(&mut self) {
         let mut warnings = Warnings::default();
         let started = Instant::now();
         let is_due = self.pace.is_due(self.looks.now(), self.looks.last());
-        let stats = match is_due {
+        let (now, stats) = match is_due {
             true => self.check(&mut warnings).await,
             false => self.ask(&mut warnings).await,
         };
         let is_complete = stats.as_ref().ok().map(|_| warnings.is_empty());
         self.tally.count_collection(started.elapsed(), is_complete);
         if stats.is_err() || !warnings.is_empty() {
-            self.targets = None;
+            self.discovery.expire();
         }
-        let unix_millis = unix_time::millis();
         let before = self.sender.borrow().clone();
         let stats = match stats {
             Ok(stats) => stats,
@@ -216,45 +271,79 @@ impl Task {
                 return;
             }
         };
-        let snapshot = Snapshot::next(&before, &stats, unix_millis, warnings.message());
-        let left_out = {
-            let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
-            history.add(unix_millis / 1000, snapshot.samples())
-        };
-        self.tally.set_left_out_series(left_out);
-        if left_out > 0 && !self.has_left_out {
-            log_warn!("history: no room for {left_out} series (--history-max-series)");
-            self.has_left_out = true;
+        let snapshot = Snapshot::next(&before, &stats, now, warnings.message());
+        if !is_due {
+            self.checker.watch(now.steady_millis, snapshot.ages());
         }
+        self.remember(now.unix_millis / 1000, &snapshot);
         self.sender.send_replace(Arc::new(snapshot));
     }
 
-    async fn ask(&mut self, warnings: &mut Warnings) -> Result<Vec<NodeStats>, Refusal> {
-        let targets = self.present_targets(warnings).await?;
-        self.cluster
-            .stats(targets, Stats::default(), warnings)
-            .await
+    /// Tells the metrics which nsqds are gone: nobody asks them any more.
+    fn count_gone(&self, checkup: &Checkup) {
+        let names = |addresses: &mut dyn Iterator<Item = &String>| -> BTreeSet<_> {
+            addresses
+                .map(|address| self.cluster.counted_name(address))
+                .collect()
+        };
+        let mut gone = names(&mut checkup.gone.iter().map(|gone| &gone.address));
+        if !gone.is_empty() {
+            // Several nsqds may be behind one address (--nsqd-url-map).
+            let there = names(&mut checkup.nodes.keys());
+            gone.retain(|name| !there.contains(name));
+        }
+        self.tally.set_gone(&gone, Instant::now());
     }
 
-    async fn present_targets(&mut self, warnings: &mut Warnings) -> Result<Vec<Target>, Refusal> {
-        if let Some((asked, targets)) = &self.targets
-            && asked.elapsed() < TARGETS_LIFETIME
-        {
-            return Ok(targets.clone());
-        }
-        let asked = Instant::now();
-        let targets = self.cluster.targets(warnings).await?;
-        self.targets = Some((asked, targets.clone()));
-        Ok(targets)
+    /// Adds the figures to the history.
+    fn remember(&mut self, unix_seconds: i64, snapshot: &Snapshot) {
+        let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        let left_out = history.add(unix_seconds, snapshot.samples());
+        let room_seconds = history.room_seconds(unix_seconds);
+        drop(history);
+        self.tally.set_left_out_series(left_out);
+        self.room_log.log(room_seconds, left_out);
+    }
+
+    /// Asks the nodes for their figures. Returns the time of the question, too: the figures are as old as that, however long
+    /// one of the nodes keeps the others waiting.
+    async fn ask(&mut self, warnings: &mut Warnings) -> (Now, Result<Vec<NodeStats>, Refusal>) {
+        let discovered = self.discovery.nodes(NODES_LIFETIME).await;
+        warnings.add_all(&discovered.warnings);
+        self.asked = Instant::now();
+        let now = Now::read();
+        let stats = match discovered.targets {
+            Ok(targets) => {
+                self.cluster
+                    .stats(targets, Stats::default(), warnings)
+                    .await
+            }
+            Err(refusal) => Err(refusal),
+        };
+        (now, stats)
     }
 
     /// Asks the nodes for their clients, too, and the nsqlookupds for their nodes, and makes a checkup.
-    /// Servers that do not answer are a part of the checkup.
-    async fn check(&mut self, warnings: &mut Warnings) -> Result<Vec<NodeStats>, Refusal> {
+    /// Servers that do not answer are a part of the checkup. Returns the time of the question to the nodes, too.
+    async fn check(&mut self, warnings: &mut Warnings) -> (Now, Result<Vec<NodeStats>, Refusal>) {
+        // A node that dies is told by nsqlookupds. In direct mode, its figures fail.
+        let age_max = match self.cluster.is_lookup_mode() {
+            true => Duration::ZERO,
+            false => NODES_LIFETIME,
+        };
+        let Discovered {
+            targets,
+            warnings: of_discovery,
+            lookupds,
+        } = self.discovery.nodes(age_max).await;
+        // The wait for an nsqlookupd costs the nsqds nothing, so it makes no later round late.
         let began = self.looks.now();
-        let targets = self.present_targets(warnings).await;
+        warnings.add_all(&of_discovery);
+        self.asked = Instant::now();
+        let now = Now::read();
         let mut round = Round {
-            lookupds: self.cluster.lookupd_rounds().await,
+            now,
+            lookupds,
             ..Round::default()
         };
         self.silence.log_changes(&round.lookupds);
@@ -267,7 +356,6 @@ impl Task {
             .survey(known.to_vec(), &self.builds, warnings)
             .await;
         self.builds = Builds::new();
-        round.unix_millis = unix_time::millis();
         let mut gathered = Gathered {
             data: Vec::new(),
             failures: Vec::new(),
@@ -280,14 +368,19 @@ impl Task {
         } in answers
         {
             match stats {
-                Ok(stats) => {
+                Ok((stats, answered)) => {
                     round.add_node(&node.address, &stats, metrics);
+                    round.set_answered(&node.address, answered);
                     if let Some(build) = build {
                         round.set_ringq_version(&node.address, build.ringq_version.clone());
                         self.builds.insert(node.address.clone(), build);
                     }
                     let topics = stats.topics;
-                    gathered.data.push(NodeStats { node, topics });
+                    gathered.data.push(NodeStats {
+                        node,
+                        answered,
+                        topics,
+                    });
                 }
                 Err(failed) => {
                     round.add_failure(&node.address, failed.why.clone());
@@ -295,13 +388,33 @@ impl Task {
                 }
             }
         }
-        let is_complete = targets.is_ok() && round.is_complete();
         let checkup = self.checker.check(round);
-        self.pace.count(began, self.looks.now(), is_complete);
+        self.count_gone(&checkup);
+        self.pace.count(began, self.answer_time.so_far());
         self.checkup_sender.send_replace(Arc::new(checkup));
-        match targets?.is_empty() {
-            true => Ok(Vec::new()),
-            false => gathered.or_refuse(Server::Nsqd, warnings),
-        }
+        let stats = match targets {
+            Ok(targets) if targets.is_empty() => Ok(Vec::new()),
+            Ok(_) => gathered.or_refuse(Server::Nsqd, warnings),
+            Err(refusal) => Err(refusal),
+        };
+        (now, stats)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// While an nsqd of direct mode hung, a collection waited for it to say what it is, and the next one came at once: the rate
+    /// over 10 ms was 0 instead of 100/s.
+    #[test]
+    fn a_late_question_puts_the_next_one_off() {
+        let millis = Duration::from_millis;
+        let second = millis(1000);
+        assert_eq!(pause(second, millis(20), millis(20)), millis(980));
+        // The collection has waited for servers before the question.
+        assert_eq!(pause(second, millis(1020), millis(20)), millis(480));
+        // It has waited for a node after the question.
+        assert_eq!(pause(second, millis(4000), millis(4000)), Duration::ZERO);
     }
 }

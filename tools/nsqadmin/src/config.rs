@@ -74,10 +74,12 @@ const OWN_FLAGS: &[Flag] = {
     Flag::new("audit-log-file", Text, "", "file that gets a line of JSON for every act of an admin, and for refused ones (100 at once, then one every 10s)"),
     Flag::new("nsqd-url-map", List, "", "<broadcast address>:<http port>=<URL>: where to reach an nsqd whose broadcast address cannot be reached from here (may be given multiple times)"),
     Flag::new("max-nodes", Integer(1, 100_000), "1000", "most nsqds that are asked; further ones are left out with a warning"),
-    Flag::new("max-answer-size", Integer(1024, MAX), "67108864", "most bytes of an answer of an nsqd or nsqlookupd"),
+    Flag::new("max-answer-size", Integer(1024, MAX), "67108864", "most bytes of an answer of an nsqd or nsqlookupd")
+        .checked_by(checks::whole_bytes),
     Flag::new("live-interval", Duration(0, MAX), "1s", "time between two questions to all nsqds for live figures; longer if an answer takes more than a fifth of that time; 0 for no live figures"),
-    Flag::new("history-max-series", Integer(0, 1_000_000), "1000", "most topics, channels and nodes whose past is kept in memory; one takes at most 151 KiB"),
-    Flag::new("history-file", Text, "", "file in which the past is saved every minute and at the end; empty for none"),
+    Flag::new("history-max-bytes", Integer(0, MAX), "268435456", "most bytes of memory for the past of all topics, channels and nodes; if they do not fit, the past of all becomes shorter")
+        .checked_by(checks::whole_bytes),
+    Flag::new("history-file", Text, "", "file in which the past is saved every minute and at the end; it belongs to one nsqadmin; empty for none"),
     flag::HTTPS[0],
     flag::HTTPS[1],
     flag::HTTPS[2],
@@ -187,8 +189,8 @@ pub struct ClientFlags {
 pub struct Collection {
     /// `--live-interval`
     pub interval: Duration,
-    /// `--history-max-series`
-    pub series_max: usize,
+    /// `--history-max-bytes`
+    pub history_bytes_max: usize,
     /// `--history-file`, or an empty text.
     pub file: String,
 }
@@ -200,8 +202,8 @@ impl Config {
     /// The program ends: a value or a flag is wrong, or the command line has `--help` or
     /// `--version`.
     pub fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Config, Exit> {
-        let options = NSQADMIN.options(args, &program::hostname())?;
-        Ok(Config::new(options))
+        let options = NSQADMIN.options(args, &program::hostname());
+        Ok(Config::new(options.map_err(with_replacement)?))
     }
 
     fn new(options: Options) -> Config {
@@ -247,7 +249,7 @@ impl Config {
             nodes_max: options.count("max-nodes", usize::MAX),
             collection: limit("live-interval").map(|interval| Collection {
                 interval,
-                series_max: options.count("history-max-series", usize::MAX),
+                history_bytes_max: options.count("history-max-bytes", usize::MAX),
                 file: options.text("history-file"),
             }),
             https_address: options.text("https-address"),
@@ -258,6 +260,20 @@ impl Config {
             options,
         }
     }
+}
+
+/// Flags of earlier versions, and the flags that replace them.
+const REPLACED: [(&str, &str); 1] = [("history-max-series", "history-max-bytes")];
+
+/// Says which flag replaces an unknown one that an earlier version had.
+fn with_replacement(mut exit: Exit) -> Exit {
+    for (old, new) in REPLACED {
+        let line = format!("flag provided but not defined: -{old}");
+        if let Some(rest) = exit.stderr.strip_prefix(&format!("{line}\n")) {
+            exit.stderr = format!("{line}; it is replaced by --{new}\n{rest}");
+        }
+    }
+    exit
 }
 
 #[cfg(test)]

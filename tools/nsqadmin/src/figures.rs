@@ -9,6 +9,7 @@
 
 mod channel;
 mod client;
+mod dedup;
 mod latency;
 mod pause;
 mod topic;
@@ -17,6 +18,7 @@ use crate::answer;
 
 pub use channel::{ChannelFigures, channel_total};
 pub use client::ClientFigures;
+pub use dedup::Dedup;
 pub use latency::LatencyFigures;
 pub use pause::{Pause, Undo};
 pub use topic::{TopicFigures, topic_total, topic_totals, topics_of_node};
@@ -42,8 +44,31 @@ pub struct NodeIdentity {
 pub struct NodeStats {
     /// The nsqd.
     pub node: NodeIdentity,
+    /// The time of the answer, and the process that gave it.
+    pub answered: Answered,
     /// Its topics.
     pub topics: Vec<answer::Topic>,
+}
+
+/// The time of an answer, and the process that gave it. Rates are differences of counts over the time between the answers
+/// of one process: the answers of other nodes may come seconds earlier or later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answered {
+    /// The time of the answer, in steady milliseconds.
+    pub steady_millis: i64,
+    /// The start of the process, in seconds since 1970.
+    pub start_time: i64,
+}
+
+impl Answered {
+    /// Returns the seconds since an earlier answer of the same process. `None` for the answer of another process, which
+    /// counts from 0, or if no time has passed.
+    #[allow(clippy::cast_precision_loss)] // Two answers are some minutes apart at most.
+    pub fn seconds_since(&self, earlier: &Answered) -> Option<f64> {
+        let millis = self.steady_millis.saturating_sub(earlier.steady_millis);
+        let is_later = millis > 0 && self.start_time == earlier.start_time;
+        is_later.then(|| millis as f64 / 1000.0)
+    }
 }
 
 /// Sorts parts by hostname. Parts of one machine are sorted by address.

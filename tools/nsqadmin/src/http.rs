@@ -10,6 +10,7 @@
 //! nsqadmin needs the headers of requests and streams of events.
 
 mod acting;
+mod actor;
 mod endpoint;
 mod live;
 mod many;
@@ -21,6 +22,7 @@ mod reply;
 mod request;
 mod rights;
 mod site;
+mod subject;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};

@@ -1,15 +1,17 @@
 //! [`Snapshot`]: the present figures of all topics, channels and nodes, with rates and differences.
 //!
-//! `figures` makes the answers of the original's API for one request, with clients and latencies. A snapshot is made every
-//! second from answers without clients, and from the snapshot before it, so it has only what the list and the charts show.
-//! The page gets the topics and nodes that differ, so ten thousand idle topics cost nothing.
+//! `figures` makes the answers of the original's API for one request, with clients and latencies. A snapshot is made
+//! every `--live-interval` from the collector's last answers, whose clients it ignores, and from the snapshot before
+//! it. So it has only what the list and the charts show. The page gets the topics and nodes that differ, so ten
+//! thousand idle topics cost nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::answer;
-use crate::figures::{NodeStats, Pause, Undo};
+use crate::figures::{Answered, NodeStats, Pause, Undo};
 use crate::history::{Key, Point};
+use crate::now::Now;
 
 mod json;
 
@@ -34,8 +36,8 @@ pub struct Figures {
     pub deferred: i64,
     /// Messages since the start.
     pub message_count: i64,
-    /// Messages per second since the last answer of the node.
-    pub rate: f64,
+    /// Messages per second since the last answer of the node. `None` without an earlier count.
+    pub rate: Option<f64>,
     /// Requeues since the start.
     pub requeue_count: i64,
     /// Timeouts since the start.
@@ -52,7 +54,7 @@ pub struct Figures {
     pub undo: Option<Undo>,
 }
 
-/// The present figures of a subject, and the number of messages on each node.
+/// The present figures of a topic or channel, in total and on each node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Total {
     /// The figures over all nodes.
@@ -73,12 +75,14 @@ pub struct LiveTopic {
 /// The present figures of a cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
-    /// The time, in milliseconds since 1970. 0 before the first answers.
-    pub unix_millis: i64,
+    /// The time. 0 before the first answers.
+    pub now: Now,
     /// The topics by name.
     pub topics: BTreeMap<String, LiveTopic>,
     /// The nodes by `host:port`.
     pub nodes: BTreeMap<String, Figures>,
+    /// The answers of these nodes.
+    pub answers: BTreeMap<String, Answered>,
     /// The figures of the last answer of nodes that did not answer this time, each as a snapshot of this node alone. They give
     /// the rate when the node answers again.
     pub missing: BTreeMap<String, Arc<Snapshot>>,
@@ -113,7 +117,7 @@ impl Figures {
             in_flight: channel.in_flight_count,
             deferred: channel.deferred_count,
             message_count: channel.message_count,
-            rate: 0.0,
+            rate: None,
             requeue_count: channel.requeue_count,
             timeout_count: channel.timeout_count,
             clients: channel.client_count.unwrap_or(listed),
@@ -138,45 +142,46 @@ impl Figures {
         self.oldest_ms = self.oldest_ms.max(part.oldest_ms);
     }
 
-    /// Adds the figures of another node or topic.
+    /// Adds the figures of another node or topic, except the rate.
     fn add(&mut self, part: &Figures) {
         self.add_shared(part);
         self.depth = self.depth.saturating_add(part.depth);
         self.channel_depth = self.channel_depth.saturating_add(part.channel_depth);
         self.message_count = self.message_count.saturating_add(part.message_count);
-        self.rate += part.rate;
         self.is_paused |= part.is_paused;
         Pause::add(&mut self.pause, part.pause.as_ref());
         Undo::add(&mut self.undo, part.undo);
     }
 
     /// Returns the point of the history.
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // A chart needs no more.
     fn point(&self) -> Point {
+        // A server may tell any number.
+        let positive = |number: i64| u64::try_from(number).unwrap_or(0);
         Point {
-            depth: self.depth.saturating_add(self.channel_depth) as f32,
-            rate: self.rate as f32,
-            oldest_seconds: self.oldest_ms as f32 / 1000.0,
+            depth: positive(self.depth.saturating_add(self.channel_depth)),
+            rate: self.rate,
+            oldest_ms: positive(self.oldest_ms),
         }
     }
 }
 
 impl Total {
-    /// Adds a node's figures, with the rate since its last answer, which was `seconds` ago.
-    fn add(&mut self, node: &str, mut part: Figures, before: Option<&Total>, seconds: f64) {
+    /// Adds a node's figures, with the rate since its last answer, which was `seconds` ago. The rate of all nodes is
+    /// unknown if that of one of them is.
+    fn add(&mut self, node: &str, mut part: Figures, before: Option<&Total>, seconds: Option<f64>) {
         let before = before.and_then(|before| before.nodes.get(node));
-        if let Some(before) = before
-            && seconds > 0.0
-        {
-            // A node that has started anew counts from 0.
-            let difference = part
-                .message_count
-                .saturating_sub(before.message_count)
-                .max(0);
+        if let (Some(before), Some(seconds)) = (before, seconds) {
+            // A topic that was created anew counts from 0.
+            let difference = part.message_count.checked_sub(before.message_count);
             #[allow(clippy::cast_precision_loss)] // A rate needs no more.
-            let difference = difference as f64;
-            part.rate = difference / seconds;
+            let difference = difference.filter(|count| *count >= 0).map(|it| it as f64);
+            part.rate = difference.map(|difference| difference / seconds);
         }
+        let others = match self.nodes.is_empty() {
+            true => Some(0.0),
+            false => self.figures.rate,
+        };
+        self.figures.rate = others.zip(part.rate).map(|(others, own)| others + own);
         self.figures.add(&part);
         self.nodes.insert(node.to_owned(), part);
     }
@@ -185,20 +190,20 @@ impl Total {
 impl Snapshot {
     /// Returns the snapshot of the answers. `before` gives the rates. A node that has missed answers has the rate since its last
     /// one.
-    pub fn next(
-        before: &Snapshot,
-        stats: &[NodeStats],
-        unix_millis: i64,
-        message: String,
-    ) -> Snapshot {
+    pub fn next(before: &Snapshot, stats: &[NodeStats], now: Now, message: String) -> Snapshot {
         let unknown = Snapshot::default();
-        let mut missing = before.missing_at(unix_millis);
+        let mut missing = before.missing_at(now.steady_millis);
         let mut snapshot = Snapshot {
-            unix_millis,
+            now,
             message,
             ..Snapshot::default()
         };
-        for NodeStats { node, topics } in stats {
+        for given in stats {
+            let NodeStats {
+                node,
+                answered,
+                topics,
+            } = given;
             let node = &node.address;
             let of_before = before.nodes.contains_key(node);
             let own = missing.remove(node);
@@ -207,9 +212,13 @@ impl Snapshot {
                 (false, Some(own)) => own,
                 (false, None) => &unknown,
             };
-            #[allow(clippy::cast_precision_loss)] // Two answers are some minutes apart at most.
-            let seconds = unix_millis.saturating_sub(last.unix_millis) as f64 / 1000.0;
-            let mut of_node = Figures::default();
+            let earlier = last.answers.get(node);
+            let seconds = earlier.and_then(|earlier| answered.seconds_since(earlier));
+            // A topic without an earlier count has none since then.
+            let mut of_node = Figures {
+                rate: seconds.map(|_| 0.0),
+                ..Figures::default()
+            };
             for given in topics {
                 let known = last.topics.get(&given.topic_name);
                 let topic = snapshot.topics.entry(given.topic_name.clone()).or_default();
@@ -218,6 +227,8 @@ impl Snapshot {
                 total.add(node, figures, known.map(|known| &known.total), seconds);
                 if let Some(figures) = total.nodes.get(node) {
                     of_node.add(figures);
+                    let more = figures.rate.unwrap_or(0.0);
+                    of_node.rate = of_node.rate.map(|rate| rate + more);
                 }
                 for channel in &given.channels {
                     let name = &channel.channel_name;
@@ -229,6 +240,7 @@ impl Snapshot {
             // The pauses of a node's topics have nothing in common.
             of_node.pause = None;
             snapshot.nodes.insert(node.clone(), of_node);
+            snapshot.answers.insert(node.clone(), *answered);
         }
         let lost = before
             .nodes
@@ -236,19 +248,24 @@ impl Snapshot {
             .filter(|node| !snapshot.nodes.contains_key(*node));
         missing.extend(lost.map(|node| (node.clone(), Arc::new(before.of_node(node)))));
         if missing.len() > MISSING_MAX {
-            let mut times: Vec<i64> = missing.values().map(|own| own.unix_millis).collect();
+            let mut times: Vec<i64> = missing.values().map(|own| own.now.steady_millis).collect();
             times.sort_unstable();
             let earliest = times[times.len() - MISSING_MAX];
-            missing.retain(|_, own| own.unix_millis >= earliest);
+            missing.retain(|_, own| own.now.steady_millis >= earliest);
         }
         snapshot.missing = missing;
         snapshot
     }
 
+    /// Returns the milliseconds from this snapshot to a later steady time.
+    fn millis_until(&self, steady_millis: i64) -> i64 {
+        steady_millis.saturating_sub(self.now.steady_millis)
+    }
+
     /// Returns the nodes that are missing and not forgotten at this time.
-    fn missing_at(&self, unix_millis: i64) -> BTreeMap<String, Arc<Snapshot>> {
+    fn missing_at(&self, steady_millis: i64) -> BTreeMap<String, Arc<Snapshot>> {
         let mut missing = self.missing.clone();
-        missing.retain(|_, own| unix_millis.saturating_sub(own.unix_millis) < MISSING_MILLIS);
+        missing.retain(|_, own| own.millis_until(steady_millis) < MISSING_MILLIS);
         missing
     }
 
@@ -271,17 +288,35 @@ impl Snapshot {
             };
             Some((name.clone(), own))
         });
+        let answer = self.answers.get(node).copied();
         Snapshot {
-            unix_millis: self.unix_millis,
+            now: self.now,
             topics: topics.collect(),
+            answers: answer.map(|it| (node.to_owned(), it)).into_iter().collect(),
             ..Snapshot::default()
         }
+    }
+
+    /// Returns what all channels have: topic, channel, depth and the age of the oldest message in milliseconds.
+    pub fn ages(&self) -> impl Iterator<Item = (&str, &str, i64, i64)> {
+        self.topics.iter().flat_map(|(topic, live)| {
+            live.channels.iter().map(move |(channel, total)| {
+                let Figures {
+                    depth, oldest_ms, ..
+                } = total.figures;
+                (&**topic, &**channel, depth, oldest_ms)
+            })
+        })
     }
 
     /// Returns the samples for the history: all topics together, then nodes, topics, and channels, in
     /// case there is not room for all.
     pub fn samples(&self) -> impl Iterator<Item = (Key, Point)> {
-        let mut all = Figures::default();
+        let rates = self.nodes.values().map(|figures| figures.rate);
+        let mut all = Figures {
+            rate: rates.sum(),
+            ..Figures::default()
+        };
         for figures in self.nodes.values() {
             all.add(figures);
         }

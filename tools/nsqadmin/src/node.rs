@@ -21,9 +21,9 @@ pub struct Node {
     /// The address that the nsqd tells to its clients.
     pub broadcast_address: String,
     /// The port of the protocol.
-    pub tcp_port: u16,
+    pub tcp_port: i64,
     /// The port of HTTP.
-    pub http_port: u16,
+    pub http_port: i64,
     /// The version of nsqd.
     pub version: String,
     /// The zone, or an empty text.
@@ -37,7 +37,7 @@ pub struct Node {
 }
 
 /// Joins a host and a port. An IPv6 address gets brackets.
-pub fn host_port(host: &str, port: u16) -> String {
+pub fn host_port(host: &str, port: i64) -> String {
     match host.contains(':') && !host.starts_with('[') {
         true => format!("[{host}]:{port}"),
         false => format!("{host}:{port}"),

@@ -1,16 +1,20 @@
 //! Notifications: each action is told to an endpoint, one at a time, in the background.
 //!
-//! A failure of the endpoint is logged and changes nothing else.
+//! A failure of the endpoint is logged and changes nothing else. An endpoint that is too slow gets a part of the notifications.
+//! The log names the first one that is dropped, and tells the number of all once a minute.
 
-use program::{log_error, log_info};
+use program::{log_error, log_info, log_warn};
 use reqwest::Client;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 use wire::go_json::JsonObject;
 
+use crate::audit::Details;
+use crate::left_out::LeftOut;
 use crate::tally::{Tally, Told};
 use crate::upstream;
 
-/// Most notifications that wait for the endpoint. Further ones are dropped with a log line.
+/// Most notifications that wait for the endpoint. Further ones are dropped.
 const WAITING_MAX: usize = 1000;
 
 /// One notification.
@@ -28,6 +32,8 @@ pub struct Notification {
     pub unix_seconds: i64,
     /// The user of basic authentication or of the proxy's header, or an empty text.
     pub user: String,
+    /// The name that a client without a user gives itself, or an empty text. Nobody has checked it.
+    pub claimed_user: String,
     /// The client's address with its port.
     pub remote_ip: String,
     /// The client's name for itself.
@@ -36,6 +42,8 @@ pub struct Notification {
     pub url: String,
     /// The name of this machine.
     pub via: String,
+    /// The terms.
+    pub details: Details,
 }
 
 impl Notification {
@@ -49,10 +57,12 @@ impl Notification {
         object.text_unless_empty("node", &self.node);
         object.number("timestamp", self.unix_seconds);
         object.text_unless_empty("user", &self.user);
+        object.text_unless_empty("claimed_user", &self.claimed_user);
         object.text("remote_ip", &self.remote_ip);
         object.text("user_agent", &self.user_agent);
         object.text("url", &self.url);
         object.text("via", &self.via);
+        self.details.push_fields(&mut object);
         object.end();
         json
     }
@@ -62,40 +72,71 @@ impl Notification {
 #[derive(Clone, Debug)]
 pub struct Notifier {
     sender: Option<mpsc::Sender<Notification>>,
+    dropped: LeftOut,
     tally: Tally,
 }
 
 impl Notifier {
     /// Starts the task that sends notifications to `endpoint`. An empty endpoint gets none.
     pub fn start(endpoint: String, client: Client, tally: Tally) -> Notifier {
+        let mut notifier = Notifier {
+            sender: None,
+            dropped: LeftOut::default(),
+            tally: tally.clone(),
+        };
         if endpoint.is_empty() {
-            return Notifier {
-                sender: None,
-                tally,
-            };
+            return notifier;
         }
         let (sender, mut waiting) = mpsc::channel::<Notification>(WAITING_MAX);
-        let counted = tally.clone();
         tokio::spawn(async move {
             while let Some(notification) = waiting.recv().await {
                 let told = send(&client, &endpoint, &notification).await;
-                counted.count_notification(told);
+                tally.count_notification(told);
             }
         });
-        Notifier {
-            sender: Some(sender),
-            tally,
-        }
+        notifier.sender = Some(sender);
+        notifier
     }
 
     /// Sends a notification, if there is an endpoint. Does not wait.
     pub fn notify(&self, notification: Notification) {
-        if let Some(sender) = &self.sender
-            && let Err(error) = sender.try_send(notification)
+        let Some(sender) = &self.sender else {
+            return;
+        };
+        if let Err(TrySendError::Full(notification) | TrySendError::Closed(notification)) =
+            sender.try_send(notification)
         {
             self.tally.count_notification(Told::Dropped);
-            log_error!("failed to POST notification - {error}: the endpoint is too slow");
+            if self.dropped.add(|count| async move { tell_dropped(count) }) {
+                let Notification { action, topic, .. } = notification;
+                log_error!(
+                    "failed to POST notification - {action} of {topic} is dropped: the endpoint is too slow, and \
+                     {WAITING_MAX} notifications wait for it"
+                );
+            }
         }
+    }
+
+    /// Logs how many notifications were dropped since the last line with their number, and how many will not be sent because
+    /// the process ends.
+    pub fn log_unsent(&self) {
+        tell_dropped(self.dropped.take());
+        let Some(sender) = &self.sender else {
+            return;
+        };
+        let waiting = sender.max_capacity() - sender.capacity();
+        if waiting > 0 {
+            log_warn!("{waiting} notifications still waited for the endpoint, and are not sent");
+        }
+    }
+}
+
+/// Logs how many notifications were dropped. The log has named a single one already.
+fn tell_dropped(count: u64) {
+    if count > 1 {
+        log_error!(
+            "failed to POST notification - {count} were dropped within a minute: the endpoint is too slow"
+        );
     }
 }
 
@@ -152,6 +193,14 @@ mod tests {
         assert!(
             json.contains(r#""topic":"t","channel":"c","timestamp":1795252474,"user":"carol","#)
         );
+        notification.user.clear();
+        notification.claimed_user = "ann".to_owned();
+        let json = notification.json();
+        assert!(json.contains(r#""timestamp":1795252474,"claimed_user":"ann","remote_ip":"#));
+        notification.details.note = "x".to_owned();
+        notification.details.messages = Some(7);
+        let json = notification.json();
+        assert!(json.ends_with(r#""via":"host-a","note":"x","messages":7}"#));
     }
 
     #[test]

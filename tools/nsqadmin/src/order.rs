@@ -130,7 +130,7 @@ impl Order {
     }
 
     /// Returns what the order touches, sorted by name. `inactive` are topics that no nsqd has, which can
-    /// only be deleted.
+    /// only be deleted. An empty has all that match, because messages come and go between the list and the act.
     pub fn subjects(&self, stats: &[NodeStats], inactive: &BTreeSet<String>) -> Vec<Subject> {
         let mut subjects: BTreeMap<(String, String), Subject> = BTreeMap::new();
         let totals = topic_totals(stats);
@@ -165,7 +165,7 @@ impl Order {
         }
         subjects
             .into_values()
-            .filter(|subject| self.has_work(subject))
+            .filter(|subject| self.action == Verb::Empty || self.has_work(subject))
             .collect()
     }
 
@@ -233,11 +233,11 @@ impl Order {
     }
 
     /// Returns true if the action would change the subject.
-    fn has_work(&self, subject: &Subject) -> bool {
+    pub fn has_work(&self, subject: &Subject) -> bool {
         match self.action {
             Verb::Pause | Verb::Delete => true,
             Verb::Unpause => subject.is_paused,
-            Verb::Empty => subject.depth > 0 || subject.in_flight > 0 || subject.deferred > 0,
+            Verb::Empty => subject.message_count() > 0,
             Verb::Unempty => subject.undo.is_some(),
         }
     }
@@ -275,6 +275,11 @@ impl Subject {
     pub fn is_ephemeral(&self) -> bool {
         let names = [&self.topic, &self.channel];
         names.iter().any(|name| name.ends_with("#ephemeral"))
+    }
+
+    /// Returns the number of all its messages.
+    pub fn message_count(&self) -> i64 {
+        nsq_doctor::sum([self.depth, self.in_flight, self.deferred])
     }
 
     /// Appends the subject as JSON.

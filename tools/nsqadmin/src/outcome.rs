@@ -89,6 +89,11 @@ impl Warnings {
         }
     }
 
+    /// Adds the warnings of another question.
+    pub fn add_all(&mut self, others: &Warnings) {
+        self.0.extend_from_slice(&others.0);
+    }
+
     /// Adds another warning.
     pub fn add_text(&mut self, text: String) {
         self.0.push(text);
@@ -123,7 +128,7 @@ impl Warnings {
 }
 
 impl Refusal {
-    /// Returns a refusal.
+    /// Returns a refusal with this status and text.
     pub fn new(status: StatusCode, message: impl Into<String>) -> Refusal {
         Refusal {
             status,

@@ -11,6 +11,9 @@ pub const PARAMETERS: [&str; 7] = [
     "from", "limit", "max_body", "contains", "json", "equals", "cursor",
 ];
 
+/// The other parameters of nsqadmin.
+pub const OWN_PARAMETERS: [&str; 2] = ["node", "since"];
+
 /// The parameters that look into bodies: their answers tell something about bodies that are not shown.
 const FILTERS: [&str; 3] = ["contains", "json", "equals"];
 
@@ -70,6 +73,12 @@ pub enum Obstacle {
 }
 
 impl Peek {
+    /// Returns true if `since` names nodes and messages, in a question that has such an answer.
+    pub fn has_valid_since(&self) -> bool {
+        let mut places = self.since.split(',');
+        self.since.is_empty() || self.is_of_published() && places.all(|place| place.contains('/'))
+    }
+
     /// Returns the question to a node.
     pub fn question(&self, node: &str) -> Question<'_> {
         if !self.is_of_published() {
@@ -85,6 +94,21 @@ impl Peek {
     pub fn older_question(&self) -> Option<Question<'_>> {
         let is_newer = self.is_of_published();
         is_newer.then(|| self.question_with(&self.channel, NEWEST, ""))
+    }
+
+    /// Returns the question whether a node has the channel. What was published belongs to the topic, so the answer about it does
+    /// not tell. `None`: the other questions tell.
+    pub fn channel_question(&self) -> Option<Question<'_>> {
+        let is_needed = self.is_of_published() && !self.channel.is_empty();
+        is_needed.then(|| {
+            let parameters = vec![
+                ("topic", self.topic.as_str()),
+                ("channel", self.channel.as_str()),
+                ("limit", "1"),
+                ("max_body", "0"),
+            ];
+            ("/channel/peek", parameters)
+        })
     }
 
     fn question_with<'a>(

@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use ::http::{Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use program::listener::{Listener, shake_hands};
-use program::{log_debug, log_info, log_warn, version};
+use program::{log_debug, log_error, log_info, log_warn, version};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -24,9 +25,10 @@ use crate::cluster::{Cluster, Servers};
 use crate::collector::Collector;
 use crate::config::{Checked, Config, NSQADMIN};
 use crate::graphite::Forward;
-use crate::http::{App, Request};
+use crate::http::{App, Body, Reply, Request};
 use crate::ignored_user_log::IgnoredUserLog;
 use crate::notification::Notifier;
+use crate::outcome::Refusal;
 use crate::stream::WriteLimited;
 use crate::tally::Tally;
 use crate::upstream::{self, Upstream};
@@ -39,6 +41,8 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 pub struct Server {
     listeners: Vec<Listening>,
     collector: Option<Collector>,
+    audit: Audit,
+    notifier: Notifier,
 }
 
 /// A listener.
@@ -77,6 +81,7 @@ impl Server {
             address => Some(Listener::bind(address, NSQADMIN.name).await?),
         };
         let collector = app.collector.clone();
+        let (audit, notifier) = (app.audit.clone(), app.notifier.clone());
         let shared = Arc::new(Shared {
             app,
             read_timeout: config.read_timeout,
@@ -96,10 +101,12 @@ impl Server {
         Ok(Server {
             listeners,
             collector,
+            audit,
+            notifier,
         })
     }
 
-    /// Ends the listeners, and saves the history. Requests that are under way end with the process, as
+    /// Ends the listeners, writes what the logs have left out, and saves the history. Requests that are under way end with the process, as
     /// in the original.
     pub fn stop(self) {
         for listener in self.listeners {
@@ -109,10 +116,13 @@ impl Server {
         if let Some(collector) = &self.collector {
             collector.save_at_end();
         }
+        // The audit log may be on a disk that hangs.
+        self.notifier.log_unsent();
+        self.audit.write_left_out();
     }
 }
 
-/// Warns about settings with which somebody may do more than the operator expects.
+/// Warns about settings that do something else than the operator may expect.
 fn warn(config: &Config) {
     for ignored in &config.ignored {
         log_warn!("{ignored}");
@@ -120,6 +130,11 @@ fn warn(config: &Config) {
     if config.admin_users.is_empty() {
         log_warn!(
             "without --admin-user, everybody who reaches this address may delete, empty and pause"
+        );
+    }
+    if config.collection.is_none() && !config.options.text("history-file").is_empty() {
+        log_warn!(
+            "with --live-interval=0, no figures are collected, so --history-file is neither read nor written"
         );
     }
 }
@@ -228,6 +243,20 @@ async fn serve(socket: TcpStream, peer: SocketAddr, shared: Arc<Shared>, tls: Op
     }
 }
 
+/// Answers a request that acts. The act and its line in the audit log go on if the client closes its connection, so that no
+/// half of an act is left undone, and none is hidden.
+async fn answer_to_the_end(shared: Arc<Shared>, request: Request) -> Response<Body> {
+    let answered = tokio::spawn(async move { shared.app.answer(request).await });
+    answered.await.unwrap_or_else(|error| {
+        log_error!("an act broke off - {error}");
+        Reply::refusal(&Refusal::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "INTERNAL_ERROR",
+        ))
+        .into_response(false)
+    })
+}
+
 async fn serve_requests(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: SocketAddr,
@@ -240,8 +269,12 @@ async fn serve_requests(
         let shared = shared.clone();
         async move {
             let request = request.map(|body| body.map_err(Into::into).boxed());
+            let is_reading = request.method().is_safe();
             let request = Request::new(request, peer, is_tls);
-            Ok::<_, Infallible>(shared.app.answer(request).await)
+            Ok::<_, Infallible>(match is_reading {
+                true => shared.app.answer(request).await,
+                false => answer_to_the_end(shared, request).await,
+            })
         }
     });
     let served = http1::Builder::new()

@@ -2,7 +2,7 @@
 //!
 //! The parts of nsqadmin count here, and nothing is read back but by `/metrics`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,6 +25,7 @@ struct Inner {
     requests: Mutex<BTreeMap<(&'static str, u16), u64>>,
     upstreams: Mutex<Upstreams>,
     acts: Mutex<BTreeMap<(String, &'static str), u64>>,
+    audit_failures: AtomicU64,
     notifications: [AtomicU64; Told::ALL.len()],
     collections: Mutex<Collections>,
 }
@@ -47,7 +48,7 @@ pub struct UpstreamCounts {
     pub time: Duration,
     /// The requests that failed, by the reason.
     pub failures: BTreeMap<&'static str, u64>,
-    /// True if the last request got an answer, even if that was a refusal.
+    /// True if the last request got an answer, even if that was a refusal, and the server is not gone.
     pub is_up: bool,
 }
 
@@ -64,6 +65,8 @@ struct Upstreams {
 struct Counted {
     counts: UpstreamCounts,
     asked: Instant,
+    /// True if no nsqlookupd knows the server any more. Nobody asks it then.
+    is_gone: bool,
 }
 
 /// The fate of a notification.
@@ -103,11 +106,21 @@ impl Upstreams {
         }
     }
 
-    /// Forgets the servers that nobody asks any more.
+    /// Forgets the servers that nobody asks any more, but not those that are gone.
     fn forget(&mut self, now: Instant) {
         let is_asked =
             |counted: &Counted| now.saturating_duration_since(counted.asked) < UPSTREAM_LIFETIME;
-        self.counted.retain(|_, counted| is_asked(counted));
+        let is_kept = |counted: &Counted| counted.is_gone || is_asked(counted);
+        self.counted.retain(|_, counted| is_kept(counted));
+    }
+
+    /// Returns the server, which has no requests yet if it is new.
+    fn of(&mut self, name: UpstreamName, now: Instant) -> &mut Counted {
+        self.counted.entry(name).or_insert_with(|| Counted {
+            counts: UpstreamCounts::default(),
+            asked: now,
+            is_gone: false,
+        })
     }
 }
 
@@ -145,10 +158,7 @@ impl Tally {
     ) {
         let mut upstreams = lock(&self.0.upstreams);
         upstreams.make_room(now);
-        let counted = upstreams.counted.entry(name).or_insert_with(|| Counted {
-            counts: UpstreamCounts::default(),
-            asked: now,
-        });
+        let counted = upstreams.of(name, now);
         counted.asked = now;
         let counts = &mut counted.counts;
         counts.requests += 1;
@@ -159,10 +169,31 @@ impl Tally {
         }
     }
 
+    /// Takes the servers that are gone now. They are not up. A server that was gone before leaves, unless it has answered since
+    /// then.
+    pub fn set_gone(&self, gone: &BTreeSet<UpstreamName>, now: Instant) {
+        let mut upstreams = lock(&self.0.upstreams);
+        for name in gone {
+            let counted = upstreams.of(name.clone(), now);
+            counted.is_gone = true;
+            counted.counts.is_up = false;
+        }
+        upstreams.counted.retain(|name, counted| {
+            let was_gone = counted.is_gone;
+            counted.is_gone = gone.contains(name);
+            counted.is_gone || !was_gone || counted.counts.is_up
+        });
+    }
+
     /// Counts an act, or one that was refused.
     pub fn count_act(&self, action: &str, result: &'static str) {
         let key = (action.to_owned(), result);
         *lock(&self.0.acts).entry(key).or_default() += 1;
+    }
+
+    /// Counts a line that could not be written to the file of the audit log.
+    pub fn count_audit_failure(&self) {
+        self.0.audit_failures.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a notification.
@@ -197,14 +228,22 @@ impl Tally {
         let mut upstreams = lock(&self.0.upstreams);
         upstreams.forget(now);
         let upstreams = upstreams.counted.iter();
-        upstreams
-            .map(|(name, counted)| (name.clone(), counted.counts.clone()))
-            .collect()
+        let upstreams = upstreams.map(|(name, counted)| {
+            let mut counts = counted.counts.clone();
+            counts.is_up &= !counted.is_gone;
+            (name.clone(), counts)
+        });
+        upstreams.collect()
     }
 
     /// Returns the acts by action and result.
     pub fn acts(&self) -> BTreeMap<(String, &'static str), u64> {
         lock(&self.0.acts).clone()
+    }
+
+    /// Returns the number of lines that could not be written to the file of the audit log.
+    pub fn audit_failures(&self) -> u64 {
+        self.0.audit_failures.load(Ordering::Relaxed)
     }
 
     /// Returns the number of notifications with this fate.
@@ -256,6 +295,38 @@ mod tests {
         }
         let count = lock(&tally.0.upstreams).counted.len();
         assert!(count <= 2 * UPSTREAMS_MIN, "{count}");
+    }
+
+    /// The metrics said that a node was up which the nsqlookupds had dropped because it had died.
+    #[test]
+    fn a_server_that_is_gone_is_down_until_it_is_gone_no_more() {
+        let tally = Tally::default();
+        let start = Instant::now();
+        let ask =
+            |address, now| tally.count_upstream(name(address), Duration::ZERO, None, true, now);
+        let shown = |now| -> Vec<(String, bool)> {
+            let upstreams = tally.upstreams(now).into_iter();
+            upstreams
+                .map(|(name, counts)| (name.address, counts.is_up))
+                .collect()
+        };
+        let is = |address: &str, is_up| (address.to_owned(), is_up);
+        for address in ["died:1", "returns:1"] {
+            ask(address, start);
+        }
+        let gone = BTreeSet::from([name("died:1"), name("returns:1")]);
+        tally.set_gone(&gone, start);
+        assert_eq!(shown(start), [is("died:1", false), is("returns:1", false)]);
+        // Somebody acts on a node that is gone for the nsqlookupds only.
+        ask("died:1", start);
+        assert_eq!(shown(start)[0], is("died:1", false));
+        let later = start + 2 * UPSTREAM_LIFETIME;
+        tally.set_gone(&gone, later);
+        assert_eq!(shown(later), [is("died:1", false), is("returns:1", false)]);
+        ask("returns:1", later);
+        tally.set_gone(&BTreeSet::new(), later);
+        assert_eq!(shown(later), [is("returns:1", true)]);
+        assert_eq!(tally.upstreams(later)[0].1.requests, 2);
     }
 
     #[test]

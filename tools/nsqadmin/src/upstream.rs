@@ -14,6 +14,7 @@ use wire::error::quote;
 use crate::answer;
 use crate::answer_time::AnswerTime;
 use crate::config::ClientFlags;
+use crate::shown_url::without_user;
 use crate::tally::{Tally, UpstreamName};
 
 mod failure;
@@ -180,10 +181,7 @@ impl Upstream {
             answer_time.add(started, now);
         }
         self.tally.count_upstream(
-            UpstreamName {
-                server: server.name(),
-                address: authority(url),
-            },
+            counted_name(server, url),
             now.saturating_duration_since(started),
             kind.and_then(FailureKind::reason),
             is_answer,
@@ -199,9 +197,10 @@ impl Upstream {
 
     /// Asks, and asks once more over HTTPS if the server wants that.
     async fn query(&self, method: Method, server: Server, url: &str) -> Result<Answered, Failed> {
+        let shown = without_user(url);
         match self.is_quiet {
-            true => log_debug!("CI: querying {server} {url}"),
-            false => log_info!("CI: querying {server} {url}"),
+            true => log_debug!("CI: querying {server} {shown}"),
+            false => log_info!("CI: querying {server} {shown}"),
         }
         let answered = self.ask(&method, url).await?;
         if answered.status == StatusCode::FORBIDDEN
@@ -245,8 +244,9 @@ impl Upstream {
                 let max = self.answer_bytes_max;
                 return Err(Failed {
                     why: format!(
-                        "{} {url:?}: the answer has more than {max} bytes (--max-answer-size)",
-                        verb(method)
+                        "{} {:?}: the answer has more than {max} bytes (--max-answer-size)",
+                        verb(method),
+                        without_user(url)
                     ),
                     kind: FailureKind::NotUnderstood,
                     refused: None,
@@ -264,7 +264,7 @@ where
     T: DeserializeOwned + Send + 'static,
 {
     let not_understood = |why| Failed {
-        why: format!("Get {url:?}: {why}"),
+        why: format!("Get {:?}: {why}", without_user(url)),
         kind: FailureKind::NotUnderstood,
         refused: None,
     };
@@ -275,6 +275,14 @@ where
     parsed
         .map_err(|error| not_understood(error.to_string()))?
         .map_err(not_understood)
+}
+
+/// Returns the name by which the metrics know the server at a URL.
+pub fn counted_name(server: Server, url: &str) -> UpstreamName {
+    UpstreamName {
+        server: server.name(),
+        address: authority(url),
+    }
 }
 
 /// Returns `host:port` of a URL, without the user and the password that it may have.

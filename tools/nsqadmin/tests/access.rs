@@ -75,6 +75,31 @@ fn the_audit_log_names_the_user_who_may_act() {
     assert!(!admin.log().contains("carol"), "{}", admin.log());
 }
 
+/// The line said only that the request of an admin was refused.
+#[test]
+fn a_refusal_of_basic_authentication_says_why_and_shows_no_password() {
+    let admin = Admin::start(&[
+        "--nsqd-http-address=127.0.0.1:1",
+        "--live-interval=0",
+        "--admin-user=carol",
+    ]);
+    let why = "FORBIDDEN: basic authentication does not count, because nsqadmin checks no password; a proxy that checks it \
+               has to name the user in the header x-forwarded-user";
+    let ask = |headers: &[&str]| admin.ask("DELETE", "/api/topics/t", headers, "");
+    // carol:secret, and what is no base64.
+    for (credentials, user) in [("Y2Fyb2w6c2VjcmV0", "carol"), ("c2VjcmV0!", "")] {
+        let basic = format!("Authorization: Basic {credentials}");
+        ask(&[&basic]).expect_error(403, why);
+        let line = admin.wait_for_log(&format!("AUDIT: delete t by user {user:?}"));
+        assert!(line.ends_with(&format!(": refused - {why}")), "{line}");
+        assert!(!admin.log().contains(credentials), "{}", admin.log());
+        // The user of the proxy counts, and is no admin.
+        ask(&[&basic, "X-Forwarded-User: eve"]).expect_error(403, "FORBIDDEN");
+    }
+    ask(&["Authorization: Bearer x"]).expect_error(403, "FORBIDDEN");
+    assert!(!admin.log().contains("secret"), "{}", admin.log());
+}
+
 #[test]
 fn a_header_counts_from_the_trusted_proxy_only() {
     let lookupd = Daemon::nsqlookupd(&[]);
@@ -336,6 +361,36 @@ fn an_address_without_a_page_is_the_page_for_a_browser_and_json_for_programs() {
     }
 }
 
+/// A page of graphite, such as that of an error, would have the rights of nsqadmin's page.
+#[test]
+fn graphite_has_no_page_below_nsqadmins_address() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let graphite = HttpServer::start(|_, before| Answer {
+        status: 400,
+        headers: vec![match before {
+            0 => "Content-Type: text/html".to_owned(),
+            1 => "Content-Type: text/javascript".to_owned(),
+            _ => "Content-Type: image/svg+xml".to_owned(),
+        }],
+        body: b"<script>act()</script>".to_vec(),
+    });
+    let url = format!("--graphite-url={}", graphite.url(""));
+    let admin = Admin::start_at(&[&lookupd], &["--proxy-graphite", &url]);
+    for content_type in [
+        "text/plain; charset=utf-8",
+        "text/plain; charset=utf-8",
+        "image/svg+xml",
+    ] {
+        let answer = admin.get("/render?target=a").expect_status(400);
+        assert_eq!(answer.header("content-type"), Some(content_type));
+        assert_eq!(
+            answer.header("content-security-policy"),
+            Some("default-src 'none'; sandbox")
+        );
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+    }
+}
+
 #[test]
 fn rates_come_from_graphite() {
     let lookupd = Daemon::nsqlookupd(&[]);
@@ -403,7 +458,7 @@ fn requests_that_are_refused_cannot_fill_the_disk() {
     let file = directory.path().join("audit.log");
     let flag = format!("--audit-log-file={}", file.display());
     let node = "--nsqd-http-address=127.0.0.1:1";
-    let admin = Admin::start(&[node, "--admin-user=carol", "--live-interval=0", &flag]);
+    let mut admin = Admin::start(&[node, "--admin-user=carol", "--live-interval=0", &flag]);
     let long = "x".repeat(15_000);
     let target = format!("/api/topics/{long}/{long}");
     let user = format!("X-Forwarded-User: {long}");
@@ -439,7 +494,7 @@ fn requests_that_are_refused_cannot_fill_the_disk() {
     let is_told = || {
         admin.delete("/api/topics/t", "");
         let lines = std::fs::read_to_string(&file).unwrap();
-        lines.contains("refused requests before this one have no line")
+        lines.contains("refused requests before this line have none")
     };
     assert!(test_support::wait_until(test_support::TIMEOUT, is_told));
     // Acts that are not refused always have their lines.
@@ -450,4 +505,24 @@ fn requests_that_are_refused_cannot_fill_the_disk() {
     let lines = std::fs::read_to_string(&file).unwrap();
     let last = lines.lines().last().unwrap();
     assert!(last.contains("\"topic\":\"mine\""), "{last}");
+    // The requests since the last line were lost at the end of the process. One of them may have a line of its own.
+    let have_no_line = || {
+        let count = || std::fs::read_to_string(&file).unwrap().lines().count();
+        let before = count();
+        for _ in 0..3 {
+            admin.delete("/api/topics/t", "");
+        }
+        count() == before
+    };
+    assert!(test_support::wait_until(
+        test_support::TIMEOUT,
+        have_no_line
+    ));
+    admin.signal("TERM");
+    assert!(admin.wait().success());
+    let lines = std::fs::read_to_string(&file).unwrap();
+    let last: serde_json::Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
+    assert_eq!(last["action"], "left_out");
+    let message = last["message"].as_str().unwrap();
+    assert!(message.ends_with("before this line have none"), "{message}");
 }

@@ -17,7 +17,7 @@ const OWN: [(&str, &str); 20] = [
     ("max_nodes", "1000"),
     ("max_answer_size", "67108864"),
     ("live_interval", "1000000000"),
-    ("history_max_series", "1000"),
+    ("history_max_bytes", "268435456"),
     ("history_file", ""),
     ("https_address", ""),
     ("tls_cert", ""),

@@ -8,6 +8,7 @@
 //! One check alone: `PAGE_CHECK='actions: delete' cargo test -p nsqadmin --test page -- --nocapture`
 
 mod hostile_nsqd;
+mod large_cluster;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -28,9 +29,6 @@ use test_support::tmpfs::Tmpfs;
 /// The longest time for all checks. They take two minutes beside other builds, and nine minutes with ten times as many
 /// processes as cores. Each gives up by itself.
 const CHECKS_TIMEOUT: Duration = Duration::from_secs(1_200);
-
-/// The topics of the cluster with many topics.
-const MANY: usize = 10_000;
 
 /// A running nsqadmin. A drop kills the process.
 struct Nsqadmin {
@@ -87,30 +85,17 @@ fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page")
 }
 
-/// Starts an nsqd with many topics. It reads them from its metadata, which is quicker than 10,000
-/// requests. The checks wait until the nsqd has registered them, while other checks run.
-fn nsqd_with_many_topics(lookupd: &Daemon) -> Daemon {
-    let mut nsqd = Daemon::nsqd_at(&[lookupd], &[]);
-    nsqd.kill();
-    let mut topics = String::new();
-    for number in 0..MANY {
-        let separator = if number == 0 { "" } else { "," };
-        topics += &format!(
-            r#"{separator}{{"name":"topic-{number:05}","paused":false,"channels":[{{"name":"archive","paused":false}}]}}"#
-        );
-    }
-    let metadata = format!(r#"{{"topics":[{topics}],"version":"1.3.0"}}"#);
-    std::fs::write(nsqd.data_path().join("nsqd.dat"), metadata).expect("the data path is there");
-    nsqd.restart();
-    nsqd
-}
-
-/// Starts an nsqd with peeks, one that forbids them, and a server that answers as NSQ's own nsqd does.
-/// Each has the topic `t` with the channel `c`. Also starts an nsqadmin for them.
-fn nsqds_of_many_kinds() -> (Vec<Daemon>, Nsqadmin) {
+/// Starts an nsqd with peeks and a place, one that forbids peeks, and a server that answers as NSQ's own nsqd does.
+/// Each has the topic `t` with the channel `c`. Also returns the flags of an nsqadmin for them.
+fn nsqds_of_many_kinds() -> (Vec<Daemon>, Vec<String>) {
     let topics = json!([{"topic_name": "t", "channels": [{"channel_name": "c"}]}]);
     let original = original_nsqd::start(topics);
-    let nsqds = vec![Daemon::nsqd(&[]), Daemon::nsqd(&["--peek=false"])];
+    let place = [
+        "--topology-region=eu",
+        "--topology-zone=eu-1",
+        "--enable-experiment=topology-aware-consumption",
+    ];
+    let nsqds = vec![Daemon::nsqd(&place), Daemon::nsqd(&["--peek=false"])];
     for nsqd in &nsqds {
         nsqd.create_channel("t", "c");
         nsqd.publish("t", &["open"]);
@@ -118,8 +103,8 @@ fn nsqds_of_many_kinds() -> (Vec<Daemon>, Nsqadmin) {
     let addresses = nsqds.iter().map(|nsqd| nsqd.http);
     let addresses = addresses.chain([original.address]);
     let flags = addresses.map(|address| format!("--nsqd-http-address={address}"));
-    let admin = Nsqadmin::start(&flags.collect::<Vec<_>>());
-    (nsqds, admin)
+    let flags = flags.collect();
+    (nsqds, flags)
 }
 
 /// The cluster for faults: two nsqlookupds, three nsqds of which the last has a small disk, and nsqadmin.
@@ -127,6 +112,8 @@ struct Night {
     lookupds: [Daemon; 2],
     nsqds: Vec<Daemon>,
     admin: Nsqadmin,
+    /// For servers that do not answer: it waits for a second only.
+    hasty: Nsqadmin,
     // This field comes last, so the disk is unmounted after the nsqds have been killed.
     disk: Option<Tmpfs>,
 }
@@ -142,9 +129,12 @@ impl Night {
         let nsqds = [&[][..], &[], &last].map(|flags| Daemon::nsqd_at(&both, flags));
         let flags = both.map(|lookupd| format!("--lookupd-http-address={}", lookupd.http));
         let admin = Nsqadmin::start(&flags);
+        let short = "--http-client-request-timeout=1s".to_owned();
+        let hasty = Nsqadmin::start(&[&flags[..], &[short]].concat());
         Night {
             nsqds: nsqds.into(),
             admin,
+            hasty,
             disk,
             lookupds,
         }
@@ -154,6 +144,7 @@ impl Night {
         let addresses = |daemon: &Daemon| json!({"http": daemon.http.to_string(), "tcp": daemon.tcp.to_string(), "pid": daemon.pid()});
         json!({
             "admin": self.admin.url("/"),
+            "hasty": self.hasty.url("/"),
             "lookupds": self.lookupds.iter().map(addresses).collect::<Vec<_>>(),
             "nsqds": self.nsqds.iter().map(addresses).collect::<Vec<_>>(),
             "disk": self.disk.as_ref().map(Tmpfs::path),
@@ -162,29 +153,31 @@ impl Night {
 }
 
 /// The depths of the topic `remembered` in the saved history, by the age of a point in seconds.
-const DEPTHS: [(i64, f32); 4] = [(600, 11.0), (3_600, 22.0), (21_600, 33.0), (604_800, 44.0)];
+const DEPTHS: [(i64, u64); 4] = [(600, 11), (3_600, 22), (21_600, 33), (604_800, 44)];
 
 /// Returns the saved form of a history of seven days until now. The topic `remembered` has the depths of
-/// [`DEPTHS`], all topics together have 100 times as much. The topic's channel has 40, and the node 444.
+/// [`DEPTHS`], all topics together have 100 times as much. The topic's channel has 2^24 + 1, which no f32 can have, and the
+/// node 444. The topic `t` has another depth in each step, so its past takes 80 kB.
 fn history_of_a_week(node: SocketAddr) -> Vec<u8> {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = i64::try_from(since_1970.unwrap_or_default().as_secs()).expect("a time of today");
-    let mut history = History::new(10);
-    let point = |depth: f32| Point {
+    let mut history = History::new(1 << 20);
+    let point = |depth: u64| Point {
         depth,
-        rate: 1.0,
-        oldest_seconds: 1.0,
+        rate: Some(1.0),
+        oldest_ms: 1_000,
     };
-    let mut age = 604_800;
+    let mut age = 604_800_i64;
     while age > 0 {
         let range = DEPTHS.iter().find(|(oldest, _)| age <= *oldest);
         let (_, depth) = range.expect("the ages are at most a week");
         let topic = "remembered".to_owned();
         let samples = [
-            (Key::All, point(depth * 100.0)),
-            (Key::Node(node.to_string()), point(444.0)),
+            (Key::All, point(depth * 100)),
+            (Key::Node(node.to_string()), point(444)),
             (Key::Topic(topic.clone()), point(*depth)),
-            (Key::Channel(topic, "archive".to_owned()), point(40.0)),
+            (Key::Channel(topic, "archive".to_owned()), point(16_777_217)),
+            (Key::Topic("t".to_owned()), point(age.unsigned_abs())),
         ];
         let left_out = history.add(now - age, samples);
         assert_eq!(left_out, 0, "there is room");
@@ -230,15 +223,18 @@ fn the_page_in_a_browser() {
     std::fs::create_dir_all(&pictures).expect("a directory in target can be made");
 
     let lookupd = Daemon::nsqlookupd(&[]);
-    let latency = [
+    let flags = [
         "--e2e-processing-latency-percentile=0.99",
         "--e2e-processing-latency-percentile=0.5",
+        "--dedup=repeated=body,window=10m",
+        "--dedup=numbered=publisher",
+        "--duplicate-meter=repeated=1",
+        "--duplicate-meter=keyed=json:/id,1",
     ];
     let nsqds: Vec<Daemon> = (0..3)
-        .map(|_| Daemon::nsqd_at(&[&lookupd], &latency))
+        .map(|_| Daemon::nsqd_at(&[&lookupd], &flags))
         .collect();
-    let many_lookupd = Daemon::nsqlookupd(&[]);
-    let _many = nsqd_with_many_topics(&many_lookupd);
+    let large = large_cluster::start();
 
     let at = |lookupd: &Daemon| format!("--lookupd-http-address={}", lookupd.http);
     let admin = Nsqadmin::start(&[at(&lookupd), "--base-path=/admin/nsq".to_owned()]);
@@ -252,12 +248,28 @@ fn the_page_in_a_browser() {
         .iter()
         .map(|nsqd| format!("--nsqd-http-address={}", nsqd.http));
     let direct = Nsqadmin::start(&nsqd_flags.collect::<Vec<_>>());
-    let many = Nsqadmin::start(&[at(&many_lookupd)]);
-    let saved = tempfile::NamedTempFile::new().expect("a temporary file can be made");
-    std::fs::write(saved.path(), history_of_a_week(nsqds[0].http)).expect("it can be written");
-    let file = format!("--history-file={}", saved.path().display());
+    let many = Nsqadmin::start(&[
+        format!("--lookupd-http-address={}", large.address),
+        "--live-interval=2s".to_owned(),
+    ]);
+    let histories = tempfile::tempdir().expect("a temporary directory can be made");
+    let history = history_of_a_week(nsqds[0].http);
+    let history_file = |name: &str| {
+        let path = histories.path().join(name);
+        std::fs::write(&path, &history).expect("it can be written");
+        format!("--history-file={}", path.display())
+    };
+    let file = history_file("past");
     let past = Nsqadmin::start(&[at(&lookupd), file]);
-    let (_peeked, mixed) = nsqds_of_many_kinds();
+    let (peeked, mixed_flags) = nsqds_of_many_kinds();
+    let mixed = Nsqadmin::start(&mixed_flags);
+    let with_history = |flags: &[&str]| {
+        let own = flags.iter().map(|flag| (*flag).to_owned());
+        Nsqadmin::start(&mixed_flags.iter().cloned().chain(own).collect::<Vec<_>>())
+    };
+    // There is room for a day of this topic.
+    let tight = with_history(&[&history_file("tight"), "--history-max-bytes=40000"]);
+    let full = with_history(&["--history-max-bytes=1500"]);
     let night = Night::start();
     let hostile = hostile_nsqd::start();
     let huge = Nsqadmin::start(&[format!("--nsqd-http-address={}", hostile.address)]);
@@ -273,9 +285,13 @@ fn the_page_in_a_browser() {
         "acl": acl.url("/"),
         "far": far.url("/"),
         "direct": direct.url("/"),
-        "many": many.url("/"),
+        "many": {"admin": many.url("/"), "switch": large.url("/switch")},
         "past": past.url("/"),
         "mixed": mixed.url("/"),
+        "placed": {"http": peeked[0].http.to_string(), "tcp": peeked[0].tcp.to_string()},
+        "unplaced": {"http": peeked[1].http.to_string(), "tcp": peeked[1].tcp.to_string()},
+        "tight": tight.url("/"),
+        "full": full.url("/"),
         "graphite": graphed.url("/"),
         "huge": huge.url("/"),
         "lookupd": lookupd.http.to_string(),

@@ -38,6 +38,25 @@ fn bodies(answer: &Value) -> Vec<&str> {
         .collect()
 }
 
+/// The page says so: see `WAITING_LISTS` in `page/views/messages.js`.
+#[test]
+fn what_was_published_before_a_restart_is_only_in_the_lists_of_what_waits() {
+    let mut nsqd = nsqd(&[], &["one", "two"]);
+    nsqd.restart();
+    let admin = admin_at(&[nsqd.http], &[]);
+    let shown = |target: &str| {
+        let answer = admin.json(target);
+        bodies(&answer)
+            .into_iter()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(shown("/api/peek/t?from=published"), [""; 0]);
+    assert_eq!(shown("/api/peek/t/c?from=newest"), ["two", "one"]);
+    nsqd.publish("t", &["three"]);
+    assert_eq!(shown("/api/peek/t?from=published"), ["three"]);
+}
+
 #[test]
 fn all_nodes_or_one_show_their_messages_and_keep_them() {
     let nsqds = [
@@ -75,6 +94,14 @@ fn all_nodes_or_one_show_their_messages_and_keep_them() {
         let url = format!("http://{first}/topic/peek?topic=t&from=published");
         assert_eq!((&node["url"], node.get("from")), (&json!(url), None));
     }
+    // The live tail of a channel that does not exist showed the messages of the topic.
+    for from in ["published", "newest"] {
+        let missing = admin.get(&format!("/api/peek/t/nope?from={from}"));
+        missing.expect_error(404, "CHANNEL_NOT_FOUND");
+    }
+    nsqds[1].create_channel("t", "second");
+    let some = admin.json("/api/peek/t/second?from=published");
+    assert_eq!(bodies(&some), [r#"{"order":{"id":3}}"#]);
     // Each node goes on behind its own message.
     let all = admin.json("/api/peek/t?from=published&limit=1");
     assert_eq!(bodies(&all).len(), 2);
@@ -89,6 +116,16 @@ fn all_nodes_or_one_show_their_messages_and_keep_them() {
     assert_eq!(none["nodes"][0]["unscanned_messages"], json!(0));
     nsqds[1].publish("t", &["more"]);
     assert_eq!(bodies(&admin.json(&target)), ["more"]);
+    // An id alone, as nsqd takes it, and other parameters were dropped in silence.
+    let names = "HOST:PORT/ID for each node, separated by commas";
+    let why = format!("INVALID_ARG_SINCE: with from=published, since is {names}");
+    for question in ["from=published&since=0f3c", "from=newest&since=n:1/0f3c"] {
+        let refused = admin.get(&format!("/api/peek/t?{question}"));
+        refused.expect_error(400, &why);
+    }
+    let refused = admin.get("/api/peek/t?limits=1").expect_status(400);
+    let why = "UNKNOWN_PARAMETER: limits is none of from, limit, max_body, ";
+    assert!(refused.text().contains(why), "{}", refused.text());
     for nsqd in &nsqds {
         assert_eq!(
             nsqd.figure("t", "c", "message_count"),
@@ -165,9 +202,10 @@ fn nodes_without_messages_say_why() {
     let mut outcomes: Vec<_> = outcomes.map(|node| node["outcome"].clone()).collect();
     outcomes.sort_by_key(Value::to_string);
     assert_eq!(outcomes, ["forbidden", "messages", "not_served"]);
+    let absent = format!("CHANNEL_NOT_FOUND: the nsqd {} does not have it", open.http);
     admin
         .get(&format!("/api/peek/t/nope?node={}", open.http))
-        .expect_error(404, "CHANNEL_NOT_FOUND");
+        .expect_error(404, &absent);
     admin
         .get("/api/peek/nope")
         .expect_error(404, "TOPIC_NOT_FOUND");

@@ -296,6 +296,12 @@ fn admins_do_everything_and_each_act_has_a_line() {
             confirmed.expect_status(200);
         }
         assert_ne!(cluster.state(), state, "{method} {target} acts");
+        if request.pattern == "/api/nodes/*" {
+            // nsqd tells its nsqlookupd beside the answer.
+            let name = format!("{:?}", request.topic);
+            let is_told = || !cluster.lookupd.get("/nodes").text().contains(&name);
+            assert!(wait_until(TIMEOUT, is_told), "{name}");
+        }
         let lines = &cluster.audit_lines()[lines..];
         assert!(!lines.is_empty(), "{method} {target}");
         for line in lines {

@@ -96,6 +96,135 @@ fn terms_reach_the_nodes_that_know_them() {
     assert_eq!(channel.get("paused_by"), None);
 }
 
+/// A channel was emptied for good because the name of its undo was mistyped.
+#[test]
+fn a_term_that_is_mistyped_is_refused() {
+    let (able, flag) = nsqd(1, true);
+    let admin = Admin::start(&[&flag, "--live-interval=0"]);
+    let fields = "the fields are action, for, note, undo, messages";
+    let long = "x".repeat(100);
+    for (name, shown) in [
+        ("undoo", "undoo".to_owned()),
+        ("channel", "channel".to_owned()),
+        (&long, format!("{}…", "x".repeat(64))),
+    ] {
+        for target in ["/api/topics/t", "/api/topics/t/c"] {
+            let body = json!({"action": "empty", name: "10m"}).to_string();
+            let why = format!(r#"INVALID_FIELD: \"{shown}\" means nothing here; {fields}"#);
+            admin.post(target, &body).expect_error(400, &why);
+        }
+    }
+    assert_eq!(acts(&able), [""; 0]);
+    // The case does not matter, as in Go. What has no terms ignores other fields, as the original does.
+    let empty = r#"{"Action":"empty","UNDO":"10m","note":null}"#;
+    admin.post("/api/topics/t/c", empty).expect_status(200);
+    assert_eq!(acts(&able), ["/channel/empty?topic=t&channel=c&undo=10m"]);
+    let create = r#"{"topic":"t","more":1}"#;
+    admin.post("/api/topics", create).expect_status(200);
+}
+
+/// Without a proxy that names the user, a pause was by nobody.
+#[test]
+fn a_name_that_nobody_has_checked_is_never_taken_for_a_user() {
+    let (able, flag) = nsqd(1, true);
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let audit = directory.path().join("audit.log");
+    let endpoint = HttpServer::start(|_, _| Answer::status(200));
+    let admin = Admin::start(&[
+        &flag,
+        "--live-interval=0",
+        &format!("--audit-log-file={}", audit.display()),
+        &format!("--notification-http-endpoint={}", endpoint.url("/told")),
+    ]);
+    let pause = r#"{"action":"pause"}"#;
+    let named = "X-Claimed-User: Zoë <b>";
+    let ann = "X-Forwarded-User: ann";
+    // The user carl, whose password is empty.
+    let carl = "Authorization: Basic Y2FybDo=";
+    for (headers, by, user, claimed_user) in [
+        (
+            &[named][..],
+            "Zo%C3%AB+%3Cb%3E+%28unverified%29",
+            "",
+            "Zoë <b>",
+        ),
+        (&[named, ann], "ann", "ann", ""),
+        // A proxy that checked nothing counted as one that had checked the password: "Paused by carl".
+        (&[named, carl], "carl+%28unverified%29", "carl", ""),
+        // A name of somebody else's that cannot be shown harms no user.
+        (&["X-Claimed-User: \u{202e}", ann], "ann", "ann", ""),
+    ] {
+        let count = acts(&able).len();
+        let paused = admin.ask("POST", "/api/topics/t/c", headers, pause);
+        paused.expect_status(200);
+        let expected = format!("/channel/pause?topic=t&channel=c&by={by}");
+        assert_eq!(acts(&able)[count..], [expected]);
+        let lines = std::fs::read_to_string(&audit).expect("the audit log");
+        let line: serde_json::Value =
+            serde_json::from_str(lines.lines().last().expect("a line")).expect("JSON");
+        let told = endpoint.wait_for(count + 1);
+        let told: serde_json::Value = serde_json::from_str(&told[count].text()).expect("JSON");
+        for (json, place) in [(line, "the audit log"), (told, "the notification")] {
+            let text = |key: &str| json[key].as_str().unwrap_or_default();
+            assert_eq!(
+                (text("user"), text("claimed_user")),
+                (user, claimed_user),
+                "{place}"
+            );
+        }
+        let settings = admin.ask("GET", "/api/settings", headers, "").json();
+        assert_eq!(settings["is_user_known"], !user.is_empty());
+    }
+    let line = admin.wait_for_log(r#"unverified name "Zoë <b>"): done"#);
+    assert!(
+        line.contains(r#"AUDIT: pause_channel t/c by user "" (127.0.0.1:"#),
+        "{line}"
+    );
+    // The same for an order, and for the other acts.
+    let count = acts(&able).len();
+    let order = |confirm: &str| {
+        let order = json!({"action": "pause", "of": "topics", "show": "all", "confirm": confirm});
+        let answer = admin.ask("POST", "/api/acts", &[named], &order.to_string());
+        answer.expect_status(200).json()
+    };
+    let listing = order("");
+    order(listing["confirm"].as_str().expect("a token"));
+    let expected = "/topic/pause?topic=t&by=Zo%C3%AB+%3Cb%3E+%28unverified%29";
+    assert_eq!(acts(&able)[count..], [expected]);
+    admin
+        .ask("DELETE", "/api/topics/t", &[named], "")
+        .expect_status(200);
+    let line = admin.wait_for_log("AUDIT: delete_topic t ");
+    assert!(line.contains(r#"unverified name "Zoë <b>""#), "{line}");
+    // A name that cannot be shown is refused, and nothing is done.
+    let count = acts(&able).len();
+    let long = format!("X-Claimed-User: {}", "x".repeat(51));
+    for (name, why) in [
+        (&*long, "has more than 50 characters"),
+        (
+            "X-Claimed-User: a\u{202e}b",
+            "has characters that cannot be seen",
+        ),
+    ] {
+        let expected = format!("INVALID_CLAIMED_USER: the name in X-Claimed-User {why}");
+        for (method, target, body) in [
+            ("POST", "/api/topics/t/c", pause),
+            ("DELETE", "/api/topics/t/c", ""),
+            ("POST", "/api/topics", r#"{"topic":"new"}"#),
+            ("DELETE", "/api/nodes/n:1", r#"{"topic":"t"}"#),
+            (
+                "POST",
+                "/api/acts",
+                r#"{"action":"pause","of":"topics","show":"all"}"#,
+            ),
+        ] {
+            let refused = admin.ask(method, target, &[name], body);
+            refused.expect_error(400, &expected);
+        }
+    }
+    assert_eq!(acts(&able).len(), count);
+}
+
 #[test]
 fn a_node_without_them_is_named_and_nothing_is_done() {
     let (able, first) = nsqd(1, true);
@@ -171,11 +300,11 @@ fn a_bad_value_is_named_although_a_node_knows_no_terms() {
     assert_eq!(acts(&unable), <[String; 0]>::default());
 }
 
-/// Starts an nsqd with the topic `name`, which hangs when it is asked what it can do.
-fn silent_nsqd(node: u16, name: &'static str) -> (HttpServer, String) {
+/// Starts an nsqd with the topic `name`. When it is asked what it can do, its answer is not HTTP.
+fn garbled_nsqd(node: u16, name: &'static str) -> (HttpServer, String) {
     let nsqd = HttpServer::start(move |request, _| {
         if request.target().ends_with("/unempty") && request.head.starts_with("GET") {
-            std::thread::sleep(std::time::Duration::from_secs(10));
+            return Answer::status(0);
         }
         let mut answer = answer(request, node, true);
         let body = String::from_utf8(answer.body).unwrap();
@@ -191,10 +320,9 @@ fn silent_nsqd(node: u16, name: &'static str) -> (HttpServer, String) {
 #[test]
 fn a_node_that_does_not_say_what_it_can_do_has_done_nothing() {
     let (able, first) = nsqd(1, true);
-    let (silent, second) = silent_nsqd(2, "t");
-    let (alone, third) = silent_nsqd(3, "alone");
-    let flags = ["--live-interval=0", "--http-client-request-timeout=1s"];
-    let admin = Admin::start(&[&first, &second, &third, flags[0], flags[1]]);
+    let (garbled, second) = garbled_nsqd(2, "t");
+    let (alone, third) = garbled_nsqd(3, "alone");
+    let admin = Admin::start(&[&first, &second, &third, "--live-interval=0"]);
     let pause = r#"{"action":"pause","for":"10m"}"#;
     let refused = admin.post("/api/topics/alone", pause).expect_status(502);
     assert!(
@@ -225,7 +353,7 @@ fn a_node_that_does_not_say_what_it_can_do_has_done_nothing() {
         );
     }
     assert_eq!(acts(&able), ["/topic/pause?topic=t&for=1h"]);
-    assert_eq!(acts(&silent), <[String; 0]>::default());
+    assert_eq!(acts(&garbled), <[String; 0]>::default());
     assert_eq!(acts(&alone), <[String; 0]>::default());
 }
 
@@ -317,4 +445,88 @@ fn real_nodes_keep_the_terms() {
     assert_eq!(nsqds[1].figure("t", "c", "depth"), 0);
     let again = act(r#"{"action":"unempty"}"#).expect_status(404);
     assert!(again.text().contains("UNDO_NOT_FOUND"), "{}", again.text());
+}
+
+/// The dialog said how many messages would come back, and somebody has emptied a node for good since, or once more.
+#[test]
+fn an_undo_that_brings_another_number_back_than_was_shown_is_refused() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let nsqds = [(); 2].map(|()| {
+        let nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
+        nsqd.create_channel("t", "c");
+        nsqd.publish("t", &["x"]);
+        nsqd.wait_for_figure("t", "c", "depth", 1);
+        nsqd
+    });
+    let admin = Admin::start_at(&[&lookupd], &[]);
+    admin.wait_for("/api/topics/t/c", |channel| channel["depth"] == 2);
+    let act = |body: &str| admin.post("/api/topics/t/c", body);
+    act(r#"{"action":"empty","undo":"1h"}"#).expect_status(200);
+    let empty = "/channel/empty?topic=t&channel=c";
+    nsqds[1].post(empty, b"").expect_status(200);
+    let unempty = |messages: &str| json!({"action": "unempty", "messages": messages}).to_string();
+    act(&unempty("many")).expect_error(400, "INVALID_MESSAGES: many is not a number");
+    let refused = |expected: &str, count: usize| {
+        let why = format!(
+            "UNDO_CHANGED: {count} messages can be brought back, not {expected}, and nothing was done"
+        );
+        act(&unempty(expected)).expect_error(409, &why);
+    };
+    refused("2", 1);
+    nsqds[1].publish("t", &["y", "z"]);
+    nsqds[1].wait_for_figure("t", "c", "depth", 2);
+    act(r#"{"action":"empty","undo":"1h"}"#).expect_status(200);
+    refused("1", 3);
+    assert_eq!(nsqds[0].figure("t", "c", "depth"), 0);
+    act(&unempty("3")).expect_status(200);
+    nsqds[0].wait_for_figure("t", "c", "depth", 1);
+    nsqds[1].wait_for_figure("t", "c", "depth", 2);
+}
+
+/// A line said only that a channel was emptied or paused.
+#[test]
+fn the_audit_log_and_notifications_have_the_terms_and_the_number_of_messages() {
+    let nsqd = Daemon::nsqd(&[]);
+    nsqd.create_channel("t", "c");
+    nsqd.publish("t", &["x", "y"]);
+    nsqd.wait_for_figure("t", "c", "depth", 2);
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let audit = directory.path().join("audit.log");
+    let endpoint = HttpServer::start(|_, _| Answer::status(200));
+    let admin = Admin::start(&[
+        &format!("--nsqd-http-address={}", nsqd.http),
+        "--live-interval=50ms",
+        &format!("--audit-log-file={}", audit.display()),
+        &format!("--notification-http-endpoint={}", endpoint.url("/told")),
+    ]);
+    admin.wait_for("/api/live/topics/t", |answer| {
+        answer["channels"][0]["depth"] == 2
+    });
+    let bodies = [
+        r#"{"action":"pause","for":"10m","note":"deploying"}"#,
+        r#"{"action":"empty","undo":"1h"}"#,
+        r#"{"action":"unempty","messages":"2"}"#,
+    ];
+    for body in bodies {
+        admin.post("/api/topics/t/c", body).expect_status(200);
+    }
+    let details = |json: &serde_json::Value| {
+        let keys = ["for", "note", "undo", "messages"];
+        keys.map(|key| json.get(key).cloned().unwrap_or_default())
+    };
+    let none = serde_json::Value::Null;
+    let expected = [
+        [json!("10m"), json!("deploying"), none.clone(), none.clone()],
+        [none.clone(), none.clone(), json!("1h"), json!(2)],
+        [none.clone(), none.clone(), none.clone(), json!(2)],
+    ];
+    let lines = std::fs::read_to_string(&audit).expect("the audit log");
+    let told = endpoint.wait_for(3);
+    let told = told.iter().map(test_support::http_server::Received::text);
+    let texts = lines.lines().map(str::to_owned).chain(told);
+    let found = texts.map(|text| details(&serde_json::from_str(&text).expect("JSON")));
+    let expected = [expected.clone(), expected].concat();
+    assert_eq!(found.collect::<Vec<_>>(), expected);
+    let end = r#": done [for 10m, note "deploying"]"#;
+    assert!(admin.wait_for_log("AUDIT: pause_channel").ends_with(end));
 }

@@ -10,7 +10,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use wire::go_error::system_text;
 
-use crate::tcp_socket::{self, BIND_PAUSE, BIND_TIMEOUT, BackOff};
+use crate::tcp_socket::{self, BIND_PAUSE, BIND_TIMEOUT, Backoff};
 use crate::{log_warn, tcp_address};
 
 /// A listener.
@@ -18,7 +18,7 @@ use crate::{log_warn, tcp_address};
 pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
-    back_off: BackOff,
+    backoff: Backoff,
 }
 
 impl Listener {
@@ -62,13 +62,13 @@ impl Listener {
         loop {
             match self.socket.accept().await {
                 Ok((socket, peer)) => {
-                    self.back_off.reset();
+                    self.backoff.reset();
                     // A peer that has gone already shows in the first read.
                     let _ = tcp_socket::set_options(&socket);
                     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
                     return (socket, peer);
                 }
-                Err(error) => sleep(self.back_off.after_failure(&error)).await,
+                Err(error) => sleep(self.backoff.after_failure(&error)).await,
             }
         }
     }
@@ -80,7 +80,7 @@ fn bind(address: SocketAddr) -> io::Result<Listener> {
     Ok(Listener {
         address: socket.local_addr()?,
         socket,
-        back_off: BackOff::default(),
+        backoff: Backoff::default(),
     })
 }
 

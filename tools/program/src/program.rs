@@ -149,7 +149,7 @@ impl Program {
         let mut usage = format!("Usage of {name}:\n");
         append_usage(&mut usage, self.flags, hostname);
         if !self.own_flags.is_empty() {
-            usage += &format!("Flags of ringq that {name} does not have:\n");
+            usage += &format!("Flags of ringq that the original {name} does not have:\n");
             append_usage(&mut usage, self.own_flags, hostname);
         }
         usage

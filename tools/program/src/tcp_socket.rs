@@ -20,8 +20,8 @@ pub const BIND_TIMEOUT: Duration = Duration::from_secs(1);
 pub const BIND_PAUSE: Duration = Duration::from_millis(20);
 
 /// The wait after a failed accept, doubled each time up to the maximum.
-const BACK_OFF: Duration = Duration::from_millis(5);
-const BACK_OFF_MAX: Duration = Duration::from_millis(500);
+const BACKOFF: Duration = Duration::from_millis(5);
+const BACKOFF_MAX: Duration = Duration::from_millis(500);
 
 /// The interval of keep-alive probes, which find out that a silent peer has gone.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -62,15 +62,15 @@ pub fn set_options<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
 
 /// The waits after failed accepts. Without descriptors, there is nothing to gain by asking at once.
 #[derive(Debug)]
-pub struct BackOff(Duration);
+pub struct Backoff(Duration);
 
-impl Default for BackOff {
-    fn default() -> BackOff {
-        BackOff(BACK_OFF)
+impl Default for Backoff {
+    fn default() -> Backoff {
+        Backoff(BACKOFF)
     }
 }
 
-impl BackOff {
+impl Backoff {
     /// Logs that an accept has failed, once per second for each cause, and returns the wait before the next one.
     pub fn after_failure(&mut self, error: &io::Error) -> Duration {
         // All listeners of a program fail at the same time.
@@ -81,13 +81,13 @@ impl BackOff {
 
     fn next_wait(&mut self) -> Duration {
         let wait = self.0;
-        self.0 = (wait * 2).min(BACK_OFF_MAX);
+        self.0 = (wait * 2).min(BACKOFF_MAX);
         wait
     }
 
     /// Notes a success: the next wait is short again.
     pub fn reset(&mut self) {
-        *self = BackOff::default();
+        *self = Backoff::default();
     }
 }
 
@@ -100,20 +100,20 @@ mod tests {
 
     #[test]
     fn waits_are_doubled_up_to_half_a_second() {
-        let mut back_off = BackOff::default();
-        let waits: Vec<_> = (0..9).map(|_| back_off.next_wait().as_millis()).collect();
+        let mut backoff = Backoff::default();
+        let waits: Vec<_> = (0..9).map(|_| backoff.next_wait().as_millis()).collect();
         assert_eq!(waits, [5, 10, 20, 40, 80, 160, 320, 500, 500]);
-        back_off.reset();
-        assert_eq!(back_off.next_wait().as_millis(), 5);
+        backoff.reset();
+        assert_eq!(backoff.next_wait().as_millis(), 5);
     }
 
     #[test]
     fn a_failure_has_a_line_with_its_cause() {
-        let mut back_off = BackOff::default();
+        let mut backoff = Backoff::default();
         capture::start();
-        let wait = back_off.after_failure(&Errno::MFILE.into());
+        let wait = backoff.after_failure(&Errno::MFILE.into());
         let log = capture::stop();
-        assert_eq!(wait, BACK_OFF);
+        assert_eq!(wait, BACKOFF);
         let line = "WARNING: temporary Accept() failure - too many open files";
         assert_eq!(log, [line]);
     }

@@ -5,11 +5,14 @@
 //! build: `cargo build -p engine -p nsqlookupd`. The variables `NSQD_BIN` and `NSQLOOKUPD_BIN` name
 //! other programs, such as the originals.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+
+use socket2::{Domain, Socket, Type};
 
 use crate::http::{Response, http};
 use crate::process::{LOG_LINES_MAX, Log, address_in};
@@ -41,6 +44,8 @@ pub struct Daemon {
     pub tcp: SocketAddr,
     /// The address of HTTP.
     pub http: SocketAddr,
+    /// The addresses of a process that has ended. Nobody listens there, and no other process gets them from the system.
+    kept: Vec<Socket>,
     // This field comes last, so the directory is removed after `drop` has killed the process.
     data_path: Option<Arc<tempfile::TempDir>>,
 }
@@ -58,7 +63,9 @@ impl Daemon {
         Daemon::start("nsqd", "NSQD_BIN", all, Some(Arc::new(data_path)))
     }
 
-    /// Starts an nsqd as [`Daemon::nsqd`] does, which registers with these nsqlookupds.
+    /// Starts an nsqd as [`Daemon::nsqd`] does, which registers with these nsqlookupds. Waits until it knows them.
+    /// Before that, a new topic waits with its messages for the channels that an nsqlookupd may name. A restart does not
+    /// wait. Panics with its log if nsqd does not know them.
     pub fn nsqd_at(lookupds: &[&Daemon], args: &[&str]) -> Daemon {
         let flags: Vec<String> = lookupds
             .iter()
@@ -69,7 +76,11 @@ impl Daemon {
             .map(String::as_str)
             .chain(args.iter().copied())
             .collect();
-        Daemon::nsqd(&flags)
+        let nsqd = Daemon::nsqd(&flags);
+        for lookupd in lookupds {
+            nsqd.wait_for_log(&format!("LOOKUPD({}): peer info", lookupd.tcp));
+        }
+        nsqd
     }
 
     /// Starts an nsqlookupd with these flags. Panics with its log if it does not listen.
@@ -108,6 +119,7 @@ impl Daemon {
             drain: Some(drain),
             tcp,
             http,
+            kept: Vec::new(),
             data_path,
         }
     }
@@ -121,10 +133,24 @@ impl Daemon {
         self.child = started.child;
         self.log = started.log;
         self.drain = Some(started.drain);
+        self.kept.clear();
     }
 
-    /// Kills the process, and waits for its end.
+    /// Kills the process, and waits for its end. Connections to its addresses are refused until a restart.
     pub fn kill(&mut self) {
+        self.end();
+        if self.kept.is_empty() {
+            let addresses = [self.tcp, self.http].into_iter();
+            let kept = addresses.filter_map(|address| {
+                let kept = keep(address);
+                kept.inspect_err(|error| eprintln!("{address} is not kept for a restart: {error}"))
+                    .ok()
+            });
+            self.kept = kept.collect();
+        }
+    }
+
+    fn end(&mut self) {
         // Both calls fail only if the process has been waited for already.
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -242,8 +268,17 @@ impl Drop for Daemon {
             let log = self.log.text(LOG_LINES_PRINTED);
             eprintln!("--- log of {} ---\n{log}---", self.name);
         }
-        self.kill();
+        self.end();
     }
+}
+
+/// Binds a socket to an address without listening there. A process that asks the system for any free port does not get
+/// this one, and a server that names the address can still have it.
+fn keep(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
 }
 
 /// Sends a signal by name, such as `TERM`, to a process. Panics if there is no such process.

@@ -6,6 +6,7 @@
 
 pub mod daemon;
 pub mod differential;
+pub mod ext4;
 pub mod http;
 pub mod http_server;
 pub mod memcached;

@@ -55,6 +55,19 @@ impl Memcached {
         self.directory.path().join("socket")
     }
 
+    /// Returns a number of its `stats`. Panics if it has none of this name.
+    pub fn stat(&self, name: &str) -> u64 {
+        let mut stream = UnixStream::connect(self.socket()).expect("memcached listens");
+        stream.write_all(b"stats\r\nquit\r\n").expect("it reads");
+        let mut stats = String::new();
+        stream.read_to_string(&mut stats).expect("it answers");
+        let value = stats.lines().find_map(|line| {
+            let value = line.strip_prefix("STAT ")?.strip_prefix(name)?;
+            value.trim().parse().ok()
+        });
+        value.unwrap_or_else(|| panic!("no {name} in {stats}"))
+    }
+
     fn wait(&self) {
         let socket = self.socket();
         let listens = || UnixStream::connect(&socket).is_ok();

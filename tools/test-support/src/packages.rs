@@ -30,11 +30,14 @@ pub fn install(
     }
     let name = source.file_name().unwrap_or_default().to_string_lossy();
     let target = root.join(format!("{name}-{:016x}", hasher.finish()));
+    let stamp = target.join("installed");
+    if stamp.exists() {
+        return target;
+    }
     fs::create_dir_all(&target).expect("a directory in target can be made");
     // Two Cargo processes may share a target directory. The lock ends when the file is closed.
     let lock = fs::File::create(root.join("lock")).expect("a file in target can be made");
     lock.lock().expect("a file in target can be locked");
-    let stamp = target.join("installed");
     if !stamp.exists() {
         build(source, &target);
         fs::write(&stamp, b"").expect("a file in target can be written");

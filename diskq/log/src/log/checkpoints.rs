@@ -50,6 +50,8 @@ pub(super) struct Drafting {
     pub(super) stamp: Stamp,
     pub(super) durable: Durable,
     pub(super) began: Duration,
+    /// True if the checkpoint was due at once: see [`Checkpoints::is_due_at_once`].
+    pub(super) was_due_at_once: bool,
 }
 
 /// The checkpoint that is being written.
@@ -65,6 +67,8 @@ pub(super) struct Writing {
     pub(super) is_file_renamed: bool,
     /// The time at which the topic began to put it together.
     pub(super) began: Duration,
+    /// True if the checkpoint was due at once: see [`Checkpoints::is_due_at_once`].
+    pub(super) was_due_at_once: bool,
 }
 
 /// The checkpoint state of a log.
@@ -192,13 +196,13 @@ impl Checkpoints {
         self.drafting.is_some() || self.writing.is_some()
     }
 
-    /// The last requested checkpoint was not written. The next one records its progress, but not at once.
-    pub(super) fn retry_later(&mut self, mono: Duration) {
+    /// The last requested checkpoint was not written. The next one records its progress, but not before `RETRY_AFTER`. It
+    /// waits longer for company, unless the failed one was due at once.
+    pub(super) fn retry_later(&mut self, mono: Duration, was_due_at_once: bool) {
         self.has_progress = true;
         self.began = mono;
         self.last_began = Some(mono);
         self.rests_until = mono + RETRY_AFTER;
-        // The failed one may have been wanted at once, for the room of the segments that go with it.
-        self.is_due_at_once = true;
+        self.is_due_at_once |= was_due_at_once;
     }
 }

@@ -29,8 +29,8 @@ pub struct LogOptions {
     pub pool_segments_min: usize,
     /// The kind of the slots of new segments: with the origins of the messages, or without.
     pub slots: SlotKind,
-    /// Seeds the generations. Random per process; fixed in simulation.
-    pub generation_seed: u64,
+    /// The random number of the process, which seeds the generations. Fixed in simulation.
+    pub process_seed: u64,
 }
 
 impl Default for LogOptions {
@@ -46,7 +46,7 @@ impl Default for LogOptions {
             sync_timeout: Duration::from_secs(2),
             pool_segments_min: 4,
             slots: SlotKind::Plain,
-            generation_seed: 0,
+            process_seed: 0,
         }
     }
 }

@@ -109,7 +109,7 @@ impl Log {
         self.checkpoints.last_number += 1;
         self.checkpoints.synced_mark = self.sync.synced;
         self.checkpoints.last_began = Some(self.mono);
-        self.checkpoints.is_due_at_once = false;
+        let was_due_at_once = std::mem::take(&mut self.checkpoints.is_due_at_once);
         if may_sync && durable == Durable::No {
             self.make_checkpoint_due();
             self.checkpoints.rests_until = Duration::ZERO;
@@ -125,6 +125,7 @@ impl Log {
             },
             durable,
             began: self.mono,
+            was_due_at_once,
         });
     }
 
@@ -159,6 +160,7 @@ impl Log {
             stamp,
             durable,
             began,
+            was_due_at_once,
         } = drafting.expect("finish_checkpoint() follows begin_checkpoint()");
         let number = stamp.number;
         draft.stamp = stamp;
@@ -194,6 +196,7 @@ impl Log {
             names_upto,
             is_file_renamed,
             began,
+            was_due_at_once,
         });
         self.requests
             .push_back(Request::WriteCheckpoint(CheckpointJob {
@@ -252,7 +255,8 @@ impl Log {
                 }
             }
             Err(failure) => {
-                self.checkpoints.retry_later(self.mono);
+                self.checkpoints
+                    .retry_later(self.mono, writing.was_due_at_once);
                 self.sync.is_file_renamed |= writing.is_file_renamed;
                 let (SyncFailure::Retryable(why) | SyncFailure::Final(why)) = &failure;
                 let cause: Arc<str> = why.text.as_str().into();

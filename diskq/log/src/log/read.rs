@@ -63,9 +63,9 @@ impl Log {
 
     /// Returns the time of the publish of a message in Unix nanoseconds, without a read of the disk.
     ///
-    /// The time is exact if the message's segment is in memory. Otherwise it is the time of the first message of the
-    /// segment. That is too early by at most the time in which the segment was filled. `None`: no segment has the
-    /// message, or the time is not known.
+    /// The time is exact if the message's segment is in memory, or if the message was the oldest one of a channel at the
+    /// start. Otherwise it is the time of an earlier message of the segment. That is too early by at most the time in which
+    /// the segment was filled. `None`: no segment has the message, or the time is not known.
     #[must_use]
     pub fn published_ns(&self, seq: Seq) -> Option<u64> {
         let segment = self.segments.find(seq)?;
@@ -81,7 +81,16 @@ impl Log {
         let exact = memory
             .filter(|_| !is_damaged)
             .and_then(|memory| segment::published_ns(memory, segment.head.slots, index));
-        exact.or((segment.began_ns > 0).then_some(segment.began_ns))
+        let began_ns = segment.began_ns;
+        let earlier = || {
+            let earlier = segment.published.partition_point(|(it, _)| *it <= seq);
+            let (_, at) = segment.published[..earlier].last()?;
+            // Nobody has checked the bytes of the time.
+            Some((*at).max(began_ns))
+        };
+        exact
+            .or_else(earlier)
+            .or((began_ns > 0).then_some(began_ns))
     }
 
     /// Cuts a run before its first frame that is not whole. Sends go by [`Log::copy_run`], which checks again.

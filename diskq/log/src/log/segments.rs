@@ -51,6 +51,9 @@ pub struct Segment {
     pub end: u32,
     /// The time of the publish of its first message, in Unix nanoseconds. 0: not known.
     pub began_ns: u64,
+    /// The times of the publish of messages that a start has read, in Unix nanoseconds, sorted by seq: the oldest owed ones of
+    /// the topic and of each channel.
+    pub published: Vec<(Seq, u64)>,
     /// The place of its bytes.
     pub residency: Residency,
     /// The sum of the holders of all its messages.
@@ -88,6 +91,7 @@ impl Segment {
             count: 0,
             end: FRAMES_AT,
             began_ns: 0,
+            published: Vec::new(),
             residency,
             holders: 0,
             pins: 0,

@@ -77,7 +77,7 @@ impl Supply {
             tail_since: Duration::ZERO,
             next_number,
             prepared_upto: SegmentNumber(next_number.0 - 1),
-            generations: options.generation_seed,
+            generations: options.process_seed,
         }
     }
 

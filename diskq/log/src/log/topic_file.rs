@@ -15,8 +15,7 @@ impl Log {
     pub fn write_topic_file(&mut self, contents: Box<dyn TopicFile>) {
         self.topic_files += 1;
         // Another log of the same name, before or after this one, has another seed or begins at another seq.
-        let mut state =
-            self.options.generation_seed ^ self.next.0.rotate_left(20) ^ self.topic_files;
+        let mut state = self.options.process_seed ^ self.next.0.rotate_left(20) ^ self.topic_files;
         let file = UnfinishedFile(splitmix64(&mut state));
         self.requests
             .push_back(Request::WriteTopicFile { file, contents });

@@ -181,7 +181,10 @@ impl Broker {
                 return true;
             }
             Err(AppendError::WouldBlock) => return false,
-            Err(refused) => Err(Refusal::Log(refused)),
+            Err(refused) => {
+                topic.refused_count += u64::from(entry.count);
+                Err(Refusal::Log(refused))
+            }
         };
         self.reply_forward(id, result);
         true

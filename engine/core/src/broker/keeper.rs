@@ -95,9 +95,9 @@ impl Broker {
                     self.answer(waiter, Ok(()), out);
                 }
             }
-            Notice::StateSaved(upto) => topic.end_save(upto),
-            Notice::StateFailed(upto, cause) => {
-                topic.end_save(upto);
+            Notice::StateSaved(boundary) => topic.end_save(boundary),
+            Notice::StateFailed(boundary, cause) => {
+                topic.end_save(boundary);
                 let what = "cannot save the numbers of messages";
                 let line = format!(
                     "TOPIC({name}): {what}, after a crash messages that are sent again may be stored twice - {cause}"

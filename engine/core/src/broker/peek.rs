@@ -84,6 +84,7 @@ impl Broker {
             newest,
             newest_id: MessageId::new(newest, self.options.topic.log.node),
             message_count: topic.message_count,
+            first: topic.first_seq,
         }
     }
 

@@ -86,6 +86,7 @@ impl Broker {
                 Flow::Retry
             }
             Err(refused) => {
+                topic.refused_count += u64::from(publication.count);
                 self.fail(id, verb.failed(&refused.to_string()), out);
                 Flow::Next
             }
@@ -152,7 +153,10 @@ impl Broker {
                 topic.blocked_tasks.push(task);
                 Ok(Outcome::Later)
             }
-            Err(refused) => Err(Refusal::Log(refused)),
+            Err(refused) => {
+                topic.refused_count += u64::from(publication.count);
+                Err(Refusal::Log(refused))
+            }
         };
         self.pump_later(key);
         result

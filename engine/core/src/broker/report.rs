@@ -4,13 +4,13 @@ use super::Broker;
 use super::output::Change;
 use crate::channel::Channel;
 use crate::client::Client;
-use crate::ids::TopicKey;
+use crate::ids::{ClientId, TopicKey};
 use crate::latency;
 use crate::now::Now;
 use crate::pause::PauseUnderWay;
 use crate::stats::{
-    ChannelStats, ClientStats, DeadLetterStats, LatencyStats, LogFigures, PauseStats, PubCount,
-    StatsFilter, StatsSnapshot, TopicStats, UndoStats, UnfinishedSnapshot,
+    ChannelStats, ClientStats, DeadLetterStats, DividedTopic, LatencyStats, LogFigures, PauseStats,
+    PubCount, StatsFilter, StatsSnapshot, TopicStats, UndoStats, UnfinishedSnapshot,
 };
 use crate::topic::Topic;
 use crate::topology::Locality;
@@ -19,11 +19,22 @@ use diskq_log::{ChannelFacts, Log, TopicFacts};
 use std::sync::Arc;
 use wire::identify::GrantedUpgrade;
 
-/// Topics and channels in a slice of a snapshot. They take about 0.1 ms.
+/// Topics, channels and connections in a slice of a snapshot. They take about 0.1 ms.
 const SLICE_ENTRIES: usize = 128;
 /// A channel whose latency is measured counts as this many entries, because its quantiles take twice as long as its other
 /// figures.
 const LATENCY_ENTRIES: usize = 3;
+
+/// The channels that a slice of a snapshot has got of a topic.
+#[derive(Default)]
+struct AddedChannels {
+    /// Their number, with those that are not wanted.
+    channels: usize,
+    /// The entries of their consumers.
+    consumers: usize,
+    /// The consumers that the last channel lacks, the next one last.
+    consumers_left: Vec<ClientId>,
+}
 
 impl Broker {
     /// Distributes published messages to the channels, within the turn's budget, so that the depths are those of the
@@ -40,13 +51,13 @@ impl Broker {
         let wanted = topics.filter(|(name, _)| filter.wants_topic(name));
         UnfinishedSnapshot {
             topics: wanted.map(|(_, key)| *key).collect(),
-            snapshot: StatsSnapshot::default(),
+            ..UnfinishedSnapshot::default()
         }
     }
 
-    /// Adds topics to a snapshot, until they have some hundred channels. A topic is never divided. Returns true when the
-    /// snapshot is complete; the connections come with the last topics. A topic that was deleted in the meantime is
-    /// left out, and a new one, too.
+    /// Adds topics to a snapshot, until they have some hundred channels and consumers. A topic that has more itself is
+    /// divided, and so are the consumers of a channel. The producers come after the last topic. Returns true when the
+    /// snapshot is complete. What was deleted or closed in the meantime is left out. A new topic is left out, too.
     pub fn continue_snapshot(
         &mut self,
         now: Now,
@@ -59,53 +70,172 @@ impl Broker {
         };
         let mut entries = 0;
         while entries < SLICE_ENTRIES {
-            let Some(key) = unfinished.topics.pop() else {
-                if filter.include_clients {
-                    let clients = self.clients.values();
-                    let producers = clients.filter(|client| !client.producer.pub_counts.is_empty());
-                    unfinished.snapshot.producers = producers.map(client_stats).collect();
+            let entries_left = SLICE_ENTRIES - entries;
+            let topics = &mut unfinished.snapshot.topics;
+            let last_channel = topics.last_mut().and_then(|it| it.channels.last_mut());
+            if !unfinished.consumers.is_empty()
+                && let Some(channel) = last_channel
+            {
+                let consumers = &mut unfinished.consumers;
+                entries += self.add_clients(consumers, &mut channel.clients, entries_left);
+                continue;
+            }
+            let divided = unfinished.divided.take();
+            let Some(mut topic) = divided.or_else(|| self.begin_topic(now, filter, unfinished))
+            else {
+                let wanted = || self.producers(filter);
+                let producers = unfinished.producers.get_or_insert_with(wanted);
+                let added = &mut unfinished.snapshot.producers;
+                entries += self.add_clients(producers, added, entries_left);
+                if producers.is_empty() {
+                    return true;
                 }
-                return true;
+                continue;
             };
-            if self.topics.contains_key(key) {
-                let topic = self.topic_stats(now, key, filter);
-                entries += 1 + topic.channels.len() * entries_per_channel;
-                unfinished.snapshot.topics.push(topic);
+            let Some(stats) = unfinished.snapshot.topics.last_mut() else {
+                unreachable!("the topic was begun");
+            };
+            if !self.topics.contains_key(topic.key) {
+                unfinished.snapshot.topics.pop();
+                continue;
+            }
+            // A topic that fits into a slice is not divided, even if the slice has others.
+            let channels_max = SLICE_ENTRIES / entries_per_channel;
+            let added = self.add_channels(now, filter, &mut topic, stats, channels_max);
+            unfinished.consumers = added.consumers_left;
+            entries += 1 + added.channels * entries_per_channel + added.consumers;
+            if added.channels == channels_max || !unfinished.consumers.is_empty() {
+                unfinished.divided = Some(topic);
+            } else {
+                stats.e2e_processing_latency = latency::stats_of_sum(
+                    self.options.topic.latency.as_ref(),
+                    topic.latency.as_ref(),
+                );
             }
         }
         false
     }
 
+    /// Adds the next topic to a snapshot, without its channels. Returns `None` if no topic is left.
+    fn begin_topic(
+        &mut self,
+        now: Now,
+        filter: &StatsFilter,
+        unfinished: &mut UnfinishedSnapshot,
+    ) -> Option<DividedTopic> {
+        loop {
+            let key = unfinished.topics.pop()?;
+            if self.topics.contains_key(key) {
+                unfinished
+                    .snapshot
+                    .topics
+                    .push(self.topic_stats(now, key, filter));
+                return Some(DividedTopic {
+                    key,
+                    after: None,
+                    latency: None,
+                });
+            }
+        }
+    }
+
+    /// Adds the next channels of a topic, at most `channels_max`, as far as they are wanted. Ends at a channel whose consumers
+    /// do not fit into a slice.
+    fn add_channels(
+        &mut self,
+        now: Now,
+        filter: &StatsFilter,
+        divided: &mut DividedTopic,
+        stats: &mut TopicStats,
+        channels_max: usize,
+    ) -> AddedChannels {
+        let topic = &mut self.topics[divided.key];
+        let ids = topic.channels_after(divided.after.as_deref(), channels_max);
+        for id in &ids {
+            topic.channel_mut(*id).drop_finished();
+        }
+        let topic = &self.topics[divided.key];
+        let mut added = AddedChannels::default();
+        for id in ids {
+            let channel = topic.channel(id);
+            divided.after = Some(channel.name.clone());
+            added.channels += 1;
+            if let Some(latency) = &channel.latency {
+                latency.add_to(now.mono, divided.latency.get_or_insert_default());
+            }
+            if !filter.wants_channel(&channel.name) {
+                continue;
+            }
+            let mut of_channel = self.channel_stats(now, (topic, channel), filter);
+            if filter.include_clients {
+                let mut left: Vec<ClientId> = channel.consumers.iter().rev().copied().collect();
+                let entries_left = SLICE_ENTRIES.saturating_sub(added.consumers);
+                added.consumers +=
+                    self.add_clients(&mut left, &mut of_channel.clients, entries_left);
+                added.consumers_left = left;
+            }
+            stats.channels.push(of_channel);
+            if !added.consumers_left.is_empty() {
+                break;
+            }
+        }
+        added
+    }
+
+    /// Returns the connections that have published, the last one first, if connections are wanted.
+    fn producers(&self, filter: &StatsFilter) -> Vec<ClientId> {
+        if !filter.include_clients {
+            return Vec::new();
+        }
+        let clients = self.clients.iter();
+        let producers = clients.filter(|(_, client)| !client.producer.pub_counts.is_empty());
+        let mut ids: Vec<ClientId> = producers.map(|(id, _)| id).collect();
+        ids.reverse();
+        ids
+    }
+
+    /// Adds connections from the end of `left`, until they are about `entries_max` entries. Leaves out those that are closed
+    /// by now. Returns the entries.
+    fn add_clients(
+        &self,
+        left: &mut Vec<ClientId>,
+        added: &mut Vec<ClientStats>,
+        entries_max: usize,
+    ) -> usize {
+        let mut entries = 0;
+        while entries < entries_max
+            && let Some(id) = left.pop()
+        {
+            if let Some(client) = self.clients.get(id) {
+                entries += 1 + client.producer.pub_counts.len();
+                added.push(client_stats(client));
+            }
+        }
+        entries
+    }
+
+    /// Returns the figures of a topic, without its channels.
     fn topic_stats(&mut self, now: Now, key: TopicKey, filter: &StatsFilter) -> TopicStats {
         let topic = &mut self.topics[key];
         topic.distribute(now, &self.clients, &mut self.work);
-        topic.drop_finished();
         let topic = &self.topics[key];
-        let all = || topic.channels().map(|(_, channel)| channel);
-        let channels = all().filter(|channel| filter.wants_channel(&channel.name));
-        let resident = self.options.topic.mem_queue_size;
-        let backend = |depth: u64, ephemeral| match ephemeral {
-            true => 0,
-            false => depth.saturating_sub(resident),
-        };
         let stats = TopicStats {
             topic_name: topic.name.to_string(),
-            channels: channels
-                .map(|c| self.channel_stats(now, (topic, c), filter, &backend))
-                .collect(),
+            channels: Vec::new(),
             depth: topic.depth(),
-            backend_depth: backend(topic.depth(), topic.ephemeral),
+            backend_depth: self.backend_depth(topic.depth(), topic.ephemeral),
             message_count: topic.message_count,
             message_bytes: topic.message_bytes,
+            refused_count: topic.refused_count,
             oldest_unfinished_ms: topic.age_ms(now, topic.oldest()),
             shard: self.options.shard.0,
             unclaimed_dropped_count: topic.unclaimed_dropped_count(),
-            dedup: topic.dedup_stats(),
+            numbers: topic.number_stats(),
             keys: topic.key_stats(now),
             meter: topic.meter_report(),
             paused: topic.paused,
             pause: pause_stats(topic.pause.as_deref()),
-            e2e_processing_latency: self.latency_stats(now, all()),
+            e2e_processing_latency: LatencyStats::default(),
             undo: topic.undo.as_ref().map(|undo| undo_stats(topic, undo)),
             log: filter.include_logs.then(|| log_figures(&topic.log)),
         };
@@ -113,37 +243,30 @@ impl Broker {
         stats
     }
 
+    /// Returns the part of a depth that nsqd would have on disk.
+    fn backend_depth(&self, depth: u64, is_ephemeral: bool) -> u64 {
+        match is_ephemeral {
+            true => 0,
+            false => depth.saturating_sub(self.options.topic.mem_queue_size),
+        }
+    }
+
     /// Returns the number of topics of this shard.
     pub fn topics_count(&self) -> usize {
         self.topics.len()
     }
 
-    fn latency_stats<'a>(
-        &self,
-        now: Now,
-        channels: impl Iterator<Item = &'a Channel>,
-    ) -> LatencyStats {
-        let options = self.options.topic.latency.as_ref();
-        let latencies = channels.filter_map(|channel| channel.latency.as_deref());
-        latency::stats(now.mono, options, latencies)
-    }
-
+    /// Returns the figures of a channel, without its consumers.
     fn channel_stats(
         &self,
         now: Now,
         (topic, channel): (&Topic, &Channel),
         filter: &StatsFilter,
-        backend: &impl Fn(u64, bool) -> u64,
     ) -> ChannelStats {
-        let consumers = match filter.include_clients {
-            true => channel.consumers.as_slice(),
-            false => &[],
-        };
-        let clients = consumers.iter().map(|id| client_stats(&self.clients[*id]));
         ChannelStats {
             channel_name: channel.name.to_string(),
             depth: channel.depth(),
-            backend_depth: backend(channel.depth(), channel.ephemeral),
+            backend_depth: self.backend_depth(channel.depth(), channel.ephemeral),
             in_flight_count: channel.in_flight_count(),
             deferred_count: channel.deferred_count(),
             message_count: channel.counters.message_count,
@@ -159,11 +282,15 @@ impl Broker {
                 waiting_count: dead.count(),
             }),
             client_count: channel.consumers.len() as u64,
-            clients: clients.collect(),
+            clients: Vec::new(),
             paused: channel.paused,
             pause: pause_stats(channel.pause.as_deref()),
             undo: channel.undo.as_ref().map(|undo| undo_stats(topic, undo)),
-            e2e_processing_latency: self.latency_stats(now, std::iter::once(channel)),
+            e2e_processing_latency: latency::stats(
+                now.mono,
+                self.options.topic.latency.as_ref(),
+                channel.latency.as_deref(),
+            ),
             e2e_histogram: channel
                 .latency
                 .as_ref()

@@ -2,9 +2,9 @@
 
 mod age;
 mod dead_letters;
-mod dedup;
 mod drain;
 mod keys;
+mod numbers;
 mod pauses;
 mod pressure;
 mod script;

@@ -14,7 +14,7 @@
 
 use super::Publishers;
 use super::numbers::{Numbers, dirty_words, find_dirty};
-use super::saving::Saving;
+use super::table_encoder::TableEncoder;
 use crate::work::Work;
 use diskq_log::{planted::Bug, planted::is_planted};
 use std::time::Duration;
@@ -35,33 +35,33 @@ impl Publishers {
     /// Returns the time that a save should take, on average, so that its bytes do not hold up other writes.
     pub(crate) fn save_time(&self) -> Duration {
         let place_bytes = PUBLISHER_BYTES + self.words * 8;
-        let bytes = (self.places.len() * place_bytes) as u64;
+        let bytes = (self.entries.len() * place_bytes) as u64;
         Duration::from_millis(bytes * 1000 / BYTES_PER_SECOND)
     }
 
     /// Begins to save the table as it was at the last boundary. No new boundary may be set until the save is done. `None`:
     /// the system refuses the memory for the save.
-    pub(crate) fn save(&self) -> Option<Saving> {
+    pub(crate) fn save(&self) -> Option<TableEncoder> {
         let place_bytes = PUBLISHER_BYTES + self.words * 8;
-        let bytes = self.places.len().saturating_mul(place_bytes);
+        let bytes = self.entries.len().saturating_mul(place_bytes);
         let mut body = Vec::new();
         body.try_reserve_exact(bytes.saturating_add(HEAD_BYTES))
             .ok()?;
         body.push(TAG);
         body.extend_from_slice(&(self.words as u32 * 64).to_le_bytes());
-        Some(Saving { next: 0, body })
+        Some(TableEncoder { next: 0, body })
     }
 
     /// Continues a save. Returns true if the save is done.
-    pub(crate) fn continue_save(&self, saving: &mut Saving, work: &mut Work) -> bool {
-        while let Some(place) = self.places.get(saving.next) {
+    pub(crate) fn continue_save(&self, encoder: &mut TableEncoder, work: &mut Work) -> bool {
+        while let Some(place) = self.entries.get(encoder.next) {
             if !work.is_left() {
                 return false;
             }
             work.spend(1 + self.words / WORDS_PER_ENTRY);
-            let bits = &self.bits[saving.next * self.words * 2..][..self.words * 2];
+            let bits = &self.bits[encoder.next * self.words * 2..][..self.words * 2];
             let (bits, bits_at_boundary) = bits.split_at(self.words);
-            saving.next += 1;
+            encoder.next += 1;
             let has_changed =
                 place.boundary == self.boundary && !is_planted(Bug::NumbersSavedTooEarly);
             let (numbers, bits) = match has_changed {
@@ -70,10 +70,10 @@ impl Publishers {
             };
             if numbers.end > 0 {
                 for field in [place.publisher, place.used, numbers.end, numbers.first] {
-                    saving.body.extend_from_slice(&field.to_le_bytes());
+                    encoder.body.extend_from_slice(&field.to_le_bytes());
                 }
                 for word in bits {
-                    saving.body.extend_from_slice(&word.to_le_bytes());
+                    encoder.body.extend_from_slice(&word.to_le_bytes());
                 }
             }
         }
@@ -104,7 +104,7 @@ impl Publishers {
             let place = self.newest as usize;
             let bits = &mut self.bits[place * self.words * 2..][..self.words];
             bits.fill(0);
-            self.places[place].numbers = numbers.with_window(&words, bits);
+            self.entries[place].numbers = numbers.with_window(&words, bits);
             let dirty_words = dirty_words(self.words);
             find_dirty(bits, &mut self.dirty[place * dirty_words..][..dirty_words]);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Returns a table with room for `places` publishers.
 fn table(places: u64) -> Publishers {
-    let bytes = PLACE_BYTES + 2 * 8;
+    let bytes = ENTRY_BYTES + 2 * 8;
     let table = Publishers::new(64, places * bytes, 7);
     assert_eq!(table.count_max() as u64, places);
     table
@@ -42,7 +42,7 @@ fn redpanda_28233_unbounded_table_of_publishers() {
     }
     table.check();
     assert_eq!(table.evicted_count, 9_899);
-    assert!(table.places.capacity() == 100 && table.bits.capacity() == 200);
+    assert!(table.entries.capacity() == 100 && table.bits.capacity() == 200);
     assert!(has_stored(&table, 9_999, 0) && has_stored(&table, 9_900, 0));
     assert!(!has_stored(&table, 9_899, 0));
 }
@@ -61,7 +61,7 @@ fn a_table_that_the_system_refuses_is_smaller() {
 /// A publisher with a large window takes the place of another one, whose bits are gone.
 #[test]
 fn a_new_publisher_has_no_bits_of_an_evicted_one() {
-    let bytes = PLACE_BYTES + (1 << 20) / 8 * 2 + (1 << 20) / 64 / 8;
+    let bytes = ENTRY_BYTES + (1 << 20) / 8 * 2 + (1 << 20) / 64 / 8;
     let mut table = Publishers::new(1 << 20, bytes, 7);
     assert_eq!(table.count_max(), 1);
     (0..200).for_each(|number| table.insert(origin(1, number * 5000)));
@@ -72,9 +72,8 @@ fn a_new_publisher_has_no_bits_of_an_evicted_one() {
     table.check();
 }
 
-/// Redpanda refused the next message of a producer that it had evicted.
 #[test]
-fn redpanda_22670_idle_publisher_evicted_then_refused() {
+fn a_publisher_that_was_forgotten_begins_without_its_old_numbers() {
     let mut table = table(2);
     (0..50).for_each(|number| table.insert(origin(1, number)));
     table.insert(origin(2, 0));
@@ -101,9 +100,9 @@ fn the_publisher_that_was_idle_the_longest_goes() {
     assert!(!has_stored(&table, 4, 1));
 }
 
-fn saved(table: &Publishers, saving: &mut Saving) -> Vec<u8> {
-    while !table.continue_save(saving, &mut Work::new(2)) {}
-    std::mem::replace(saving, table.save().expect("some memory")).into_body()
+fn saved(table: &Publishers, encoder: &mut TableEncoder) -> Vec<u8> {
+    while !table.continue_save(encoder, &mut Work::new(2)) {}
+    std::mem::replace(encoder, table.save().expect("some memory")).into_body()
 }
 
 #[test]
@@ -113,13 +112,13 @@ fn a_save_has_the_table_at_its_boundary() {
         (0..100).for_each(|number| table.insert(origin(publisher, number)));
     }
     table.set_boundary();
-    let mut saving = table.save().expect("some memory");
-    assert!(!table.continue_save(&mut saving, &mut Work::new(1)));
+    let mut encoder = table.save().expect("some memory");
+    assert!(!table.continue_save(&mut encoder, &mut Work::new(1)));
     // Changes while the save is under way: a known publisher, a new one, and one that takes the place of another.
     table.insert(origin(3, 100));
     table.insert(origin(9, 0));
     table.insert(origin(10, 0));
-    let body = saved(&table, &mut saving);
+    let body = saved(&table, &mut encoder);
     let mut loaded = Publishers::new(64, 1 << 20, 1);
     assert!(loaded.load(&body));
     loaded.check();
@@ -129,8 +128,8 @@ fn a_save_has_the_table_at_its_boundary() {
     assert!(has_stored(&loaded, 2, 99));
     // The next boundary has the changes.
     table.set_boundary();
-    let mut saving = table.save().expect("some memory");
-    let body = saved(&table, &mut saving);
+    let mut encoder = table.save().expect("some memory");
+    let body = saved(&table, &mut encoder);
     let mut loaded = Publishers::new(128, 1 << 20, 1);
     assert!(loaded.load(&body));
     assert!(has_stored(&loaded, 3, 100) && has_stored(&loaded, 9, 0) && has_stored(&loaded, 10, 0));
@@ -193,11 +192,11 @@ fn a_turn_saves_few_publishers_with_large_windows() {
     let mut table = Publishers::new(WINDOW, 64 << 20, 1);
     (1..=40).for_each(|publisher| table.insert(origin(publisher, 7)));
     table.set_boundary();
-    let mut saving = table.save().expect("some memory");
+    let mut encoder = table.save().expect("some memory");
     let (mut turns, mut is_done) = (0, false);
     while !is_done {
         let mut work = Work::new(TURN_ENTRIES);
-        is_done = table.continue_save(&mut saving, &mut work);
+        is_done = table.continue_save(&mut encoder, &mut work);
         turns += 1;
     }
     assert!(turns >= 8, "5 MiB in {turns} turns");

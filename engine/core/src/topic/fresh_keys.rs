@@ -1,58 +1,35 @@
-//! A topic that recognises messages by their content stores only those that are fresh.
+//! Stores the fresh messages of a topic that recognises them by their content.
 
-use super::keys::{Judged, KeyCounters, Keys};
+use super::inspected::boxed;
+use super::keys::{KeyCounters, Keys, NextMessage};
 use super::{Published, Topic};
-use crate::dedup::generations::clock_ms;
-use crate::dedup::meter::MeterReport;
-use crate::dedup::restored::RestoredKeys;
+use crate::content::generations::clock_ms;
+use crate::content::restored::RestoredKeys;
 use crate::discarded::Discarded;
-use crate::freed_table::FreedTable;
 use crate::now::Now;
 use crate::publication::Publication;
 use crate::stats::KeyStats;
 use diskq_log::AppendError;
 use diskq_log::planted::{Bug, is_planted};
+use wire::id::Seq;
 
 /// The messages of a publish for which the memory is kept.
 const FATES_KEPT: usize = 64 << 10;
 
 impl Topic {
-    /// Does a publish of a topic with keys, or with a meter.
-    #[inline(never)]
-    pub(super) fn publish_inspected<'b>(
-        &mut self,
-        now: Now,
-        publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
-    ) -> Result<Published, AppendError> {
-        let published = match (self.keys.take(), &self.dedup) {
-            (Some(mut keys), _) => {
-                let published = self.store_fresh_keys(now, publication, &mut keys);
-                self.keys = Some(keys);
-                published?
-            }
-            (None, Some(_)) => self.store_fresh(now, publication)?,
-            (None, None) => self.store(now, publication)?,
-        };
-        if let Some(meter) = &mut self.meter {
-            let bodies = publication.bodies.clone();
-            bodies.for_each(|body| meter.see(now.mono, body));
-        }
-        Ok(published)
-    }
-
-    /// Appends those messages to the log whose keys the topic does not remember. A key is remembered when the append has
-    /// succeeded: a message that was refused, or has to wait for room, is fresh when it comes again.
-    fn store_fresh_keys<'b>(
+    /// Appends those messages to the log whose keys the topic does not remember. A key is remembered when the append
+    /// has succeeded: a message that was refused, or has to wait for room, is fresh when it comes again.
+    pub(super) fn store_fresh_keys<'b>(
         &mut self,
         now: Now,
         publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
         keys: &mut Keys,
     ) -> Result<Published, AppendError> {
-        let mut at = Judged {
+        let mut next = NextMessage {
             now_ms: clock_ms(now.mono),
             seq: self.log.next_append_seq(now.wall_ns),
         };
-        keys.generations.begin(at.now_ms, at.seq);
+        keys.generations.begin(next.now_ms, next.seq);
         self.free_tables(keys.generations.take_unneeded());
         if keys.generations.take_shortage() {
             self.report_shortage();
@@ -61,14 +38,16 @@ impl Topic {
         let mut counters = KeyCounters::default();
         let mut fates = std::mem::take(&mut keys.fates);
         fates.clear();
+        let mut batch = FreshBodies::new(publication.bodies.clone(), next.seq);
         let (mut fresh_count, mut fresh_bytes) = (0, 0);
         for body in publication.bodies.clone() {
-            let is_fresh = keys.judge(&self.log, &mut counters, &at, body);
+            let of_batch = |first| batch.find(first, &fates);
+            let is_fresh = keys.judge(&self.log, &mut counters, &next, body, of_batch);
             fates.push(is_fresh);
             if is_fresh {
                 fresh_count += 1;
                 fresh_bytes += body.len() as u64;
-                at.seq = at.seq.offset(1);
+                next.seq = next.seq.offset(1);
             }
         }
         let fresh = publication.bodies.clone().zip(&fates);
@@ -97,13 +76,13 @@ impl Topic {
             return published;
         }
         debug_assert!(
-            fresh_count == 0 || self.log.next_seq() == at.seq,
+            fresh_count == 0 || self.log.next_seq() == next.seq,
             "a seq was foreseen wrongly"
         );
         keys.generations.confirm();
         keys.counters.add(&counters);
         if fresh_count > 0 {
-            self.lower_deadline(keys.saving.make_draft_due(now.mono, &keys.generations));
+            self.lower_deadline(keys.save.make_snapshot_due(now.mono, &keys.generations));
         }
         published
     }
@@ -118,8 +97,8 @@ impl Topic {
         ));
     }
 
-    /// Makes room for a publish that may have the oldest keys forgotten. If such a publish were refused later, keys of the
-    /// window would be gone. Copies need no room.
+    /// Makes room for a publish that may have the oldest keys forgotten. If such a publish were refused later, keys of
+    /// the window would be gone. Copies need no room.
     #[inline]
     fn reserve_before_forgetting<'b>(
         &mut self,
@@ -154,36 +133,20 @@ impl Topic {
         }
     }
 
-    /// Takes what recognises messages apart, at the deletion of the topic. Returns the tables that are to be freed.
-    pub(super) fn take_tables(&mut self) -> Vec<Box<dyn FreedTable>> {
-        let keys = self
-            .keys
-            .take()
-            .map_or(Vec::new(), |keys| keys.into_tables());
-        let numbers = self.dedup.take().map(|dedup| dedup.into_tables());
-        let tables = keys.into_iter().map(boxed);
-        tables.chain(numbers.into_iter().flatten()).collect()
-    }
-
     /// Returns the facts about the topic's keys. `None`: the topic has no rule that compares contents.
     pub(crate) fn key_stats(&self, now: Now) -> Option<KeyStats> {
         let keys = self.keys.as_ref();
         keys.map(|keys| keys.stats(clock_ms(now.mono)))
     }
 
-    /// Returns the result of the topic's meter. `None`: the topic has none.
-    pub(crate) fn meter_report(&self) -> Option<MeterReport> {
-        self.meter.as_ref().map(|meter| meter.report())
-    }
-
-    /// Takes the keys of an earlier process. Those that are in no file yet are saved, even if no new message comes: the log
-    /// may give up their messages.
+    /// Takes the keys of an earlier process. Those that are in no file yet are saved, even if no new message comes: the
+    /// log may give up their messages.
     pub(crate) fn restore_keys(&mut self, restored: RestoredKeys) {
         let unsaved_since = restored.unsaved_since();
         if let Some(keys) = &mut self.keys {
             keys.generations = restored.generations;
             if let Some(mono) = unsaved_since {
-                keys.saving.make_draft_due(mono, &keys.generations);
+                keys.save.make_snapshot_due(mono, &keys.generations);
             }
         }
     }
@@ -196,6 +159,40 @@ impl Topic {
     }
 }
 
-fn boxed(table: Vec<u128>) -> Box<dyn FreedTable> {
-    Box::new(table)
+/// The bodies of the messages of a publish that are to be stored. The list is made as far as it is needed, so a publish
+/// without copies of its own messages has none.
+struct FreshBodies<'b, B> {
+    /// The bodies of the publish that are not in the list yet.
+    rest: B,
+    /// The number of bodies that were taken from the publish.
+    taken: usize,
+    fresh: Vec<&'b [u8]>,
+    /// The seq of the first message that is stored.
+    start: Seq,
+}
+
+impl<'b, B: Iterator<Item = &'b [u8]>> FreshBodies<'b, B> {
+    fn new(bodies: B, start: Seq) -> FreshBodies<'b, B> {
+        FreshBodies {
+            rest: bodies,
+            taken: 0,
+            fresh: Vec::new(),
+            start,
+        }
+    }
+
+    /// Returns the body of the message that is to be stored with this seq. `fates` says for each message so far if it is
+    /// to be stored. `None`: this publish has no such message.
+    fn find(&mut self, seq: Seq, fates: &[bool]) -> Option<&'b [u8]> {
+        let index = usize::try_from(seq.0.checked_sub(self.start.0)?).ok()?;
+        while self.fresh.len() <= index {
+            let is_fresh = fates.get(self.taken)?;
+            let body = self.rest.next()?;
+            self.taken += 1;
+            if *is_fresh {
+                self.fresh.push(body);
+            }
+        }
+        self.fresh.get(index).copied()
+    }
 }

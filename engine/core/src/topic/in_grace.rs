@@ -107,8 +107,8 @@ impl Topic {
         }
     }
 
-    /// Drops the oldest messages of the grace, if there are too many. Messages that are on their way to the channels count
-    /// already. If they are too many, they go as soon as the grace gets them.
+    /// Drops the oldest messages of the grace, if there are too many. Messages that are on their way to the channels
+    /// count already. If they are too many, they go as soon as the grace gets them.
     pub(super) fn bound_grace(&mut self, now: Now, work: &mut Work) {
         let totals = self.totals();
         let Some(grace) = &mut self.grace else {

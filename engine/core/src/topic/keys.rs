@@ -1,10 +1,10 @@
-//! [`Keys`]: the keys of the messages that a topic has stored not long ago.
+//! [`Keys`]: decides by the content of a message whether the topic stores the message.
 
-use super::saving::{Saving, Step};
-use crate::dedup::content_rule::ContentRule;
-use crate::dedup::fingerprint::KeyHasher;
-use crate::dedup::generations::Generations;
-use crate::dedup::key::ContentKey;
+use super::keys_save::{KeysSave, KeysSaveStep};
+use crate::content::content_rule::ContentRule;
+use crate::content::fingerprint::KeyHasher;
+use crate::content::generations::Generations;
+use crate::content::key::ContentKey;
 use crate::stats::KeyStats;
 use diskq_log::planted::{Bug, is_planted};
 use diskq_log::{Log, Run};
@@ -16,7 +16,7 @@ use wire::id::Seq;
 pub(super) struct Keys {
     pub(super) key: ContentKey,
     pub(super) generations: Generations,
-    pub(super) saving: Saving,
+    pub(super) save: KeysSave,
     pub(super) counters: KeyCounters,
     /// For each message of the publish that is under way: true if it is to be stored. Kept for its memory.
     pub(super) fates: Vec<bool>,
@@ -31,8 +31,8 @@ pub(super) struct KeyCounters {
     unverified: u64,
     /// Messages without the key. They were stored.
     keyless: u64,
-    /// Messages that were stored, and whose keys are not remembered: their batch has filled all generations, or the system
-    /// has refused the memory.
+    /// Messages that were stored, and whose keys are not remembered: their batch has filled all generations, the system
+    /// has refused the memory, or another key with the same fingerprint is remembered.
     unremembered: u64,
 }
 
@@ -46,40 +46,44 @@ impl KeyCounters {
 }
 
 impl Keys {
-    /// `seed` is a random number of this process and topic.
+    /// Makes the keys of a topic, none yet. `seed` is a random number of this process and topic.
     pub(super) fn new(rule: &ContentRule, now_ms: u64, seed: u64) -> Keys {
         let hasher = KeyHasher::seeded(seed);
         Keys {
             key: rule.key().clone(),
             generations: Generations::new(rule.plan(), hasher, now_ms),
-            saving: Saving::default(),
+            save: KeysSave::default(),
             counters: KeyCounters::default(),
             fates: Vec::new(),
         }
     }
 
-    /// Decides about one message, and inserts its key if the message is fresh. Returns whether the message is to be stored.
+    /// Decides about one message, and inserts its key if the message is fresh. Returns whether the message is to be
+    /// stored. `of_batch` returns the body of a message of the same publish, which is not in the log yet.
     #[inline]
-    pub(super) fn judge(
+    pub(super) fn judge<'b>(
         &mut self,
         log: &Log,
         counters: &mut KeyCounters,
-        at: &Judged,
+        next: &NextMessage,
         body: &[u8],
+        of_batch: impl FnOnce(Seq) -> Option<&'b [u8]>,
     ) -> bool {
         let Some(fingerprint) = self.key.fingerprint(&self.generations.hasher, body) else {
             counters.keyless += 1;
             return true;
         };
         let first = self.generations.find(fingerprint);
+        // Only a planted bug ignores copies of the same batch.
         let is_older = |first: &Seq| *first < log.next_seq();
         let first = first.filter(|first| is_older(first) || !is_planted(Bug::BatchCopiesNotSeen));
         let Some(first) = first else {
-            let is_remembered = self.generations.insert(at.now_ms, fingerprint, at.seq);
+            let is_remembered = self.generations.insert(next.now_ms, fingerprint, next.seq);
             counters.unremembered += u64::from(!is_remembered);
             return true;
         };
-        match self.is_copy(log, first, body) {
+        let stored = stored_body(log, first).or_else(|| of_batch(first));
+        match stored.and_then(|stored| self.key.is_same(stored, body)) {
             // Another key has the same fingerprint.
             Some(false) => {
                 counters.unremembered += 1;
@@ -100,26 +104,13 @@ impl Keys {
 
     /// Takes the keys apart at the deletion of their topic. Returns the tables that are to be freed.
     pub(super) fn into_tables(self) -> Vec<Vec<u128>> {
-        // The draft shares generations, so it goes first.
-        let copy = match self.saving.step {
-            Step::Draft(draft) => draft.into_table(),
-            Step::Idle | Step::Writing => None,
+        // The snapshot shares generations, so it goes first.
+        let copy = match self.save.step {
+            KeysSaveStep::Snapshot(snapshot) => snapshot.into_table(),
+            KeysSaveStep::Idle | KeysSaveStep::Writing => None,
         };
         let tables = self.generations.into_tables();
         tables.into_iter().chain(copy).collect()
-    }
-
-    /// Compares a body with that of a stored message. `None`: the message is not in memory, or its value lies far back.
-    fn is_copy(&self, log: &Log, first: Seq, body: &[u8]) -> Option<bool> {
-        let (start, end) = log.frame_bounds(first)?;
-        let run = Run {
-            first,
-            count: 1,
-            start,
-            end,
-        };
-        let stored = Message::parse(log.bytes(&run).get(DATA_AT..)?)?;
-        self.key.is_same(stored.body, body)
     }
 
     pub(super) fn stats(&self, now_ms: u64) -> KeyStats {
@@ -139,8 +130,21 @@ impl Keys {
     }
 }
 
-/// The place of a message that is being judged.
-pub(super) struct Judged {
+/// Returns the body of a stored message. `None`: the message is not in memory.
+fn stored_body(log: &Log, first: Seq) -> Option<&[u8]> {
+    let (start, end) = log.frame_bounds(first)?;
+    let run = Run {
+        first,
+        count: 1,
+        start,
+        end,
+    };
+    let stored = Message::parse(log.bytes(&run).get(DATA_AT..)?)?;
+    Some(stored.body)
+}
+
+/// The time and the seq of the message that is being judged.
+pub(super) struct NextMessage {
     pub(super) now_ms: u64,
     /// The seq that the message will have if it is stored.
     pub(super) seq: Seq,

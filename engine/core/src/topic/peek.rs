@@ -5,8 +5,8 @@ use super::Topic;
 use crate::peek::{CandidateState, Candidates, PeekBudget, PeekFrom, PeekPlace};
 use wire::id::Seq;
 
-/// Most channels that are asked for each message of the log whether they have finished it. One answer takes 10 to 30 ns,
-/// or 200 ns if the channel has a million requeued messages. So they take about as long as the copies of a slice.
+/// Most channels that are asked for each message of the log whether they have finished it. One answer takes 10 to 30
+/// ns, or 200 ns if the channel has a million requeued messages. So they take about as long as the copies of a slice.
 const ASKED_CHANNELS_MAX: usize = 8;
 
 impl Topic {

@@ -5,8 +5,8 @@
 //!                    ^ released first                    ^ the newest piece grows
 //! ```
 //!
-//! A piece knows the number of its messages, which lie side by side, and their bytes together. So the cost depends on the
-//! number of pieces, and within a piece the messages count as equally large.
+//! A piece knows the number of its messages, which lie side by side, and their bytes together. So the cost depends on
+//! the number of pieces, and within a piece the messages count as equally large.
 
 use crate::long_queue::LongQueue;
 use crate::now::Now;

@@ -20,7 +20,7 @@ impl Topic {
         self.distribute(now, delivery.clients, work);
         work.begin_long_share();
         self.continue_checkpoint(now, work);
-        self.continue_draft(work);
+        self.continue_snapshot(work);
         self.continue_save(work);
         let (mut again, mut unserved) = (Vec::new(), Vec::new());
         loop {
@@ -73,8 +73,8 @@ impl Topic {
 
     /// Returns true when the next turn has to continue unfinished work.
     pub(crate) fn has_work_left(&self) -> bool {
-        let has_draft = self.unfinished.is_some() || self.has_draft() || self.is_encoding();
-        has_draft || !self.discarded.is_empty() || self.wants_pump()
+        let is_saving = self.unfinished.is_some() || self.has_snapshot() || self.is_encoding();
+        is_saving || !self.discarded.is_empty() || self.wants_pump()
     }
 
     /// Names a channel for the next pump, if it has something for someone.

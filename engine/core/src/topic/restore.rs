@@ -23,9 +23,9 @@ impl Topic {
     /// than the log's end) is owed to every channel.
     ///
     /// The checkpoint says which channels there are and what is paused: a change is answered when a checkpoint says so,
-    /// and nsqd.dat follows. So `listed`, the entry of nsqd.dat, counts only where there is no checkpoint, or checkpoints
-    /// may have been cut off. A channel that is newer than the checkpoint gets all messages that the checkpoint does not
-    /// know, and those that were in no channel.
+    /// and nsqd.dat follows. So `listed`, the entry of nsqd.dat, counts only where there is no checkpoint, or
+    /// checkpoints may have been cut off. A channel that is newer than the checkpoint gets all messages that the
+    /// checkpoint does not know, and those that were in no channel.
     pub(crate) fn restore(
         name: TopicName<'_>,
         options: TopicOptions,
@@ -72,7 +72,7 @@ impl Topic {
                 }
             }
         }
-        let numbers_from = recovered.durable_upto;
+        let numbers_from = recovered.durable_boundary;
         topic.restore_numbers(
             recovered.state,
             numbers_from,
@@ -116,9 +116,9 @@ impl Topic {
         topic
     }
 
-    /// Makes the channels of nsqd.dat that the checkpoint does not know. Invalid channel names are left out. They get the
-    /// messages of the grace that the checkpoint has, even if its time is over: they may have been made in it. Call this
-    /// when the grace is restored, and before the messages in no channel are distributed.
+    /// Makes the channels of nsqd.dat that the checkpoint does not know. Invalid channel names are left out. They get
+    /// the messages of the grace that the checkpoint has, even if its time is over: they may have been made in it. Call
+    /// this when the grace is restored, and before the messages in no channel are distributed.
     fn restore_listed(
         &mut self,
         now: Now,

@@ -2,9 +2,10 @@ use super::pieces::{Bounds, Pieces, Totals};
 use super::unfinished_checkpoint::Progress;
 use super::*;
 use crate::client::Client;
-use crate::dedup::content_rule::ContentRule;
-use crate::dedup::generations::{KeyWindow, clock_ms};
-use crate::dedup::key::ContentKey;
+use crate::content::content_rule::ContentRule;
+use crate::content::generations::clock_ms;
+use crate::content::key::ContentKey;
+use crate::content::plan::KeyWindow;
 use crate::dedup_rules::DedupRules;
 use crate::stats::KeyStats;
 use diskq::{Keeper, SimFiles};
@@ -58,8 +59,8 @@ fn a_timeout_in_one_channel_pumps_no_other_channel() {
     assert_eq!(topic.channels_to_pump.iter().collect::<Vec<_>>(), [busy]);
 }
 
-/// Regression: a topic without channels drops old messages while a checkpoint is put together. The scan counted from the
-/// start of the range, so it left out as many newer messages as were dropped, and a restart lost them.
+/// Regression: a topic without channels drops old messages while a checkpoint is put together. The scan counted from
+/// the start of the range, so it left out as many newer messages as were dropped, and a restart lost them.
 #[test]
 fn a_scan_misses_no_message_when_the_oldest_ones_go() {
     let mut ranges = Ranges::default();
@@ -138,17 +139,23 @@ fn deferrals_that_are_left_over_do_not_count_in_an_undo() {
 }
 
 fn publish(topic: &mut Topic, keeper: &Keeper<SimFiles>, now: Now, defer_ms: u32) {
-    publish_body(topic, keeper, now, b"x", defer_ms);
+    publish_bodies(topic, keeper, now, &[b"x"], defer_ms);
 }
 
-fn publish_body(
+fn publish_bodies(
     topic: &mut Topic,
     keeper: &Keeper<SimFiles>,
     now: Now,
-    body: &[u8],
+    bodies: &[&[u8]],
     defer_ms: u32,
 ) {
-    let publication = Publication::one(body, defer_ms, None);
+    let publication = Publication {
+        bodies: bodies.iter().copied(),
+        count: bodies.len() as u32,
+        body_bytes: bodies.iter().map(|body| body.len() as u64).sum(),
+        defer_ms,
+        origin: None,
+    };
     while let Err(error) = topic.publish(now, &publication) {
         assert_eq!(error, AppendError::WouldBlock);
         while let Some(request) = topic.log.next_request() {
@@ -159,8 +166,8 @@ fn publish_body(
     }
 }
 
-/// Regression: the messages that a turn had no budget for were counted at the place of the last one that was given, and not
-/// at all if the topic was emptied meanwhile. So the grace kept them beyond its bound.
+/// Regression: the messages that a turn had no budget for were counted at the place of the last one that was given, and
+/// not at all if the topic was emptied meanwhile. So the grace kept them beyond its bound.
 #[test]
 fn a_grace_keeps_the_newest_of_messages_that_several_turns_give() {
     let now = Now {
@@ -199,31 +206,31 @@ fn a_grace_keeps_the_newest_of_messages_that_several_turns_give() {
     }
 }
 
-/// Nobody knows two keys with one fingerprint. So the test has the topic remember a key with the seq of another message.
-#[test]
-fn a_hit_is_compared_with_the_stored_message() {
+/// Returns a topic with the rule `body` that has the message `stored`, and the seq of the message.
+fn topic_with_stored(keeper: &Keeper<SimFiles>, now: Now) -> (Topic, Seq) {
     let rule = ContentRule::new(ContentKey::Body, KeyWindow::Count(100), None);
     let mut rules = DedupRules::default();
     rules.add_content("*", rule.expect("it fits"));
     let mut topic = topic_with(rules);
-    let keeper = Keeper::new(SimFiles::new(), "/data");
-    let now = Now {
-        mono: Duration::from_secs(1),
-        wall_ns: 1 << 60,
-    };
-    publish_body(&mut topic, &keeper, now, b"stored", 0);
+    publish_bodies(&mut topic, keeper, now, &[b"stored"], 0);
     let stored = Seq(topic.log.next_seq().0 - 1);
+    (topic, stored)
+}
+
+/// Has the topic remember the key `fresh` with a seq. Nobody knows two keys with one fingerprint, so a test gives the key the
+/// seq of another message.
+fn remember_fresh(topic: &mut Topic, now: Now, seq: Seq) {
     let keys = topic.keys.as_mut().expect("the topic has a rule");
     let fingerprint = keys.key.fingerprint(&keys.generations.hasher, b"fresh");
     let fingerprint = fingerprint.expect("each body is a key");
     let at_ms = clock_ms(now.mono);
-    assert!(keys.generations.insert(at_ms, fingerprint, stored));
+    assert!(keys.generations.insert(at_ms, fingerprint, seq));
     keys.generations.confirm();
-    for (body, is_stored) in [(&b"fresh"[..], true), (b"stored", false)] {
-        let before = topic.log.next_seq();
-        publish_body(&mut topic, &keeper, now, body, 0);
-        assert_eq!(topic.log.next_seq() > before, is_stored);
-    }
+}
+
+/// Asserts the numbers of duplicates, of those that were not compared, and of keys that are not remembered.
+#[track_caller]
+fn assert_counts(topic: &Topic, now: Now, expected: [u64; 3]) {
     let stats = topic.key_stats(now).expect("the topic has a rule");
     let KeyStats {
         duplicate_count,
@@ -231,10 +238,39 @@ fn a_hit_is_compared_with_the_stored_message() {
         unremembered_count,
         ..
     } = stats;
-    assert_eq!(
-        (duplicate_count, unverified_count, unremembered_count),
-        (1, 0, 1)
-    );
+    let counts = [duplicate_count, unverified_count, unremembered_count];
+    assert_eq!(counts, expected);
+}
+
+const LATER: Now = Now {
+    mono: Duration::from_secs(1),
+    wall_ns: 1 << 60,
+};
+
+#[test]
+fn a_hit_is_compared_with_the_stored_message() {
+    let keeper = Keeper::new(SimFiles::new(), "/data");
+    let (mut topic, stored) = topic_with_stored(&keeper, LATER);
+    remember_fresh(&mut topic, LATER, stored);
+    for (body, is_stored) in [(&b"fresh"[..], true), (b"stored", false)] {
+        let before = topic.log.next_seq();
+        publish_bodies(&mut topic, &keeper, LATER, &[body], 0);
+        assert_eq!(topic.log.next_seq() > before, is_stored);
+    }
+    assert_counts(&topic, LATER, [1, 0, 1]);
+}
+
+/// Regression: between two messages of one batch, the fingerprint alone decided.
+#[test]
+fn a_hit_is_compared_with_the_message_of_the_same_batch() {
+    let keeper = Keeper::new(SimFiles::new(), "/data");
+    let (mut topic, stored) = topic_with_stored(&keeper, LATER);
+    // The seq that `two` will have.
+    remember_fresh(&mut topic, LATER, stored.offset(2));
+    let batch: [&[u8]; 7] = [b"stored", b"one", b"one", b"two", b"fresh", b"two", b"one"];
+    publish_bodies(&mut topic, &keeper, LATER, &batch, 0);
+    assert_eq!(topic.log.next_seq(), stored.offset(4), "one, two and fresh");
+    assert_counts(&topic, LATER, [4, 0, 1]);
 }
 
 fn damage(kind: DamageKind) -> Damage {
@@ -247,8 +283,8 @@ fn damage(kind: DamageKind) -> Damage {
     }
 }
 
-/// Regression: a copy of the data path lacked the end of the checkpoint file. The start used an older checkpoint, from before
-/// the channel, so the channel was gone, and the next channel got its messages.
+/// Regression: a copy of the data path lacked the end of the checkpoint file. The start used an older checkpoint, from
+/// before the channel, so the channel was gone, and the next channel got its messages.
 #[test]
 fn a_channel_outlives_the_loss_of_newer_checkpoints() {
     for (kind, is_there) in [
@@ -264,9 +300,10 @@ fn a_channel_outlives_the_loss_of_newer_checkpoints() {
             }),
             durable_channels: Roster::default(),
             found: Vec::new(),
+            had: Vec::new(),
             deferred: Vec::new(),
             state: None,
-            durable_upto: Seq(0),
+            durable_boundary: Seq(0),
             origins: Vec::new(),
             damage: vec![damage(kind)],
         };

@@ -1,8 +1,8 @@
 //! The undo of empty: [`Topic::empty_channel_for`] and [`Topic::unempty_channel`], [`Topic::empty_for`] and
 //! [`Topic::unempty`].
 //!
-//! A checkpoint of several turns must not name a message both in its channel and in the undo. So these actions wait until no
-//! checkpoint is put together. Everything else that ends an undo takes the undo out of that checkpoint, too.
+//! A checkpoint of several turns must not name a message both in its channel and in the undo. So these actions wait
+//! until no checkpoint is put together. Everything else that ends an undo takes the undo out of that checkpoint, too.
 
 use super::Topic;
 use super::restore::deferral_ms;
@@ -155,8 +155,8 @@ impl Topic {
         Ok(())
     }
 
-    /// Brings the messages of the topic's undo back. A topic that is not open keeps them again. An open topic gives them
-    /// to the channels that it has now.
+    /// Brings the messages of the topic's undo back. A topic that is not open keeps them again. An open topic gives
+    /// them to the channels that it has now.
     ///
     /// # Errors
     /// The undo cannot be used. Nothing was changed.

@@ -288,7 +288,7 @@ impl World {
         self.mono += Duration::from_secs(1);
         self.broker = Broker::new(self.options.clone());
         let log = LogOptions {
-            generation_seed: self.mono.as_nanos() as u64,
+            process_seed: self.mono.as_nanos() as u64,
             ..self.options.topic.log_options(topic())
         };
         let path = Path::new(DATA_PATH);

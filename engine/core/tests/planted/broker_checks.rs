@@ -4,7 +4,7 @@ use crate::lists;
 use diskq::{LogOptions, SimFiles};
 use engine_core::stats::{StatsFilter, StatsSnapshot};
 use engine_core::{
-    BrokerOptions, ClientId, DedupRule, DedupRules, Outcome, TaskId, UnclaimedBounds,
+    BrokerOptions, ClientId, DedupRules, Outcome, PublisherRule, TaskId, UnclaimedBounds,
     UnclaimedRules,
 };
 use std::time::Duration;
@@ -128,11 +128,11 @@ fn snapshot(world: &mut lists::World) -> StatsSnapshot {
 /// The options of a broker whose topics recognise messages by their numbers.
 fn with_numbers() -> BrokerOptions {
     let mut rules = DedupRules::default();
-    let rule = DedupRule {
-        window: DedupRule::WINDOW_DEFAULT,
-        memory_bytes: DedupRule::MEMORY_DEFAULT,
+    let rule = PublisherRule {
+        window: PublisherRule::WINDOW_DEFAULT,
+        memory_bytes: PublisherRule::MEMORY_DEFAULT,
     };
-    rules.add("*", rule);
+    rules.add_publisher("*", rule);
     let mut options = lists::options();
     options.server.takes_numbers = true;
     options.topic.dedup = rules.into();
@@ -220,6 +220,9 @@ pub(super) fn a_message_stays_until_its_number_is_saved() {
     let [topic] = &snapshot(&mut world).topics[..] else {
         panic!("one topic");
     };
-    let duplicates = topic.dedup.as_ref().map(|dedup| dedup.duplicate_count);
+    let duplicates = topic
+        .numbers
+        .as_ref()
+        .map(|numbers| numbers.duplicate_count);
     assert_eq!(duplicates, Some(1), "the message was stored before");
 }

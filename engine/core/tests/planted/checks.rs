@@ -235,8 +235,8 @@ fn a_wrong_bit_in_a_checkpoint_is_seen() {
 fn a_wrong_bit_in_a_saved_state_is_seen() {
     let mut small = Small::new(1);
     for body in [b"old", b"new"] {
-        let upto = small.log.next_seq();
-        small.log.save_state(upto, body.to_vec());
+        let boundary = small.log.next_seq();
+        small.log.save_state(boundary, body.to_vec());
         small.serve();
     }
     let path = Path::new(DATA_PATH).join("orders.log").join(STATE_FILES[0]);

@@ -249,7 +249,7 @@ impl History {
         let saved = saved.expect("the file was synced before it got its name");
         if let Some(saved) = &saved {
             assert!(
-                saved.upto() <= self.synced,
+                saved.boundary() <= self.synced,
                 "the file names only synced messages"
             );
         }
@@ -393,7 +393,7 @@ fn options(group_commit: bool, sync_timeout: Duration, starts: u64) -> BrokerOpt
                 resident_bytes_min: 32 * 1024,
                 sync_every: if group_commit { 1 } else { 2500 },
                 sync_timeout,
-                generation_seed: 100 + starts,
+                process_seed: 100 + starts,
                 ..LogOptions::default()
             },
             mem_queue_size: 50,

@@ -471,7 +471,7 @@ impl World {
             resident_bytes_min: 32 * 1024,
             sync_every: if self.group_commit { 1 } else { 30 },
             // Each process draws its own seed: data that an earlier process left must not look valid.
-            generation_seed: self.starts,
+            process_seed: self.starts,
             ..LogOptions::default()
         }
     }
@@ -1471,8 +1471,11 @@ impl World {
                 &stats,
                 &mut self.reached,
             );
-            let dedup = stats.topics.iter().filter_map(|topic| topic.dedup.as_ref());
-            for _ in dedup.filter(|dedup| dedup.duplicate_count > 0) {
+            let numbers = stats
+                .topics
+                .iter()
+                .filter_map(|topic| topic.numbers.as_ref());
+            for _ in numbers.filter(|numbers| numbers.duplicate_count > 0) {
                 self.reached.note("duplicate");
             }
             let keys = stats.topics.iter().filter_map(|topic| topic.keys.as_ref());

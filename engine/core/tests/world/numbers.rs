@@ -9,7 +9,7 @@ use super::model::{Action, Model};
 use super::peer::TestClient;
 use super::{Mail, TOPICS, World, topic_name};
 use diskq::Reply;
-use engine_core::{DedupRule, DedupRules};
+use engine_core::{DedupRules, PublisherRule};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,12 +27,12 @@ const PUBLISHERS: u64 = 3;
 pub(crate) fn rules(seed: u64) -> Arc<DedupRules> {
     let mut rules = DedupRules::default();
     if has_rule(seed) {
-        let rule = DedupRule {
-            window: DedupRule::WINDOW_DEFAULT,
+        let rule = PublisherRule {
+            window: PublisherRule::WINDOW_DEFAULT,
             // In some histories, there is room for one publisher only.
             memory_bytes: if is_small(seed) { 1 } else { 1 << 20 },
         };
-        rules.add("*", rule);
+        rules.add_publisher("*", rule);
     }
     if contents::has_rule(seed) {
         contents::add_rules(&mut rules, is_small(seed));

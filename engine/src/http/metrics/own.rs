@@ -2,7 +2,7 @@
 
 use super::Figures;
 use engine_core::stats::{
-    ChannelStats, ClientStats, DedupStats, KeyStats, LatencyStats, LogFigures, ShardStats,
+    ChannelStats, ClientStats, KeyStats, LatencyStats, LogFigures, NumberStats, ShardStats,
     TopicStats,
 };
 use engine_core::{LATENCY_BOUNDS_NS, MeterReport};
@@ -51,8 +51,8 @@ fn of_log(topic: &TopicStats, read: fn(&LogFigures) -> u64) -> Option<Number> {
 }
 
 /// Reads a figure of a topic whose `--dedup` rule has the key `publisher`.
-fn of_dedup(topic: &TopicStats, read: fn(&DedupStats) -> u64) -> Option<Number> {
-    topic.dedup.as_ref().map(|dedup| read(dedup).into())
+fn of_numbers(topic: &TopicStats, read: fn(&NumberStats) -> u64) -> Option<Number> {
+    topic.numbers.as_ref().map(|numbers| read(numbers).into())
 }
 
 /// Reads a figure of a topic whose `--dedup` rule has the key `body` or `json:`.
@@ -70,6 +70,7 @@ fn of_meter(topic: &TopicStats, read: fn(&MeterReport) -> u64) -> Option<Number>
 pub(super) const TOPIC: &[Row<TopicStats>] = &[
     counter("nsqd_topic_messages_total", "Messages that the topic accepted.", |it| some(it.message_count)),
     counter("nsqd_topic_message_bytes_total", "Bytes of the bodies of these messages.", |it| some(it.message_bytes)),
+    counter("nsqd_topic_refused_messages_total", "Messages that were refused because the log of the topic took none, as on a full disk.", |it| some(it.refused_count)),
     gauge("nsqd_topic_depth", "Messages that wait in the topic itself, for a channel or for the end of a pause.", |it| some(it.depth)),
     gauge("nsqd_topic_backend_depth", "The part of nsqd_topic_depth beyond --mem-queue-size.", |it| some(it.backend_depth)),
     gauge("nsqd_topic_oldest_unfinished_seconds", "Age of the oldest message that waits in the topic itself; 0 without messages.", |it| milliseconds(it.oldest_unfinished_ms)),
@@ -84,14 +85,14 @@ pub(super) const TOPIC: &[Row<TopicStats>] = &[
     counter("nsqd_topic_damaged_messages_total", "Messages lost to damaged files, as found by this run and its start.", |it| of_log(it, |log| log.damaged_count)),
     counter("nsqd_topic_syncs_total", "Syncs of the topic that have ended well.", |it| of_log(it, |log| log.sync_count)),
     counter("nsqd_topic_sync_seconds_total", "Time from request to answer of these syncs, the time in the keeper's queue included.", |it| it.log.as_ref().and_then(|log| seconds(log.sync_time))),
-    counter("nsqd_topic_dedup_duplicates_total", "Messages that were answered with OK and not stored again, for topics with --dedup.", |it| of_dedup(it, |dedup| dedup.duplicate_count).or(of_keys(it, |keys| keys.duplicate_count))),
-    counter("nsqd_topic_dedup_unchecked_total", "Messages that were stored although the topic could not tell whether it had stored them before, for topics with --dedup=...=publisher.", |it| of_dedup(it, |dedup| dedup.unchecked_count)),
-    gauge("nsqd_topic_dedup_publishers", "Publishers that the topic remembers, for topics with --dedup=...=publisher.", |it| of_dedup(it, |dedup| dedup.publisher_count)),
-    gauge("nsqd_topic_dedup_publishers_max", "The most publishers that the topic remembers, for topics with --dedup=...=publisher.", |it| of_dedup(it, |dedup| dedup.publisher_count_max)),
-    counter("nsqd_topic_dedup_evicted_publishers_total", "Publishers that were forgotten to make room for others, for topics with --dedup=...=publisher.", |it| of_dedup(it, |dedup| dedup.evicted_count)),
+    counter("nsqd_topic_dedup_duplicates_total", "Messages that were answered with OK and not stored again, for topics with --dedup.", |it| of_numbers(it, |numbers| numbers.duplicate_count).or(of_keys(it, |keys| keys.duplicate_count))),
+    counter("nsqd_topic_dedup_unchecked_total", "Messages that were stored although the topic could not tell whether it had stored them before, for topics with --dedup=...=publisher.", |it| of_numbers(it, |numbers| numbers.unchecked_count)),
+    gauge("nsqd_topic_dedup_publishers", "Publishers that the topic remembers, for topics with --dedup=...=publisher.", |it| of_numbers(it, |numbers| numbers.publisher_count)),
+    gauge("nsqd_topic_dedup_publishers_max", "The most publishers that the topic remembers, for topics with --dedup=...=publisher.", |it| of_numbers(it, |numbers| numbers.publisher_count_max)),
+    counter("nsqd_topic_dedup_evicted_publishers_total", "Publishers that were forgotten to make room for others, for topics with --dedup=...=publisher.", |it| of_numbers(it, |numbers| numbers.evicted_count)),
     counter("nsqd_topic_dedup_unverified_total", "The duplicates that were recognised by their fingerprint alone, for topics with --dedup=...=body or json:.", |it| of_keys(it, |keys| keys.unverified_count)),
     counter("nsqd_topic_dedup_keyless_total", "Messages that were stored because they have no key, for topics with --dedup=...=json:.", |it| of_keys(it, |keys| keys.keyless_count)),
-    counter("nsqd_topic_dedup_unremembered_total", "Messages that were stored, and whose keys found no room, for topics with --dedup=...=body or json:.", |it| of_keys(it, |keys| keys.unremembered_count)),
+    counter("nsqd_topic_dedup_unremembered_total", "Messages that were stored, and whose keys are not remembered, for topics with --dedup=...=body or json:.", |it| of_keys(it, |keys| keys.unremembered_count)),
     gauge("nsqd_topic_dedup_keys", "Keys that the topic remembers, for topics with --dedup=...=body or json:.", |it| of_keys(it, |keys| keys.key_count)),
     gauge("nsqd_topic_dedup_keys_max", "The most keys that the topic remembers, for topics with --dedup=...=body or json:.", |it| of_keys(it, |keys| keys.key_count_max)),
     gauge("nsqd_topic_dedup_memory_bytes", "Bytes of the tables of keys, for topics with --dedup=...=body or json:.", |it| of_keys(it, |keys| keys.memory_bytes)),
@@ -99,7 +100,8 @@ pub(super) const TOPIC: &[Row<TopicStats>] = &[
     counter("nsqd_topic_dedup_memory_refused_total", "Times that the system refused memory for keys, for topics with --dedup=...=body or json:.", |it| of_keys(it, |keys| keys.memory_refused_count)),
     gauge("nsqd_topic_dedup_reach_seconds", "The time back to which the topic remembers keys, for topics with --dedup=...=body or json:.", |it| it.keys.as_ref().and_then(|keys| milliseconds(keys.reach_ms))),
     counter("nsqd_topic_duplicate_meter_sampled_total", "Messages in the sample, for topics with --duplicate-meter.", |it| of_meter(it, |meter| meter.sampled)),
-    counter("nsqd_topic_duplicate_meter_duplicates_total", "Messages in the sample whose body has come before, for topics with --duplicate-meter.", |it| of_meter(it, |meter| meter.duplicates)),
+    counter("nsqd_topic_duplicate_meter_keyless_total", "Messages in the sample that have no key, for topics with --duplicate-meter.", |it| of_meter(it, |meter| meter.keyless)),
+    counter("nsqd_topic_duplicate_meter_duplicates_total", "Messages in the sample whose key has come before, for topics with --duplicate-meter.", |it| of_meter(it, |meter| meter.duplicates)),
 ];
 
 /// The metrics of a channel.

@@ -272,16 +272,18 @@ impl Answer {
     }
 
     /// Returns how many messages behind `since` were not gone through: the log has them no more in memory, or the answer
-    /// ended before. A restart leaves a gap between seqs, and so does a topic that is made again. Only messages of this
-    /// process are counted. `None`: the request does not begin at the end of the log.
+    /// ended before. A topic that is made again leaves a gap between seqs, and only its messages are counted. `None`: the
+    /// request does not begin at the end of the log, or nobody knows the number. Then nsqd has started since, or the log ends
+    /// before `since`, because the topic was made again after the clock had gone back.
     fn unscanned(&self) -> Option<u64> {
         let PeekFrom::Published { since } = self.wanted.from else {
             return None;
         };
         let end = self.log_end?;
         let is_whole = self.wanted.has_since && self.wanted.place.is_none();
+        let is_known = end.first.0 <= since.0.saturating_add(1) && since <= end.newest;
         let published = end.newest.0.saturating_sub(since.0).min(end.message_count);
-        is_whole.then(|| published.saturating_sub(self.scanned))
+        (is_whole && is_known).then(|| published.saturating_sub(self.scanned))
     }
 
     fn end(&self) -> &'static str {

@@ -1,10 +1,10 @@
 //! `/stats?format=json`.
 
 use super::{View, memory_fields, shown_pub_count, unix_seconds};
-use engine_core::MeterReport;
 use engine_core::stats::{
     ChannelStats, ClientStats, LatencyStats, MemoryStats, PauseStats, TopicStats, UndoStats,
 };
+use engine_core::{ContentKey, MeterReport, MeterRule};
 use program::version::NSQ_VERSION;
 use wire::go_json::{JsonObject, push_array, push_float};
 
@@ -61,12 +61,12 @@ impl View<'_> {
         object.number("shard", topic.shard);
         push_pause(&mut object, &topic.pause);
         push_undo(&mut object, topic.undo.as_ref());
-        if let Some(dedup) = &topic.dedup {
-            object.number("dedup_duplicate_count", dedup.duplicate_count);
-            object.number("dedup_unchecked_count", dedup.unchecked_count);
-            object.number("dedup_publisher_count", dedup.publisher_count);
-            object.number("dedup_publisher_count_max", dedup.publisher_count_max);
-            object.number("dedup_publisher_evicted_count", dedup.evicted_count);
+        if let Some(numbers) = &topic.numbers {
+            object.number("dedup_duplicate_count", numbers.duplicate_count);
+            object.number("dedup_unchecked_count", numbers.unchecked_count);
+            object.number("dedup_publisher_count", numbers.publisher_count);
+            object.number("dedup_publisher_count_max", numbers.publisher_count_max);
+            object.number("dedup_publisher_evicted_count", numbers.evicted_count);
         }
         if let Some(keys) = &topic.keys {
             object.number("dedup_duplicate_count", keys.duplicate_count);
@@ -188,8 +188,13 @@ fn push_undo(object: &mut JsonObject<'_>, undo: Option<&UndoStats>) {
 fn push_meter(out: &mut String, meter: &MeterReport) {
     let percent = |count| format!("{:.3}", meter.percent(count));
     let mut object = JsonObject::new(out);
-    object.key("sample_rate").push_str(&meter.rate.to_string());
+    let MeterRule { key, rate } = &meter.rule;
+    object.text("key", &key.to_string());
+    object.key("sample_rate").push_str(&rate.get().to_string());
     object.number("sampled_count", meter.sampled);
+    if *key != ContentKey::Body {
+        object.number("keyless_count", meter.keyless);
+    }
     object.number("duplicate_count", meter.duplicates);
     let all = percent(meter.duplicates);
     object.key("duplicate_percent").push_str(&all);

@@ -24,11 +24,11 @@ import (
 const (
 	consumersPerChannel = 2
 	producers           = 4
-	ready               = 200 // Per consumer connection.
-	handlers            = 4   // Per consumer connection.
-	msgTimeout          = 4 * time.Second
-	touchHold           = 2 * msgTimeout
-	touchEvery          = msgTimeout / 4
+	ready               = 50 // Per consumer connection.
+	handlers            = 4  // Per consumer connection.
+	msgTimeout          = 6 * time.Second
+	touchHold           = msgTimeout + 2*time.Second
+	touchEvery          = time.Second
 	earlyTolerance      = 5 * time.Millisecond // Granularity of the clocks.
 	deadline            = 100 * time.Second
 	violationsMax       = 20
@@ -246,8 +246,9 @@ func (l *ledger) firstAction(n int, message *nsq.Message) (action, int, time.Dur
 		return touch, n, 0
 	case m%5000 == 311:
 		l.left++
-		// The message may have arrived a little after the broker started its clock.
-		l.notBefore[n] = time.Now().Add(msgTimeout / 2)
+		// The timeout began when the message left the broker, so not before it was published.
+		age := time.Since(time.Unix(0, message.Timestamp))
+		l.notBefore[n] = time.Now().Add(msgTimeout - age)
 		l.abandoned = append(l.abandoned, message)
 		return leave, n, 0
 	}

@@ -8,10 +8,10 @@ const CHANNELS = ['first', 'second']
 const CONSUMERS_PER_CHANNEL = 2
 const PRODUCERS = 4
 const PUBLICATIONS_IN_FLIGHT_MAX = 20
-const READY = 200 // Per consumer connection.
-const MSG_TIMEOUT = 4000 // Milliseconds, like all times here.
-const TOUCH_HOLD = 2 * MSG_TIMEOUT
-const TOUCH_EVERY = MSG_TIMEOUT / 4
+const READY = 50 // Per consumer connection.
+const MSG_TIMEOUT = 6000 // Milliseconds, like all times here.
+const TOUCH_HOLD = MSG_TIMEOUT + 2000
+const TOUCH_EVERY = 1000
 const EARLY_TOLERANCE = 5 // Granularity of the clocks.
 const DEADLINE = 100000
 const BIG_BODIES = [1048576, 1048575, 1000000, 999999]
@@ -171,8 +171,9 @@ class Ledger {
       this.hold(message, n, now() + TOUCH_HOLD)
     } else if (m % 5000 === 311) {
       this.left++
-      // The message may have arrived a little after the broker started its clock.
-      this.notBefore.set(n, now() + MSG_TIMEOUT / 2)
+      // The timeout began when the message left the broker, so not before it was published.
+      const age = Date.now() - Number(message.timestamp / 1000000n)
+      this.notBefore.set(n, now() - age + MSG_TIMEOUT)
     } else {
       this.finish(message, n)
     }

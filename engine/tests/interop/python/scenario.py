@@ -7,7 +7,7 @@ first delivery of n:
 
     m % 500  == 7     REQ 0
     m % 500  == 107   REQ with a delay of 50..300 ms
-    m % 5000 == 211   held for twice the message timeout, touched, then FIN
+    m % 5000 == 211   held for longer than the message timeout, touched, then FIN
     m % 5000 == 311   left alone until it times out
     otherwise         FIN
 
@@ -29,10 +29,10 @@ import zlib
 CHANNELS = ("first", "second")
 CONSUMERS_PER_CHANNEL = 2
 PRODUCERS = 4
-READY = 200  # Per consumer connection.
-MSG_TIMEOUT = 4.0  # Seconds. The driver starts the broker with the same default.
-TOUCH_HOLD = 2 * MSG_TIMEOUT
-TOUCH_EVERY = MSG_TIMEOUT / 4
+READY = 50  # Per consumer connection. The timeout of a message also runs while the message waits in the connection.
+MSG_TIMEOUT = 6.0  # Seconds. The driver starts the broker with the same default.
+TOUCH_HOLD = MSG_TIMEOUT + 2
+TOUCH_EVERY = 1.0
 EARLY_TOLERANCE = 0.005  # The granularity of the clocks.
 DEADLINE = 100.0  # For the whole scenario.
 BIG_BODIES = (1048576, 1048575, 1000000, 999999)
@@ -137,7 +137,7 @@ class Ledger:
             early = timestamp_ns / 1e9 + defer - time.time()
             if defer and early > EARLY_TOLERANCE:
                 self.violation("deferred message %d came %.1f ms early" % (n, early * 1000))
-            return self.first_action(n)
+            return self.first_action(n, timestamp_ns)
         if n not in self.not_before:
             self.violation("message %d came again without REQ or timeout" % n)
         early = self.not_before.get(n, 0) - time.monotonic()
@@ -156,7 +156,7 @@ class Ledger:
             return None
         return n
 
-    def first_action(self, n):
+    def first_action(self, n, timestamp_ns):
         m = n + self.shift
         if m % 500 == 7:
             self.requeued += 1
@@ -172,8 +172,9 @@ class Ledger:
             return TOUCH, n, 0
         if m % 5000 == 311:
             self.left += 1
-            # The message may have arrived a little after the broker started its clock.
-            self.not_before[n] = time.monotonic() + MSG_TIMEOUT / 2
+            # The timeout began when the message left the broker, so not before it was published.
+            age = time.time() - timestamp_ns / 1e9
+            self.not_before[n] = time.monotonic() - age + MSG_TIMEOUT
             return LEAVE, n, 0
         return FIN, n, 0
 

@@ -8,11 +8,11 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use wire::name::is_valid_name;
 
-use super::discovery::{Directory, Discovery, Filter};
+use super::discovery::{AddressFilter, Directory, Discovery};
 use super::error::{ConnectError, NodeError};
-use super::nodes::{Kind, Nodes, handle_timeouts};
+use super::shared::{ConsumerShared, NodeOrigin, handle_timeouts};
 #[cfg(feature = "dedup")]
-use super::sieve::serve_room;
+use super::sieve::serve_waiting_copies;
 use super::touching::AutoTouch;
 use super::{Consumer, GiveUp};
 use crate::address::Address;
@@ -34,7 +34,7 @@ pub struct ConsumerBuilder {
     lookupds: Vec<String>,
     config: Config,
     retry_first_connection: bool,
-    filter: Option<Box<Filter>>,
+    discovery_filter: Option<Box<AddressFilter>>,
     give_up: Option<Box<GiveUp>>,
     connector: Option<Arc<dyn Connector>>,
     events: Events,
@@ -66,7 +66,7 @@ impl ConsumerBuilder {
             lookupds: Vec::new(),
             config: Config::default(),
             retry_first_connection: true,
-            filter: None,
+            discovery_filter: None,
             give_up: None,
             connector: None,
             events: Events::default(),
@@ -127,20 +127,20 @@ impl ConsumerBuilder {
         self
     }
 
-    /// Sets a filter for the addresses that nsqlookupds name, for instance to prefer one data centre. The filter gets the
-    /// union of a poll's answers and returns the addresses to connect to. Existing connections stay.
+    /// Sets a filter for the addresses that nsqlookupds name, for instance to prefer one data centre. The filter gets
+    /// the union of a poll's answers and returns the addresses to connect to. Existing connections stay.
     #[must_use]
     pub fn discovery_filter(
         mut self,
         filter: impl Fn(Vec<Address>) -> Vec<Address> + Send + Sync + 'static,
     ) -> ConsumerBuilder {
-        self.filter = Some(Box::new(filter));
+        self.discovery_filter = Some(Box::new(filter));
         self
     }
 
-    /// Sets a callback for messages whose attempts exceed `max_attempts`. It runs where the application takes messages, and
-    /// the message is finished when it returns. Without a callback there is only an [`Event::GaveUp`]. If the callback
-    /// panics, the message is requeued.
+    /// Sets a callback for messages whose attempts exceed `max_attempts`. It runs where the application takes messages,
+    /// and the message is finished when it returns. Without a callback there is only an [`Event::GaveUp`]. If the
+    /// callback panics, the message is requeued.
     #[must_use]
     pub fn give_up(
         mut self,
@@ -157,23 +157,24 @@ impl ConsumerBuilder {
         self
     }
 
-    /// Sets a callback for events. It runs on the tasks of the consumer and on threads that answer messages, so it must not
-    /// wait.
+    /// Sets a callback for events. It runs on the tasks of the consumer and on threads that answer messages, so it must
+    /// not wait.
     #[must_use]
     pub fn events(mut self, callback: impl Fn(Event) + Send + Sync + 'static) -> ConsumerBuilder {
         self.events = Events::to(callback);
         self
     }
 
-    /// Lets the library touch messages that have no answer when half of their timeout is over, up to a limit. The default
-    /// is `None`: the library touches no message.
+    /// Lets the library touch messages that have no answer when half of their timeout is over, up to a limit. The
+    /// default is `None`: the library touches no message.
     #[must_use]
     pub fn auto_touch(mut self, auto_touch: Option<AutoTouch>) -> ConsumerBuilder {
         self.auto_touch = auto_touch;
         self
     }
 
-    /// Sets the longest time that [`Control::shutdown`](crate::Control::shutdown) waits for answers. The default is 30 s.
+    /// Sets the longest time that [`Control::shutdown`](crate::Control::shutdown) waits for answers. The default is 30
+    /// s.
     #[must_use]
     pub fn drain_limit(mut self, limit: Duration) -> ConsumerBuilder {
         self.drain_limit = limit;
@@ -181,8 +182,8 @@ impl ConsumerBuilder {
     }
 
     /// Sets whether messages that the application has not taken go back to nsqd when the consumer stops, so that other
-    /// consumers get them at once. This is the default. With ringq's nsqd, a return does not count as an attempt; with the
-    /// original, it does. With `false`, the application still gets these messages.
+    /// consumers get them at once. This is the default. With ringq's nsqd, a return does not count as an attempt; with
+    /// the original, it does. With `false`, the application still gets these messages.
     #[must_use]
     pub fn give_back_at_shutdown(mut self, give_back: bool) -> ConsumerBuilder {
         self.gives_back = give_back;
@@ -192,9 +193,9 @@ impl ConsumerBuilder {
     /// Sets the tokio runtime that runs the connections and the discovery. The default is the runtime that calls
     /// [`connect`](ConsumerBuilder::connect).
     ///
-    /// A thread that is blocked by a handler may be the one that waits for the sockets of its runtime. If handlers block for
-    /// longer than a heartbeat interval, the connections need a runtime of their own, because nsqd ends a connection that
-    /// leaves two heartbeats without an answer.
+    /// A thread that is blocked by a handler may be the one that waits for the sockets of its runtime. If handlers
+    /// block for longer than a heartbeat interval, the connections need a runtime of their own, because nsqd ends a
+    /// connection that leaves two heartbeats without an answer.
     #[must_use]
     pub fn runtime(mut self, runtime: Handle) -> ConsumerBuilder {
         self.runtime = Some(runtime);
@@ -203,18 +204,18 @@ impl ConsumerBuilder {
 
     /// Lets the consumer recognise messages that were handled before, and finish them without the application.
     ///
-    /// * A message that is *fresh* comes to the application. [`Message::finish`](crate::Message::finish) first records it
-    ///   in the filter, and then sends FIN. Any other end of the message gives it up, so its next copy is fresh: a requeue,
-    ///   a handler that fails, a drop, and the end of its attempts.
+    /// * A message that is *fresh* comes to the application. [`Message::finish`](crate::Message::finish) first records
+    ///   it in the filter, and then sends FIN. Any other end of the message releases its key, so the next copy is
+    ///   fresh: a requeue, a handler that fails, a drop, and the end of its attempts.
     /// * A copy of a message that is *done* is finished at once.
-    /// * A copy of a message that is *in progress* waits until its twin is done or has failed, and is touched in the
-    ///   meantime. It goes back to nsqd when nsqd's limit for touched messages (`--max-msg-timeout`) is near, or when all
-    ///   messages that a connection may have are waiting copies. With ringq's nsqd, that does not count as an attempt. With
-    ///   the original it does, so the second half of `max_attempts` is not spent on waiting.
+    /// * A copy of a message that is *in progress* waits until the first copy is done or has failed, and is touched in
+    ///   the meantime. It goes back to nsqd when nsqd's limit for touched messages (`--max-msg-timeout`) is near, or
+    ///   when all messages that a connection may have are waiting copies. With ringq's nsqd, that does not count as an
+    ///   attempt. With the original it does, so the second half of `max_attempts` is not spent on waiting.
     /// * A message without a key comes to the application without the filter.
     ///
-    /// All of these count in [`ConsumerStats::dedup`](crate::ConsumerStats::dedup), and in `nsq_client_dedup_total` with
-    /// the feature `metrics`.
+    /// All of these count in [`ConsumerStats::dedup`](crate::ConsumerStats::dedup), and in `nsq_client_dedup_total`
+    /// with the feature `metrics`.
     #[cfg(feature = "dedup")]
     #[must_use]
     pub fn dedup(mut self, dedup: Dedup) -> ConsumerBuilder {
@@ -222,8 +223,8 @@ impl ConsumerBuilder {
         self
     }
 
-    /// Makes the consumer and begins to connect. Must be called within a tokio runtime, which runs the consumer's tasks,
-    /// unless [`runtime`](ConsumerBuilder::runtime) names another one.
+    /// Makes the consumer and begins to connect. Must be called within a tokio runtime, which runs the consumer's
+    /// tasks, unless [`runtime`](ConsumerBuilder::runtime) names another one.
     ///
     /// If the future is dropped before its end, all connections are closed.
     ///
@@ -275,7 +276,7 @@ impl ConsumerBuilder {
         });
         let hub = Hub::new(self.config, topic, client, self.events, fastrand::u64(..));
         let runtime = self.runtime.unwrap_or_else(Handle::current);
-        let nodes = Nodes::new(
+        let shared = ConsumerShared::new(
             Arc::new(hub),
             Arc::new(settings),
             connector,
@@ -285,33 +286,37 @@ impl ConsumerBuilder {
             runtime.clone(),
         );
         #[cfg(feature = "dedup")]
-        let nodes = nodes.recognising(self.dedup);
-        let nodes = Arc::new(nodes);
-        let discovery = Arc::new(Discovery::new(Arc::clone(&nodes), directories, self.filter));
+        let shared = shared.recognising(self.dedup);
+        let shared = Arc::new(shared);
+        let discovery = Arc::new(Discovery::new(
+            Arc::clone(&shared),
+            directories,
+            self.discovery_filter,
+        ));
         // From here on, dropping the consumer ends all tasks.
         let consumer = Consumer::new(
-            Arc::clone(&nodes),
+            Arc::clone(&shared),
             Arc::clone(&discovery),
             self.give_up,
             self.retry_first_connection,
         );
-        runtime.spawn(handle_timeouts(Arc::clone(&nodes)));
+        runtime.spawn(handle_timeouts(Arc::clone(&shared)));
         #[cfg(feature = "dedup")]
-        if let Some(sieve) = &nodes.sieve {
-            runtime.spawn(serve_room(Arc::clone(sieve)));
+        if let Some(sieve) = &shared.sieve {
+            runtime.spawn(serve_waiting_copies(Arc::clone(sieve)));
         }
-        let kind = match self.retry_first_connection {
-            true => Kind::Fixed,
-            false => Kind::FixedOrFail,
+        let origin = match self.retry_first_connection {
+            true => NodeOrigin::Fixed,
+            false => NodeOrigin::FixedOrFail,
         };
         let mut results = Vec::new();
         for node in self.nodes {
             let (first, result) = oneshot::channel();
-            let added = nodes.add(node.clone(), kind, Some(first));
+            let added = shared.add(node.clone(), origin, Some(first));
             added.map_err(ConnectError::Node)?;
             results.push((node, result));
         }
-        if kind == Kind::FixedOrFail {
+        if origin == NodeOrigin::FixedOrFail {
             for (node, result) in results {
                 first_result(node, result)
                     .await

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::builder::first_result;
 use super::discovery::Discovery;
 use super::error::NodeError;
-use super::nodes::{Kind, Nodes};
+use super::shared::{ConsumerShared, NodeOrigin};
 use crate::address::Address;
 use crate::hub::Phase;
 use crate::lookupd::{Lookupd, LookupdError};
@@ -18,7 +18,7 @@ use crate::lookupd::{Lookupd, LookupdError};
 /// not keep its consumer running.
 #[derive(Clone)]
 pub struct Control {
-    nodes: Arc<Nodes>,
+    shared: Arc<ConsumerShared>,
     discovery: Arc<Discovery>,
     retry_first_connection: bool,
 }
@@ -33,12 +33,12 @@ impl fmt::Debug for Control {
 
 impl Control {
     pub(super) fn new(
-        nodes: Arc<Nodes>,
+        shared: Arc<ConsumerShared>,
         discovery: Arc<Discovery>,
         retry_first_connection: bool,
     ) -> Control {
         Control {
-            nodes,
+            shared,
             discovery,
             retry_first_connection,
         }
@@ -46,26 +46,26 @@ impl Control {
 
     /// Changes `max_in_flight`. 0 pauses the consumer.
     pub fn set_max_in_flight(&self, max: u32) {
-        self.nodes.hub.set_max_in_flight(max);
+        self.shared.hub.set_max_in_flight(max);
     }
 
     /// Returns `max_in_flight`.
     #[must_use]
     pub fn max_in_flight(&self) -> u32 {
-        self.nodes.hub.max_in_flight()
+        self.shared.hub.max_in_flight()
     }
 
     /// Returns true if a connection may send no more, or hardly more, before some of its messages are answered. An
     /// application that collects messages in batches answers its batch then.
     #[must_use]
     pub fn is_starved(&self) -> bool {
-        self.nodes.hub.is_starved()
+        self.shared.hub.is_starved()
     }
 
     /// Returns the present numbers.
     #[must_use]
     pub fn stats(&self) -> ConsumerStats {
-        let hub = &self.nodes.hub;
+        let hub = &self.shared.hub;
         let lines = hub.lines();
         let nodes: Vec<NodeStats> = lines
             .into_iter()
@@ -87,7 +87,7 @@ impl Control {
             last_message_at: nodes.iter().filter_map(|node| node.last_message_at).max(),
             nodes,
             #[cfg(feature = "dedup")]
-            dedup: self.nodes.sieve.as_ref().map(|sieve| sieve.stats()),
+            dedup: self.shared.sieve.as_ref().map(|sieve| sieve.stats()),
         }
     }
 
@@ -100,12 +100,12 @@ impl Control {
     ///
     /// The first poll begins the end; dropping the future later changes nothing. A second call waits for the same end.
     pub async fn shutdown(&self) {
-        self.nodes.stop();
-        let mut phase = self.nodes.hub.watch_phase();
+        self.shared.stop();
+        let mut phase = self.shared.hub.watch_phase();
         // The sender is in the hub, so the phase cannot be lost.
         let _ = phase.wait_for(|phase| *phase == Phase::Stopped).await;
         #[cfg(feature = "dedup")]
-        if let Some(sieve) = &self.nodes.sieve {
+        if let Some(sieve) = &self.shared.sieve {
             sieve.over().await;
         }
     }
@@ -117,11 +117,11 @@ impl Control {
     /// The node is connected already, the consumer is stopping, or the first connection failed.
     pub async fn add_node(&self, node: Address) -> Result<(), NodeError> {
         if self.retry_first_connection {
-            return self.nodes.add(node, Kind::Fixed, None);
+            return self.shared.add(node, NodeOrigin::Fixed, None);
         }
         let (first, result) = oneshot::channel();
-        self.nodes
-            .add(node.clone(), Kind::FixedOrFail, Some(first))?;
+        self.shared
+            .add(node.clone(), NodeOrigin::FixedOrFail, Some(first))?;
         first_result(node, result).await
     }
 
@@ -131,7 +131,7 @@ impl Control {
     /// # Errors
     /// The consumer has no such node.
     pub fn remove_node(&self, node: &Address) -> Result<(), NodeError> {
-        self.nodes.remove(node)
+        self.shared.remove(node)
     }
 
     /// Adds an nsqlookupd: `host:port` or a URL (see [`Lookupd::new`]). The first one is asked at once, a later one at the
@@ -140,7 +140,7 @@ impl Control {
     /// # Errors
     /// The address is wrong, or the certificates for HTTPS cannot be used.
     pub fn add_lookupd(&self, lookupd: &str) -> Result<(), LookupdError> {
-        let lookupd = Lookupd::new(lookupd, &self.nodes.hub.config)?;
+        let lookupd = Lookupd::new(lookupd, &self.shared.hub.config)?;
         self.discovery.add(Arc::new(lookupd));
         Ok(())
     }

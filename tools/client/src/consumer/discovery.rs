@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::error::NodeError;
-use super::nodes::{Kind, Nodes};
+use super::shared::{ConsumerShared, NodeOrigin};
 use crate::address::Address;
 use crate::config::{without_password, without_passwords};
 use crate::event::Event;
@@ -68,15 +68,15 @@ impl Directory for Lookupd {
 }
 
 /// A filter of the addresses that a poll found.
-pub(crate) type Filter = dyn Fn(Vec<Address>) -> Vec<Address> + Send + Sync;
+pub(crate) type AddressFilter = dyn Fn(Vec<Address>) -> Vec<Address> + Send + Sync;
 
 /// The nsqlookupds of one consumer.
 pub(crate) struct Discovery {
-    nodes: Arc<Nodes>,
+    shared: Arc<ConsumerShared>,
     directories: Mutex<Vec<Arc<dyn Directory>>>,
     /// Tells the task that the first nsqlookupd was added.
     added: Notify,
-    filter: Option<Box<Filter>>,
+    filter: Option<Box<AddressFilter>>,
 }
 
 impl fmt::Debug for Discovery {
@@ -89,12 +89,12 @@ impl fmt::Debug for Discovery {
 
 impl Discovery {
     pub(crate) fn new(
-        nodes: Arc<Nodes>,
+        shared: Arc<ConsumerShared>,
         directories: Vec<Arc<dyn Directory>>,
-        filter: Option<Box<Filter>>,
+        filter: Option<Box<AddressFilter>>,
     ) -> Discovery {
         Discovery {
-            nodes,
+            shared,
             directories: Mutex::new(directories),
             added: Notify::new(),
             filter,
@@ -147,7 +147,7 @@ impl Discovery {
 
     /// Polls until the consumer stops.
     pub(crate) async fn run(self: Arc<Discovery>) {
-        let mut phase = self.nodes.hub.watch_phase();
+        let mut phase = self.shared.hub.watch_phase();
         tokio::select! {
             biased;
             // The sender is in the hub, so the phase cannot be lost.
@@ -160,7 +160,7 @@ impl Discovery {
         while self.directories().is_empty() {
             self.added.notified().await;
         }
-        let config = &self.nodes.hub.config;
+        let config = &self.shared.hub.config;
         let mut soon = Delay::new(config.lookupd_poll_interval, fastrand::u64(..));
         let mut regular = self.next_poll();
         loop {
@@ -175,28 +175,28 @@ impl Discovery {
 
     /// Returns the time of the next regular poll.
     fn next_poll(&self) -> Instant {
-        let config = &self.nodes.hub.config;
+        let config = &self.shared.hub.config;
         let jitter = config.lookupd_poll_jitter * fastrand::f64();
         Instant::now() + config.lookupd_poll_interval.mul_f64(1.0 + jitter)
     }
 
     /// Waits for the next poll: the regular one, or an earlier one because a node is missing.
     async fn wait(&self, regular: Instant, soon: &mut Delay) {
-        let nodes = &self.nodes;
+        let shared = &self.shared;
         loop {
-            if !nodes.is_any_missing() {
+            if !shared.is_any_missing() {
                 tokio::select! {
                     () = sleep_until(regular) => return,
-                    () = nodes.lost.notified() => continue,
+                    () = shared.lost.notified() => continue,
                 }
             }
             if soon.is_longest() {
-                nodes.forget_missing();
+                shared.forget_missing();
             }
             let early = Instant::now() + soon.next();
             sleep_until(early.min(regular)).await;
             // The node may have been connected in the meantime.
-            if nodes.is_any_missing() || Instant::now() >= regular {
+            if shared.is_any_missing() || Instant::now() >= regular {
                 return;
             }
         }
@@ -205,7 +205,7 @@ impl Discovery {
     /// Asks all nsqlookupds, and connects to the nodes that are new. Without a filter, each answer counts as soon as it is
     /// there. A filter gets all answers together.
     async fn poll(&self) {
-        let hub = &self.nodes.hub;
+        let hub = &self.shared.hub;
         let directories = self.directories().clone();
         let mut answers: FuturesUnordered<_> = directories
             .iter()
@@ -255,8 +255,8 @@ impl Discovery {
 
     /// Connects to a node, unless it is connected or the application removed it. Returns false if the consumer has no room.
     fn connect(&self, node: Address) -> bool {
-        let hub = &self.nodes.hub;
-        match self.nodes.add(node.clone(), Kind::Discovered, None) {
+        let hub = &self.shared.hub;
+        match self.shared.add(node.clone(), NodeOrigin::Discovered, None) {
             Ok(()) => hub.events.emit(Event::Discovered {
                 client: hub.client.clone(),
                 node,

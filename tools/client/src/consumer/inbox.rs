@@ -53,7 +53,7 @@ impl Inbox {
         self.state().waiting.get(&from).copied().unwrap_or(0)
     }
 
-    /// Removes the messages that nsqd has given up by `now`.
+    /// Removes the messages whose timeout is over by `now`.
     pub(crate) fn remove_timed_out(&self, now: Instant) -> VecDeque<Message> {
         self.state()
             .split(|message| message.delivery().timeout_at() <= now)
@@ -120,8 +120,8 @@ impl Inbox {
 }
 
 impl State {
-    /// Removes the messages for which `is_out` is true, and returns them. They must be dropped without the lock, because a
-    /// message that is dropped may be answered.
+    /// Removes the messages for which `is_out` is true, and returns them. They must be dropped without the lock,
+    /// because a message that is dropped may be answered.
     fn split(&mut self, is_out: impl Fn(&Message) -> bool) -> VecDeque<Message> {
         let (out, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.queue)
             .into_iter()

@@ -21,16 +21,16 @@ use crate::message::delivery::{Delivery, Source};
 const CLOSE_WAIT: &[u8] = b"CLOSE_WAIT";
 
 /// The most messages of a connection that may wait for the application, as a multiple of the highest RDY that the
-/// connection had. nsqd has at most RDY messages in flight. To the client, there may be more: nsqd's clock for a timeout
-/// begins when it sends the message, and the client's when it reads the message. So a client that is held up reads
-/// messages together with those that nsqd sends in their place.
+/// connection had. nsqd has at most RDY messages in flight. To the client, there may be more: nsqd's clock for a
+/// timeout begins when it sends the message, and the client's when it reads the message. So a client that is held up
+/// reads messages together with those that nsqd sends in their place.
 const WAITING_FACTOR: usize = 4;
 
 /// Puts the messages of one connection into the inbox, once per read.
 ///
-/// The messages that wait are bounded by [`WAITING_FACTOR`], copies of messages in progress included. If there are more,
-/// those that have timed out make room: nsqd delivers them again. If there are still too many, nsqd ignores RDY, and the
-/// connection ends.
+/// The messages that wait are bounded by [`WAITING_FACTOR`], copies of messages in progress included. If there are
+/// more, those that have timed out are dropped: nsqd delivers them again. If there are still too many, nsqd ignores
+/// RDY, and the connection ends.
 pub(crate) struct Receiver {
     source: Arc<Source>,
     inbox: Arc<Inbox>,
@@ -61,7 +61,7 @@ impl Receiver {
 
     /// Sets the part that recognises messages.
     #[cfg(feature = "dedup")]
-    pub(crate) fn sort_by(&mut self, sieve: Option<Arc<Sieve>>) {
+    pub(crate) fn set_sieve(&mut self, sieve: Option<Arc<Sieve>>) {
         self.sieve = sieve;
     }
 
@@ -89,21 +89,21 @@ impl Receiver {
         hub.count_received(now(), line, self.messages.len() as u64);
         #[cfg(feature = "dedup")]
         if let Some(sieve) = &self.sieve {
-            sieve.sort(&mut self.messages);
+            sieve.keep_fresh(&mut self.messages);
         }
         self.inbox.push(line.id, &mut self.messages);
         for message in self.messages.drain(..) {
-            // The answer is on its way without being awaited.
             message.delivery().give_back();
         }
         let waiting_max = (line.ready_peak() as usize).saturating_mul(WAITING_FACTOR);
         match self.waiting() > waiting_max {
-            true => self.make_room(waiting_max),
+            true => self.drop_timed_out(waiting_max),
             false => Ok(()),
         }
     }
 
-    /// Returns the number of messages of the connection that wait for the application, or for the answer to a copy.
+    /// Returns the number of messages of the connection that wait for the application, or for the answer to their first
+    /// copy, or of the store.
     fn waiting(&self) -> usize {
         let line = &self.source.line;
         let waiting = self.inbox.waiting(line.id);
@@ -113,7 +113,7 @@ impl Receiver {
     }
 
     /// Drops the messages that have timed out. Fails if more than `waiting_max` of this connection are left.
-    fn make_room(&self, waiting_max: usize) -> Result<(), ConnectionError> {
+    fn drop_timed_out(&self, waiting_max: usize) -> Result<(), ConnectionError> {
         let Source { hub, line } = &*self.source;
         let timed_out = self.inbox.remove_timed_out(now());
         for message in &timed_out {

@@ -22,14 +22,14 @@ use crate::message::{Message, Requeue};
 /// may be one of them: its answer to a heartbeat must not wait for the next handler.
 const TURN: Duration = Duration::from_millis(1);
 
-/// The place of a handler's future. A place is used again for the next message, so a handler that is ready at once needs
-/// no allocation.
-type Place<F> = Pin<Box<Option<F>>>;
+/// The memory of a handler's future. It is used again for the next message, so a handler that is ready at once needs no
+/// allocation.
+type HandlerSlot<F> = Pin<Box<Option<F>>>;
 
 /// A handler at work on one message.
 struct Handling<F> {
     /// `None` when the handler has ended.
-    place: Option<Place<F>>,
+    slot: Option<HandlerSlot<F>>,
     delivery: Arc<Delivery>,
 }
 
@@ -84,7 +84,7 @@ impl Consumer {
     {
         let concurrency = concurrency.max(1);
         let mut handling: FuturesUnordered<Handling<F>> = FuturesUnordered::new();
-        let mut free: Vec<Place<F>> = Vec::new();
+        let mut free: Vec<HandlerSlot<F>> = Vec::new();
         // tokio's limit for the work of one task is meant for one future, and this task has one for each message. A handler
         // beyond the limit would be polled in vain. `TURN` gives other tasks their turn.
         unconstrained(poll_fn(|cx| {
@@ -94,8 +94,8 @@ impl Consumer {
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                if let Poll::Ready(Some(place)) = handling.poll_next_unpin(cx) {
-                    free.push(place);
+                if let Poll::Ready(Some(slot)) = handling.poll_next_unpin(cx) {
+                    free.push(slot);
                     continue;
                 }
                 if handling.len() >= concurrency {
@@ -106,12 +106,12 @@ impl Consumer {
                     Poll::Ready(None) if handling.is_empty() => return Poll::Ready(()),
                     Poll::Ready(None) => return Poll::Pending,
                     Poll::Ready(Some(message)) => {
-                        let place = free.pop().unwrap_or_else(|| Box::pin(None));
-                        let Some(mut begun) = begin(&handler, message, place, &mut free) else {
+                        let slot = free.pop().unwrap_or_else(|| Box::pin(None));
+                        let Some(mut begun) = begin(&handler, message, slot, &mut free) else {
                             continue;
                         };
                         match Pin::new(&mut begun).poll(cx) {
-                            Poll::Ready(place) => free.push(place),
+                            Poll::Ready(slot) => free.push(slot),
                             // The set polls it again, with a waker of its own.
                             Poll::Pending => handling.push(begun),
                         }
@@ -127,8 +127,8 @@ impl Consumer {
 fn begin<H, F, E>(
     handler: &H,
     message: Message,
-    mut place: Place<F>,
-    free: &mut Vec<Place<F>>,
+    mut slot: HandlerSlot<F>,
+    free: &mut Vec<HandlerSlot<F>>,
 ) -> Option<Handling<F>>
 where
     H: Fn(Message) -> F,
@@ -138,15 +138,15 @@ where
     let (message, delivery) = message.share();
     match catch_unwind(AssertUnwindSafe(|| handler(message))) {
         Ok(future) => {
-            place.set(Some(future));
+            slot.set(Some(future));
             Some(Handling {
-                place: Some(place),
+                slot: Some(slot),
                 delivery,
             })
         }
         Err(panic) => {
             conclude(&delivery, Err::<(), _>(panic_text(&*panic)), true);
-            free.push(place);
+            free.push(slot);
             None
         }
     }
@@ -157,26 +157,26 @@ where
     F: Future<Output = Result<(), E>>,
     E: Display,
 {
-    /// The place, for the next message.
-    type Output = Place<F>;
+    /// The slot, for the next message.
+    type Output = HandlerSlot<F>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Place<F>> {
-        let mut place = self.place.take().expect("a handler ends once");
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<HandlerSlot<F>> {
+        let mut slot = self.slot.take().expect("a handler ends once");
         let polled = catch_unwind(AssertUnwindSafe(|| {
-            let future = place.as_mut().as_pin_mut();
+            let future = slot.as_mut().as_pin_mut();
             future.expect("a handler has a future").poll(cx)
         }));
         match polled {
             Ok(Poll::Pending) => {
-                self.place = Some(place);
+                self.slot = Some(slot);
                 return Poll::Pending;
             }
             Ok(Poll::Ready(result)) => conclude(&self.delivery, result, false),
             Err(panic) => conclude(&self.delivery, Err(panic_text(&*panic)), true),
         }
-        // A value that the future still holds may panic in its drop, too. Then the place is not used again.
-        match catch_unwind(AssertUnwindSafe(|| place.set(None))) {
-            Ok(()) => Poll::Ready(place),
+        // A value that the future still holds may panic in its drop, too. Then the slot is not used again.
+        match catch_unwind(AssertUnwindSafe(|| slot.set(None))) {
+            Ok(()) => Poll::Ready(slot),
             Err(_) => Poll::Ready(Box::pin(None)),
         }
     }
@@ -197,7 +197,6 @@ fn conclude<E: Display>(delivery: &Delivery, result: Result<(), E>, is_panic: bo
     if delivery.is_manual() {
         return;
     }
-    // The answer is on its way without being awaited.
     match result {
         Ok(()) => delivery.finish(),
         Err(_) => delivery.requeue(Requeue::Automatic, Verdict::Failure),

@@ -1,15 +1,17 @@
 //! [`Sieve`]: the messages of a consumer on their way through the filter.
 //!
 //! ```text
-//!   connections ─► sort ─► fresh ───────────────► inbox ─► application ─► answer ─┐
+//!   connections ─► sieve ─► fresh ──────────────► inbox ─► application ─► answer ─┐
 //!                   │        ▲                                                    │ the claim ends
-//!                   │        └───────────────── room ◄──────── key ◄──────────────┘
+//!                   │        └──────────── copies that wait ◄── key ◄─────────────┘
 //!                   ├─► in progress ──────────► │ └─► near nsqd's limit: REQ
 //!                   └─► done ─► FIN
 //! ```
 
-mod asking;
-mod saving;
+mod held;
+mod interval_saves;
+mod store_checks;
+mod task;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,73 +19,40 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval_at, sleep_until};
 
-use asking::Asked;
-use saving::Saving;
+pub(super) use task::serve_waiting_copies;
+
+use store_checks::StoreCheck;
 
 use super::inbox::Inbox;
-use super::room::{Asking, Held, Limits, Room, Waiting};
+use super::waiting_copies::{CheckInterval, Held, WaitingCopies, WaitingCopy};
 use crate::dedup::{
-    Answer, Claim, Count, Counters, Dedup, DedupReport, DedupStats, Ended, FilterKey,
+    Claim, ClaimEnds, Count, Counters, Dedup, DedupReport, DedupStats, FilterAnswer, FilterKey,
     is_power_of_ten,
 };
 use crate::event::Event;
-use crate::hub::{Hub, Phase, now};
+use crate::hub::{Hub, now};
 use crate::line::Line;
 use crate::message::Message;
-use crate::ready::ConnectionId;
 
-/// The intervals of questions to a filter of this process. Answers of this consumer wake its copies at once; only those of
-/// other consumers with the same filter need a question.
-const ASK_FILTER: Asking = Asking {
+/// The intervals between checks at a filter of this process. Answers of this consumer wake its copies at once; only
+/// those of other consumers with the same filter need a check.
+const FILTER_CHECKS: CheckInterval = CheckInterval {
     first: Duration::from_millis(100),
     max: Duration::from_millis(100),
 };
 
-/// The intervals of questions to a store.
-const ASK_STORE: Asking = Asking {
+/// The intervals between checks at a store.
+const STORE_CHECKS: CheckInterval = CheckInterval {
     first: Duration::from_millis(50),
     max: Duration::from_secs(1),
 };
 
-/// The longest interval between two looks for connections that are stalled.
-const LOOK: Duration = Duration::from_millis(250);
-
-/// The longest limit of nsqd, and the longest interval between saves, that count: a longer one may end at no time at all.
+/// The cap for nsqd's limits and for the save interval, 30 days: adding a larger one to an `Instant` could overflow.
 const LIMIT_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// A copy that makes room for others comes again after a delay. These are the shortest and the longest one.
 const RELIEF_DELAY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
-
-impl Held for Message {
-    fn touch(&self) {
-        // A connection that is lost needs no touch.
-        drop(self.delivery().touch());
-    }
-
-    fn is_gone(&self) -> bool {
-        self.delivery().source.line.is_lost()
-    }
-
-    fn may_make_room(&self) -> bool {
-        self.delivery().may_make_room()
-    }
-
-    fn connection(&self) -> ConnectionId {
-        self.delivery().source.line.id
-    }
-
-    fn limits(&self) -> Limits {
-        let delivery = self.delivery();
-        let line = &delivery.source.line;
-        Limits {
-            delivered_at: delivery.delivered_at,
-            timeout: line.msg_timeout.min(LIMIT_MAX),
-            timeout_max: line.msg_timeout_max.min(LIMIT_MAX),
-        }
-    }
-}
 
 /// The part of a consumer that recognises messages.
 pub(crate) struct Sieve {
@@ -91,46 +60,45 @@ pub(crate) struct Sieve {
     hub: Arc<Hub>,
     inbox: Arc<Inbox>,
     runtime: Handle,
-    room: Mutex<Room<Message>>,
-    ended: Arc<Ended>,
-    counters: Counters,
-    /// True while the store does not answer.
-    is_failing: AtomicBool,
+    copies: Mutex<WaitingCopies<Message>>,
+    claim_ends: Arc<ClaimEnds>,
+    counters: Arc<Counters>,
+    /// True while the store is unavailable.
+    is_unavailable: AtomicBool,
     /// True when the filter is saved, after the end of the consumer.
     is_over: watch::Sender<bool>,
 }
 
 impl Sieve {
     pub(crate) fn new(dedup: Dedup, hub: Arc<Hub>, inbox: Arc<Inbox>, runtime: Handle) -> Sieve {
+        let counters = Arc::default();
         Sieve {
             dedup,
             hub,
             inbox,
             runtime,
-            room: Mutex::new(Room::new()),
-            ended: Arc::default(),
-            counters: Counters::default(),
-            is_failing: AtomicBool::new(false),
+            copies: Mutex::new(WaitingCopies::new()),
+            claim_ends: Arc::new(ClaimEnds::new(&counters)),
+            counters,
+            is_unavailable: AtomicBool::new(false),
             is_over: watch::Sender::new(false),
         }
     }
 
-    fn room(&self) -> MutexGuard<'_, Room<Message>> {
+    fn copies(&self) -> MutexGuard<'_, WaitingCopies<Message>> {
         // No section of the lock can be left half done by a panic.
-        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the numbers since the consumer was made.
     pub(crate) fn stats(&self) -> DedupStats {
-        let waiting = self.room().len() as u64;
-        let mut stats = self.counters.stats(waiting, self.dedup.bytes());
-        stats.store_failures += self.ended.failures();
-        stats
+        let waiting = self.copies().len() as u64;
+        self.counters.stats(waiting, self.dedup.bytes())
     }
 
     /// Returns the number of copies of a connection that wait, or about which the store is asked.
     pub(crate) fn waiting(&self, line: &Line) -> usize {
-        self.room().len_of(line.id) + line.questions()
+        self.copies().len_of(line.id) + line.checks()
     }
 
     /// Warns of each time of the filter that is shorter than the message timeout of a new connection.
@@ -152,17 +120,17 @@ impl Sieve {
         let _ = is_over.wait_for(|is_over| *is_over).await;
     }
 
-    /// Keeps in `messages` those that the application gets at once. The filter finishes, holds back or asks about the
-    /// others.
-    pub(crate) fn sort(self: &Arc<Sieve>, messages: &mut Vec<Message>) {
+    /// Keeps the messages that the application gets at once. Takes the others out of `messages`: a copy of a message
+    /// that is done is finished, a copy of one in progress waits, and a store is asked first.
+    pub(crate) fn keep_fresh(self: &Arc<Sieve>, messages: &mut Vec<Message>) {
         let scope = self.hub.client.subscription().unwrap_or_default();
         let arrived = std::mem::take(messages);
         messages.reserve(arrived.len());
         for message in arrived {
             match self.dedup.key(scope, message.body()) {
                 Some(key) if self.dedup.is_shared() => {
-                    let waiting = Waiting::new(now(), key, message, ASK_STORE);
-                    self.ask_store(Asked::Arrived(waiting));
+                    let waiting = WaitingCopy::new(now(), key, message, STORE_CHECKS);
+                    self.begin_store_check(StoreCheck::Arrived(waiting));
                 }
                 Some(key) => messages.extend(self.decide(key, message)),
                 None => {
@@ -187,15 +155,15 @@ impl Sieve {
 
     /// Asks the filter of this process about a message that has arrived. Returns a fresh message.
     fn decide(&self, key: FilterKey, message: Message) -> Option<Message> {
-        match self.dedup.begin(key, &self.ended) {
-            Answer::Fresh(claim) => Some(self.fresh(message, claim)),
-            Answer::Done => {
+        match self.dedup.begin(key, &self.claim_ends) {
+            FilterAnswer::Fresh(claim) => Some(self.fresh(message, claim)),
+            FilterAnswer::Done => {
                 self.finish(&message);
                 None
             }
-            Answer::InProgress => {
+            FilterAnswer::InProgress => {
                 self.counters.add(Count::Waited);
-                let waiting = Waiting::new(now(), key, message, ASK_FILTER);
+                let waiting = WaitingCopy::new(now(), key, message, FILTER_CHECKS);
                 self.wait(waiting);
                 None
             }
@@ -210,22 +178,21 @@ impl Sieve {
 
     fn finish(&self, message: &Message) {
         self.counters.add(Count::Done);
-        // The answer is on its way without being awaited.
         drop(message.delivery().finish_duplicate());
     }
 
-    /// Lets a copy wait. Its twin may end at any time, so the copy asks a filter of this process once more when it is in
-    /// the room. A store is asked in intervals.
-    fn wait(&self, waiting: Waiting<Message>) {
+    /// Lets a copy wait. The first copy may end at any time, so the waiting copy asks a filter of this process once
+    /// more when it is among those that wait. A store is asked in intervals.
+    fn wait(&self, waiting: WaitingCopy<Message>) {
         let key = waiting.key;
         waiting.copy.delivery().set_waited();
-        let mut room = self.room();
-        room.put(waiting);
-        self.ended.watch(true);
-        drop(room);
+        let mut copies = self.copies();
+        copies.put(waiting);
+        self.claim_ends.watch(true);
+        drop(copies);
         match self.dedup.is_shared() {
-            true => self.ended.wake(),
-            false => self.ended.push(key),
+            true => self.claim_ends.wake(),
+            false => self.claim_ends.check_again(key),
         }
     }
 
@@ -235,54 +202,54 @@ impl Sieve {
         let mut messages = vec![message];
         self.inbox.push(from, &mut messages);
         for message in messages {
-            // The answer is on its way without being awaited.
             message.delivery().give_back();
         }
     }
 
-    /// Asks the filter again about copies whose twin has an answer.
+    /// Asks the filter again about copies whose first copy has an answer.
     fn handle_ended(self: &Arc<Sieve>) {
-        for key in self.ended.take() {
-            let copies = self.room().take(key);
+        for key in self.claim_ends.take() {
+            let copies = self.copies().take(key);
             match self.dedup.is_shared() {
                 true => copies
                     .into_iter()
-                    .for_each(|waiting| self.ask_store(Asked::Again(waiting))),
-                false => self.ask_again(copies),
+                    .for_each(|waiting| self.begin_store_check(StoreCheck::Again(waiting))),
+                false => self.check_again(copies),
             }
         }
     }
 
-    fn ask_again(&self, copies: Vec<Waiting<Message>>) {
+    fn check_again(&self, copies: Vec<WaitingCopy<Message>>) {
         for waiting in copies {
-            match self.dedup.begin(waiting.key, &self.ended) {
-                Answer::Fresh(claim) => {
+            match self.dedup.begin(waiting.key, &self.claim_ends) {
+                FilterAnswer::Fresh(claim) => {
                     let message = self.fresh(waiting.copy, claim);
                     self.deliver(message);
                 }
-                Answer::Done => self.finish(&waiting.copy),
-                Answer::InProgress => self.room().put(waiting),
+                FilterAnswer::Done => self.finish(&waiting.copy),
+                FilterAnswer::InProgress => self.copies().put(waiting),
             }
         }
     }
 
-    /// Carries out what is due in the room.
+    /// Carries out what is due for the copies that wait.
     fn handle_timeout(self: &Arc<Sieve>, now: Instant) {
-        let asking = self.asking();
-        let mut room = self.room();
+        let checks = self.check_interval();
+        let mut copies = self.copies();
         let lines = self.hub.lines();
         let lines = lines
             .iter()
             .map(|(line, ready)| (line.id, line.in_flight(), *ready));
-        // While the store fails, other messages would not be handled either.
-        let relieved = match self.is_failing.load(Ordering::Relaxed) {
+        // While the store is unavailable, other messages would not be handled either.
+        let relieved = match self.is_unavailable.load(Ordering::Relaxed) {
             true => Vec::new(),
-            false => room.relieve(now, lines),
+            false => copies.relieve(now, lines),
         };
-        let due = room.handle_timeout(now, asking);
+        let due = copies.handle_timeout(now, checks);
         // Copies that are being asked about may come back.
-        self.ended.watch(room.len() > 0 || !due.ask.is_empty());
-        drop(room);
+        self.claim_ends
+            .watch(copies.len() > 0 || !due.check.is_empty());
+        drop(copies);
         for message in due.gone {
             message.delivery().forget();
         }
@@ -295,35 +262,33 @@ impl Sieve {
             self.requeue(&message, delay.clamp(shortest, longest));
         }
         if self.dedup.is_shared() {
-            for waiting in due.ask {
-                self.ask_store(Asked::Again(waiting));
+            for waiting in due.check {
+                self.begin_store_check(StoreCheck::Again(waiting));
             }
         } else {
-            self.ask_again(due.ask);
+            self.check_again(due.check);
         }
     }
 
     fn requeue(&self, message: &Message, delay: Duration) {
         self.counters.add(Count::Requeued);
-        // The answer is on its way without being awaited.
         let delay = delay.min(self.hub.config.max_requeue_delay);
         drop(message.delivery().give_back_after(delay));
     }
 
-    fn asking(&self) -> Asking {
+    fn check_interval(&self) -> CheckInterval {
         match self.dedup.is_shared() {
-            true => ASK_STORE,
-            false => ASK_FILTER,
+            true => STORE_CHECKS,
+            false => FILTER_CHECKS,
         }
     }
 
-    /// With a store, gives all copies that wait back to nsqd, because the consumers of other processes can take them.
-    /// Otherwise the end would wait for the store, or for the lease of another process. Without a store, the copies stay:
-    /// the filter of another process would not know them.
+    /// With a store, returns all waiting copies to nsqd: a consumer of another process can take them, and this one need
+    /// not wait for the store or for a lease. With a filter of this process, the copies stay, because no other process
+    /// knows the keys.
     fn handle_stop(&self) {
         if self.dedup.is_shared() {
-            for message in self.room().take_all() {
-                // The answer is on its way without being awaited.
+            for message in self.copies().take_all() {
                 drop(message.delivery().give_back());
             }
         }
@@ -333,58 +298,5 @@ impl Sieve {
     fn end(&self) {
         self.inbox.close();
         self.is_over.send_replace(true);
-    }
-}
-
-/// Serves the room until the end of the consumer, and saves the filter.
-pub(crate) async fn serve_room(sieve: Arc<Sieve>) {
-    let ending = Ending(&sieve);
-    let mut phase = sieve.hub.watch_phase();
-    let mut seen = Phase::Running;
-    // A very long interval ends at no time.
-    let every = sieve.dedup.save_interval().unwrap_or(LIMIT_MAX);
-    let every = every.min(LIMIT_MAX);
-    let mut saves = interval_at(tokio::time::Instant::now() + every, every);
-    saves.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut saving = Saving::default();
-    while seen != Phase::Stopped {
-        let change = async {
-            // The sender is in the hub, so the phase cannot be lost.
-            let phase = phase.wait_for(|phase| *phase != seen).await;
-            phase.map_or(Phase::Stopped, |phase| *phase)
-        };
-        let next = sieve.room().next_timeout();
-        let timeout = async {
-            match next {
-                Some(at) => sleep_until(at.min(now() + LOOK).into()).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            phase = change => {
-                seen = phase;
-                sieve.handle_stop();
-            }
-            () = sieve.ended.changed() => sieve.handle_ended(),
-            () = timeout => sieve.handle_timeout(now()),
-            _ = saves.tick(), if sieve.dedup.save_interval().is_some() => saving.begin(&sieve),
-        }
-    }
-    for message in sieve.room().take_all() {
-        message.delivery().forget();
-    }
-    let stats = sieve.stats();
-    sieve.report(DedupReport::Ended { stats });
-    sieve.save().await;
-    drop(ending);
-}
-
-/// Ends the consumer, also if the runtime drops the task.
-struct Ending<'a>(&'a Sieve);
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        self.0.end();
     }
 }

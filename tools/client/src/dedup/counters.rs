@@ -10,13 +10,13 @@ pub struct DedupStats {
     pub fresh: u64,
     /// The duplicates: messages that were finished without the application.
     pub done: u64,
-    /// The copies that came while their twin was being handled, and waited.
+    /// The copies that came while the first copy was being handled, and waited.
     pub waited: u64,
-    /// The copies that went back to nsqd because their twin had no answer for too long.
+    /// The copies that went back to nsqd: near nsqd's limit, or to make room for other messages.
     pub requeued: u64,
     /// The messages without a key, which were given to the application without the filter.
     pub without_key: u64,
-    /// The questions that the store did not answer.
+    /// The requests to the store that failed: checks, commits and releases.
     pub store_failures: u64,
     /// The copies that wait now.
     pub waiting: u64,
@@ -24,7 +24,7 @@ pub struct DedupStats {
     pub bytes: u64,
 }
 
-/// The counters of a consumer.
+/// One counter of a consumer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Count {
     Fresh,
@@ -32,7 +32,10 @@ pub(crate) enum Count {
     Waited,
     Requeued,
     WithoutKey,
-    StoreFailure,
+    /// A check that the store did not answer.
+    FailedCheck,
+    /// A commit or a release that the store did not hear of.
+    FailedEnd,
 }
 
 impl Count {
@@ -45,17 +48,17 @@ impl Count {
             Count::Waited => "waited",
             Count::Requeued => "requeued",
             Count::WithoutKey => "without_key",
-            Count::StoreFailure => "store_failure",
+            Count::FailedCheck | Count::FailedEnd => "store_failure",
         }
     }
 }
 
 /// The counters behind [`DedupStats`].
 #[derive(Debug, Default)]
-pub(crate) struct Counters([AtomicU64; 6]);
+pub(crate) struct Counters([AtomicU64; 7]);
 
 impl Counters {
-    /// Adds 1, and returns the sum. With the feature `metrics`, `nsq_client_dedup_total` counts, too.
+    /// Adds 1 to a counter, and returns its sum. With the feature `metrics`, `nsq_client_dedup_total` counts, too.
     pub(crate) fn add(&self, count: Count) -> u64 {
         #[cfg(feature = "metrics")]
         metrics::counter!("nsq_client_dedup_total", "result" => count.name()).increment(1);
@@ -74,9 +77,27 @@ impl Counters {
             waited: self.get(Count::Waited),
             requeued: self.get(Count::Requeued),
             without_key: self.get(Count::WithoutKey),
-            store_failures: self.get(Count::StoreFailure),
+            store_failures: self.get(Count::FailedCheck) + self.get(Count::FailedEnd),
             waiting,
             bytes,
         }
+    }
+}
+
+#[cfg(all(test, feature = "metrics"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_metric_counts_the_requests_that_the_stats_count() {
+        let counters = Counters::default();
+        let metrics = crate::metric_counts::counted(|| {
+            counters.add(Count::FailedCheck);
+            assert_eq!(counters.add(Count::FailedEnd), 1, "checks count apart");
+            counters.add(Count::FailedEnd);
+        });
+        assert_eq!(counters.stats(0, 0).store_failures, 3);
+        assert_eq!(metrics["nsq_client_dedup_total store_failure"], 3);
+        assert_eq!(metrics.len(), 1);
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use new_file::InUse;
-use ringq_dedup::DedupError;
+use ringq_dedup::StateError;
 
 /// The reason why a [`Dedup`](super::Dedup) cannot be made.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub enum SetupError {
         /// The file.
         path: PathBuf,
         /// The reason.
-        error: DedupError,
+        error: StateError,
     },
     /// The file has the state of a filter with other sizes.
     OtherSizes {
@@ -113,9 +113,9 @@ impl fmt::Display for SetupError {
 }
 
 /// Returns the directory of the file, if the file cannot be used because its directory is not there.
-fn missing_directory<'p>(path: &'p Path, error: &DedupError) -> Option<&'p Path> {
+fn missing_directory<'p>(path: &'p Path, error: &StateError) -> Option<&'p Path> {
     match error {
-        DedupError::Io(error) if error.kind() == io::ErrorKind::NotFound => {
+        StateError::Io(error) if error.kind() == io::ErrorKind::NotFound => {
             let directory = path.parent()?;
             // A path without a slash lies in the working directory, which is there.
             (!directory.as_os_str().is_empty()).then_some(directory)

@@ -115,12 +115,12 @@ impl Key {
                     Some(source) => Some(source.find(body)?),
                     None => None,
                 };
-                let places = [
+                let pointers = [
                     number.as_str(),
                     source.as_ref().map_or("", JsonPointer::as_str),
                 ];
                 MessageNumber {
-                    source: source_number(scope, places, name.as_ref()),
+                    source: source_number(scope, pointers, name.as_ref()),
                     number: digits.parse().ok()?,
                 }
             }
@@ -164,16 +164,16 @@ fn call<T>(function: &(dyn Fn(&[u8]) -> Option<T> + Send + Sync), body: &[u8]) -
     catch_unwind(AssertUnwindSafe(|| function(body))).unwrap_or(None)
 }
 
-/// Returns the number of a source, whose name is at the second of the places. The numbers of its messages are at the first
-/// one. The secret is a constant, so that a saved filter knows the sources again.
-fn source_number(scope: &str, places: [&str; 2], name: Option<&Found<'_>>) -> u64 {
+/// Returns the number that stands for a source. `pointers` are those of the message's number and of the source's name.
+/// The secret is a constant, so that a saved filter knows the sources again.
+fn source_number(scope: &str, pointers: [&str; 2], name: Option<&Found<'_>>) -> u64 {
     let hasher = KeyHasher::new(*b"ringq dedup keys");
     let (kind, name): (&[u8], &[u8]) = match name {
         None => (b"none", b""),
         Some(Found::Text(text)) => (b"text", text.as_bytes()),
         Some(Found::Raw(raw)) => (b"raw", raw.as_bytes()),
     };
-    let [number, source] = places.map(str::as_bytes);
+    let [number, source] = pointers.map(str::as_bytes);
     let parts = [scope.as_bytes(), number, source, kind, name];
     let Fingerprint(hash) = hasher.fingerprint_of_parts(&parts);
     hash as u64

@@ -8,11 +8,11 @@ use serde::Deserializer;
 use serde::de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The most parts of a pointer. The parser of JSON follows at most 127 levels.
-const PARTS_MAX: usize = 100;
+/// The most reference tokens of a pointer. The parser of JSON follows at most 127 levels.
+const TOKENS_MAX: usize = 100;
 
-/// A place in a JSON body by RFC 6901, such as `/order/id` or `/items/0`. `~1` stands for a slash in a name, and `~0` for
-/// a tilde. The empty pointer is the whole body.
+/// A place in a JSON body by RFC 6901, such as `/order/id` or `/items/0`. `~1` stands for a slash in a name, and `~0`
+/// for a tilde. The empty pointer is the whole body.
 ///
 /// This is the only parser of pointers for the client and the tools. nsqd has a parser of its own (`engine/core`): the
 /// broker's rules depend on no client library, their pointers have tighter bounds, and their search stops at the value.
@@ -20,8 +20,8 @@ const PARTS_MAX: usize = 100;
 pub struct JsonPointer {
     /// The pointer as RFC 6901 writes it. Two pointers to one place have equal texts.
     text: String,
-    /// The names, unescaped.
-    parts: Vec<String>,
+    /// The reference tokens, unescaped.
+    tokens: Vec<String>,
 }
 
 /// The reason why a text is no JSON pointer.
@@ -31,7 +31,7 @@ pub enum PointerError {
     NoSlash(String),
     /// A tilde stands before something else than 0 or 1.
     Escape(String),
-    /// The pointer has too many parts.
+    /// The pointer has too many reference tokens.
     TooDeep(usize),
 }
 
@@ -46,9 +46,9 @@ impl fmt::Display for PointerError {
                 f,
                 "the JSON pointer {text:?} has a tilde that is not followed by 0 or 1; write ~0 for a tilde and ~1 for a slash"
             ),
-            PointerError::TooDeep(parts) => write!(
+            PointerError::TooDeep(tokens) => write!(
                 f,
-                "the JSON pointer has {parts} parts, and must have at most {PARTS_MAX}"
+                "the JSON pointer has {tokens} reference tokens, and must have at most {TOKENS_MAX}"
             ),
         }
     }
@@ -63,19 +63,19 @@ impl FromStr for JsonPointer {
         if text.is_empty() {
             return Ok(JsonPointer {
                 text: String::new(),
-                parts: Vec::new(),
+                tokens: Vec::new(),
             });
         }
-        let Some(parts) = text.strip_prefix('/') else {
+        let Some(tokens) = text.strip_prefix('/') else {
             return Err(PointerError::NoSlash(text.to_owned()));
         };
-        let parts: Option<Vec<String>> = parts.split('/').map(unescaped).collect();
-        let parts = parts.ok_or_else(|| PointerError::Escape(text.to_owned()))?;
-        match parts.len() {
-            count if count > PARTS_MAX => Err(PointerError::TooDeep(count)),
+        let tokens: Option<Vec<String>> = tokens.split('/').map(unescaped).collect();
+        let tokens = tokens.ok_or_else(|| PointerError::Escape(text.to_owned()))?;
+        match tokens.len() {
+            count if count > TOKENS_MAX => Err(PointerError::TooDeep(count)),
             _ => Ok(JsonPointer {
                 text: text.to_owned(),
-                parts,
+                tokens,
             }),
         }
     }
@@ -88,10 +88,10 @@ impl fmt::Display for JsonPointer {
     }
 }
 
-/// Returns the name that a part of a pointer stands for, or `None` if an escape is wrong.
-fn unescaped(part: &str) -> Option<String> {
-    let mut name = String::with_capacity(part.len());
-    let mut characters = part.chars();
+/// Returns the name that a reference token stands for, or `None` if an escape is wrong.
+fn unescaped(token: &str) -> Option<String> {
+    let mut name = String::with_capacity(token.len());
+    let mut characters = token.chars();
     while let Some(character) = characters.next() {
         name.push(match character {
             '~' => match characters.next()? {
@@ -115,11 +115,11 @@ pub(crate) enum Found<'a> {
 }
 
 impl JsonPointer {
-    /// Returns the names of the pointer, unescaped, from the outermost inward. In an array, a name is the decimal number of
-    /// an element.
+    /// Returns the reference tokens of the pointer, unescaped, from the outermost inward. In an array, a token is the
+    /// decimal number of an element.
     #[must_use]
-    pub fn names(&self) -> &[String] {
-        &self.parts
+    pub fn tokens(&self) -> &[String] {
+        &self.tokens
     }
 
     /// Returns the pointer as RFC 6901 writes it.
@@ -127,11 +127,14 @@ impl JsonPointer {
         &self.text
     }
 
-    /// Returns the value at this place. `None` if the body is no JSON, has no such place, or has `null` or an empty string
-    /// there: producers write these two when they have no value. If an object has a name twice, the last one counts.
+    /// Returns the value at this place. `None` if the body is no JSON, has no such place, or has `null` or an empty
+    /// string there: producers write these two when they have no value. If an object has a name twice, the last one
+    /// counts.
     pub(crate) fn find<'a>(&self, body: &'a [u8]) -> Option<Found<'a>> {
         let mut json = serde_json::Deserializer::from_slice(body);
-        let seed = Place { parts: &self.parts };
+        let seed = PointerWalk {
+            tokens: &self.tokens,
+        };
         let raw: Option<&RawValue> = seed.deserialize(&mut json).ok()?;
         json.end().ok()?;
         let raw = raw?.get();
@@ -173,24 +176,24 @@ impl<'de> de::Deserialize<'de> for Text<'de> {
     }
 }
 
-/// Walks to the place with these parts, and reads all that is beside it without keeping it.
+/// A walk to the value with these reference tokens. It reads all that is beside the value without keeping it.
 #[derive(Clone, Copy)]
-struct Place<'p> {
-    parts: &'p [String],
+struct PointerWalk<'p> {
+    tokens: &'p [String],
 }
 
-impl<'de> DeserializeSeed<'de> for Place<'_> {
+impl<'de> DeserializeSeed<'de> for PointerWalk<'_> {
     type Value = Option<&'de RawValue>;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
-        match self.parts {
+        match self.tokens {
             [] => de::Deserialize::deserialize(from).map(Some),
             _ => from.deserialize_any(self),
         }
     }
 }
 
-impl<'de> Visitor<'de> for Place<'_> {
+impl<'de> Visitor<'de> for PointerWalk<'_> {
     type Value = Option<&'de RawValue>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -198,11 +201,11 @@ impl<'de> Visitor<'de> for Place<'_> {
     }
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
-        let (name, rest) = self.parts.split_first().expect("a place has parts");
+        let (name, rest) = self.tokens.split_first().expect("a place has tokens");
         let mut found = None;
         while let Some(Text(key)) = map.next_key()? {
             match key == *name {
-                true => found = map.next_value_seed(Place { parts: rest })?,
+                true => found = map.next_value_seed(PointerWalk { tokens: rest })?,
                 false => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -210,14 +213,15 @@ impl<'de> Visitor<'de> for Place<'_> {
     }
 
     fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<Self::Value, S::Error> {
-        let (name, rest) = self.parts.split_first().expect("a place has parts");
-        // An index has no sign and no leading zero. The name `-` of RFC 6901 is behind the last element: nothing is there.
+        let (name, rest) = self.tokens.split_first().expect("a place has tokens");
+        // An index has no sign and no leading zero. The name `-` of RFC 6901 is behind the last element: nothing is
+        // there.
         let is_index = name == "0" || name.starts_with(|first: char| matches!(first, '1'..='9'));
         let index: Option<usize> = name.parse().ok().filter(|_| is_index);
         let mut found = None;
         for position in 0.. {
             if index == Some(position) {
-                match seq.next_element_seed(Place { parts: rest })? {
+                match seq.next_element_seed(PointerWalk { tokens: rest })? {
                     Some(value) => found = value,
                     None => break,
                 }

@@ -18,8 +18,8 @@ pub enum DedupReport {
         /// The number of these messages, since the consumer was made.
         count: u64,
     },
-    /// A time of the filter is shorter than the message timeout of a connection, so duplicates are handled again. Reported
-    /// once for each connection.
+    /// A time of the filter is shorter than the message timeout of a connection, so duplicates are handled again.
+    /// Reported once for each connection.
     ShorterThanTimeout {
         /// The nsqd.
         node: Address,
@@ -30,14 +30,15 @@ pub enum DedupReport {
         /// The message timeout that the connection has negotiated.
         msg_timeout: Duration,
     },
-    /// The store does not answer. Reported once, until the store answers again.
-    StoreFailed {
+    /// The store is unavailable: it does not answer, or refuses. Reported once, until the store answers again.
+    StoreUnavailable {
         /// The reason.
         error: String,
     },
     /// The store answers again.
-    StoreAnswers,
-    /// The store did not hear that a message was handled, or was given up. Reported for 1, 10, 100 ... messages.
+    StoreAvailable,
+    /// The store did not hear that a message was handled, or that its key is released. Reported for 1, 10, 100 ...
+    /// messages.
     EndFailed {
         /// The number of these messages, since the consumer was made.
         count: u64,
@@ -46,8 +47,8 @@ pub enum DedupReport {
         /// The reason.
         error: String,
     },
-    /// The consumer is over.
-    Ended {
+    /// The consumer has stopped.
+    ConsumerStopped {
         /// Its numbers.
         stats: DedupStats,
     },
@@ -56,8 +57,8 @@ pub enum DedupReport {
         /// The file.
         path: PathBuf,
     },
-    /// A save has taken longer than the interval of saves. No further save begins before its end. Reported once for each
-    /// such save.
+    /// A save has taken longer than the interval of saves. No further save begins before its end. Reported once for
+    /// each such save.
     SaveDelayed {
         /// The file.
         path: PathBuf,
@@ -71,12 +72,17 @@ pub enum DedupReport {
     },
 }
 
+/// Returns true for 1, 10, 100 ...: the numbers at which a frequent event is reported. `count` is not 0.
+pub(crate) fn is_power_of_ten(count: u64) -> bool {
+    10_u64.pow(count.ilog10()) == count
+}
+
 impl fmt::Display for DedupReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DedupReport::WithoutKey { count } => write!(
                 f,
-                "de-duplication: {count} messages without a key so far, handled without the filter"
+                "deduplication: {count} messages without a key so far, handled without the filter"
             ),
             DedupReport::ShorterThanTimeout {
                 name,
@@ -85,44 +91,44 @@ impl fmt::Display for DedupReport {
                 ..
             } => write!(
                 f,
-                "de-duplication: the {name} of {time:?} is shorter than the message timeout of {msg_timeout:?}, so duplicates \
+                "deduplication: the {name} of {time:?} is shorter than the message timeout of {msg_timeout:?}, so duplicates \
                  may be handled again; choose a longer {name}"
             ),
-            DedupReport::StoreFailed { error } => write!(f, "de-duplication: {error}"),
-            DedupReport::StoreAnswers => f.write_str("de-duplication: the store answers again"),
+            DedupReport::StoreUnavailable { error } => write!(f, "deduplication: {error}"),
+            DedupReport::StoreAvailable => f.write_str("deduplication: the store answers again"),
             DedupReport::EndFailed {
                 count,
                 is_handled,
                 error,
             } => write!(
                 f,
-                "de-duplication: {error}; {} ({count} such messages so far)",
+                "deduplication: {error}; {} ({count} such messages so far)",
                 match is_handled {
                     true => "copies of a message that was handled may be handled again",
                     false => "copies of a message that was not handled wait until its lease ends",
                 }
             ),
-            DedupReport::Ended { stats } => write!(
+            DedupReport::ConsumerStopped { stats } => write!(
                 f,
-                "de-duplication: {} messages were fresh, {} were duplicates, {} had no key",
+                "deduplication: {} messages were fresh, {} were duplicates, {} had no key",
                 stats.fresh, stats.done, stats.without_key
             ),
             DedupReport::Saved { path } => {
                 write!(
                     f,
-                    "de-duplication: the filter is saved in {}",
+                    "deduplication: the filter is saved in {}",
                     path.display()
                 )
             }
             DedupReport::SaveDelayed { path } => write!(
                 f,
-                "de-duplication: the filter is still being written to {}, and no further save begins before that ends; \
+                "deduplication: the filter is still being written to {}, and no further save begins before that ends; \
                  check the disk",
                 path.display()
             ),
             DedupReport::SaveFailed { path, error } => write!(
                 f,
-                "de-duplication: the filter could not be saved in {}: {error}{}; duplicates may be handled after the next start",
+                "deduplication: the filter could not be saved in {}: {error}{}; duplicates may be handled after the next start",
                 path.display(),
                 match error.kind() {
                     ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "; free some space",

@@ -10,10 +10,10 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::Instant;
 
 /// The result of a save.
-pub(crate) type Saved = Result<(), Arc<io::Error>>;
+pub(crate) type SaveResult = Result<(), Arc<io::Error>>;
 
-/// The saves of one filter. One save runs at a time, on a thread that may block. Saves that wait need no thread: a runtime
-/// has few such threads, and a disk that hangs would keep one for each consumer that ends.
+/// The saves of one filter. One save runs at a time, on a thread that may block. Saves that wait need no thread: a
+/// runtime has few such threads, and a disk that hangs would keep one for each consumer that ends.
 #[derive(Debug, Default)]
 pub(super) struct Saves {
     /// The number of saves that have begun.
@@ -27,7 +27,7 @@ struct Last {
     /// Its number, from 1.
     number: u64,
     began: Instant,
-    saved: Saved,
+    saved: SaveResult,
 }
 
 impl Saves {
@@ -36,7 +36,7 @@ impl Saves {
         &self,
         runtime: &Handle,
         save: impl FnOnce() -> io::Result<()> + Send + 'static,
-    ) -> Saved {
+    ) -> SaveResult {
         let begun = self.begun.load(Ordering::SeqCst);
         let last = Arc::clone(&self.last).lock_owned().await;
         match &*last {
@@ -51,7 +51,7 @@ impl Saves {
         age: Duration,
         runtime: &Handle,
         save: impl FnOnce() -> io::Result<()> + Send + 'static,
-    ) -> Option<Saved> {
+    ) -> Option<SaveResult> {
         let last = Arc::clone(&self.last).try_lock_owned().ok()?;
         match &*last {
             Some(last) if last.began.elapsed() < age => None,
@@ -65,7 +65,7 @@ impl Saves {
         mut last: OwnedMutexGuard<Option<Last>>,
         runtime: &Handle,
         save: impl FnOnce() -> io::Result<()> + Send + 'static,
-    ) -> Saved {
+    ) -> SaveResult {
         let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
         let began = Instant::now();
         let saving = runtime.spawn_blocking(move || {

@@ -5,27 +5,65 @@ use std::path::{Path, PathBuf};
 
 use new_file::{FileLock, InUse, LockError};
 use ringq_dedup::saved::{Saved, restore_file, save_file};
-use ringq_dedup::{DedupError, Memory};
+use ringq_dedup::{
+    Filter, ForgetfulBloom, InverseBloom, RoaringPair, StateError, TimeLimitedBloom,
+};
 
 use super::error::SetupError;
 use super::key::Key;
 
 /// A filter that is saved in a file, with the sizes that a saved filter must have.
-pub(super) trait Sizes: Memory + Saved + Clone {
+pub(super) trait Sizes: Filter + Saved + Clone {
     fn sizes(&self) -> String;
+}
+
+impl Sizes for InverseBloom {
+    fn sizes(&self) -> String {
+        format!("{} slots", self.slots())
+    }
+}
+
+impl Sizes for ForgetfulBloom {
+    fn sizes(&self) -> String {
+        let options = self.options();
+        format!(
+            "{} filters for {:?}, {} keys per second and false positives of {}",
+            options.filters, options.window, options.rate, options.false_positives_max
+        )
+    }
+}
+
+impl Sizes for TimeLimitedBloom {
+    fn sizes(&self) -> String {
+        let options = self.options();
+        format!(
+            "a window of {:?}, {} to {} keys per second and false positives of {}",
+            options.window, options.rate, options.rate_max, options.false_positives_max
+        )
+    }
+}
+
+impl Sizes for RoaringPair {
+    fn sizes(&self) -> String {
+        format!(
+            "{} numbers of each of {} sources",
+            self.capacity(),
+            self.sources_max()
+        )
+    }
 }
 
 /// The file that keeps a filter over restarts. Until it is dropped, no other process can use the file.
 #[derive(Debug)]
 pub(super) struct StateFile {
     path: PathBuf,
-    /// The name of the filter's keys.
-    keys: String,
+    /// The name of the filter's key.
+    key_name: String,
     lock: FileLock,
 }
 
 impl StateFile {
-    /// Takes a file for a filter of such keys. The calling thread may wait for a second.
+    /// Takes a file for a filter with this key. The calling thread may wait for a second.
     ///
     /// # Errors
     /// Another process uses the file, or the lock cannot be made.
@@ -43,7 +81,7 @@ impl StateFile {
         })?;
         Ok(StateFile {
             path,
-            keys: key.name(),
+            key_name: key.name(),
             lock,
         })
     }
@@ -57,7 +95,7 @@ impl StateFile {
         self.lock.warning()
     }
 
-    /// Returns the saved filter, which must have the keys and the sizes of `wanted`. `None` without a saved filter.
+    /// Returns the saved filter, which must have the key and the sizes of `wanted`. `None` without a saved filter.
     ///
     /// # Errors
     /// The file cannot be read, is damaged, or has another filter, or it could not be replaced later.
@@ -71,14 +109,14 @@ impl StateFile {
             check()?;
             return Ok(None);
         };
-        // A state of an older version does not name its keys.
-        if let Some(saved) = restored.keys
-            && saved != self.keys
+        // A state of an older version does not name its key.
+        if let Some(saved) = restored.key_name
+            && saved != self.key_name
         {
             return Err(SetupError::OtherKey {
                 path: self.path.clone(),
                 saved,
-                wanted: self.keys.clone(),
+                wanted: self.key_name.clone(),
             });
         }
         let (saved, wanted) = (restored.filter.sizes(), wanted.sizes());
@@ -95,11 +133,11 @@ impl StateFile {
 
     /// Saves a filter.
     pub(super) fn save<M: Sizes>(&self, filter: &M) -> io::Result<()> {
-        save_file(filter, &self.keys, &self.path)
+        save_file(filter, &self.key_name, &self.path)
     }
 }
 
-fn refused(path: &Path, error: DedupError) -> SetupError {
+fn refused(path: &Path, error: StateError) -> SetupError {
     SetupError::State {
         path: path.to_owned(),
         error,

@@ -48,14 +48,14 @@ impl Event {
             | Event::GaveUp { .. } => Level::Warning,
             #[cfg(feature = "dedup")]
             Event::Dedup { report, .. } => match report {
-                DedupReport::StoreFailed { .. }
+                DedupReport::StoreUnavailable { .. }
                 | DedupReport::EndFailed { .. }
                 | DedupReport::SaveFailed { .. } => Level::Error,
                 DedupReport::WithoutKey { .. }
                 | DedupReport::ShorterThanTimeout { .. }
                 | DedupReport::SaveDelayed { .. } => Level::Warning,
-                DedupReport::StoreAnswers
-                | DedupReport::Ended { .. }
+                DedupReport::StoreAvailable
+                | DedupReport::ConsumerStopped { .. }
                 | DedupReport::Saved { .. } => Level::Info,
             },
             _ => Level::Info,

@@ -1,5 +1,4 @@
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
 
 use super::*;
 
@@ -149,50 +148,10 @@ fn tracing_gets_each_event_with_its_fields() {
 #[cfg(feature = "metrics")]
 #[test]
 fn metrics_count_each_event() {
-    use metrics::{
-        Counter, CounterFn, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
-    };
-
-    #[derive(Default)]
-    struct Counts(Mutex<std::collections::BTreeMap<String, Arc<Count>>>);
-
-    #[derive(Default)]
-    struct Count(std::sync::atomic::AtomicU64);
-
-    impl CounterFn for Count {
-        fn increment(&self, value: u64) {
-            self.0.fetch_add(value, Ordering::Relaxed);
-        }
-        fn absolute(&self, value: u64) {
-            self.0.store(value, Ordering::Relaxed);
-        }
-    }
-
-    impl Recorder for Counts {
-        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-        fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-            let label = key.labels().next().map_or("", |label| label.value());
-            let mut counts = self.0.lock().unwrap();
-            let count = counts.entry(format!("{} {label}", key.name())).or_default();
-            Counter::from_arc(Arc::clone(count))
-        }
-        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-            Gauge::noop()
-        }
-        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-            Histogram::noop()
-        }
-    }
-
-    let counts = Counts::default();
-    metrics::with_local_recorder(&counts, || {
+    let counts = crate::metric_counts::counted(|| {
         let sink = Events::default();
         events().into_iter().for_each(|event| sink.emit(event));
     });
-    let counts = counts.0.lock().unwrap();
-    let stopping = &counts["nsq_client_events_total stopping"];
-    assert_eq!(stopping.0.load(Ordering::Relaxed), 2);
+    assert_eq!(counts["nsq_client_events_total stopping"], 2);
     assert_eq!(counts.len(), 4);
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 use super::*;
 use crate::config::Config;
@@ -183,10 +184,17 @@ async fn what_nsqd_said_before_a_failed_write_is_heard() {
     let link = Link::open(&connector, &address, settings()).await.unwrap();
     let outbox = link.outbox();
     nop(&outbox);
-    wire::encode::response(&mut frames, b"last words");
-    server.write_all(&frames).await.unwrap();
     is_closed.store(true, Ordering::Relaxed);
+    // The runtime learns of the words after the write has failed.
+    let later = tokio::spawn(async move {
+        sleep(Duration::from_millis(10)).await;
+        wire::encode::response(&mut frames, b"last words");
+        server.write_all(&frames).await.unwrap();
+    });
+    let start = Instant::now();
     let (ended, heard) = run(link).await;
+    assert!(start.elapsed() < Duration::from_secs(1), "{start:?}");
+    later.await.unwrap();
     assert!(
         matches!(ended, Some(ConnectionError::Write(_))),
         "{ended:?}"

@@ -45,7 +45,7 @@ impl LookupdError {
         &self.address
     }
 
-    /// Returns true if the address itself is wrong, so that later questions fail, too.
+    /// Returns true if the address itself is wrong, so that later requests fail, too.
     #[must_use]
     pub fn is_address_wrong(&self) -> bool {
         matches!(

@@ -83,7 +83,7 @@ async fn serve(stream: TcpStream, nodes: String, seen: Arc<Mutex<Seen>>) {
     while let Some(target) = next_target(&mut stream).await {
         change(&|seen| seen.targets.push(target.clone()));
         let body = match target.split_once("?topic=") {
-            // The name of the topic tells which question the answer belongs to.
+            // The name of the topic tells which request the answer belongs to.
             Some((_, topic)) => format!(r#"{{"channels":["{topic}"],"producers":{nodes}}}"#),
             None if target == "/topics" => r#"{"topics":["t"]}"#.to_owned(),
             None => format!(r#"{{"producers":{nodes}}}"#),

@@ -53,7 +53,7 @@ pub(crate) struct Delivery {
     is_answered: AtomicBool,
     /// True when the result of a handler is no answer.
     is_manual: AtomicBool,
-    /// The right to handle the message, if messages are recognised. The answer takes it.
+    /// The claim on the message's key, if messages are recognised. The answer takes the claim.
     #[cfg(feature = "dedup")]
     claim: claimed::ClaimCell,
     /// True when the message waited, because a copy was being handled.
@@ -98,7 +98,7 @@ impl Delivery {
         self.is_manual.load(Ordering::Acquire)
     }
 
-    /// Returns the time at which nsqd gives the message up, unless it is touched.
+    /// Returns the time at which the timeout of the message is over, unless it is touched.
     pub(crate) fn timeout_at(&self) -> Instant {
         let touched = Duration::from_nanos(self.touched_ns.load(Ordering::Relaxed));
         let line = &self.source.line;
@@ -114,7 +114,8 @@ impl Delivery {
         attempts_max != 0 && self.attempts > attempts_max
     }
 
-    /// Sends FIN.
+    /// Sends FIN. Each answer of this type queues its command at once, and its future only tells when the command has
+    /// left. So the caller may drop the future.
     #[inline]
     pub(crate) fn finish(&self) -> Answered {
         self.answer(Verdict::Success, true, |out| encode::fin(out, &self.id))
@@ -133,8 +134,8 @@ impl Delivery {
         self.answer(verdict, false, |out| encode::req(out, &self.id, delay))
     }
 
-    /// Gives a message that no application has handled back to nsqd at once, for other consumers. If nsqd has agreed, this
-    /// delivery does not count as an attempt.
+    /// Gives a message that no application has handled back to nsqd at once, for other consumers. If nsqd has agreed,
+    /// this delivery does not count as an attempt.
     pub(crate) fn give_back(&self) -> Answered {
         self.give_back_after(Duration::ZERO)
     }
@@ -153,14 +154,14 @@ impl Delivery {
     pub(crate) fn forget(&self) {
         self.is_answered.store(true, Ordering::Release);
         #[cfg(feature = "dedup")]
-        self.give_claim_up();
+        self.release_claim();
     }
 
-    /// Counts the message as answered without a command: nsqd has given this delivery up.
+    /// Counts the message as answered without a command: its timeout is over.
     pub(crate) fn time_out(&self) {
         if !self.is_answered.swap(true, Ordering::AcqRel) {
             #[cfg(feature = "dedup")]
-            self.give_claim_up();
+            self.release_claim();
             self.source.line.count_answered();
         }
     }
@@ -206,7 +207,6 @@ impl Drop for Delivery {
         if *self.is_answered.get_mut() {
             return;
         }
-        // The answer is on its way without being awaited.
         match self.source.hub.phase() {
             Phase::Running => self.requeue(Requeue::Automatic, Verdict::Failure),
             Phase::Stopping | Phase::Stopped => {

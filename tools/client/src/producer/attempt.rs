@@ -1,16 +1,19 @@
 //! [`Attempts`]: one publish, from node to node until it has a result.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 use tokio::time::{Instant, timeout};
 
 use super::builder::Batching;
 use super::command::{Bodies, Command};
+use super::entry::Answer;
 use super::error::PublishError;
 use super::inner::Inner;
 use super::node::Node;
-use super::pending::Answer;
+use super::unconfirmed::Returning;
 use super::{Producer, Receipt};
 use crate::address::Address;
 
@@ -41,14 +44,16 @@ impl Producer {
         let checked = numbering.check(command.number, command.count());
         checked.map_err(PublishError::Number)?;
         let Some(limit) = self.0.publish_timeout else {
-            return self.try_nodes(&command, on, &Mutex::new(None)).await;
+            return self.try_nodes(&command, on, &Watched::default()).await;
         };
-        let given_to = Mutex::new(None);
-        let done = timeout(limit, self.try_nodes(&command, on, &given_to)).await;
+        let watched = Watched::default();
+        let mut trying = pin!(self.try_nodes(&command, on, &watched));
+        let done = timeout(limit, &mut trying).await;
         done.unwrap_or_else(|_| {
-            let node = given_to
-                .into_inner()
-                .unwrap_or_else(PoisonError::into_inner);
+            // The attempts end behind this.
+            watched.is_told.store(true, Ordering::Relaxed);
+            let node = watched.given_to();
+            let node = node.clone();
             if let Some(node) = &node {
                 self.0.failed(node);
             }
@@ -56,17 +61,16 @@ impl Producer {
         })
     }
 
-    /// Publishes to a node. If this node certainly does not have the message, publishes to the next one. `given_to` is
-    /// the node that was given the command and has not answered.
+    /// Publishes to a node. If this node certainly does not have the message, publishes to the next one.
     async fn try_nodes(
         &self,
         command: &Command<'_>,
         on: Option<&Address>,
-        given_to: &Mutex<Option<Address>>,
+        watched: &Watched,
     ) -> Result<Receipt, PublishError> {
         let inner = &self.0;
         let permits = Arc::clone(&inner.permits);
-        let Ok(mut permit) = permits.acquire_owned().await else {
+        let Ok(permit) = permits.acquire_owned().await else {
             return Err(PublishError::Stopped);
         };
         if on.is_none() {
@@ -76,12 +80,66 @@ impl Producer {
             inner,
             command,
             batching: inner.batching,
-            given_to,
+            watched,
+            returning: None,
         };
+        let result = attempts.run(on, permit).await;
+        // The caller gets to know the outcome.
+        attempts.settle();
+        result
+    }
+}
+
+/// The parts of a publish that its timeout looks at.
+#[derive(Default)]
+struct Watched {
+    /// The node that was given the command and has not answered.
+    given_to: Mutex<Option<Address>>,
+    /// True when the timeout has ended, and the caller gets to know that.
+    is_told: AtomicBool,
+}
+
+impl Watched {
+    fn given_to(&self) -> MutexGuard<'_, Option<Address>> {
+        self.given_to.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The result of one attempt to publish.
+enum Attempt {
+    Stored,
+    /// nsqd refused a command that had messages of other publishes too. Nothing is stored, and this publish has to be
+    /// sent alone.
+    Alone,
+    /// nsqd refused a command before this one. The node works, and has not stored the message.
+    Skipped,
+    Failed(PublishError),
+}
+
+/// The attempts of one publish.
+struct Attempts<'a> {
+    inner: &'a Inner,
+    command: &'a Command<'a>,
+    batching: Option<Batching>,
+    watched: &'a Watched,
+    /// The publish, from the end of a connection that did not confirm it until it is sent again.
+    returning: Option<Returning>,
+}
+
+impl Attempts<'_> {
+    /// Publishes to a node, and to the next one if this node certainly does not have the message. `on` is the only node
+    /// that may get the message, if there is one.
+    async fn run(
+        &mut self,
+        on: Option<&Address>,
+        mut permit: OwnedSemaphorePermit,
+    ) -> Result<Receipt, PublishError> {
+        let inner = self.inner;
         // A node is tried twice if its connection was lost: perhaps it was lost long ago, unnoticed.
         let (mut tried, mut lost) = (Vec::new(), Vec::new());
         let mut failure = None;
-        let mut _turn = None;
+        // The node to which this publish may send its message alone, with the node's lock.
+        let mut turn: Option<(Arc<Node>, OwnedMutexGuard<()>)> = None;
         loop {
             let picked = match on {
                 Some(address) if tried.is_empty() => inner.pool().get(address),
@@ -94,7 +152,8 @@ impl Producer {
                     None => PublishError::NoNode(None),
                 }));
             };
-            let (result, returned) = attempts.make(&node, permit).await;
+            turn = turn.filter(|(of, _)| Arc::ptr_eq(of, &node));
+            let (result, returned) = self.make(&node, permit).await;
             permit = returned;
             match result {
                 Attempt::Stored => {
@@ -104,16 +163,22 @@ impl Producer {
                     });
                 }
                 Attempt::Alone => {
-                    attempts.batching = None;
-                    _turn = Some(inner.sent_alone.lock().await);
+                    self.batching = None;
+                    // The lock is not for the same publish twice.
+                    if turn.is_none() {
+                        let lock = Arc::clone(&node.sent_alone).lock_owned().await;
+                        turn = Some((node, lock));
+                    }
                 }
+                Attempt::Skipped if inner.is_closed() => return Err(PublishError::Stopped),
+                // Each further try needs another message that is refused, so they have an end.
+                Attempt::Skipped => {}
                 // An error with an unknown outcome stays what it is.
                 Attempt::Failed(error) if error.permits_retry() && inner.is_closed() => {
                     return Err(PublishError::Stopped);
                 }
                 Attempt::Failed(error) if error.permits_retry() => {
-                    let is_first_loss = matches!(error, PublishError::NotSent { .. })
-                        && !lost.contains(&node.address);
+                    let is_first_loss = error.is_loss_of_command() && !lost.contains(&node.address);
                     if is_first_loss {
                         lost.push(node.address.clone());
                     } else {
@@ -131,29 +196,10 @@ impl Producer {
             }
         }
     }
-}
 
-/// The result of one attempt to publish.
-enum Attempt {
-    Stored,
-    /// nsqd refused a command that had messages of other publishes too. Nothing is stored, and this publish has to be
-    /// sent alone.
-    Alone,
-    Failed(PublishError),
-}
-
-/// The attempts of one publish.
-struct Attempts<'a> {
-    inner: &'a Inner,
-    command: &'a Command<'a>,
-    batching: Option<Batching>,
-    given_to: &'a Mutex<Option<Address>>,
-}
-
-impl Attempts<'_> {
     /// Publishes to `node` and waits for the answer. Returns the permit too.
     async fn make(
-        &self,
+        &mut self,
         node: &Arc<Node>,
         permit: OwnedSemaphorePermit,
     ) -> (Attempt, OwnedSemaphorePermit) {
@@ -173,13 +219,17 @@ impl Attempts<'_> {
             Err(permit) => {
                 // The next attempt needs a new connection.
                 open.ended().await;
-                let (node, error) = (address(), open.reason());
-                return (
-                    Attempt::Failed(PublishError::NotSent { node, error }),
-                    permit,
-                );
+                let attempt = match open.session().has_refused() {
+                    true => Attempt::Skipped,
+                    false => Attempt::Failed(PublishError::NotSent {
+                        node: address(),
+                        error: open.reason(),
+                    }),
+                };
+                return (attempt, permit);
             }
         };
+        self.settle();
         self.set_given_to(Some(address()));
         let Ok((answer, permit)) = answering.await else {
             unreachable!("a pending publish is always answered");
@@ -188,33 +238,56 @@ impl Attempts<'_> {
         let node = address();
         let attempt = match answer {
             Answer::Stored => Attempt::Stored,
-            Answer::NotSent(error) => {
+            Answer::Skipped(returning) => {
+                self.returning = Some(returning);
+                open.ended().await;
+                Attempt::Skipped
+            }
+            Answer::NotSent(error, returning) => {
+                self.returning = Some(returning);
                 open.ended().await;
                 Attempt::Failed(PublishError::NotSent { node, error })
             }
-            Answer::ResendRefused(error) => {
+            Answer::ResendRefused(error, returning) => {
+                self.returning = Some(returning);
                 Attempt::Failed(PublishError::ResendRefused { node, error })
             }
-            Answer::Lost(error) => Attempt::Failed(PublishError::Lost { node, error }),
-            Answer::Refused { error, is_alone } => {
-                let error = PublishError::Refused { node, error };
-                // E_MPUB_FAILED may come in the middle of the messages. All other errors come before the first one.
-                if !is_alone
-                    && error.outcome() == crate::error::Outcome::NotStored
-                    && !error.permits_retry()
-                {
-                    Attempt::Alone
-                } else {
-                    Attempt::Failed(error)
-                }
+            Answer::Lost(error, returning) => {
+                self.returning = Some(returning);
+                Attempt::Failed(PublishError::Lost { node, error })
+            }
+            Answer::Refused(error) => Attempt::Failed(PublishError::Refused { node, error }),
+            Answer::Declined(error, returning) => {
+                self.returning = Some(returning);
+                Attempt::Failed(PublishError::Refused { node, error })
+            }
+            Answer::Alone(returning) => {
+                self.returning = Some(returning);
+                Attempt::Alone
             }
         };
         (attempt, permit)
     }
 
+    /// States that the message is sent again, or that the caller gets to know the outcome.
+    fn settle(&mut self) {
+        if let Some(returning) = self.returning.take() {
+            returning.settle();
+        }
+    }
+
     fn set_given_to(&self, node: Option<Address>) {
         if self.inner.publish_timeout.is_some() {
-            *self.given_to.lock().unwrap_or_else(PoisonError::into_inner) = node;
+            *self.watched.given_to() = node;
+        }
+    }
+}
+
+/// A publish whose timeout has ended is told, and not forgotten.
+impl Drop for Attempts<'_> {
+    fn drop(&mut self) {
+        if self.watched.is_told.load(Ordering::Relaxed) {
+            self.settle();
         }
     }
 }

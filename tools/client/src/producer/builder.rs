@@ -242,6 +242,7 @@ impl ProducerBuilder {
             flush_timeout: self.flush_timeout,
             numbering,
             resend_limit: self.resend_limit,
+            unconfirmed: Arc::default(),
         });
         let mut pool = Pool::new(self.spread);
         for address in &self.nodes {
@@ -265,7 +266,6 @@ impl ProducerBuilder {
             bytes_max: (config.max_msg_size > 0).then_some(config.max_msg_size as usize),
             discovery: Mutex::new(None),
             plan,
-            sent_alone: tokio::sync::Mutex::default(),
             is_closed: AtomicBool::new(false),
         })))
     }

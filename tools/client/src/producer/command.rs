@@ -144,8 +144,13 @@ impl Tail {
                 self.body_bytes = body.len();
                 self.number = number;
             }
-            Bodies::Deferred(..) | Bodies::Many(_) => self.count = 0,
+            Bodies::Deferred(..) | Bodies::Many(_) => self.close(),
         }
+    }
+
+    /// States that the last command of the output is one that no message may join.
+    pub(crate) fn close(&mut self) {
+        self.count = 0;
     }
 
     /// Returns the end of the command in the output.

@@ -113,8 +113,9 @@ impl PublishError {
         }
     }
 
-    /// Returns true when the message itself was refused, for example because it is too large: by the producer, or by nsqd
-    /// (`E_BAD_MESSAGE`, `E_BAD_BODY`). The node works, and takes other messages.
+    /// Returns true when the message itself was refused, for example because it is too large: by the producer, or by
+    /// nsqd (`E_BAD_MESSAGE`, `E_BAD_BODY`). The node works, and takes other messages. A message that nsqd read only in
+    /// part was not refused in this sense.
     #[must_use]
     pub fn is_about_message(&self) -> bool {
         match self {
@@ -124,9 +125,10 @@ impl PublishError {
         }
     }
 
-    /// Returns true when the same publish may succeed later, or at another node, and certainly makes no duplicate then: no
-    /// node is known or can be reached, the connection was lost before the command left, the publish timeout ended before a
-    /// node was given the command, or nsqd exits or is drained. The outcome is [`Outcome::NotStored`].
+    /// Returns true when the same publish may succeed later, or at another node, and certainly makes no duplicate then:
+    /// no node is known or can be reached, the connection was lost before the command left, nsqd read only a part of
+    /// the command, the publish timeout ended before a node was given the command, or nsqd exits or is drained. The
+    /// outcome is [`Outcome::NotStored`].
     ///
     /// False means: nsqd or the producer refused the message (also for its number), `publish_on` named a node that the
     /// producer does not have ([`PublishError::UnknownNode`]), the producer is closed, or the message may be stored.
@@ -154,7 +156,19 @@ impl PublishError {
             | PublishError::NotSent { .. }
             | PublishError::NoNode(_)
             | PublishError::Timeout { node: None, .. } => true,
-            PublishError::Refused { error, .. } => is_leaving(error),
+            PublishError::Refused { error, .. } => is_declined(error),
+            _ => false,
+        }
+    }
+}
+
+impl PublishError {
+    /// Returns true when the connection was lost before nsqd had the whole command. The same node may take the message
+    /// over a new connection.
+    pub(super) fn is_loss_of_command(&self) -> bool {
+        match self {
+            PublishError::NotSent { .. } => true,
+            PublishError::Refused { error, .. } => is_cut_off(error),
             _ => false,
         }
     }
@@ -171,6 +185,30 @@ pub(super) fn is_leaving(error: &ErrorFrame) -> bool {
 
 /// Returns true when nsqd refused the messages themselves. nsqd may take some of these messages if each comes alone.
 pub(super) fn is_about_messages(error: &ErrorFrame) -> bool {
+    is_about_input(error) && !is_cut_off(error)
+}
+
+/// Returns true when nsqd has stored none of the messages of the refused command, and may take some of them if each
+/// comes alone. `E_MPUB_FAILED` may come in the middle of the messages. All other errors come before the first one.
+pub(super) fn may_pass_alone(error: &ErrorFrame) -> bool {
+    !is_failure(error) && !is_cut_off(error)
+}
+
+/// Returns true when nsqd exits or is drained, or read only a part of the command. It has not stored the messages, and
+/// they are sent again.
+pub(super) fn is_declined(error: &ErrorFrame) -> bool {
+    is_leaving(error) || is_cut_off(error)
+}
+
+/// Returns true when nsqd read only a part of the command, for example because the client stood still for too long.
+/// nsqd has not stored the messages.
+pub(super) fn is_cut_off(error: &ErrorFrame) -> bool {
+    is_about_input(error) && error.text().contains(" failed to read ")
+}
+
+/// Returns true when nsqd refused what it read of a command. It closes the connection and carries out nothing behind
+/// the command.
+pub(super) fn is_about_input(error: &ErrorFrame) -> bool {
     matches!(error.code(), "E_BAD_MESSAGE" | "E_BAD_BODY")
 }
 
@@ -344,55 +382,4 @@ impl From<LookupdError> for BuildError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_no_nsqd_has_permits_a_retry() {
-        let node = || Address::from(std::net::SocketAddr::from(([127, 0, 0, 1], 4150)));
-        let lost = || Arc::new(ConnectionError::Stopped);
-        let refused = |text: &str| PublishError::Refused {
-            node: node(),
-            error: ErrorFrame::new(text.as_bytes()),
-        };
-        let timeout = |node| PublishError::Timeout {
-            limit: Duration::from_secs(1),
-            node,
-        };
-        let (absent, unknown) = (Outcome::NotStored, Outcome::Unknown);
-        let connect = PublishError::Connect {
-            node: node(),
-            error: lost(),
-        };
-        let not_sent = PublishError::NotSent {
-            node: node(),
-            error: lost(),
-        };
-        let sent = PublishError::Lost {
-            node: node(),
-            error: lost(),
-        };
-        assert!(refused("E_BAD_MESSAGE PUB message too big").is_about_message());
-        assert!(!refused("E_PUB_FAILED PUB failed exiting").is_about_message());
-        assert!(PublishError::EmptyMessage.is_about_message() && !connect.is_about_message());
-        for (error, permits, outcome) in [
-            (connect, true, absent),
-            (not_sent, true, absent),
-            (PublishError::NoNode(None), true, absent),
-            (timeout(None), true, absent),
-            (refused("E_PUB_FAILED PUB failed exiting"), true, absent),
-            (timeout(Some(node())), false, unknown),
-            (sent, false, unknown),
-            (refused("E_PUB_FAILED PUB failed disk"), false, unknown),
-            (refused("E_BAD_MESSAGE PUB message too big"), false, absent),
-            (PublishError::Stopped, false, absent),
-            (PublishError::EmptyMessage, false, absent),
-        ] {
-            assert_eq!(
-                (error.permits_retry(), error.outcome()),
-                (permits, outcome),
-                "{error}"
-            );
-        }
-    }
-}
+mod tests;

@@ -14,6 +14,7 @@ use super::node::Node;
 use super::numbering::Numbering;
 use super::pool::Pool;
 use super::session::Session;
+use super::unconfirmed::{Unanswered, Unconfirmed};
 use crate::address::Address;
 use crate::connector::Connector;
 use crate::core::Settings;
@@ -30,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) numbering: Numbering,
     /// The time for which a numbered publish with an unknown outcome waits for a new connection.
     pub(crate) resend_limit: Duration,
+    /// The publishes that no session has any more, and that nsqd has not confirmed.
+    pub(crate) unconfirmed: Arc<Unconfirmed>,
 }
 
 /// The state of one producer.
@@ -46,10 +49,15 @@ pub(crate) struct Inner {
     /// The discovery, once a publish has started it.
     pub(super) discovery: Mutex<Option<Discovery>>,
     pub(super) plan: Option<Plan>,
-    /// Held by a message of a refused command while it is sent alone. So no other such message lies behind it when nsqd
-    /// refuses it and closes the connection.
-    pub(super) sent_alone: tokio::sync::Mutex<()>,
     pub(super) is_closed: AtomicBool,
+}
+
+/// The result of [`Inner::begin`].
+pub(super) struct Begun<T> {
+    /// The publishes that no task had.
+    pub(super) returning: Vec<Unanswered>,
+    /// The tasks with publishes, each with its node and with the result of the beginning.
+    pub(super) sessions: Vec<(Arc<Node>, Arc<Session>, T)>,
 }
 
 impl Inner {
@@ -91,6 +99,28 @@ impl Inner {
                 .map(move |session| (Arc::clone(&node), session))
         });
         connections.collect()
+    }
+
+    /// Calls `begin` for each task that may have publishes without an answer, to begin a flush or the like.
+    pub(super) fn begin<T>(&self, begin: impl Fn(&Session) -> Option<T>) -> Begun<T> {
+        let unconfirmed = &self.shared.unconfirmed;
+        loop {
+            let changes_before = unconfirmed.changes();
+            let returning = unconfirmed.returning();
+            let connections = self.connections().into_iter();
+            let begun = connections.filter_map(|(node, session)| {
+                let begun = begin(&session)?;
+                Some((node, session, begun))
+            });
+            let begun = begun.collect();
+            // A publish that left a task or came to one in between may be in both lists or in none.
+            if unconfirmed.changes() == changes_before {
+                return Begun {
+                    returning,
+                    sessions: begun,
+                };
+            }
+        }
     }
 
     /// Adds the nodes of `named`. Removes the nodes for which `keep` is false, and returns them.

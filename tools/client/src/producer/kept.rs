@@ -30,7 +30,7 @@ pub(crate) struct Kept {
 #[derive(Clone, Debug)]
 pub(crate) struct Loss {
     pub(crate) reason: Arc<ConnectionError>,
-    /// The time at which the producer gives the command up if the node has no connection.
+    /// The time at which the producer abandons the command if the node has no connection.
     pub(crate) deadline: Instant,
 }
 

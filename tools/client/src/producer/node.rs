@@ -25,6 +25,9 @@ pub(crate) struct Node {
     pub(crate) counters: Arc<Mutex<Counters>>,
     /// Notified when a publish needs the connection that a task waits to make.
     pub(crate) wanted: Notify,
+    /// Held by a message of a refused command while it is sent alone. So no other such message lies behind it when nsqd
+    /// refuses it and closes the connection.
+    pub(crate) sent_alone: Arc<tokio::sync::Mutex<()>>,
     state: Mutex<State>,
     /// The tasks that may have publishes without an answer.
     sessions: Mutex<Vec<Weak<Session>>>,
@@ -61,6 +64,7 @@ impl Node {
             settings,
             counters: Arc::default(),
             wanted: Notify::new(),
+            sent_alone: Arc::default(),
             state: Mutex::new(State::None),
             sessions: Mutex::default(),
         }

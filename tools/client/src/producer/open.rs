@@ -6,8 +6,8 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
 use super::builder::Batching;
 use super::command::Command;
+use super::entry::{Answer, Waiter};
 use super::kept::Kept;
-use super::pending::{Answer, Waiter};
 use super::session::{Replies, Session};
 use crate::error::ConnectionError;
 use crate::outbox::Outbox;
@@ -124,7 +124,11 @@ impl Open {
         let before = out.len();
         command.encode(number, out);
         let place = end..end + (out.len() - before) as u64;
-        tail.set(command, number, place.clone());
+        match batching {
+            Some(_) => tail.set(command, number, place.clone()),
+            // A publish that joined would share the refusal of a message that is sent alone.
+            None => tail.close(),
+        }
         let kept = number.map(|number| Box::new(Kept::new(command, number)));
         pending.push(place, waiter, kept);
     }
@@ -169,3 +173,6 @@ impl Open {
         let _ = over.changed().await;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,144 +11,74 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::command::Command;
-use super::error::{is_about_messages, is_leaving};
+use super::entry::{Answer, Entry, Waiter};
+use super::error::{
+    is_about_input, is_about_messages, is_cut_off, is_declined, is_leaving, may_pass_alone,
+};
 use super::kept::{Kept, Loss};
+use super::unconfirmed::Account;
 use crate::error::{ConnectionError, ErrorFrame};
 use crate::outbox::Position;
 
-/// The result of one publish.
-#[derive(Debug)]
-pub(crate) enum Answer {
-    /// nsqd has the messages.
-    Stored,
-    /// nsqd refused the command. `is_alone` is false when the command had messages of other publishes too.
-    Refused { error: ErrorFrame, is_alone: bool },
-    /// nsqd refused the command when it came again. It may have stored the messages when they came first.
-    ResendRefused(ErrorFrame),
-    /// The connection was lost before the command left.
-    NotSent(Arc<ConnectionError>),
-    /// The connection was lost, and nsqd may have received the command.
-    Lost(Arc<ConnectionError>),
-}
-
-/// One publish that waits for its answer. A waiter that nobody listens to is answered like the others.
-#[derive(Debug)]
-pub(crate) struct Waiter {
-    pub(crate) answer: oneshot::Sender<(Answer, OwnedSemaphorePermit)>,
-    /// The permit of the publish. It is in use until nsqd answers, even if the caller has gone away.
-    pub(crate) permit: OwnedSemaphorePermit,
-    /// True when the publish waits until its numbered command was sent again.
-    pub(crate) is_resent: bool,
-}
-
-impl Waiter {
-    fn finish(self, answer: Answer) {
-        // A caller that has gone away needs no answer. Its permit comes back with the message.
-        let _ = self.answer.send((answer, self.permit));
-    }
-}
-
-/// One command that waits for its answer.
-#[derive(Debug)]
-struct Entry {
-    /// The place of the command among all commands of this list, counted from 0.
-    serial: u64,
-    /// The command's place in the output of the connection, in bytes.
-    place: Range<u64>,
-    first: Waiter,
-    /// The publishes whose messages joined this command.
-    others: Vec<Waiter>,
-    /// The command, if it is numbered.
-    kept: Option<Box<Kept>>,
-}
-
-impl Entry {
-    fn publishes(&self) -> usize {
-        1 + self.others.len()
-    }
-
-    /// Returns the loss of the connection that may have sent the command first.
-    fn first_loss(&self) -> Option<&Loss> {
-        self.kept.as_ref()?.lost.as_ref()
-    }
-
-    /// Gives each publish of the command its answer.
-    fn finish(self, answer: impl Fn() -> Answer) {
-        for waiter in std::iter::once(self.first).chain(self.others) {
-            waiter.finish(answer());
-        }
-    }
-
-    /// Returns true if the command has the message of each of its publishes, and of no other.
-    fn can_split(&self) -> bool {
-        let messages = self.kept.as_ref().map(|kept| kept.count());
-        self.publishes() > 1 && messages == Some(self.publishes())
-    }
-
-    /// Returns a command for each publish of a command that [can be split](Entry::can_split).
-    fn split(self) -> impl DoubleEndedIterator<Item = Entry> {
-        let kept = self.kept.expect("only numbered commands are split");
-        let waiters = std::iter::once(self.first).chain(self.others);
-        let single = kept.split().zip(waiters).map(|(kept, first)| Entry {
-            serial: self.serial,
-            // The command is written to the next connection.
-            place: self.place.clone(),
-            first,
-            others: Vec::new(),
-            kept: Some(Box::new(kept)),
-        });
-        single.collect::<Vec<Entry>>().into_iter()
-    }
-
-    /// Answers the publishes whose command is not sent again. Returns their number, and the entry if other publishes are
-    /// left.
-    fn finish_unless_resent(self, answer: impl Fn() -> Answer) -> (usize, Option<Entry>) {
-        let waiters = std::iter::once(self.first).chain(self.others);
-        let (resent, others): (Vec<Waiter>, Vec<Waiter>) =
-            waiters.partition(|waiter| waiter.is_resent);
-        let count = others.len();
-        for waiter in others {
-            waiter.finish(answer());
-        }
-        let mut resent = resent.into_iter();
-        let entry = resent.next().map(|first| Entry {
-            serial: self.serial,
-            place: self.place,
-            first,
-            others: resent.collect(),
-            kept: self.kept,
-        });
-        (count, entry)
-    }
-}
-
 /// The commands without an answer, oldest first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pending {
+    /// Has the publishes that leave this list without a confirmation, until their callers know.
+    account: Account,
     entries: VecDeque<Entry>,
     /// The number of commands so far.
     queued: u64,
     /// The flushes that wait.
     flushes: Vec<Flush>,
-    /// The number of publishes that were lost with the connection after they may have reached nsqd.
-    unknown: usize,
+    /// The number of flushes so far.
+    flushes_begun: u64,
+    /// The number of publishes that have left this list without a confirmation and without a final refusal. Those whose
+    /// callers had gone away do not count.
+    unconfirmed: usize,
+    /// The reason for the last of them.
+    reason: Option<Arc<ConnectionError>>,
+    /// The error with which nsqd has refused what it read of a command. It carries out no command behind this one, and
+    /// closes the connection.
+    refusal: Option<ErrorFrame>,
 }
 
 /// A flush that waits for the commands before it.
 #[derive(Debug)]
 struct Flush {
+    id: u64,
     /// The number of commands before the flush.
     queued: u64,
-    /// `unknown` at the beginning of the flush.
-    unknown: usize,
+    /// The number of publishes of these commands that have left the list without a confirmation.
+    unconfirmed: usize,
     done: oneshot::Sender<usize>,
 }
 
+/// A flush that has begun.
+#[derive(Debug)]
+pub(crate) struct Flushing {
+    id: u64,
+    /// Gets the number of publishes before the flush that left the list meanwhile and are not confirmed.
+    pub(crate) flushed: oneshot::Receiver<usize>,
+}
+
 impl Pending {
+    pub(crate) fn new(account: Account) -> Pending {
+        Pending {
+            account,
+            entries: VecDeque::new(),
+            queued: 0,
+            flushes: Vec::new(),
+            flushes_begun: 0,
+            unconfirmed: 0,
+            reason: None,
+            refusal: None,
+        }
+    }
+
     /// Returns true when no command waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -177,17 +107,34 @@ impl Pending {
         }
     }
 
+    /// States that the commands go to a new connection.
+    pub(crate) fn connect(&mut self) {
+        self.refusal = None;
+    }
+
+    /// Returns true if nsqd has refused what it read of a command of this connection.
+    pub(crate) fn has_refused(&self) -> bool {
+        self.refusal.is_some()
+    }
+
     /// Gives the oldest command its answer. Returns false when no command waits.
     pub(crate) fn answer(&mut self, refusal: Option<&ErrorFrame>) -> bool {
         let Some(front) = self.entries.front() else {
             return false;
         };
+        if let Some(error) = refusal.filter(|error| is_about_input(error)) {
+            self.refusal = Some(error.clone());
+        }
         let was_sent_before = front.first_loss().is_some();
         if let Some(error) = refusal
             && is_leaving(error)
             && front.kept.is_some()
         {
-            self.refuse_new(error);
+            self.decline_new(error);
+            return true;
+        }
+        if refusal.is_some_and(is_cut_off) && was_sent_before {
+            // Its first try is still in doubt, so it comes again.
             return true;
         }
         if refusal.is_some_and(is_about_messages) && was_sent_before && front.can_split() {
@@ -195,25 +142,37 @@ impl Pending {
             return true;
         }
         let entry = self.entries.pop_front().expect("there is a front");
-        let is_alone = entry.others.is_empty();
-        if was_sent_before && refusal.is_some() {
-            self.unknown += entry.publishes();
+        match refusal {
+            None => {
+                entry.finish(|| Answer::Stored);
+            }
+            Some(error) => self.refuse(entry, error),
         }
-        entry.finish(|| match refusal {
-            None => Answer::Stored,
-            Some(error) if was_sent_before => Answer::ResendRefused(error.clone()),
-            Some(error) => Answer::Refused {
-                error: error.clone(),
-                is_alone,
-            },
-        });
         self.end_flushes();
         true
     }
 
+    /// Answers the publishes of a command that nsqd refused.
+    fn refuse(&mut self, entry: Entry, error: &ErrorFrame) {
+        let reason = Arc::new(ConnectionError::Refused(error.clone()));
+        let account = self.account.clone();
+        let serial = entry.serial;
+        let unconfirmed = if entry.first_loss().is_some() {
+            entry.finish(|| Answer::ResendRefused(error.clone(), account.begin(&reason)))
+        } else if is_declined(error) {
+            entry.finish(|| Answer::Declined(error.clone(), account.begin(&reason)))
+        } else if entry.publishes() > 1 && may_pass_alone(error) {
+            entry.finish(|| Answer::Alone(account.begin(&reason)))
+        } else {
+            entry.finish(|| Answer::Refused(error.clone()));
+            0
+        };
+        self.count_unconfirmed(serial, unconfirmed, &reason);
+    }
+
     /// Splits the oldest command, which came again and was refused: nsqd refuses a batch as a whole. Over the next
-    /// connection, each message comes alone, with its own number. Then each publish gets its own answer, and only the message
-    /// that nsqd does not like has an unknown outcome.
+    /// connection, each message comes alone, with its own number. Then each publish gets its own answer, and only the
+    /// message that nsqd does not like has an unknown outcome.
     fn split_oldest(&mut self) {
         let oldest = self.entries.pop_front().expect("there is an oldest one");
         for entry in oldest.split().rev() {
@@ -221,31 +180,50 @@ impl Pending {
         }
     }
 
-    /// Refuses all commands that came first over this connection: nsqd exits or is drained, and carries out nothing behind
-    /// a command that it refused. The other commands wait for the next nsqd at this address.
-    fn refuse_new(&mut self, error: &ErrorFrame) {
-        let (staying, new): (VecDeque<Entry>, VecDeque<Entry>) = std::mem::take(&mut self.entries)
-            .into_iter()
-            .partition(|entry| entry.first_loss().is_some());
-        self.entries = staying;
-        for entry in new {
-            let is_alone = entry.others.is_empty();
-            entry.finish(|| Answer::Refused {
-                error: error.clone(),
-                is_alone,
-            });
+    /// Refuses all commands that came first over this connection: nsqd exits or is drained, and carries out nothing
+    /// behind a command that it refused. The other commands wait for the next nsqd at this address.
+    fn decline_new(&mut self, error: &ErrorFrame) {
+        let mut staying = VecDeque::new();
+        while let Some(entry) = self.entries.pop_front() {
+            match entry.first_loss() {
+                Some(_) => staying.push_back(entry),
+                None => self.refuse(entry, error),
+            }
+            if staying.is_empty() {
+                self.end_flushes();
+            }
         }
+        self.entries = staying;
         self.end_flushes();
     }
 
-    /// Returns the number of publishes whose commands may have reached nsqd and that were lost with the connection.
-    pub(crate) fn unknown(&self) -> usize {
-        self.unknown
+    /// Returns the number of publishes that have left this list without a confirmation and without a final refusal. Those
+    /// whose callers had gone away do not count.
+    pub(crate) fn unconfirmed(&self) -> usize {
+        self.unconfirmed
     }
 
-    /// States that the connection is over. Only the commands that end at or before `taken` may have reached nsqd. With
-    /// `keep`, the numbered ones among these stay until `keep`. `give_back` gets the topic and the numbers of each command
-    /// that was never sent, the newest one first.
+    /// Returns the reason for the last publish of [`unconfirmed`](Pending::unconfirmed).
+    pub(crate) fn reason(&self) -> Option<Arc<ConnectionError>> {
+        self.reason.clone()
+    }
+
+    /// Counts publishes of the command `serial` that leave the list without a confirmation.
+    fn count_unconfirmed(&mut self, serial: u64, publishes: usize, reason: &Arc<ConnectionError>) {
+        if publishes == 0 {
+            return;
+        }
+        self.unconfirmed += publishes;
+        self.reason = Some(Arc::clone(reason));
+        let flushes = self.flushes.iter_mut();
+        for flush in flushes.filter(|flush| serial < flush.queued) {
+            flush.unconfirmed += publishes;
+        }
+    }
+
+    /// States that the connection is over. Only the commands that end at or before `taken` may have reached nsqd. nsqd has
+    /// skipped all of them if it refused one before. With `keep`, the numbered ones among these stay until `keep`.
+    /// `give_back` gets the topic and the numbers of each command that was never sent, the newest one first.
     pub(crate) fn lose(
         &mut self,
         error: &Arc<ConnectionError>,
@@ -254,6 +232,10 @@ impl Pending {
         now: Instant,
         mut give_back: impl FnMut(&str, Range<u64>),
     ) {
+        let refusal = self.refusal.clone();
+        let refusal = refusal.map(|refusal| Arc::new(ConnectionError::Refused(refusal)));
+        let has_refused = refusal.is_some();
+        let error = refusal.as_ref().unwrap_or(error);
         let never_sent =
             |entry: &Entry| entry.first_loss().is_none() && Position(entry.place.end) > taken;
         for entry in self.entries.iter().rev() {
@@ -264,11 +246,18 @@ impl Pending {
                 give_back(topic, numbers);
             }
         }
-        let lost = || Answer::Lost(Arc::clone(error));
+        let account = self.account.clone();
+        let lost = || Answer::Lost(Arc::clone(error), account.begin(error));
         let mut staying = VecDeque::new();
         while let Some(mut entry) = self.entries.pop_front() {
-            if never_sent(&entry) {
-                entry.finish(|| Answer::NotSent(Arc::clone(error)));
+            let serial = entry.serial;
+            if has_refused && (never_sent(&entry) || entry.kept.is_none()) {
+                // Their callers send them again, if they are still there. A flush cannot wait for that.
+                let callers = entry.finish(|| Answer::Skipped(account.begin(error)));
+                self.count_unconfirmed(serial, callers, error);
+            } else if never_sent(&entry) {
+                let not_sent = || Answer::NotSent(Arc::clone(error), account.begin(error));
+                self.count_unconfirmed(serial, entry.finish(not_sent), error);
             } else if let (Some(kept), Some(deadline)) = (&mut entry.kept, keep) {
                 let loss = kept.lost.get_or_insert_with(|| Loss {
                     reason: Arc::clone(error),
@@ -276,15 +265,13 @@ impl Pending {
                 });
                 if loss.deadline > now {
                     let (finished, entry) = entry.finish_unless_resent(lost);
-                    self.unknown += finished;
+                    self.count_unconfirmed(serial, finished, error);
                     staying.extend(entry);
                 } else {
-                    self.unknown += entry.publishes();
-                    entry.finish(lost);
+                    self.count_unconfirmed(serial, entry.finish(lost), error);
                 }
             } else {
-                self.unknown += entry.publishes();
-                entry.finish(lost);
+                self.count_unconfirmed(serial, entry.finish(lost), error);
             }
             if staying.is_empty() {
                 self.end_flushes();
@@ -304,7 +291,7 @@ impl Pending {
         }
     }
 
-    /// Returns the time at which the oldest command is given up, if the node has no connection until then.
+    /// Returns the time at which the oldest command is abandoned, if the node has no connection until then.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         Some(self.entries.front()?.first_loss()?.deadline)
     }
@@ -327,30 +314,47 @@ impl Pending {
         let Some(entry) = self.entries.pop_front() else {
             return;
         };
-        let loss = entry.first_loss().expect("only lost commands are given up");
+        let loss = entry
+            .first_loss()
+            .expect("only lost commands are abandoned");
         let reason = Arc::clone(&loss.reason);
-        self.unknown += entry.publishes();
-        entry.finish(|| Answer::Lost(Arc::clone(&reason)));
+        let lost = || Answer::Lost(Arc::clone(&reason), self.account.begin(&reason));
+        let serial = entry.serial;
+        let callers = entry.finish(lost);
+        self.count_unconfirmed(serial, callers, &reason);
         self.end_flushes();
     }
 
-    /// Begins to wait until all commands so far are answered or lost. `None` means that none waits. Returns the number of
-    /// commands so far. The receiver gets the number of publishes that were lost meanwhile and may have reached nsqd.
-    pub(crate) fn flush(&mut self) -> Option<(u64, oneshot::Receiver<usize>)> {
+    /// Begins to wait until all commands so far are answered or lost. `None` means that none waits.
+    pub(crate) fn flush(&mut self) -> Option<Flushing> {
         if self.entries.is_empty() {
             return None;
         }
         let (done, flushed) = oneshot::channel();
+        // The futures of some flushes were dropped.
+        self.flushes.retain(|flush| !flush.done.is_closed());
+        let (id, queued) = (self.flushes_begun, self.queued);
+        self.flushes_begun += 1;
         self.flushes.push(Flush {
-            queued: self.queued,
-            unknown: self.unknown,
+            id,
+            queued,
+            unconfirmed: 0,
             done,
         });
-        Some((self.queued, flushed))
+        Some(Flushing { id, flushed })
+    }
+
+    /// Ends a flush whose time is over. Returns the number of the publishes before it that have no answer, and of those that
+    /// have left the list without a confirmation. `None` means that the flush has ended in the meantime.
+    pub(crate) fn give_up_flush(&mut self, flushing: &Flushing) -> Option<usize> {
+        let mut flushes = self.flushes.iter();
+        let place = flushes.position(|flush| flush.id == flushing.id)?;
+        let flush = self.flushes.swap_remove(place);
+        Some(flush.unconfirmed + self.unanswered(flush.queued))
     }
 
     /// Returns the number of publishes without an answer among the first `queued` commands.
-    pub(crate) fn unanswered(&self, queued: u64) -> usize {
+    fn unanswered(&self, queued: u64) -> usize {
         let waiting = self.entries.iter();
         let waiting = waiting.take_while(|entry| entry.serial < queued);
         waiting.map(Entry::publishes).sum()
@@ -368,9 +372,12 @@ impl Pending {
             .into_iter()
             .partition(|flush| flush.queued <= oldest);
         self.flushes = waiting;
-        for Flush { unknown, done, .. } in over {
+        for Flush {
+            unconfirmed, done, ..
+        } in over
+        {
             // A caller that has gone away waits no more.
-            let _ = done.send(self.unknown - unknown);
+            let _ = done.send(unconfirmed);
         }
     }
 }

@@ -12,6 +12,7 @@ use tokio::time::sleep;
 use super::node::Node;
 use super::open::Open;
 use super::session::Session;
+use super::unconfirmed::Account;
 use crate::core::Batch;
 use crate::error::{ConnectionError, ErrorFrame};
 use crate::event::Event;
@@ -51,7 +52,12 @@ impl Serving {
     pub(crate) fn new(node: Arc<Node>) -> Serving {
         let (end, over) = watch::channel(());
         let counters = Arc::clone(&node.counters);
-        let session = Arc::new(Session::new(counters, node.shared.resend_limit, over));
+        let account = Account {
+            unconfirmed: Arc::clone(&node.shared.unconfirmed),
+            node: node.address.clone(),
+        };
+        let resend_limit = node.shared.resend_limit;
+        let session = Arc::new(Session::new(account, counters, resend_limit, over));
         Serving {
             node,
             session,
@@ -241,6 +247,8 @@ impl Recipient for Confirmations<'_> {
             // The publishes behind this one are sent again before newer ones, so the next connection waits for the end of
             // this one.
             true if error.is_fatal() && is_numbered => Err(ConnectionError::Closed),
+            // The publishes behind this one need not wait for nsqd to close the connection.
+            true if self.open.session().is_skipping() => Err(ConnectionError::Closed),
             true => Ok(()),
             false => Err(ConnectionError::Unexpected(error.text().to_owned())),
         }

@@ -6,8 +6,8 @@
 //!                  └──► kept, if nsqd takes numbers ─► the next Open, in front of all newer publishes
 //! ```
 //!
-//! Without numbers, a session has one connection. With numbers, publishes whose outcome is unknown survive the loss of the
-//! connection for a while.
+//! Without numbers, a session has one connection. With numbers, publishes whose outcome is unknown survive the loss of
+//! the connection for a while.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,9 +16,10 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::command::Tail;
-use super::error::is_leaving;
+use super::error::is_declined;
 use super::numbering::Counters;
-use super::pending::Pending;
+use super::pending::{Flushing, Pending};
+use super::unconfirmed::Account;
 use crate::error::{ConnectionError, ErrorFrame};
 use crate::outbox::Outbox;
 
@@ -40,13 +41,14 @@ pub(crate) struct Session {
 }
 
 /// The state of the publishes. It is locked inside the outbox's lock, so that commands and waiters have the same order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Replies {
     pub(crate) pending: Pending,
     pub(crate) tail: Tail,
     /// The output of the connection of the moment.
     outbox: Option<Outbox>,
-    /// The number of commands that nsqd has answered. An nsqd that exits or is drained answers no command in this sense.
+    /// The number of commands that nsqd has answered. An nsqd that exits or is drained, or that read a command only in
+    /// part, has not answered it in this sense.
     answered: u64,
     /// The reason why the last connection is over.
     lost: Option<Arc<ConnectionError>>,
@@ -56,15 +58,31 @@ pub(crate) struct Replies {
     has_ended: bool,
 }
 
+/// The wait for the end of a session that has begun.
+#[derive(Debug)]
+pub(crate) struct Finishing {
+    /// [`Pending::unconfirmed`] at the beginning.
+    unconfirmed: usize,
+}
+
 impl Session {
-    /// Makes a session without a connection. `over` ends when the task is over.
+    /// Makes a session without a connection. `account` is that of the node. `over` ends when the task is over.
     pub(crate) fn new(
+        account: Account,
         counters: Arc<Mutex<Counters>>,
         resend_limit: Duration,
         over: watch::Receiver<()>,
     ) -> Session {
         Session {
-            replies: Mutex::default(),
+            replies: Mutex::new(Replies {
+                pending: Pending::new(account),
+                tail: Tail::default(),
+                outbox: None,
+                answered: 0,
+                lost: None,
+                is_retiring: false,
+                has_ended: false,
+            }),
             counters,
             resend_limit,
             over,
@@ -81,13 +99,14 @@ impl Session {
     }
 
     /// States that `outbox` is the output of the new connection. The publishes that stayed are written to it first, if
-    /// the connection takes numbers, and are given up otherwise.
+    /// the connection takes numbers, and are abandoned otherwise.
     pub(crate) fn connect(&self, outbox: &Outbox, takes_numbers: bool) {
         let written = outbox.append(|out| {
             let mut replies = self.replies();
             replies.tail = Tail::default();
             replies.outbox = Some(outbox.clone());
             replies.lost = None;
+            replies.pending.connect();
             match takes_numbers {
                 true => replies.pending.resend(out),
                 false => replies.pending.give_up_all(),
@@ -100,7 +119,13 @@ impl Session {
     pub(crate) fn answer(&self, refusal: Option<&ErrorFrame>) -> bool {
         let mut replies = self.replies();
         let was_pending = replies.pending.answer(refusal);
-        replies.answered += u64::from(was_pending && !refusal.is_some_and(is_leaving));
+        // An answered command may still be in the outbox: nsqd ends the connection, or has answered too early. No
+        // message may join this command.
+        if refusal.is_some() || replies.pending.is_empty() {
+            replies.tail.close();
+        }
+        let is_answer = !refusal.is_some_and(is_declined);
+        replies.answered += u64::from(was_pending && is_answer);
         let is_over = replies.is_retiring && replies.pending.is_empty();
         let outbox = replies.outbox.clone().filter(|_| is_over);
         drop(replies);
@@ -110,8 +135,8 @@ impl Session {
         was_pending
     }
 
-    /// States that the connection with this output is over, for `reason`. With `keeps_numbered`, numbered publishes whose
-    /// outcome is unknown stay.
+    /// States that the connection with this output is over, for `reason`. With `keeps_numbered`, numbered publishes
+    /// whose outcome is unknown stay.
     pub(crate) fn lose(
         &self,
         outbox: &Outbox,
@@ -177,19 +202,30 @@ impl Session {
         sleep(limit).await;
     }
 
+    /// Returns true if nsqd has refused what it read of a command of the connection, and so carries out none behind it.
+    pub(crate) fn has_refused(&self) -> bool {
+        self.replies().pending.has_refused()
+    }
+
+    /// Returns true if publishes wait that nsqd has skipped, because it has refused a command before them.
+    pub(crate) fn is_skipping(&self) -> bool {
+        let replies = self.replies();
+        replies.pending.has_refused() && !replies.pending.is_empty()
+    }
+
     /// Returns true when publishes wait for an answer.
     pub(crate) fn is_busy(&self) -> bool {
         !self.replies().pending.is_empty()
     }
 
-    /// Returns the number of commands that nsqd has stored or refused. The refusals of an nsqd that exits or is drained do
-    /// not count.
+    /// Returns the number of commands that nsqd has stored or refused. The refusals of an nsqd that exits or is
+    /// drained, or that read a command only in part, do not count.
     pub(crate) fn answered(&self) -> u64 {
         self.replies().answered
     }
 
-    /// Gives up publishes whose time for a new connection is over, as long as the future is polled. Returns when none is
-    /// left.
+    /// Gives up publishes whose time for a new connection is over, as long as the future is polled. Returns when none
+    /// is left.
     pub(crate) async fn expire(&self) {
         loop {
             let deadline = self.replies().pending.deadline();
@@ -199,38 +235,68 @@ impl Session {
         }
     }
 
-    /// Waits until all publishes that were queued so far have been answered, for `limit` at most. Returns the number of
-    /// those that were not answered and may have reached nsqd, and the reason.
-    pub(crate) async fn flush(&self, limit: Duration) -> Option<(usize, Arc<ConnectionError>)> {
-        let flushing = self.replies().pending.flush();
-        let (queued, flushed) = flushing?;
-        match timeout(limit, flushed).await {
-            Ok(Ok(0)) => None,
-            Ok(Ok(unknown)) => Some((unknown, self.reason())),
-            Ok(Err(_)) => unreachable!("a flush of a session that lives has an end"),
-            Err(_) => {
-                let unknown = self.replies().pending.unanswered(queued);
+    /// Begins to wait until all publishes that were queued so far are answered. `None` means that none waits.
+    pub(crate) fn begin_flush(&self) -> Option<Flushing> {
+        let mut replies = self.replies();
+        let flushing = replies.pending.flush()?;
+        // A later publish does not join a command that the flush waits for.
+        replies.tail.close();
+        Some(flushing)
+    }
+
+    /// Waits for the end of a flush, for `limit` at most. Returns the number of publishes that are not confirmed, and the
+    /// reason.
+    pub(crate) async fn flush(
+        &self,
+        mut flushing: Flushing,
+        limit: Duration,
+    ) -> Option<(usize, Arc<ConnectionError>)> {
+        let mut ended = timeout(limit, &mut flushing.flushed).await.ok();
+        if ended.is_none() {
+            let given_up = self.replies().pending.give_up_flush(&flushing);
+            if let Some(unconfirmed) = given_up {
                 let reason = || Arc::new(ConnectionError::AnswerTimeout(limit));
-                (unknown > 0).then(|| (unknown, reason()))
+                return (unconfirmed > 0).then(|| (unconfirmed, reason()));
             }
+            // It has ended in this moment.
+            ended = Some(flushing.flushed.await);
+        }
+        match ended {
+            Some(Ok(0)) => None,
+            Some(Ok(unconfirmed)) => Some((unconfirmed, self.unconfirmed_reason())),
+            _ => unreachable!("a flush of a session that lives has an end"),
         }
     }
 
-    /// Waits for the end of the session, which was retired, for `limit` at most, and gives the session up after that. Returns the
-    /// number of publishes that were lost meanwhile and may have reached nsqd, and the reason.
-    pub(crate) async fn finish(&self, limit: Duration) -> Option<(usize, Arc<ConnectionError>)> {
-        let before = {
-            let replies = self.replies();
-            if replies.outbox.is_none() && replies.pending.is_empty() {
-                return None;
-            }
-            replies.pending.unknown()
-        };
+    /// Begins to wait for the end of the session, which was retired. `None` means that nothing is left to wait for.
+    pub(crate) fn begin_finish(&self) -> Option<Finishing> {
+        let replies = self.replies();
+        if replies.outbox.is_none() && replies.pending.is_empty() {
+            return None;
+        }
+        Some(Finishing {
+            unconfirmed: replies.pending.unconfirmed(),
+        })
+    }
+
+    /// Waits for the end of the session, for `limit` at most, and abandons the session after that. Returns the number
+    /// of publishes that left the session meanwhile and are not confirmed, and the reason.
+    pub(crate) async fn finish(
+        &self,
+        finishing: Finishing,
+        limit: Duration,
+    ) -> Option<(usize, Arc<ConnectionError>)> {
         if timeout(limit, self.ended()).await.is_err() {
             self.give_up(limit);
         }
-        let unknown = self.replies().pending.unknown() - before;
-        (unknown > 0).then(|| (unknown, self.reason()))
+        let unconfirmed = self.replies().pending.unconfirmed() - finishing.unconfirmed;
+        (unconfirmed > 0).then(|| (unconfirmed, self.unconfirmed_reason()))
+    }
+
+    /// Returns the reason why the last one of the unconfirmed publishes is not confirmed.
+    fn unconfirmed_reason(&self) -> Arc<ConnectionError> {
+        let reason = self.replies().pending.reason();
+        reason.unwrap_or_else(|| Arc::new(ConnectionError::Stopped))
     }
 
     /// Returns when the task is over.

@@ -1,34 +1,22 @@
 //! [`Producer::flush`] and [`Producer::close`], and the publishes that stay without an answer.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::future::join_all;
 
 use super::Producer;
-use crate::address::Address;
-use crate::error::ConnectionError;
+use super::session::Session;
+use super::unconfirmed::Unanswered;
 use crate::event::Event;
 
-/// The publishes whose outcome [`Producer::flush`] or [`Producer::close`] could not learn. Each of them may be stored.
+/// The publishes that [`Producer::flush`] or [`Producer::close`] cannot confirm. Some of them may be stored: the future
+/// of each publish tells, if it was not dropped.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct UnansweredError {
     /// The nodes of these publishes. There is at least one.
     pub nodes: Vec<Unanswered>,
-}
-
-/// The publishes to one node that have no answer.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Unanswered {
-    /// The nsqd.
-    pub node: Address,
-    /// The number of publishes. A `publish_many` counts once.
-    pub publishes: usize,
-    /// The reason.
-    pub reason: Arc<ConnectionError>,
 }
 
 impl fmt::Display for UnansweredError {
@@ -40,13 +28,13 @@ impl fmt::Display for UnansweredError {
                 reason,
             } = unanswered;
             let separator = if index == 0 { "" } else { "; " };
-            let publishes = match publishes {
-                1 => "1 publish".to_owned(),
-                count => format!("{count} publishes"),
+            let (publishes, are) = match publishes {
+                1 => ("1 publish".to_owned(), "is"),
+                count => (format!("{count} publishes"), "are"),
             };
             write!(
                 f,
-                "{separator}{publishes} to {node} may be stored: {reason}"
+                "{separator}{publishes} to {node} {are} not confirmed: {reason}"
             )?;
         }
         Ok(())
@@ -60,19 +48,22 @@ impl Producer {
     /// [`flush_timeout`](super::ProducerBuilder::flush_timeout) at most. Later publishes do not wait.
     ///
     /// # Errors
-    /// Publishes were lost with their connection, or have no answer in time. The latter go on: an answer may still come.
+    /// Publishes were lost with their connection, are to be sent again, or have no answer in time. The latter go on: an
+    /// answer may still come. Publishes whose futures were dropped, and that were lost since the last flush, count too.
     pub async fn flush(&self) -> Result<(), UnansweredError> {
         let limit = self.0.shared.flush_timeout;
-        let connections = self.0.connections();
-        let flushing = connections.iter().map(async |(node, session)| {
-            let unanswered = session.flush(limit).await;
+        let begun = self.0.begin(Session::begin_flush);
+        let flushing = begun.sessions.into_iter();
+        let flushing = flushing.map(async |(node, session, flushing)| {
+            let unanswered = session.flush(flushing, limit).await;
             unanswered.map(|(publishes, reason)| Unanswered {
                 node: node.address.clone(),
                 publishes,
                 reason,
             })
         });
-        check(join_all(flushing).await)
+        let unanswered = join_all(flushing).await.into_iter().flatten();
+        self.check(begun.returning.into_iter().chain(unanswered))
     }
 
     /// Refuses further publishes, waits until nsqd has answered all publishes that it was given, and ends the
@@ -80,8 +71,9 @@ impl Producer {
     /// second call and the following ones return when the connections have ended.
     ///
     /// # Errors
-    /// Publishes were lost with their connection, or had no answer in time. The future of each of them fails with
-    /// [`PublishError::Lost`](super::PublishError::Lost), if it was not dropped.
+    /// Publishes were lost with their connection, were to be sent again, or had no answer in time. The future of each of
+    /// them fails with [`PublishError::Lost`](super::PublishError::Lost) or
+    /// [`PublishError::Stopped`](super::PublishError::Stopped), if it was not dropped.
     pub async fn close(&self) -> Result<(), UnansweredError> {
         let inner = &self.0;
         if !inner.is_closed.swap(true, Ordering::SeqCst) {
@@ -96,24 +88,34 @@ impl Producer {
         let nodes = inner.pool().all();
         nodes.iter().for_each(|node| node.retire());
         let limit = inner.shared.flush_timeout;
-        let connections = inner.connections();
-        let finishing = connections.iter().map(async |(node, session)| {
-            let unanswered = session.finish(limit).await;
+        let begun = inner.begin(Session::begin_finish);
+        let finishing = begun.sessions.into_iter();
+        let finishing = finishing.map(async |(node, session, finishing)| {
+            let unanswered = session.finish(finishing, limit).await;
             unanswered.map(|(publishes, reason)| Unanswered {
                 node: node.address.clone(),
                 publishes,
                 reason,
             })
         });
-        check(join_all(finishing).await)
+        let unanswered = join_all(finishing).await.into_iter().flatten();
+        self.check(begun.returning.into_iter().chain(unanswered))
     }
-}
 
-/// Fails if a node has publishes without an answer.
-fn check(results: Vec<Option<Unanswered>>) -> Result<(), UnansweredError> {
-    let nodes: Vec<Unanswered> = results.into_iter().flatten().collect();
-    match nodes.is_empty() {
-        true => Ok(()),
-        false => Err(UnansweredError { nodes }),
+    /// Fails if a node has unconfirmed publishes: `found`, or those that were forgotten.
+    fn check(&self, found: impl Iterator<Item = Unanswered>) -> Result<(), UnansweredError> {
+        let forgotten = self.0.shared.unconfirmed.take_forgotten();
+        let mut nodes: Vec<Unanswered> = Vec::new();
+        for found in found.chain(forgotten) {
+            match nodes.iter_mut().find(|known| known.node == found.node) {
+                _ if found.publishes == 0 => {}
+                Some(known) => known.publishes += found.publishes,
+                None => nodes.push(found),
+            }
+        }
+        match nodes.is_empty() {
+            true => Ok(()),
+            false => Err(UnansweredError { nodes }),
+        }
     }
 }

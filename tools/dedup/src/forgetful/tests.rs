@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::{ForgetfulBloom, ForgetfulOptions, period};
 use crate::saved::{Restored, restore, save};
-use crate::{Fingerprint, KeyHasher, Memory, UnixTime};
+use crate::{Filter, Fingerprint, KeyHasher, UnixTime};
 
 const START: UnixTime = UnixTime::from_secs(1_000_000);
 
@@ -49,12 +49,38 @@ fn a_key_is_remembered_for_the_window_and_forgotten_a_period_later() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_stands_still() {
+fn a_clock_that_is_set_back_by_less_than_the_window_stands_still() {
     let mut filter = filter();
     filter.remember(key(1), START + Duration::from_secs(5));
-    filter.remember(key(2), START - Duration::from_secs(500));
+    filter.remember(key(2), START - Duration::from_secs(20));
     assert!(filter.remembers(key(1), START));
     assert!(filter.remembers(key(2), START + Duration::from_secs(30)));
+}
+
+/// The filter waited for the time that a wrong clock had shown, and forgot nothing until then.
+#[test]
+fn the_time_of_a_clock_that_was_far_ahead_does_not_stay() {
+    const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+    let mut ahead = filter();
+    ahead.remember(key(1), START + YEAR);
+    let mut bytes = Vec::new();
+    save(&ahead, "body", &mut bytes).expect("memory takes everything");
+    let restored: Restored<ForgetfulBloom> = restore(&mut bytes.as_slice()).expect("it was saved");
+    let later = START + options().window + period(&options());
+    for mut filter in [ahead, restored.filter] {
+        filter.remember(key(2), START);
+        // Both keys have their window from here on.
+        for number in [1, 2] {
+            assert!(
+                filter.remembers(key(number), START + options().window),
+                "{number}"
+            );
+        }
+        for number in [1, 2] {
+            assert!(!filter.remembers(key(number), later), "{number}");
+        }
+        assert_eq!(filter.shortest_window(), None);
+    }
 }
 
 #[test]
@@ -150,7 +176,7 @@ fn a_restored_filter_goes_on() {
     save(&filter, "body", &mut bytes).expect("memory takes everything");
     let restored: Restored<ForgetfulBloom> =
         restore(&mut bytes.as_slice()).expect("what was saved");
-    assert_eq!(restored.keys.as_deref(), Some("body"));
+    assert_eq!(restored.key_name.as_deref(), Some("body"));
     let mut restored = restored.filter;
     assert_eq!(restored, filter);
     let now = START + Duration::from_secs(45);

@@ -1,6 +1,6 @@
 use super::RoaringPair;
 use crate::saved::{Restored, restore, save};
-use crate::{Memory, MessageNumber, UnixTime};
+use crate::{Filter, MessageNumber, UnixTime};
 
 const NOW: UnixTime = UnixTime::ZERO;
 
@@ -70,7 +70,7 @@ fn a_restored_filter_knows_the_same_numbers() {
     let mut bytes = Vec::new();
     save(&filter, "body", &mut bytes).expect("memory takes everything");
     let restored: Restored<RoaringPair> = restore(&mut bytes.as_slice()).expect("what was saved");
-    assert_eq!(restored.keys.as_deref(), Some("body"));
+    assert_eq!(restored.key_name.as_deref(), Some("body"));
     assert_eq!(restored.filter, filter);
 }
 

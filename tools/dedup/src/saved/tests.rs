@@ -5,8 +5,8 @@ use test_support::tmpfs::Tmpfs;
 
 use super::{Restored, Saved, restore, restore_file, save, save_file};
 use crate::{
-    DedupError, Fingerprint, ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher, Memory,
-    MessageNumber, RoaringPair, TimeLimitedBloom, TimeLimitedOptions, UnixTime,
+    Filter, Fingerprint, ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher, MessageNumber,
+    RoaringPair, StateError, TimeLimitedBloom, TimeLimitedOptions, UnixTime,
 };
 
 const NOW: UnixTime = UnixTime::from_secs(1000);
@@ -99,7 +99,7 @@ fn the_state_of_another_filter_is_refused() {
     );
     bytes[4] = 9;
     let error = restore::<InverseBloom>(&mut bytes.as_slice()).expect_err("it is newer");
-    assert!(matches!(error, DedupError::Version(9)), "{error}");
+    assert!(matches!(error, StateError::Version(9)), "{error}");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_file_is_replaced_at_once() {
     let names = fs::read_dir(directory.path()).expect("readable").count();
     assert_eq!(names, 2);
     let error = restore_file::<InverseBloom>(&path).expect_err("another filter");
-    assert!(matches!(error, DedupError::OtherFilter { .. }), "{error}");
+    assert!(matches!(error, StateError::OtherFilter { .. }), "{error}");
 }
 
 #[test]
@@ -158,22 +158,22 @@ fn a_state_names_its_keys() {
         let mut bytes = Vec::new();
         save(&inverse(), keys, &mut bytes).expect("memory takes everything");
         let restored: Restored<InverseBloom> = restore(&mut bytes.as_slice()).expect("saved");
-        assert_eq!(restored.keys.as_deref(), Some(keys));
+        assert_eq!(restored.key_name.as_deref(), Some(keys));
     }
 }
 
-/// States of version 1, which had no sizes of the Bloom filters in time, and of version 2, which had no name of the keys,
-/// are read. A filter keeps its size from then, and is saved as version 3.
+/// States of version 1, which had no sizes of the Bloom filters in time, and of version 2, which had no name of the
+/// keys, are read. A filter keeps its size from then, and is saved as version 3.
 #[test]
 fn states_of_older_versions_are_read() {
-    fn check<S: Saved + Memory + PartialEq + std::fmt::Debug>(
+    fn check<S: Saved + Filter + PartialEq + std::fmt::Debug>(
         version: u8,
         old: &[u8],
         now: &S,
     ) -> S {
         assert_eq!(old[4..6], [version, 0]);
         let restored: Restored<S> = restore(&mut &*old).expect("an older version");
-        assert_eq!(restored.keys, None);
+        assert_eq!(restored.key_name, None);
         let restored = restored.filter;
         let mut bytes = Vec::new();
         save(&restored, "body", &mut bytes).expect("memory takes everything");

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::{GENERATIONS, TimeLimitedBloom, TimeLimitedOptions};
 use crate::saved::{Restored, restore, save};
-use crate::{Fingerprint, ForgetfulBloom, ForgetfulOptions, KeyHasher, Memory, UnixTime};
+use crate::{Filter, Fingerprint, ForgetfulBloom, ForgetfulOptions, KeyHasher, UnixTime};
 
 const START: UnixTime = UnixTime::from_secs(1_000_000);
 const WINDOW: Duration = Duration::from_secs(30);
@@ -26,8 +26,8 @@ fn key(number: u64) -> Fingerprint {
 }
 
 /// Feeds keys at this rate, and returns the time after the last one.
-fn feed<M: Memory<Key = Fingerprint>>(
-    filter: &mut M,
+fn feed<F: Filter<Key = Fingerprint>>(
+    filter: &mut F,
     numbers: std::ops::Range<u64>,
     rate: f64,
     from: UnixTime,
@@ -129,31 +129,36 @@ fn an_idle_filter_gives_memory_back() {
     assert!(filter.bytes() < busy, "{} of {busy}", filter.bytes());
 }
 
-/// At the usual rate, both filters have the same memory. When the load rises to four times this rate, the time-limited
-/// filter takes more memory and keeps the window. The forgetful one cannot.
-#[test]
-fn the_window_outlasts_that_of_the_forgetful_filter() {
-    let mut limited = filter();
-    let then = feed(&mut limited, 0..4000, 100.0, START);
-    let usual_bytes = limited.bytes();
+/// Returns a forgetful filter that takes this memory, for a bound on false positives.
+fn forgetful_of(bytes: u64, false_positives_max: f64) -> ForgetfulBloom {
     let forgetful_for = |rate: f64| {
         let options = ForgetfulOptions {
             filters: 5,
             window: WINDOW,
             rate,
-            false_positives_max: 0.01,
+            false_positives_max,
             hasher: options().hasher,
         };
         ForgetfulBloom::new(options, START).expect("valid options")
     };
-    // The forgetful filter is made for the rate that this memory is enough for.
+    // It is made for the rate that this memory is enough for.
     let mut rate = 100.0;
     for _ in 0..3 {
-        rate *= usual_bytes as f64 / forgetful_for(rate).bytes() as f64;
+        rate *= bytes as f64 / forgetful_for(rate).bytes() as f64;
     }
-    let mut forgetful = forgetful_for(rate);
-    let ratio = forgetful.bytes() as f64 / usual_bytes as f64;
+    let forgetful = forgetful_for(rate);
+    let ratio = forgetful.bytes() as f64 / bytes as f64;
     assert!((0.99..1.01).contains(&ratio), "{ratio}");
+    forgetful
+}
+
+/// At the usual rate, both filters have the same memory. When the load rises to four times this rate, the time-limited
+/// filter may grow, and keeps the window. The forgetful one cannot.
+#[test]
+fn a_filter_that_may_grow_keeps_its_window_for_longer() {
+    let mut limited = filter();
+    let then = feed(&mut limited, 0..4000, 100.0, START);
+    let mut forgetful = forgetful_of(limited.bytes(), 0.01);
     feed(&mut limited, 4000..28_000, 400.0, then);
     feed(&mut forgetful, 0..4000, 100.0, START);
     feed(&mut forgetful, 4000..28_000, 400.0, then);
@@ -167,6 +172,43 @@ fn the_window_outlasts_that_of_the_forgetful_filter() {
     );
 }
 
+/// With the most memory of the time-limited filter, the forgetful one is no worse: both keep the window up to `rate_max`, and
+/// the forgetful one takes fewer fresh keys for known ones. Above, it keeps a longer window.
+#[test]
+fn with_equal_memory_the_forgetful_filter_is_no_worse() {
+    for bound in [0.01, 0.001] {
+        for factor in [1.0, 2.0, 3.0, 4.0, 6.0, 16.0] {
+            let options = TimeLimitedOptions {
+                false_positives_max: bound,
+                ..options()
+            };
+            let mut limited = TimeLimitedBloom::new(options, START).expect("valid options");
+            let mut forgetful = forgetful_of(limited.bytes_max(), bound);
+            let rate = options.rate * factor;
+            let before = (rate * 60.0) as u64;
+            let mut at = feed(&mut limited, 0..before, rate, START);
+            feed(&mut forgetful, 0..before, rate, START);
+            // The sums of the probabilities over the next window.
+            let (mut of_limited, mut of_forgetful) = (0.0, 0.0);
+            let end = before + (rate * WINDOW.as_secs_f64()) as u64;
+            for number in (before..end).step_by(10) {
+                feed(&mut forgetful, number..number + 10, rate, at);
+                at = feed(&mut limited, number..number + 10, rate, at);
+                of_forgetful += forgetful.false_positives();
+                of_limited += limited.false_positives();
+            }
+            let windows = (forgetful.shortest_window(), limited.shortest_window());
+            if factor <= 4.0 {
+                assert_eq!(windows, (None, None), "{bound}, {factor}");
+                assert!(of_forgetful < of_limited, "{bound}, {factor}");
+            } else {
+                let is_longer = windows.0.zip(windows.1).is_some_and(|(a, b)| a > b);
+                assert!(is_longer, "{bound}, {factor}: {windows:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_restored_filter_goes_on() {
     let mut filter = filter();
@@ -175,13 +217,38 @@ fn a_restored_filter_goes_on() {
     save(&filter, "body", &mut bytes).expect("memory takes everything");
     let restored: Restored<TimeLimitedBloom> =
         restore(&mut bytes.as_slice()).expect("what was saved");
-    assert_eq!(restored.keys.as_deref(), Some("body"));
+    assert_eq!(restored.key_name.as_deref(), Some("body"));
     let mut restored = restored.filter;
     assert_eq!(restored, filter);
     let later = now + Duration::from_secs(15);
     for number in 0..6000 {
         let is_known = filter.remembers(key(number), later);
         assert_eq!(restored.remembers(key(number), later), is_known);
+    }
+}
+
+/// The filter waited for the time that a wrong clock had shown, and forgot nothing until then.
+#[test]
+fn the_time_of_a_clock_that_was_far_ahead_does_not_stay() {
+    const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+    let mut ahead = filter();
+    // Some of the keys are in closed slices.
+    feed(&mut ahead, 0..2000, 100.0, START + YEAR);
+    let mut bytes = Vec::new();
+    save(&ahead, "body", &mut bytes).expect("memory takes everything");
+    let restored: Restored<TimeLimitedBloom> =
+        restore(&mut bytes.as_slice()).expect("it was saved");
+    for mut filter in [ahead, restored.filter] {
+        filter.remember(key(5000), START);
+        // The first key was 20 s old when the clock was set back.
+        let left = WINDOW - Duration::from_secs(20);
+        assert!(filter.remembers(key(0), START + left));
+        assert!(filter.remembers(key(1999), START + WINDOW));
+        assert!(filter.remembers(key(5000), START + WINDOW));
+        let later = START + WINDOW + WINDOW / GENERATIONS;
+        let forgets = |number: &u64| !filter.remembers(key(*number), later);
+        let forgotten = (0..2000).chain([5000]).filter(forgets).count();
+        assert!(forgotten > 1950, "{forgotten}");
     }
 }
 

@@ -1,5 +1,5 @@
-//! [`Dedup`]: the flags `--dedup` and `--dedup-state`, which let a consuming tool recognise messages that it has handled
-//! before.
+//! [`Dedup`]: the flags `--dedup` and `--dedup-state`, which let a consuming tool recognise messages that it has
+//! handled before.
 //!
 //! ```text
 //!   --dedup=KEY[,filter=FILTER][,OPTION=VALUE]...
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use program::flag::{Flag, Kind};
 use program::{Options, log_info, log_warn};
-use ringq_client::dedup::{self, JsonPointer, Key, StoreFailure};
+use ringq_client::dedup::{self, JsonPointer, Key, WhenUnavailable};
 use tokio::task::spawn_blocking;
 
 use self::plan::{Plan, parse_pointer};
@@ -119,8 +119,8 @@ impl Dedup {
         Ok(dedup)
     }
 
-    /// Makes the filter, which takes its memory now, and logs what it is. A saved filter is restored, on a thread that may
-    /// block: a disk that hangs does not keep the tool from its signals.
+    /// Makes the filter, which takes its memory now, and logs what it is. A saved filter is restored, on a thread that
+    /// may block: a disk that hangs does not keep the tool from its signals.
     ///
     /// # Errors
     /// The sizes make no filter, or the saved filter cannot be used. The error is the text for the user.
@@ -128,8 +128,11 @@ impl Dedup {
         let flags = self.clone();
         let made = spawn_blocking(move || flags.make()).await;
         let dedup = made.map_err(|error| format!("--dedup: {error}"))??;
-        if let Plan::Memcached { when_away, .. } = &self.filter {
-            tokio::spawn(warn_if_away(dedup.clone(), *when_away));
+        if let Plan::Memcached {
+            when_unavailable, ..
+        } = &self.filter
+        {
+            tokio::spawn(warn_if_unavailable(dedup.clone(), *when_unavailable));
         }
         Ok(dedup)
     }
@@ -143,14 +146,17 @@ impl Dedup {
         if let Some(path) = &self.state {
             builder = builder.state_file(path).save_interval(SAVE_INTERVAL);
         }
-        if let Plan::Memcached { when_away, .. } = &self.filter {
-            builder = builder.when_store_fails(*when_away);
+        if let Plan::Memcached {
+            when_unavailable, ..
+        } = &self.filter
+        {
+            builder = builder.when_store_unavailable(*when_unavailable);
         }
         let dedup = builder
             .build()
             .map_err(|error| format!("--dedup-state: {error}"))?;
         log_info!(
-            "de-duplication by {}: {}",
+            "deduplication by {}: {}",
             self.key_text(),
             self.describe(&dedup)
         );
@@ -193,16 +199,25 @@ impl Dedup {
             (Some(path), false) => format!(", new in {}", path.display()),
             (None, _) => String::new(),
         };
-        format!("{filter}, {} bytes of memory{state}", dedup.bytes())
+        let (now, most) = (dedup.bytes(), dedup.bytes_max());
+        let memory = match self.filter.bytes_if_consecutive() {
+            None if now == most => format!("{most} bytes of memory"),
+            None => format!("{now} bytes of memory now, at most {most}"),
+            Some(usual) => format!(
+                "{now} bytes of memory now, at most {usual} if the numbers of each source follow each other, and {most} \
+                 otherwise"
+            ),
+        };
+        format!("{filter}, {memory}{state}")
     }
 }
 
-/// Logs a warning if memcached does not answer at the start, before a message needs it.
-async fn warn_if_away(dedup: dedup::Dedup, when_away: StoreFailure) {
+/// Logs a warning if memcached is unavailable at the start, before a message needs it.
+async fn warn_if_unavailable(dedup: dedup::Dedup, when_unavailable: WhenUnavailable) {
     if let Err(error) = dedup.check_store().await {
-        let meanwhile = match when_away {
-            StoreFailure::Wait => "messages wait",
-            StoreFailure::Handle => "messages are handled without the filter",
+        let meanwhile = match when_unavailable {
+            WhenUnavailable::Wait => "messages wait",
+            WhenUnavailable::Handle => "messages are handled without the filter",
         };
         log_warn!("--dedup: {error}; {meanwhile} until it answers");
     }

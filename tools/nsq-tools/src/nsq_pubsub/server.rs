@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use axum::serve::Listener;
 use bytes::{Buf, Bytes, BytesMut};
-use program::tcp_socket::BackOff;
+use program::tcp_socket::Backoff;
 use program::{log_info, log_warn};
 use ringq_client::Producer;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
@@ -76,7 +76,7 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
     });
     let pages = tokio::spawn(pages.into_future());
     let mut connections = JoinSet::new();
-    let mut back_off = BackOff::default();
+    let mut backoff = Backoff::default();
     loop {
         let accepted = tokio::select! {
             biased;
@@ -86,12 +86,12 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
         };
         match accepted {
             Ok((socket, peer)) => {
-                back_off.reset();
+                backoff.reset();
                 // An IPv4 peer of a listener for both families is shown as IPv4.
                 let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
                 connections.spawn(serve(socket, peer, Arc::clone(&shared), to_pages.clone()));
             }
-            Err(error) => sleep(back_off.after_failure(&error)).await,
+            Err(error) => sleep(backoff.after_failure(&error)).await,
         }
     }
     drop(listener);

@@ -155,14 +155,17 @@ impl Archiver {
         let (orders, ended) = (self.orders.subscribe(), self.ended.clone());
         let runtime = Handle::current();
         let thread = thread::Builder::new().name(topic.clone());
+        let name = topic.clone();
         let started = thread.spawn(move || {
             let result = runtime.block_on(topic_thread::run(&shared, &topic, orders));
             // Without a receiver, the process is ending.
             let _ = ended.send(Ended { topic, result });
         });
-        started
-            .map(|_| ())
-            .map_err(|error| format!("cannot start a thread: {error}"))
+        started.map(drop).map_err(|error| {
+            // No thread tells of its end, and the stop waits for none.
+            self.running.remove(&name);
+            format!("cannot start a thread for the topic {name}: {error}")
+        })
     }
 
     /// Handles the end of a topic. A topic that nsqlookupds named gets another chance.

@@ -1,6 +1,7 @@
 //! [`Forwarding`]: filters one message, and publishes it at a destination.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,8 +20,9 @@ use crate::host_pool::Outcome;
 /// finished.
 const LACKING_ATTEMPTS: u16 = 5;
 
-/// The delay of a message that a destination refuses because of its size. Somebody has to raise a limit.
-const REFUSED_DELAY: Duration = Duration::from_secs(15 * 60);
+/// The bounds of the random delay of a message that a destination refuses because of its size, in seconds. Somebody has to
+/// raise a limit. Each try ends a connection, so messages that were refused together do not come back together.
+const REFUSED_DELAY_S: RangeInclusive<u64> = 10 * 60..=20 * 60;
 
 /// The destinations with their state, which the messages of all topics share.
 #[derive(Debug)]
@@ -117,7 +119,7 @@ impl Forwarding {
             began.elapsed(),
         );
         match result {
-            // The destination works, so neither it nor the other messages wait.
+            // The destination works, so neither it nor the other messages wait: the producer has sent those behind this one again.
             Err(error) if is_message_refused => {
                 let (id, bytes) = (message.id(), message.body().len());
                 let cause = format!("{} refuses messages", message.topic());
@@ -127,7 +129,8 @@ impl Forwarding {
                     "ERROR: message {id} of {bytes} bytes stays in {}: {error}",
                     message.topic()
                 );
-                drop(message.requeue_without_backoff(Requeue::After(REFUSED_DELAY)));
+                let delay = Duration::from_secs(fastrand::u64(REFUSED_DELAY_S));
+                drop(message.requeue_without_backoff(Requeue::After(delay)));
                 Ok(())
             }
             result => result.map_err(ForwardError::Publish),

@@ -21,7 +21,7 @@ impl Key {
     /// The pointer is wrong.
     pub(super) fn parse(text: &str) -> Result<Key, PointerError> {
         let path = match text.starts_with('/') {
-            true => text.parse::<JsonPointer>()?.names().to_vec(),
+            true => text.parse::<JsonPointer>()?.tokens().to_vec(),
             false => vec![text.to_owned()],
         };
         Ok(Key { path })

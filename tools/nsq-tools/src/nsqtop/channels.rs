@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nsq_doctor::{ChannelSample, Flow, NodeSample, Pause, diagnose, duration, short};
+use nsq_doctor::{ChannelSample, Flow, NodeSample, Pause, diagnose, duration, short, uptime};
 
 use super::row::{Cell, Column, Pair, Row, number, oldest, text, worst_latency};
 use super::sample::Sample;
@@ -52,7 +52,9 @@ fn channels_of(sample: &Sample) -> Channels<'_> {
                 let name = (topic.topic_name.as_str(), stats.channel_name.as_str());
                 let channel = channels.entry(name).or_default();
                 let nodes = &mut channel.sample.nodes;
-                nodes.insert(address.to_string(), node_sample(topic, stats, now));
+                let mut node = node_sample(topic, stats, now);
+                node.uptime = uptime(figures.stats.start_time, sample.unix_seconds);
+                nodes.insert(address.to_string(), node);
                 channel.stats.push(stats);
             }
         }
@@ -80,6 +82,7 @@ fn node_sample(topic: &TopicStats, channel: &ChannelStats, now: i64) -> NodeSamp
         requeue_count: channel.requeue_count,
         timeout_count: channel.timeout_count,
         ready: ready.collect(),
+        uptime: None,
     }
 }
 

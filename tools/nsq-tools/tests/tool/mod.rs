@@ -5,6 +5,7 @@
 
 pub mod consumed;
 pub mod cutting_proxy;
+pub mod dead_port;
 pub mod files;
 pub mod pty;
 

@@ -22,18 +22,21 @@ pub struct Pty {
     pub child: Child,
     keys: File,
     /// The program's end of the terminal stays open, so that its settings can be read after the end.
-    terminal: OwnedFd,
+    terminal: Option<OwnedFd>,
     screen: Arc<Mutex<vt100::Parser>>,
-    reader: Option<JoinHandle<()>>,
+    /// It ends behind the last byte of the output, when nobody has the program's end of the terminal open any more.
+    reader: JoinHandle<()>,
 }
 
 impl Pty {
     pub fn start(command: &mut Command) -> Pty {
-        let controller = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        // Programs that other tests start have no end of this terminal.
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let controller = rustix::pty::openpt(flags).unwrap();
         rustix::pty::grantpt(&controller).unwrap();
         rustix::pty::unlockpt(&controller).unwrap();
         let name = rustix::pty::ptsname(&controller, Vec::new()).unwrap();
-        let flags = OFlags::RDWR | OFlags::NOCTTY;
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let terminal = rustix::fs::open(&name, flags, Mode::empty()).unwrap();
         let size = Winsize {
             ws_row: ROWS.get(),
@@ -50,6 +53,11 @@ impl Pty {
             .stderr(end())
             .spawn()
             .unwrap();
+        // The command would keep its ends open.
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let keys = File::from(controller);
         let screen = Arc::new(Mutex::new(vt100::Parser::new(ROWS, COLUMNS, 0)));
         let reader = std::thread::spawn({
@@ -65,9 +73,9 @@ impl Pty {
         Pty {
             child,
             keys,
-            terminal,
+            terminal: Some(terminal),
             screen,
-            reader: Some(reader),
+            reader,
         }
     }
 
@@ -104,7 +112,8 @@ impl Pty {
 
     /// Returns true if the program has put the terminal into raw mode.
     pub fn is_raw(&self) -> bool {
-        let settings = rustix::termios::tcgetattr(&self.terminal).unwrap();
+        let terminal = self.terminal.as_ref().expect("it is open until the end");
+        let settings = rustix::termios::tcgetattr(terminal).unwrap();
         !settings.local_modes.contains(LocalModes::ICANON)
     }
 
@@ -122,12 +131,14 @@ impl Pty {
     #[track_caller]
     pub fn wait(mut self) -> (ExitStatus, String) {
         let status = wait_for_end(&mut self.child);
-        let is_restored = || !self.is_alternate_screen() && !self.hides_caret();
+        assert!(!self.is_raw(), "the terminal is not restored");
+        self.terminal = None;
+        let is_read = || self.reader.is_finished();
+        assert!(wait_until(TIMEOUT, is_read), "the output has no end");
         assert!(
-            wait_until(TIMEOUT, is_restored),
+            !self.is_alternate_screen() && !self.hides_caret(),
             "the screen is not restored"
         );
-        assert!(!self.is_raw(), "the terminal is not restored");
         let text = self.text();
         (status, text)
     }
@@ -138,7 +149,5 @@ impl Drop for Pty {
         // Both calls fail only if the process has been waited for already.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // The reader ends when the last end of the terminal is closed, which is after this function.
-        drop(self.reader.take());
     }
 }

@@ -105,7 +105,7 @@ function Content({ channel, past }) {
       { label: "Consumers", value: count(channel.client_count) },
       ...latencyTiles(channel),
     ]} />
-    <${Ranges} failure=${past.failure} />
+    <${Ranges} past=${past} />
     <div class="charts">
       <${Chart} title="Depth" ...${chart} show=${count} lines=${[{ figure: "depth", name: "waiting", colour: "c1" },
         { figure: "inFlight", name: "in flight", colour: "c2" }, { figure: "deferred", name: "deferred", colour: "c4" }]} />

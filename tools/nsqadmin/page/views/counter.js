@@ -11,7 +11,7 @@ import { held, useStore } from "../store.js";
 
 export function Counter() {
   // `total` never goes down: a node that is gone, or restarted, takes nothing away.
-  const [state, setState] = useState({ total: null, parts: null, at: null, perSecond: null });
+  const [state, setState] = useState({ total: null, parts: null, at: null, perSecond: null, joined: 0 });
   const poll = usePoll("counter", (signal) => ask("api/counter", { signal }), ({ stats }, at) =>
     setState((state) => next(state, stats ?? {}, at)));
   const shown = useRunning(state);
@@ -25,23 +25,26 @@ export function Counter() {
     <${Graphs} kind="all" />`;
 }
 
-// Adds what each part has grown by. A part that became smaller has started again from zero.
-function next({ total, parts, at: before }, stats, at) {
+// Adds what each part has grown by. A part that became smaller has started again from zero. All messages of a part that is new belong to
+// the total (`joined`), but not to the rate: its node may have answered for the first time.
+export function next({ total, parts, at: before }, stats, at) {
   const now = new Map(Object.entries(stats).map(([key, part]) => [key, part.message_count]));
   if (parts === null) {
     const sum = [...now.values()].reduce((sum, value) => plus(sum, value), 0);
-    return { total: sum, parts: now, at, perSecond: null };
+    return { total: sum, parts: now, at, perSecond: null, joined: 0 };
   }
-  let grown = 0;
+  let [grown, joined] = [0, 0];
   for (const [key, value] of now) {
-    const more = parts.has(key) ? difference(value, parts.get(key)) : value;
-    grown = plus(grown, more < 0 ? value : more);
+    const more = difference(value, parts.get(key) ?? 0);
+    if (!parts.has(key)) joined = plus(joined, value);
+    else grown = plus(grown, more < 0 ? value : more);
   }
-  return { total: plus(total, grown), parts: new Map([...parts, ...now]), at, perSecond: Number(grown) / ((at - before) / 1000) };
+  const perSecond = Number(grown) / ((at - before) / 1000);
+  return { total: plus(plus(total, grown), joined), parts: new Map([...parts, ...now]), at, perSecond, joined };
 }
 
-// The number between two polls: it runs at the last rate, never beyond the last total, and never back.
-function useRunning({ total, perSecond }) {
+// The number between two polls: it runs at the last rate, never beyond the last total, and never back. Messages of new parts count at once.
+function useRunning({ total, perSecond, joined }) {
   const [shown, setShown] = useState(total);
   const last = useRef(total);
   const isHeld = useStore(held);
@@ -52,7 +55,7 @@ function useRunning({ total, perSecond }) {
       setShown(total);
       return undefined;
     }
-    const [begun, from] = [performance.now(), last.current];
+    const [begun, from] = [performance.now(), plus(last.current, joined)];
     let frame = requestAnimationFrame(function step() {
       const run = Math.round((perSecond * (performance.now() - begun)) / 1000);
       const value = difference(total, from) <= run ? total : plus(from, run);

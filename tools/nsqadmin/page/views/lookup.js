@@ -4,6 +4,7 @@ import { html, useState } from "../html.js";
 import { forget, useActions } from "../actions.js";
 import { ask } from "../api.js";
 import { ActionBar, PollBars } from "../bars.js";
+import { OwnName } from "../own-name.js";
 import { Loading } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { link } from "../route.js";
@@ -86,6 +87,6 @@ function Create() {
   return html`<h2>Create a topic or channel</h2>
     <p class="note">Messages that a producer publishes before a channel exists wait in the topic. A channel that exists early gets its copies from the start.</p>
     <${ActionBar} outcome=${outcome} onClose=${() => setOutcome(null)} />
-    <form class="create" onSubmit=${submit}>${field("topic", "Topic name")} ${field("channel", "Channel name (may be empty)")}
+    <form class="create" onSubmit=${submit}>${field("topic", "Topic name")} ${field("channel", "Channel name (may be empty)")} <${OwnName} />
       <button type="submit" class="primary">Create</button></form>`;
 }

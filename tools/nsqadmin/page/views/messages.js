@@ -18,6 +18,9 @@ const LIMITS = ["10", "25", "100"];
 // A sampled tail shows one message of so many.
 const SAMPLES = ["1", "10", "100"];
 
+// The lists that also have messages that are on disk only.
+const WAITING_LISTS = "Oldest and Newest show those that wait in the topic, and the same lists of its channels those that wait there.";
+
 export function Messages({ topic, channel }) {
   const { query } = useRoute();
   const known = useStore(facts);
@@ -46,7 +49,8 @@ export function Messages({ topic, channel }) {
     <h1><span class="kind">Messages of</span> ${channel ? `${topic} / ${channel}` : topic}</h1>
     <p class="note">Looking changes nothing: no message is consumed, and none is delivered later or again.
       ${!asked.isTail && !channel && (asked.list === "published"
-        ? " These are the messages that were published last, whoever has them. Messages that all channels have finished stay in memory only for a while."
+        ? ` These are the messages that were published last, whoever has them, as far as nsqd has them in memory. Messages that all channels have
+          finished stay there only for a while. After a restart of nsqd, all older messages are on disk only, and not among these. ${WAITING_LISTS}`
         : " These are the messages that wait in the topic itself, for a channel or for the end of a pause.")}</p>
     ${known && !known.may_read_bodies && html`<p class="bar warn" role="status"><b>Bodies are masked.</b> You may not read them
       (--peek-bodies of nsqadmin).</p>`}
@@ -137,7 +141,8 @@ function Look({ topic, channel, asked, learn }) {
       <div class="buttons"><button type="button" disabled=${isLoading} onClick=${() => look(parametersOf(asked), null)}>Look again</button>
         ${answers.nodes.some((node) => node.next) && html`<button type="button" disabled=${isLoading} onClick=${more}>More</button>`}
         <${Curl} nodes=${answers.nodes} /></div>
-      <${List} messages=${sorted(messagesOf(answers.nodes), asked.list)} form=${asked.form} hasBodies=${answers.bodies} now=${at} />`}`;
+      <${List} messages=${sorted(messagesOf(answers.nodes), asked.list)} form=${asked.form} hasBodies=${answers.bodies} now=${at}
+        empty=${asked.list === "published" && "Nothing that was published is in nsqd's memory."} />`}`;
 }
 
 // The answers of the same nodes, one after the other.
@@ -207,7 +212,7 @@ function Follow({ topic, channel, asked, learn }) {
     learn(answer);
     tail.current.take(answer.nodes.filter((node) => node.messages), Number(asked.every));
   }, TAIL.interval);
-  const { shown, gaps, leftOut, unseen, older } = tail.current;
+  const { shown, gaps, leftOut, unseen, uncounted, older } = tail.current;
   const perSecond = TAIL.limit / (TAIL.interval / 1000);
   return html`
     ${poll.error && html`<div class="bar bad" role="alert"><div><b>The messages cannot be shown.</b> ${poll.error.message}</div></div>`}
@@ -217,13 +222,14 @@ function Follow({ topic, channel, asked, learn }) {
       ${channel && " The tail shows what was published to the topic, whether or not this channel has finished it."}
       ${leftOut > 0 && ` ${many(leftOut, "message")} left out by the sampling.`}
       ${unseen > 0 && html` <b>${many(unseen, "message")} not shown: more came than a look shows.</b>`}
+      ${uncounted > 0 && html` <b>It is not known how many messages were missed: a node has restarted, or the topic was made again.</b>`}
       ${gaps > 0 && html` <b>${many(gaps, "time")}, more came than a look shows.</b>`}
       ${older.length > 0 && ` ${olderNodes(older)}`}</p>
       <${List} messages=${shown} form=${asked.form} hasBodies=${poll.data.bodies} now=${poll.at} />`}`;
 }
 
-function List({ messages, form, hasBodies, now }) {
-  if (messages.length === 0) return html`<p class="empty">No message is here.</p>`;
+function List({ messages, form, hasBodies, now, empty }) {
+  if (messages.length === 0) return html`<p class="empty">${empty || "No message is here."}</p>`;
   return html`<ol class="messages">${messages.map((message) => html`<li key=${`${message.node} ${message.id}`}>
     <${Boundary} what="This message"><${Message} ...${{ message, form, hasBodies, now }} /><//></li>`)}</ol>`;
 }

@@ -86,7 +86,7 @@ function Content({ node, past, actions }) {
       disk && { label: "Disk free", value: size(disk.free_bytes), note: `of ${size(disk.size_bytes)}`, kind: disk.free_bytes < Number(disk.size_bytes) / 10 ? "bad" : "" },
       disk?.full_in_s !== undefined && { label: "Disk full in", value: seconds(disk.full_in_s), note: "as in the last 10 minutes", kind: disk.full_in_s < 14_400 ? "bad" : "" },
     ]} />
-    <${Ranges} failure=${past.failure} />
+    <${Ranges} past=${past} />
     <div class="charts">
       <${Chart} title="Messages per second" series=${past.shown} show=${rate}
         lines=${[{ figure: "arrivals", name: "published", colour: "c3" }]} />

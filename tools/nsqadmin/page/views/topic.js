@@ -5,6 +5,7 @@ import { UndoBar, capital, deleteTopic, emptyTopic, pauseTopic, pauseVerbs, tomb
 import { api, ask } from "../api.js";
 import { ConcernBars, GoneNodes, NoNodes, PollBars } from "../bars.js";
 import { Chart } from "../chart.js";
+import { Duplicates, duplicatesTile } from "../dedup.js";
 import { largest } from "../exact.js";
 import { age, count, rate } from "../format.js";
 import { Graphs } from "../graphite.js";
@@ -74,13 +75,14 @@ function withRates(topic, samples, at) {
   });
   const ages = [topic.oldest_unfinished_ms, ...channels.map((channel) => channel.oldest)].filter((age) => age !== undefined);
   const oldest = largest(ages);
-  const before = samples.take("topic", at, { message_count: topic.message_count }, namesOf(topic));
-  const nodes = (topic.nodes ?? []).map((node) => {
-    const before = samples.take(`node ${node.node}`, at, { message_count: node.message_count });
-    return { ...node, backlog: backlogOf(node), arrivals: perSecond(before, "message_count", node.message_count) };
-  });
+  const ratesOf = (name, part, names) => {
+    const { message_count, dedup_duplicate_count } = part;
+    const before = samples.take(name, at, { message_count, dedup_duplicate_count }, names);
+    return { arrivals: perSecond(before, "message_count", message_count), duplicates: perSecond(before, "dedup_duplicate_count", dedup_duplicate_count) };
+  };
+  const nodes = (topic.nodes ?? []).map((node) => ({ ...node, backlog: backlogOf(node), ...ratesOf(`node ${node.node}`, node) }));
   const getsOlder = [...topic.concerns, ...channels.map((channel) => channel.doctor)].some((one) => one?.is_older);
-  return { ...topic, channels, nodes, backlog: backlogOf(topic), oldest, getsOlder, arrivals: perSecond(before, "message_count", topic.message_count) };
+  return { ...topic, channels, nodes, backlog: backlogOf(topic), oldest, getsOlder, ...ratesOf("topic", topic, namesOf(topic)) };
 }
 
 // The nodes of which the figures of a topic or channel are a sum, for rates.
@@ -95,10 +97,11 @@ function Content({ topic, past, actions }) {
       topic.oldest !== undefined && { label: "Oldest unfinished", value: html`<${Age} ms=${topic.oldest} isOlder=${topic.getsOlder} />`, kind: topic.getsOlder ? "bad" : "" },
       { label: "Waiting in the topic", value: count(topic.depth), note: inMemoryAndOnDisk(topic) },
       { label: "Messages/s", value: rate(topic.arrivals), note: `${count(topic.message_count)} in all` },
+      duplicatesTile(topic),
       { label: "Channels", value: count(topic.channels.length) },
       { label: "Nodes", value: count(topic.nodes.length) },
     ]} />
-    <${Ranges} failure=${past.failure} />
+    <${Ranges} past=${past} />
     <div class="charts">
       <${Chart} title="Messages per second" series=${past.shown} show=${rate}
         lines=${[{ figure: "arrivals", name: "published", colour: "c3" }]} />
@@ -114,6 +117,7 @@ function Content({ topic, past, actions }) {
     <h2>Nodes</h2>
     <${Table} name="node-" caption="The topic on each node" rows=${topic.nodes} rowKey=${nodeKey} text=${nodeText} first="-depth"
       columns=${nodeColumns(topic, actions)} total=${topic.nodes.length > 1 && { ...topic, isTotal: true }} />
+    <${Duplicates} key=${topic.topic_name} topic=${topic} />
     <${Producers} publishing=${topic.publishing} />
     <${Graphs} kind="topic" topic=${topic.topic_name} quantiles=${quantiles(topic)} />`;
 }

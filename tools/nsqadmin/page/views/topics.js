@@ -4,16 +4,17 @@ import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import { useActions } from "../actions.js";
 import { ask } from "../api.js";
 import { Attention, allConcerns } from "../attention.js";
-import { PollBars } from "../bars.js";
+import { OldBar, PollBars } from "../bars.js";
 import { Chart } from "../chart.js";
 import { plus } from "../exact.js";
 import { count, growth, many, rate } from "../format.js";
 import { ManyUndoBar, actOnMany } from "../many.js";
-import { TopicRows, loadTopics } from "../overview.js";
+import { TopicRows, loadConcerns, loadTopics, nameRow } from "../overview.js";
 import { Age, Badge, Loading, Paused, Tiles, counted, rated } from "../parts.js";
 import { Ranges, usePast } from "../past.js";
 import { usePoll } from "../poll.js";
 import { link, setQuery, useRoute } from "../route.js";
+import { facts } from "../store.js";
 import { Table, matching } from "../table.js";
 
 // What the list can be narrowed to.
@@ -29,34 +30,43 @@ export function Topics() {
   const { query } = useRoute();
   const maker = useRef(new TopicRows());
   const past = usePast("all topics", { all: true });
-  const [rows, setRows] = useState(null);
-  const poll = usePoll("topics", loadTopics, (data, at) => {
-    const rows = maker.current.rows(data, at);
-    const rates = rows.map((row) => row.arrivals).filter((rate) => rate !== null);
+  const attention = usePoll("attention", loadConcerns);
+  const concerns = attention.data?.concerns;
+  const load = async (signal) => {
+    const data = await loadTopics(signal, attention.data?.gone?.length > 0);
+    return { ...data, rows: await maker.current.rows({ ...data, concerns }, data.steady_ms ?? Date.now()) };
+  };
+  const poll = usePoll("topics", load, ({ rows }, at) => {
+    const rates = rows.map((row) => row.arrivals).filter((rate) => rate != null);
     // The first answer has no rates. Its point would be a gap behind the past that the server tells.
     if (rates.length > 0 || rows.length === 0) past.own.add(at, {
-      depth: rows.reduce((sum, row) => plus(sum, row.backlog), 0),
-      inFlight: rows.reduce((sum, row) => plus(sum, row.inFlight), 0),
+      depth: rows.reduce((sum, row) => plus(sum, row.backlog ?? 0), 0),
+      inFlight: rows.reduce((sum, row) => plus(sum, row.inFlight ?? 0), 0),
       arrivals: rates.reduce((sum, rate) => sum + rate, 0),
     });
-    setRows(rows);
   });
+  const rows = poll.data?.rows;
   const actions = useActions(() => poll.reload());
   const names = useNames();
   const all = rows ?? names;
-  const kept = SHOWN[query.get("show")] ? query.get("show") : "all";
+  const kept = Object.hasOwn(SHOWN, query.get("show") ?? "") ? query.get("show") : "all";
   const columns = rows && !rows.some((row) => row.oldest !== undefined) ? COLUMNS_WITHOUT_AGE : COLUMNS;
   const narrowed = useMemo(() => all?.filter(SHOWN[kept][1]), [all, kept]);
+  const needle = query.get("q") ?? "";
+  const matched = useMemo(() => rows && matching(narrowed, textOf, needle), [rows, narrowed, needle]);
+  const listed = useMemo(() => rows && allConcerns(concerns, rows), [concerns, rows]);
   return html`
     <h1>Topics</h1>
     ${actions.shown}
     <${PollBars} poll=${poll} what="The list of topics" />
-    ${rows && html`<${ManyUndoBar} rows=${matching(narrowed, textOf, query.get("q") ?? "")} actions=${actions} />`}
-    ${rows && html`<${Attention} concerns=${allConcerns(poll.data?.concerns, rows)} />`}
+    ${rows && html`<${ManyUndoBar} rows=${matched} actions=${actions} />`}
+    ${rows && !attention.error && html`<${OldBar} poll=${attention} what="things that need attention are those" />`}
+    ${rows && !poll.error && attention.error && html`<${PollBars} poll=${attention} what="What needs attention" />`}
+    ${rows && html`<${Attention} concerns=${listed} isWhole=${concerns !== undefined || !facts.get()?.live} />`}
     ${!all && !poll.error && html`<${Loading} what="topics" />`}
     ${narrowed && html`<${Table} caption="Topics" rows=${narrowed} rowKey=${keyOf} text=${textOf} columns=${columns} first=${firstOrder(rows)}
       search="Search topics" rowClass=${classOf} tools=${html`<${Narrow} kept=${kept} />
-        ${actions.canAct && rows && html`<${ActButton} kept=${kept} search=${query.get("q") ?? ""} rows=${narrowed} actions=${actions} />`}`}
+        ${actions.canAct && rows && html`<${ActButton} kept=${kept} search=${needle} rows=${narrowed} actions=${actions} />`}`}
       empty=${all.length ? "No topic is like this." : "There are no topics yet. A topic is made when a producer publishes to it, or on the page Lookup."} />`}
     ${rows && html`<${Totals} rows=${rows} past=${past} />`}`;
 }
@@ -73,10 +83,6 @@ function useNames() {
   return rows;
 }
 
-function nameRow(name) {
-  return { name, lowercase: name.toLowerCase(), channels: [], problems: [], pausedChannels: 0 };
-}
-
 const keyOf = (row) => row.name;
 const textOf = (row) => row.lowercase;
 const classOf = (row) => row.needsAttention ? "problem" : "";
@@ -91,7 +97,8 @@ const COLUMNS = [
     key: "topic", title: "Topic", isText: true, value: (row) => row.name,
     cell: (row) => html`<a href=${link("topics", row.name)} title=${row.name}>${row.name}</a><${Paused} of=${row.pause} />
       ${row.pausedChannels > 0 && html` <${Badge} kind="info">${many(row.pausedChannels, "channel")} paused<//>`}
-      ${row.nodeCount === 0 && html` <${Badge} kind="plain" title="nsqlookupd knows the topic, but no nsqd has it">inactive<//>`}`,
+      ${row.nodeCount === 0 && html` <${Badge} kind="plain" title="nsqlookupd knows the topic, but no nsqd has it">inactive<//>`}
+      ${row.isUnknown && html` <${Badge} kind="plain" title="nsqlookupd knows the topic, and an nsqd that may have it does not answer or is gone">unknown<//>`}`,
   },
   {
     // Topics of the same age are ordered by their backlog.
@@ -128,17 +135,18 @@ function ActButton({ kept, search, rows, actions }) {
 }
 
 function Totals({ rows, past }) {
-  const sum = (name) => rows.reduce((sum, row) => plus(sum, row[name] ?? 0), 0);
+  const sums = useMemo(() => ["backlog", "inFlight", "consumers"].map((name) => rows.reduce((sum, row) => plus(sum, row[name] ?? 0), 0)), [rows]);
+  const [backlog, inFlight, consumers] = sums.map(count);
   const arrivals = past.own.figures.arrivals?.at(-1);
   return html`<h2>All topics together</h2>
     <${Tiles} tiles=${[
       { label: "Topics", value: count(rows.length) },
-      { label: "Waiting", value: count(sum("backlog")) },
-      { label: "In flight", value: count(sum("inFlight")) },
+      { label: "Waiting", value: backlog },
+      { label: "In flight", value: inFlight },
       { label: "Messages/s", value: rate(arrivals) },
-      { label: "Consumers", value: count(sum("consumers")) },
+      { label: "Consumers", value: consumers },
     ]} />
-    <${Ranges} failure=${past.failure} />
+    <${Ranges} past=${past} />
     <div class="charts">
       <${Chart} title="Depth" series=${past.shown} show=${count} lines=${[
         { figure: "depth", name: "waiting", colour: "c1" }, { figure: "inFlight", name: "in flight", colour: "c2" }]} />

@@ -1,4 +1,5 @@
 use super::*;
+use http::HeaderValue;
 
 fn access(admins: &[&str], proxies: &[&str]) -> Access {
     Access {
@@ -32,6 +33,8 @@ fn only_listed_users_are_admins() {
         access(&[], &[]).is_admin(""),
         "without a list, everybody is"
     );
+    // A name of the list may be an unset variable. It made every client without a user an admin.
+    assert!(!access(&["carol", ""], &[]).is_admin(""));
 }
 
 #[test]
@@ -57,6 +60,20 @@ fn the_header_counts_from_trusted_proxies_only() {
         "",
         "a client may have sent one"
     );
+}
+
+/// Such an admin was locked out in silence.
+#[test]
+fn a_user_may_have_a_name_that_is_not_ascii() {
+    let rules = access(&["Zoë"], &["::1/128"]);
+    let user = |name: &[u8]| {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-forwarded-user", HeaderValue::from_bytes(name).unwrap());
+        rules.user(&headers, "::1".parse().unwrap())
+    };
+    assert_eq!(user("Zoë".as_bytes()), "Zoë");
+    assert!(rules.is_admin(&user("Zoë".as_bytes())));
+    assert_eq!(user(b"Zo\xeb"), "", "Latin-1 is another name than UTF-8");
 }
 
 #[test]
@@ -152,4 +169,46 @@ fn bodies_are_for_those_whom_the_operator_names() {
     assert_eq!(readers(BodyReaders::Admins, &[]), (true, true));
     assert_eq!(readers(BodyReaders::Everybody, &["carol"]), (true, true));
     assert_eq!(readers(BodyReaders::Nobody, &[]), (false, false));
+}
+
+#[test]
+fn the_name_that_a_client_gives_itself_can_be_shown() {
+    let claim = |names: &[&str]| {
+        let mut headers = HeaderMap::new();
+        for name in names {
+            let value = HeaderValue::from_bytes(name.as_bytes()).unwrap();
+            headers.append("X-Claimed-User", value);
+        }
+        claimed_user(&headers)
+    };
+    let named = |name: &str, expected: &str| {
+        assert_eq!(claim(&[name]), Ok(expected.to_owned()), "{name:?}");
+    };
+    assert_eq!(claim(&[]), Ok(String::new()));
+    named("", "");
+    named(" ann b. ", "ann b.");
+    named("Zoë 张伟", "Zoë 张伟");
+    let longest = "é".repeat(CLAIMED_CHARS_MAX);
+    named(&longest, &longest);
+    let refused = |names: &[&str], why: &str| {
+        let InvalidClaim(reason) = claim(names).unwrap_err();
+        assert!(reason.ends_with(why), "{names:?}: {reason}");
+    };
+    refused(&[&format!("{longest}x")], "more than 50 characters");
+    refused(&["ann", "bob"], "more than one X-Claimed-User");
+    for hidden in [
+        "a\u{202e}b",
+        "a\u{200b}",
+        "a\u{2028}b",
+        "a\tb",
+        "a\u{85}b",
+        "a\u{feff}b",
+        "a\u{2066}b",
+    ] {
+        refused(&[hidden], "characters that cannot be seen");
+    }
+    let latin = HeaderValue::from_bytes(b"Zo\xeb").unwrap();
+    let headers = HeaderMap::from_iter([(HeaderName::from_static("x-claimed-user"), latin)]);
+    let InvalidClaim(reason) = claimed_user(&headers).unwrap_err();
+    assert!(reason.ends_with("not UTF-8"), "{reason}");
 }

@@ -4,6 +4,7 @@ fn entry() -> Entry {
     Entry {
         unix_seconds: 1_795_252_474,
         user: "car\"ol".to_owned(),
+        claimed_user: String::new(),
         remote_address: "10.0.0.7:50142".to_owned(),
         action: "pause_channel".to_owned(),
         topic: "clicks".to_owned(),
@@ -12,6 +13,7 @@ fn entry() -> Entry {
         key: String::new(),
         outcome: Outcome::Partly,
         message: "WARNING: x".to_owned(),
+        details: Details::default(),
     }
 }
 
@@ -32,6 +34,26 @@ fn a_line_says_who_did_what_where_and_with_which_result() {
     put.key = "log_level".to_owned();
     assert!(put.text().contains(" log_level by user "));
     assert!(put.json().contains(r#","key":"log_level","result":"#));
+    let mut with_details = entry();
+    with_details.details = Details {
+        limit: "10m".to_owned(),
+        note: "a \"b\"".to_owned(),
+        undo: "1h".to_owned(),
+        messages: Some(0),
+    };
+    let text = with_details.text();
+    let end = r#": partly - WARNING: x [for 10m, note "a \"b\"", undo 1h, messages 0]"#;
+    assert!(text.ends_with(end), "{text}");
+    let json = with_details.json();
+    let end = r#","message":"WARNING: x","for":"10m","note":"a \"b\"","undo":"1h","messages":0}"#;
+    assert!(json.ends_with(end), "{json}");
+    let mut claimed = entry();
+    claimed.user.clear();
+    claimed.claimed_user = "an\"n".to_owned();
+    let text = r#" by user "" (10.0.0.7:50142, unverified name "an\"n"): partly"#;
+    assert!(claimed.text().contains(text), "{}", claimed.text());
+    let json = r#","user":"","claimed_user":"an\"n","remote_address":"#;
+    assert!(claimed.json().contains(json), "{}", claimed.json());
 }
 
 #[tokio::test]
@@ -57,7 +79,50 @@ async fn a_file_that_cannot_be_written_is_an_error_of_the_start_and_later_a_log_
     );
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("audit.log");
-    let audit = Audit::open(path.to_str().unwrap(), Tally::default()).unwrap();
+    let tally = Tally::default();
+    let audit = Audit::open(path.to_str().unwrap(), tally.clone()).unwrap();
     directory.close().unwrap();
     audit.write(entry()).await;
+    assert_eq!(tally.audit_failures(), 1, "nobody may read the log");
+}
+
+/// The number was told only with the next refused request that had a line, which may never come.
+#[tokio::test(start_paused = true)]
+async fn refused_requests_without_a_line_are_told_after_a_minute_and_at_the_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit.log");
+    let audit = Audit::open(path.to_str().unwrap(), Tally::default()).unwrap();
+    let refuse = async |count| {
+        for _ in 0..count {
+            let refused = Entry {
+                outcome: Outcome::Refused,
+                ..entry()
+            };
+            audit.write(refused).await;
+        }
+    };
+    let lines = || {
+        let text = std::fs::read_to_string(&path).unwrap();
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let is_told = |line: &str, message: &str| {
+        let end = format!(r#""action":"left_out","result":"refused","message":"{message}"}}"#);
+        assert!(line.ends_with(&end), "{line}");
+    };
+    refuse(107).await;
+    assert_eq!(lines().len(), 100);
+    tokio::time::sleep(std::time::Duration::from_secs(61)).await;
+    assert_eq!(lines().len(), 101);
+    is_told(
+        &lines()[100],
+        "7 refused requests before this line have none",
+    );
+    refuse(1).await;
+    audit.write_left_out();
+    assert_eq!(lines().len(), 102);
+    is_told(&lines()[101], "1 refused request before this line has none");
+    // Nothing is told twice.
+    audit.write_left_out();
+    tokio::time::sleep(std::time::Duration::from_secs(600)).await;
+    assert_eq!(lines().len(), 102);
 }

@@ -3,23 +3,11 @@
 //! that need attention.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use nsq_doctor::{duration, short};
 
-use super::round::{ChannelRound, LookupdRound, NodeRound, Round};
-use super::{Checkup, DiskFigures, NodeCheck, TopicProducers};
-
-/// The age in milliseconds from which a message counts as old, wherever it is. The handler of a message in flight may take
-/// this long, and a burst is consumed in this time.
-const OLD_MILLIS: i64 = 10_000;
-
-/// The age in milliseconds from which a message counts as old while messages wait and do not become fewer.
-/// A backlog that does not shrink shows earlier that nobody finishes the message.
-const OLD_MILLIS_WITH_BACKLOG: i64 = 3_000;
-
-/// Ages that grow by this share of the time, or faster, belong to messages that nobody finishes.
-const STUCK_SHARE: f64 = 0.5;
+use super::round::{LookupdRound, NodeRound, Round};
+use super::{Backlog, Checkup, DiskFigures, NodeCheck, TopicProducers};
 
 /// The part of a disk that is free below which the disk needs attention.
 const FREE_MIN: f64 = 0.1;
@@ -54,15 +42,15 @@ pub struct Concern {
     pub depth: i64,
     /// The age of the oldest message in milliseconds, if a node tells it.
     pub oldest_ms: Option<i64>,
-    /// True if this age grows all the time.
+    /// True if this age grows: nobody finishes the oldest message.
     pub is_older: bool,
     /// True if messages of the channel are delivered again: consumers requeue them, or they time out.
     pub is_retried: bool,
 }
 
 /// Returns all concerns: servers first, because they explain the rest, then the oldest message first.
-/// `channels` has the concerns about channels.
-pub(super) fn all(round: &Round, checkup: &Checkup, channels: Vec<Concern>) -> Vec<Concern> {
+/// `found` has the concerns about channels, and those about unclaimed messages.
+pub(super) fn all(round: &Round, checkup: &Checkup, found: Vec<Concern>) -> Vec<Concern> {
     let mut concerns = lookupds(round);
     let gone = checkup.gone.iter();
     concerns.extend(gone.map(|gone| {
@@ -74,8 +62,7 @@ pub(super) fn all(round: &Round, checkup: &Checkup, channels: Vec<Concern>) -> V
         concerns.extend(of_node(address, node, check));
     }
     let servers = concerns.len();
-    concerns.extend(topics(round));
-    concerns.extend(channels);
+    concerns.extend(found);
     let mut explained = BTreeSet::new();
     for concern in &mut concerns[servers..] {
         let (Subject::Topic(topic) | Subject::Channel(topic, _)) = &concern.subject else {
@@ -103,39 +90,40 @@ pub(super) fn all(round: &Round, checkup: &Checkup, channels: Vec<Concern>) -> V
     concerns
 }
 
-/// Returns the sentence about a node that has vanished. The times are in milliseconds since 1970. `all_answer` is true if
+/// Returns the sentence about a node that has vanished. The times are in steady milliseconds. `all_answer` is true if
 /// all nsqlookupds answer.
-pub(super) fn gone(since: i64, now: i64, all_answer: bool) -> String {
+pub(super) fn gone(since: i64, now: i64, all_answer: bool, backlog: Option<&Backlog>) -> String {
     #[allow(clippy::cast_precision_loss)] // A time needs no more.
     let seconds = now.saturating_sub(since) as f64 / 1000.0;
     let nobody = match all_answer {
         true => "no nsqlookupd",
         false => "no nsqlookupd that answers",
     };
+    let known = match seconds < 1.0 {
+        true => "knows it any more, since just now".to_owned(),
+        false => format!("has known it for {}", duration(seconds)),
+    };
+    let backlog = backlog.map(of_backlog).unwrap_or_default();
     format!(
-        "This nsqd is gone: {nobody} has known it for {}. Messages on its disk wait until it is back",
-        duration(seconds)
+        "This nsqd is gone: {nobody} {known}. Messages on its disk wait until it is back{backlog}"
     )
 }
 
-/// Returns true if the oldest message is old and grows older. `most` is the largest number of waiting
-/// messages since `before`, which was `elapsed` ago.
-#[allow(clippy::cast_precision_loss)] // A comparison needs no more.
-pub(super) fn gets_older(
-    before: &ChannelRound,
-    after: &ChannelRound,
-    elapsed: Duration,
-    most: i64,
-) -> bool {
-    let (Some(earlier), Some(now)) = (before.oldest_ms, after.oldest_ms) else {
-        return false;
+/// Returns `: about 1.2k in 4 topics (a, b, c and 1 more)`.
+#[allow(clippy::cast_precision_loss)] // An estimate needs no more.
+fn of_backlog(backlog: &Backlog) -> String {
+    let topics = match backlog.topic_count {
+        0 => return ". It had none in its last answer".to_owned(),
+        1 => "1 topic".to_owned(),
+        count => format!("{count} topics"),
     };
-    let depth = after.depth();
-    let old = match depth > 0 && depth >= most {
-        true => OLD_MILLIS_WITH_BACKLOG,
-        false => OLD_MILLIS,
+    let more = match backlog.topic_count.saturating_sub(backlog.longest.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
     };
-    now >= old && now.saturating_sub(earlier) as f64 >= elapsed.as_secs_f64() * 1000.0 * STUCK_SHARE
+    let names = backlog.longest.join(", ");
+    let messages = short(backlog.messages as f64);
+    format!(": about {messages} in {topics} ({names}{more}) in its last answer")
 }
 
 fn server(subject: Subject, sentence: String) -> Concern {
@@ -199,7 +187,7 @@ fn of_node(address: &str, node: &NodeRound, check: Option<&NodeCheck>) -> Vec<Co
         let is_filling = disk.full_in.filter(|_| disk.is_full_soon);
         if let Some(seconds) = is_filling {
             sentences.push(format!(
-                "The disk is full in about {} ({}B free): {}",
+                "Disk full in about {} ({}B free): {}",
                 duration(seconds),
                 short(disk.free_bytes),
                 disk_advice(node, disk)
@@ -276,20 +264,4 @@ fn above_usual(checkup: &Checkup, explained: &BTreeSet<String>) -> Vec<Concern> 
         })
     });
     concerns.collect()
-}
-
-/// Returns the topics whose messages no channel gets.
-fn topics(round: &Round) -> impl Iterator<Item = Concern> {
-    let without_channels = round.topics.iter();
-    let without_channels =
-        without_channels.filter(|(_, topic)| topic.channel_count == 0 && topic.depth > 0);
-    without_channels.map(|(name, topic)| Concern {
-        subject: Subject::Topic(name.clone()),
-        sentence: "No channel: messages wait in the topic for the first one; start a consumer"
-            .to_owned(),
-        depth: topic.depth,
-        oldest_ms: topic.oldest_ms,
-        is_older: topic.oldest_ms.is_some_and(|age| age >= OLD_MILLIS),
-        is_retried: false,
-    })
 }

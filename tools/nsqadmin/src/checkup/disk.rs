@@ -1,6 +1,6 @@
 //! [`DiskFigures`]: the room on a node's disk, and the time until there is none.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use super::round::NodeRound;
 
@@ -41,18 +41,17 @@ impl Disks {
         &mut self,
         address: &str,
         node: &NodeRound,
-        unix_millis: i64,
+        steady_millis: i64,
     ) -> Option<DiskFigures> {
         let metrics = node
             .metrics
             .as_ref()
             .filter(|metrics| metrics.disk_bytes > 0.0)?;
         let past = self.0.entry(address.to_owned()).or_default();
-        // A clock that has gone back begins anew.
-        past.retain(|(time, _)| (0..=WINDOW_MILLIS).contains(&(unix_millis - time)));
-        past.push_back((unix_millis, metrics.free_bytes));
+        past.retain(|(time, _)| steady_millis - time <= WINDOW_MILLIS);
+        past.push_back((steady_millis, metrics.free_bytes));
         let (began, free) = *past.front()?;
-        let millis = unix_millis - began;
+        let millis = steady_millis - began;
         let used = free - metrics.free_bytes;
         #[allow(clippy::cast_precision_loss)] // A time needs no more.
         let watched = millis as f64 / 1000.0;
@@ -67,8 +66,12 @@ impl Disks {
         })
     }
 
-    /// Forgets the nodes that are gone.
-    pub(super) fn keep(&mut self, nodes: &BTreeSet<String>) {
-        self.0.retain(|address, _| nodes.contains(address));
+    /// Forgets the nodes that have not told a figure for so long that it counts no more. A round without an answer of a node, or
+    /// of all nsqlookupds, forgets nothing.
+    pub(super) fn forget_old(&mut self, steady_millis: i64) {
+        self.0.retain(|_, past| {
+            let last = past.back().map(|(time, _)| steady_millis - time);
+            last.is_some_and(|age| age <= WINDOW_MILLIS)
+        });
     }
 }

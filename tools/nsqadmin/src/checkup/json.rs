@@ -1,6 +1,7 @@
 //! The JSON of a checkup, for the page.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use wire::go_json::{JsonObject, push_array, push_float};
 
@@ -76,11 +77,14 @@ impl Checkup {
         });
     }
 
-    /// Returns what needs attention. `message` says which servers did not answer.
-    pub fn attention(&self, message: &str) -> String {
+    /// Returns what needs attention. `message` says which servers did not answer. `next` is the time until the next checkup
+    /// is expected.
+    pub fn attention(&self, message: &str, next: Duration) -> String {
         let mut json = String::new();
         let mut object = JsonObject::new(&mut json);
-        object.number("time", self.unix_millis);
+        self.now.push_fields(&mut object);
+        let millis = i64::try_from(next.as_millis()).unwrap_or(i64::MAX);
+        object.number("next_ms", millis);
         push_array(object.key("concerns"), &self.concerns, |out, concern| {
             push_concern(out, concern);
         });
@@ -214,7 +218,11 @@ fn push_shard(out: &mut String, number: u64, shard: &ShardFigures) {
     object.end();
 }
 
-/// A thousandth is enough for a page.
+/// A thousandth is enough for a page. A server may tell a number with which the product is infinite.
 fn rounded(value: f64) -> f64 {
-    (value * 1000.0).round() / 1000.0
+    let thousandths = (value * 1000.0).round();
+    match thousandths.is_finite() {
+        true => thousandths / 1000.0,
+        false => value,
+    }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// The time between two rounds while somebody looks at the page: 2 seconds. The collector asks once a second,
+/// The time between two rounds while somebody looks at the page: a second. The collector asks once a second,
 /// and may ask a little early.
-const WATCHED: Duration = Duration::from_millis(1800);
+const WATCHED: Duration = Duration::from_millis(900);
 
 /// The time between two rounds while nobody looks. The rounds go on, because usual rates, disks and nodes
 /// that vanish need a past.
@@ -27,25 +27,37 @@ pub struct Pace {
 impl Pace {
     /// Returns true if a round is due. `looked` is the time of the last look at the page.
     pub fn is_due(&self, now: Duration, looked: Option<Duration>) -> bool {
+        self.due_in(now, looked).is_zero()
+    }
+
+    /// Returns the time until a round is due.
+    pub fn due_in(&self, now: Duration, looked: Option<Duration>) -> Duration {
         let Some(began) = self.began else {
-            return true;
+            return Duration::ZERO;
         };
-        let is_watched = looked.is_some_and(|looked| now.saturating_sub(looked) < LOOK_LASTS);
-        let interval = match is_watched {
+        let interval = match looked.is_some_and(|looked| is_watched(now, looked)) {
             true => WATCHED,
             false => UNWATCHED,
         };
-        now.saturating_sub(began) >= interval.max(self.took * DURATION_FACTOR)
+        (began + interval.max(self.took * DURATION_FACTOR)).saturating_sub(now)
     }
 
-    /// Takes the begin and the end of a round. A round that is not complete has waited for a server until its time
-    /// was over: this duration says nothing about the cost of a round.
-    pub fn count(&mut self, began: Duration, ended: Duration, is_complete: bool) {
-        self.began = Some(began);
-        if is_complete {
-            self.took = ended.saturating_sub(began);
-        }
+    /// Returns the time that a round takes, without the wait for servers that do not answer.
+    pub fn duration(&self) -> Duration {
+        self.took
     }
+
+    /// Takes the begin of a round, and the time in which servers answered. The wait for a server that does not answer says
+    /// nothing about the cost of a round.
+    pub fn count(&mut self, began: Duration, took: Duration) {
+        self.began = Some(began);
+        self.took = took;
+    }
+}
+
+/// Returns true if somebody looks at the page, whose last look was at `looked`.
+pub fn is_watched(now: Duration, looked: Duration) -> bool {
+    now.saturating_sub(looked) < LOOK_LASTS
 }
 
 #[cfg(test)]
@@ -57,13 +69,13 @@ mod tests {
     }
 
     #[test]
-    fn rounds_come_every_two_seconds_while_somebody_looks_and_every_ten_otherwise() {
+    fn rounds_come_every_second_while_somebody_looks_and_every_ten_otherwise() {
         let mut pace = Pace::default();
         assert!(pace.is_due(millis(0), None));
-        pace.count(millis(0), millis(50), true);
+        pace.count(millis(0), millis(50));
         for (now, looked, expected) in [
-            (1_010, Some(1_000), false),
-            (1_990, Some(1_500), true),
+            (810, Some(800), false),
+            (990, Some(500), true),
             (9_999, None, false),
             (10_000, None, true),
             // The look was 15 seconds ago.
@@ -72,17 +84,17 @@ mod tests {
             let looked = looked.map(millis);
             assert_eq!(pace.is_due(millis(now), looked), expected, "at {now} ms");
         }
-        pace.count(millis(20_000), millis(20_050), true);
+        pace.count(millis(20_000), millis(50));
         assert!(!pace.is_due(millis(25_000), Some(millis(10_000))));
     }
 
     #[test]
     fn the_time_between_rounds_grows_with_the_duration_of_a_round() {
         let mut pace = Pace::default();
-        pace.count(millis(0), millis(700), true);
+        pace.count(millis(0), millis(700));
         assert!(!pace.is_due(millis(6_999), Some(millis(6_000))));
         assert!(pace.is_due(millis(7_000), Some(millis(6_000))));
-        pace.count(millis(0), millis(3_000), true);
+        pace.count(millis(0), millis(3_000));
         assert!(!pace.is_due(millis(29_000), None));
         assert!(pace.is_due(millis(30_000), None));
     }
@@ -91,9 +103,20 @@ mod tests {
     #[test]
     fn a_server_that_does_not_answer_does_not_put_rounds_off() {
         let mut pace = Pace::default();
-        pace.count(millis(0), millis(50), true);
-        pace.count(millis(2_000), millis(7_000), false);
+        pace.count(millis(0), millis(50));
+        // The round took 5 seconds, and the other servers answered at once.
+        pace.count(millis(2_000), millis(50));
         assert!(pace.is_due(millis(7_000), Some(millis(6_000))));
         assert!(pace.is_due(millis(12_000), None));
+    }
+
+    /// While a server was silent, the duration of the last round with all answers counted, however long ago that was.
+    #[test]
+    fn each_round_tells_how_long_a_round_takes() {
+        let mut pace = Pace::default();
+        pace.count(millis(0), millis(3_000));
+        pace.count(millis(60_000), millis(50));
+        assert_eq!(pace.duration(), millis(50));
+        assert!(pace.is_due(millis(61_000), Some(millis(60_000))));
     }
 }

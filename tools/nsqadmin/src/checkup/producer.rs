@@ -1,29 +1,21 @@
-//! [`ProducerFigures`]: who publishes to a topic, and how much more than usual.
+//! [`ProducerFigures`]: who publishes to a topic, and how much more than usual ([`usual`](super::usual)).
 
 use std::collections::BTreeMap;
 
-use nsq_doctor::grown;
+use nsq_doctor::{grown, short};
 
 use super::recent::Recent;
 use super::round::{NodeRound, Round};
+use super::usual::{Watched, has_grown};
 
 /// Most producers of a topic that are listed: those with the highest rates.
 const LISTED_MAX: usize = 100;
 
-/// The time after which a rate counts half for the usual rate, in seconds.
-const HALF_LIFE_SECONDS: f64 = 300.0;
+/// The time for which the usual rates of a topic are remembered while no node tells about it, in seconds.
+const ABSENT_SECONDS_MAX: f64 = 600.0;
 
-/// The time for which a topic is watched before a rate is called unusual, in seconds.
-const WATCHED_SECONDS_MIN: f64 = 60.0;
-
-/// Most names of a topic whose usual rates are remembered while no connection has the name: those with the
-/// highest rates. Programs that run for a moment may have another name each time.
-const ABSENT_MAX: usize = 1000;
-
-/// The growth of a rate over the usual one from which a producer has grown.
-const GROWN_FACTOR: f64 = 2.0;
-/// The smallest growth that counts, in messages per second.
-const GROWN_MIN: f64 = 10.0;
+/// The usual rate below which a connection counts as new, in messages per second.
+const NEW_USUAL_MAX: f64 = 0.01;
 
 /// The growth of a topic's rate over the usual one that needs attention although consumers keep up. The rate
 /// of the whole topic counts: producers that are started anew, under other names, replace others.
@@ -71,28 +63,14 @@ pub struct ProducerFigures {
     pub count: i64,
     /// Messages per second.
     pub rate: f64,
-    /// The usual messages per second: the share of one connection in those of the clients with this
-    /// name and machine at this node. `None` if they have not been watched for long enough.
+    /// The usual messages per second of this connection, or of the one that it replaces. `None` if the topic has not been
+    /// watched for long enough.
     pub usual: Option<f64>,
 }
 
 /// The usual rates of producers, by topic.
 #[derive(Debug, Default)]
 pub(super) struct Usual(BTreeMap<String, Watched>);
-
-/// A topic that is watched.
-#[derive(Debug, Default)]
-struct Watched {
-    seconds: f64,
-    /// The usual rates. [`OTHERS`] stands for those that are not listed.
-    rates: BTreeMap<Name, f64>,
-}
-
-/// A client, its machine, and the node.
-type Name = (String, String, String);
-
-/// The name of all that are not listed. No node has this name.
-const OTHERS: Name = (String::new(), String::new(), String::new());
 
 impl TopicProducers {
     /// Returns true if the topic gets many times its usual rate.
@@ -104,39 +82,81 @@ impl TopicProducers {
         })
     }
 
-    /// Returns the producer that has grown most over its usual rate, in words.
+    /// Returns the producer that has grown most over its usual rate, in words. The connections of a client to several nodes
+    /// count together. Returns `None` if the topic as a whole gets what it usually gets.
     pub(super) fn grown(&self) -> Option<String> {
-        let has_grown = |rate: f64, usual: Option<f64>| {
-            usual.is_some_and(|usual| rate > usual * GROWN_FACTOR && rate > usual + GROWN_MIN)
-        };
-        let mut most: Option<(f64, String, f64)> = None;
-        let mut named: BTreeMap<String, (f64, Option<f64>)> = BTreeMap::new();
+        // A connection may be new because its program was moved, and the topic gets no more than before.
+        if !self
+            .usual
+            .is_some_and(|usual| has_grown(self.arrivals, usual))
+        {
+            return None;
+        }
+        let mut clients: BTreeMap<(&str, &str), Vec<&ProducerFigures>> = BTreeMap::new();
         for producer in &self.listed {
-            let name = match producer.client_id.is_empty() {
-                true => producer.remote_address.clone(),
-                false => format!("{} ({})", producer.client_id, producer.hostname),
+            let name = match producer.client_id.as_str() {
+                "" => (producer.remote_address.as_str(), ""),
+                id => (id, producer.hostname.as_str()),
             };
-            let (rate, usual) = named.entry(name).or_insert((0.0, Some(0.0)));
-            *rate += producer.rate;
-            *usual = usual.zip(producer.usual).map(|(sum, more)| sum + more);
+            clients.entry(name).or_default().push(producer);
         }
-        let named = named
-            .into_iter()
-            .map(|(name, (rate, usual))| (name, rate, usual));
-        let others = "publishes over HTTP or of other connections".to_owned();
-        for (name, rate, usual) in named.chain([(others, self.others, self.others_usual)]) {
-            let more = rate - usual.unwrap_or(0.0);
-            if has_grown(rate, usual) && most.as_ref().is_none_or(|(least, ..)| more > *least) {
-                let text = format!(
-                    "{name}: {}/s instead of the usual {}/s",
-                    nsq_doctor::short(rate),
-                    nsq_doctor::short(usual.unwrap_or(0.0))
-                );
-                most = Some((more, text, rate));
-            }
-        }
-        most.map(|(_, text, _)| text)
+        let clients = clients.values().filter_map(|connections| {
+            let rate = connections.iter().map(|one| one.rate).sum();
+            let usual = connections
+                .iter()
+                .map(|one| one.usual)
+                .sum::<Option<f64>>()?;
+            has_grown(rate, usual).then(|| (rate - usual, of_client(connections, rate, usual)))
+        });
+        let others = self
+            .others_usual
+            .filter(|usual| has_grown(self.others, *usual));
+        let others = others.map(|usual| {
+            let who = "publishes over HTTP or of other connections";
+            (self.others - usual, instead(who, self.others, usual))
+        });
+        let most = clients.chain(others).max_by(|a, b| a.0.total_cmp(&b.0));
+        most.map(|(_, text)| text)
     }
+}
+
+/// Returns how a client has grown, in words. A new connection is named, and so is one of several to the same node: programs on
+/// one host often have the same name.
+fn of_client(connections: &[&ProducerFigures], rate: f64, usual: f64) -> String {
+    let growth = |one: &ProducerFigures| one.rate - one.usual.unwrap_or(0.0);
+    let most = connections
+        .iter()
+        .max_by(|a, b| growth(a).total_cmp(&growth(b)))
+        .expect("a client has a connection");
+    let ProducerFigures {
+        node,
+        remote_address,
+        client_id,
+        hostname,
+        ..
+    } = most;
+    let (name, from) = match client_id.is_empty() {
+        true => (remote_address.clone(), String::new()),
+        false => (
+            format!("{client_id} ({hostname})"),
+            format!(" from {remote_address}"),
+        ),
+    };
+    let of_most = most.usual.unwrap_or(0.0);
+    let is_alone = growth(most) * 2.0 > rate - usual;
+    let has_namesakes = connections.iter().filter(|one| one.node == *node).count() > 1;
+    if is_alone && of_most < NEW_USUAL_MAX {
+        format!("{name}, new at {node}{from}: {}/s", short(most.rate))
+    } else if is_alone && has_namesakes {
+        instead(&format!("{name} at {node}{from}"), most.rate, of_most)
+    } else {
+        instead(&name, rate, usual)
+    }
+}
+
+fn instead(who: &str, rate: f64, usual: f64) -> String {
+    let (rate, usual) = (short(rate), short(usual));
+    format!("{who}: {rate}/s instead of the usual {usual}/s")
 }
 
 impl Usual {
@@ -146,32 +166,40 @@ impl Usual {
         recent: &Recent,
         after: &Round,
     ) -> BTreeMap<String, TopicProducers> {
-        self.0.retain(|topic, _| after.topics.contains_key(topic));
+        // Rates are those of a longer time than the one since the last round. Only this time is new.
+        let seconds = recent.since_last().as_secs_f64();
+        // A wild producer may keep its node from answering, and its usual rate must not be forgotten then.
+        self.0.retain(|topic, watched| {
+            watched.absent_for(after.topics.contains_key(topic), seconds) < ABSENT_SECONDS_MAX
+        });
         let mut topics: BTreeMap<String, TopicProducers> = BTreeMap::new();
         for (name, topic) in &after.topics {
-            let (known, elapsed) = recent.earliest(|round| round.topics.get(name));
             let figures = topics.entry(name.clone()).or_default();
-            for (node, count) in &topic.messages {
-                let earlier = known.and_then(|known| known.messages.get(node));
-                figures.arrivals += rate(earlier.copied(), *count, elapsed.as_secs_f64());
+            for (address, node) in &topic.nodes {
+                if let Some((earlier, elapsed)) = recent.earliest_count(name, address, after) {
+                    let seconds = elapsed.as_secs_f64();
+                    figures.arrivals += rate(Some(earlier), node.message_count, seconds);
+                }
             }
         }
         for (address, node) in &after.nodes {
-            let (known, elapsed) = recent.earliest_answer(address);
+            let (known, elapsed) = recent.earliest_answer(address, node);
             for producer in producers_of(address, known, node, elapsed.as_secs_f64()) {
                 let (topic, producer) = producer;
                 topics.entry(topic).or_default().listed.push(producer);
             }
         }
-        // Rates are those of a longer time than the one since the last round. Only this time is new.
-        let seconds = recent.since_last().as_secs_f64();
+        let is_silent = |node: &str| {
+            let node = after.nodes.get(node);
+            node.is_some_and(|node| node.failure.is_some())
+        };
         for (name, figures) in &mut topics {
             let published = figures.listed.iter().map(|producer| producer.rate);
             figures.others = (figures.arrivals - published.sum::<f64>()).max(0.0);
             self.0
                 .entry(name.clone())
                 .or_default()
-                .next(figures, seconds);
+                .next(figures, seconds, is_silent);
             figures.count = figures.listed.len();
             let highest_first = |a: &ProducerFigures, b: &ProducerFigures| {
                 let order = b.rate.total_cmp(&a.rate).then(b.count.cmp(&a.count));
@@ -186,79 +214,9 @@ impl Usual {
 
 #[cfg(test)]
 impl Usual {
-    /// Returns how many names of a topic have a usual rate, and whether a client is among them.
+    /// Returns how many connections of a topic have a usual rate, and whether a client is among them.
     pub(super) fn known(&self, topic: &str, client: &str) -> (usize, bool) {
-        let rates = &self.0[topic].rates;
-        (rates.len(), rates.keys().any(|(id, ..)| id == client))
-    }
-}
-
-impl Watched {
-    /// Tells the usual rates, and learns from the present ones. `seconds` is the time since the last round.
-    fn next(&mut self, figures: &mut TopicProducers, seconds: f64) {
-        let name = |producer: &ProducerFigures| -> Name {
-            let ProducerFigures {
-                client_id,
-                hostname,
-                node,
-                ..
-            } = producer;
-            (client_id.clone(), hostname.clone(), node.clone())
-        };
-        let mut now = BTreeMap::from([(OTHERS, figures.others)]);
-        let mut connections: BTreeMap<Name, f64> = BTreeMap::new();
-        for producer in &figures.listed {
-            *now.entry(name(producer)).or_insert(0.0) += producer.rate;
-            *connections.entry(name(producer)).or_insert(0.0) += 1.0;
-        }
-        let is_known = self.seconds >= WATCHED_SECONDS_MIN;
-        let usual = |key: &Name| is_known.then(|| self.rates.get(key).copied().unwrap_or(0.0));
-        figures.usual = is_known.then(|| self.rates.values().sum());
-        figures.others_usual = usual(&OTHERS);
-        for producer in &mut figures.listed {
-            let name = name(producer);
-            let count = connections.get(&name).copied().unwrap_or(1.0);
-            producer.usual = usual(&name).map(|usual| usual / count);
-        }
-        if seconds <= 0.0 {
-            return;
-        }
-        // In the first minute, the usual rate is the mean.
-        let weight = match is_known {
-            true => 1.0 - 0.5_f64.powf(seconds / HALF_LIFE_SECONDS),
-            false => seconds / (self.seconds + seconds),
-        };
-        self.seconds += seconds;
-        for (key, rate) in &now {
-            let usual = self.rates.entry(key.clone()).or_insert(match is_known {
-                true => 0.0,
-                false => *rate,
-            });
-            *usual += (rate - *usual) * weight;
-        }
-        self.rates.retain(|key, usual| {
-            if !now.contains_key(key) {
-                *usual *= 1.0 - weight;
-            }
-            now.contains_key(key) || *usual > 0.01
-        });
-        self.forget_lowest(&now);
-    }
-
-    /// Forgets the lowest rates of the names that are not there now, if there are too many.
-    fn forget_lowest(&mut self, now: &BTreeMap<Name, f64>) {
-        let absent = self.rates.iter().filter(|(key, _)| !now.contains_key(*key));
-        let mut usual: Vec<f64> = absent.map(|(_, usual)| *usual).collect();
-        let mut excess = usual.len().saturating_sub(ABSENT_MAX);
-        if excess == 0 {
-            return;
-        }
-        let (_, highest, _) = usual.select_nth_unstable_by(excess - 1, f64::total_cmp);
-        self.rates.retain(|key, usual| {
-            let is_forgotten = excess > 0 && *usual <= *highest && !now.contains_key(key);
-            excess -= usize::from(is_forgotten);
-            !is_forgotten
-        });
+        self.0[topic].known(client)
     }
 }
 

@@ -14,20 +14,21 @@ const WINDOW_MILLIS: i64 = 5000;
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     rounds: VecDeque<Round>,
-    /// The time of the round that is checked, in milliseconds since 1970.
+    /// The time of the round that is checked, in steady milliseconds.
     now: i64,
 }
 
 impl Recent {
     /// Forgets the rounds that a round of this time does not need.
-    pub(super) fn prepare(&mut self, unix_millis: i64) {
-        self.now = unix_millis;
-        // A clock that has gone back begins anew.
-        self.rounds.retain(|round| round.unix_millis < unix_millis);
+    pub(super) fn prepare(&mut self, steady_millis: i64) {
+        self.now = steady_millis;
+        // The later one of two rounds at one moment counts.
+        self.rounds
+            .retain(|round| round.now.steady_millis < steady_millis);
         while self
             .rounds
             .get(1)
-            .is_some_and(|second| unix_millis - second.unix_millis >= WINDOW_MILLIS)
+            .is_some_and(|second| steady_millis - second.now.steady_millis >= WINDOW_MILLIS)
         {
             self.rounds.pop_front();
         }
@@ -41,11 +42,6 @@ impl Recent {
     /// Returns true before the second round.
     pub(super) fn is_empty(&self) -> bool {
         self.rounds.is_empty()
-    }
-
-    /// Returns the rounds, the earliest first.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Round> {
-        self.rounds.iter()
     }
 
     /// Returns the last round.
@@ -72,17 +68,50 @@ impl Recent {
         found.unwrap_or((None, self.since_last()))
     }
 
-    /// Returns the earliest answer of a node, and the time since then. A round without an answer tells nothing
-    /// about the counts of the node, which are not 0.
-    pub(super) fn earliest_answer(&self, address: &str) -> (Option<&NodeRound>, Duration) {
-        self.earliest(|round| {
+    /// Returns the earliest answer of a node, and the time from this answer to the node's answer `after`. A round without an
+    /// answer tells nothing about the counts of the node, which are not 0.
+    pub(super) fn earliest_answer(
+        &self,
+        address: &str,
+        after: &NodeRound,
+    ) -> (Option<&NodeRound>, Duration) {
+        let mut answers = self.rounds.iter().filter_map(|round| {
             let node = round.nodes.get(address)?;
             node.failure.is_none().then_some(node)
+        });
+        match answers.next() {
+            Some(earlier) => (Some(earlier), between(earlier, after)),
+            None => (None, self.since_last()),
+        }
+    }
+
+    /// Returns the earliest count of a topic's messages at a node, and the time from this answer to the node's answer in
+    /// `after`.
+    pub(super) fn earliest_count(
+        &self,
+        topic: &str,
+        address: &str,
+        after: &Round,
+    ) -> Option<(i64, Duration)> {
+        let later = after.nodes.get(address)?;
+        self.rounds.iter().find_map(|round| {
+            let count = round.topics.get(topic)?.nodes.get(address)?.message_count;
+            let earlier = round.nodes.get(address)?;
+            Some((count, between(earlier, later)))
         })
     }
 
     fn since(&self, round: &Round) -> Duration {
-        let millis = self.now.saturating_sub(round.unix_millis);
-        Duration::from_millis(u64::try_from(millis).unwrap_or(0))
+        duration_of(self.now.saturating_sub(round.now.steady_millis))
     }
+}
+
+/// Returns the time between two answers of a node. The answers of other nodes may come seconds earlier or later.
+fn between(before: &NodeRound, after: &NodeRound) -> Duration {
+    let later = after.answered.steady_millis;
+    duration_of(later.saturating_sub(before.answered.steady_millis))
+}
+
+fn duration_of(millis: i64) -> Duration {
+    Duration::from_millis(u64::try_from(millis).unwrap_or(0))
 }

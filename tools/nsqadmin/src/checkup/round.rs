@@ -2,16 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use nsq_doctor::{ChannelSample, NodeSample, Pause};
 
 use crate::answer;
+use crate::figures::Answered;
+use crate::now::Now;
 
 /// The answers of all servers at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Round {
-    /// The time, in milliseconds since 1970.
-    pub unix_millis: i64,
+    /// The time of the question to the nodes.
+    pub now: Now,
     /// The channels by topic and channel.
     pub channels: BTreeMap<(String, String), ChannelRound>,
     /// The topics.
@@ -29,8 +32,12 @@ pub struct ChannelRound {
     pub sample: ChannelSample,
     /// The age of the oldest message in milliseconds, if a node tells it.
     pub oldest_ms: Option<i64>,
+    /// False if this message is on a node that consumers may not have found yet.
+    pub is_oldest_found: bool,
     /// The messages that each connection of a consumer has finished.
     pub finishes: BTreeMap<ConsumerKey, i64>,
+    /// One of the consumers, in words.
+    pub consumer: Option<String>,
 }
 
 /// A connection of a consumer of a channel.
@@ -47,27 +54,60 @@ pub struct ConsumerKey {
 /// A topic on all nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TopicRound {
-    /// Messages that wait in the topic itself.
-    pub depth: i64,
-    /// The number of channels, the largest of all nodes.
-    pub channel_count: usize,
-    /// The age of the oldest message of `depth` in milliseconds, if a node tells it.
-    pub oldest_ms: Option<i64>,
-    /// The messages since the start of each node.
-    pub messages: BTreeMap<String, i64>,
+    /// The nodes by `host:port`.
+    pub nodes: BTreeMap<String, TopicNode>,
 }
 
-/// A node.
+/// A topic on one node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TopicNode {
+    /// Messages that wait in the topic itself.
+    pub depth: i64,
+    /// The number of channels.
+    pub channel_count: usize,
+    /// The age of the oldest message of `depth` in milliseconds, if the node tells it.
+    pub oldest_ms: Option<i64>,
+    /// The messages since the start of the node.
+    pub message_count: i64,
+    /// The pause of the topic.
+    pub pause: Option<Pause>,
+    /// The counts of what the topic has forgotten early, if it has a rule of `--dedup`.
+    pub forgotten: Option<Forgotten>,
+}
+
+/// The counts of what a topic with a rule of `--dedup` has forgotten early, since the start of the node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Forgotten {
+    /// Times that the system refused memory for keys.
+    pub refused: i64,
+    /// Publishers that were forgotten for others.
+    pub evicted: i64,
+    /// The most publishers that the topic can remember.
+    pub publishers_max: i64,
+}
+
+impl TopicNode {
+    /// Returns true if messages wait for the first channel.
+    pub(super) fn is_unclaimed(&self) -> bool {
+        self.channel_count == 0 && self.depth > 0
+    }
+}
+
+/// The answers of a node in one round.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeRound {
     /// The reason why the node did not answer.
     pub failure: Option<String>,
+    /// The time of the answer, and the process that gave it.
+    pub answered: Answered,
     /// `OK`, or the reason why the node takes no messages.
     pub health: String,
     /// The version of ringq, which is empty for another nsqd. `None` if the node did not tell its build.
     pub ringq_version: Option<String>,
     /// The names of the topics, which are still known after the node has vanished.
     pub topics: Arc<BTreeSet<String>>,
+    /// The messages of the node, which are told after the node has vanished.
+    pub backlog: Arc<Backlog>,
     /// The producers by connection and topic.
     pub producers: BTreeMap<ProducerKey, Producer>,
     /// The shard of each topic, and the messages of the topic since the start.
@@ -77,6 +117,17 @@ pub struct NodeRound {
     /// About how many bytes the bodies of the messages have that are owed or can be brought back. `None` if the node does not
     /// tell enough.
     pub backlog_bytes: Option<f64>,
+}
+
+/// The messages that a node owes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Their number.
+    pub messages: i64,
+    /// The number of topics that have some.
+    pub topic_count: usize,
+    /// The topics with the most of them.
+    pub longest: Vec<String>,
 }
 
 /// A connection, and a topic to which the connection publishes.
@@ -125,7 +176,7 @@ pub struct ShardUse {
     pub connections: f64,
 }
 
-/// An nsqlookupd.
+/// The answer of an nsqlookupd in one round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LookupdRound {
     /// The nodes that it knows, by `host:port`.
@@ -154,18 +205,24 @@ impl Round {
     pub fn add_node(&mut self, address: &str, stats: &answer::Stats, metrics: Option<NodeMetrics>) {
         let topics = stats.topics.iter().map(|topic| topic.topic_name.clone());
         let mut node = NodeRound {
+            answered: Answered {
+                steady_millis: self.now.steady_millis,
+                start_time: stats.start_time,
+            },
             health: stats.health.clone(),
             topics: Arc::new(topics.collect()),
+            backlog: Arc::new(Backlog::of(&stats.topics)),
             backlog_bytes: backlog_bytes(&stats.topics),
             metrics,
             ..NodeRound::default()
         };
+        let uptime = nsq_doctor::uptime(stats.start_time, self.now.unix_millis / 1000);
         for topic in &stats.topics {
             if let Some(shard) = topic.shard {
                 let name = topic.topic_name.clone();
                 node.shards.insert(name, (shard, topic.message_count));
             }
-            self.add_topic(address, topic);
+            self.add_topic(address, topic, uptime);
         }
         for client in &stats.producers {
             for published in &client.pub_counts {
@@ -186,6 +243,13 @@ impl Round {
         self.nodes.insert(address.to_owned(), node);
     }
 
+    /// Tells the time at which the answer of a node came. Without it, that is the time of the round.
+    pub fn set_answered(&mut self, address: &str, answered: Answered) {
+        if let Some(node) = self.nodes.get_mut(address) {
+            node.answered = answered;
+        }
+    }
+
     /// Adds the version of ringq to a node that has told its build.
     pub fn set_ringq_version(&mut self, address: &str, version: String) {
         if let Some(node) = self.nodes.get_mut(address) {
@@ -202,26 +266,26 @@ impl Round {
         self.nodes.insert(address.to_owned(), node);
     }
 
-    /// Returns true if all servers answered.
-    #[must_use]
-    pub fn is_complete(&self) -> bool {
-        let mut nodes = self.nodes.values();
-        let mut lookupds = self.lookupds.values();
-        nodes.all(|node| node.failure.is_none()) && lookupds.all(LookupdRound::is_answer)
-    }
-
-    fn add_topic(&mut self, address: &str, topic: &answer::Topic) {
-        let round = self.topics.entry(topic.topic_name.clone()).or_default();
-        round.depth = round.depth.saturating_add(topic.depth);
-        round.channel_count = round.channel_count.max(topic.channels.len());
-        round.oldest_ms = round.oldest_ms.max(topic.oldest_unfinished_ms);
-        let now = self.unix_millis;
+    fn add_topic(&mut self, address: &str, topic: &answer::Topic, uptime: Option<Duration>) {
+        let now = self.now.unix_millis;
         let topic_pause = topic.paused.then(|| {
             let (by, note) = (&topic.paused_by, &topic.pause_note);
             Pause::until(topic.pause_until_ms, now, by, note)
         });
-        let messages = topic.message_count;
-        round.messages.insert(address.to_owned(), messages);
+        let round = self.topics.entry(topic.topic_name.clone()).or_default();
+        let node = TopicNode {
+            depth: topic.depth,
+            channel_count: topic.channels.len(),
+            oldest_ms: topic.oldest_unfinished_ms,
+            message_count: topic.message_count,
+            pause: topic_pause.clone(),
+            forgotten: topic.dedup_duplicate_count.map(|_| Forgotten {
+                refused: topic.dedup_memory_refused_count.unwrap_or(0),
+                evicted: topic.dedup_publisher_evicted_count.unwrap_or(0),
+                publishers_max: topic.dedup_publisher_count_max.unwrap_or(0),
+            }),
+        };
+        round.nodes.insert(address.to_owned(), node);
         for channel in &topic.channels {
             let clients = channel.clients.iter().flatten();
             let node = NodeSample {
@@ -238,9 +302,14 @@ impl Round {
                 requeue_count: channel.requeue_count,
                 timeout_count: channel.timeout_count,
                 ready: clients.map(|client| client.ready_count).collect(),
+                uptime,
             };
+            let is_found = !node.may_be_unknown();
             let name = (topic.topic_name.clone(), channel.channel_name.clone());
             let round = self.channels.entry(name).or_default();
+            if channel.oldest_unfinished_ms >= round.oldest_ms {
+                round.is_oldest_found = is_found;
+            }
             round.sample.nodes.insert(address.to_owned(), node);
             round.oldest_ms = round.oldest_ms.max(channel.oldest_unfinished_ms);
             for client in channel.clients.iter().flatten() {
@@ -250,6 +319,7 @@ impl Round {
                     connect_ts: client.connect_ts,
                 };
                 round.finishes.insert(key, client.finish_count);
+                round.consumer.get_or_insert_with(|| name_of(client));
             }
         }
     }
@@ -312,29 +382,67 @@ impl NodeMetrics {
     }
 }
 
+/// Most topics of a backlog that are named.
+const LONGEST_MAX: usize = 3;
+
+impl Backlog {
+    fn of(topics: &[answer::Topic]) -> Backlog {
+        let with_messages = topics.iter().map(|topic| (owed(topic, false), topic));
+        let mut with_messages: Vec<_> = with_messages.filter(|(owed, _)| *owed > 0).collect();
+        with_messages.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.topic_name.cmp(&b.1.topic_name)));
+        let names = with_messages
+            .iter()
+            .map(|(_, topic)| topic.topic_name.clone());
+        Backlog {
+            messages: nsq_doctor::sum(with_messages.iter().map(|(owed, _)| *owed)),
+            topic_count: with_messages.len(),
+            longest: names.take(LONGEST_MAX).collect(),
+        }
+    }
+}
+
+/// Returns the number of messages that a topic owes, and with `has_undo` those that can be brought back. The channels of a
+/// topic share its messages, so the channel with the most of them counts.
+fn owed(topic: &answer::Topic, has_undo: bool) -> i64 {
+    let undo = |count: i64| if has_undo { count } else { 0 };
+    let of_channel = |channel: &answer::Channel| {
+        nsq_doctor::sum([
+            channel.depth,
+            channel.in_flight_count,
+            channel.deferred_count,
+            undo(channel.undo_message_count),
+        ])
+    };
+    let longest = topic.channels.iter().map(of_channel).max().unwrap_or(0);
+    nsq_doctor::sum([topic.depth, undo(topic.undo_message_count), longest])
+}
+
 /// Returns about how many bytes the bodies of messages have that are owed or can be brought back, if each is as long as
-/// the mean of its topic. The channels of a topic share its messages, so the channel with the most of them counts. A node
-/// that was started anew does not know how long its older messages are.
+/// the mean of its topic. A node that was started anew does not know how long its older messages are.
 #[allow(clippy::cast_precision_loss)] // An estimate needs no more.
 fn backlog_bytes(topics: &[answer::Topic]) -> Option<f64> {
-    let bytes = topics.iter().map(|topic| {
-        let of_channel = |channel: &answer::Channel| {
-            nsq_doctor::sum([
-                channel.depth,
-                channel.in_flight_count,
-                channel.deferred_count,
-                channel.undo_message_count,
-            ])
-        };
-        let longest = topic.channels.iter().map(of_channel).max().unwrap_or(0);
-        let waiting = nsq_doctor::sum([topic.depth, topic.undo_message_count, longest]);
-        match (waiting, topic.message_count) {
+    let bytes = topics
+        .iter()
+        .map(|topic| match (owed(topic, true), topic.message_count) {
             (0, _) => Some(0.0),
             (_, 0) => None,
             (waiting, count) => Some(topic.message_bytes as f64 / count as f64 * waiting as f64),
-        }
-    });
+        });
     bytes.sum()
+}
+
+/// Returns `client_id (hostname, remote_address)`.
+fn name_of(consumer: &answer::Client) -> String {
+    let answer::Client {
+        client_id,
+        hostname,
+        remote_address,
+        ..
+    } = consumer;
+    match client_id.is_empty() {
+        true => remote_address.clone(),
+        false => format!("{client_id} ({hostname}, {remote_address})"),
+    }
 }
 
 fn shard_of(labels: &str) -> Option<u64> {

@@ -39,7 +39,8 @@ pub(super) fn figures(
         let grown = earlier.map(|earlier| used.cpu_seconds - earlier.cpu_seconds);
         shard.load = grown
             .filter(|grown| seconds > 0.0 && *grown >= 0.0)
-            .map(|grown| grown / seconds);
+            .map(|grown| grown / seconds)
+            .filter(|load| load.is_finite());
     }
     for (topic, (number, count)) in &after.shards {
         let shard = shards.entry(*number).or_default();

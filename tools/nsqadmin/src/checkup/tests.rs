@@ -3,6 +3,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::answer;
 
+mod flood;
+mod servers;
+
 /// Seconds between two rounds.
 const STEP: i64 = 5;
 
@@ -14,7 +17,7 @@ fn stats(figures: &Value) -> answer::Stats {
         "pause_until_ms": figures["until"], "pause_note": figures["note"].as_str().unwrap_or(""), "paused_by": figures["by"].as_str().unwrap_or(""), "clients": figures["clients"], "requeue_count": figures["requeued"],
     });
     let stats = json!({
-        "health": figures["health"].as_str().unwrap_or("OK"),
+        "health": figures["health"].as_str().unwrap_or("OK"), "start_time": figures["start"],
         "topics": [{"topic_name": "t", "message_count": figures["count"], "shard": 1, "channels": [channel]}],
         "producers": figures["producers"],
     });
@@ -27,7 +30,7 @@ fn round(step: i64, nodes: &[(&str, Value)]) -> Round {
 
 fn round_at(millis: i64, nodes: &[(&str, Value)]) -> Round {
     let mut round = Round {
-        unix_millis: 1_000_000 + millis,
+        now: Now::at(1_000_000 + millis),
         ..Round::default()
     };
     for (address, figures) in nodes {
@@ -97,10 +100,10 @@ fn paused_and_backing_off_channels_are_concerns() {
         sentences(&checkup),
         ["Paused with 3 waiting messages: unpause the channel"]
     );
-    let back_off = json!({"depth": 3, "clients": [{"ready_count": 0}]});
-    let checkup = check(&[back_off.clone(), back_off]);
+    let backoff = json!({"depth": 3, "clients": [{"ready_count": 0}]});
+    let checkup = check(&[backoff.clone(), backoff]);
     assert!(
-        sentences(&checkup)[0].starts_with("Back-off: 1 of 1 connections have RDY 0"),
+        sentences(&checkup)[0].starts_with("Backoff: 1 of 1 connections have RDY 0"),
         "{checkup:?}"
     );
 }
@@ -137,9 +140,9 @@ fn older_at(figures: &[(i64, i64)]) -> Vec<usize> {
 }
 
 #[test]
-fn a_backlog_that_does_not_shrink_is_named_when_its_oldest_message_is_three_seconds_old() {
+fn a_backlog_that_does_not_shrink_is_named_when_its_oldest_message_is_some_seconds_old() {
     let slow = [(0, 0), (28, 1400), (56, 2800), (84, 4200), (112, 5600)];
-    assert_eq!(older_at(&slow), [6000, 8000]);
+    assert_eq!(older_at(&slow), [4000, 6000, 8000]);
     // The consumers take a burst in 10 seconds.
     let burst = [
         (0, 0),
@@ -157,6 +160,30 @@ fn a_backlog_that_does_not_shrink_is_named_when_its_oldest_message_is_three_seco
     assert_eq!(older_at(&hung), [6000]);
 }
 
+/// While nobody looks, rounds come every 10 s. The comparison of two rounds found a backlog of 4 s only 5 s after somebody had
+/// opened the page.
+#[test]
+fn the_first_round_after_a_long_time_knows_what_has_got_older_since_then() {
+    let node = |depth: i64, age: i64| json!({"depth": depth, "count": 1000, "in_flight": 1, "age": age, "clients": [{"ready_count": 9}]});
+    let older = |ages: &[i64]| {
+        let mut checker = Checker::default();
+        checker.check(round_at(0, &[("n:1", node(0, 5))]));
+        // Nobody finishes a message from the 7th second on.
+        for (second, age) in (1..).zip(ages) {
+            checker.watch(1_000_000 + second * 1000, [("t", "c", age / 100, *age)]);
+        }
+        let last = ages[ages.len() - 1] + 1000;
+        let checkup = checker.check(round_at(10_000, &[("n:1", node(last / 100, last))]));
+        of_channel(&checkup).is_older
+    };
+    assert!(older(&[5, 5, 5, 5, 5, 5, 5, 900, 1800]));
+    assert!(!older(&[5, 5, 5, 5, 5, 5, 5, 5, 900]));
+    // The backlog has the same age all the time.
+    assert!(!older(&[
+        8000, 8100, 7900, 8000, 8100, 7900, 8000, 8100, 7200
+    ]));
+}
+
 #[test]
 fn rates_are_those_of_five_seconds_even_if_rounds_come_more_often() {
     let mut checker = Checker::default();
@@ -168,12 +195,58 @@ fn rates_are_those_of_five_seconds_even_if_rounds_come_more_often() {
         rates.push(checkup.producers["t"].arrivals);
     }
     assert_eq!(rates[3..], [2.0; 4], "{rates:?}");
-    // A clock that goes back begins anew.
-    let checkup = checker.check(round_at(0, &[("n:1", json!({"count": 24}))]));
-    assert_eq!(
-        (checkup.channels.len(), checkup.producers["t"].arrivals),
-        (0, 0.0)
-    );
+}
+
+/// Returns the checkups of 100 seconds, in which a channel has a message that nobody finishes, the disk fills and a node is
+/// gone. The system's clock jumps after 80 seconds.
+fn with_a_jump(jump: i64) -> Vec<Checkup> {
+    let mut checker = Checker::default();
+    let mut checkups = Vec::new();
+    for step in 0..=20 {
+        let metrics = NodeMetrics {
+            shards: BTreeMap::from([(1, ShardUse::default())]),
+            disk_bytes: 1e12,
+            free_bytes: 1e12 - f64::from(step) * 5e9,
+            is_draining: false,
+        };
+        let step = i64::from(step);
+        let mut figures = published(step * 50, step * 75);
+        figures["age"] = json!(step * STEP * 1000);
+        let mut round = round(step, &[]);
+        if step >= 16 {
+            round.now.unix_millis += jump;
+        }
+        round.add_node("n:1", &stats(&figures), Some(metrics));
+        let mut known = BTreeSet::from(["n:1".to_owned()]);
+        if step < 15 {
+            round.add_node("n:2", &stats(&json!({})), None);
+            known.insert("n:2".to_owned());
+        }
+        let told = LookupdRound::Knows(known);
+        round.lookupds.insert("l:1".to_owned(), told);
+        let mut checkup = checker.check(round);
+        checkup.now.unix_millis = 0;
+        checkups.push(checkup);
+    }
+    checkups
+}
+
+/// After a step back, rates, ages and disks began anew. A step ahead made each producer look as if it had stopped, and a node
+/// that was gone was forgotten.
+#[test]
+fn a_clock_that_jumps_changes_no_checkup() {
+    let expected = with_a_jump(0);
+    let last = expected.last().unwrap();
+    assert!(of_channel(last).is_older);
+    assert_eq!(last.producers["t"].listed[0].rate, 10.0);
+    assert!(last.nodes["n:1"].disk.unwrap().full_in.is_some());
+    assert!(last.gone[0].sentence.contains("for 25s"), "{last:?}");
+    for hours in [-1, 1] {
+        let found = with_a_jump(hours * 3_600_000);
+        for (second, (found, expected)) in (0..).step_by(5).zip(found.iter().zip(&expected)) {
+            assert_eq!(found, expected, "{hours} h, after {second} s");
+        }
+    }
 }
 
 /// The first page told an operator to unpause a channel that a colleague had paused with a note.
@@ -446,7 +519,7 @@ fn a_host_that_dies_with_an_nsqd_and_an_nsqlookupd_hides_neither() {
     let gone = |rounds: &[Told<'_>]| after_rounds(rounds).join("; ");
     assert!(
         gone(&[before, host_died]).starts_with(
-            "n:2: This nsqd is gone: no nsqlookupd that answers has known it for 0us."
+            "n:2: This nsqd is gone: no nsqlookupd that answers knows it any more, since just now."
         ),
         "{}",
         gone(&[before, host_died])
@@ -505,6 +578,62 @@ fn a_node_that_died_long_before_its_nsqlookupd_answers_is_named_for_half_an_hour
         );
     }
     assert_eq!(after(71, &["n:1"], back()), [""; 0]);
+}
+
+/// A node that starts again and again without consumers hid that the messages of all other nodes get older.
+#[test]
+fn a_node_that_has_just_started_hides_no_old_message_of_another() {
+    let gets_older = |is_young_stuck: bool| {
+        let mut checker = Checker::default();
+        let mut last = Checkup::default();
+        for step in 0..4 {
+            let stuck = 60_000 + step * STEP * 1000;
+            let (young, found) = if is_young_stuck {
+                (stuck, 0)
+            } else {
+                (10, stuck)
+            };
+            let started = 1000 + step * STEP - 1;
+            let young = json!({"depth": 1, "count": 1, "age": young, "start": started});
+            let found = json!({"depth": 5, "count": 50, "age": found, "start": 1, "clients": [{"ready_count": 1}]});
+            last = checker.check(round(step, &[("n:1", found), ("n:2", young)]));
+        }
+        of_channel(&last).is_older
+    };
+    assert!(gets_older(false));
+    assert!(!gets_older(true), "consumers are about to find the node");
+}
+
+/// The operator was told that a node had no messages, although nsqadmin did not know.
+#[test]
+fn a_node_that_never_answered_is_not_said_to_have_had_no_messages() {
+    let mut checker = Checker::default();
+    let mut after = |second: i64, nodes: &[(&str, Option<i64>)]| {
+        let answers = nodes.iter().filter(|(_, depth)| depth.is_some());
+        let figures: Vec<_> = answers
+            .map(|(node, depth)| (*node, json!({"count": 9, "depth": depth})))
+            .collect();
+        let mut round = round_at(second * 1000, &figures);
+        for (node, _) in nodes.iter().filter(|(_, depth)| depth.is_none()) {
+            round.add_failure(node, "no route".to_owned());
+        }
+        let names = nodes.iter().map(|(node, _)| (*node).to_owned()).collect();
+        round.lookupds = BTreeMap::from([("l:1".to_owned(), LookupdRound::Knows(names))]);
+        let gone = checker.check(round).gone.into_iter();
+        gone.map(|gone| gone.sentence)
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    after(0, &[("n:1", Some(0)), ("n:2", None)]);
+    let gone = after(1, &[("n:1", Some(0))]);
+    assert!(gone.ends_with("wait until it is back"), "{gone}");
+    // A node that comes and goes without an answer has what it had.
+    after(2, &[("n:1", Some(0)), ("n:2", Some(7))]);
+    let gone = after(3, &[("n:1", Some(0))]);
+    assert!(gone.contains("about 7 in 1 topic"), "{gone}");
+    after(4, &[("n:1", Some(0)), ("n:2", None)]);
+    let gone = after(5, &[("n:1", Some(0))]);
+    assert!(gone.contains("about 7 in 1 topic"), "{gone}");
 }
 
 /// With --max-nodes, a new node took the place of another one, which was called gone.
@@ -619,6 +748,33 @@ fn a_producer_that_has_gone_wild_is_named_even_if_consumers_keep_up() {
     assert_eq!(after_growth(0, 500), [""; 0]);
 }
 
+/// A producer that has gone wild may keep its node from answering. The usual rates were forgotten then, and a minute later the
+/// wild rate was the usual one.
+#[test]
+fn a_round_without_answers_does_not_forget_the_usual_rates() {
+    let usual_after = |missed: i64| {
+        let mut checker = Checker::default();
+        for step in 0..=20 {
+            let count = step * STEP * 10;
+            checker.check(round(step, &[("n:1", published(count, count))]));
+        }
+        for step in 21..21 + missed {
+            checker.check(round(step, &[]));
+        }
+        let mut last = Checkup::default();
+        for step in 0..3 {
+            let count = (21 + missed + step) * STEP * 10;
+            let figures = published(count, count);
+            last = checker.check(round(21 + missed + step, &[("n:1", figures)]));
+        }
+        last.producers["t"].usual
+    };
+    let usual = usual_after(4).expect("the topic was watched for a minute");
+    assert!((5.0..=10.1).contains(&usual), "{usual}");
+    // After ten minutes, they are forgotten.
+    assert_eq!(usual_after(600 / STEP + 1), None);
+}
+
 #[test]
 fn a_client_at_several_nodes_has_a_usual_rate_at_each() {
     let mut checker = Checker::default();
@@ -728,7 +884,7 @@ fn metrics_of_a_node_tell_its_shards_and_its_disk() {
     let mut last = Checkup::default();
     for step in 0..20 {
         let mut round = Round {
-            unix_millis: step * STEP * 1000,
+            now: Now::at(step * STEP * 1000),
             ..Round::default()
         };
         // Each second uses 0.95 s of the core, and 1 GB of the disk.
@@ -750,7 +906,7 @@ fn metrics_of_a_node_tell_its_shards_and_its_disk() {
     assert!((node.disk.unwrap().full_in.unwrap() - 905.0).abs() < 1e-6);
     let sentences = sentences(&last);
     assert!(
-        sentences[0].starts_with("The disk is full in about 15m (905GB free)"),
+        sentences[0].starts_with("Disk full in about 15m (905GB free)"),
         "{sentences:?}"
     );
     assert!(
@@ -763,16 +919,24 @@ fn metrics_of_a_node_tell_its_shards_and_its_disk() {
 fn the_json_has_what_the_page_shows() {
     let alone = json!({"depth": 9, "count": 9, "age": 60_000});
     let checkup = check(&[alone.clone(), alone]);
-    let attention: Value = serde_json::from_str(&checkup.attention("m")).unwrap();
+    let attention: Value =
+        serde_json::from_str(&checkup.attention("m", Duration::from_millis(950))).unwrap();
     let concern = &attention["concerns"][0];
     assert_eq!(
         (
             &concern["topic"],
             &concern["channel"],
             &concern["oldest_ms"],
+            &attention["next_ms"],
             &attention["message"]
         ),
-        (&json!("t"), &json!("c"), &json!(60_000), &json!("m"))
+        (
+            &json!("t"),
+            &json!("c"),
+            &json!(60_000),
+            &json!(950),
+            &json!("m")
+        )
     );
     let node: Value = serde_json::from_str(&checkup.node("n:1").unwrap()).unwrap();
     assert_eq!(

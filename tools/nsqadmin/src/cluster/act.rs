@@ -1,10 +1,14 @@
 //! The actions of operators: each is carried out on nsqlookupds, on nsqds, or on both.
 
-use futures_util::FutureExt;
+use std::collections::BTreeMap;
 
-use super::{Asked, Cluster, Target, gather, query, with_advice};
+use futures_util::FutureExt;
+use http::StatusCode;
+
+use super::{Asked, Cluster, Stats, Target, gather, query, with_advice, with_sender};
+use crate::figures::Undo;
 use crate::outcome::{Gathered, Refusal, Warnings};
-use crate::upstream::{FailureKind, Server};
+use crate::upstream::Server;
 
 /// An action on a topic, or on one of its channels if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +38,18 @@ pub struct Terms {
     pub by: String,
     /// The time for which the messages of an emptied topic or channel can come back.
     pub undo: String,
+    /// The number of messages that the admin expects to come back. It is not sent.
+    pub expected_messages: Option<i64>,
+}
+
+/// The nsqds at which an action is carried out.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope<'a> {
+    /// The nsqds.
+    pub targets: &'a [Target],
+    /// False if other nsqds, which did not answer, may have the topic or channel, too. They and the nsqlookupds, which know
+    /// where it is, are not touched then.
+    pub is_whole: bool,
 }
 
 /// An action on a topic of one node.
@@ -51,6 +67,23 @@ fn of_no_nsqd(warnings: &Warnings) -> Refusal {
         true => Refusal::not_found("NO_NSQD: no nsqd that answers has it, and nothing was done"),
         false => Refusal::upstream(format!("no nsqd that answers has it: {}", warnings.text())),
     }
+}
+
+/// Checks that an undo brings back what the admin has read. An undo changes only with a further empty, or when it ends on a node.
+fn check_count(count: i64, expected: Option<i64>, warnings: &Warnings) -> Result<(), Refusal> {
+    let Some(expected) = expected.filter(|expected| *expected != count) else {
+        return Ok(());
+    };
+    let silent = match warnings.is_empty() {
+        true => String::new(),
+        false => format!("; {}", warnings.text()),
+    };
+    Err(Refusal::new(
+        StatusCode::CONFLICT,
+        format!(
+            "UNDO_CHANGED: {count} messages can be brought back, not {expected}, and nothing was done{silent}"
+        ),
+    ))
 }
 
 /// The result of an action: the warnings, or the refusal.
@@ -95,8 +128,8 @@ impl Cluster {
     /// Carries out an action on a topic, or on a channel if `channel` is not empty.
     ///
     /// # Errors
-    /// No server could carry it out, no server knows the topic or the channel, no nsqd has it, or a server does not know
-    /// the terms (409).
+    /// No server could carry it out, no server knows the topic or the channel, no nsqd has it, a server does not know the
+    /// terms (409), or another number of messages than expected would come back (409).
     pub async fn act(&self, act: Act, topic: &str, channel: &str, terms: &Terms) -> Acted {
         if act == Act::Create {
             return self.create(topic, channel).await;
@@ -114,14 +147,67 @@ impl Cluster {
             }
         }
         let act_on = (act, channel.is_empty());
-        let targets = self
+        let mut targets = self
             .able(act_on, terms, &place.targets, &mut warnings)
             .await?;
-        self.act_at(act, topic, channel, terms, &targets, warnings)
+        if act == Act::Unempty {
+            let (with_undo, count) = self
+                .with_undo(topic, channel, &targets, &mut warnings)
+                .await?;
+            // Without one, the nsqds themselves say why nothing comes back.
+            if !with_undo.is_empty() {
+                targets = with_undo;
+                check_count(count, terms.expected_messages, &warnings)?;
+            }
+        }
+        let scope = Scope {
+            targets: &targets,
+            is_whole: true,
+        };
+        self.act_at(act, topic, channel, terms, scope, warnings)
             .await
     }
 
-    /// Carries out an action on these nsqds, which know the terms. A deletion also goes to the nsqlookupds.
+    /// Returns the nsqds that can bring messages of the topic or channel back, and the number of these messages.
+    ///
+    /// # Errors
+    /// None of them answers.
+    async fn with_undo(
+        &self,
+        topic: &str,
+        channel: &str,
+        targets: &[Target],
+        warnings: &mut Warnings,
+    ) -> Result<(Vec<Target>, i64), Refusal> {
+        let stats = Stats {
+            topic,
+            channel,
+            has_clients: false,
+        };
+        let stats = self.stats(targets.to_vec(), stats, warnings).await?;
+        let mut counts = BTreeMap::new();
+        for node in &stats {
+            let found = node.topics.iter().find(|it| it.topic_name == topic);
+            let undo = found.and_then(|found| match channel.is_empty() {
+                true => Undo::of_topic(found),
+                false => {
+                    let mut channels = found.channels.iter();
+                    let channel = channels.find(|it| it.channel_name == channel)?;
+                    Undo::of_channel(channel)
+                }
+            });
+            counts.extend(undo.map(|undo| (node.node.address.as_str(), undo.message_count)));
+        }
+        let targets = targets.iter();
+        let able = targets.filter(|target| counts.contains_key(&*target.identity.address));
+        Ok((
+            able.cloned().collect(),
+            nsq_doctor::sum(counts.into_values()),
+        ))
+    }
+
+    /// Carries out an action on these nsqds, which know the terms. A deletion also goes to the nsqlookupds, if the nsqds are
+    /// all that there are.
     ///
     /// # Errors
     /// No server could carry it out, or no server knows the topic or the channel.
@@ -131,12 +217,17 @@ impl Cluster {
         topic: &str,
         channel: &str,
         terms: &Terms,
-        targets: &[Target],
+        scope: Scope<'_>,
         mut warnings: Warnings,
     ) -> Acted {
+        let targets = scope.targets;
         let request = act.request(topic, channel, terms);
         let mut is_done = false;
-        if act == Act::Delete && self.is_lookup_mode() {
+        if act == Act::Delete && self.is_lookup_mode() && !scope.is_whole {
+            warnings.add_text(
+                "the nsqlookupds keep it, because nsqds that did not answer may have it".to_owned(),
+            );
+        } else if act == Act::Delete && self.is_lookup_mode() {
             let deleted = self.post_to_lookupds(&request).await;
             is_done = !deleted.data.is_empty();
             if targets.is_empty() {
@@ -145,12 +236,7 @@ impl Cluster {
             }
             deleted.or_refuse_action(Server::Nsqlookupd, &mut warnings)?;
         }
-        let mut acted = self.post_to_nsqds(targets, &request).await;
-        if act == Act::Unempty && !acted.data.is_empty() {
-            // The topic or channel may have had no messages on the other nodes.
-            let is_missing = |kind| kind == FailureKind::NotFound;
-            acted.failures.retain(|failed| !is_missing(failed.kind));
-        }
+        let acted = self.post_to_nsqds(targets, &request).await;
         match is_done {
             true => acted.or_refuse_action(Server::Nsqd, &mut warnings)?,
             false => drop(acted.or_refuse(Server::Nsqd, &mut warnings)?),
@@ -238,6 +324,7 @@ impl Cluster {
             async move {
                 let posted = upstream.post(Server::Nsqd, &url).await;
                 posted.map_err(|failed| {
+                    let failed = with_sender(failed, &target.url);
                     with_advice(failed, &target.identity.address, target.is_given)
                 })
             }

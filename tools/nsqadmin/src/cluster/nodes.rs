@@ -1,14 +1,18 @@
 //! The nodes of a cluster, and their figures.
 
-use futures_util::FutureExt;
-use program::tcp_address::split_host_port;
+use std::collections::BTreeSet;
 
+use futures_util::FutureExt;
+
+use super::given::{self, Given};
 use super::{Asked, Cluster, gather, query, with_advice};
 use crate::answer;
-use crate::figures::{NodeIdentity, NodeStats};
+use crate::figures::{Answered, NodeIdentity, NodeStats};
 use crate::node::{self, Node, host_port};
-use crate::outcome::{Gathered, Refusal, Warnings};
-use crate::upstream::{Failed, Server, Upstream};
+use crate::now::Now;
+use crate::outcome::{Refusal, Warnings};
+use crate::tally::UpstreamName;
+use crate::upstream::{Failed, Server, Upstream, counted_name};
 
 /// An nsqd that can be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +23,8 @@ pub struct Target {
     pub url: String,
     /// True if the URL was given by the operator, and not by the nsqd.
     pub is_given: bool,
+    /// Other addresses that the operator has given for this process in direct mode. They are not asked.
+    pub other_addresses: Vec<String>,
 }
 
 /// The part of `/stats` that an nsqd is asked for.
@@ -58,12 +64,8 @@ impl Cluster {
     ) -> Result<Vec<Node>, Refusal> {
         let lookupds = self.lookupds();
         if lookupds.is_empty() {
-            let nodes = self.nodes_directly(has_topics).await;
-            let mut nodes: Vec<Node> = nodes
-                .or_refuse(Server::Nsqd, warnings)?
-                .into_iter()
-                .map(|(node, _)| node)
-                .collect();
+            let nsqds = self.nsqds_directly(has_topics, warnings).await?;
+            let mut nodes: Vec<Node> = nsqds.into_iter().map(|nsqd| nsqd.node).collect();
             node::sort(&mut nodes);
             return Ok(nodes);
         }
@@ -81,17 +83,21 @@ impl Cluster {
         Ok(node::merge(&answers))
     }
 
-    /// Returns the nsqds of direct mode, each with its given address.
-    pub(super) async fn nodes_directly(&self, has_topics: bool) -> Gathered<(Node, String)> {
+    /// Returns the nsqds of direct mode, each process once and each with an address of its own.
+    async fn nsqds_directly(
+        &self,
+        has_topics: bool,
+        warnings: &mut Warnings,
+    ) -> Result<Vec<Given>, Refusal> {
         let requests = self.nsqds.iter().cloned().map(|address| -> Asked<_> {
             let upstream = self.upstream.clone();
-            async move {
-                let node = node_directly(&upstream, &address, has_topics).await?;
-                Ok((node, address))
-            }
-            .boxed()
+            async move { given_nsqd(&upstream, address, has_topics).await }.boxed()
         });
-        gather(requests.collect()).await
+        let nsqds = gather(requests.collect()).await;
+        let nsqds = nsqds.or_refuse(Server::Nsqd, warnings)?;
+        let (nsqds, notes) = given::told_apart(nsqds);
+        self.noted.log(notes);
+        Ok(nsqds)
     }
 
     /// Returns all nodes as targets.
@@ -100,20 +106,24 @@ impl Cluster {
     /// No server answered.
     pub async fn targets(&self, warnings: &mut Warnings) -> Result<Vec<Target>, Refusal> {
         if !self.is_lookup_mode() {
-            let nodes = self.nodes_directly(false).await;
-            let nodes = nodes.or_refuse(Server::Nsqd, warnings)?;
-            let targets = nodes.into_iter().map(|(node, address)| Target {
-                identity: node.identity(),
-                url: format!("http://{address}"),
+            let nsqds = self.nsqds_directly(false, warnings).await?;
+            let targets = nsqds.into_iter().map(|nsqd| Target {
+                identity: nsqd.node.identity(),
+                url: format!("http://{}", nsqd.address),
                 is_given: true,
+                other_addresses: nsqd.other_addresses,
             });
+            // The operator has named each of them.
             return Ok(targets.collect());
         }
         let nodes = self.nodes(false, warnings).await?;
-        Ok(nodes
-            .iter()
-            .map(|node| self.target(node.identity()))
-            .collect())
+        Ok(self.targets_of(&nodes))
+    }
+
+    /// Returns nsqds of lookup mode as targets.
+    pub(super) fn targets_of(&self, nodes: &[Node]) -> Vec<Target> {
+        let targets = nodes.iter().map(|node| self.target(node.identity()));
+        each_once(targets)
     }
 
     /// Returns an nsqd of lookup mode as a target.
@@ -121,8 +131,14 @@ impl Cluster {
         Target {
             url: self.url_map.url(&identity.address),
             is_given: self.url_map.has(&identity.address),
+            other_addresses: Vec::new(),
             identity,
         }
+    }
+
+    /// Returns the name by which the metrics know an nsqd of lookup mode.
+    pub fn counted_name(&self, address: &str) -> UpstreamName {
+        counted_name(Server::Nsqd, &self.url_map.url(address))
     }
 
     /// Asks nsqds for their figures. `targets` beyond the limit on nodes are left out with a warning.
@@ -186,12 +202,21 @@ impl Cluster {
     }
 }
 
+/// Leaves out further entries of the same HTTP address, whose figures would count twice: an nsqd that has got another TCP port
+/// while its old registration lives.
+fn each_once(targets: impl Iterator<Item = Target>) -> Vec<Target> {
+    let mut addresses = BTreeSet::new();
+    targets
+        .filter(|target| addresses.insert(target.identity.address.clone()))
+        .collect()
+}
+
 /// Asks one nsqd of direct mode what it is.
-async fn node_directly(
+async fn given_nsqd(
     upstream: &Upstream,
-    address: &str,
+    address: String,
     has_topics: bool,
-) -> Result<Node, Failed> {
+) -> Result<Given, Failed> {
     let url = format!("http://{address}/info");
     let mut info: answer::Producer = upstream.get(Server::Nsqd, &url).await?;
     info.remote_address.clear();
@@ -201,14 +226,24 @@ async fn node_directly(
         let topics = stats.topics.into_iter();
         info.topics = topics.map(|topic| topic.topic_name).collect();
     }
-    let mut node = Node::of_producer(&info);
-    if node.broadcast_address.is_empty()
-        && let Some((host, port)) = split_host_port(address)
-    {
-        host.clone_into(&mut node.broadcast_address);
-        node.http_port = port.parse().unwrap_or(node.http_port);
+    let mut given = Given {
+        node: Node::of_producer(&info),
+        start_time: info.start_time,
+        address,
+        other_addresses: Vec::new(),
+    };
+    if given.node.broadcast_address.is_empty() {
+        given.use_given_address();
     }
-    Ok(node)
+    Ok(given)
+}
+
+/// Returns the time of an answer that has just come.
+pub(super) fn answered_now(stats: &answer::Stats) -> Answered {
+    Answered {
+        steady_millis: Now::read().steady_millis,
+        start_time: stats.start_time,
+    }
 }
 
 /// Asks one nsqd for its figures.
@@ -217,6 +252,7 @@ async fn stats_of(upstream: Upstream, target: Target, path: String) -> Result<No
     let answer: Result<answer::Stats, Failed> = upstream.get(Server::Nsqd, &url).await;
     match answer {
         Ok(answer) => Ok(NodeStats {
+            answered: answered_now(&answer),
             node: target.identity,
             topics: answer.topics,
         }),
@@ -235,5 +271,27 @@ pub(super) fn identity_of(producer: &answer::Producer) -> NodeIdentity {
         hostname: producer.hostname.clone(),
         region: producer.topology_region.clone(),
         zone: producer.topology_zone.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_entries_of_one_address_are_one_target() {
+        let target = |address: &str, url: &str| Target {
+            identity: NodeIdentity {
+                address: address.to_owned(),
+                ..NodeIdentity::default()
+            },
+            url: url.to_owned(),
+            is_given: true,
+            other_addresses: Vec::new(),
+        };
+        let targets = [target("n:1", "a"), target("n:2", "b"), target("n:1", "c")];
+        let once = each_once(targets.into_iter());
+        let urls: Vec<&str> = once.iter().map(|target| &*target.url).collect();
+        assert_eq!(urls, ["a", "b"]);
     }
 }

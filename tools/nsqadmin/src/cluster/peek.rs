@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join};
 use futures_util::stream::{self, StreamExt};
 use reqwest::Method;
 
@@ -11,6 +11,7 @@ use super::{Cluster, Target, query, with_advice};
 use crate::figures::NodeIdentity;
 use crate::outcome::{Refusal, Warnings};
 use crate::peek::{Found, Obstacle, Peek, Question};
+use crate::shown_url::without_user;
 use crate::upstream::{Server, Upstream};
 
 /// Most nodes of one question that names no node: each node may answer with 4 MiB.
@@ -24,7 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Peeked {
     /// The node.
     pub node: NodeIdentity,
-    /// The URL that was asked.
+    /// The URL that was asked, without a user.
     pub url: String,
     /// The messages, or the reason why there are none.
     pub found: Found,
@@ -68,7 +69,18 @@ async fn peek_at(upstream: Upstream, target: Target, peek: Peek) -> Peeked {
     };
     let mut url = url_of(peek.question(&target.identity.address));
     let is_known_list = peek.is_of_newer_list();
-    let mut found = ask(&upstream, &target, &url, is_known_list).await;
+    let asked = ask(&upstream, &target, &url, is_known_list);
+    let mut found = match peek.channel_question() {
+        None => asked.await,
+        Some(question) => {
+            let of_channel = url_of(question);
+            let of_channel = ask(&upstream, &target, &of_channel, false);
+            match join(asked, of_channel).await {
+                (_, Found::Nothing(Obstacle::Absent)) => Found::Nothing(Obstacle::Absent),
+                (found, _) => found,
+            }
+        }
+    };
     if found == Found::Nothing(Obstacle::Older)
         && let Some(older) = peek.older_question()
     {
@@ -78,7 +90,7 @@ async fn peek_at(upstream: Upstream, target: Target, peek: Peek) -> Peeked {
     }
     Peeked {
         node: target.identity,
-        url,
+        url: without_user(&url).into_owned(),
         found,
     }
 }

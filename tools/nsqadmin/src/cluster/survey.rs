@@ -1,18 +1,21 @@
 //! The survey of all servers, for a checkup.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
+use nsq_doctor::duration;
 use reqwest::Method;
 
+use super::nodes::answered_now;
 use super::{Cluster, REQUESTS_MAX, Stats, Target, with_advice};
 use crate::answer;
 use crate::checkup::{LookupdRound, NodeMetrics};
-use crate::figures::NodeIdentity;
-use crate::node::host_port;
-use crate::outcome::Warnings;
+use crate::figures::{Answered, NodeIdentity};
+use crate::node::{self, host_port};
+use crate::outcome::{Gathered, Refusal, Warnings};
 use crate::upstream::{Failed, Server, Upstream};
 
 /// The metrics of a node without those of topics: no topic has this name.
@@ -23,8 +26,8 @@ const MACHINE_METRICS: &str = "/metrics?topic=%20";
 pub struct Surveyed {
     /// The node.
     pub node: NodeIdentity,
-    /// The figures with all clients.
-    pub stats: Result<answer::Stats, Failed>,
+    /// The figures with all clients, and the time of this answer.
+    pub stats: Result<(answer::Stats, Answered), Failed>,
     /// The shards and the disk. `None` if the node does not tell them.
     pub metrics: Option<NodeMetrics>,
     /// The build of the node. `None` if the node did not tell it in this round.
@@ -38,6 +41,54 @@ pub struct Build {
     start_time: i64,
     /// The version of ringq. Empty for another nsqd.
     pub ringq_version: String,
+}
+
+/// The answers to the question which nodes there are.
+#[derive(Clone, Debug)]
+pub struct Discovered {
+    /// The nodes, or the reason why they are not known.
+    pub targets: Result<Vec<Target>, Refusal>,
+    /// The failures of some servers.
+    pub warnings: Warnings,
+    /// The answer of each nsqlookupd by `host:port`. Empty in direct mode.
+    pub lookupds: BTreeMap<String, LookupdRound>,
+}
+
+impl Default for Discovered {
+    /// Returns the answers of no server.
+    fn default() -> Discovered {
+        Discovered {
+            targets: Ok(Vec::new()),
+            warnings: Warnings::default(),
+            lookupds: BTreeMap::new(),
+        }
+    }
+}
+
+impl Discovered {
+    /// Adds the warning that servers have not answered for this time.
+    pub fn warn_of_silence(&mut self, time: Duration) {
+        let time = duration(time.as_secs_f64());
+        self.warnings.add_text(format!(
+            "not all servers have said for {time} which nsqds there are, so these may be others by now"
+        ));
+    }
+
+    /// Returns the same answers with the nodes of earlier ones, and a warning, if no server answered now.
+    #[must_use]
+    pub fn or_known(mut self, earlier: Option<Discovered>) -> Discovered {
+        if let Err(refusal) = &self.targets
+            && let Some(earlier) = earlier
+            && earlier.targets.is_ok()
+        {
+            let why = refusal.message.trim_start_matches("UPSTREAM_ERROR: ");
+            self.warnings.add_text(format!(
+                "the figures are those of the nsqds that were known before, because nsqadmin {why}"
+            ));
+            self.targets = earlier.targets;
+        }
+        self
+    }
 }
 
 /// The builds of nodes by `host:port`.
@@ -66,8 +117,16 @@ impl Cluster {
         stream::iter(asked).buffered(REQUESTS_MAX).collect().await
     }
 
-    /// Asks each nsqlookupd for its nodes.
-    pub async fn lookupd_rounds(&self) -> BTreeMap<String, LookupdRound> {
+    /// Asks which nodes there are: each nsqlookupd, or in direct mode each nsqd.
+    pub async fn discover(&self) -> Discovered {
+        let mut warnings = Warnings::default();
+        if !self.is_lookup_mode() {
+            return Discovered {
+                targets: self.targets(&mut warnings).await,
+                warnings,
+                lookupds: BTreeMap::new(),
+            };
+        }
         let asked = self
             .lookupds()
             .into_iter()
@@ -75,19 +134,40 @@ impl Cluster {
                 let upstream = self.upstream.clone();
                 async move {
                     let url = format!("http://{lookupd}/nodes");
-                    let round = match upstream
-                        .get::<answer::Nodes>(Server::Nsqlookupd, &url)
-                        .await
-                    {
-                        Ok(nodes) => LookupdRound::Knows(addresses(&nodes)),
-                        Err(failed) => LookupdRound::Failed(failed.why),
-                    };
-                    (lookupd, round)
+                    let answer = upstream.get(Server::Nsqlookupd, &url).await;
+                    (lookupd, answer)
                 }
                 .boxed()
             });
         let asked: Vec<_> = asked.collect();
-        stream::iter(asked).buffered(REQUESTS_MAX).collect().await
+        let mut answers = stream::iter(asked).buffered(REQUESTS_MAX);
+        let mut lookupds = BTreeMap::new();
+        let mut gathered = Gathered {
+            data: Vec::new(),
+            failures: Vec::new(),
+        };
+        while let Some((lookupd, answer)) = answers.next().await {
+            let answer: Result<answer::Nodes, Failed> = answer;
+            let round = match answer {
+                Ok(nodes) => {
+                    let round = LookupdRound::Knows(addresses(&nodes));
+                    gathered.data.push((lookupd.clone(), nodes.producers));
+                    round
+                }
+                Err(failed) => {
+                    let round = LookupdRound::Failed(failed.why.clone());
+                    gathered.failures.push(failed);
+                    round
+                }
+            };
+            lookupds.insert(lookupd, round);
+        }
+        let answers = gathered.or_refuse(Server::Nsqlookupd, &mut warnings);
+        Discovered {
+            targets: answers.map(|answers| self.targets_of(&node::merge(&answers))),
+            warnings,
+            lookupds,
+        }
     }
 
     /// Returns the nsqds of direct mode that are not among these targets, because they did not say what
@@ -98,7 +178,9 @@ impl Cluster {
         }
         let is_known = |address: &String| {
             let url = format!("http://{address}");
-            targets.iter().any(|target| target.url == url)
+            targets
+                .iter()
+                .any(|target| target.url == url || target.other_addresses.contains(address))
         };
         let silent = self.nsqds.iter().filter(|address| !is_known(address));
         silent.cloned().collect()
@@ -120,10 +202,14 @@ async fn survey_of(
 ) -> Surveyed {
     let url = format!("{}{path}", target.url);
     let stats = upstream.get::<answer::Stats>(Server::Nsqd, &url).await;
+    let stats = stats.map(|stats| {
+        let answered = answered_now(&stats);
+        (stats, answered)
+    });
     let stats =
         stats.map_err(|failed| with_advice(failed, &target.identity.address, target.is_given));
     // Only ringq's nsqd has shards and these metrics.
-    let may_have = stats.as_ref().is_ok_and(|stats| {
+    let may_have = stats.as_ref().is_ok_and(|(stats, _)| {
         stats.topics.is_empty() || stats.topics.iter().any(|topic| topic.shard.is_some())
     });
     let metrics = match may_have {
@@ -131,7 +217,7 @@ async fn survey_of(
         false => None,
     };
     let build = match &stats {
-        Ok(stats) => build_of(&upstream, &target.url, stats.start_time, known).await,
+        Ok((stats, _)) => build_of(&upstream, &target.url, stats.start_time, known).await,
         Err(_) => None,
     };
     Surveyed {

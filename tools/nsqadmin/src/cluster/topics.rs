@@ -59,6 +59,7 @@ impl Cluster {
             },
             url: format!("http://{address}"),
             is_given: true,
+            other_addresses: Vec::new(),
         });
         targets.collect()
     }

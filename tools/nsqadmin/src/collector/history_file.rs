@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use new_file::FileLock;
 use program::{log_error, log_info, log_warn};
 use tokio::task::{JoinHandle, spawn_blocking};
 use wire::go_error::system_text;
@@ -19,11 +20,14 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 /// Longest time for the save at the end. A process that gets SIGTERM is often killed after 30 s.
 const LAST_SAVE_MAX: Duration = Duration::from_secs(10);
 
-/// The file of `--history-file`.
+/// The file of `--history-file`. Until it is dropped, no other process can use the file.
 #[derive(Debug)]
 pub(super) struct HistoryFile {
+    /// The path without symbolic links.
     path: PathBuf,
     history: Arc<Mutex<History>>,
+    /// Taken for the sake of other processes only.
+    _lock: FileLock,
     /// The lock is held during a save, so there is one at a time.
     old_past: Mutex<OldPast>,
 }
@@ -38,22 +42,32 @@ struct OldPast {
 }
 
 impl HistoryFile {
-    /// Reads the history, which is empty without a file. A damaged file is moved aside.
+    /// Reads the history, which is empty without a file. A damaged file is moved aside. If `given` is a symbolic link, the file
+    /// is its target. The calling thread may wait for a second, until a process that ends gives the file up.
     ///
     /// # Errors
-    /// The file cannot be read, its directory is missing, or it cannot be moved aside, for the FATAL line. The file stays as it is.
-    pub(super) fn read(path: PathBuf, series_max: usize) -> Result<HistoryFile, String> {
-        let history = match read_bytes(&path) {
-            Ok(None) => History::new(series_max),
-            Ok(Some(bytes)) => parse(&path, &bytes, series_max)?,
-            Err(why) => {
-                let shown = path.display();
-                return Err(format!("failed to read --history-file ({shown}) - {why}"));
-            }
+    /// Another process uses the file, the file cannot be locked or read, its directory is missing, or it cannot be moved
+    /// aside, for the FATAL line. The file stays as it is.
+    pub(super) fn read(given: &Path, bytes_max: usize) -> Result<HistoryFile, String> {
+        let failed = |why| {
+            let shown = given.display();
+            format!("failed to read --history-file ({shown}) - {why}")
+        };
+        let path = resolve(given).map_err(|error| failed(system_text(&error)))?;
+        check_kind(&path).map_err(failed)?;
+        let lock = FileLock::take(&path).map_err(|error| format!("--history-file: {error}"))?;
+        if let Some(warning) = lock.warning() {
+            log_warn!("--history-file: {warning}");
+        }
+        let history = match std::fs::read(&path) {
+            Ok(bytes) => parse(&path, &bytes, bytes_max)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => History::new(bytes_max),
+            Err(error) => return Err(failed(system_text(&error))),
         };
         Ok(HistoryFile {
             path,
             history: Arc::new(Mutex::new(history)),
+            _lock: lock,
             old_past: Mutex::default(),
         })
     }
@@ -133,12 +147,26 @@ impl HistoryFile {
     }
 }
 
-/// Reads the file. Returns `None` if there is none.
-fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, String> {
+/// Returns the path without symbolic links, also if there is no file yet. By the name of a link, the lock would be that of
+/// another file, and a save would replace the link.
+fn resolve(path: &Path) -> io::Result<PathBuf> {
+    match std::fs::canonicalize(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        found => return found,
+    }
+    match std::fs::read_link(path) {
+        // The target is relative to the directory of the link. A circle of links is another error of `canonicalize`.
+        Ok(target) => resolve(&path.with_file_name("").join(target)),
+        Err(_) => Ok(path.to_owned()),
+    }
+}
+
+/// Checks that the path is that of a file, or that one can be made there.
+fn check_kind(path: &Path) -> Result<(), String> {
     let found = match std::fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return match missing_directory(path) {
-                None => Ok(None),
+                None => Ok(()),
                 Some(missing) => Err(format!(
                     "the directory {} is missing: make it, or choose another path",
                     missing.display()
@@ -147,11 +175,10 @@ fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, String> {
         }
         found => found.map_err(|error| system_text(&error))?,
     };
-    if !found.is_file() {
-        return Err("this is no regular file".to_owned());
+    match found.is_file() {
+        true => Ok(()),
+        false => Err("this is no regular file".to_owned()),
     }
-    let bytes = std::fs::read(path).map_err(|error| system_text(&error))?;
-    Ok(Some(bytes))
 }
 
 /// Returns the directory of a file if there is no such directory: the file could never be written.
@@ -163,9 +190,9 @@ fn missing_directory(path: &Path) -> Option<&Path> {
 }
 
 /// Returns the history of these bytes. If they are damaged, the file is moved aside, and the history is empty.
-fn parse(path: &Path, bytes: &[u8], series_max: usize) -> Result<History, String> {
+fn parse(path: &Path, bytes: &[u8], bytes_max: usize) -> Result<History, String> {
     let shown = path.display();
-    let why = match History::from_bytes(bytes, series_max) {
+    let why = match History::from_bytes(bytes, bytes_max) {
         Ok(history) => {
             log_info!("history: {} series from {shown}", history.len());
             return Ok(history);
@@ -184,7 +211,7 @@ fn parse(path: &Path, bytes: &[u8], series_max: usize) -> Result<History, String
             ));
         }
     }
-    Ok(History::new(series_max))
+    Ok(History::new(bytes_max))
 }
 
 /// Renames a file to `<file>.bad`, or to `<file>.bad-1` and so on if that name is taken. Returns the new name.

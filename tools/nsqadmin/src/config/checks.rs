@@ -3,6 +3,7 @@
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::Path;
 
+use program::go_value::{PARSE_ERROR, parse_int};
 use program::log_warn;
 use program::tcp_address::split_host_port;
 use program::tls::error_text;
@@ -55,22 +56,43 @@ impl Config {
         for origin in &self.allowed_origins {
             check_origin(origin)?;
         }
+        for name in &self.admin_users {
+            check_admin(name)?;
+        }
+        check_notification_endpoint(&self.notification_http_endpoint)?;
         for name in [
             "max-nodes",
             "max-answer-size",
             "live-interval",
-            "history-max-series",
+            "history-max-bytes",
             "http-read-timeout",
             "http-write-timeout",
         ] {
             self.options.check_bounds(name)?;
         }
+        self.check_history_has_room()?;
         Ok(Checked {
             client_tls,
             config_clients,
             trusted_proxies: trusted_proxies.collect::<Result<_, _>>()?,
             url_map: UrlMap::parse(&self.nsqd_url_map)?,
         })
+    }
+
+    /// Refuses a file for a past that has no room: the first save would replace the past that the file has.
+    fn check_history_has_room(&self) -> Result<(), String> {
+        match &self.collection {
+            Some(collection)
+                if collection.history_bytes_max == 0 && !collection.file.is_empty() =>
+            {
+                Err(format!(
+                    "--history-max-bytes=0 keeps no past, and --history-file ({}) would be saved without one: leave one of the \
+                     two out",
+                    collection.file
+                ))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_addresses_are_given(&self) -> Result<(), String> {
@@ -192,7 +214,11 @@ fn resolve(flag: &str, address: &str) -> Result<(), String> {
             _ if address.ends_with(']') => "missing port in address",
             _ => "too many colons in address",
         };
-        return Err(failed(format!("address {address}: {why}")));
+        let advice = match address.contains("://") {
+            true => "; write host:port, without the scheme and without a path",
+            false => "",
+        };
+        return Err(failed(format!("address {address}: {why}{advice}")));
     };
     let port: u16 = match port.parse::<u64>().map(u16::try_from) {
         Ok(Ok(port)) => port,
@@ -213,6 +239,16 @@ fn resolve(flag: &str, address: &str) -> Result<(), String> {
     }
 }
 
+/// Refuses a text that is no integer, and says more than Go does.
+pub(super) fn whole_bytes(text: &str) -> Result<(), String> {
+    match parse_int(text) {
+        Err(PARSE_ERROR) => Err(format!(
+            "{PARSE_ERROR}: this is no whole number of bytes, such as 268435456 for 256 MiB"
+        )),
+        _ => Ok(()),
+    }
+}
+
 fn check_graphite_url(text: &str) -> Result<(), String> {
     let failed =
         |why: &str| format!("failed to parse --graphite-url ({text}) - parse {text:?}: {why}");
@@ -229,6 +265,35 @@ fn check_graphite_url(text: &str) -> Result<(), String> {
             "--proxy-graphite needs a URL that begins with http:// or https://",
         )),
     }
+}
+
+/// Checks the endpoint of notifications. An empty text is none.
+fn check_notification_endpoint(text: &str) -> Result<(), String> {
+    let is_http = |url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host();
+    let why = match Url::parse(text) {
+        _ if text.is_empty() => return Ok(()),
+        Ok(url) if is_http(&url) => return Ok(()),
+        Ok(_) => "the URL must begin with http:// or https://".to_owned(),
+        Err(error) => format!("{error}; the URL must begin with http:// or https://"),
+    };
+    Err(format!(
+        "failed to parse --notification-http-endpoint ({text}) - {why}"
+    ))
+}
+
+/// Checks the name of an admin. An empty name, as of a variable that is not set, must not decide silently who may act.
+fn check_admin(name: &str) -> Result<(), String> {
+    let why = match name.trim() {
+        "" => {
+            "an empty name is no user. Is a variable not set, or is there a comma too many? Without --admin-user, \
+             everybody may act"
+        }
+        trimmed if trimmed != name => {
+            "a name with a space before or behind it is no user: HTTP removes such spaces from headers"
+        }
+        _ => return Ok(()),
+    };
+    Err(format!("failed to parse --admin-user ({name}) - {why}"))
 }
 
 fn check_origin(origin: &str) -> Result<(), String> {

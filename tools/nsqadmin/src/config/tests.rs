@@ -127,8 +127,36 @@ fn the_checks_say_what_is_wrong() {
             "failed to parse --nsqd-url-map (x) - there is no =",
         ),
         ("--max-nodes=0", "--max-nodes must be [1,100000]"),
+        (
+            "--admin-user=",
+            "failed to parse --admin-user () - an empty name is no user. Is a variable not set, ",
+        ),
+        (
+            "--admin-user= carol",
+            "failed to parse --admin-user ( carol) - a name with a space before or behind it is no user: ",
+        ),
+        (
+            "--notification-http-endpoint=foo",
+            "failed to parse --notification-http-endpoint (foo) - relative URL without a base; the URL must begin with ",
+        ),
+        (
+            "--notification-http-endpoint=ftp://h/",
+            "failed to parse --notification-http-endpoint (ftp://h/) - the URL must begin with http:// or https://",
+        ),
     ] {
         check(&[lookupd, flag], why);
+    }
+    let (file, off) = ("--history-file=/h", "--history-max-bytes=0");
+    check(
+        &[lookupd, file, off],
+        "--history-max-bytes=0 keeps no past, and --history-file (/h) would be saved without one",
+    );
+    for args in [
+        &[lookupd, off][..],
+        &[lookupd, file, off, "--live-interval=0"],
+        &[lookupd, file, "--history-max-bytes=1"],
+    ] {
+        assert!(config(args).unwrap().check().is_ok(), "{args:?}");
     }
     check(
         &[
@@ -142,7 +170,7 @@ fn the_checks_say_what_is_wrong() {
         ("foo", "address foo: missing port in address"),
         (
             "http://127.0.0.1:1",
-            "address http://127.0.0.1:1: too many colons in address",
+            "address http://127.0.0.1:1: too many colons in address; write host:port, without the scheme and without a path",
         ),
         ("h:x", "lookup tcp/x: unknown port"),
     ] {
@@ -156,8 +184,45 @@ fn the_checks_say_what_is_wrong() {
         &[lookupd, "--graphite-url=http://[::1", "--proxy-graphite"],
         "failed to parse --graphite-url (http://[::1) - parse \"http://[::1\": missing ']' in host",
     );
+    // A comma behind the last name of a list in the file made every client without a user an admin.
+    let file = directory.path().join("nsqadmin.cfg");
+    std::fs::write(&file, "admin_users = \"carol,\"\n").unwrap();
+    let file = format!("--config={}", file.display());
+    check(
+        &[lookupd, &file],
+        "failed to parse --admin-user () - an empty name is no user.",
+    );
+    let renamed = config(&[lookupd, "--history-max-series=5"]).unwrap_err();
+    let line = "flag provided but not defined: -history-max-series; it is replaced by --history-max-bytes\n";
+    assert!(renamed.stderr.starts_with(line), "{}", renamed.stderr);
+    assert_eq!(renamed.code, 2);
     let unproxied = config(&[lookupd, "--graphite-url=http://[::1"]).unwrap();
     assert!(unproxied.check().is_ok());
+}
+
+/// The reason was "parse error" alone.
+#[test]
+fn a_size_with_a_unit_is_refused_with_an_example() {
+    for (value, why) in [
+        (
+            "256MB",
+            Some("parse error: this is no whole number of bytes, such as 268435456 for 256 MiB"),
+        ),
+        ("99999999999999999999", Some("value out of range")),
+        ("0x10000000", None),
+        ("268_435_456", None),
+    ] {
+        for name in ["history-max-bytes", "max-answer-size"] {
+            let found = config(&[&format!("--{name}={value}")]);
+            match why {
+                None => assert!(found.is_ok(), "{value}"),
+                Some(why) => {
+                    let text = found.expect_err("the value is wrong").stderr;
+                    assert!(text.contains(&format!("for flag -{name}: {why}")), "{text}");
+                }
+            }
+        }
+    }
 }
 
 /// docs/configuration.md holds a table of all flags, and it is this one. To write it anew, run this

@@ -20,7 +20,7 @@ pub struct ChannelFigures {
     pub channel_name: String,
     /// Messages that wait.
     pub depth: i64,
-    /// The part of the depth that is on disk.
+    /// The part of the depth beyond nsqd's `--mem-queue-size`. The original nsqd has this part on disk.
     pub backend_depth: i64,
     /// Messages that consumers have and have not finished.
     pub in_flight_count: i64,
@@ -66,7 +66,7 @@ pub fn channel_total(
     unix_seconds: i64,
 ) -> Option<ChannelFigures> {
     let mut parts = Vec::new();
-    for NodeStats { node, topics } in stats {
+    for NodeStats { node, topics, .. } in stats {
         let of_topic = topics.iter().filter(|given| given.topic_name == topic);
         for given in of_topic.flat_map(|given| &given.channels) {
             if given.channel_name == channel {

@@ -44,13 +44,16 @@ impl Pause {
         })
     }
 
-    /// Adds the pause on another nsqd. The total is the pause that ends last, because the reason of one and the name of
-    /// another do not belong together.
+    /// Adds the pause on another nsqd. The total is the pause with terms that ends last, because the reason of one and the name
+    /// of another do not belong together. A pause without terms hides no others.
     pub fn add(total: &mut Option<Pause>, part: Option<&Pause>) {
         // A pause without an end ends last.
-        let end = |pause: &Pause| pause.until_ms.unwrap_or(i64::MAX);
+        let rank = |pause: &Pause| {
+            let has_terms = *pause != Pause::default();
+            (has_terms, pause.until_ms.unwrap_or(i64::MAX))
+        };
         if let Some(part) = part
-            && total.as_ref().is_none_or(|total| end(total) < end(part))
+            && total.as_ref().is_none_or(|total| rank(total) < rank(part))
         {
             *total = Some(part.clone());
         }
@@ -127,6 +130,26 @@ mod tests {
         Pause::add(&mut total, Some(&part(Some(20), "ann", "x")));
         assert_eq!(total, Some(part(None, "bob", "")));
         assert_eq!(Pause::of_topic(&answer::Topic::default()), None);
+    }
+
+    /// The note of a pause ("db repair dont touch") was gone from the list.
+    #[test]
+    fn a_pause_without_terms_hides_no_terms() {
+        let (plain, noted) = (
+            Pause::default(),
+            Pause {
+                until_ms: Some(9),
+                note: "db repair dont touch".to_owned(),
+                by: String::new(),
+            },
+        );
+        for pauses in [[&plain, &noted], [&noted, &plain]] {
+            let mut total = None;
+            for pause in pauses {
+                Pause::add(&mut total, Some(pause));
+            }
+            assert_eq!(total.as_ref(), Some(&noted));
+        }
     }
 
     #[test]

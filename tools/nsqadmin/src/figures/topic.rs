@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use wire::go_json::{JsonObject, push_array};
 
 use super::{
-    ALL_NODES, ChannelFigures, LatencyFigures, NodeIdentity, NodeStats, Pause, Undo, add,
-    sort_parts,
+    ALL_NODES, ChannelFigures, Dedup, LatencyFigures, NodeIdentity, NodeStats, Pause, Undo, add,
+    dedup, sort_parts,
 };
 use crate::answer;
 
@@ -42,12 +42,16 @@ pub struct TopicFigures {
     /// The age of the oldest message that is owed, in milliseconds: the highest of all nsqds. `None` if
     /// no nsqd tells it.
     pub oldest_unfinished_ms: Option<i64>,
+    /// The figures of rules of `--dedup`. Without such a rule, all of them are unknown.
+    pub dedup: Dedup,
+    /// The duplicates in the sample of `--duplicate-meter`. `None` in a total: percentages have no sum.
+    pub duplicate_meter: Option<answer::DuplicateMeter>,
 }
 
 /// Returns the total of a topic. A topic that no nsqd has is a total without parts.
 pub fn topic_total(stats: &[NodeStats], topic: &str) -> TopicFigures {
     let mut parts = Vec::new();
-    for NodeStats { node, topics } in stats {
+    for NodeStats { node, topics, .. } in stats {
         // nsqds before 1.0 do not filter.
         let of_topic = topics.iter().filter(|given| given.topic_name == topic);
         parts.extend(of_topic.map(|given| TopicFigures::of_node(node, given, None)));
@@ -58,7 +62,7 @@ pub fn topic_total(stats: &[NodeStats], topic: &str) -> TopicFigures {
 /// Returns the totals of all topics, sorted by name.
 pub fn topic_totals(stats: &[NodeStats]) -> Vec<TopicFigures> {
     let mut parts: BTreeMap<&str, Vec<TopicFigures>> = BTreeMap::new();
-    for NodeStats { node, topics } in stats {
+    for NodeStats { node, topics, .. } in stats {
         for given in topics {
             let part = TopicFigures::of_node(node, given, None);
             parts.entry(&given.topic_name).or_default().push(part);
@@ -106,6 +110,8 @@ impl TopicFigures {
             undo: Undo::of_topic(given),
             latency: LatencyFigures::of_node(&given.e2e_processing_latency),
             oldest_unfinished_ms: given.oldest_unfinished_ms,
+            dedup: Dedup::of_topic(given),
+            duplicate_meter: given.duplicate_meter.clone(),
         }
     }
 
@@ -129,6 +135,7 @@ impl TopicFigures {
             Undo::add(&mut total.undo, part.undo);
             total.oldest_unfinished_ms = total.oldest_unfinished_ms.max(part.oldest_unfinished_ms);
             total.latency.add(&part.latency);
+            total.dedup.add(&part.dedup);
             for channel in &part.channels {
                 let parts = channels.entry(&channel.channel_name).or_default();
                 parts.push(channel.clone());
@@ -174,6 +181,10 @@ impl TopicFigures {
         }
         if let Some(age) = self.oldest_unfinished_ms {
             object.number("oldest_unfinished_ms", age);
+        }
+        self.dedup.push_fields(object);
+        if let Some(meter) = &self.duplicate_meter {
+            dedup::push_meter(object.key("duplicate_meter"), meter);
         }
         self.latency.push_json(object.key("e2e_processing_latency"));
     }

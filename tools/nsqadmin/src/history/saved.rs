@@ -1,23 +1,36 @@
 //! The saved form of a history.
 //!
 //! ```text
-//!   "nsqadmin history 2\n" series*
-//!   series: kind (1) length (2) name length (2) channel, and for each tier: last (8) count (4) points
-//!   point:  depth (4) rate (4) oldest_seconds (4)          all numbers are little-endian
+//!   "nsqadmin history 3\n" kept_since (8) series*
+//!   series: kind (1) length (2) name length (2) channel, and for each tier: last (8) length (4) runs
+//!
+//!   runs: those of `Runs`, and a run with the last point          all other numbers are little-endian
 //! ```
 //!
-//! The first form, "nsqadmin history 1", has no series of all topics together (kind 3) and is read, too.
+//! The forms 1 and 2 have points instead of runs, and no `kept_since`. They are read, too:
+//!
+//! ```text
+//!   each tier: last (8) count (4) points       point: depth (4) rate (4) oldest_seconds (4), each an f32, and NaN in a gap
+//! ```
+//!
+//! A point of these forms with a number that cannot be is a gap, too.
 
 use std::ops::Bound;
 
-use super::{History, Key, Point, Ring, Series, TIERS};
+use super::ring::Ring;
+use super::{History, Key, Point, Series, TIERS, Tier};
 
-const MAGIC: &[u8] = b"nsqadmin history 2\n";
-const MAGIC_1: &[u8] = b"nsqadmin history 1\n";
-const POINT_BYTES: usize = 12;
+const MAGIC: &[u8] = b"nsqadmin history 3\n";
+const OLD_MAGICS: [&[u8]; 2] = [b"nsqadmin history 1\n", b"nsqadmin history 2\n"];
 
-/// The series of a piece, at most 10 MB. A larger piece would hold up the samples of the next second.
-const PIECE_SERIES: usize = 64;
+/// Stands for a history from which no points were dropped.
+const NEVER: i64 = i64::MIN;
+
+/// The bytes of a point in the forms 1 and 2.
+const OLD_POINT_BYTES: usize = 12;
+
+/// Bytes after which a piece ends. A larger piece would hold up the samples of the next second.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// A part of the saved form.
 #[derive(Clone, Debug)]
@@ -35,15 +48,18 @@ impl History {
         let mut bytes = Vec::new();
         if last.is_none() {
             bytes.extend_from_slice(MAGIC);
+            bytes.extend_from_slice(&self.kept_since.unwrap_or(NEVER).to_le_bytes());
         }
         let start = last.map_or(Bound::Unbounded, Bound::Excluded);
-        let rest = self.series.range((start, Bound::Unbounded));
         let mut last = None;
-        for (key, series) in rest.take(PIECE_SERIES) {
+        for (key, series) in self.series.range((start, Bound::Unbounded)) {
+            if bytes.len() >= PIECE_BYTES {
+                return Piece { bytes, last };
+            }
             push_series(&mut bytes, key, series);
             last = Some(key.clone());
         }
-        Piece { bytes, last }
+        Piece { bytes, last: None }
     }
 
     /// Returns the saved form.
@@ -59,26 +75,44 @@ impl History {
         }
     }
 
-    /// Reads the saved form of at most `series_max` series, and the series of all topics together.
+    /// Reads the saved form. The past is as long as `bytes_max` permits. Series for which there is no room are left out.
     ///
     /// # Errors
     /// The bytes are no history, or they are cut off.
-    pub fn from_bytes(bytes: &[u8], series_max: usize) -> Result<History, String> {
-        let rest = bytes.strip_prefix(MAGIC);
-        let rest = rest.or_else(|| bytes.strip_prefix(MAGIC_1));
-        let mut rest = rest.ok_or("the file is no history of nsqadmin")?;
-        let mut history = History::new(series_max);
-        while !rest.is_empty() && history.len() < series_max {
-            let (key, series) = read_series(&mut rest).ok_or("the file is cut off or damaged")?;
-            if !series.is_empty() {
-                history.last_second = history.last_second.max(Some(series.last_second()));
+    pub fn from_bytes(bytes: &[u8], bytes_max: usize) -> Result<History, String> {
+        let is_old = OLD_MAGICS.iter().any(|magic| bytes.starts_with(magic));
+        let mut rest = bytes;
+        let magic = take::<{ MAGIC.len() }>(&mut rest).filter(|magic| is_old || magic == MAGIC);
+        magic.ok_or("the file is no history of nsqadmin")?;
+        let mut history = History::new(bytes_max);
+        history
+            .read(rest, is_old)
+            .ok_or("the file is cut off or damaged")?;
+        Ok(history)
+    }
+
+    fn read(&mut self, mut rest: &[u8], is_old: bool) -> Option<()> {
+        let read_ring = match is_old {
+            true => read_old_ring,
+            false => read_ring,
+        };
+        if !is_old {
+            let since = i64::from_le_bytes(take(&mut rest)?);
+            self.kept_since = Some(since).filter(|since| *since != NEVER);
+        }
+        let mut reach = i64::MAX;
+        while !rest.is_empty() {
+            let key = read_key(&mut rest)?;
+            let mut series = Series::new();
+            for (ring, tier) in series.0.iter_mut().zip(TIERS) {
+                *ring = read_ring(&mut rest, tier)?;
             }
             // Earlier versions also saved names that NSQ forbids.
-            if key.is_valid() {
-                history.series.insert(key, series);
+            if key.is_valid() && series.last_second().is_some() {
+                reach = self.insert_saved(key, series, reach);
             }
         }
-        Ok(history)
+        Some(())
     }
 }
 
@@ -95,49 +129,64 @@ fn push_series(bytes: &mut Vec<u8>, key: &Key, series: &Series) {
         bytes.extend_from_slice(&length.to_le_bytes());
         bytes.extend_from_slice(text.as_bytes());
     }
-    for ring in &series.0 {
-        let count = u32::try_from(ring.points.len()).expect("a ring has at most 10,080");
-        bytes.extend_from_slice(&ring.last.to_le_bytes());
-        bytes.extend_from_slice(&count.to_le_bytes());
-        for point in &ring.points {
-            for value in [point.depth, point.rate, point.oldest_seconds] {
-                bytes.extend_from_slice(&value.to_le_bytes());
-            }
-        }
+    for (ring, tier) in series.0.iter().zip(TIERS) {
+        let last = ring.last_slot().unwrap_or(0);
+        bytes.extend_from_slice(&last.to_le_bytes());
+        let at = bytes.len();
+        bytes.extend_from_slice(&[0; 4]);
+        ring.save(tier, bytes);
+        let length = u32::try_from(bytes.len() - at - 4).expect("a ring has at most 400 kB");
+        bytes[at..at + 4].copy_from_slice(&length.to_le_bytes());
     }
 }
 
-fn read_series(rest: &mut &[u8]) -> Option<(Key, Series)> {
+fn read_key(rest: &mut &[u8]) -> Option<Key> {
     let [kind] = take::<1>(rest)?;
     let name = read_text(rest)?;
     let channel = read_text(rest)?;
-    let key = match kind {
+    Some(match kind {
         0 => Key::Node(name),
         1 => Key::Topic(name),
         2 => Key::Channel(name, channel),
         3 => Key::All,
         _ => return None,
-    };
-    let mut rings = Vec::with_capacity(TIERS.len());
-    for tier in TIERS {
-        let mut ring = Ring::new(tier);
-        ring.last = i64::from_le_bytes(take(rest)?);
-        let count = usize::try_from(u32::from_le_bytes(take(rest)?)).ok()?;
-        if count > tier.points || rest.len() < count * POINT_BYTES {
-            return None;
-        }
-        for _ in 0..count {
-            let mut value = || Some(f32::from_le_bytes(take(rest)?));
-            ring.points.push_back(Point {
-                depth: value()?,
-                rate: value()?,
-                oldest_seconds: value()?,
-            });
-        }
-        ring.samples = 1;
-        rings.push(ring);
+    })
+}
+
+fn read_ring(rest: &mut &[u8], tier: Tier) -> Option<Ring> {
+    let last = i64::from_le_bytes(take(rest)?);
+    let length = usize::try_from(u32::from_le_bytes(take(rest)?)).ok()?;
+    let (saved, after) = rest.split_at_checked(length)?;
+    *rest = after;
+    Ring::restore(tier, last, saved)
+}
+
+/// Reads a ring of the forms 1 and 2.
+fn read_old_ring(rest: &mut &[u8], tier: Tier) -> Option<Ring> {
+    let last = i64::from_le_bytes(take(rest)?);
+    let count = usize::try_from(u32::from_le_bytes(take(rest)?)).ok()?;
+    if count > tier.points || rest.len() < count * OLD_POINT_BYTES {
+        return None;
     }
-    Some((key, Series(rings.try_into().ok()?)))
+    let mut ring = Ring::default();
+    for index in 0..count {
+        let mut value = || Some(f32::from_le_bytes(take(rest)?));
+        let (depth, rate, oldest_seconds) = (value()?, value()?, value()?);
+        let can_be = |value: &f32| (0.0..=f32::MAX).contains(value);
+        if ![depth, rate, oldest_seconds].iter().all(can_be) {
+            continue;
+        }
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // The casts saturate.
+        let point = Point {
+            depth: depth as u64,
+            rate: Some(f64::from(rate)),
+            oldest_ms: (f64::from(oldest_seconds) * 1000.0).round() as u64,
+        };
+        let before = i64::try_from(count - 1 - index).ok()?;
+        let slot = last.saturating_sub(before);
+        ring.add(tier, slot.saturating_mul(tier.step), point);
+    }
+    Some(ring)
 }
 
 fn read_text(rest: &mut &[u8]) -> Option<String> {
@@ -152,3 +201,6 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     *rest = after;
     Some(*taken)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,19 @@
+use std::collections::VecDeque;
+
 use super::*;
 
-fn point(depth: f32) -> Point {
+/// Room for everything that a test adds.
+const ROOMY: usize = 100 << 20;
+
+const WEEK: i64 = 7 * 24 * 3_600;
+
+fn point(depth: u64) -> Point {
+    #[allow(clippy::cast_precision_loss)]
+    let rate = depth as f64 / 10.0;
     Point {
         depth,
-        rate: depth / 10.0,
-        oldest_seconds: depth / 2.0,
+        rate: Some(rate),
+        oldest_ms: depth * 500,
     }
 }
 
@@ -12,36 +21,41 @@ fn topic() -> Key {
     Key::Topic("t".to_owned())
 }
 
-fn depths(history: &History, tier: usize, now: i64) -> (i64, Vec<f32>) {
-    let (start, points) = history
-        .points(&topic(), tier, now)
-        .expect("there is a series");
-    (start, points.iter().map(|point| point.depth).collect())
+fn node(name: &str) -> Key {
+    Key::Node(name.to_owned())
+}
+
+fn depths_of(history: &History, key: &Key, tier: usize, now: i64) -> (i64, Vec<Option<u64>>) {
+    let (start, points) = history.points(key, tier, now).expect("there is a series");
+    let depths = points.iter().map(|point| point.map(|point| point.depth));
+    (start, depths.collect())
+}
+
+fn depths(history: &History, tier: usize, now: i64) -> (i64, Vec<Option<u64>>) {
+    depths_of(history, &topic(), tier, now)
 }
 
 #[test]
 fn each_tier_has_its_step() {
-    let mut history = History::new(10);
-    for second in 1_000..1_025 {
-        #[allow(clippy::cast_precision_loss)]
-        let depth = (second - 1_000) as f32;
-        assert_eq!(history.add(second, [(topic(), point(depth))]), 0);
+    let mut history = History::new(ROOMY);
+    for second in 1_000..1_025_u32 {
+        let depth = u64::from(second) - 1_000;
+        assert_eq!(history.add(second.into(), [(topic(), point(depth))]), 0);
     }
     let (start, fine) = depths(&history, 0, 1_024);
-    assert_eq!((start, fine.len(), fine[24]), (1_000, 25, 24.0));
-    let (start, middle) = depths(&history, 1, 1_024);
+    assert_eq!((start, fine.len(), fine[24]), (1_000, 25, Some(24)));
     assert_eq!(
-        (start, middle),
-        (1_000, vec![9.0, 19.0, 24.0]),
+        depths(&history, 1, 1_024),
+        (1_000, vec![Some(9), Some(19), Some(24)]),
         "the highest of each step"
     );
     let (_, points) = history.points(&topic(), 1, 1_024).unwrap();
+    let first = points[0].expect("there are samples");
     assert!(
-        (points[0].rate - 0.45).abs() < 1e-5,
-        "the mean: {:?}",
-        points[0]
+        (first.rate.unwrap() - 0.45).abs() < 1e-9,
+        "the mean: {first:?}"
     );
-    assert!((points[0].oldest_seconds - 4.5).abs() < 1e-5);
+    assert_eq!(first.oldest_ms, 4_500);
     assert_eq!(depths(&history, 2, 1_024).1.len(), 2);
     assert_eq!(
         history.points(&Key::Topic("nope".to_owned()), 0, 1_024),
@@ -50,111 +64,141 @@ fn each_tier_has_its_step() {
     assert_eq!(history.points(&topic(), 3, 1_024), None);
 }
 
+/// Depths above 2^24 were rounded.
 #[test]
-fn memory_is_bounded_and_gaps_are_kept() {
-    let mut history = History::new(10);
+fn depths_are_exact() {
+    let mut history = History::new(ROOMY);
+    let depths_given = [(1 << 24) + 1, (1 << 53) - 1, (1 << 53) + 1, u64::MAX];
+    for (second, depth) in (0..).zip(depths_given) {
+        let sample = Point {
+            depth,
+            ..Point::default()
+        };
+        history.add(second, [(topic(), sample)]);
+    }
+    assert_eq!(depths(&history, 0, 3), (0, depths_given.map(Some).to_vec()));
+    let read = History::from_bytes(&history.to_bytes(), ROOMY).expect("the bytes are whole");
+    assert_eq!(depths(&read, 0, 3), (0, depths_given.map(Some).to_vec()));
+}
+
+#[test]
+fn a_ring_is_bounded_and_gaps_are_kept() {
+    let mut history = History::new(ROOMY);
     for second in 0..2_000 {
-        history.add(second, [(topic(), point(1.0))]);
+        history.add(second, [(topic(), point(1))]);
     }
     let (start, fine) = depths(&history, 0, 1_999);
     assert_eq!((start, fine.len()), (1_400, 600));
-    history.add(2_003, [(topic(), point(2.0))]);
+    history.add(2_003, [(topic(), point(2))]);
     let (start, fine) = depths(&history, 0, 2_003);
-    assert_eq!((start, fine.len(), fine[599]), (1_404, 600, 2.0));
-    assert!(
-        fine[596..599].iter().all(|depth| depth.is_nan()),
-        "{:?}",
-        &fine[590..]
-    );
+    assert_eq!((start, fine.len(), fine[599]), (1_404, 600, Some(2)));
+    assert_eq!(fine[595..599], [Some(1), None, None, None]);
     // A reader after a pause sees only what is recent.
     let (start, fine) = depths(&history, 0, 2_300);
     assert_eq!((start, fine.len()), (1_701, 303));
-    assert_eq!(depths(&history, 0, 5_000).1, Vec::<f32>::new());
-    history.add(50_000, [(topic(), point(3.0))]);
+    assert_eq!(depths(&history, 0, 5_000).1, []);
+    history.add(50_000, [(topic(), point(3))]);
     assert_eq!(
         depths(&history, 0, 50_000),
-        (50_000, vec![3.0]),
+        (50_000, vec![Some(3)]),
         "the old points are too old"
     );
 }
 
 #[test]
-fn a_clock_that_goes_back_does_no_harm() {
-    let mut history = History::new(10);
-    history.add(1_000, [(topic(), point(1.0))]);
-    history.add(995, [(topic(), point(9.0))]);
-    assert_eq!(depths(&history, 0, 995), (1_000, vec![1.0]));
-    history.add(10, [(topic(), point(2.0))]);
-    assert_eq!(
-        depths(&history, 0, 10),
-        (10, vec![2.0]),
-        "a clock that was set anew"
-    );
-    history.add(i64::MAX, [(topic(), point(2.0))]);
-    history.add(i64::MIN, [(topic(), point(2.0))]);
+fn a_clock_of_any_time_does_no_harm() {
+    let mut history = History::new(ROOMY);
+    for (second, depth) in [(1_000, 1), (10, 2), (i64::MAX, 3), (i64::MIN + 1_000, 4)] {
+        history.add(second, [(topic(), point(depth))]);
+        let (_, points) = depths(&history, 0, second);
+        assert_eq!(points, [Some(depth)], "{second}");
+    }
+}
+
+/// The points of up to seven days were dropped until the clock was where it had been.
+#[test]
+fn after_a_step_back_the_points_of_the_future_go_and_new_ones_are_kept_at_once() {
+    let mut history = History::new(ROOMY);
+    let start = 1_000_000_020;
+    for second in 0..7_200_u32 {
+        let samples = [(topic(), point(second.into())), (node("idle"), point(0))];
+        history.add(start + i64::from(second), samples);
+    }
+    history.add(start + 7_200, [(node("new"), point(7))]);
+    // The clock steps back by an hour, in the middle of a point of 10 seconds and of one of a minute.
+    let now = start + 3_615;
+    for second in 0..5 {
+        history.add(now + second, [(topic(), point(1))]);
+    }
+    let (begin, points) = depths(&history, 0, now + 4);
+    assert_eq!((begin, points), (now, vec![Some(1); 5]));
+    for (tier, step) in [(1, 10), (2, 60)] {
+        let (begin, points) = depths(&history, tier, now + 4);
+        assert_eq!(begin, start, "step {step}");
+        let last = 3_615 / step;
+        let expected = (0..=last).map(|slot| Some(slot * step + step - 1));
+        assert_eq!(points, expected.collect::<Vec<_>>(), "step {step}");
+    }
+    // A series without new samples loses the future, too.
+    let (_, points) = depths_of(&history, &node("idle"), 1, now + 4);
+    assert_eq!(points, vec![Some(0); 362]);
+    assert_eq!(history.points(&node("new"), 0, now + 4), None);
+    let bytes = history.bytes();
+    history.retain(|_| true);
+    assert_eq!(history.bytes(), bytes, "counted anew");
+    let read = History::from_bytes(&history.to_bytes(), ROOMY).expect("the bytes are whole");
+    assert_eq!(read.len(), 2);
+}
+
+#[test]
+fn a_step_ahead_leaves_a_gap_that_goes_with_a_step_back() {
+    let mut history = History::new(ROOMY);
+    for second in 0..100 {
+        history.add(second, [(topic(), point(1))]);
+    }
+    for second in 3_600..3_605 {
+        history.add(second, [(topic(), point(2))]);
+    }
+    let (begin, points) = depths(&history, 1, 3_604);
+    assert_eq!((begin, points.len(), points[10]), (0, 361, None));
+    history.add(105, [(topic(), point(3))]);
+    let (begin, points) = depths(&history, 1, 105);
+    assert_eq!(begin, 0);
+    assert_eq!(points[9..], [Some(1), Some(3)]);
+}
+
+/// A file of a wrong clock, whose series are all in the future.
+#[test]
+fn a_saved_past_of_the_future_goes_with_the_first_samples() {
+    let mut history = History::new(ROOMY);
+    history.add(WEEK, [(topic(), point(1)), (node("n"), point(1))]);
+    let mut read = History::from_bytes(&history.to_bytes(), ROOMY).expect("the bytes are whole");
+    read.add(1_000, [(topic(), point(2))]);
+    assert_eq!(depths(&read, 2, 1_000), (960, vec![Some(2)]));
+    assert_eq!(read.points(&node("n"), 2, 1_000), None);
 }
 
 #[test]
 fn a_clock_that_has_moved_far_is_reported() {
-    let week = 7 * 24 * 3_600;
     let saved = {
-        let mut history = History::new(10);
-        history.add(week, [(topic(), point(1.0))]);
+        let mut history = History::new(ROOMY);
+        history.add(WEEK, [(topic(), point(1))]);
         assert!(!history.take_loss(), "there was no past");
         history.to_bytes()
     };
     for (now, is_lost) in [
-        (week + 1, false),
-        (2 * week - 1, false),
-        (2 * week, true),
-        (week - 599, false),
-        (week - 600, true),
+        (WEEK + 1, false),
+        (2 * WEEK - 1, false),
+        (2 * WEEK, true),
+        (WEEK - 599, false),
+        (WEEK - 600, true),
         (0, true),
     ] {
-        let mut history = History::from_bytes(&saved, 10).expect("the bytes are whole");
-        history.add(now, [(topic(), point(1.0))]);
+        let mut history = History::from_bytes(&saved, ROOMY).expect("the bytes are whole");
+        history.add(now, [(topic(), point(1))]);
         assert_eq!(history.take_loss(), is_lost, "{now}");
-        history.add(now + 1, [(topic(), point(1.0))]);
+        history.add(now + 1, [(topic(), point(1))]);
         assert!(!history.take_loss(), "{now}");
-    }
-}
-
-#[test]
-fn a_full_history_replaces_only_idle_series() {
-    let mut history = History::new(2);
-    let key = |name: &str| Key::Node(name.to_owned());
-    history.add(0, [(key("a"), point(1.0)), (key("b"), point(1.0))]);
-    assert_eq!(
-        history.add(1, [(key("a"), point(1.0)), (key("c"), point(1.0))]),
-        1
-    );
-    assert_eq!(
-        history.add(600, [(key("a"), point(1.0)), (key("c"), point(1.0))]),
-        0
-    );
-    assert_eq!(history.len(), 2, "b had no sample for ten minutes");
-    assert_eq!(history.points(&key("b"), 0, 600), None);
-}
-
-/// After ten minutes without samples, every series is idle.
-#[test]
-fn a_full_history_keeps_its_series_over_a_pause() {
-    let mut history = History::new(2);
-    let key = |name: &str| Key::Node(name.to_owned());
-    let all = |depth: f32| [Key::All, key("a"), key("b")].map(|key| (key, point(depth)));
-    assert_eq!(history.add(0, all(1.0)), 0);
-    assert_eq!(history.add(700, all(2.0)), 0);
-    for key in [Key::All, key("a"), key("b")] {
-        let (start, points) = history.points(&key, 2, 700).expect("the series is there");
-        assert_eq!((start, points[0]), (0, point(1.0)), "{key:?}");
-    }
-    // Only as many idle series go as new ones come, the one that is idle for the longest time first.
-    assert_eq!(history.add(800, [(key("a"), point(3.0))]), 0);
-    assert_eq!(history.add(1_500, [(key("c"), point(3.0))]), 0);
-    assert_eq!(history.points(&key("b"), 2, 1_500), None);
-    for key in [Key::All, key("a")] {
-        let (start, _) = history.points(&key, 2, 1_500).expect("the series is there");
-        assert_eq!(start, 0, "{key:?}");
     }
 }
 
@@ -163,95 +207,165 @@ fn a_full_history_keeps_its_series_over_a_pause() {
 fn only_valid_names_have_a_past() {
     let long = "é".repeat(40_000);
     let invalid = [
-        Key::Node(format!("a{long}:4151")),
+        node(&format!("a{long}:4151")),
         Key::Topic(format!("a{long}")),
         Key::Topic("two words".to_owned()),
         Key::Channel("t".to_owned(), long),
         Key::Channel("a/b".to_owned(), "c".to_owned()),
     ];
-    let mut history = History::new(10);
-    let samples = invalid.map(|key| (key, point(1.0)));
-    let samples = samples.into_iter().chain([(topic(), point(2.0))]);
+    let mut history = History::new(ROOMY);
+    let samples = invalid.map(|key| (key, point(1)));
+    let samples = samples.into_iter().chain([(topic(), point(2))]);
     assert_eq!(history.add(1, samples), 0, "room is not the reason");
     assert_eq!(history.len(), 1);
-    let read = History::from_bytes(&history.to_bytes(), 10).expect("the bytes are whole");
-    assert_eq!(read.points(&topic(), 0, 1), Some((1, vec![point(2.0)])));
+    let read = History::from_bytes(&history.to_bytes(), ROOMY).expect("the bytes are whole");
+    assert_eq!(depths(&read, 0, 1), (1, vec![Some(2)]));
 }
 
-#[test]
-fn all_topics_together_always_have_room() {
-    let node = |name: &str| (Key::Node(name.to_owned()), point(1.0));
-    let mut history = History::new(1);
-    assert_eq!(history.add(0, [node("a")]), 0);
-    assert_eq!(history.add(1, [(Key::All, point(5.0)), node("b")]), 1);
-    assert_eq!(history.len(), 1, "without the one of all topics together");
-    let bytes = history.to_bytes();
-    for series_max in [1, 1_000] {
-        let read = History::from_bytes(&bytes, series_max).expect("the bytes are whole");
-        assert_eq!(read.points(&Key::All, 0, 1), Some((1, vec![point(5.0)])));
-        assert_eq!(read.len(), 1);
+/// A ring without runs: what [`History`] must show.
+struct Plain {
+    tier: Tier,
+    last: i64,
+    /// Each point has the number of its samples with a rate.
+    points: VecDeque<Option<(Point, u32)>>,
+}
+
+impl Plain {
+    fn new(tier: Tier) -> Plain {
+        Plain {
+            tier,
+            last: 0,
+            points: VecDeque::new(),
+        }
     }
-    let mut nothing = History::new(0);
-    assert_eq!(
-        nothing.add(0, [(Key::All, point(5.0))]),
-        1,
-        "the past is off"
-    );
+
+    fn add(&mut self, second: i64, sample: Point) {
+        let slot = second.div_euclid(self.tier.step);
+        let length = i64::try_from(self.tier.points).unwrap();
+        if slot < self.last {
+            while self.last > slot || self.points.back().is_some_and(Option::is_none) {
+                self.points.pop_back();
+                self.last -= 1;
+            }
+            if let Some(Some((point, count))) = self.points.back_mut() {
+                *count = u32::from(point.rate.is_some());
+            }
+        }
+        let passed = slot - self.last;
+        if passed == 0
+            && let Some(Some((point, count))) = self.points.back_mut()
+        {
+            *count += u32::from(sample.rate.is_some());
+            point.depth = point.depth.max(sample.depth);
+            point.oldest_ms = point.oldest_ms.max(sample.oldest_ms);
+            if let Some(rate) = sample.rate {
+                let mean = point.rate.unwrap_or(0.0);
+                point.rate = Some(mean + (rate - mean) / f64::from(*count));
+            }
+            return;
+        }
+        if passed > length {
+            self.points.clear();
+        } else if !self.points.is_empty() {
+            self.points.extend((1..passed).map(|_| None));
+        }
+        let count = u32::from(sample.rate.is_some());
+        self.points.push_back(Some((sample, count)));
+        let excess = self.points.len().saturating_sub(self.tier.points);
+        self.points.drain(..excess);
+        self.last = slot;
+    }
 }
 
-/// A history of the first form: depth 1.5, 2.5 and a gap of the topic `t`, as nsqadmin saved it.
-#[test]
-fn the_first_form_is_read() {
-    let mut bytes = b"nsqadmin history 1\n\x01\x01\0t\0\0".to_vec();
-    for tier in TIERS {
-        bytes.extend_from_slice(&(600 / tier.step).to_le_bytes());
-        bytes.extend_from_slice(&3_u32.to_le_bytes());
-        for depth in [1.5, 2.5, f32::NAN] {
-            for value in [depth, depth / 10.0, depth / 2.0] {
-                bytes.extend_from_slice(&value.to_le_bytes());
+/// A generator of numbers by a seed (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ mixed >> 31) % end
+    }
+
+    /// Returns a number of at most `bits` bits, which is often a small one.
+    fn number(&mut self, bits: u64) -> u64 {
+        let bits = self.below(bits);
+        self.below(1 << bits)
+    }
+}
+
+/// Adds random samples to a history and to plain rings: idle times, bursts, ages that grow, gaps and clocks that go back.
+fn check_against_plain(seed: u64) {
+    let random = &mut Random(seed);
+    let mut history = History::new(ROOMY);
+    let mut plain = TIERS.map(Plain::new);
+    let mut now = 1_700_000_000_i64;
+    let mut sample = Point::default();
+    for _ in 0..6_000 {
+        now += match random.below(400) {
+            0 => i64::try_from(random.below(2_000)).unwrap(),
+            1 => -i64::try_from(random.below(1_200)).unwrap(),
+            2 => i64::try_from(random.below(900_000)).unwrap() - 450_000,
+            3..10 => 0,
+            10..50 => 10,
+            _ => 1,
+        };
+        match random.below(30) {
+            0 => sample = Point::default(),
+            1 => sample.depth = random.number(60),
+            #[allow(clippy::cast_precision_loss)]
+            2 => sample.rate = Some(random.number(30) as f64 / 1000.0),
+            12 => sample.rate = None,
+            3 => sample.oldest_ms = random.number(40),
+            4..12 => sample.oldest_ms += 1000,
+            _ => {}
+        }
+        history.add(now, [(topic(), sample)]);
+        for ring in &mut plain {
+            ring.add(now, sample);
+        }
+        if random.below(1_000) == 0 {
+            let bytes = history.to_bytes();
+            history = History::from_bytes(&bytes, ROOMY).expect("the bytes are whole");
+            assert_eq!(history.to_bytes(), bytes, "seed {seed}");
+            // The number of samples in the last point is not saved.
+            let last = plain.each_mut().map(|ring| ring.points.back_mut());
+            for (point, count) in last.into_iter().flatten().flatten() {
+                *count = u32::from(point.rate.is_some());
             }
         }
     }
-    let history = History::from_bytes(&bytes, 10).expect("the bytes are whole");
-    let (start, points) = depths(&history, 1, 600);
-    assert_eq!((start, &points[..2]), (580, &[1.5, 2.5][..]));
-    assert!(points[2].is_nan());
+    let bytes = history.bytes();
+    history.retain(|_| true);
+    assert_eq!(history.bytes(), bytes, "seed {seed}: counted anew");
+    for (tier, plain) in plain.iter().enumerate() {
+        let newest = plain.last * plain.tier.step;
+        let (start, points) = history.points(&topic(), tier, newest).unwrap();
+        let held = i64::try_from(points.len()).unwrap();
+        assert_eq!(start, (plain.last - held + 1) * plain.tier.step);
+        assert_eq!(points.len(), plain.points.len(), "seed {seed}");
+        for (shown, given) in points.iter().zip(&plain.points) {
+            let (Some(shown), Some((given, _))) = (shown, given) else {
+                assert!(shown.is_none() && given.is_none(), "seed {seed}");
+                continue;
+            };
+            assert_eq!(shown.depth, given.depth, "seed {seed}");
+            // A saved point has lost less than a thousandth.
+            assert_eq!(shown.rate.is_some(), given.rate.is_some(), "seed {seed}");
+            let difference = shown.rate.unwrap_or(0.0) - given.rate.unwrap_or(0.0);
+            assert!(difference.abs() < 0.002, "seed {seed}");
+            let most = given.oldest_ms / 100;
+            let difference = shown.oldest_ms.abs_diff(given.oldest_ms);
+            assert!(difference <= most, "seed {seed}: {shown:?} {given:?}");
+        }
+    }
 }
 
 #[test]
-fn a_saved_history_is_the_same_and_damage_is_an_error() {
-    let mut history = History::new(10);
-    let channel = Key::Channel("t".to_owned(), "c#ephemeral".to_owned());
-    for second in 0..700 {
-        let node = Key::Node("[::1]:4151".to_owned());
-        history.add(
-            second,
-            [
-                (topic(), point(1.5)),
-                (channel.clone(), point(2.0)),
-                (node, point(0.0)),
-            ],
-        );
+fn runs_show_what_plain_rings_show() {
+    for seed in 0..30 {
+        check_against_plain(seed);
     }
-    let bytes = history.to_bytes();
-    let mut read = History::from_bytes(&bytes, 10).expect("the bytes are whole");
-    // The number of samples in the last point is not saved.
-    let (before, after) = (
-        history.points(&channel, 2, 700),
-        read.points(&channel, 2, 700),
-    );
-    assert_eq!(before, after);
-    assert_eq!(read.len(), 3);
-    read.add(701, [(topic(), point(3.0))]);
-    assert_eq!(History::from_bytes(&bytes, 2).map(|read| read.len()), Ok(2));
-    assert!(History::from_bytes(b"", 10).is_err());
-    for length in 20..bytes.len().min(400) {
-        assert!(
-            History::from_bytes(&bytes[..length], 10).is_err(),
-            "{length}"
-        );
-    }
-    let mut damaged = bytes.clone();
-    damaged[19] = 9;
-    assert!(History::from_bytes(&damaged, 10).is_err());
 }

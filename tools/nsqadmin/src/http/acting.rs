@@ -4,86 +4,12 @@
 use ::http::StatusCode;
 use wire::name::is_valid_name;
 
+use super::actor::Actor;
 use super::endpoint::Change;
+use super::subject::Subject;
 use super::{App, Reply, Request};
-use crate::access::basic_user;
-use crate::audit::{Entry, Outcome};
 use crate::cluster::{Act, Acted, NodeAct, Terms};
-use crate::notification::Notification;
 use crate::outcome::Refusal;
-use crate::unix_time;
-
-/// The subject of an act.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Subject {
-    pub(super) topic: String,
-    /// Empty for an act on a topic.
-    pub(super) channel: String,
-    /// Empty, except for a tombstone.
-    pub(super) node: String,
-    /// Empty, except for `PUT /config/*`.
-    pub(super) key: String,
-}
-
-/// The client that acts.
-#[derive(Clone, Debug)]
-pub(super) struct Actor {
-    /// The user for logs, or an empty text.
-    pub(super) user: String,
-    /// The user for notifications, or an empty text.
-    told_user: String,
-    remote_address: String,
-    user_agent: String,
-    url: String,
-}
-
-/// Longest name of an admin that nsqd takes, in characters.
-const BY_MAX: usize = 64;
-
-impl Actor {
-    /// Returns the name for the terms of a pause: what nsqd takes of the user's name.
-    pub(super) fn by(&self) -> String {
-        let plain = self.user.chars().filter(|c| !c.is_control());
-        plain.take(BY_MAX).collect()
-    }
-}
-
-impl Subject {
-    /// Returns what the path of a request names.
-    pub(super) fn of_path(change: Change, segments: &[String]) -> Subject {
-        let segment = |index: usize| segments.get(index).cloned().unwrap_or_default();
-        match change {
-            Change::Create | Change::Many => Subject::default(),
-            Change::Act | Change::Delete => Subject {
-                topic: segment(0),
-                channel: segment(1),
-                ..Subject::default()
-            },
-            Change::Tombstone => Subject {
-                node: segment(0),
-                ..Subject::default()
-            },
-        }
-    }
-
-    /// Returns the name of an action: `pause_topic`, `pause_channel`, ...
-    pub(super) fn action(&self, verb: Act) -> &'static str {
-        match (verb, self.channel.is_empty()) {
-            (Act::Create, true) => "create_topic",
-            (Act::Create, false) => "create_channel",
-            (Act::Delete, true) => "delete_topic",
-            (Act::Delete, false) => "delete_channel",
-            (Act::Pause, true) => "pause_topic",
-            (Act::Pause, false) => "pause_channel",
-            (Act::Unpause, true) => "unpause_topic",
-            (Act::Unpause, false) => "unpause_channel",
-            (Act::Empty, true) => "empty_topic",
-            (Act::Empty, false) => "empty_channel",
-            (Act::Unempty, true) => "unempty_topic",
-            (Act::Unempty, false) => "unempty_channel",
-        }
-    }
-}
 
 const TOMBSTONE: &str = "tombstone_topic_producer";
 
@@ -96,7 +22,7 @@ impl App {
         request: &mut Request,
     ) -> Result<Reply, Refusal> {
         let mut subject = Subject::of_path(change, segments);
-        let actor = self.actor(request);
+        let actor = self.acting(request)?;
         let none = Terms::default();
         let (action, acted) = match change {
             Change::Many => return self.act_on_many(actor, request).await,
@@ -126,9 +52,15 @@ impl App {
                 (subject.action(Act::Delete), acted.await)
             }
             Change::Act => {
-                let keys = ["action", "for", "note", "undo"];
-                let [action, limit, note, undo] =
-                    request.read_texts(self.read_timeout, keys).await?;
+                let keys = ["action", "for", "note", "undo", "messages"];
+                let [action, limit, note, undo, messages] =
+                    request.read_terms(self.read_timeout, keys).await?;
+                let expected_messages = match messages.as_str() {
+                    "" => None,
+                    number => Some(number.parse().map_err(|_| {
+                        Refusal::bad(format!("INVALID_MESSAGES: {number} is not a number"))
+                    })?),
+                };
                 let act = match action.as_str() {
                     "pause" => Act::Pause,
                     "unpause" => Act::Unpause,
@@ -141,7 +73,13 @@ impl App {
                     note,
                     by: actor.by(),
                     undo,
+                    expected_messages,
                 };
+                let messages = match act {
+                    Act::Unempty if expected_messages.is_some() => expected_messages,
+                    _ => self.messages_of(act, &subject),
+                };
+                subject = subject.with_details(act, &terms, messages);
                 let (topic, channel) = (&subject.topic, &subject.channel);
                 let acted = self.cluster.act(act, topic, channel, &terms);
                 (subject.action(act), acted.await)
@@ -158,9 +96,55 @@ impl App {
                 (TOMBSTONE, self.cluster.tombstone(&act).await)
             }
         };
+        let acted = match change {
+            Change::Act | Change::Delete => self.with_gone(&subject.topic, acted),
+            _ => acted,
+        };
         self.report(&actor, action, subject, &acted).await;
         let warnings = acted?;
         Ok(Reply::object(&warnings, |_| {}))
+    }
+
+    /// Returns the number of messages that an empty would drop or an undo would bring back, as of the last live figures.
+    fn messages_of(&self, act: Act, subject: &Subject) -> Option<i64> {
+        let snapshot = self.collector.as_ref()?.snapshots.borrow();
+        let topic = snapshot.topics.get(&subject.topic)?;
+        // An empty of a topic leaves its channels as they are.
+        let (figures, is_topic) = match subject.channel.as_str() {
+            "" => (&topic.total.figures, true),
+            channel => (&topic.channels.get(channel)?.figures, false),
+        };
+        match act {
+            Act::Empty if is_topic => Some(figures.depth),
+            Act::Empty => Some(nsq_doctor::sum([
+                figures.depth,
+                figures.in_flight,
+                figures.deferred,
+            ])),
+            Act::Unempty => Some(figures.undo?.message_count),
+            Act::Create | Act::Delete | Act::Pause | Act::Unpause => None,
+        }
+    }
+
+    /// Adds the nodes that are gone and had the topic to the warnings of an act: nothing was done there.
+    fn with_gone(&self, topic: &str, acted: Acted) -> Acted {
+        let mut warnings = acted?;
+        let gone = self.gone_with(topic);
+        if !gone.is_empty() {
+            warnings.add_text(gone_text(&gone));
+        }
+        Ok(warnings.of_one_stage())
+    }
+
+    /// Returns the nodes that are gone and had the topic.
+    pub(super) fn gone_with(&self, topic: &str) -> Vec<String> {
+        let Some(collector) = &self.collector else {
+            return Vec::new();
+        };
+        let checkup = collector.checkups.borrow();
+        let gone = checkup.gone.iter();
+        let gone = gone.filter(|gone| gone.topics.contains(topic));
+        gone.map(|gone| gone.address.clone()).collect()
     }
 
     async fn topic_to_tombstone(&self, request: &mut Request) -> Result<String, Refusal> {
@@ -187,63 +171,15 @@ impl App {
             self.notifier.notify(notification);
         }
     }
-
-    /// Returns the client that sent the request.
-    pub(super) fn actor(&self, request: &Request) -> Actor {
-        // Any client can name a user of basic authentication. The proxy's user is the one who may act.
-        let first = |user: String, other: String| if user.is_empty() { other } else { user };
-        let of_proxy = self.access.user(request.headers(), request.peer().ip());
-        let basic = basic_user(request.headers());
-        Actor {
-            user: first(of_proxy.clone(), basic.clone()),
-            // Basic authentication comes first here, as in the original.
-            told_user: first(basic, of_proxy),
-            remote_address: request.peer().to_string(),
-            user_agent: request.user_agent().to_owned(),
-            url: request.url(),
-        }
-    }
 }
 
-impl Actor {
-    /// Returns the line of the audit log.
-    pub(super) fn entry(&self, action: &str, subject: &Subject, acted: &Acted) -> Entry {
-        let (outcome, message) = match acted {
-            Ok(warnings) if warnings.is_empty() => (Outcome::Done, String::new()),
-            Ok(warnings) => (Outcome::Partly, warnings.message()),
-            Err(refusal) if refusal.status == StatusCode::FORBIDDEN => {
-                (Outcome::Refused, refusal.message.clone())
-            }
-            Err(refusal) => (Outcome::Failed, refusal.message.clone()),
-        };
-        Entry {
-            unix_seconds: unix_time::seconds(),
-            user: self.user.clone(),
-            remote_address: self.remote_address.clone(),
-            action: action.to_owned(),
-            topic: subject.topic.clone(),
-            channel: subject.channel.clone(),
-            node: subject.node.clone(),
-            key: subject.key.clone(),
-            outcome,
-            message,
-        }
-    }
-
-    fn notification(&self, action: &'static str, subject: Subject, via: &str) -> Notification {
-        Notification {
-            action,
-            topic: subject.topic,
-            channel: subject.channel,
-            node: subject.node,
-            unix_seconds: unix_time::seconds(),
-            user: self.told_user.clone(),
-            remote_ip: self.remote_address.clone(),
-            user_agent: self.user_agent.clone(),
-            url: self.url.clone(),
-            via: via.to_owned(),
-        }
-    }
+/// Returns the warning about nodes that are gone.
+pub(super) fn gone_text(nodes: &[String]) -> String {
+    let urls: Vec<String> = nodes.iter().map(|node| format!("http://{node}")).collect();
+    format!(
+        "nothing was done at {}: gone, and whatever it has stays until it is back",
+        urls.join(", ")
+    )
 }
 
 fn check_name(name: &str, invalid: &'static str) -> Result<(), Refusal> {

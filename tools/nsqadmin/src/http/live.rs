@@ -75,7 +75,9 @@ impl App {
             Live::Attention => {
                 let message = collector.snapshots.borrow().message.clone();
                 let checkup = collector.checkup();
-                Ok(Reply::json(checkup.attention(&message)))
+                Ok(Reply::json(
+                    checkup.attention(&message, collector.next_checkup()),
+                ))
             }
             Live::Nodes => {
                 let checkup = collector.checkup();
@@ -136,7 +138,7 @@ async fn next_event(mut events: Events) -> Option<(Result<Frame<Bytes>, Infallib
 }
 
 /// Answers `/api/live/history?topic=T[&channel=C]`, `?node=N` and `?all=true`, with `step=1`, `10` or
-/// `60`.
+/// `60`. `kept_since` is the time before which points were dropped because there was no room.
 fn history(collector: &Collector, request: &Request) -> Result<Reply, Refusal> {
     let query = request.parsed_query()?;
     let text = |name: &str| query.get(name).unwrap_or_default().to_owned();
@@ -151,24 +153,44 @@ fn history(collector: &Collector, request: &Request) -> Result<Reply, Refusal> {
     let step = query.get("step").unwrap_or("1");
     let tier = TIERS.iter().position(|tier| tier.step.to_string() == step);
     let tier = tier.ok_or_else(|| Refusal::bad("INVALID_ARG_STEP"))?;
-    let points = collector.history().points(&key, tier, unix_time::seconds());
-    let (start, points) = points.ok_or_else(|| Refusal::not_found("HISTORY_NOT_FOUND"))?;
+    let now = unix_time::seconds();
+    let history = collector.history();
+    let points = history.points(&key, tier, now);
+    let kept_since = history.kept_since(now);
+    let has_left_out = history.has_left_out();
+    drop(history);
+    let (start, points) = points.ok_or_else(|| {
+        Refusal::not_found(match has_left_out {
+            true => "HISTORY_FULL",
+            false => "HISTORY_NOT_FOUND",
+        })
+    })?;
     let mut json = String::new();
     let mut object = JsonObject::new(&mut json);
     object.number("start", start);
     object.number("step", TIERS[tier].step);
-    for (name, value) in [
-        ("depth", (|point: &Point| point.depth) as fn(&Point) -> f32),
-        ("rate", |point| point.rate),
-        ("oldest_seconds", |point| point.oldest_seconds),
-    ] {
-        push_array(object.key(name), &points, |out, point| {
-            match point.is_gap() {
-                true => out.push_str("null"),
-                false => push_float(out, (f64::from(value(point)) * 1000.0).round() / 1000.0),
-            }
-        });
+    if let Some(since) = kept_since {
+        object.number("kept_since", since);
     }
+    push_figures(object.key("depth"), &points, |out, point| {
+        out.push_str(&point.depth.to_string());
+    });
+    push_figures(object.key("rate"), &points, |out, point| match point.rate {
+        Some(rate) => push_float(out, rate),
+        None => out.push_str("null"),
+    });
+    push_figures(object.key("oldest_seconds"), &points, |out, point| {
+        #[allow(clippy::cast_precision_loss)] // An age needs no more.
+        push_float(out, point.oldest_ms as f64 / 1000.0);
+    });
     object.end();
     Ok(Reply::json(json))
+}
+
+/// Appends one figure of all points. A gap is null, and so is a rate that is not known.
+fn push_figures(out: &mut String, points: &[Option<Point>], push: fn(&mut String, &Point)) {
+    push_array(out, points, |out, point| match point {
+        Some(point) => push(out, point),
+        None => out.push_str("null"),
+    });
 }

@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ::http::StatusCode;
 use futures_util::stream::{self, StreamExt};
-use program::log_error;
 use wire::go_json::{JsonObject, push_array};
 
-use super::acting::{Actor, Subject as Acting};
+use super::acting::gone_text;
+use super::actor::Actor;
+use super::subject::Subject as Acting;
 use super::{App, Reply, Request};
 use crate::audit::Outcome;
-use crate::cluster::{Act, Acted, Stats, Target, Terms};
+use crate::cluster::{Act, Acted, Scope, Stats, Target, Terms};
 use crate::order::{Kind, Order, SUBJECTS_MAX, Subject, Verb};
 use crate::outcome::{Refusal, Warnings};
 
@@ -47,7 +48,8 @@ impl App {
             return Err(Refusal::bad("MISSING_FILTER"));
         }
         let listing = self.listing(&order).await?;
-        let count = listing.subjects.len();
+        let with_work = listing.subjects.iter();
+        let count = with_work.filter(|it| order.has_work(it)).count();
         if count > SUBJECTS_MAX {
             return Err(Refusal::bad(format!(
                 "TOO_MANY: {count} match, and at most {SUBJECTS_MAX} can be acted on at once; narrow the filter"
@@ -66,14 +68,7 @@ impl App {
         if order.confirm != token {
             return Err(Refusal::new(StatusCode::CONFLICT, "LIST_CHANGED"));
         }
-        // The order goes on if the client closes its connection, so that no half of it is left undone.
-        let app = self.clone();
-        let carried_out = tokio::spawn(async move { app.carry_out(order, listing, actor).await });
-        carried_out.await.unwrap_or_else(|error| {
-            log_error!("an order on many topics broke off - {error}");
-            let status = StatusCode::INTERNAL_SERVER_ERROR;
-            Err(Refusal::new(status, "INTERNAL_ERROR"))
-        })
+        self.carry_out(order, listing, actor).await
     }
 
     /// Returns what the order touches now.
@@ -92,8 +87,16 @@ impl App {
             true => self.cluster.topics(&mut warnings).await?,
             false => BTreeSet::new(),
         };
+        let subjects = order.subjects(&stats, &inactive);
+        let gone: BTreeSet<String> = subjects
+            .iter()
+            .flat_map(|subject| self.gone_with(&subject.topic))
+            .collect();
+        if !gone.is_empty() {
+            warnings.add_text(gone_text(&gone.into_iter().collect::<Vec<_>>()));
+        }
         Ok(Listing {
-            subjects: order.subjects(&stats, &inactive),
+            subjects,
             targets: by_address,
             warnings,
         })
@@ -111,11 +114,14 @@ impl App {
             targets,
             mut warnings,
         } = listing;
+        // A node that did not answer may have topics of the listing, or their channels.
+        let is_whole = warnings.is_empty();
         let terms = Terms {
             limit: order.limit.clone(),
             note: order.note.clone(),
             by: actor.by(),
             undo: order.undo.clone(),
+            expected_messages: None,
         };
         let act = match order.action {
             Verb::Pause => Act::Pause,
@@ -141,8 +147,11 @@ impl App {
         let able: BTreeMap<String, Target> = able
             .map(|target| (target.identity.address.clone(), target))
             .collect();
-        let acts = stream::iter(subjects)
-            .map(|subject| self.act_on_one(act, &terms, &actor, subject, &able));
+        let acts = subjects
+            .into_iter()
+            .filter(|subject| order.has_work(subject));
+        let acts = stream::iter(acts)
+            .map(|subject| self.act_on_one(act, &terms, &actor, subject, (&able, is_whole)));
         let done: Vec<Done> = acts.buffered(AT_ONCE_MAX).collect().await;
         let messages: BTreeSet<&str> = done.iter().map(|one| &*one.message).collect();
         for message in messages.into_iter().filter(|message| !message.is_empty()) {
@@ -160,7 +169,7 @@ impl App {
         terms: &Terms,
         actor: &Actor,
         subject: Subject,
-        able: &BTreeMap<String, Target>,
+        (able, is_whole): (&BTreeMap<String, Target>, bool),
     ) -> Done {
         let (topic, channel) = (&subject.topic, &subject.channel);
         let mut terms = terms.clone();
@@ -184,9 +193,13 @@ impl App {
         let acted = match nodes.is_empty() && !silent.is_empty() {
             true => Err(Refusal::upstream(warnings.text())),
             false => {
+                let scope = Scope {
+                    targets: &nodes,
+                    is_whole: is_whole && silent.is_empty(),
+                };
                 let acted = self
                     .cluster
-                    .act_at(act, topic, channel, &terms, &nodes, warnings);
+                    .act_at(act, topic, channel, &terms, scope, warnings);
                 acted.await
             }
         };
@@ -195,6 +208,11 @@ impl App {
             channel: channel.clone(),
             ..Acting::default()
         };
+        let messages = match act {
+            Act::Unempty => subject.undo.map(|undo| undo.message_count),
+            _ => Some(subject.message_count()),
+        };
+        let acting = acting.with_details(act, &terms, messages);
         let action = acting.action(act);
         self.report(actor, action, acting, &acted).await;
         Done::new(subject, acted)

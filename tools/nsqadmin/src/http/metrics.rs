@@ -11,6 +11,7 @@ use super::live::STREAMS_MAX;
 use super::{App, Reply, Request};
 use crate::collector::Collector;
 use crate::tally::{Collections, Tally, Told, UpstreamCounts};
+use crate::unix_time;
 
 /// A metric and how it is read.
 struct Row<T> {
@@ -56,6 +57,10 @@ const ACTS: Family = counter(
     "nsqadmin_acts_total",
     "Acts of admins by their result: done, partly, failed, refused.",
 );
+const AUDIT_FAILURES: Family = counter(
+    "nsqadmin_audit_failures_total",
+    "Lines that could not be written to --audit-log-file.",
+);
 const NOTIFICATIONS: Family = counter(
     "nsqadmin_notifications_total",
     "Notifications of acts: sent, failed, and dropped because too many waited.",
@@ -71,7 +76,7 @@ const STREAMS_LIMIT: Family = gauge(
 
 #[rustfmt::skip]
 const UPSTREAM: &[Row<UpstreamCounts>] = &[
-    row("nsqadmin_upstream_up", Kind::Gauge, "1 if the last request to the server got an answer, otherwise 0.", |it| it.is_up.into()),
+    row("nsqadmin_upstream_up", Kind::Gauge, "1 if the last request to the server got an answer, otherwise 0. Also 0 for an nsqd that is gone: the nsqlookupds know it no more.", |it| it.is_up.into()),
     row("nsqadmin_upstream_requests_total", Kind::Counter, "Requests to the server.", |it| it.requests.into()),
     row("nsqadmin_upstream_request_seconds_total", Kind::Counter, "Time of these requests.", |it| it.time.as_secs_f64().into()),
 ];
@@ -80,7 +85,7 @@ const UPSTREAM: &[Row<UpstreamCounts>] = &[
 const COLLECTION: &[Row<Collections>] = &[
     row("nsqadmin_collection_seconds_total", Kind::Counter, "Time of all collections.", |it| it.time.as_secs_f64().into()),
     row("nsqadmin_last_collection_seconds", Kind::Gauge, "Time of the last collection.", |it| it.last_time.as_secs_f64().into()),
-    row("nsqadmin_history_left_out_series", Kind::Gauge, "Series for which the history has no room (--history-max-series).", |it| it.left_out_series.into()),
+    row("nsqadmin_history_left_out_series", Kind::Gauge, "Series for which the history has no room (--history-max-bytes).", |it| it.left_out_series.into()),
 ];
 
 #[rustfmt::skip]
@@ -90,8 +95,9 @@ const LIVE: &[Row<Live>] = &[
     row("nsqadmin_channels", Kind::Gauge, "Channels in the live figures.", |it| it.channels.into()),
     row("nsqadmin_nodes", Kind::Gauge, "nsqds in the live figures.", |it| it.nodes.into()),
     row("nsqadmin_history_series", Kind::Gauge, "Topics, channels and nodes whose past is in memory.", |it| it.series.into()),
-    row("nsqadmin_history_series_max", Kind::Gauge, "The most of them (--history-max-series).", |it| it.series_max.into()),
-    row("nsqadmin_history_bytes", Kind::Gauge, "Bytes of the points of this past.", |it| it.history_bytes.into()),
+    row("nsqadmin_history_bytes", Kind::Gauge, "Bytes of memory of this past.", |it| it.history_bytes.into()),
+    row("nsqadmin_history_bytes_max", Kind::Gauge, "The most of them (--history-max-bytes).", |it| it.history_bytes_max.into()),
+    row("nsqadmin_history_room_seconds", Kind::Gauge, "Time for which the past has had room: seven days, or less after points were dropped.", |it| it.room_seconds.into()),
 ];
 
 /// The figures of the collector.
@@ -101,8 +107,9 @@ struct Live {
     channels: u64,
     nodes: u64,
     series: u64,
-    series_max: u64,
     history_bytes: u64,
+    history_bytes_max: u64,
+    room_seconds: u64,
 }
 
 impl Live {
@@ -113,13 +120,14 @@ impl Live {
         let history = collector.history();
         Live {
             #[allow(clippy::cast_precision_loss)] // Milliseconds since 1970 are below 2^53.
-            time_seconds: snapshot.unix_millis as f64 / 1000.0,
+            time_seconds: snapshot.now.unix_millis as f64 / 1000.0,
             topics: snapshot.topics.len() as u64,
             channels,
             nodes: snapshot.nodes.len() as u64,
             series: history.len() as u64,
-            series_max: history.series_max() as u64,
-            history_bytes: history.points_bytes() as u64,
+            history_bytes: history.bytes() as u64,
+            history_bytes_max: history.bytes_max() as u64,
+            room_seconds: history.room_seconds(unix_time::seconds()).unsigned_abs(),
         }
     }
 }
@@ -190,6 +198,7 @@ fn append_acts(out: &mut Exposition, tally: &Tally) {
         let labels = labels(&[("action", &action), ("result", result)]);
         out.sample(&labels, count);
     }
+    out.single(AUDIT_FAILURES, tally.audit_failures());
     out.begin(NOTIFICATIONS);
     for told in Told::ALL {
         let labels = labels(&[("result", told.word())]);

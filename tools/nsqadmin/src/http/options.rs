@@ -7,8 +7,8 @@ use serde_json::Value as Json;
 use wire::go_json::{push_array, push_string};
 
 use super::{App, Reply, Request};
-use crate::graphite::masked;
 use crate::outcome::Refusal;
+use crate::shown_url::masked;
 
 const LOOKUPDS: &str = "nsqlookupd_http_addresses";
 const LOG_LEVEL: &str = "log_level";
@@ -37,6 +37,13 @@ impl App {
         Ok(match value.ok_or_else(|| Refusal::bad("INVALID_OPTION"))? {
             Value::Text(text) if key == "graphite_url" || key == "notification_http_endpoint" => {
                 Reply::text(masked(text))
+            }
+            Value::List(entries) if key == "nsqd_url_map" => {
+                let entries = entries.iter().map(|entry| match entry.split_once('=') {
+                    Some((node, url)) => format!("{node}={}", masked(url)),
+                    None => entry.clone(),
+                });
+                Reply::json(Value::List(entries.collect()).json())
             }
             Value::Text(text) => Reply::text(text.clone()),
             // An empty list of a file means the same as no list.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{App, Reply, Request};
 use crate::outcome::{Refusal, Warnings};
-use crate::peek::{Found, Obstacle, PARAMETERS, Peek};
+use crate::peek::{Found, OWN_PARAMETERS, Obstacle, PARAMETERS, Peek};
 
 impl App {
     /// Answers `/api/peek/TOPIC` and `/api/peek/TOPIC/CHANNEL`: the messages of all nodes, or of the node
@@ -16,6 +16,14 @@ impl App {
         request: &Request,
     ) -> Result<Reply, Refusal> {
         let query = request.parsed_query()?;
+        let is_known = |name: &str| PARAMETERS.contains(&name) || OWN_PARAMETERS.contains(&name);
+        let mut given = url::form_urlencoded::parse(request.query().as_bytes());
+        if let Some((name, _)) = given.find(|(name, _)| !is_known(name)) {
+            let names = [&PARAMETERS[..], &OWN_PARAMETERS].concat().join(", ");
+            return Err(Refusal::bad(format!(
+                "UNKNOWN_PARAMETER: {name} is none of {names}"
+            )));
+        }
         let text = |name: &str| query.get(name).unwrap_or_default().to_owned();
         let peek = Peek {
             topic: segments[0].clone(),
@@ -23,21 +31,28 @@ impl App {
             parameters: PARAMETERS.map(|name| (name, text(name))).into(),
             since: text("since"),
         };
+        if !peek.has_valid_since() {
+            return Err(Refusal::bad(
+                "INVALID_ARG_SINCE: with from=published, since is HOST:PORT/ID for each node, separated by commas",
+            ));
+        }
         let user = self.access.user(request.headers(), request.peer().ip());
         let shows_bodies = self.access.may_read_bodies(&user);
         if !shows_bodies && peek.looks_into_bodies() {
             return Err(Refusal::new(StatusCode::FORBIDDEN, "FORBIDDEN_BODIES"));
         }
         let mut warnings = Warnings::default();
-        let answers = self
-            .cluster
-            .peek(&peek, &text("node"), &mut warnings)
-            .await?;
+        let node = text("node");
+        let answers = self.cluster.peek(&peek, &node, &mut warnings).await?;
         let is_absent = |found: &Found| *found == Found::Nothing(Obstacle::Absent);
         if !answers.is_empty() && answers.iter().all(|answer| is_absent(&answer.found)) {
-            return Err(Refusal::not_found(match peek.channel.is_empty() {
+            let code = match peek.channel.is_empty() {
                 true => "TOPIC_NOT_FOUND",
                 false => "CHANNEL_NOT_FOUND",
+            };
+            return Err(Refusal::not_found(match node.as_str() {
+                "" => code.to_owned(),
+                node => format!("{code}: the nsqd {node} does not have it"),
             }));
         }
         let mut nodes = Vec::new();

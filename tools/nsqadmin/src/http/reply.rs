@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::io::Write as _;
 
 use ::http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName,
-    HeaderValue, LOCATION, VARY,
+    ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
+    ETAG, HeaderName, HeaderValue, LOCATION, VARY,
 };
 use ::http::{Response, StatusCode};
 use bytes::Bytes;
@@ -29,7 +29,7 @@ const COMPRESSED_BYTES_MIN: usize = 1024;
 /// The body of a response.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// An answer.
+/// The answer to an HTTP request.
 #[derive(Debug)]
 pub struct Reply {
     status: StatusCode,
@@ -103,9 +103,8 @@ impl Reply {
 
     /// Returns a page with its rules for browsers.
     pub fn html(body: impl Into<Bytes>, policy: &str) -> Reply {
-        let name = HeaderName::from_static("content-security-policy");
         Reply::new(StatusCode::OK, HTML, body)
-            .with(name, policy)
+            .with(CONTENT_SECURITY_POLICY, policy)
             .with(CACHE_CONTROL, "no-cache")
     }
 
@@ -139,15 +138,28 @@ impl Reply {
         }
     }
 
-    /// Returns another server's answer.
+    /// Returns graphite's answer: JSON or a picture. A browser shows everything else as text, and runs no script of it, which
+    /// would have the rights of nsqadmin's own page.
     pub fn forwarded(status: StatusCode, content_type: Option<&HeaderValue>, body: Bytes) -> Reply {
-        let content_type = content_type.map(|value| (CONTENT_TYPE, value.clone()));
-        Reply {
+        let is_harmless = |value: &&HeaderValue| {
+            let value = value.as_bytes().to_ascii_lowercase();
+            let harmless: [&[u8]; 4] = [
+                b"application/json",
+                b"image/png",
+                b"image/svg+xml",
+                b"application/pdf",
+            ];
+            harmless.iter().any(|harmless| value.starts_with(harmless))
+        };
+        let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+        let content_type = content_type.filter(is_harmless).cloned().unwrap_or(plain);
+        let reply = Reply {
             status,
-            headers: content_type.into_iter().collect(),
+            headers: vec![(CONTENT_TYPE, content_type)],
             body: Content::Bytes(body),
             can_be_compressed: false,
-        }
+        };
+        reply.with(CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox")
     }
 
     /// Returns a stream of events.

@@ -13,12 +13,16 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Limited};
 use program::http::Query;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use crate::cut_off::cut_off;
 use crate::outcome::Refusal;
 
 /// Longest body that is read, in bytes.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
+
+/// Most bytes of a key that an answer repeats.
+const KEY_BYTES_MAX: usize = 64;
 
 /// The body of a request, which has not been read yet.
 pub type RequestBody = BoxBody<Bytes, BodyError>;
@@ -26,7 +30,7 @@ pub type RequestBody = BoxBody<Bytes, BodyError>;
 /// The reason why there is no more of a body.
 type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A request.
+/// An HTTP request whose body is not read yet.
 #[derive(Debug)]
 pub struct Request {
     parts: Parts,
@@ -182,7 +186,33 @@ impl Request {
         keys: [&str; N],
     ) -> Result<[String; N], Refusal> {
         let body = self.read_body(limit).await?;
-        texts(&body, keys).map_err(Refusal::bad)
+        let fields = fields(&body).map_err(Refusal::bad)?;
+        texts(&fields, keys).map_err(Refusal::bad)
+    }
+
+    /// Does the same for an act with terms, and refuses other keys: a term that was mistyped must not count for nothing.
+    ///
+    /// # Errors
+    /// The errors are those of [`Request::read_texts`], and 400 `INVALID_FIELD` for another key.
+    pub async fn read_terms<const N: usize>(
+        &mut self,
+        limit: Option<Duration>,
+        keys: [&str; N],
+    ) -> Result<[String; N], Refusal> {
+        let body = self.read_body(limit).await?;
+        let fields = fields(&body).map_err(Refusal::bad)?;
+        let is_known = |given: &str| keys.iter().any(|key| given.eq_ignore_ascii_case(key));
+        match fields.keys().find(|given| !is_known(given)) {
+            None => texts(&fields, keys).map_err(Refusal::bad),
+            Some(unknown) => {
+                let mut shown = unknown.clone();
+                cut_off(&mut shown, KEY_BYTES_MAX);
+                Err(Refusal::bad(format!(
+                    "INVALID_FIELD: {shown:?} means nothing here; the fields are {}",
+                    keys.join(", ")
+                )))
+            }
+        }
     }
 }
 
@@ -192,8 +222,20 @@ fn collected(body: RequestBody) -> BoxFuture<'static, Result<Bytes, BodyError>> 
     body.map(|body| Ok(body?.to_bytes())).boxed()
 }
 
-/// Returns the texts at some keys of the first JSON value.
-fn texts<const N: usize>(body: &[u8], keys: [&str; N]) -> Result<[String; N], String> {
+/// Returns the texts at some keys.
+fn texts<const N: usize>(
+    fields: &Map<String, Value>,
+    keys: [&str; N],
+) -> Result<[String; N], String> {
+    let mut texts = [const { String::new() }; N];
+    for (text, key) in texts.iter_mut().zip(keys) {
+        *text = wire::go_json::string(fields, key)?;
+    }
+    Ok(texts)
+}
+
+/// Returns the fields of the first JSON value, which is an object or null.
+fn fields(body: &[u8]) -> Result<Map<String, Value>, String> {
     let text = String::from_utf8_lossy(body);
     if text.trim().is_empty() {
         return Err("EOF".to_owned());
@@ -206,13 +248,7 @@ fn texts<const N: usize>(body: &[u8], keys: [&str; N]) -> Result<[String; N], St
         None => return Err("EOF".to_owned()),
     };
     let fields = wire::go_json::object(&value, "the body")?;
-    let mut texts = [const { String::new() }; N];
-    if let Some(fields) = fields {
-        for (text, key) in texts.iter_mut().zip(keys) {
-            *text = wire::go_json::string(fields, key)?;
-        }
-    }
-    Ok(texts)
+    Ok(fields.cloned().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -222,7 +258,7 @@ mod tests {
     #[test]
     fn bodies_are_read_as_leniently_as_in_go() {
         let check = |body: &str, expected: Result<[&str; 2], &str>| {
-            let found = texts(body.as_bytes(), ["topic", "channel"]);
+            let found = fields(body.as_bytes()).and_then(|it| texts(&it, ["topic", "channel"]));
             let expected = expected.map(|texts| texts.map(str::to_owned));
             assert_eq!(found, expected.map_err(str::to_owned), "{body}");
         };
@@ -243,7 +279,7 @@ mod tests {
             "[1]",
             Err("json: cannot unmarshal array into the body of type object"),
         );
-        let error = texts(b"nope", ["topic"]).unwrap_err();
+        let error = fields(b"nope").unwrap_err();
         assert!(error.starts_with("invalid JSON: "), "{error}");
     }
 }

@@ -6,8 +6,8 @@ use std::time::Instant;
 use ::http::{Method, StatusCode};
 use program::log_warn;
 
-use super::acting::Subject;
 use super::endpoint::{Audience, Endpoint};
+use super::subject::Subject;
 use super::{App, Request};
 use crate::outcome::{Refusal, Warnings};
 
@@ -68,7 +68,11 @@ impl App {
 
     /// Returns the refusal of a client that is no admin.
     fn no_admin(&self, request: &Request) -> Refusal {
-        forbidden(match self.ignored_user(request) {
+        let of_credentials = || {
+            let peer = request.peer().ip();
+            self.access.ignored_credentials(request.headers(), peer)
+        };
+        forbidden(match self.ignored_user(request).or_else(of_credentials) {
             Some(why) => format!("FORBIDDEN: {why}"),
             None => "FORBIDDEN".to_owned(),
         })

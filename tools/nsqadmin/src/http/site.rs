@@ -62,6 +62,9 @@ impl App {
         object.text("version", NSQ_VERSION);
         object.text("base_path", &self.base_path);
         object.text("user", &user);
+        // Otherwise the page offers a field for a name.
+        let is_known = !self.actor(request).user.is_empty();
+        object.boolean("is_user_known", is_known);
         // The page shows the reason, because an admin would look for the buttons otherwise.
         object.text(
             "ignored_user",

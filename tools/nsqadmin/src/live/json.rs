@@ -1,6 +1,7 @@
 //! The JSON of a snapshot, for the page.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use wire::go_json::{JsonObject, push_array, push_float, push_string};
 
@@ -13,7 +14,7 @@ impl Snapshot {
     pub fn changes(&self, before: Option<&Snapshot>) -> String {
         let mut json = String::new();
         let mut object = JsonObject::new(&mut json);
-        object.number("time", self.unix_millis);
+        self.now.push_fields(&mut object);
         object.boolean("is_complete", before.is_none());
         let topics = self.topics.iter().filter(|(name, topic)| {
             let known = before.and_then(|before| before.topics.get(*name));
@@ -52,14 +53,16 @@ impl Snapshot {
         json
     }
 
-    /// Returns all topics with their channels as JSON. `checkup` has what limits the channels.
+    /// Returns all topics with their channels as JSON, each in a line of its own. `checkup` has what limits the channels.
+    /// `node_set` of a topic stands for the nodes that have it: figures of other nodes give no rate.
     pub fn topics(&self, checkup: &Checkup) -> String {
         let mut json = String::new();
         let mut object = JsonObject::new(&mut json);
-        object.number("time", self.unix_millis);
-        push_array(object.key("topics"), &self.topics, |out, (name, topic)| {
+        self.now.push_fields(&mut object);
+        push_lines(object.key("topics"), &self.topics, |out, (name, topic)| {
             let mut object = JsonObject::new(out);
             topic.push_summary_fields(&mut object, name);
+            object.number("node_set", node_set(&topic.total.nodes));
             let channels = &topic.channels;
             push_array(object.key("channels"), channels, |out, (channel, total)| {
                 let mut object = JsonObject::new(out);
@@ -80,7 +83,7 @@ impl Snapshot {
     pub fn nodes(&self, checkup: &Checkup) -> String {
         let mut json = String::new();
         let mut object = JsonObject::new(&mut json);
-        object.number("time", self.unix_millis);
+        self.now.push_fields(&mut object);
         let names: BTreeSet<&String> = self.nodes.keys().chain(checkup.nodes.keys()).collect();
         let concerns = checkup.concerns_of_nodes();
         push_array(object.key("nodes"), names, |out, name| {
@@ -111,7 +114,7 @@ impl Snapshot {
         }
         let mut json = String::new();
         let mut object = JsonObject::new(&mut json);
-        object.number("time", self.unix_millis);
+        self.now.push_fields(&mut object);
         if let Some(topic) = known {
             topic.push_summary(object.key("topic"), name);
         }
@@ -147,6 +150,16 @@ impl Snapshot {
     }
 }
 
+/// Returns a number for a set of nodes, which a script can read exactly. Two sets have the same number by chance in one of 2^52
+/// cases.
+fn node_set(nodes: &BTreeMap<String, Figures>) -> i64 {
+    let mut hasher = DefaultHasher::new();
+    for node in nodes.keys() {
+        node.hash(&mut hasher);
+    }
+    i64::try_from(hasher.finish() >> 12).unwrap_or(i64::MAX)
+}
+
 impl LiveTopic {
     fn push_summary(&self, out: &mut String, name: &str) {
         let mut object = JsonObject::new(out);
@@ -168,6 +181,20 @@ impl LiveTopic {
     }
 }
 
+/// Appends an array with a line for each item. The page reads them one by one, and not again what has not changed.
+fn push_lines<T>(
+    out: &mut String,
+    items: impl IntoIterator<Item = T>,
+    mut push: impl FnMut(&mut String, T),
+) {
+    out.push('[');
+    for (index, item) in items.into_iter().enumerate() {
+        out.push_str(if index > 0 { ",\n" } else { "\n" });
+        push(out, item);
+    }
+    out.push_str("\n]");
+}
+
 fn push_named(out: &mut String, key: &str, name: &str, figures: &Figures) {
     let mut object = JsonObject::new(out);
     object.text(key, name);
@@ -182,8 +209,12 @@ impl Figures {
         object.number("in_flight", self.in_flight);
         object.number("deferred", self.deferred);
         object.number("message_count", self.message_count);
-        // A thousandth of a message per second is enough for a page.
-        push_float(object.key("rate"), (self.rate * 1000.0).round() / 1000.0);
+        let rate = object.key("rate");
+        match self.rate {
+            // A thousandth of a message per second is enough for a page.
+            Some(number) => push_float(rate, (number * 1000.0).round() / 1000.0),
+            None => rate.push_str("null"),
+        }
         object.number("requeue_count", self.requeue_count);
         object.number("timeout_count", self.timeout_count);
         object.number("clients", self.clients);

@@ -4,6 +4,8 @@ use reqwest::{Method, StatusCode};
 use serde::Deserialize;
 use wire::go_error::system_text;
 
+use crate::shown_url::without_user;
+
 /// A request that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
@@ -103,7 +105,12 @@ pub(super) fn verb(method: &Method) -> &'static str {
 pub(super) fn failed(method: &Method, url: &str, error: &reqwest::Error) -> Failed {
     let is_unreachable = error.is_connect();
     Failed {
-        why: format!("{} {url:?}: {}", verb(method), reason(url, error)),
+        why: format!(
+            "{} {:?}: {}",
+            verb(method),
+            without_user(url),
+            reason(url, error)
+        ),
         kind: match is_unreachable {
             true => FailureKind::Unreachable,
             false => FailureKind::NoAnswer,
@@ -120,7 +127,8 @@ pub fn reason(url: &str, error: &reqwest::Error) -> String {
         if let Some(error) = cause.downcast_ref::<std::io::Error>()
             && error.raw_os_error().is_some()
         {
-            let authority = url.split("://").nth(1).unwrap_or(url);
+            let url = without_user(url);
+            let authority = url.split("://").nth(1).unwrap_or(&url);
             let authority = authority.split(['/', '?']).next().unwrap_or(authority);
             return match error.kind() {
                 std::io::ErrorKind::ConnectionReset => format!("read: {}", system_text(error)),

@@ -63,6 +63,12 @@ fn stats(counter: i64) -> Value {
         "topic_name": "huge", "depth": MAX, "backend_depth": MAX, "message_count": counter, "message_bytes": MAX, "paused": true,
         "pause_until_ms": MAX, "undo_until_ms": MAX, "undo_message_count": MAX, "oldest_unfinished_ms": MAX, "shard": 0,
         "channels": [channel], "e2e_processing_latency": latency,
+        "dedup_duplicate_count": counter, "dedup_publisher_count": MAX, "dedup_publisher_count_max": MAX,
+        "dedup_publisher_evicted_count": counter, "dedup_unchecked_count": counter, "dedup_unverified_count": MAX,
+        "dedup_keyless_count": MAX, "dedup_unremembered_count": MAX, "dedup_key_count": MAX, "dedup_key_count_max": MAX,
+        "dedup_memory_bytes": MAX, "dedup_memory_bytes_max": MAX, "dedup_memory_refused_count": counter, "dedup_reach_ms": MAX,
+        "duplicate_meter": {"key": "json:/\u{202e}<b>", "keyless_count": MAX, "sample_rate": 0, "sampled_count": MAX, "duplicate_count": MAX, "duplicate_percent": 9.2e18,
+            "percent_within": {"1s": 9.2e18, "x": -1}, "percent_within_messages": {"9223372036854775807": 100}, "reach_ms": MAX},
     });
     json!({"health": "OK", "topics": [topic], "producers": [producer]})
 }

@@ -1,18 +1,23 @@
 // Each action, and its effect on the daemons.
 
 import { accessible, equal, until } from "./browser.mjs";
-import { channelAt, consume, make, producersOf, topicAt, topicsAt } from "./daemons.mjs";
+import { channelAt, consume, make, producersOf, publish, topicAt, topicsAt } from "./daemons.mjs";
 
-// Presses a button of the page, and then answers its dialog. With `name`, the dialog asks for it.
-async function act(page, button, name) {
+// Presses a button of the page, and then answers its dialog. With `name`, the dialog asks for it. `destroys` is what the dialog says will
+// be gone.
+async function act(page, button, name, destroys) {
   await button.click();
   const dialog = page.getByRole("dialog");
+  if (destroys) {
+    const text = await dialog.locator(".destroys").innerText();
+    equal(destroys.test(text), true, `the dialog shows what is destroyed: ${text}`);
+  }
   const submit = dialog.locator("button[type=submit]");
   if (name) {
     equal(await submit.isDisabled(), true, "a destructive action needs the name");
-    await dialog.getByRole("textbox").fill(`${name}x`);
+    await dialog.getByLabel(/^Type /).fill(`${name}x`);
     equal(await submit.isDisabled(), true, "another name is not enough");
-    await dialog.getByRole("textbox").fill(name);
+    await dialog.getByLabel(/^Type /).fill(name);
   }
   await submit.click();
   await until(async () => await dialog.count() === 0, "the dialog is closed");
@@ -66,7 +71,7 @@ export const checks = {
   async "actions: delete a channel"(browser, cluster) {
     const { nsqds } = cluster;
     await make(nsqds, "shrinks", ["archive", "kept"], 1);
-    const page = await browser.open(`${cluster.admin}topics/shrinks/archive`);
+    const page = await browser.open(`${cluster.admin}topics/shrinks/archive`, { allowed: /404/ });
     await act(page, button(page, "Delete channel"), "archive");
     await everywhere(nsqds, async (nsqd) => (await channelAt(nsqd, "shrinks", "archive")) === undefined, "the channel is deleted");
     await page.getByRole("heading", { name: "Topic shrinks" }).waitFor();
@@ -77,14 +82,17 @@ export const checks = {
   async "actions: pause, empty and delete a topic"(browser, cluster) {
     const { nsqds, lookupd } = cluster;
     await make(nsqds, "whole", [], 6);
-    const page = await browser.open(`${cluster.admin}topics/whole`);
+    const page = await browser.open(`${cluster.admin}topics/whole`, { allowed: /404/ });
     await act(page, button(page, "Pause topic"));
     await everywhere(nsqds, async (nsqd) => (await topicAt(nsqd, "whole")).paused === true, "paused");
     await act(page, button(page, "Unpause topic"));
     await everywhere(nsqds, async (nsqd) => (await topicAt(nsqd, "whole")).paused === false, "unpaused");
     await act(page, button(page, "Empty topic"), "whole");
     await everywhere(nsqds, async (nsqd) => (await topicAt(nsqd, "whole")).depth === 0, "the topic is empty");
-    await act(page, button(page, "Delete topic"), "whole");
+    await publish(nsqds[0].http, "whole", 4);
+    const waiting = page.locator(".tile", { hasText: "Waiting in the topic" }).locator("dd");
+    await until(async () => /^4\b/.test(await waiting.innerText()), "the page has the figures that will be gone");
+    await act(page, button(page, "Delete topic"), "whole", /\(depth\)\s+4\s.*Channels\s+0\s/s);
     await everywhere(nsqds, async (nsqd) => (await topicAt(nsqd, "whole")) === undefined, "the topic is deleted");
     await until(async () => !(await topicsAt(lookupd)).includes("whole"), "nsqlookupd has forgotten the topic");
     await page.getByRole("heading", { name: "Topics", exact: true }).waitFor();
@@ -97,12 +105,12 @@ export const checks = {
     await until(async () => (await producersOf(lookupd, "moves")).length === 3, "three producers");
     const page = await browser.open(`${cluster.admin}topics/moves`);
     const row = page.getByRole("row").filter({ hasText: nsqds[0].http });
-    await act(page, row.getByRole("button", { name: "Tombstone" }), "moves");
+    await act(page, row.getByRole("button", { name: "Tombstone" }), "moves", /\(depth\)\s+2\s.*Channels\s+1: archive\s/s);
     await until(async () => (await topicAt(nsqds[0], "moves")) === undefined, "the node has deleted the topic");
     equal(await producersOf(lookupd, "moves"), [nsqds[1].http, nsqds[2].http].sort(), "producers after the first tombstone");
     await page.goto(`${cluster.admin}nodes/${nsqds[1].http}`);
     const topic = page.getByRole("row").filter({ has: page.getByRole("link", { name: "moves", exact: true }) });
-    await act(page, topic.getByRole("button", { name: "Tombstone" }), "moves");
+    await act(page, topic.getByRole("button", { name: "Tombstone" }), "moves", /\(depth\)\s+2\s.*Channels\s+1: archive\s/s);
     await until(async () => (await topicAt(nsqds[1], "moves")) === undefined, "the second node has deleted the topic");
     equal(await producersOf(lookupd, "moves"), [nsqds[2].http], "producers after the second tombstone");
     browser.healthy();
@@ -126,6 +134,25 @@ export const checks = {
     await until(async () => await page.getByRole("button", { name: "Delete made-here/archive" }).count() === 0, "the channel is gone");
     await act(page, page.getByRole("button", { name: "Delete made-here", exact: true }), "made-here");
     await until(async () => !(await topicsAt(lookupd)).includes("made-here"), "nsqlookupd has forgotten the topic");
+    browser.healthy();
+  },
+
+  async "actions: without nsqlookupds, a topic is created, and removed from one node"(browser, cluster) {
+    const { nsqds, direct } = cluster;
+    const page = await browser.open(`${direct}lookup`);
+    await page.getByText("nsqadmin is not configured with nsqlookupd hosts.").waitFor();
+    await page.getByLabel("Topic name").fill("straight");
+    await page.getByLabel("Channel name").fill("archive");
+    await button(page, "Create").click();
+    await page.getByText("Create the topic straight with the channel archive: done.").waitFor();
+    await everywhere(nsqds, async (nsqd) => (await channelAt(nsqd, "straight", "archive")) !== undefined, "the channel is there");
+    await publish(nsqds[1].http, "straight", 3);
+    await page.goto(`${direct}nodes/${nsqds[1].http}?q=straight`);
+    await page.getByText("straight / archive").waitFor();
+    const topic = page.getByRole("row").filter({ has: page.getByRole("link", { name: "straight", exact: true }) });
+    await act(page, topic.getByRole("button", { name: "Tombstone" }), "straight", /\(depth\)\s+3\s/);
+    await until(async () => (await topicAt(nsqds[1], "straight")) === undefined, "the node has deleted the topic");
+    for (const nsqd of [nsqds[0], nsqds[2]]) equal((await topicAt(nsqd, "straight")).topic_name, "straight", `the topic at ${nsqd.http}`);
     browser.healthy();
   },
 

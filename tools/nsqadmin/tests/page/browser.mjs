@@ -41,11 +41,20 @@ export class Browser {
     }
   }
 
-  // Opens `url`. `allowed` says which messages of the console are expected, for checks of failures.
-  async open(url, { width = 1280, height = 900, colors = "light", headers, allowed = /^$/ } = {}) {
+  // Another browser for checks that run at the same time: the same program, with pages of its own.
+  lane() {
+    const browser = new Browser();
+    browser.#chromium = this.#chromium;
+    return browser;
+  }
+
+  // Opens `url`, with nothing in the cache. `allowed` says which messages of the console are expected, for checks of failures. The page runs
+  // `init` before its own scripts.
+  async open(url, { width = 1280, height = 900, colors = "light", headers, allowed = /^$/, init } = {}) {
     const context = await this.#chromium.newContext({
       viewport: { width, height }, colorScheme: colors, extraHTTPHeaders: headers, reducedMotion: "reduce",
     });
+    if (init) await context.addInitScript(init);
     const page = await context.newPage();
     page.setDefaultTimeout(TIMEOUT);
     const faults = [];
@@ -73,8 +82,17 @@ export class Browser {
     if (last) await last.page.screenshot({ path }).catch((error) => console.log(`no picture: ${error}`));
   }
 
+  // Closes a page before the end of its check.
+  async close(page) {
+    await this.#close(this.#open.splice(this.#open.findIndex((one) => one.page === page), 1));
+  }
+
   async closePages() {
-    for (const { context, page } of this.#open.splice(0)) {
+    await this.#close(this.#open.splice(0));
+  }
+
+  async #close(pages) {
+    for (const { context, page } of pages) {
       // An answer that a check replaces may still be under way.
       await page.unrouteAll({ behavior: "ignoreErrors" });
       await context.close();

@@ -48,6 +48,11 @@ export async function publishBody(http, topic, body, deferMs = 0) {
   await ask(http, `/pub?topic=${topic}&defer=${deferMs}`, "POST", body);
 }
 
+// Publishes a message with a publisher's number, for a topic whose rule has the key `publisher`.
+export async function publishNumbered(http, topic, publisher, number) {
+  await ask(http, `/pub?topic=${topic}&publisher=${publisher}&number=${number}`, "POST", "body");
+}
+
 // Publishes texts, each without a line break.
 export async function publishBodies(http, topic, texts) {
   await ask(http, `/mpub?topic=${topic}`, "POST", texts.join("\n"));
@@ -62,6 +67,9 @@ async function connection(nsqd, identity) {
   await new Promise((resolve) => socket.on("connect", resolve));
   const text = JSON.stringify({ feature_negotiation: false, heartbeat_interval: 60_000, ...identity });
   socket.write(Buffer.concat([Buffer.from("  V2IDENTIFY\n"), sized(Buffer.from(text))]));
+  // Nobody answers the heartbeats. Without any command, nsqd would close the connection after two of them.
+  const alive = setInterval(() => socket.write("NOP\n"), 30_000);
+  socket.on("close", () => clearInterval(alive));
   return socket;
 }
 
@@ -80,16 +88,30 @@ export async function pause(nsqds, topic, channel, note = "") {
   for (const { http } of nsqds) await ask(http, `/channel/pause?topic=${topic}&channel=${channel}&note=${encodeURIComponent(note)}`, "POST");
 }
 
+// Empties a channel, or with an empty name the topic itself. What was emptied can come back for the time `undo`.
+export async function empty(nsqds, topic, channel, undo) {
+  const target = channel ? `/channel/empty?topic=${topic}&channel=${channel}` : `/topic/empty?topic=${topic}`;
+  for (const { http } of nsqds) await ask(http, `${target}&undo=${undo}`, "POST");
+}
+
 // Tells an nsqd which nsqlookupds it registers with, by their TCP addresses.
 export async function registerAt(nsqd, addresses) {
   await ask(nsqd.http, "/config/nsqlookupd_tcp_addresses", "PUT", JSON.stringify(addresses));
+}
+
+// Calls `act` `perSecond` times in a second. What a busy machine has missed comes later, at once. Returns the timer.
+function repeat(perSecond, act) {
+  let due = performance.now() + 500 / perSecond;
+  return setInterval(() => {
+    for (; performance.now() >= due; due += 1000 / perSecond) act();
+  }, 1000 / perSecond);
 }
 
 // A producer that publishes `perSecond` messages. Returns the function that ends it.
 export async function produce(nsqd, topic, perSecond, clientId = "shop") {
   const socket = await connection(nsqd, { client_id: clientId, hostname: "host-p", user_agent: "page-test/1.0" });
   socket.resume();
-  const timer = setInterval(() => socket.write(Buffer.concat([Buffer.from(`PUB ${topic}\n`), sized(Buffer.from("body"))])), 1000 / perSecond);
+  const timer = repeat(perSecond, () => socket.write(Buffer.concat([Buffer.from(`PUB ${topic}\n`), sized(Buffer.from("body"))])));
   return () => {
     clearInterval(timer);
     socket.destroy();
@@ -110,17 +132,17 @@ function onMessage(socket, take) {
   });
 }
 
-// A consumer that finishes `perSecond` messages. It requeues those whose body has the text `poison`, if there is one. Returns the
-// function that ends it.
-export async function finish(nsqd, topic, channel, perSecond, { agent = "page-test/1.0", poison } = {}) {
-  const socket = await connection(nsqd, { client_id: "worker", hostname: "host-w", user_agent: agent });
+// A consumer that finishes `perSecond` messages. It requeues those whose body has the text `poison`, if there is one. `place` has its
+// zone and region. Returns the function that ends it.
+export async function finish(nsqd, topic, channel, perSecond, { agent = "page-test/1.0", poison, place = {} } = {}) {
+  const socket = await connection(nsqd, { client_id: "worker", hostname: "host-w", user_agent: agent, ...place });
   const ids = [];
   onMessage(socket, (id, body) => {
     if (poison && body.includes(poison)) socket.write(`REQ ${id} 300\n`);
     else ids.push(id);
   });
-  socket.write(`SUB ${topic} ${channel}\nRDY 4\n`);
-  const timer = setInterval(() => ids.length > 0 && socket.write(`FIN ${ids.shift()}\n`), 1000 / perSecond);
+  socket.write(`SUB ${topic} ${channel}\nRDY ${perSecond < 100 ? 4 : 100}\n`);
+  const timer = repeat(perSecond, () => ids.length > 0 && socket.write(`FIN ${ids.shift()}\n`));
   return () => {
     clearInterval(timer);
     socket.destroy();

@@ -1,37 +1,44 @@
-// Parts that fail while the page is open. These checks come last: they kill a node.
+// Parts that fail while the page is open.
 
 import { equal, until } from "./browser.mjs";
-import { make, registerAt } from "./daemons.mjs";
+import { make, publish, registerAt, remove } from "./daemons.mjs";
 
-export const checks = {
-  async "failures: nsqadmin cannot be reached for a while"(browser, cluster) {
-    await make(cluster.nsqds, "lost", ["archive"], 3);
-    const page = await browser.open(`${cluster.admin}topics/lost`, { allowed: /ERR_INTERNET_DISCONNECTED/ });
-    await page.locator("tfoot").waitFor();
-    await page.context().setOffline(true);
-    await page.getByRole("alert").getByText("No new figures since").waitFor();
-    equal(await page.locator("tfoot").count(), 1, "the last figures stay");
-    await page.context().setOffline(false);
-    await until(async () => await page.getByRole("alert").count() === 0, "the bar goes when answers come again");
-    browser.healthy();
-  },
-
-  // The list said "What follows leaves them out", and looked live.
-  async "failures: without an nsqlookupd, the list says that its figures are those of before"(browser, cluster) {
-    const { nsqds: [node], lookupds, admin } = cluster.night;
+// In the cluster for faults, after those that leave two of its nodes.
+export const ofNight = {
+  // The figures were those of before until 20 s after the nsqlookupds had come back.
+  async "failures: without an nsqlookupd, the list goes on with the nsqds that were known"(browser, cluster) {
+    const { nsqds: [node], lookupds, hasty } = cluster.night;
     await make([node], "before", ["archive"], 3);
-    const page = await browser.open(admin, { allowed: /502/ });
-    await page.getByRole("link", { name: "before", exact: true }).waitFor();
-    const alert = page.getByRole("alert").filter({ hasText: "No new figures since" });
+    const page = await browser.open(hasty, { allowed: /502/ });
+    const row = page.getByRole("row").filter({ has: page.getByRole("link", { name: "before", exact: true }) });
+    await row.getByText("3", { exact: true }).first().waitFor();
+    const alert = page.getByRole("alert").filter({ hasText: "No nsqlookupd answers." });
     for (const { pid } of lookupds) process.kill(pid, "SIGSTOP");
     try {
-      await alert.getByText("No nsqlookupd gave an answer. The figures below are those of").waitFor();
-      equal(await page.getByText("What follows leaves them out").count(), 0, "a bar that is wrong");
+      await alert.getByText("The figures are those of the nsqds that were known before. What has come since is missing.").waitFor();
+      await publish(node.http, "before", 2);
+      await row.getByText("5", { exact: true }).first().waitFor();
+      equal(await page.getByText(/What follows leaves them out|No new figures/).count(), 0, "a bar that is wrong");
+      await page.locator(".problems li", { hasText: lookupds[0].http }).getByText("This nsqlookupd does not answer").waitFor();
       await page.screenshot({ path: `${cluster.pictures}/before.png` });
     } finally {
       for (const { pid } of lookupds) process.kill(pid, "SIGCONT");
     }
     await until(async () => await alert.count() === 0, "the bar goes");
+    await remove([node], "before");
+    browser.healthy();
+  },
+
+  // The list said "What follows leaves them out", and looked live.
+  async "failures: without an nsqlookupd since its start, nsqadmin has no figures, and says so"(browser, cluster) {
+    const page = await browser.open(`${cluster.admin}lookup`, { allowed: /502/ });
+    await page.route("**/api/live/topics", async (route) => {
+      const answer = await route.fetch();
+      await route.fulfill({ response: answer, json: { ...await answer.json(), message: 'UPSTREAM_ERROR: failed to query any nsqlookupd: Get "http://l:4161/nodes": no answer in time' } });
+    });
+    await page.goto(cluster.admin);
+    await page.getByRole("alert").getByText("No nsqlookupd gave an answer. The figures below are those of").waitFor();
+    equal(await page.getByText("What follows leaves them out").count(), 0, "a bar that is wrong");
     browser.healthy();
   },
 
@@ -53,12 +60,12 @@ export const checks = {
   },
 
   async "failures: the deletion of a topic whose node does not answer fails in the dialog"(browser, cluster) {
-    const { nsqds: [node], admin } = cluster.night;
+    const { nsqds: [node], hasty } = cluster.night;
     await make([node], "stuck", ["archive"], 2);
-    const page = await browser.open(`${admin}topics/stuck`, { allowed: /50\d|404/ });
+    const page = await browser.open(`${hasty}topics/stuck`, { allowed: /50\d|404/ });
     await page.getByRole("button", { name: "Delete topic" }).click();
     const dialog = page.getByRole("dialog");
-    await dialog.getByRole("textbox").fill("stuck");
+    await dialog.getByLabel(/^Type /).fill("stuck");
     process.kill(node.pid, "SIGSTOP");
     try {
       await dialog.locator("button[type=submit]").click();
@@ -81,14 +88,55 @@ export const checks = {
         ? route.fulfill({ json: { message: 'WARNING: Post "http://n9:4151/topic/delete?topic=half": no answer in time' } }) : route.continue());
       await page.getByRole("button", { name: /^Delete / }).click();
       const dialog = page.getByRole("dialog");
-      await dialog.getByRole("textbox").fill(name);
+      await dialog.getByLabel(/^Type /).fill(name);
       await dialog.locator("button[type=submit]").click();
       await page.getByRole("alert").getByText("It failed at n9:4151.").waitFor();
       equal(new URL(page.url()).pathname.endsWith(path), true, `the page stays: ${page.url()}`);
     }
     browser.healthy();
   },
+};
 
+export const checks = {
+  // The list went on with old figures without a word, and showed the topics of a silent node as empty ones that no nsqd has.
+  async "failures: figures that stay old are called old, and what a silent node has is unknown"(browser, cluster) {
+    await make(cluster.nsqds, "elsewhere", ["archive"], 3);
+    const page = await browser.open(`${cluster.admin}lookup`);
+    let first = null;
+    await page.route("**/api/live/topics", async (route) => {
+      const answer = await route.fetch();
+      first ??= { ...await answer.json(), topics: [], message: 'WARNING: Get "http://h:4151/stats": no answer in time' };
+      await route.fulfill({ response: answer, json: first });
+    });
+    await page.goto(cluster.admin);
+    const row = page.getByRole("row").filter({ has: page.getByRole("link", { name: "elsewhere", exact: true }) });
+    await row.getByText("unknown", { exact: true }).waitFor();
+    equal([await row.getByText("inactive").count(), await row.getByText("–", { exact: true }).count() > 3], [0, true], "a topic of a silent node");
+    const bar = page.getByRole("alert").filter({ hasText: "The figures are those of" });
+    equal(await bar.count(), 0, "a bar before the figures are old");
+    await bar.getByText("nsqadmin gets new ones seldom: a server answers slowly").waitFor({ timeout: 40_000 });
+    await page.unroute("**/api/live/topics");
+    await until(async () => await bar.count() === 0, "the bar goes");
+    await row.getByText("unknown", { exact: true }).waitFor({ state: "detached" });
+    await remove(cluster.nsqds, "elsewhere");
+    browser.healthy();
+  },
+
+  async "failures: nsqadmin cannot be reached for a while"(browser, cluster) {
+    await make(cluster.nsqds, "lost", ["archive"], 3);
+    const page = await browser.open(`${cluster.admin}topics/lost`, { allowed: /ERR_INTERNET_DISCONNECTED/ });
+    await page.locator("tfoot").waitFor();
+    await page.context().setOffline(true);
+    await page.getByRole("alert").getByText("No new figures since").waitFor();
+    equal(await page.locator("tfoot").count(), 1, "the last figures stay");
+    await page.context().setOffline(false);
+    await until(async () => await page.getByRole("alert").count() === 0, "the bar goes when answers come again");
+    browser.healthy();
+  },
+};
+
+// This check comes last: it kills a node that all checks use.
+export const atTheEnd = {
   async "failures: a node dies while the page is open"(browser, cluster) {
     const [, , last] = cluster.nsqds;
     await make(cluster.nsqds, "dies", ["archive"], 3);

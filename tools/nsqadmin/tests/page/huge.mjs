@@ -23,7 +23,11 @@ export const checks = {
       await page.getByText(text).first().waitFor();
       // The second answer gives the rates, and the charts their first line.
       if (hasRates) await page.locator(".chart canvas").first().waitFor();
-      if (path.startsWith("topics/huge?")) await page.getByRole("region", { name: "Producers of the topic" }).getByText("10.0.0.9:1").first().waitFor();
+      if (path.startsWith("topics/huge?")) {
+        await page.getByRole("region", { name: "Duplicates on each node" }).getByText(MOST).first().waitFor();
+        await page.getByRole("region", { name: "Duplicates in the sample of each node" }).getByText(MOST).first().waitFor();
+        await page.getByRole("region", { name: "Producers of the topic" }).getByText("10.0.0.9:1").first().waitFor();
+      }
       equal(await page.getByText("cannot be shown").count(), 0, `parts of ${path} that cannot be shown`);
       browser.healthy();
     }

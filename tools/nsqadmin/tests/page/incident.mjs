@@ -1,7 +1,7 @@
 // What an operator looks for at night: what gets older and where, who publishes more, which server is in trouble.
 
 import { accessible, equal, until } from "./browser.mjs";
-import { consume, finish, make, produce } from "./daemons.mjs";
+import { channelAt, consume, finish, make, produce, publish } from "./daemons.mjs";
 
 // Takes pictures of a page in both themes and at a phone's width, and checks its accessibility.
 async function pictures(page, cluster, name) {
@@ -32,7 +32,8 @@ export const checks = {
     }, "invoices and mails are among what needs attention");
     const concern = list.locator("li").filter({ has: page.getByRole("link", { name: "invoices / archive" }) });
     await concern.getByText("No consumers: 21 messages wait and 0/s arrive; start a consumer.").waitFor();
-    await list.getByText("where 6 messages wait: connect the consumers to every node.").waitFor();
+    // Nodes count for this when they are 90 s old.
+    await list.getByText("where 6 messages wait: connect the consumers to every node.").waitFor({ timeout: 120_000 });
     const { concerns } = await (await fetch(`${cluster.admin}api/live/attention`)).json();
     const ages = concerns.filter((one) => one.topic).map((one) => one.oldest_ms);
     equal(ages, [...ages].sort((a, b) => b - a), "the oldest message comes first");
@@ -45,11 +46,11 @@ export const checks = {
 
   async "incident: a channel has the doctor's sentence, and the time until it is drained"(browser, cluster) {
     const { nsqds } = cluster;
-    await make(nsqds.slice(0, 1), "backlog", ["slow", "stuck"], 600);
-    const stops = [await finish(nsqds[0], "backlog", "slow", 20), await consume(nsqds[0], "backlog", "stuck", 2)];
+    await make(nsqds.slice(0, 1), "backlog", ["slow", "stuck"], 950);
+    const stops = [await finish(nsqds[0], "backlog", "slow", 10), await consume(nsqds[0], "backlog", "stuck", 2)];
     const page = await browser.open(`${cluster.admin}topics/backlog`);
     await page.getByText("Stuck: none of the 2 messages in flight was finished").waitFor();
-    await page.getByText(/^Catches up: the \d+ waiting messages take/).waitFor();
+    await page.getByText(/Catches up: the \d+ waiting messages take/).waitFor();
     await page.getByRole("button", { name: "Drained in" }).waitFor();
     await page.goto(`${cluster.admin}topics/backlog/slow`);
     await page.locator(".tile", { hasText: "Drained in" }).waitFor();
@@ -57,6 +58,26 @@ export const checks = {
     await until(async () => /\d s|min/.test(await page.locator(".tile", { hasText: "Drained in" }).innerText()), "a time");
     await pictures(page, cluster, "drained");
     stops.forEach((stop) => stop());
+    browser.healthy();
+  },
+
+  async "incident: messages at a node that lacks the channels of the topic are named, and who has paused the topic there"(browser, cluster) {
+    const [first, second] = cluster.nsqds;
+    // A new topic gets the channels that nsqlookupd knows, so the node without one comes first.
+    await make([second], "partial", [], 6);
+    await make([first], "partial", ["archive"], 0);
+    const page = await browser.open(`${cluster.admin}topics/partial`);
+    const bar = page.getByRole("status").filter({ hasText: `No channel at ${second.http}, where 6 messages wait; other nodes have archive.` });
+    await bar.waitFor();
+    await fetch(`http://${second.http}/topic/pause?topic=partial&note=deploying&by=ann`, { method: "POST" });
+    await page.getByRole("status").getByText("Topic paused at 1 of 2 nodes by ann (deploying); 6 messages wait there. No channel at").waitFor();
+    await pictures(page, cluster, "partial");
+    await page.goto(`${cluster.admin}?show=problem&q=partial`);
+    await page.locator("tr.problem", { hasText: "partial" }).waitFor();
+    await make([second], "partial", ["archive"], 0);
+    await fetch(`http://${second.http}/topic/unpause?topic=partial`, { method: "POST" });
+    await page.goto(`${cluster.admin}topics/partial`);
+    await until(async () => await page.getByText("No channel at").count() === 0 && await page.locator("tfoot").count() > 0, "the node has the channel");
     browser.healthy();
   },
 
@@ -82,6 +103,64 @@ export const checks = {
     await until(async () => / %/.test(await table.innerText()), "the load of a shard");
     await until(async () => /[1-9]\d* (MB|GB|TB)/.test(await page.locator(".tile", { hasText: "Disk free" }).innerText()), "the disk");
     await pictures(page, cluster, "shards");
+    browser.healthy();
+  },
+
+  async "incident: a channel says how near its consumers are"(browser, cluster) {
+    const { mixed, placed, unplaced } = cluster;
+    await make([placed, unplaced], "placed", ["archive"], 0);
+    const page = await browser.open(`${mixed}topics/placed/archive`);
+    const delivery = page.getByRole("region", { name: "The channel on each node" });
+    for (const [topology_region, topology_zone, count, badge] of [["eu", "eu-1", 30, "same zone"], ["eu", "eu-2", 10, "same region"], ["us", "us-1", 10]]) {
+      const stop = await finish(placed, "placed", "archive", 1000, { place: { topology_region, topology_zone } });
+      await publish(placed.http, "placed", count);
+      await until(async () => {
+        const channel = await channelAt(placed, "placed", "archive");
+        return channel.depth === 0 && channel.in_flight_count === 0 && channel.client_count === 1;
+      }, `the consumer in ${topology_zone} has finished`);
+      if (badge) await page.getByText(badge, { exact: true }).waitFor();
+      stop();
+      await until(async () => (await channelAt(placed, "placed", "archive")).client_count === 0, "the consumer is gone");
+    }
+    await delivery.getByRole("button", { name: "Delivery" }).waitFor();
+    await delivery.getByText("zone 60.0%, region 20.0%, elsewhere 20.0%").first().waitFor();
+    // A node without deliveries left its cell out, so its further figures were below the heads of others.
+    const heads = (await delivery.locator("thead th").allTextContents()).map((text) => text.replace(/[▲▼]/, ""));
+    for (const [name, shown] of [[unplaced.http, ["0", "–"]], [placed.http, ["50", " zone 60.0%, region 20.0%, elsewhere 20.0%"]], ["Total", ["50", " zone 60.0%, region 20.0%, elsewhere 20.0%"]]]) {
+      const row = delivery.locator("tbody tr[data-row], tfoot tr").filter({ hasText: name });
+      const cells = await row.locator("th, td").allTextContents();
+      equal([cells.length, ["Messages", "Delivery"].map((head) => cells[heads.indexOf(head)])], [heads.length, shown], `the row ${name}`);
+    }
+    await pictures(page, cluster, "delivery");
+    browser.healthy();
+  },
+
+  async "incident: graphite's charts are on every page that has some, and all pages work with graphite"(browser, cluster) {
+    const { graphite, nsqds } = cluster;
+    await make(nsqds, "graphed", ["archive"], 1);
+    const page = await browser.open(`${graphite}topics`);
+    await page.getByRole("heading", { name: "Topics", exact: true }).waitFor();
+    await page.getByRole("link", { name: "graphed", exact: true }).waitFor();
+    const node = nsqds[0].http;
+    const targets = [];
+    page.on("request", (request) => request.url().includes("render?") && targets.push(...new URL(request.url()).searchParams.getAll("target")));
+    for (const [path, title, series] of [
+      ["topics/graphed", "Depth", "nsq.*.topic.graphed.depth"],
+      [`nodes/${node}`, "Memory in bytes", `nsq.${node.replace(/[.:]/g, "_")}.mem.heap_in_use_bytes`],
+      ["counter", "Messages per second, all channels", "nsq.*.topic.*.channel.*.message_count"],
+    ]) {
+      await page.goto(graphite + path);
+      await page.getByRole("heading", { name: "History" }).waitFor();
+      const chart = page.locator(".graphs + .charts .chart", { hasText: title }).first();
+      await chart.getByText(/^7,654$|^128$/).first().waitFor();
+      await until(() => targets.some((target) => target.includes(series)), `${series} is asked for on ${path}, and not only ${targets}`);
+      await accessible(page, `${path} with graphite`);
+    }
+    for (const [path, text] of [["nodes", node], ["lookup", "nsqlookupd hosts"], ["peek/graphed/archive", "Messages of graphed / archive"]]) {
+      await page.goto(graphite + path);
+      await page.getByText(text).first().waitFor();
+      equal(await page.getByRole("heading", { name: "History" }).count(), 0, `charts on ${path}`);
+    }
     browser.healthy();
   },
 

@@ -48,6 +48,45 @@ export const checks = {
     browser.healthy();
   },
 
+  // The sentence ended with an ellipsis where its advice began.
+  async "layout: what limits a channel is told in full, and the rows of a long table keep their height"(browser, cluster) {
+    const sentence = "Consumers read slowly: 1.2k messages are in flight and RDY allows 2.5k; look at the consumers' network, and at the size of their messages";
+    await make(cluster.nsqds, "wraps", ["archive"], 2);
+    await until(async () => (await fetch(`${cluster.admin}api/live/topics/wraps`)).ok, "nsqadmin has figures of the topic");
+    const page = await browser.open(`${cluster.admin}lookup`);
+    let copies = 1;
+    const names = () => Array.from({ length: copies }, (_, index) => `c${index}`);
+    await page.route("**/api/topics/wraps", async (route) => {
+      const answer = await route.fetch();
+      const topic = await answer.json();
+      await route.fulfill({ response: answer, json: { ...topic, channels: names().map((name) => ({ ...topic.channels[0], channel_name: name })) } });
+    });
+    await page.route("**/api/live/topics/wraps", async (route) => {
+      const answer = await route.fetch();
+      const live = await answer.json();
+      const doctor = { sentence, is_problem: true };
+      await route.fulfill({ response: answer, json: { ...live, channels: names().map((channel) => ({ ...live.channels[0], channel, doctor })) } });
+    });
+    for (copies of [2, 150]) {
+      for (const width of [1280, 760, 360]) {
+        await page.setViewportSize({ width, height: 800 });
+        await page.goto(`${cluster.admin}topics/wraps`);
+        const table = page.getByRole("region", { name: "Channels of the topic" });
+        const cell = table.locator(".sentence").first();
+        await cell.waitFor();
+        const where = `${copies} channels at ${width} pixels`;
+        const { content, box, text } = await cell.evaluate((one) => ({ content: [one.scrollWidth, one.scrollHeight], box: [one.clientWidth, one.clientHeight], text: one.textContent }));
+        equal([text, content.every((size, index) => size <= box[index])], [sentence, true], `the sentence in full, of ${content} in ${box}, with ${where}`);
+        const heights = await table.locator("tr[data-row]").evaluateAll((rows) => rows.map((row) => Math.round(row.getBoundingClientRect().height)));
+        if (copies > 100) equal([...new Set(heights)], [36], `the heights of rows with ${where}`);
+        equal(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), true, `the page is not wider with ${where}`);
+        await cell.scrollIntoViewIfNeeded();
+        await page.screenshot({ path: `${cluster.pictures}/sentence-${copies}-${width}.png` });
+      }
+    }
+    browser.healthy();
+  },
+
   async "layout: a long note of a pause leaves the buttons and the nodes in one line"(browser, cluster) {
     await make(cluster.nsqds, "noted", ["archive"], 2);
     await pause(cluster.nsqds, "noted", "archive", "a note that is as long as the notes of people who have just been woken up");
@@ -96,6 +135,25 @@ export const checks = {
       equal(lines, [1, 1, 1], `the lines of ${addresses} in ${button}`);
       equal(await dialog.evaluate((one) => one.scrollWidth <= one.clientWidth), true, "the dialog is not wider than the phone");
     }
+    browser.healthy();
+  },
+
+  // The field for a name made the dialog of an order longer than a small window.
+  async "layout: a dialog that is longer than the window keeps its buttons in sight"(browser, cluster) {
+    await make(cluster.nsqds, "tall", ["archive"], 2);
+    const height = 360;
+    const page = await browser.open(`${cluster.admin}topics/tall/archive`, { height });
+    await page.getByRole("button", { name: "Empty channel" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.locator(".destroys").waitFor();
+    await dialog.getByLabel("The messages can be brought back for").waitFor();
+    const [name, submit] = [dialog.getByLabel("Your name, if wanted"), dialog.locator("button[type=submit]")];
+    equal(await dialog.evaluate((one) => one.scrollHeight > one.clientHeight), true, "the dialog is longer than the window");
+    const box = await submit.boundingBox();
+    equal(box.y + box.height <= height, true, `the button ends at ${box.y + box.height} of ${height} pixels`);
+    await name.focus();
+    const field = await name.boundingBox();
+    equal(field.y + field.height <= box.y, true, `the field ends at ${field.y + field.height}, and the buttons begin at ${box.y}`);
     browser.healthy();
   },
 

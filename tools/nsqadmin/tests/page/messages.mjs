@@ -1,7 +1,7 @@
 // The view of messages: lists, forms, filters, more, the live tail, users who may not read bodies, nodes without peeks.
 
 import { accessible, equal, until } from "./browser.mjs";
-import { channelAt, consume, finish, make, publishBodies, publishBody } from "./daemons.mjs";
+import { channelAt, consume, finish, make, publishBodies, publishBody, remove } from "./daemons.mjs";
 
 const bodies = (page) => page.locator(".messages pre").allTextContents();
 const choose = (page, label, value) => page.getByRole("combobox", { name: label }).selectOption(value);
@@ -37,6 +37,15 @@ export const checks = {
     await page.getByRole("textbox", { name: "equals" }).fill("ink");
     await page.keyboard.press("Enter");
     await page.getByText("1 message found. Gone through 3 messages").waitFor();
+    // The copied commands ask the nodes for the same message.
+    await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+    await page.getByRole("button", { name: "Copy as curl" }).click();
+    await page.getByText("Copied:", { exact: true }).waitFor();
+    const copied = await page.evaluate(() => navigator.clipboard.readText());
+    equal(copied, await page.locator(".command pre").textContent(), "the clipboard has the commands that are shown");
+    const looks = await Promise.all(copied.split("\n").map(async (line) => (await fetch(line.match(/^curl '(.*)'$/)[1])).json()));
+    equal([looks.length, looks.flatMap((look) => look.messages.map((message) => message.body))],
+      [nsqds.length, ['{"order":{"id":9007199254740993,"items":["pen","ink"]},"note":[]}']], "the answers to the copied commands");
     equal(new URL(page.url()).searchParams.get("json"), "/order/items/1", "the address has the filter");
     await page.getByRole("textbox", { name: "JSON pointer" }).fill("order");
     await page.keyboard.press("Enter");
@@ -81,8 +90,14 @@ export const checks = {
     await publishBody(first.http, "haystack", "needle");
     const page = await browser.open(`${cluster.admin}peek/haystack/archive?from=oldest&contains=needle`);
     await page.getByText(`The budget of one look ended at ${first.http}.`).waitFor();
-    await page.getByText("0 messages found. Gone through 20,000 messages").waitFor();
-    await page.getByRole("button", { name: "More" }).click();
+    // The budget is 20,000 messages or 2 s.
+    await page.getByText(/^0 messages found\. Gone through [\d,]+ messages/).waitFor();
+    const more = page.locator("button:enabled", { hasText: /^More$/ });
+    await until(async () => {
+      if ((await bodies(page)).length === 1) return true;
+      if (await more.count() > 0) await more.click();
+      return false;
+    }, "the message behind the budget");
     await page.getByText("1 message found. Gone through 24,001 messages").waitFor();
     equal(await bodies(page), ["needle"], "the message behind the budget");
     browser.healthy();
@@ -126,8 +141,44 @@ export const checks = {
     equal((await bodies(page)).includes("late"), false, "the hold switch holds the tail");
     await page.getByRole("button", { name: "On hold" }).click();
     await until(async () => (await bodies(page))[0] === "late", "the tail goes on");
+    equal(await page.getByText("It is not known how many messages were missed").count(), 0, "all were counted so far");
+    await remove(nsqds.slice(0, 1), "stream");
+    await make(nsqds.slice(0, 1), "stream", ["archive"], 0);
+    await page.getByText("It is not known how many messages were missed: a node has restarted").waitFor();
     await page.getByRole("button", { name: "Stop the live tail" }).click();
     await page.getByRole("button", { name: "Look again" }).waitFor();
+    // The tail of a channel that does not exist showed the messages of the topic.
+    const missing = await browser.open(`${cluster.admin}peek/stream/no-such?tail=on`, { allowed: /404/ });
+    await missing.getByRole("alert").getByText("There is no channel with this name.").waitFor();
+    equal(await missing.locator(".messages li").count(), 0, "messages of the topic");
+    browser.healthy();
+  },
+
+  async "messages: a sampled tail shows one of ten messages, and counts the others"(browser, cluster) {
+    const [first] = cluster.nsqds;
+    await make([first], "sampled", ["archive"], 0);
+    const page = await browser.open(`${cluster.admin}peek/sampled/archive?tail=on`);
+    await page.getByText("At most 10 messages/s of each node").waitFor();
+    await choose(page, "Sampling", "10");
+    await until(() => new URL(page.url()).searchParams.get("every") === "10", "the address has the sampling");
+    await page.getByText("At most 10 messages/s of each node").waitFor();
+    // A look takes 20 messages. The rest of a burst would not be seen.
+    for (let burst = 0; burst < 3; burst += 1) {
+      await publishBodies(first.http, "sampled", Array.from({ length: 20 }, (_, number) => `${burst} ${number}`));
+      await until(async () => await seen() >= (burst + 1) * 20, `${(burst + 1) * 20} messages are shown, counted or not seen`);
+    }
+    async function seen() {
+      const note = await page.locator(".questions ~ p.note[role=status]").innerText();
+      const count = (text) => Number(note.match(text)?.[1] ?? 0);
+      return (await page.locator(".messages li").count()) + count(/(\d+) messages? left out by the sampling/) + count(/(\d+) messages? not shown/);
+    }
+    equal(await seen(), 60, "each message is shown or counted");
+    const shown = await page.locator(".messages li").count();
+    // With ids in sequence, one of ten is about 6 of 60.
+    equal(shown > 0 && shown < 25, true, `${shown} of 60 are shown`);
+    await choose(page, "Sampling", "1");
+    await publishBody(first.http, "sampled", "all");
+    await until(async () => (await bodies(page))[0] === "all", "without the sampling, each message is shown");
     browser.healthy();
   },
 
@@ -156,6 +207,25 @@ export const checks = {
     await until(async () => (await bodies(page)).length === 20, "ten more");
     await accessible(page, "what was published last");
     stop();
+    browser.healthy();
+  },
+
+  // The list of a topic whose node had started anew was empty, and the page said that no message is here.
+  async "messages: what was published before a restart of nsqd is on disk only, and the page says so"(browser, cluster) {
+    await make(cluster.nsqds.slice(0, 1), "restarted", ["archive"], 2);
+    const page = await browser.open(`${cluster.admin}lookup`);
+    await page.route("**/api/peek/restarted?*", async (route) => {
+      const answer = await route.fetch();
+      const json = await answer.json();
+      for (const node of json.nodes) Object.assign(node, { messages: [], scanned_messages: 0, scanned_bytes: 0, ended_by: "end", next: undefined });
+      await route.fulfill({ response: answer, json });
+    });
+    await page.goto(`${cluster.admin}peek/restarted`);
+    await page.getByText("Nothing that was published is in nsqd's memory.").waitFor();
+    await page.getByText("After a restart of nsqd, all older messages are on disk only, and not among these.").waitFor();
+    await choose(page, "List", "oldest");
+    await page.getByText("No message is here.").waitFor();
+    equal(await page.getByText("After a restart of nsqd").count(), 0, "a sentence that is about what was published last");
     browser.healthy();
   },
 

@@ -1,7 +1,7 @@
 // Acts on all topics or channels that match the filter of the list.
 
 import { accessible, equal, until } from "./browser.mjs";
-import { channelAt, make, publish, topicAt } from "./daemons.mjs";
+import { channelAt, make, pause, publish, topicAt } from "./daemons.mjs";
 
 const button = (page, name) => page.getByRole("button", { name, exact: true });
 
@@ -156,9 +156,37 @@ export const checks = {
     await page.getByText("Unpause 2 topics: done.").waitFor();
     await everywhere(nsqds, async (nsqd) => (await topicAt(nsqd, "winter.one")).paused === false, "unpaused");
     await publish(nsqds[0].http, "winter.one", 1);
+    for (const topic of ["winter.one", "winter.two"]) await pause(nsqds, topic, "archive");
+    await button(page, "Act on all that match").click();
+    await dialog.getByLabel("Action").selectOption("unpause");
+    await button(dialog, "Unpause 2 channels").click();
+    await page.getByText("Unpause 2 channels: done.").waitFor();
+    for (const topic of ["winter.one", "winter.two"]) {
+      await everywhere(nsqds, async (nsqd) => (await channelAt(nsqd, topic, "archive")).paused === false, "the channel is unpaused");
+    }
     await button(page, "Act on all that match").click();
     await dialog.getByLabel("Action").selectOption("unpause");
     await dialog.getByText("No channel that matches is paused.").waitFor();
+    browser.healthy();
+  },
+
+  async "orders: pause channels with an end, a note and a name"(browser, cluster) {
+    const { nsqds } = cluster;
+    const topics = ["storm.one", "storm.two"];
+    for (const topic of topics) await make(nsqds, topic, ["archive", "kept"], 1);
+    const [page, dialog] = await open(browser, cluster, "storm");
+    await dialog.getByLabel("Only channels named").fill("archive");
+    await dialog.getByRole("radio", { name: /^30 min/ }).check();
+    await dialog.getByLabel("Note for others").fill("storm drill");
+    await dialog.getByLabel("Your name, if wanted").fill("ann");
+    await button(dialog, "Pause 2 channels").click();
+    await page.getByText("Pause 2 channels: done.").waitFor();
+    for (const topic of topics) for (const nsqd of nsqds) {
+      const { paused, paused_by: by, pause_note: note, pause_until_ms: end } = await channelAt(nsqd, topic, "archive");
+      const left = (end - Date.now()) / 60_000;
+      equal([paused, by, note, left > 25 && left < 30.1], [true, "ann (unverified)", "storm drill", true], `${topic} at ${nsqd.http}, for ${left} more minutes`);
+      equal((await channelAt(nsqd, topic, "kept")).paused, false, "the other channel");
+    }
     browser.healthy();
   },
 

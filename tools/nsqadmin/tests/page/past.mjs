@@ -16,7 +16,10 @@ async function told(page, title, share, text) {
   const tip = chart.locator(".tip");
   let found = "";
   await until(async () => {
-    const { width } = await plot.boundingBox();
+    const box = await plot.boundingBox();
+    // The chart is drawn anew when a past comes.
+    if (!box) return false;
+    const { width } = box;
     // A pointer that does not move tells nothing new.
     await plot.hover({ position: { x: width * share + 1, y: 30 } });
     await plot.hover({ position: { x: width * share, y: 31 } });
@@ -84,9 +87,37 @@ export const checks = {
     await page.getByRole("heading", { name: "Topics", exact: true }).waitFor();
     equal(await week.getAttribute("aria-pressed"), "true", "the range one level up");
     await page.goto(`${cluster.past}topics/remembered/archive?range=7d`);
-    await told(page, "Depth", 0.3, "waiting 40");
+    await told(page, "Depth", 0.3, "waiting 16,777,217");
     await page.goto(`${cluster.past}nodes/${cluster.nsqds[0].http}?range=7d`);
     await told(page, "Waiting", 0.3, "waiting 444");
+    browser.healthy();
+  },
+
+  async "past: figures above 2^53 are exact at the pointer"(browser, cluster) {
+    const page = await browser.open(`${cluster.huge}topics/huge/archive?range=10m`);
+    await page.locator(".chart canvas").first().waitFor();
+    await told(page, "Depth", 0.97, "waiting 9,223,372,036,854,775,807");
+    browser.healthy();
+  },
+
+  async "past: a short past says how far it reaches back"(browser, cluster) {
+    const page = await browser.open(`${cluster.tight}topics/t?range=7d`);
+    const note = page.getByRole("status").getByText(/^The past reaches back .* only: the server has no room for more/);
+    await note.waitFor();
+    // The chart shows as much as the sentence says.
+    const { start, kept_since: since } = await (await fetch(`${cluster.tight}api/live/history?topic=t&step=60`)).json();
+    equal(start - since >= 0 && start - since < 120, true, `${start} is the first point after ${since}`);
+    await accessible(page, "a chart of a short past");
+    await page.screenshot({ path: `${cluster.pictures}/past-short.png`, fullPage: true });
+    await range(page, "10 min").click();
+    await note.waitFor({ state: "detached" });
+    browser.healthy();
+  },
+
+  async "past: a topic for whose past there is no room says so"(browser, cluster) {
+    const page = await browser.open(`${cluster.full}topics/t`);
+    await page.getByRole("status").getByText("The server keeps no past here: there is no room (--history-max-bytes).").waitFor();
+    equal((await fetch(`${cluster.full}api/live/history?all=true`)).status, 200, "all topics together have a past");
     browser.healthy();
   },
 

@@ -1,4 +1,4 @@
-// The pictures of docs/nsqadmin.md: a cluster in which some consumers are slow, absent or in back-off. They are taken on demand only
+// The pictures of docs/nsqadmin.md: a cluster in which some consumers are slow, absent or in backoff. They are taken on demand only
 // (PAGE_CHECK=pictures), because the topics would be in the way of other checks, and because an age of a minute takes a minute.
 
 import { mkdirSync } from "node:fs";
@@ -33,7 +33,7 @@ async function ofDialogs(browser, cluster, to) {
   await page.getByRole("button", { name: "Empty channel" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("The messages can be brought back for").waitFor();
-  await dialog.getByRole("textbox").fill("archive");
+  await dialog.getByLabel(/^Type /).fill("archive");
   await page.screenshot({ path: to("dialog") });
   for (const topic of ["spring.one", "spring.two"]) await make(cluster.nsqds, topic, ["archive", "kept"], 5);
   const list = await opened(browser, cluster, "?q=spring");

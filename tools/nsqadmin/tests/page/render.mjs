@@ -1,13 +1,14 @@
 // Every page: it shows its figures, in both themes, wide and narrow, accessible, and without an error.
 
 import { accessible, equal, until } from "./browser.mjs";
-import { channelAt, consume, finish, make } from "./daemons.mjs";
+import { channelAt, consume, finish, make, publish, publishBodies, publishNumbered, topicAt } from "./daemons.mjs";
 
 // The pages, and a text that each shows once it has its data.
 function pages({ nsqds }) {
   return {
     topics: ["", "seen"],
     topic: ["topics/seen", "Latency 99th"],
+    duplicates: ["topics/repeated", "Duplicates in a sample"],
     channel: ["topics/seen/archive", "host-c (consumer-7)"],
     nodes: ["nodes", nsqds[1].http],
     node: [`nodes/${nsqds[0].http}`, "seen / archive"],
@@ -24,6 +25,8 @@ async function prepare({ nsqds, lookupd }) {
   isMade = true;
   await make(nsqds, "seen", ["archive", "billing"], 40);
   for (const nsqd of nsqds) await consume(nsqd, "seen", "archive", 3);
+  // Of 40 equal bodies, a rule stores one.
+  await make(nsqds, "repeated", ["archive"], 40);
   await fetch(`http://${lookupd}/topic/create?topic=forgotten`, { method: "POST" });
   await fetch(`http://${lookupd}/channel/create?topic=forgotten&channel=old`, { method: "POST" });
 }
@@ -64,6 +67,7 @@ function check(name) {
 export const checks = {
   "render: topics": check("topics"),
   "render: topic": check("topic"),
+  "render: duplicates": check("duplicates"),
   "render: channel": check("channel"),
   "render: nodes": check("nodes"),
   "render: node": check("node"),
@@ -85,6 +89,62 @@ export const checks = {
     browser.healthy();
   },
 
+  // The node's topics were counted without those that have no channel, and its consumers had no ids.
+  async "render: a node has all its topics and consumers"(browser, cluster) {
+    await prepare(cluster);
+    const [{ http }] = cluster.nsqds;
+    await make([{ http }], "bare", [], 0);
+    const page = await browser.open(`${cluster.admin}nodes/${http}`);
+    const shown = (label) => page.locator(".tile", { has: page.locator("dt").getByText(label, { exact: true }) }).locator("dd").innerText();
+    // Other checks create topics and connect consumers in the meantime.
+    await until(async () => {
+      const { topics } = await (await fetch(`http://${http}/stats?format=json`)).json();
+      const clients = topics.flatMap((topic) => topic.channels).flatMap((channel) => channel.clients);
+      return topics.length >= 2 && clients.length >= 1 && `${[await shown("Topics"), await shown("Clients")]}` === `${[topics.length, clients.length]}`;
+    }, "the tiles have the daemon's counts");
+    const row = page.getByRole("region", { name: "Consumers on this node" }).getByRole("row").filter({ hasText: "seen / archive" });
+    await row.getByText("host-c (consumer-7)").waitFor();
+    browser.healthy();
+  },
+
+  // Other checks publish in the meantime, so the page gets answers that this check makes from the first one.
+  async "render: the counter is the sum of all channels, is exact, and never goes down"(browser, cluster) {
+    await prepare(cluster);
+    const page = await browser.open(`${cluster.admin}lookup`);
+    let [stats, polls] = [null, 0];
+    await page.route("**/api/counter", async (route) => {
+      const response = await route.fetch();
+      stats ??= (await response.json()).stats;
+      polls += 1;
+      const body = JSON.stringify({ stats, message: "" }, (key, value) => typeof value === "bigint" ? `${value}n` : value).replace(/"(\d+)n"/g, "$1");
+      await route.fulfill({ response, body });
+    });
+    await page.goto(`${cluster.admin}counter`);
+    await page.getByText("messages processed").first().waitFor();
+    await until(() => stats, "an answer with figures");
+    const key = Object.keys(stats).find((key) => stats[key].topic_name === "seen" && stats[key].channel_name === "archive");
+    let total = Object.values(stats).reduce((sum, part) => sum + BigInt(part.message_count), 0n);
+    const isShown = async (what) => {
+      const digits = total.toLocaleString("en-US");
+      await until(async () => await page.locator(".counter [role=status]").innerText() === `${digits} messages processed`, `${what}: ${digits}`);
+      equal(await page.locator(".counter .digits").innerText(), digits, `the large number, ${what}`);
+    };
+    equal([total >= 240n, stats[key].message_count], [true, 40], "the messages of this check");
+    await isShown("the sum");
+    const change = (count) => { stats = { ...stats, [key]: { ...stats[key], message_count: count } }; };
+    change(9_007_199_254_740_993n);
+    total += 9_007_199_254_740_993n - 40n;
+    await isShown("beyond 2^53");
+    change(5);
+    total += 5n;
+    await isShown("after a node has restarted");
+    delete stats[key];
+    const before = polls;
+    await until(() => polls > before + 1, "two more answers");
+    await isShown("after a node has gone");
+    browser.healthy();
+  },
+
   // nsqd measures latencies over ten minutes. Without new messages, its answer stays.
   async "render: the percentiles of a channel are those of the daemon"(browser, cluster) {
     const [nsqd] = cluster.nsqds;
@@ -101,6 +161,99 @@ export const checks = {
     equal(half > 0 && most > half, true, `the messages took different times: ${half} and ${most} ns`);
     const expected = await page.evaluate(`import(new URL("static/format.js", document.baseURI)).then(({ duration }) => [${half}, ${most}].map(duration))`);
     equal([await shown("50th"), await shown("99th")], expected, "the percentiles");
+    browser.healthy();
+  },
+
+  // Only nsqd's /stats had these figures.
+  async "render: a topic with a rule of --dedup has its duplicates, on each node and in all"(browser, cluster) {
+    await prepare(cluster);
+    const { nsqds } = cluster;
+    const page = await browser.open(`${cluster.admin}topics/repeated`);
+    const tile = page.locator(".tile", { hasText: "Duplicates/s" });
+    // Each of the three nodes has dropped 39 of 40 messages.
+    await tile.getByText("117 in all, not stored again").waitFor();
+    const cells = async (name, row) => {
+      const table = page.getByRole("region", { name });
+      const titles = (await table.locator("thead th").allInnerTexts()).map((title) => title.replace(/[▲▼]/, "").trim());
+      const texts = await row(table).locator("th, td").allInnerTexts();
+      return Object.fromEntries(titles.map((title, index) => [title, texts[index]]));
+    };
+    const of = ({ http }) => (table) => table.getByRole("row").filter({ hasText: http });
+    const total = (table) => table.locator("tfoot tr");
+    const [first, all] = [await cells("Duplicates on each node", of(nsqds[0])), await cells("Duplicates on each node", total)];
+    equal([first.Rule, first.Duplicates, all.Duplicates, first["Memory refused"]], ["body or json:", "39", "117", "0"], "the figures of a rule");
+    equal(first.Remembered.startsWith("1 of ") && / of .*B$/.test(first.Memory) && first.Reach !== "–", true, JSON.stringify(first));
+    const [metered, sum] = [await cells("Duplicates in the sample of each node", of(nsqds[0])), await cells("Duplicates in the sample of each node", total)];
+    equal([metered.Duplicates, metered["In 1s"], metered["In 1,000"], metered.Sampled, sum.Duplicates, sum.Sampled], ["97.5 %", "97.5 %", "97.5 %", "40", "97.5 %", "120"], "the meter");
+    await page.getByText("97.5 % of the messages have a body that has come before, in a sample of 120 messages since the start of the nodes. A rule --dedup='repeated=body,window=…' would catch nearly all of them with window=1s (97.5 %) or, in messages, with window=1000 (97.5 %).").waitFor();
+    // The rate is that of the copies alone.
+    await publishBodies(nsqds[0].http, "repeated", ["new", "body", "body"]);
+    await tile.getByText("119 in all, not stored again").waitFor();
+    browser.healthy();
+  },
+
+  async "render: a meter that compares values in bodies"(browser, cluster) {
+    const { nsqds } = cluster;
+    await make(nsqds.slice(0, 1), "keyed", ["archive"], 0);
+    await publishBodies(nsqds[0].http, "keyed", ['{"id":1,"n":1}', '{"n":2,"id":1}', '{"id":"1"}', "no key"]);
+    const page = await browser.open(`${cluster.admin}topics/keyed`);
+    await page.getByText("25 % of the messages have a value of json:/id that has come before, in a sample of 4 messages since the start of the nodes. A rule --dedup='keyed=json:/id,window=…' would catch nearly all of them").waitFor();
+    await page.getByText("It compares the values of json:/id, on each node for itself.").waitFor();
+    const table = page.getByRole("region", { name: "Duplicates in the sample of each node" });
+    await table.getByRole("button", { name: "Without a key" }).waitFor();
+    await accessible(page, "a topic with a meter of values");
+    // A pointer with a quote is in no command, nodes with different keys have no total, and a wrong pointer is named.
+    let change = (meter) => ({ ...meter, key: "json:/x';id;'" });
+    await page.route("**/api/topics/keyed", async (route) => {
+      const answer = await route.fetch();
+      const topic = await answer.json();
+      const metered = topic.nodes.filter((node) => node.duplicate_meter);
+      const nodes = [...metered, ...metered.map((node) => ({ ...node, node: "other:1" }))];
+      const changed = nodes.map((node, index) => ({ ...node, duplicate_meter: change(node.duplicate_meter, index) }));
+      await route.fulfill({ response: answer, json: { ...topic, nodes: changed } });
+    });
+    await page.getByText("A rule --dedup='keyed=…,window=…' would catch").waitFor();
+    equal(await table.locator("tfoot tr").count(), 1, "the total of nodes with one key");
+    change = (meter, index) => ({ ...meter, key: ["body", "json:/id"][index] });
+    await page.getByText("The nodes compare different keys (body, json:/id), so there is no total.").waitFor();
+    change = (meter) => ({ ...meter, key: "body", duplicate_percent: 0, duplicate_count: 4 });
+    await page.getByText("Fewer than 0.001 % of the messages have a body that has come before, in a sample of 8 messages").waitFor();
+    change = (meter) => ({ ...meter, key: "json:/ID", duplicate_percent: 0, keyless_count: meter.sampled_count });
+    await page.getByText("No message has a value of json:/ID, in a sample of 8 messages since the start of the nodes: look whether the pointer is right.").waitFor();
+    browser.healthy();
+  },
+
+  async "render: a topic whose rule has publishers"(browser, cluster) {
+    const { nsqds } = cluster;
+    await make(nsqds.slice(0, 1), "numbered", ["archive"], 0);
+    for (const number of [1, 2, 2]) await publishNumbered(nsqds[0].http, "numbered", "7", number);
+    await publish(nsqds[0].http, "numbered", 1);
+    equal((await topicAt(nsqds[0], "numbered")).dedup_duplicate_count, 1, "the node's own count");
+    const page = await browser.open(`${cluster.admin}topics/numbered`);
+    const table = page.getByRole("region", { name: "Duplicates on each node" });
+    await table.getByText("publisher", { exact: true }).waitFor();
+    await table.getByRole("button", { name: "Evicted" }).waitFor();
+    await table.getByText(/^1 of [\d,]+$/).waitFor();
+    equal(await page.getByRole("heading", { name: "Duplicates in a sample" }).count(), 0, "a meter that the topic does not have");
+    // What grows while the page is open has a mark.
+    equal(await table.locator(".older").count(), 0, "marks");
+    await page.route("**/api/topics/numbered", async (route) => {
+      const answer = await route.fetch();
+      await route.fulfill({ response: answer, body: (await answer.text()).replaceAll('"dedup_publisher_evicted_count":0', '"dedup_publisher_evicted_count":9007199254740993') });
+    });
+    await table.locator(".older", { hasText: "9,007,199,254,740,993, growing" }).first().waitFor();
+    await accessible(page, "a topic whose rule forgets publishers");
+    browser.healthy();
+  },
+
+  async "render: a topic without a rule, and one of NSQ's nsqd, say nothing of duplicates"(browser, cluster) {
+    await prepare(cluster);
+    for (const [url, path] of [[cluster.admin, "topics/seen"], [cluster.mixed, "topics/t"]]) {
+      const page = await browser.open(url + path);
+      await page.locator(".tile", { hasText: "Messages/s" }).waitFor();
+      await page.locator("tfoot").waitFor();
+      equal(await page.getByText("Duplicates").count(), 0, `duplicates at ${path}`);
+    }
     browser.healthy();
   },
 

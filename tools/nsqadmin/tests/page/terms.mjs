@@ -75,11 +75,60 @@ export const checks = {
     browser.healthy();
   },
 
+  // Without a proxy that names the user, a pause was by nobody.
+  async "terms: without a user, acts have the name that the browser keeps, and it is marked"(browser, cluster) {
+    const { nsqds } = cluster;
+    await make(nsqds, "terms.named", ["archive"], 5);
+    const page = await browser.open(`${cluster.admin}topics/terms.named/archive`, { allowed: /400/ });
+    const dialog = page.getByRole("dialog");
+    const name = dialog.getByLabel("Your name, if wanted");
+    const focused = () => page.evaluate(() => document.activeElement.textContent || document.activeElement.type);
+    await button(page, "Pause channel").click();
+    await dialog.locator("button[type=submit]:enabled").waitFor();
+    await until(async () => await focused() === "radio", "the keyboard begins at the end of the pause");
+    await page.keyboard.press("2");
+    await page.keyboard.type("deploying 7");
+    await name.fill("Zoë <b>");
+    await pictures(page, "own-name-dialog", cluster.pictures);
+    await page.setViewportSize({ width: 360, height: 740 });
+    equal(await dialog.evaluate((one) => one.scrollWidth <= one.clientWidth), true, "the dialog is not wider than a phone");
+    await page.screenshot({ path: `${cluster.pictures}/own-name-dialog-narrow.png` });
+    await page.setViewportSize({ width: 1280, height: 900 });
+    await name.press("Enter");
+    await page.getByText("Pause the channel terms.named/archive: done.").waitFor();
+    for (const nsqd of nsqds) {
+      const { paused_by: by, pause_note: note } = await channelAt(nsqd, "terms.named", "archive");
+      equal([by, note], ["Zoë <b> (unverified)", "deploying 7"], `the pause at ${nsqd.http}`);
+    }
+    await page.getByRole("heading", { name: /^Channel archive paused until .* by Zoë <b> \(unverified\): deploying 7$/ }).waitFor();
+    await page.reload();
+    // The name is there again, and does not stand in the way of the keyboard.
+    await button(page, "Unpause channel").click();
+    await until(async () => await focused() === "Unpause", "Enter confirms");
+    equal(await name.inputValue(), "Zoë <b>", "the name that is kept");
+    await page.keyboard.press("Enter");
+    await everywhere(nsqds, async (nsqd) => (await channelAt(nsqd, "terms.named", "archive")).paused === false, "unpaused");
+    await button(page, "Delete channel").click();
+    await until(async () => await focused() === "text", "the keyboard begins at the word that a deletion needs");
+    await dialog.getByLabel(/^Type /).fill("archive");
+    await name.fill("Zoë\u202e");
+    await button(dialog, "Delete").click();
+    await dialog.getByRole("alert").getByText("Your name is not possible: at most 50 characters, of which each can be seen. Nothing was done.").waitFor();
+    equal((await channelAt(nsqds[0], "terms.named", "archive")).depth, 5, "the channel is still there");
+    await button(dialog, "Cancel").click();
+    // Who has a user has no other name.
+    const alice = await open(browser, cluster, "terms.named", "archive");
+    await button(alice, "Pause channel").click();
+    await alice.getByRole("dialog").locator("button[type=submit]:enabled").waitFor();
+    equal(await alice.getByLabel("Your name").count(), 0, "a field for the name of a known user");
+    browser.healthy();
+  },
+
   async "terms: a pause ends by itself"(browser, cluster) {
     const { nsqds } = cluster;
     await make(nsqds, "terms.ends", ["archive"], 5);
     const page = await open(browser, cluster, "terms.ends", "archive");
-    await pauseFor(page, "4s");
+    await pauseFor(page, "15s");
     const paused = page.getByRole("heading", { name: "Channel archive paused until" });
     await paused.waitFor();
     await everywhere(nsqds, async (nsqd) => (await channelAt(nsqd, "terms.ends", "archive")).paused === false, "the pause has ended");
@@ -121,7 +170,7 @@ export const checks = {
     await button(page, "Pause channel").click();
     await dialog.locator("button[type=submit]:enabled").waitFor();
     equal(await dialog.getByRole("radio").count(), 0, "the choice with nodes of which none can");
-    equal(await dialog.getByRole("textbox").count(), 0, "the note with nodes of which none can");
+    equal(await dialog.getByLabel("Note for others").count(), 0, "the note with nodes of which none can");
     browser.healthy();
   },
 
@@ -159,8 +208,11 @@ export const checks = {
     const page = await open(browser, cluster, "terms.undo", "archive");
     await button(page, "Empty channel").click();
     const dialog = page.getByRole("dialog");
-    await dialog.getByRole("textbox").fill("archive");
+    await dialog.getByLabel(/^Type /).fill("archive");
     await until(async () => await dialog.getByLabel("The messages can be brought back for").inputValue() === "10m", "the first choice");
+    // Nobody was told that a full disk ends the undo.
+    const fullDisk = "If the disk has no room for a new message, this ends at once, and they are gone.";
+    await dialog.getByText(fullDisk).waitFor();
     await pictures(page, "empty-dialog", cluster.pictures);
     await button(dialog, "Empty").click();
     await page.getByText("Empty the channel terms.undo/archive: done.").waitFor();
@@ -170,6 +222,7 @@ export const checks = {
       equal([depth, messages, left > 500 && left <= 605], [0, 5, true], `the emptied channel at ${nsqd.http}, with ${left} s left`);
     }
     await page.getByText("15 emptied messages can be brought back until").waitFor();
+    await page.locator(".bar.undo").getByText(fullDisk).waitFor();
     await pictures(page, "undo-bar", cluster.pictures);
     await publish(nsqds[0].http, "terms.undo", 2);
     await button(page, "Undo the empty").click();
@@ -187,7 +240,7 @@ export const checks = {
     const page = await open(browser, cluster, "terms.topic-undo");
     await button(page, "Empty topic").click();
     const dialog = page.getByRole("dialog");
-    await dialog.getByRole("textbox").fill("terms.topic-undo");
+    await dialog.getByLabel(/^Type /).fill("terms.topic-undo");
     await until(async () => await dialog.getByLabel("The messages can be brought back for").inputValue() === "10m", "the first choice");
     await button(dialog, "Empty").click();
     await page.getByText("Empty the topic terms.topic-undo: done.").waitFor();
@@ -212,7 +265,7 @@ export const checks = {
       await insist(page, terms);
       await button(page, `${name} channel`).click();
       const dialog = page.getByRole("dialog");
-      if (name === "Empty") await dialog.getByRole("textbox").fill(channel);
+      if (name === "Empty") await dialog.getByLabel(/^Type /).fill(channel);
       await button(dialog, name).click();
       await dialog.getByRole("alert").getByText(text).waitFor();
     };

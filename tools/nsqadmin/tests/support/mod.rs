@@ -46,9 +46,15 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Starts the program under test.
+    /// Starts the program under test. It waits longer for its servers than by default, because they may wait for a busy
+    /// disk. A test of deadlines names its own, which come last and count.
     pub fn start(args: &[&str]) -> Admin {
-        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let patient = [
+            "--http-client-connect-timeout=30s",
+            "--http-client-request-timeout=30s",
+        ];
+        let args = patient.iter().chain(args);
+        let args: Vec<String> = args.map(|arg| (*arg).to_owned()).collect();
         match Admin::try_start(&args, None) {
             Ok(admin) => admin,
             Err(stderr) => panic!("no start: {stderr}"),
@@ -149,6 +155,11 @@ impl Admin {
     pub fn wait_for_log(&self, text: &str) -> String {
         let line = self.log.wait_for(text, TIMEOUT);
         line.unwrap_or_else(|| panic!("no log line with {text:?}:\n{}", self.log()))
+    }
+
+    /// Returns the id of the process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Sends a signal by name, such as `TERM`.

@@ -257,7 +257,7 @@ fn an_unregister_costs_as_much_as_the_client_has() {
     world.database.check();
     // Half a billion steps take longer, on any machine.
     let taken = started.elapsed();
-    assert!(taken < Duration::from_secs(5), "{taken:?}");
+    assert!(taken < Duration::from_secs(20), "{taken:?}");
 }
 
 #[test]

@@ -77,7 +77,7 @@ a: MPUB t | a,a,a,d,d
 a< OK
 c< d (1)
 keys t
-= 10 duplicates, 3 of them unverified, 0 without the key, 4 keys
+= 10 duplicates, 0 of them unverified, 0 without the key, 4 keys
 ",
     );
 }
@@ -187,7 +187,7 @@ disk free
 a: MPUB t | x,y,x
 a< OK
 keys t
-= 1 duplicates, 1 of them unverified, 0 without the key, 2 keys
+= 1 duplicates, 0 of them unverified, 0 without the key, 2 keys
 ",
     );
 }
@@ -358,11 +358,11 @@ a: MPUB t | second,first,first
 a< OK
 c< first (1)
 keys t
-= 2 duplicates, 1 of them unverified, 0 without the key, 2 keys
+= 2 duplicates, 0 of them unverified, 0 without the key, 2 keys
 a: PUB t | first
 a< OK
 keys t
-= 3 duplicates, 1 of them unverified, 0 without the key, 2 keys
+= 3 duplicates, 0 of them unverified, 0 without the key, 2 keys
 ",
     );
 }
@@ -414,7 +414,7 @@ restart spoils {spoiled}
 a: MPUB t | first,first
 a< OK
 keys t
-= 1 duplicates, 1 of them unverified, 0 without the key, 1 keys
+= 1 duplicates, 0 of them unverified, 0 without the key, 1 keys
 stats t/ch
 = depth 1, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 0
 "

@@ -261,7 +261,7 @@ impl Session {
             ["stats", what] => self.show_stats(what),
             ["oldest", what] => self.show_oldest(what),
             ["dead", what] => self.show_dead_letters(what),
-            ["dedup", what] => self.show_dedup(what),
+            ["dedup", what] => self.show_numbers(what),
             ["keys", what] => self.show_keys(what),
             ["where", what] => self.show_localities(what),
             ["health"] => self.show_health(),
@@ -806,21 +806,21 @@ impl Session {
         self.run_until_idle(Vec::new());
     }
 
-    fn show_dedup(&mut self, topic: &str) {
+    fn show_numbers(&mut self, topic: &str) {
         let stats = self
             .broker
             .distribute_and_snapshot(self.now, &StatsFilter::default());
         let found = stats.topics.iter().find(|t| t.topic_name == topic);
-        let text = match found.and_then(|topic| topic.dedup.as_ref()) {
+        let text = match found.and_then(|topic| topic.numbers.as_ref()) {
             None => "no rule".to_owned(),
-            Some(dedup) => {
-                let forgotten = match dedup.evicted_count {
+            Some(numbers) => {
+                let forgotten = match numbers.evicted_count {
                     0 => String::new(),
                     count => format!(", {count} forgotten"),
                 };
                 format!(
                     "{} duplicates, {} unchecked, {} publishers{forgotten}",
-                    dedup.duplicate_count, dedup.unchecked_count, dedup.publisher_count
+                    numbers.duplicate_count, numbers.unchecked_count, numbers.publisher_count
                 )
             }
         };

@@ -6,6 +6,8 @@ use crate::peek::{
 };
 use crate::stats::StatsFilter;
 use diskq_log::Seq;
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 #[test]
 fn a_snapshot_in_slices_leaves_out_what_is_deleted_meanwhile() {
@@ -34,6 +36,159 @@ fn a_snapshot_in_slices_leaves_out_what_is_deleted_meanwhile() {
     assert!(slices > 2, "{slices}");
     let expected: Vec<String> = (0..299).map(|number| format!("t{number:03}")).collect();
     assert_eq!(names(&unfinished.finish()), expected);
+}
+
+/// A topic with many channels is divided, and a smaller one is not.
+#[test]
+fn a_snapshot_divides_a_topic_with_many_channels() {
+    let latency = crate::latency::LatencyOptions {
+        percentiles: [0.5].into(),
+        window: Duration::from_secs(600),
+    };
+    for latency in [None, Some(latency)] {
+        let mut options = options();
+        options.topic.latency = latency;
+        let mut session = Session::new(options);
+        for number in 0..40 {
+            session.act(&format!("create small/ch{number}"));
+        }
+        for number in 0..1000 {
+            session.act(&format!("create t/ch{number:03}"));
+        }
+        let filter = StatsFilter::default();
+        let (broker, now) = session.broker();
+        let mut unfinished = broker.begin_snapshot(&filter);
+        let mut sizes = Vec::new();
+        let mut before = 0;
+        while !broker.continue_snapshot(now, &filter, &mut unfinished) {
+            let topics = unfinished.snapshot.topics.iter();
+            let channels = topics.map(|topic| topic.channels.len()).sum();
+            sizes.push(channels - before);
+            before = channels;
+        }
+        assert!((7..=50).contains(&sizes.len()), "{sizes:?}");
+        assert!(sizes.iter().all(|size| *size <= 40 + 128), "{sizes:?}");
+        let topics = unfinished.finish().topics;
+        let names: Vec<&str> = topics.iter().map(|topic| &*topic.topic_name).collect();
+        assert_eq!(names, ["small", "t"]);
+        assert_eq!(topics[0].channels.len(), 40);
+        let names = topics[1].channels.iter();
+        let names: Vec<&str> = names.map(|channel| &*channel.channel_name).collect();
+        let expected: Vec<String> = (0..1000).map(|number| format!("ch{number:03}")).collect();
+        assert_eq!(names, expected);
+    }
+}
+
+#[test]
+fn a_divided_topic_may_change_between_two_slices() {
+    let mut session = Session::new(options());
+    for number in 0..300 {
+        session.act(&format!("create t/ch{number:03}"));
+    }
+    session.act("create u/ch");
+    let filter = StatsFilter::default();
+    let begin = |session: &mut Session| {
+        let (broker, now) = session.broker();
+        let mut unfinished = broker.begin_snapshot(&filter);
+        assert!(!broker.continue_snapshot(now, &filter, &mut unfinished));
+        unfinished
+    };
+    let end = |session: &mut Session, mut unfinished: crate::stats::UnfinishedSnapshot| {
+        let (broker, now) = session.broker();
+        while !broker.continue_snapshot(now, &filter, &mut unfinished) {}
+        let topics = unfinished.finish().topics.into_iter();
+        let counts = topics.map(|topic| (topic.topic_name, topic.channels.len()));
+        counts.collect::<Vec<_>>()
+    };
+    let unfinished = begin(&mut session);
+    // The last one of the slice, and one that comes next.
+    for channel in ["ch127", "ch128", "ch200"] {
+        session.act(&format!("delete t/{channel}"));
+    }
+    session.act("create t/ch299x");
+    let counts = end(&mut session, unfinished);
+    assert_eq!(counts, [("t".to_owned(), 299), ("u".to_owned(), 1)]);
+    let unfinished = begin(&mut session);
+    session.act("delete t");
+    session.act("create t/ch000");
+    let counts = end(&mut session, unfinished);
+    assert_eq!(counts, [("u".to_owned(), 1)]);
+}
+
+/// The consumers of a channel, and all producers, came in one turn.
+#[test]
+fn a_snapshot_divides_the_connections() {
+    let mut session = Session::new(options());
+    session.act("create t/a");
+    session.act("create t/c");
+    for number in 0..500 {
+        session.act(&format!(
+            "c{number}: IDENTIFY | {{\"client_id\":\"c{number}\"}}; SUB t b"
+        ));
+    }
+    session.act("c500: SUB t c");
+    for number in 0..300 {
+        session.act(&format!(
+            "p{number}: IDENTIFY | {{\"client_id\":\"p{number}\"}}; PUB t | x"
+        ));
+    }
+    let filter = StatsFilter {
+        include_clients: true,
+        ..StatsFilter::default()
+    };
+    let connections = |unfinished: &crate::stats::UnfinishedSnapshot| -> usize {
+        let snapshot = &unfinished.snapshot;
+        let channels = snapshot.topics.iter().flat_map(|topic| &topic.channels);
+        let consumers: usize = channels.map(|channel| channel.clients.len()).sum();
+        consumers + snapshot.producers.len()
+    };
+    let (broker, now) = session.broker();
+    let mut unfinished = broker.begin_snapshot(&filter);
+    let mut sizes = Vec::new();
+    let mut before = 0;
+    while !broker.continue_snapshot(now, &filter, &mut unfinished) {
+        sizes.push(connections(&unfinished) - before);
+        before = connections(&unfinished);
+    }
+    assert!(sizes.iter().all(|size| *size <= 2 * 128), "{sizes:?}");
+    assert!((6..=12).contains(&sizes.len()), "{sizes:?}");
+    let whole = unfinished.finish();
+    let channels = whole.topics[0].channels.iter();
+    let channels: Vec<_> = channels
+        .map(|channel| {
+            let clients: BTreeSet<&str> = channel.clients.iter().map(|it| &*it.client_id).collect();
+            (
+                &*channel.channel_name,
+                channel.client_count,
+                channel.clients.len(),
+                clients.len(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        channels,
+        [("a", 0, 0, 0), ("b", 500, 500, 500), ("c", 1, 1, 1)]
+    );
+    let producers: BTreeSet<&str> = whole.producers.iter().map(|it| &*it.client_id).collect();
+    assert_eq!((whole.producers.len(), producers.len()), (300, 300));
+
+    // A connection that closes between two slices is left out, and so are those of a topic that is deleted.
+    let (broker, now) = session.broker();
+    let mut unfinished = broker.begin_snapshot(&filter);
+    assert!(!broker.continue_snapshot(now, &filter, &mut unfinished));
+    session.act("c499 gone");
+    session.act("p7 gone");
+    let (broker, now) = session.broker();
+    while !broker.continue_snapshot(now, &filter, &mut unfinished) {}
+    assert_eq!(connections(&unfinished), 799);
+    let (broker, now) = session.broker();
+    let mut unfinished = broker.begin_snapshot(&filter);
+    assert!(!broker.continue_snapshot(now, &filter, &mut unfinished));
+    session.act("delete t");
+    let (broker, now) = session.broker();
+    while !broker.continue_snapshot(now, &filter, &mut unfinished) {}
+    let whole = unfinished.finish();
+    assert_eq!((whole.topics.len(), whole.producers.len()), (0, 299));
 }
 
 fn question(from: PeekFrom, bytes_max: usize) -> PeekQuestion {

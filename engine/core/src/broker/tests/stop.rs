@@ -1,18 +1,18 @@
 //! A stop while the disk cannot be synced.
 
 use super::script::{Session, options};
-use crate::{DedupRule, DedupRules};
+use crate::{DedupRules, PublisherRule};
 
 /// A stop that cannot sync the last messages saves no numbers of these messages: after a power failure, their copies are
 /// stored.
 #[test]
 fn a_stop_without_a_sync_saves_no_numbers() {
     let mut rules = DedupRules::default();
-    let rule = DedupRule {
-        window: DedupRule::WINDOW_DEFAULT,
-        memory_bytes: DedupRule::MEMORY_DEFAULT,
+    let rule = PublisherRule {
+        window: PublisherRule::WINDOW_DEFAULT,
+        memory_bytes: PublisherRule::MEMORY_DEFAULT,
     };
-    rules.add("t*", rule);
+    rules.add_publisher("t*", rule);
     let mut options = options();
     options.topic.dedup = rules.into();
     options.server.takes_numbers = true;

@@ -13,7 +13,7 @@ fn a_stored_file_of_numbers_is_read() {
     let StateContent::State(state) = decode_state(bytes) else {
         panic!("{:?}", decode_state(bytes));
     };
-    assert_eq!((state.number, state.upto), (7, Seq(7100)));
+    assert_eq!((state.number, state.boundary), (7, Seq(7100)));
     let mut table = Publishers::new(128, 1 << 20, 7);
     assert!(table.load(&state.body));
     table.check();
@@ -31,8 +31,8 @@ fn a_stored_file_of_numbers_is_read() {
     assert!(found.has_forgotten(MAX - 500) && !found.has_stored(MAX - 500));
     // This program writes the same. Only the times of use begin again.
     table.set_boundary();
-    let mut saving = table.save().expect("some memory");
-    assert!(table.continue_save(&mut saving, &mut Work::new(TURN_ENTRIES)));
+    let mut encoder = table.save().expect("some memory");
+    assert!(table.continue_save(&mut encoder, &mut Work::new(TURN_ENTRIES)));
     let without_uses = |body: &[u8]| {
         let mut body = body.to_vec();
         for place in body[5..].chunks_exact_mut(4 * 8 + 128 / 8) {
@@ -40,7 +40,10 @@ fn a_stored_file_of_numbers_is_read() {
         }
         body
     };
-    assert_eq!(without_uses(&saving.into_body()), without_uses(&state.body));
+    assert_eq!(
+        without_uses(&encoder.into_body()),
+        without_uses(&state.body)
+    );
     let head = encode_state_head(7, Seq(7100), &state.body);
     assert_eq!(head[..], bytes[..STATE_HEAD_BYTES]);
 }

@@ -33,7 +33,7 @@ async fn an_nsqd_that_ignores_rdy_is_given_up() {
     // Nobody could answer these messages. nsqd delivers them again.
     let mut nsqd = accept(&mut server).await;
     nsqd.expect("RDY 5").await;
-    assert_eq!(consumer.nodes.inbox.len(), 0);
+    assert_eq!(consumer.shared.inbox.len(), 0);
     nsqd.deliver(1, 2, "x").await;
     assert_eq!(next(&mut consumer).await.attempts(), 2);
 }
@@ -79,7 +79,7 @@ async fn messages_that_wait_beyond_their_timeout_make_room() {
             nsqd.deliver(number, attempts, "x").await;
         }
         expect_silence(&mut nsqd, MS(60_000)).await;
-        assert!(consumer.nodes.inbox.len() <= 20);
+        assert!(consumer.shared.inbox.len() <= 20);
     }
     assert!(log.count("timed out before the application took them") > 0);
     assert_eq!(log.count("disconnected"), 0, "{:?}", log.lines());
@@ -88,7 +88,7 @@ async fn messages_that_wait_beyond_their_timeout_make_room() {
     assert!(stats.in_flight <= 20, "{stats:?}");
     // The newest are there.
     let mut newest = 0;
-    while consumer.nodes.inbox.len() + consumer.taken.len() > 0 {
+    while consumer.shared.inbox.len() + consumer.taken.len() > 0 {
         let message = next(&mut consumer).await;
         newest = message.attempts();
         message.finish();

@@ -24,8 +24,8 @@ async fn poll_times<F: Future>(future: F, times: usize) -> Option<F::Output> {
     None
 }
 
-/// Carries `attempt` out with 0, 1, 2 ... polls, until the future under test ends. `attempt` polls and drops the future,
-/// checks the effects, and returns true if the future ended.
+/// Carries `attempt` out with 0, 1, 2 ... polls, until the future under test ends. `attempt` polls and drops the
+/// future, checks the effects, and returns true if the future ended.
 async fn sweep(attempt: impl AsyncFn(usize) -> bool) {
     let mut times = 0;
     while !attempt(times).await {
@@ -190,8 +190,8 @@ async fn commands_to_the_end(mut nsqd: MockConnection) -> Vec<String> {
     commands
 }
 
-/// The handlers take 3 ms each, two at a time. The last one stops the consumer. A message whose handler was dropped goes
-/// back.
+/// The handlers take 3 ms each, two at a time. The last one stops the consumer. A message whose handler was dropped
+/// goes back.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_run_requeues_the_messages_of_its_handlers() {
     sweep(async |times| {
@@ -334,17 +334,17 @@ mod recognising {
         .await;
     }
 
-    /// A copy waits until its twin fails, and then comes to the application.
+    /// A copy waits until the first copy fails, and then comes to the application.
     #[tokio::test(start_paused = true)]
-    async fn next_loses_no_copy_whose_twin_fails() {
+    async fn next_loses_no_copy_when_the_first_one_fails() {
         sweep(async |times| {
             let (_server, mut nsqd, mut consumer) = recognising().await;
             nsqd.deliver(1, 1, "a").await;
-            let twin = next(&mut consumer).await;
+            let first = next(&mut consumer).await;
             nsqd.deliver(2, 1, "a").await;
             let failing = tokio::spawn(async move {
                 tokio::time::sleep(MS(3)).await;
-                twin.requeue_without_backoff(Requeue::After(MS(0)));
+                first.requeue_without_backoff(Requeue::After(MS(0)));
             });
             let polled = poll_times(consumer.next(), times).await;
             let has_ended = polled.is_some();

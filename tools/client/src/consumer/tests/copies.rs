@@ -11,12 +11,12 @@ fn by_body() -> Dedup {
         .expect("complete")
 }
 
-/// Two consumers that share a filter, as the consumers of two processes share memcached. The application of the first one
-/// has a message `a`, and the second one may have one message in flight.
+/// Two consumers that share a filter, as the consumers of two processes share memcached. The application of the first
+/// one has a message `a`, and the second one may have one message in flight.
 struct Shared {
     consumers: [Consumer; 2],
     nsqds: [MockConnection; 2],
-    twin: Message,
+    first: Message,
     _servers: [MockServer; 2],
 }
 
@@ -38,23 +38,23 @@ async fn shared(answer: &str) -> Shared {
         nsqd.expect("RDY 1").await;
     }
     nsqds[0].deliver(1, 1, "a").await;
-    let twin = next(&mut consumers[0]).await;
+    let first = next(&mut consumers[0]).await;
     Shared {
         consumers,
         nsqds,
-        twin,
+        first,
         _servers: servers,
     }
 }
 
-/// The original nsqd counts each REQ as an attempt. A copy that waits must not reach `max_attempts` (5 by default) by that:
-/// it would be finished although no application has handled it.
+/// The original nsqd counts each REQ as an attempt. A copy that waits must not reach `max_attempts` (5 by default) by
+/// that: it would be finished although no application has handled it.
 #[tokio::test(start_paused = true)]
 async fn a_copy_that_waits_keeps_half_of_its_attempts_for_the_application() {
     let Shared {
         mut consumers,
         mut nsqds,
-        twin,
+        first,
         _servers,
     } = shared(r#"{"max_rdy_count":2500}"#).await;
     let nsqd = &mut nsqds[1];
@@ -64,7 +64,7 @@ async fn a_copy_that_waits_keeps_half_of_its_attempts_for_the_application() {
     }
     nsqd.deliver(2, 3, "a").await;
     expect_silence(nsqd, MS(29_000)).await;
-    drop(twin);
+    drop(first);
     let message = next(&mut consumers[1]).await;
     assert_eq!(message.attempts(), 3);
 }
@@ -75,13 +75,13 @@ async fn a_copy_leaves_as_often_as_needed_if_that_is_no_attempt() {
     let Shared {
         consumers: _consumers,
         mut nsqds,
-        twin,
+        first,
         _servers,
     } = shared(r#"{"max_rdy_count":2500,"req_uncounted":true}"#).await;
     nsqds[1].deliver(2, 4, "a").await;
     let command = nsqds[1].command().await.expect("open").to_string();
     assert!(command.starts_with(&req(2, 6000)), "{command}");
-    drop(twin);
+    drop(first);
 }
 
 /// Earlier attempts may have been waits near nsqd's limit, or waits of other consumers.
@@ -91,12 +91,12 @@ async fn a_copy_that_has_waited_is_given_up_after_twice_the_attempts() {
         let Shared {
             mut consumers,
             mut nsqds,
-            twin,
+            first,
             _servers,
         } = shared(r#"{"max_rdy_count":2500}"#).await;
         nsqds[1].deliver(2, attempts, "a").await;
         tokio::time::sleep(MS(500)).await;
-        drop(twin);
+        drop(first);
         let taken = timeout(MS(500), consumers[1].next()).await.ok().flatten();
         let taken = taken.map(|message| message.attempts());
         assert_eq!(taken, is_handled.then_some(attempts));

@@ -96,7 +96,7 @@ async fn a_message_that_was_handled_is_finished_without_the_application() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copy_waits_with_touch_until_its_twin_is_done() {
+async fn a_copy_waits_with_touch_until_the_first_one_is_done() {
     let Pair {
         mut one,
         mut two,
@@ -123,7 +123,7 @@ async fn a_copy_waits_with_touch_until_its_twin_is_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copy_is_handled_when_its_twin_fails() {
+async fn a_copy_is_handled_when_the_first_one_fails() {
     for failure in 0..4 {
         let Pair {
             mut one,
@@ -361,7 +361,7 @@ async fn messages_without_a_key_are_handled_and_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_waits_for_the_twins_of_copies() {
+async fn a_stop_waits_for_the_first_copies() {
     let Pair {
         mut one,
         mut two,

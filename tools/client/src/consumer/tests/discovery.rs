@@ -32,7 +32,7 @@ impl Script {
         })
     }
 
-    /// Returns the times of the questions, in milliseconds since `begin`.
+    /// Returns the times of the requests, in milliseconds since `begin`.
     fn asked(&self, begin: Instant) -> Vec<u128> {
         let asked = self.asked.lock().expect("no panic");
         asked

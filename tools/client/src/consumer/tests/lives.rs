@@ -6,11 +6,11 @@ use super::*;
 use crate::dedup::filters::{
     ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher, Memcached, MemcachedOptions,
 };
-use crate::dedup::{Dedup, Filter, Key};
+use crate::dedup::{AnyFilter, Dedup, Key};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn by_body(filter: impl Into<Filter>) -> Dedup {
+fn by_body(filter: impl Into<AnyFilter>) -> Dedup {
     let dedup = Dedup::builder(Key::body(), filter).build();
     dedup.expect("complete")
 }
@@ -56,8 +56,8 @@ async fn identified(server: &mut MockServer, msg_timeout_ms: u64) -> MockConnect
     nsqd
 }
 
-/// The lease was a number of its own. If it was shorter than the timeout, two consumers handled a message at the same time,
-/// and if it was longer, the message of a consumer that died waited for the rest.
+/// The lease was a number of its own. If it was shorter than the timeout, two consumers handled a message at the same
+/// time, and if it was longer, the message of a consumer that died waited for the rest.
 #[tokio::test]
 async fn a_lease_is_the_message_timeout_that_the_connection_negotiated() {
     let server = FakeMemcached::start();
@@ -100,7 +100,7 @@ async fn a_time_that_is_shorter_than_the_message_timeout_is_reported_for_each_co
         "the lease of 59s is shorter than the message timeout of 60s",
         "the window of 59s is shorter than the message timeout of 60s",
     );
-    let cases: [(Filter, &[&str]); 6] = [
+    let cases: [(AnyFilter, &[&str]); 6] = [
         (memcached(nowhere, None, 60 * SECOND).into(), &[]),
         (memcached(nowhere, None, 59 * SECOND).into(), &[window]),
         (
@@ -121,7 +121,7 @@ async fn a_time_that_is_shorter_than_the_message_timeout_is_reported_for_each_co
         let check = |connections: usize| {
             assert_eq!(log.count("is shorter"), warnings.len() * connections);
             for warning in warnings {
-                let line = format!("(n1:4150) de-duplication: {warning}");
+                let line = format!("(n1:4150) deduplication: {warning}");
                 assert_eq!(log.count(&line), connections, "{:?}", log.lines());
             }
             assert_eq!(log.count("WRN"), warnings.len() * connections);

@@ -4,7 +4,7 @@ use super::*;
 use crate::lookupd::mock::MockLookupd;
 
 /// Waits until the nsqlookupd was asked this often.
-async fn wait_for_questions(lookupd: &MockLookupd, count: usize) {
+async fn wait_for_requests(lookupd: &MockLookupd, count: usize) {
     let asked = async {
         while lookupd.seen().targets.len() < count {
             tokio::time::sleep(MS(1)).await;
@@ -30,7 +30,7 @@ async fn the_connection_to_a_nsqlookupd_lives_from_poll_to_poll() {
         .await
         .expect("complete");
     let _nsqd = accept(&mut server).await;
-    wait_for_questions(&lookupd, 5).await;
+    wait_for_requests(&lookupd, 5).await;
     let seen = lookupd.seen();
     assert_eq!(seen.connections, 1, "{seen:?}");
     assert!(
@@ -62,7 +62,7 @@ async fn the_first_nsqlookupd_is_asked_at_once_and_a_later_one_at_the_next_poll(
     control
         .add_lookupd(lookupds[0].address())
         .expect("an address");
-    wait_for_questions(&lookupds[0], 1).await;
+    wait_for_requests(&lookupds[0], 1).await;
     let _found = accept(&mut found).await;
     control
         .add_lookupd(lookupds[1].address())

@@ -61,7 +61,8 @@ async fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Each interval began a further save, although the one before hung, and each held a thread and a copy of the filter.
+/// Each interval began a further save, although the one before hung, and each held a thread and a snapshot of the
+/// filter.
 #[tokio::test(start_paused = true)]
 async fn saves_do_not_pile_up_while_the_disk_hangs() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -133,7 +134,7 @@ fn consumers_that_end_share_a_thread_and_a_save() {
         wait_until("all consumers end", || log.count(ended) == CONSUMERS).await;
         wait_until("a save begins", || disk.saves() > 0).await;
         // The application has the other thread.
-        let other = timeout(MS(2000), tokio::task::spawn_blocking(|| ())).await;
+        let other = timeout(MS(30_000), tokio::task::spawn_blocking(|| ())).await;
         disk.answer();
         for stop in stops {
             stop.await.expect("no panic");

@@ -1,7 +1,7 @@
 //! The three states of a message, with each filter and with memcached.
 //!
-//! A message has a copy on each of two nodes. The second copy comes while the first one is being handled. Then the handler
-//! of the first copy fails, and its node dies.
+//! A message has a copy on each of two nodes. The second copy comes while the first one is being handled. Then the
+//! handler of the first copy fails, and its node dies.
 //!
 //! ```text
 //!   two states     copy 2 is seen: FIN            copy 1 fails      both copies are gone, and none was handled
@@ -24,13 +24,13 @@ use crate::dedup::filters::{
     ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher, Memcached, MemcachedOptions,
     MessageNumber, RoaringPair, TimeLimitedBloom, TimeLimitedOptions,
 };
-use crate::dedup::{Answer, Dedup, DedupStats, Filter, Key};
+use crate::dedup::{AnyFilter, Dedup, DedupStats, FilterAnswer, Key};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const MSG_TIMEOUT: Duration = Duration::from_secs(60);
 /// nsqd's limit of 180 s ends a message although it is touched.
 const IDENTIFIED: &str = r#"{"max_rdy_count":2500,"msg_timeout":60000,"max_msg_timeout":180000}"#;
-/// The time that passes at once: the longest interval between two questions of a copy that waits is 1 s.
+/// The time that passes at once: the longest interval between two checks of a copy that waits is 1 s.
 const STEP: Duration = Duration::from_millis(500);
 
 /// Keeps the virtual clock from jumping while memcached answers in real time: tokio's clock jumps only if no thread of
@@ -117,8 +117,8 @@ impl World {
         self.consumer.control().stats().dedup.expect("a filter")
     }
 
-    /// Waits until the second copy waits, or has gone back once more than `requeued` times. While the store is asked about
-    /// the copy, neither is so.
+    /// Waits until the second copy waits, or has gone back once more than `requeued` times. While the store is asked
+    /// about the copy, neither is so.
     async fn settle(&self, requeued: u64) {
         let settled = async {
             while self.stats().waiting == 0 && self.stats().requeued == requeued {
@@ -156,12 +156,12 @@ async fn is_seen(dedup: &Dedup, message: &Message) -> bool {
     let ended = Arc::default();
     let asked = dedup.begin_shared(key, MSG_TIMEOUT, &ended);
     match asked.await.expect("the store answers") {
-        Answer::Fresh(claim) => {
+        FilterAnswer::Fresh(claim) => {
             claim.end_lease(true).await.expect("the store answers");
             false
         }
-        Answer::Done => true,
-        Answer::InProgress => panic!("there are two states"),
+        FilterAnswer::Done => true,
+        FilterAnswer::InProgress => panic!("there are two states"),
     }
 }
 
@@ -215,7 +215,7 @@ async fn handled_with_three_states(dedup: &Dedup) -> usize {
 }
 
 /// Each filter for an hour, and memcached if the machine has it.
-fn filters(server: Option<&Server>) -> Vec<(&'static str, Filter)> {
+fn filters(server: Option<&Server>) -> Vec<(&'static str, AnyFilter)> {
     let hasher = KeyHasher::new([3; 16]);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let now = now.expect("a clock after 1970");
@@ -237,7 +237,7 @@ fn filters(server: Option<&Server>) -> Vec<(&'static str, Filter)> {
     let forgetful = ForgetfulBloom::new(forgetful, now).expect("sizes");
     let time_limited = TimeLimitedBloom::new(time_limited, now).expect("sizes");
     let roaring = RoaringPair::new(10_000, 1).expect("sizes");
-    let mut filters: Vec<(&str, Filter)> = vec![
+    let mut filters: Vec<(&str, AnyFilter)> = vec![
         ("inverse Bloom", inverse.into()),
         ("forgetful Bloom", forgetful.into()),
         ("time-limited Bloom", time_limited.into()),

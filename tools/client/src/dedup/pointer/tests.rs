@@ -32,8 +32,8 @@ fn the_examples_of_the_rfc() {
         assert_eq!(find(at, body), Some(value), "{at}");
         assert_eq!(pointer(at).to_string(), at);
     }
-    assert_eq!(pointer("/a~1b//m~0n/0").names(), ["a/b", "", "m~n", "0"]);
-    assert!(pointer("").names().is_empty());
+    assert_eq!(pointer("/a~1b//m~0n/0").tokens(), ["a/b", "", "m~n", "0"]);
+    assert!(pointer("").tokens().is_empty());
 }
 
 #[test]

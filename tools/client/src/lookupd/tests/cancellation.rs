@@ -1,4 +1,4 @@
-//! Each question is polled n times and dropped, for each n until it ends. The next question must get its own answer.
+//! Each request is polled n times and dropped, for each n until it ends. The next request must get its own answer.
 
 use std::future::Future;
 use std::pin::pin;
@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::*;
 use crate::lookupd::mock::MockLookupd;
 
-/// The polls after which each question has ended.
+/// The polls after which each request has ended.
 const POLLS_MAX: usize = 200;
 
 /// Polls a future up to `times` times, with time for the sockets between two polls. Returns true if the future ended.
@@ -37,34 +37,34 @@ async fn wait_for_the_end_of_connections(mock: &MockLookupd) {
     }
 }
 
-/// The question that is dropped.
+/// The request that is dropped.
 #[derive(Clone, Copy, Debug)]
-enum Question {
+enum Request {
     Lookup,
     Topics,
     Nodes,
 }
 
-impl Question {
+impl Request {
     async fn ask(self, lookupd: &Lookupd) {
         let answered = match self {
-            Question::Lookup => lookupd.lookup("dropped").await.map(drop),
-            Question::Topics => lookupd.topics().await.map(drop),
-            Question::Nodes => lookupd.nodes().await.map(drop),
+            Request::Lookup => lookupd.lookup("dropped").await.map(drop),
+            Request::Topics => lookupd.topics().await.map(drop),
+            Request::Nodes => lookupd.nodes().await.map(drop),
         };
         answered.expect("an answer");
     }
 }
 
 #[tokio::test]
-async fn a_question_may_be_dropped_at_each_await() {
+async fn a_request_may_be_dropped_at_each_await() {
     let node: Address = "n1:4150".parse().expect("an address");
-    for question in [Question::Lookup, Question::Topics, Question::Nodes] {
+    for request in [Request::Lookup, Request::Topics, Request::Nodes] {
         let mut times = 0;
         loop {
             let mock = MockLookupd::start(&node).await;
             let lookupd = Lookupd::new(mock.address(), &Config::default()).expect("an address");
-            let has_ended = ends_within(question.ask(&lookupd), times).await;
+            let has_ended = ends_within(request.ask(&lookupd), times).await;
             let found = lookupd.lookup("kept").await.expect("an answer");
             assert_eq!(found.expect("known").channels, ["kept"], "{times} polls");
             assert_eq!(lookupd.topics().await.expect("an answer"), ["t"]);
@@ -76,14 +76,14 @@ async fn a_question_may_be_dropped_at_each_await() {
                 break;
             }
             times += 1;
-            assert!(times < POLLS_MAX, "{question:?} does not end");
+            assert!(times < POLLS_MAX, "{request:?} does not end");
         }
-        assert!(times >= 2, "{question:?}: {times} polls reach no await");
+        assert!(times >= 2, "{request:?}: {times} polls reach no await");
     }
 }
 
 #[tokio::test]
-async fn questions_share_a_connection() {
+async fn requests_share_a_connection() {
     let node: Address = "n1:4150".parse().expect("an address");
     let mock = MockLookupd::start(&node).await;
     let lookupd = Lookupd::new(mock.address(), &Config::default()).expect("an address");

@@ -28,13 +28,13 @@ impl ClaimCell {
 }
 
 impl Delivery {
-    /// Gives the message the right to be handled. `runtime` runs the end of a claim that takes a question to a store.
+    /// Gives the message the claim on its key. `runtime` runs the end of a claim in a store.
     pub(crate) fn set_claim(&self, claim: Box<Claim>, runtime: &Handle) {
         *self.claim.lock() = Some((claim, runtime.clone()));
     }
 
-    /// Gives the right up, before an answer that is no success of the application: the next copy is fresh.
-    pub(crate) fn give_claim_up(&self) {
+    /// Releases the key, before an answer that is no success of the application: the next copy is fresh.
+    pub(crate) fn release_claim(&self) {
         let Some((claim, runtime)) = self.claim.take() else {
             return;
         };
@@ -50,9 +50,9 @@ impl Delivery {
         self.has_waited.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the most attempts of this message. If nsqd counts the returns of a copy that waits as attempts, then a copy
-    /// that has waited has twice as many: no application may have seen the copy yet. The number stays finite, so a message
-    /// that breaks its handlers is given up, although its copies wait for each other.
+    /// Returns the most attempts of this message. If nsqd counts the returns of a copy that waits as attempts, then a
+    /// copy that has waited has twice as many: no application may have seen the copy yet. The number stays finite, so a
+    /// message that breaks its handlers is given up, although its copies wait for each other.
     pub(super) fn attempts_max(&self, configured: u16) -> u16 {
         match self.source.line.has_uncounted || !self.has_waited.load(Ordering::Relaxed) {
             true => configured,
@@ -60,9 +60,9 @@ impl Delivery {
         }
     }
 
-    /// Returns true if a copy that waits may go back to nsqd so that others can come. If nsqd counts this as an attempt,
-    /// the second half of the attempts is the application's.
-    pub(crate) fn may_make_room(&self) -> bool {
+    /// Returns true if a copy that waits may go back to nsqd so that others can come. If nsqd counts this as an
+    /// attempt, the second half of the attempts is the application's.
+    pub(crate) fn may_go_back(&self) -> bool {
         let attempts_max = self.source.hub.config.max_attempts;
         self.source.line.has_uncounted || attempts_max == 0 || self.attempts <= attempts_max / 2
     }
@@ -106,9 +106,9 @@ impl Delivery {
 /// Ends a claim at the store. If the store does not hear of a message that was handled, its copies are handled again.
 #[cfg(feature = "memcached")]
 async fn end_leased(claim: Box<Claim>, source: Arc<Source>, is_handled: bool) {
-    let ended = claim.ended();
+    let ends = claim.ends();
     if let Err(error) = claim.end_lease(is_handled).await {
-        let count = ended.count_failure();
+        let count = ends.count_failure();
         if !crate::dedup::is_power_of_ten(count) {
             return;
         }

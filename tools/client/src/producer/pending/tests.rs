@@ -1,9 +1,16 @@
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::*;
 use crate::producer::command::Bodies;
+
+fn pending() -> Pending {
+    Pending::new(Account {
+        unconfirmed: Arc::default(),
+        node: "a:1".parse().unwrap(),
+    })
+}
 
 type Receiver = oneshot::Receiver<(Answer, OwnedSemaphorePermit)>;
 
@@ -21,10 +28,13 @@ fn waiter(permits: &Arc<Semaphore>) -> (Waiter, Receiver) {
 fn answer(receiver: &mut Receiver) -> String {
     match receiver.try_recv() {
         Ok((Answer::Stored, _)) => "stored".into(),
-        Ok((Answer::Refused { error, is_alone }, _)) => format!("{error} {is_alone}"),
-        Ok((Answer::ResendRefused(error), _)) => format!("resend refused: {error}"),
-        Ok((Answer::NotSent(_), _)) => "not sent".into(),
-        Ok((Answer::Lost(_), _)) => "lost".into(),
+        Ok((Answer::Refused(error), _)) => error.to_string(),
+        Ok((Answer::Declined(error, _), _)) => format!("declined: {error}"),
+        Ok((Answer::Alone(_), _)) => "alone".into(),
+        Ok((Answer::ResendRefused(error, _), _)) => format!("resend refused: {error}"),
+        Ok((Answer::NotSent(..), _)) => "not sent".into(),
+        Ok((Answer::Skipped(_), _)) => "skipped".into(),
+        Ok((Answer::Lost(..), _)) => "lost".into(),
         Err(error) => error.to_string(),
     }
 }
@@ -57,7 +67,7 @@ impl Numbered {
     /// Begins with one command for each item of `resent`, which is true for those that are sent again.
     fn new(resent: &[bool]) -> Numbered {
         let mut numbered = Numbered {
-            pending: Pending::default(),
+            pending: pending(),
             permits: Arc::new(Semaphore::new(10)),
             receivers: Vec::new(),
             began_at: Instant::now(),
@@ -130,7 +140,7 @@ fn numbered_commands_that_may_have_left_stay_in_their_order() {
         [&answers[0], &answers[2], &answers[5]],
         ["stored", "stored", "not sent"]
     );
-    assert_eq!(numbered.pending.unknown(), 1);
+    assert_eq!(numbered.pending.unconfirmed(), 4);
 }
 
 #[test]
@@ -150,7 +160,7 @@ fn the_time_of_a_command_begins_with_the_first_loss() {
     numbered.lose(19, 20);
     assert_eq!(numbered.answers()[1], "lost");
     assert!(numbered.pending.is_empty());
-    assert_eq!(numbered.pending.unknown(), 2);
+    assert_eq!(numbered.pending.unconfirmed(), 2);
 }
 
 #[test]
@@ -168,7 +178,7 @@ fn the_refusal_of_a_second_try_says_nothing_of_the_first_one() {
         numbered.answers(),
         ["resend refused: E_BAD_MESSAGE x", "stored"]
     );
-    assert_eq!(numbered.pending.unknown(), 1);
+    assert_eq!(numbered.pending.unconfirmed(), 1);
 }
 
 #[test]
@@ -178,28 +188,93 @@ fn a_flush_waits_for_commands_that_stay() {
     numbered.lose(0, 10);
     numbered.resent();
     numbered.push(1, true);
-    assert_eq!(flush.1.try_recv(), Err(oneshot::error::TryRecvError::Empty));
-    assert_eq!(numbered.pending.unanswered(flush.0), 1);
+    assert_eq!(
+        flush.flushed.try_recv(),
+        Err(oneshot::error::TryRecvError::Empty)
+    );
+    assert_eq!(numbered.pending.unanswered(2), 1);
     assert!(numbered.pending.answer(None));
     assert_eq!(
-        flush.1.try_recv(),
-        Ok(0),
-        "the newer command does not count"
+        flush.flushed.try_recv(),
+        Ok(1),
+        "the command that was not sent counts, and the newer one does not"
     );
     // A later flush does not count what was lost before it.
     numbered.lose(0, 20);
     numbered.pending.give_up_all();
-    assert_eq!(numbered.pending.unknown(), 1);
+    assert_eq!(numbered.pending.unconfirmed(), 2);
     numbered.push(2, true);
     let mut flush = numbered.pending.flush().unwrap();
     numbered.pending.answer(None);
-    assert_eq!(flush.1.try_recv(), Ok(0));
+    assert_eq!(flush.flushed.try_recv(), Ok(0));
+}
+
+/// Regression: a flush failed for a newer publish that did not leave, although nsqd had stored all that it waited for.
+#[test]
+fn a_flush_counts_only_the_commands_before_it() {
+    let mut numbered = Numbered::new(&[true]);
+    let mut flush = numbered.pending.flush().unwrap();
+    numbered.push(1, true);
+    numbered.lose(0, 10);
+    assert_eq!(numbered.answers(), [WAITS, "not sent"]);
+    numbered.resent();
+    numbered.push(2, true);
+    let exiting = ErrorFrame::new(b"E_PUB_FAILED PUB failed exiting");
+    assert!(numbered.pending.answer(Some(&exiting)));
+    assert!(numbered.answers()[2].starts_with("declined: "));
+    assert!(numbered.pending.answer(None));
+    assert_eq!(flush.flushed.try_recv(), Ok(0));
+    assert_eq!(numbered.pending.unconfirmed(), 2);
+}
+
+/// Regression: a flush that timed out told only of the publishes without an answer, or of nothing.
+#[test]
+fn a_flush_that_is_given_up_counts_all_unconfirmed_publishes() {
+    let permits = Arc::new(Semaphore::new(10));
+    let mut pending = pending();
+    let mut receivers = Vec::new();
+    let mut push = |pending: &mut Pending| {
+        let (waiter, receiver) = waiter(&permits);
+        pending.push(0..10, waiter, None);
+        receivers.push(receiver);
+    };
+    (0..3).for_each(|_| push(&mut pending));
+    let flush = pending.flush().unwrap();
+    push(&mut pending);
+    let exiting = ErrorFrame::new(b"E_PUB_FAILED PUB failed exiting");
+    assert!(pending.answer(Some(&exiting)));
+    assert!(pending.answer(None));
+    assert_eq!(pending.give_up_flush(&flush), Some(2));
+    assert_eq!(pending.give_up_flush(&flush), None);
+}
+
+#[test]
+fn flushes_whose_futures_were_dropped_do_not_pile_up() {
+    let mut numbered = Numbered::new(&[true]);
+    for _ in 0..5 {
+        drop(numbered.pending.flush().unwrap());
+    }
+    let _waiting = numbered.pending.flush().unwrap();
+    assert_eq!(numbered.pending.flushes.len(), 1);
+}
+
+/// Regression: a later flush confirmed the publish, whose outcome nobody knew.
+#[test]
+fn a_forgotten_publish_whose_second_try_is_refused_is_told() {
+    let mut numbered = Numbered::new(&[true]);
+    numbered.receivers.clear();
+    numbered.lose(0, 10);
+    numbered.resent();
+    let refusal = ErrorFrame::new(b"E_BAD_MESSAGE x");
+    assert!(numbered.pending.answer(Some(&refusal)));
+    let forgotten = numbered.pending.account.unconfirmed.take_forgotten();
+    assert_eq!(forgotten[0].publishes, 1);
 }
 
 #[test]
 fn answers_belong_to_the_oldest_command() {
     let permits = Arc::new(Semaphore::new(10));
-    let mut pending = Pending::default();
+    let mut pending = pending();
     let mut receivers = Vec::new();
     for number in 0..5 {
         let (waiter, receiver) = waiter(&permits);
@@ -214,7 +289,7 @@ fn answers_belong_to_the_oldest_command() {
     assert!(pending.answer(None));
     assert!(pending.answer(Some(&ErrorFrame::new(b"E_BAD_TOPIC x"))));
     assert_eq!(answer(&mut receivers[0]), "stored");
-    assert_eq!(answer(&mut receivers[1]), "E_BAD_TOPIC x true");
+    assert_eq!(answer(&mut receivers[1]), "E_BAD_TOPIC x");
     assert_eq!(
         permits.available_permits(),
         7,
@@ -225,14 +300,18 @@ fn answers_belong_to_the_oldest_command() {
     assert_eq!(answer(&mut receivers[3]), "not sent");
     assert_eq!(answer(&mut joined), "not sent");
     assert_eq!(permits.available_permits(), 10);
-    assert_eq!(pending.unknown(), 1, "the others certainly did not leave");
+    assert_eq!(
+        pending.unconfirmed(),
+        3,
+        "one is lost, and two did not leave"
+    );
     assert!(!pending.answer(None), "nothing is pending");
 }
 
 #[test]
 fn a_flush_ends_with_the_commands_before_it() {
     let permits = Arc::new(Semaphore::new(10));
-    let mut pending = Pending::default();
+    let mut pending = pending();
     assert!(pending.flush().is_none());
     let (first, _first) = waiter(&permits);
     pending.push(0..1, first, None);
@@ -240,18 +319,18 @@ fn a_flush_ends_with_the_commands_before_it() {
     let (second, _second) = waiter(&permits);
     pending.push(1..2, second, None);
     let mut later = pending.flush().unwrap();
-    assert_eq!(flush.1.try_recv(), Err(oneshot::error::TryRecvError::Empty));
     assert_eq!(
-        (pending.unanswered(flush.0), pending.unanswered(later.0)),
-        (1, 2)
+        flush.flushed.try_recv(),
+        Err(oneshot::error::TryRecvError::Empty)
     );
+    assert_eq!((pending.unanswered(1), pending.unanswered(2)), (1, 2));
     pending.answer(None);
+    assert_eq!((pending.unanswered(1), pending.unanswered(2)), (0, 1));
+    assert_eq!(flush.flushed.try_recv(), Ok(0));
     assert_eq!(
-        (pending.unanswered(flush.0), pending.unanswered(later.0)),
-        (0, 1)
+        later.flushed.try_recv(),
+        Err(oneshot::error::TryRecvError::Empty)
     );
-    assert_eq!(flush.1.try_recv(), Ok(0));
-    assert_eq!(later.1.try_recv(), Err(oneshot::error::TryRecvError::Empty));
     lose(&mut pending, 0);
-    assert_eq!(later.1.try_recv(), Ok(0));
+    assert_eq!(later.flushed.try_recv(), Ok(1), "the command did not leave");
 }

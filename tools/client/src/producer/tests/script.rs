@@ -159,6 +159,136 @@ async fn messages_of_a_refused_batch_are_sent_one_by_one() {
     );
 }
 
+/// A newer publish joined the message that was sent alone, and the refusal of both made it wait for itself.
+#[tokio::test(start_paused = true)]
+async fn no_publish_joins_one_that_is_sent_alone() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let producer = producer(&network, [server.address()]);
+    let publishing = tokio::spawn({
+        let producer = producer.clone();
+        async move { join_all(["1", "2"].map(|body| producer.publish("t", body))).await }
+    });
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("MPUB t 1 2").await;
+    nsqd.fail("E_BAD_MESSAGE MPUB message too big 3 > 2").await;
+    nsqd.close();
+    settle().await;
+    let newer = start(&producer, "t", "3").await;
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("PUB t 1").await;
+    nsqd.expect("PUB t 3").await;
+    nsqd.fail("E_BAD_MESSAGE PUB message too big 3 > 2").await;
+    nsqd.close();
+    let mut nsqd = open(&mut server).await;
+    for _ in 0..2 {
+        nsqd.command().await.expect("two messages are left");
+        nsqd.respond("OK").await;
+    }
+    let results = timeout(Duration::from_secs(1), publishing).await;
+    let results = results.expect("no publish waits for itself").unwrap();
+    let refused = results[0].as_ref().unwrap_err();
+    assert!(refused.is_about_message(), "{refused}");
+    assert!(results[1].is_ok(), "{results:?}");
+    newer.await.unwrap().unwrap();
+}
+
+/// The publishes behind a refused one had an unknown outcome, although nsqd had read none of them.
+#[tokio::test(start_paused = true)]
+async fn publishes_behind_a_refused_one_are_sent_again() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let producer = builder(&network, [server.address()]).batching(None);
+    let producer = producer.build().unwrap();
+    let mut publishing = Vec::new();
+    for body in ["1", "2", "3", "4"] {
+        publishing.push(start(&producer, "t", body).await);
+    }
+    // More refusals than tries that a lost connection is worth.
+    for refused in ["1", "2", "3"] {
+        let mut nsqd = open(&mut server).await;
+        nsqd.expect(&format!("PUB t {refused}")).await;
+        nsqd.fail("E_BAD_MESSAGE PUB message too big 3 > 2").await;
+        let error = publishing.remove(0).await.unwrap().unwrap_err();
+        assert!(error.is_about_message(), "{error}");
+    }
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("PUB t 4").await;
+    nsqd.respond("OK").await;
+    publishing.remove(0).await.unwrap().unwrap();
+}
+
+/// An error for which no command waited counted as the refusal of a message. So the publish was sent again without an
+/// end.
+#[tokio::test(start_paused = true)]
+async fn an_error_behind_the_handshake_is_no_refusal_of_a_message() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let producer = producer(&network, [server.address()]);
+    let publishing = start(&producer, "t", "1").await;
+    for _ in 0..2 {
+        let mut nsqd = open(&mut server).await;
+        nsqd.fail("E_BAD_MESSAGE no message is wanted").await;
+        nsqd.close();
+    }
+    let published = timeout(Duration::from_secs(1), publishing).await;
+    let error = published.expect("two tries are enough").unwrap();
+    assert!(matches!(error, Err(PublishError::NotSent { .. })));
+}
+
+/// nsqd had read a part of the message when its time was over. The message counted as one that nsqd does not take.
+#[tokio::test(start_paused = true)]
+async fn a_message_that_nsqd_read_in_part_is_sent_again() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let producer = builder(&network, [server.address()]).batching(None);
+    let producer = producer.build().unwrap();
+    let first = start(&producer, "t", "1").await;
+    let second = start(&producer, "t", "2").await;
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("PUB t 1").await;
+    nsqd.fail("E_BAD_MESSAGE PUB failed to read message body")
+        .await;
+    let mut nsqd = open(&mut server).await;
+    for _ in 0..2 {
+        nsqd.command().await.expect("both messages come again");
+        nsqd.respond("OK").await;
+    }
+    first.await.unwrap().unwrap();
+    second.await.unwrap().unwrap();
+}
+
+/// The lone publish to a node that did not answer held up the messages of refused batches at all other nodes.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_does_not_answer_holds_up_no_refused_batch_of_another_one() {
+    let network = MockNetwork::new();
+    let mut servers = ["a:1", "b:1"].map(|address| network.server(address));
+    let producer = producer(&network, servers.each_ref().map(MockServer::address));
+    let mut publishing = Vec::new();
+    let mut hanging = Vec::new();
+    for server in &mut servers {
+        let (producer, node) = (producer.clone(), server.address());
+        publishing.push(tokio::spawn(async move {
+            join_all(["1", "2"].map(|body| producer.publish_on(&node, "t", body))).await
+        }));
+        let mut nsqd = open(server).await;
+        nsqd.expect("MPUB t 1 2").await;
+        nsqd.fail("E_BAD_MESSAGE MPUB message too big 3 > 2").await;
+        nsqd.close();
+        let opened = timeout(Duration::from_secs(1), open(server)).await;
+        let mut nsqd = opened.expect("no publish waits for another node");
+        nsqd.expect("PUB t 1").await;
+        hanging.push(nsqd);
+    }
+    let last = &mut hanging[1];
+    last.respond("OK").await;
+    last.expect("PUB t 2").await;
+    last.respond("OK").await;
+    for result in publishing.remove(1).await.unwrap() {
+        result.unwrap();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_batch_that_failed_in_the_middle_has_an_unknown_outcome() {
     let network = MockNetwork::new();

@@ -28,7 +28,7 @@ async fn a_close_gives_up_and_says_what_has_an_unknown_outcome() {
     assert_eq!(began_at.elapsed().as_secs(), 30);
     assert_eq!(
         error.to_string(),
-        "2 publishes to a:1 may be stored: a publish had no answer for 30s"
+        "2 publishes to a:1 are not confirmed: a publish had no answer for 30s"
     );
     for publish in [first, second] {
         let error = publish.await.unwrap().unwrap_err();
@@ -55,7 +55,7 @@ async fn a_flush_gives_up_and_the_publishes_go_on() {
     assert_eq!(began_at.elapsed().as_secs(), 5);
     assert_eq!(
         error.to_string(),
-        "1 publish to a:1 may be stored: a publish had no answer for 5s"
+        "1 publish to a:1 is not confirmed: a publish had no answer for 5s"
     );
     nsqd.respond("OK").await;
     publishing.await.unwrap().unwrap();
@@ -80,7 +80,7 @@ async fn a_connection_that_breaks_during_a_flush_is_told() {
     let error = flushing.await.unwrap().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "1 publish to a:1 may be stored: nsqd closed the connection"
+        "1 publish to a:1 is not confirmed: nsqd closed the connection"
     );
     assert!(publishing.await.unwrap().is_err());
 }

@@ -3,10 +3,10 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ringq_client::dedup::filters::{
-    ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher, Memcached, MemcachedOptions,
-    RoaringPair, SizeError, TimeLimitedBloom, TimeLimitedOptions, arithmetic,
+    FilterOptionError, ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher, Memcached,
+    MemcachedOptions, RoaringPair, TimeLimitedBloom, TimeLimitedOptions, arithmetic,
 };
-use ringq_client::dedup::{Filter, JsonPointer, PointerError, StoreFailure};
+use ringq_client::dedup::{AnyFilter, JsonPointer, PointerError, WhenUnavailable};
 
 use super::settings::Settings;
 
@@ -41,7 +41,7 @@ pub(super) enum Plan {
         /// `None`: the message timeout of each connection.
         lease: Option<Duration>,
         window: Duration,
-        when_away: StoreFailure,
+        when_unavailable: WhenUnavailable,
     },
 }
 
@@ -82,7 +82,7 @@ impl Plan {
                 window: settings
                     .duration("window")?
                     .unwrap_or(Duration::from_secs(3600)),
-                when_away: when_away(settings)?,
+                when_unavailable: when_unavailable(settings)?,
             },
             other => {
                 return Err(format!(
@@ -93,14 +93,14 @@ impl Plan {
     }
 
     /// Makes the filter, which takes its memory now. The error is the text for the user.
-    pub(super) fn make(&self) -> Result<Filter, String> {
+    pub(super) fn make(&self) -> Result<AnyFilter, String> {
         let hasher = KeyHasher::new(rand::random());
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = since_1970.unwrap_or_default();
-        let no_sizes = |error: SizeError| error.to_string();
+        let refused = |error: FilterOptionError| error.to_string();
         Ok(match self {
             Plan::Inverse { slots } => InverseBloom::with_hasher(*slots, hasher)
-                .map_err(no_sizes)?
+                .map_err(refused)?
                 .into(),
             Plan::Forgetful {
                 window,
@@ -114,7 +114,7 @@ impl Plan {
                     false_positives_max: *false_positives,
                     hasher,
                 };
-                ForgetfulBloom::new(options, now).map_err(no_sizes)?.into()
+                ForgetfulBloom::new(options, now).map_err(refused)?.into()
             }
             Plan::TimeLimited {
                 window,
@@ -129,14 +129,12 @@ impl Plan {
                     false_positives_max: *false_positives,
                     hasher,
                 };
-                TimeLimitedBloom::new(options, now)
-                    .map_err(no_sizes)?
-                    .into()
+                TimeLimitedBloom::new(options, now).map_err(refused)?.into()
             }
             Plan::Roaring {
                 numbers, sources, ..
             } => RoaringPair::new(*numbers, *sources as usize)
-                .map_err(no_sizes)?
+                .map_err(refused)?
                 .into(),
             Plan::Memcached {
                 address,
@@ -176,9 +174,7 @@ impl Plan {
             ),
             Plan::Roaring {
                 numbers, sources, ..
-            } => format!(
-                "exact sets of the last {numbers} numbers of {sources} sources; memory follows the numbers"
-            ),
+            } => format!("exact sets of the last {numbers} numbers of {sources} sources"),
             Plan::Memcached {
                 address,
                 lease,
@@ -192,6 +188,20 @@ impl Plan {
                 format!("memcached at {address}, {lease}, window of {window:?}")
             }
         }
+    }
+
+    /// Returns the most bytes that a filter of numbers takes in the usual case. Its bound, which is that of random
+    /// numbers, is two thousand times as high. Other filters have no usual case.
+    pub(super) fn bytes_if_consecutive(&self) -> Option<u64> {
+        let Plan::Roaring {
+            numbers, sources, ..
+        } = self
+        else {
+            return None;
+        };
+        // Empty sets take no memory.
+        let sets = RoaringPair::new(*numbers, *sources as usize).ok()?;
+        Some(sets.bytes_if_consecutive())
     }
 
     /// Returns what the user must know about a filter that may drop fresh messages.
@@ -234,12 +244,12 @@ fn inverse(settings: &mut Settings) -> Result<Plan, String> {
     Ok(Plan::Inverse { slots })
 }
 
-fn when_away(settings: &mut Settings) -> Result<StoreFailure, String> {
-    match settings.text("when-away").as_deref() {
-        None | Some("wait") => Ok(StoreFailure::Wait),
-        Some("handle") => Ok(StoreFailure::Handle),
+fn when_unavailable(settings: &mut Settings) -> Result<WhenUnavailable, String> {
+    match settings.text("when-unavailable").as_deref() {
+        None | Some("wait") => Ok(WhenUnavailable::Wait),
+        Some("handle") => Ok(WhenUnavailable::Handle),
         Some(other) => Err(format!(
-            "when-away is {other:?}: choose wait, or handle, which may handle duplicates"
+            "when-unavailable is {other:?}: choose wait, or handle, which may handle duplicates"
         )),
     }
 }

@@ -1,4 +1,5 @@
-use ringq_client::dedup::StoreFailure;
+use ringq_client::dedup::WhenUnavailable;
+use ringq_client::dedup::filters::RoaringPair;
 
 use super::*;
 
@@ -57,14 +58,14 @@ fn each_filter_has_its_options() {
         },
     );
     check(
-        "body,filter=memcached,address=10.0.0.1:11211,prefix=a:,lease=90s,window=1h,when-away=handle",
+        "body,filter=memcached,address=10.0.0.1:11211,prefix=a:,lease=90s,window=1h,when-unavailable=handle",
         "body",
         Plan::Memcached {
             address: "10.0.0.1:11211".to_owned(),
             prefix: "a:".to_owned(),
             lease: Some(Duration::from_secs(90)),
             window: hour,
-            when_away: StoreFailure::Handle,
+            when_unavailable: WhenUnavailable::Handle,
         },
     );
     check(
@@ -75,7 +76,7 @@ fn each_filter_has_its_options() {
             prefix: "nsq:".to_owned(),
             lease: None,
             window: hour,
-            when_away: StoreFailure::Wait,
+            when_unavailable: WhenUnavailable::Wait,
         },
     );
 }
@@ -113,7 +114,7 @@ fn wrong_values_are_refused_with_advice() {
         ("json:/n,filter=roaring,source=from", "write /from"),
         ("body,filter=memcached", "needs address=host:port"),
         (
-            "body,filter=memcached,address=a:1,when-away=stop",
+            "body,filter=memcached,address=a:1,when-unavailable=stop",
             "choose wait, or handle",
         ),
         (
@@ -164,6 +165,39 @@ fn filters_that_may_drop_fresh_messages_say_so() {
         assert_eq!(warning(value), None, "{value}");
     }
     assert!(DEDUP.help.contains("may drop fresh messages"));
+}
+
+#[test]
+fn the_start_tells_the_most_memory_that_the_filter_ever_takes() {
+    let described = |value: &str| {
+        let plan = parse(value).expect("right");
+        let dedup = plan.make().expect("a filter");
+        (plan.describe(&dedup), dedup.bytes(), dedup.bytes_max())
+    };
+    let (text, now, most) = described("body,slots=1000");
+    assert_eq!((now, most), (16_000, 16_000));
+    assert!(text.ends_with(", 16000 bytes of memory"), "{text}");
+    let (text, now, most) = described("body,filter=forgetful,window=1m,rate=10");
+    assert_eq!(now, most);
+    assert!(
+        text.ends_with(&format!(", {most} bytes of memory")),
+        "{text}"
+    );
+    let (text, now, most) = described("body,filter=time-limited,window=1m,rate=10,rate-max=100");
+    assert!(0 < now && now < most, "{now} of {most}");
+    let memory = format!(", {now} bytes of memory now, at most {most}");
+    assert!(text.ends_with(&memory), "{text}");
+    // The defaults: 577 GB and 283 MB in docs/deduplication.md.
+    let (text, now, most) = described("json:/n,filter=roaring");
+    assert_eq!((now, most), (0, 576_577_025_024));
+    let usual = RoaringPair::new(1_000_000, 1000).expect("valid sizes");
+    let usual = usual.bytes_if_consecutive();
+    assert_eq!(usual, 283_371_088);
+    let expected = format!(
+        "exact sets of the last 1000000 numbers of 1000 sources, 0 bytes of memory now, at most {usual} if the numbers of each \
+         source follow each other, and 576577025024 otherwise"
+    );
+    assert_eq!(text, expected);
 }
 
 #[test]

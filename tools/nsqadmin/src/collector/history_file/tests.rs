@@ -60,14 +60,14 @@ const MONTH: i64 = 30 * 24 * 3_600;
 /// Returns a file with this content, which is no history, and a history of one sample.
 fn file_in(directory: &Path, content: &str) -> HistoryFile {
     let path = directory.join("history");
-    let file = HistoryFile::read(path.clone(), 10).expect("there is no file");
+    let file = HistoryFile::read(&path, 1 << 20).expect("there is no file");
     add(&file, 0);
     std::fs::write(path, content).expect("the directory takes files");
     file
 }
 
 fn add(file: &HistoryFile, unix_seconds: i64) {
-    let sample = (Key::All, Point::GAP);
+    let sample = (Key::All, Point::default());
     file.lock_history().add(unix_seconds, [sample]);
 }
 
@@ -130,4 +130,42 @@ fn no_loss_is_forgotten_at_the_end_of_a_save() {
         let aside = directory.path().join("history.bad");
         std::fs::rename(aside, &file.path).expect("the file is kept");
     }
+}
+
+/// The lock was that of the link, and the first save replaced the link, so a second process by the name of the target wrote
+/// to the same file.
+#[test]
+fn a_link_and_its_target_are_one_file() {
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let at = |name: &str| directory.path().join(name);
+    std::fs::create_dir(at("data")).expect("the directory takes directories");
+    std::os::unix::fs::symlink("other", at("link")).expect("the directory takes links");
+    std::os::unix::fs::symlink("data/history", at("other")).expect("the directory takes links");
+    let read = |name: &str| HistoryFile::read(&at(name), 1 << 20);
+    let is_link = || std::fs::read_link(at("link")).is_ok();
+    // First the target is not there, and then it is.
+    for round in 0..2 {
+        let file = read("link").expect("no other process has it");
+        assert_eq!(
+            file.lock_history().points(&Key::All, 0, 7).is_some(),
+            round > 0
+        );
+        add(&file, 7);
+        file.save();
+        assert!(is_link(), "round {round}");
+        let saved = std::fs::read(at("data/history")).expect("the target is there");
+        assert!(saved.starts_with(b"nsqadmin history"), "round {round}");
+        let refused = read("data/history").expect_err("one file at a time");
+        assert!(refused.contains("data/history is used by"), "{refused}");
+    }
+    let file = read("data/history").expect("no other process has it");
+    let refused = read("link").expect_err("one file at a time");
+    assert!(refused.contains("data/history is used by"), "{refused}");
+    drop(file);
+    std::os::unix::fs::symlink("missing/history", at("lost")).expect("the directory takes links");
+    let refused = read("lost").expect_err("the directory is missing");
+    assert!(refused.contains("missing is missing: make it"), "{refused}");
+    std::os::unix::fs::symlink("circle", at("circle")).expect("the directory takes links");
+    let refused = read("circle").expect_err("there is no file");
+    assert!(refused.contains("too many levels"), "{refused}");
 }

@@ -15,7 +15,8 @@ fn all() -> Vec<(Family, &'static str)> {
     all.extend(of(COLLECTION, ""));
     all.extend(of(LIVE, ""));
     all.extend([(STREAMS, ""), (STREAMS_LIMIT, "")]);
-    all.extend([(ACTS, "action, result"), (NOTIFICATIONS, "result")]);
+    all.extend([(ACTS, "action, result"), (AUDIT_FAILURES, "")]);
+    all.push((NOTIFICATIONS, "result"));
     all
 }
 

@@ -98,3 +98,17 @@ async fn a_message_that_waits_for_a_drained_nsqd_holds_up_no_newer_ones() {
     let _nsqd = open_and_store(&mut server, &["PUB t 0 1"]).await;
     assert_eq!(waiting.await.unwrap().unwrap().node(), &server.address());
 }
+
+/// The message may be stored since its first try. A second try that nsqd read in part says nothing of it.
+#[tokio::test(start_paused = true)]
+async fn a_second_try_that_nsqd_read_in_part_is_followed_by_a_third_one() {
+    let (mut server, producer) = one_server(|builder| builder);
+    let (publishing, nsqd) = unanswered(&producer, &mut server).await;
+    nsqd.close();
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("PUB t 0 1").await;
+    nsqd.fail("E_BAD_MESSAGE PUB failed to read message body")
+        .await;
+    let _nsqd = open_and_store(&mut server, &["PUB t 0 1"]).await;
+    publishing.await.unwrap().unwrap();
+}

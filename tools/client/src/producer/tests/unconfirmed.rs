@@ -1,0 +1,382 @@
+//! Publishes that nsqd has not stored, and that no connection has any more: they are to be sent again, or their callers
+//! have gone away. No flush confirms them.
+
+use super::*;
+
+async fn open(server: &mut MockServer) -> MockConnection {
+    let mut nsqd = server.accept().await;
+    nsqd.handshake().await;
+    nsqd
+}
+
+/// A producer without batching, and its only nsqd.
+fn one_server() -> (MockServer, Producer) {
+    let network = MockNetwork::new();
+    let server = network.server("a:1");
+    let producer = builder(&network, [server.address()]).batching(None);
+    (server, producer.build().unwrap())
+}
+
+/// A producer without batching that numbers its messages, and its only nsqd.
+fn one_numbering() -> (MockServer, Producer) {
+    let network = MockNetwork::new();
+    let server = network.server("a:1");
+    let producer = builder(&network, [server.address()])
+        .number_messages()
+        .batching(None);
+    (server, producer.build().unwrap())
+}
+
+/// Publishes "1", which nsqd refuses, and "2" behind it.
+async fn refused_and_skipped(
+    server: &mut MockServer,
+    producer: &Producer,
+) -> (MockConnection, Publishing, Publishing) {
+    let refused = start(producer, "t", "1").await;
+    let skipped = start(producer, "t", "2").await;
+    let mut nsqd = open(server).await;
+    nsqd.expect("PUB t 1").await;
+    nsqd.expect("PUB t 2").await;
+    (nsqd, refused, skipped)
+}
+
+const REFUSAL: &str = "E_BAD_MESSAGE PUB message too big 3 > 2";
+
+/// The error of a flush, if one publish behind the refused one is not confirmed.
+const SKIPPED: &str = "1 publish to a:1 is not confirmed: nsqd refused this publish or one before it: \
+                       E_BAD_MESSAGE PUB message too big 3 > 2";
+
+#[track_caller]
+fn expect_unconfirmed(result: Result<(), UnansweredError>, text: &str) {
+    assert_eq!(result.unwrap_err().to_string(), text);
+}
+
+/// The message is stored nowhere at this moment, and the program may end after the flush.
+#[tokio::test(start_paused = true)]
+async fn a_flush_confirms_no_publish_that_is_to_be_sent_again() {
+    let (mut server, producer) = one_server();
+    let (mut nsqd, refused, skipped) = refused_and_skipped(&mut server, &producer).await;
+    let flushing = tokio::spawn({
+        let producer = producer.clone();
+        async move { producer.flush().await }
+    });
+    settle().await;
+    nsqd.fail(REFUSAL).await;
+    expect_unconfirmed(flushing.await.unwrap(), SKIPPED);
+    refused.await.unwrap().unwrap_err();
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("PUB t 2").await;
+    nsqd.respond("OK").await;
+    skipped.await.unwrap().unwrap();
+    producer.flush().await.unwrap();
+}
+
+/// The connection was over when the flush began, and no other one had the message.
+#[tokio::test(start_paused = true)]
+async fn a_flush_that_begins_before_a_publish_is_sent_again_does_not_confirm_it() {
+    let (mut server, producer) = one_server();
+    let (mut nsqd, refused, skipped) = refused_and_skipped(&mut server, &producer).await;
+    nsqd.fail(REFUSAL).await;
+    refused.await.unwrap().unwrap_err();
+    settle().await;
+    expect_unconfirmed(producer.flush().await, SKIPPED);
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("PUB t 2").await;
+    nsqd.respond("OK").await;
+    skipped.await.unwrap().unwrap();
+    producer.flush().await.unwrap();
+    producer.close().await.unwrap();
+}
+
+/// Nobody sends a message again whose future is gone. Whether the connection is over when the flush begins does not
+/// matter.
+#[tokio::test(start_paused = true)]
+async fn a_flush_tells_once_of_forgotten_publishes_behind_a_refused_one() {
+    for is_over in [false, true] {
+        let (mut server, producer) = one_server();
+        let (mut nsqd, refused, forgotten) = refused_and_skipped(&mut server, &producer).await;
+        forgotten.abort();
+        settle().await;
+        nsqd.fail(REFUSAL).await;
+        if is_over {
+            settle().await;
+        }
+        expect_unconfirmed(producer.flush().await, SKIPPED);
+        refused.await.unwrap().unwrap_err();
+        producer.flush().await.unwrap();
+        producer.close().await.unwrap();
+    }
+}
+
+/// The caller goes away while it waits for the connection over which the message is to be sent again.
+#[tokio::test(start_paused = true)]
+async fn a_close_tells_of_a_publish_that_nobody_sends_again() {
+    let (mut server, producer) = one_server();
+    let (mut nsqd, refused, skipped) = refused_and_skipped(&mut server, &producer).await;
+    nsqd.fail(REFUSAL).await;
+    refused.await.unwrap().unwrap_err();
+    settle().await;
+    skipped.abort();
+    settle().await;
+    expect_unconfirmed(producer.close().await, SKIPPED);
+    producer.close().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flush_tells_of_a_forgotten_publish_that_was_lost_before() {
+    let (mut server, producer) = one_server();
+    let forgotten = start(&producer, "t", "1").await;
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("PUB t 1").await;
+    forgotten.abort();
+    settle().await;
+    nsqd.close();
+    settle().await;
+    expect_unconfirmed(
+        producer.flush().await,
+        "1 publish to a:1 is not confirmed: nsqd closed the connection",
+    );
+    producer.flush().await.unwrap();
+}
+
+/// The future of a lost publish has said so.
+#[tokio::test(start_paused = true)]
+async fn a_flush_does_not_repeat_what_a_publish_has_told() {
+    let (mut server, producer) = one_server();
+    let lost = start(&producer, "t", "1").await;
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("PUB t 1").await;
+    nsqd.close();
+    lost.await.unwrap().unwrap_err();
+    producer.flush().await.unwrap();
+}
+
+/// The messages of a refused batch wait for their turn to be sent alone. One of them is forgotten.
+#[tokio::test(start_paused = true)]
+async fn a_flush_confirms_no_message_of_a_refused_batch() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let producer = producer(&network, [server.address()]);
+    let mut together = Vec::new();
+    for body in ["1", "2", "3"] {
+        let producer = producer.clone();
+        together.push(tokio::spawn(
+            async move { producer.publish("t", body).await },
+        ));
+    }
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("MPUB t 1 2 3").await;
+    together.remove(2).abort();
+    settle().await;
+    nsqd.fail("E_BAD_MESSAGE MPUB message too big 3 > 2").await;
+    nsqd.close();
+    settle().await;
+    let unconfirmed = producer.flush().await.unwrap_err();
+    assert_eq!(unconfirmed.nodes.len(), 1, "{unconfirmed}");
+    assert_eq!(unconfirmed.nodes[0].publishes, 3, "{unconfirmed}");
+    let mut nsqd = open(&mut server).await;
+    for command in ["PUB t 1", "PUB t 2"] {
+        nsqd.expect(command).await;
+        nsqd.respond("OK").await;
+    }
+    for publishing in together {
+        publishing.await.unwrap().unwrap();
+    }
+    producer.flush().await.unwrap();
+}
+
+/// The reason of the loss was gone when the flush ended over the next connection: the error said "stopped".
+#[tokio::test(start_paused = true)]
+async fn a_flush_keeps_the_reason_over_the_next_connection() {
+    let (mut server, producer) = one_numbering();
+    let kept = start(&producer, "t", "1").await;
+    let mut nsqd = server.accept().await;
+    nsqd.handshake_with_numbers().await;
+    nsqd.expect("PUB t 0 1").await;
+    let copy = tokio::spawn({
+        let producer = producer.clone();
+        async move { producer.publish_to(1, "t", "2").await }
+    });
+    nsqd.expect("PUB t 1 2").await;
+    let flushing = tokio::spawn({
+        let producer = producer.clone();
+        async move { producer.flush().await }
+    });
+    settle().await;
+    nsqd.close();
+    copy.await.unwrap().unwrap_err();
+    let mut nsqd = server.accept().await;
+    nsqd.handshake_with_numbers().await;
+    nsqd.expect("PUB t 0 1").await;
+    nsqd.respond("OK").await;
+    kept.await.unwrap().unwrap();
+    expect_unconfirmed(
+        flushing.await.unwrap(),
+        "1 publish to a:1 is not confirmed: nsqd closed the connection",
+    );
+}
+
+/// The errors of an nsqd that has not taken a publish. Another nsqd, or the same one over the next connection, may take it.
+const DECLINED: [&str; 2] = [
+    "E_BAD_MESSAGE PUB failed to read message body",
+    "E_PUB_FAILED PUB failed exiting",
+];
+
+/// Returns the error of a flush, if one publish is not confirmed because nsqd answered it with `error`.
+fn declined(error: &str) -> String {
+    format!(
+        "1 publish to a:1 is not confirmed: nsqd refused this publish or one before it: {error}"
+    )
+}
+
+/// The message is stored nowhere at this moment, as behind a refused one.
+#[tokio::test(start_paused = true)]
+async fn a_flush_confirms_no_publish_that_nsqd_has_declined() {
+    for error in DECLINED {
+        let network = MockNetwork::new();
+        let mut servers = ["a:1", "b:1"].map(|address| network.server(address));
+        let nodes = servers.each_ref().map(MockServer::address);
+        let producer = builder(&network, nodes).batching(None).build().unwrap();
+        let publishing = start(&producer, "t", "1").await;
+        let mut nsqd = open(&mut servers[0]).await;
+        nsqd.expect("PUB t 1").await;
+        let flushing = tokio::spawn({
+            let producer = producer.clone();
+            async move { producer.flush().await }
+        });
+        settle().await;
+        nsqd.fail(error).await;
+        nsqd.close();
+        expect_unconfirmed(flushing.await.unwrap(), &declined(error));
+        let mut nsqd = open(&mut servers[1]).await;
+        nsqd.expect("PUB t 1").await;
+        nsqd.respond("OK").await;
+        let receipt = publishing.await.unwrap().unwrap();
+        assert_eq!(receipt.node(), &servers[1].address());
+        producer.flush().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_close_confirms_no_publish_that_nsqd_has_declined() {
+    for error in DECLINED {
+        let (mut server, producer) = one_server();
+        let publishing = start(&producer, "t", "1").await;
+        let mut nsqd = open(&mut server).await;
+        nsqd.expect("PUB t 1").await;
+        let closing = tokio::spawn({
+            let producer = producer.clone();
+            async move { producer.close().await }
+        });
+        settle().await;
+        nsqd.fail(error).await;
+        nsqd.close();
+        expect_unconfirmed(closing.await.unwrap(), &declined(error));
+        let stopped = publishing.await.unwrap().unwrap_err();
+        assert!(matches!(stopped, PublishError::Stopped), "{stopped}");
+    }
+}
+
+/// Nobody sends the message again.
+#[tokio::test(start_paused = true)]
+async fn a_flush_tells_once_of_a_forgotten_publish_that_nsqd_has_declined() {
+    for error in DECLINED {
+        let (mut server, producer) = one_server();
+        let forgotten = start(&producer, "t", "1").await;
+        let mut nsqd = open(&mut server).await;
+        nsqd.expect("PUB t 1").await;
+        forgotten.abort();
+        settle().await;
+        nsqd.fail(error).await;
+        nsqd.close();
+        settle().await;
+        expect_unconfirmed(producer.flush().await, &declined(error));
+        producer.flush().await.unwrap();
+    }
+}
+
+/// A drain refuses all numbered publishes that are on the way. One of them is forgotten.
+#[tokio::test(start_paused = true)]
+async fn a_flush_confirms_no_numbered_publish_that_a_drain_refuses() {
+    let (mut server, producer) = one_numbering();
+    let first = start(&producer, "t", "1").await;
+    let mut nsqd = server.accept().await;
+    nsqd.handshake_with_numbers().await;
+    nsqd.expect("PUB t 0 1").await;
+    let forgotten = start(&producer, "t", "2").await;
+    nsqd.expect("PUB t 1 2").await;
+    forgotten.abort();
+    let flushing = tokio::spawn({
+        let producer = producer.clone();
+        async move { producer.flush().await }
+    });
+    settle().await;
+    // The flush has begun before this publish, and does not count it.
+    let newer = start(&producer, "t", "3").await;
+    nsqd.expect("PUB t 2 3").await;
+    let draining = "E_PUB_FAILED PUB failed draining, publish to another nsqd";
+    nsqd.fail(draining).await;
+    let unconfirmed = flushing.await.unwrap().unwrap_err();
+    assert_eq!(unconfirmed.nodes.len(), 1, "{unconfirmed}");
+    assert_eq!(unconfirmed.nodes[0].publishes, 2, "{unconfirmed}");
+    for refused in [first, newer] {
+        assert!(refused.await.unwrap().unwrap_err().permits_retry());
+    }
+    producer.flush().await.unwrap();
+}
+
+/// The flush waited for a batch, and ended with its refusal.
+#[tokio::test(start_paused = true)]
+async fn a_flush_that_has_begun_confirms_no_message_of_a_refused_batch() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let producer = producer(&network, [server.address()]);
+    let together = tokio::spawn({
+        let producer = producer.clone();
+        async move { join_all(["1", "2"].map(|body| producer.publish("t", body))).await }
+    });
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("MPUB t 1 2").await;
+    let flushing = tokio::spawn({
+        let producer = producer.clone();
+        async move { producer.flush().await }
+    });
+    settle().await;
+    nsqd.fail("E_BAD_MESSAGE MPUB message too big 3 > 2").await;
+    nsqd.close();
+    let unconfirmed = flushing.await.unwrap().unwrap_err();
+    assert_eq!(unconfirmed.nodes[0].publishes, 2, "{unconfirmed}");
+    let mut nsqd = open(&mut server).await;
+    for command in ["PUB t 1", "PUB t 2"] {
+        nsqd.expect(command).await;
+        nsqd.respond("OK").await;
+    }
+    for result in together.await.unwrap() {
+        result.unwrap();
+    }
+    producer.flush().await.unwrap();
+}
+
+/// Regression: the caller knew, and a later flush failed nevertheless.
+#[tokio::test(start_paused = true)]
+async fn a_publish_whose_timeout_has_ended_between_two_tries_is_told() {
+    let network = MockNetwork::new();
+    let mut servers = ["a:1", "b:1"].map(|address| network.server(address));
+    let nodes = servers.each_ref().map(MockServer::address);
+    let limit = Some(Duration::from_secs(5));
+    let producer = builder(&network, nodes).batching(None);
+    let producer = producer.publish_timeout(limit).build().unwrap();
+    let publishing = start(&producer, "t", "1").await;
+    let mut nsqd = open(&mut servers[0]).await;
+    nsqd.expect("PUB t 1").await;
+    nsqd.fail(DECLINED[1]).await;
+    nsqd.close();
+    // The other nsqd takes the connection, and says nothing.
+    let error = publishing.await.unwrap().unwrap_err();
+    assert!(
+        matches!(error, PublishError::Timeout { node: None, .. }),
+        "{error}"
+    );
+    producer.flush().await.unwrap();
+    producer.close().await.unwrap();
+}

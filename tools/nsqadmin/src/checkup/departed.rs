@@ -1,0 +1,76 @@
+//! [`Departed`]: who the last consumers of a channel were, and when they left.
+
+use std::collections::BTreeMap;
+
+use nsq_doctor::duration;
+
+use super::round::Round;
+
+/// The time for which consumers are remembered while no node tells about their channel, in milliseconds.
+const ABSENT_MILLIS: i64 = 30 * 60 * 1000;
+
+/// The last consumers of each channel, by topic and channel.
+#[derive(Debug, Default)]
+pub(super) struct Departed(BTreeMap<(String, String), Last>);
+
+/// The consumers of a channel in the last round that had some.
+#[derive(Debug)]
+struct Last {
+    /// One of them, in words.
+    name: String,
+    /// The number of their connections.
+    count: usize,
+    /// The time of the first round without a consumer, in steady milliseconds. `None` while there is one.
+    left: Option<i64>,
+    /// The time of the last round with the channel, in steady milliseconds.
+    told: i64,
+}
+
+impl Departed {
+    /// Takes the next round.
+    pub(super) fn next(&mut self, after: &Round) {
+        let now = after.now.steady_millis;
+        for (key, channel) in &after.channels {
+            match (&channel.consumer, self.0.get_mut(key)) {
+                (Some(name), Some(last)) => {
+                    if last.name != *name {
+                        last.name.clone_from(name);
+                    }
+                    (last.count, last.left, last.told) = (channel.finishes.len(), None, now);
+                }
+                (Some(name), None) => {
+                    let last = Last {
+                        name: name.clone(),
+                        count: channel.finishes.len(),
+                        left: None,
+                        told: now,
+                    };
+                    self.0.insert(key.clone(), last);
+                }
+                (None, Some(last)) => {
+                    last.left.get_or_insert(now);
+                    last.told = now;
+                }
+                (None, None) => {}
+            }
+        }
+        self.0
+            .retain(|_, last| now.saturating_sub(last.told) < ABSENT_MILLIS);
+    }
+
+    /// Returns the sentence about the last consumers of a channel that has none.
+    pub(super) fn sentence(&self, channel: &(String, String), now: i64) -> Option<String> {
+        let last = self.0.get(channel)?;
+        #[allow(clippy::cast_precision_loss)] // A time needs no more.
+        let seconds = now.saturating_sub(last.left?) as f64 / 1000.0;
+        let ago = match seconds < 1.0 {
+            true => "just now".to_owned(),
+            false => format!("{} ago", duration(seconds)),
+        };
+        let name = &last.name;
+        Some(match last.count {
+            0 | 1 => format!(". The last one left {ago}: {name}"),
+            count => format!(". The last ones left {ago}: {name} and {} more", count - 1),
+        })
+    }
+}

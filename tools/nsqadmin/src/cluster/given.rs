@@ -1,0 +1,193 @@
+//! [`Given`]: the nsqds of direct mode, which the operator has given.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+
+use program::log_warn;
+use program::tcp_address::split_host_port;
+
+use crate::node::Node;
+
+/// An nsqd of direct mode that has said what it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Given {
+    /// The nsqd.
+    pub(super) node: Node,
+    /// The start of the process, in seconds since 1970. 0 if it does not tell.
+    pub(super) start_time: i64,
+    /// The address that the operator has given.
+    pub(super) address: String,
+    /// Other such addresses of the same process.
+    pub(super) other_addresses: Vec<String>,
+}
+
+impl Given {
+    /// Names the nsqd by the address that the operator has given.
+    pub(super) fn use_given_address(&mut self) {
+        if let Some((host, port)) = split_host_port(&self.address) {
+            host.clone_into(&mut self.node.broadcast_address);
+            self.node.http_port = port.parse().unwrap_or(self.node.http_port);
+        }
+    }
+
+    /// Returns what tells processes apart. Without a start time, that is the given address.
+    fn process(&self) -> (String, String, [i64; 3], String) {
+        let node = &self.node;
+        let address = match self.start_time > 0 {
+            true => String::new(),
+            false => self.address.clone(),
+        };
+        (
+            node.broadcast_address.clone(),
+            node.hostname.clone(),
+            [node.http_port, node.tcp_port, self.start_time],
+            address,
+        )
+    }
+}
+
+/// Most notes that are remembered. Only nsqds that broadcast other addresses all the time need more.
+const NOTES_MAX: usize = 100;
+
+/// The notes about addresses that the log has. They are no failures: the figures are whole, and acts count everywhere.
+#[derive(Debug, Default)]
+pub(super) struct Noted(Mutex<BTreeSet<String>>);
+
+impl Noted {
+    /// Logs the notes that the log does not have yet.
+    pub(super) fn log(&self, notes: Vec<String>) {
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for note in notes {
+            if noted.len() < NOTES_MAX && noted.insert(note.clone()) {
+                log_warn!("{note}");
+            }
+        }
+    }
+}
+
+/// Returns each process once, and each with an address of its own, and notes about that. Figures are kept by address, so two
+/// nsqds with one address would have rates between the counts of different processes.
+pub(super) fn told_apart(nsqds: Vec<Given>) -> (Vec<Given>, Vec<String>) {
+    let mut notes = Vec::new();
+    let mut processes: Vec<Given> = Vec::new();
+    let mut known = BTreeMap::new();
+    for nsqd in nsqds {
+        let place = *known.entry(nsqd.process()).or_insert(processes.len());
+        match processes.get_mut(place) {
+            None => processes.push(nsqd),
+            Some(first) => {
+                notes.push(format!(
+                    "{} and {} are one nsqd, which counts once (--nsqd-http-address)",
+                    first.address, nsqd.address
+                ));
+                first.other_addresses.push(nsqd.address);
+            }
+        }
+    }
+    // A given address may be the one that another nsqd broadcasts, so there may be more to do.
+    while has_replaced_shared_addresses(&mut processes, &mut notes) {}
+    (processes, notes)
+}
+
+/// Names the nsqds that broadcast the same address by the addresses that the operator has given. Returns true if one of them
+/// has another name now.
+fn has_replaced_shared_addresses(nsqds: &mut [Given], notes: &mut Vec<String>) -> bool {
+    let mut by_address: BTreeMap<String, Vec<&mut Given>> = BTreeMap::new();
+    for nsqd in nsqds {
+        let address = nsqd.node.http_address();
+        by_address.entry(address).or_default().push(nsqd);
+    }
+    let mut has_replaced = false;
+    for (address, nsqds) in by_address.iter_mut().filter(|(_, nsqds)| nsqds.len() > 1) {
+        let given: Vec<&str> = nsqds.iter().map(|nsqd| nsqd.address.as_str()).collect();
+        let text = format!(
+            "the nsqds {} broadcast the same address {address}, so they have the addresses of \
+             --nsqd-http-address here: give each its own --broadcast-address and port",
+            given.join(", ")
+        );
+        let mut is_new = false;
+        for nsqd in nsqds {
+            nsqd.use_given_address();
+            is_new |= nsqd.node.http_address() != *address;
+        }
+        if is_new {
+            notes.push(text);
+        }
+        has_replaced |= is_new;
+    }
+    has_replaced
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nsqd(address: &str, broadcast: &str, start_time: i64) -> Given {
+        let node = Node {
+            broadcast_address: broadcast.to_owned(),
+            http_port: 4151,
+            ..Node::default()
+        };
+        Given {
+            node,
+            start_time,
+            address: address.to_owned(),
+            other_addresses: Vec::new(),
+        }
+    }
+
+    fn names(nsqds: Vec<Given>) -> (Vec<String>, String) {
+        let (nsqds, notes) = told_apart(nsqds);
+        let names = nsqds.iter().map(|nsqd| nsqd.node.http_address());
+        (names.collect(), notes.join("\n"))
+    }
+
+    #[test]
+    fn nsqds_with_addresses_of_their_own_keep_them() {
+        let (found, warnings) = names(vec![nsqd("a:1", "x", 1), nsqd("b:1", "y", 1)]);
+        assert_eq!(found, ["x:4151", "y:4151"]);
+        assert_eq!(warnings, "");
+    }
+
+    /// Their rates were differences between the counts of two processes, for ever.
+    #[test]
+    fn nsqds_that_broadcast_the_same_address_have_those_that_were_given() {
+        let (found, warnings) = names(vec![
+            nsqd("a:1", "x", 1),
+            nsqd("[::1]:2", "x", 2),
+            nsqd("c:3", "y", 3),
+        ]);
+        assert_eq!(found, ["a:1", "[::1]:2", "y:4151"]);
+        assert!(
+            warnings.starts_with("the nsqds a:1, [::1]:2 broadcast the same address x:4151"),
+            "{warnings}"
+        );
+        // The given address of one is the address that another broadcasts.
+        let (found, _) = names(vec![
+            nsqd("y:4151", "x", 1),
+            nsqd("b:2", "x", 2),
+            nsqd("c:3", "y", 3),
+        ]);
+        assert_eq!(found, ["y:4151", "b:2", "c:3"]);
+    }
+
+    #[test]
+    fn a_process_with_two_addresses_counts_once() {
+        let both = vec![nsqd("localhost:1", "x", 7), nsqd("127.0.0.1:1", "x", 7)];
+        let (found, notes) = told_apart(both);
+        assert_eq!(
+            (found.len(), &*found[0].other_addresses),
+            (1, &["127.0.0.1:1".to_owned()][..])
+        );
+        assert_eq!(
+            notes,
+            ["localhost:1 and 127.0.0.1:1 are one nsqd, which counts once (--nsqd-http-address)"]
+        );
+        // A program that tells no start may be another one.
+        let (found, _) = names(vec![nsqd("a:1", "x", 0), nsqd("b:1", "x", 0)]);
+        assert_eq!(found, ["a:1", "b:1"]);
+        // Twice the same address, without a start.
+        let (found, _) = names(vec![nsqd("a:1", "x", 0), nsqd("a:1", "x", 0)]);
+        assert_eq!(found, ["x:4151"]);
+    }
+}

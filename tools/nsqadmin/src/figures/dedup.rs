@@ -1,0 +1,95 @@
+//! [`Dedup`]: what topics with a rule of `--dedup` tell about duplicates. Only ringq's nsqds have such rules.
+
+use wire::go_json::{JsonObject, push_float};
+
+use crate::answer;
+
+/// Declares [`Dedup`] with nsqd's names. Behind each name is the function that adds the figure of another nsqd.
+macro_rules! dedup {
+    ($($field:ident: $add:ident,)*) => {
+        /// The figures of a topic with a rule. Those that the rule does not have are `None`.
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct Dedup {
+            $($field: Option<i64>,)*
+        }
+
+        impl Dedup {
+            /// Returns the figures of a topic on one nsqd.
+            pub fn of_topic(given: &answer::Topic) -> Dedup {
+                Dedup { $($field: given.$field,)* }
+            }
+
+            /// Adds the figures of another nsqd.
+            pub fn add(&mut self, part: &Dedup) {
+                $($add(&mut self.$field, part.$field);)*
+            }
+
+            /// Adds the fields to a JSON object. Unknown figures are left out.
+            pub fn push_fields(&self, object: &mut JsonObject<'_>) {
+                $(if let Some(number) = self.$field {
+                    object.number(stringify!($field), number);
+                })*
+            }
+        }
+    };
+}
+
+dedup! {
+    dedup_duplicate_count: sum,
+    dedup_unchecked_count: sum,
+    dedup_publisher_count: sum,
+    dedup_publisher_count_max: sum,
+    dedup_publisher_evicted_count: sum,
+    dedup_unverified_count: sum,
+    dedup_keyless_count: sum,
+    dedup_unremembered_count: sum,
+    dedup_key_count: sum,
+    dedup_key_count_max: sum,
+    dedup_memory_bytes: sum,
+    dedup_memory_bytes_max: sum,
+    dedup_memory_refused_count: sum,
+    dedup_reach_ms: least,
+}
+
+/// Adds to a sum. A sum beyond the range stays at its end.
+fn sum(total: &mut Option<i64>, part: Option<i64>) {
+    if let Some(part) = part {
+        *total = Some(total.unwrap_or(0).saturating_add(part));
+    }
+}
+
+/// Keeps the smaller figure.
+fn least(total: &mut Option<i64>, part: Option<i64>) {
+    if let Some(part) = part {
+        *total = Some(total.unwrap_or(part).min(part));
+    }
+}
+
+/// Appends the result of a duplicate meter, under nsqd's names.
+pub(super) fn push_meter(out: &mut String, meter: &answer::DuplicateMeter) {
+    let mut object = JsonObject::new(out);
+    if let Some(key) = &meter.key {
+        object.text("key", key);
+    }
+    push_float(object.key("sample_rate"), meter.sample_rate);
+    object.number("sampled_count", meter.sampled_count);
+    if let Some(keyless) = meter.keyless_count {
+        object.number("keyless_count", keyless);
+    }
+    object.number("duplicate_count", meter.duplicate_count);
+    push_float(object.key("duplicate_percent"), meter.duplicate_percent);
+    for (key, windows) in [
+        ("percent_within", &meter.percent_within),
+        ("percent_within_messages", &meter.percent_within_messages),
+    ] {
+        let mut within = JsonObject::new(object.key(key));
+        for (window, percent) in windows {
+            push_float(within.key(window), *percent);
+        }
+        within.end();
+    }
+    if let Some(reach_ms) = meter.reach_ms {
+        object.number("reach_ms", reach_ms);
+    }
+    object.end();
+}

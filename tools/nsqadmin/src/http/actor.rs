@@ -1,0 +1,178 @@
+//! [`Actor`]: the client that sends a request, as the audit log, the notifications and the pauses name it.
+
+use ::http::StatusCode;
+
+use super::subject::Subject;
+use super::{App, Request};
+use crate::access::{InvalidClaim, basic_user, claimed_user};
+use crate::audit::{Entry, Outcome};
+use crate::cluster::Acted;
+use crate::notification::Notification;
+use crate::outcome::Refusal;
+use crate::unix_time;
+
+/// The client that acts.
+#[derive(Clone, Debug)]
+pub(super) struct Actor {
+    /// The user for logs, or an empty text.
+    pub(super) user: String,
+    /// False if nobody has checked the user.
+    is_checked: bool,
+    /// The name that a client without a user gives itself. Nobody has checked it. Empty if there is a user.
+    claimed_user: String,
+    /// The user for notifications, or an empty text.
+    told_user: String,
+    remote_address: String,
+    user_agent: String,
+    url: String,
+}
+
+/// Longest name of an admin that nsqd takes, in characters.
+const BY_MAX: usize = 64;
+
+/// The mark behind a name that nobody has checked. The longest such name and the mark have at most [`BY_MAX`] characters.
+const UNVERIFIED: &str = " (unverified)";
+
+impl App {
+    /// Returns the client that sent the request.
+    pub(super) fn actor(&self, request: &Request) -> Actor {
+        // Any client can name a user of basic authentication. The proxy's user is the one who may act.
+        let first = |user: String, other: String| if user.is_empty() { other } else { user };
+        let of_proxy = self.access.user(request.headers(), request.peer().ip());
+        let basic = basic_user(request.headers());
+        let user = first(of_proxy.clone(), basic.clone());
+        let claimed_user = match user.is_empty() {
+            // A line about a refused request goes without a name that cannot be shown.
+            true => claimed_user(request.headers()).unwrap_or_default(),
+            false => String::new(),
+        };
+        // A proxy that passes a password on may have checked nothing, and a client on this machine needs no proxy.
+        let is_checked = !of_proxy.is_empty();
+        Actor {
+            user,
+            is_checked,
+            claimed_user,
+            // Basic authentication comes first here, as in the original.
+            told_user: first(basic, of_proxy),
+            remote_address: request.peer().to_string(),
+            user_agent: request.user_agent().to_owned(),
+            url: request.url(),
+        }
+    }
+
+    /// Returns the client of a request that acts.
+    ///
+    /// # Errors
+    /// 400: the client gives itself a name that cannot be shown.
+    pub(super) fn acting(&self, request: &Request) -> Result<Actor, Refusal> {
+        let actor = self.actor(request);
+        if actor.user.is_empty() {
+            claimed_user(request.headers()).map_err(|InvalidClaim(why)| {
+                Refusal::bad(format!("INVALID_CLAIMED_USER: {why}"))
+            })?;
+        }
+        Ok(actor)
+    }
+}
+
+impl Actor {
+    /// Returns the name for the terms of a pause: what nsqd takes of the user's name. A name that nobody has checked has a
+    /// mark, so that it is never taken for a user.
+    pub(super) fn by(&self) -> String {
+        if !self.claimed_user.is_empty() {
+            return format!("{}{UNVERIFIED}", self.claimed_user);
+        }
+        let plain = self.user.chars().filter(|c| !c.is_control());
+        let mark = match self.is_checked || self.user.is_empty() {
+            true => "",
+            false => UNVERIFIED,
+        };
+        let name: String = plain.take(BY_MAX - mark.len()).collect();
+        format!("{name}{mark}")
+    }
+
+    /// Returns the line of the audit log.
+    pub(super) fn entry(&self, action: &str, subject: &Subject, acted: &Acted) -> Entry {
+        let (outcome, message) = match acted {
+            Ok(warnings) if warnings.is_empty() => (Outcome::Done, String::new()),
+            Ok(warnings) => (Outcome::Partly, warnings.message()),
+            Err(refusal) if refusal.status == StatusCode::FORBIDDEN => {
+                (Outcome::Refused, refusal.message.clone())
+            }
+            Err(refusal) => (Outcome::Failed, refusal.message.clone()),
+        };
+        Entry {
+            unix_seconds: unix_time::seconds(),
+            user: self.user.clone(),
+            claimed_user: self.claimed_user.clone(),
+            remote_address: self.remote_address.clone(),
+            action: action.to_owned(),
+            topic: subject.topic.clone(),
+            channel: subject.channel.clone(),
+            node: subject.node.clone(),
+            key: subject.key.clone(),
+            outcome,
+            message,
+            details: subject.details.clone(),
+        }
+    }
+
+    /// Returns the notification of an act. `via` is the name of this machine.
+    pub(super) fn notification(
+        &self,
+        action: &'static str,
+        subject: Subject,
+        via: &str,
+    ) -> Notification {
+        Notification {
+            action,
+            topic: subject.topic,
+            channel: subject.channel,
+            node: subject.node,
+            unix_seconds: unix_time::seconds(),
+            user: self.told_user.clone(),
+            claimed_user: self.claimed_user.clone(),
+            remote_ip: self.remote_address.clone(),
+            user_agent: self.user_agent.clone(),
+            url: self.url.clone(),
+            via: via.to_owned(),
+            details: subject.details,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::CLAIMED_CHARS_MAX;
+
+    #[test]
+    fn nsqd_takes_the_longest_name_with_its_mark() {
+        let actor = Actor {
+            user: String::new(),
+            is_checked: false,
+            claimed_user: "é".repeat(CLAIMED_CHARS_MAX),
+            told_user: String::new(),
+            remote_address: String::new(),
+            user_agent: String::new(),
+            url: String::new(),
+        };
+        let by = actor.by();
+        assert!(by.ends_with("é (unverified)"), "{by}");
+        assert!(by.chars().count() <= BY_MAX);
+        // A user of basic authentication.
+        let mut actor = Actor {
+            user: "é".repeat(100),
+            claimed_user: String::new(),
+            ..actor
+        };
+        let by = actor.by();
+        assert!(by.ends_with("é (unverified)"), "{by}");
+        assert_eq!(by.chars().count(), BY_MAX);
+        actor.is_checked = true;
+        assert_eq!(actor.by(), "é".repeat(BY_MAX));
+        actor.user.clear();
+        actor.is_checked = false;
+        assert_eq!(actor.by(), "");
+    }
+}

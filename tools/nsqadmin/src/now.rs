@@ -1,0 +1,52 @@
+//! [`Now`]: a moment on two clocks.
+
+use std::sync::LazyLock;
+
+use rustix::time::{ClockId, clock_gettime};
+use wire::go_json::JsonObject;
+
+use crate::unix_time;
+
+/// A moment on two clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// The system's time, in milliseconds since 1970: for what is shown, and for the axis of charts. It jumps when the clock
+    /// is set.
+    pub unix_millis: i64,
+    /// The system's time at the start of this process, and the time that has passed since then, in milliseconds: for all
+    /// differences. It never jumps.
+    pub steady_millis: i64,
+}
+
+impl Now {
+    /// Reads both clocks.
+    pub fn read() -> Now {
+        static OFFSET: LazyLock<i64> = LazyLock::new(|| unix_time::millis() - passed_millis());
+        Now {
+            unix_millis: unix_time::millis(),
+            steady_millis: *OFFSET + passed_millis(),
+        }
+    }
+
+    /// Returns a moment at which both clocks show this time.
+    #[cfg(test)]
+    pub(crate) fn at(millis: i64) -> Now {
+        Now {
+            unix_millis: millis,
+            steady_millis: millis,
+        }
+    }
+
+    /// Adds both times to the object of an answer.
+    pub fn push_fields(self, object: &mut JsonObject<'_>) {
+        object.number("time", self.unix_millis);
+        object.number("steady_ms", self.steady_millis);
+    }
+}
+
+/// Returns the milliseconds since the system was started. The time for which it was suspended counts, because the counters
+/// of the nsqds go on in that time.
+fn passed_millis() -> i64 {
+    let passed = clock_gettime(ClockId::Boottime);
+    passed.tv_sec * 1000 + passed.tv_nsec / 1_000_000
+}

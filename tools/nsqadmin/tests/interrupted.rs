@@ -1,0 +1,62 @@
+//! Acts whose client goes before the answer: they are carried out to the end, and have their line in the audit log.
+
+mod support;
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use support::Admin;
+use test_support::http_server::{Answer, HttpServer};
+use test_support::{TIMEOUT, wait_until};
+
+#[test]
+fn an_act_goes_on_without_its_client() {
+    let nsqd = HttpServer::start(|request, _| {
+        if request.target().starts_with("/topic/pause") {
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        let body = match request.target().split('?').next() {
+            Some("/info") => r#"{"broadcast_address":"n","http_port":1}"#,
+            Some("/stats") => r#"{"topics":[{"topic_name":"t","channels":[]}]}"#,
+            _ => "",
+        };
+        Answer {
+            status: 200,
+            headers: Vec::new(),
+            body: body.as_bytes().to_vec(),
+        }
+    });
+    let endpoint = HttpServer::start(|_, _| Answer::status(200));
+    let url = nsqd.url("");
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let admin = Admin::start(&[
+        &format!("--nsqd-http-address={address}"),
+        &format!("--notification-http-endpoint={}", endpoint.url("/told")),
+        "--live-interval=0",
+    ]);
+    let mut client = TcpStream::connect(admin.http).expect("nsqadmin is there");
+    let body = r#"{"action":"pause"}"#;
+    write!(
+        client,
+        "POST /api/topics/t HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .expect("nsqadmin reads");
+    let is_paused = || {
+        let requests = nsqd.requests();
+        requests
+            .iter()
+            .any(|request| request.target().starts_with("/topic/pause"))
+    };
+    assert!(wait_until(TIMEOUT, is_paused));
+    drop(client);
+    let line = "AUDIT: pause_topic t by user";
+    assert!(
+        wait_until(TIMEOUT, || admin.log().contains(line)),
+        "{}",
+        admin.log()
+    );
+    let told = endpoint.wait_for(1);
+    assert!(told[0].text().contains("pause_topic"), "{told:?}");
+}

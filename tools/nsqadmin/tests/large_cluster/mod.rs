@@ -1,0 +1,131 @@
+//! A stand-in for a large cluster: an nsqlookupd, and three nsqds that all have the same 10,000 topics with two channels
+//! each. Real nsqds of this size would need a minute to register their topics, and another one to remove their files.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::json;
+use test_support::http_server::{Answer, HttpServer};
+
+/// The topics. Each node has all of them.
+const TOPICS: usize = 10_000;
+
+/// One of so many topics has a backlog that nobody consumes.
+const BACKLOGS: usize = 100;
+
+/// A consumer that keeps up.
+const CONSUMER: &str = r#"{"client_id":"c","hostname":"h","remote_address":"10.0.0.9:1","ready_count":100,"connect_ts":1}"#;
+
+/// The nsqds answer nothing. The large answers keep a processor busy, so the nsqds give none until a check wants them
+/// (`GET /switch?to=idle`).
+const SILENT: u8 = 0;
+/// The counters stand still.
+const IDLE: u8 = 1;
+/// All topics get messages all the time.
+const BUSY: u8 = 2;
+
+/// Starts the stand-in, and returns its nsqlookupd.
+pub(crate) fn start() -> HttpServer {
+    let state = Arc::new(AtomicU8::new(SILENT));
+    let ports: Vec<u16> = (0..3)
+        .map(|node| nsqd(node, state.clone()).address.port())
+        .collect();
+    let names: Vec<String> = (0..TOPICS).map(name).collect();
+    let topics = json!({"topics": names}).to_string();
+    let producers = ports.iter().map(|port| {
+        json!({
+            "broadcast_address": "127.0.0.1", "hostname": "h", "remote_address": "127.0.0.1:1", "http_port": port, "tcp_port": 1,
+            "version": "1.3.0", "topics": names, "tombstones": vec![false; TOPICS],
+        })
+    });
+    let producers: Vec<_> = producers.collect();
+    let nodes = json!({"producers": producers}).to_string();
+    let without_topics = producers.into_iter().map(|mut producer| {
+        producer["topics"].take();
+        producer["tombstones"].take();
+        producer
+    });
+    let of_a_topic = json!({
+        "channels": ["archive", "billing"], "producers": without_topics.collect::<Vec<_>>(),
+    });
+    let of_a_topic = of_a_topic.to_string();
+    HttpServer::start(move |request, _| {
+        let target = request.target();
+        let to = |next| {
+            state.store(next, Ordering::Relaxed);
+            (200, "OK".to_owned())
+        };
+        let (status, body) = match target.split('?').next().unwrap_or_default() {
+            "/topics" => (200, topics.clone()),
+            "/nodes" => (200, nodes.clone()),
+            "/lookup" => (200, of_a_topic.clone()),
+            "/switch" if target.ends_with("idle") => to(IDLE),
+            "/switch" if target.ends_with("busy") => to(BUSY),
+            "/switch" => to(SILENT),
+            _ => (404, json!({"message": "NOT_FOUND"}).to_string()),
+        };
+        answer(status, body)
+    })
+}
+
+fn nsqd(node: usize, state: Arc<AtomicU8>) -> HttpServer {
+    HttpServer::start(move |request, _| {
+        let path = request.target().split('?').next().unwrap_or_default();
+        match (path, state.load(Ordering::Relaxed)) {
+            ("/stats", SILENT) => answer(503, json!({"message": "BUSY"}).to_string()),
+            ("/stats", state) => answer(200, stats(node, state == BUSY)),
+            ("/info", _) => answer(200, json!({"version": "1.3.0"}).to_string()),
+            _ => answer(404, json!({"message": "NOT_FOUND"}).to_string()),
+        }
+    })
+}
+
+fn stats(node: usize, is_busy: bool) -> String {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    let millis = since_1970.unwrap_or_default().as_millis();
+    let mut out = String::from("{\"health\":\"OK\",\"topics\":[");
+    for number in 0..TOPICS {
+        let count = match is_busy {
+            true => millis * (number as u128 % 50 + 1) / 1000,
+            false => number as u128,
+        };
+        let (depth, oldest, clients) = match number % BACKLOGS == node {
+            true => (7, millis % 1_000_000 + number as u128, ""),
+            false => (0, 0, CONSUMER),
+        };
+        let separator = if number > 0 { "," } else { "" };
+        let name = name(number);
+        // Writing to a string cannot fail.
+        let _ = write!(
+            out,
+            "{separator}{{\"topic_name\":\"{name}\",\"depth\":0,\"message_count\":{count},\"paused\":false,\"channels\":["
+        );
+        for (index, channel) in ["archive", "billing"].iter().enumerate() {
+            let separator = if index > 0 { "," } else { "" };
+            let _ = write!(
+                out,
+                "{separator}{{\"channel_name\":\"{channel}\",\"depth\":{depth},\"in_flight_count\":0,\"deferred_count\":0,\
+                 \"message_count\":{count},\"requeue_count\":0,\"timeout_count\":0,\"client_count\":{},\"clients\":[{clients}],\
+                 \"paused\":false,\"oldest_unfinished_ms\":{oldest}}}",
+                usize::from(!clients.is_empty())
+            );
+        }
+        out.push_str("]}");
+    }
+    out.push_str("],\"producers\":[]}");
+    out
+}
+
+fn name(number: usize) -> String {
+    format!("topic-{number:05}")
+}
+
+fn answer(status: u16, body: String) -> Answer {
+    Answer {
+        status,
+        headers: Vec::new(),
+        body: body.into_bytes(),
+    }
+}

@@ -1,0 +1,122 @@
+//! An endpoint of notifications that accepts connections and never answers: acts do not wait for it, and the log says which
+//! notifications it does not get.
+
+mod support;
+
+use std::fmt::Write as _;
+use std::net::{SocketAddr, TcpListener};
+
+use serde_json::json;
+use support::Admin;
+use test_support::http_server::{Answer, HttpServer};
+use test_support::{TIMEOUT, wait_until};
+
+/// The notifications that may wait for the endpoint.
+const WAITING_MAX: usize = 1000;
+
+/// The topics of the node. One order may touch as many.
+const TOPICS: usize = 500;
+
+/// Starts a server that accepts connections and never answers.
+fn silent_server() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // The thread ends with the process of the test. The connections stay open until then.
+    std::thread::spawn(move || listener.incoming().flatten().collect::<Vec<_>>());
+    address
+}
+
+/// Starts an nsqd with many topics. It carries out every act.
+fn nsqd_with_topics() -> HttpServer {
+    let mut topics = String::new();
+    for number in 0..TOPICS {
+        let separator = if number == 0 { "" } else { "," };
+        write!(
+            topics,
+            r#"{separator}{{"topic_name":"t{number}","channels":[]}}"#
+        )
+        .unwrap();
+    }
+    let stats = format!(r#"{{"topics":[{topics}]}}"#);
+    HttpServer::start(move |request, _| {
+        let path = request.target().split('?').next().unwrap_or_default();
+        let body = match path {
+            "/info" => r#"{"broadcast_address":"n","http_port":1}"#,
+            "/stats" => &stats,
+            _ => "",
+        };
+        Answer {
+            status: 200,
+            headers: Vec::new(),
+            body: body.as_bytes().to_vec(),
+        }
+    })
+}
+
+/// Pauses all topics with one order.
+fn pause_all(admin: &Admin) {
+    let order = |confirm: &str| {
+        let order = json!({"action": "pause", "of": "topics", "show": "all", "confirm": confirm});
+        let answer = admin.post("/api/acts", &order.to_string());
+        answer.expect_status(200).json()
+    };
+    let listing = order("");
+    let done = order(listing["confirm"].as_str().expect("a token"));
+    assert_eq!(done["message"], "");
+    assert_eq!(done["results"].as_array().map(Vec::len), Some(TOPICS));
+}
+
+/// Without a deadline, the endpoint would hold up for ever whoever waits for it. Each dropped notification had a log line.
+#[test]
+fn acts_do_not_wait_for_it_and_the_log_says_what_is_dropped() {
+    let nsqd = nsqd_with_topics();
+    let mut admin = Admin::start(&[
+        &format!("--nsqd-http-address={}", nsqd.address),
+        &format!("--notification-http-endpoint=http://{}/x", silent_server()),
+        "--http-client-request-timeout=0s",
+        "--live-interval=0",
+    ]);
+    for _ in 0..4 {
+        pause_all(&admin);
+    }
+    // One notification is under way, and as many wait as may.
+    let dropped = 4 * TOPICS - WAITING_MAX - 1;
+    let metrics = admin.get("/metrics").text();
+    let line = format!("nsqadmin_notifications_total{{result=\"dropped\"}} {dropped}\n");
+    assert!(metrics.contains(&line), "{metrics}");
+    assert!(metrics.contains("nsqadmin_notifications_total{result=\"sent\"} 0\n"));
+    admin.wait_for_log("is dropped: the endpoint is too slow, and 1000 notifications wait for it");
+    admin.signal("TERM");
+    assert!(admin.wait().success());
+    let log = admin.log();
+    assert_eq!(log.matches("is dropped: ").count(), 1, "{log}");
+    let told = format!("failed to POST notification - {dropped} were dropped within a minute: ");
+    assert_eq!(log.matches(&told).count(), 1, "{log}");
+    let waiting = "WARNING: 1000 notifications still waited for the endpoint, and are not sent";
+    assert_eq!(log.matches(waiting).count(), 1, "{log}");
+}
+
+#[test]
+fn the_next_notification_has_its_turn_after_the_deadline() {
+    let nsqd = nsqd_with_topics();
+    let admin = Admin::start(&[
+        &format!("--nsqd-http-address={}", nsqd.address),
+        &format!("--notification-http-endpoint=http://{}/x", silent_server()),
+        "--http-client-request-timeout=1s",
+        "--live-interval=0",
+    ]);
+    for topic in ["t0", "t1"] {
+        // The node, too, may miss the deadline. An act that fails is not told.
+        let is_paused = || {
+            let paused = admin.post(&format!("/api/topics/{topic}"), r#"{"action":"pause"}"#);
+            paused.status == 200
+        };
+        assert!(wait_until(TIMEOUT, is_paused), "{topic}");
+    }
+    let has_failed = || {
+        let metrics = admin.get("/metrics").text();
+        metrics.contains("nsqadmin_notifications_total{result=\"failed\"} 2\n")
+    };
+    assert!(wait_until(TIMEOUT, has_failed));
+    admin.wait_for_log("ERROR: failed to POST notification - ");
+}
