@@ -98,10 +98,6 @@ fn words(words: &[&str]) -> Vec<String> {
 
 #[test]
 fn a_good_machine_is_ready_and_stays_as_it_is() {
-    let switch = support::io_uring_switch();
-    switch
-        .lock_shared()
-        .expect("a file in target can be locked");
     let data = scratch();
     for via in [Vec::new(), without_privileges()] {
         let report = Report::of(check(&via, data.path(), &[]));

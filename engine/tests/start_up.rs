@@ -3,7 +3,6 @@
 
 mod support;
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -11,9 +10,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use support::{
-    Broker, Certificates, Client, Confinement, Exit, Launch, Tmpfs, answer_io_uring_with, contents,
-    has_io_uring, is_root, kernel, kernel_lacks, not_tested, nsqd_path, run, run_nsqd,
-    whole_machine, without_privileges,
+    Broker, Certificates, Client, Confinement, Exit, IoUringSwitch, Launch, Tmpfs,
+    answer_io_uring_with, contents, has_io_uring, is_root, kernel, nsqd_path, run, run_nsqd,
+    without_privileges,
 };
 
 /// The longest wait. A refusal takes milliseconds. An address in use is tried for a second.
@@ -765,12 +764,11 @@ fn is_old_kernel() -> bool {
     kernel() < (5, 11)
 }
 
-/// With the switch at 1, root may still use io_uring. So the test does not affect other brokers on
-/// this machine.
+/// The kernel's answer with the switch at 1 is EPERM. Source: `io_uring_disabled` in
+/// Documentation/admin-guide/sysctl/kernel.rst of Linux.
 #[test]
 fn io_uring_switched_off_by_sysctl_is_explained() {
-    let _machine = whole_machine();
-    let Some(_switch) = Switch::set("1") else {
+    let Some(switch) = IoUringSwitch::showing("1") else {
         return;
     };
     let data = scratch();
@@ -778,12 +776,14 @@ fn io_uring_switched_off_by_sysctl_is_explained() {
         "kernel.io_uring_disabled = 1",
         "sysctl -w kernel.io_uring_disabled=0",
     ];
-    let mut command = nsqd(&without_privileges(), data.path());
+    let mut command = nsqd(&switch.via(), data.path());
+    answer_io_uring_with(&mut command, libc::EPERM);
     let text = refused(command.arg("--io=io_uring"), data.path());
     says(&text, &texts);
     // A broker without `--io=io_uring` serves without io_uring.
     let launch = Launch {
-        via: without_privileges(),
+        via: switch.via(),
+        confinement: Confinement::NoIoUring(libc::EPERM),
         data_path: Some(data.path().to_path_buf()),
         ..Launch::new(2, &["--io=auto"])
     };
@@ -813,7 +813,6 @@ fn served_without_io_uring(launch: Launch) -> String {
 
 #[test]
 fn without_io_uring_a_broker_serves_with_epoll_and_says_so() {
-    let _system = whole_machine();
     for (confinement, text) in [
         (
             Confinement::NoIoUring(libc::EPERM),
@@ -835,7 +834,6 @@ fn without_io_uring_a_broker_serves_with_epoll_and_says_so() {
 
 #[test]
 fn a_ring_that_does_not_receive_serves_and_says_so() {
-    let _system = whole_machine();
     if !has_io_uring() {
         return;
     }
@@ -865,48 +863,8 @@ fn an_unknown_engine_is_refused() {
     says(&text, &["--io must be auto, io_uring, epoll"]);
 }
 
-/// The system's switch. Its value is restored at the end of the test.
-struct Switch {
-    before: String,
-    _system: File,
-}
-
-impl Switch {
-    const PATH: &str = "/proc/sys/kernel/io_uring_disabled";
-
-    fn set(value: &str) -> Option<Switch> {
-        let system = support::io_uring_switch();
-        system.lock().expect("a file in target can be locked");
-        let before = std::fs::read_to_string(Switch::PATH).ok();
-        let set = before.filter(|_| std::fs::write(Switch::PATH, value).is_ok());
-        if set.is_none() {
-            match kernel() {
-                (6, 6..) | (7.., _) => {
-                    not_tested("kernel.io_uring_disabled can be set by root only")
-                }
-                _ => kernel_lacks("the kernel (before 6.6) has no kernel.io_uring_disabled"),
-            }
-        }
-        set.map(|before| Switch {
-            before,
-            _system: system,
-        })
-    }
-}
-
-impl Drop for Switch {
-    fn drop(&mut self) {
-        // A value that could be set can be restored.
-        let _ = std::fs::write(Switch::PATH, &self.before);
-    }
-}
-
 #[test]
 fn too_little_locked_memory_is_explained() {
-    let switch = support::io_uring_switch();
-    switch
-        .lock_shared()
-        .expect("a file in target can be locked");
     let data = scratch();
     let mut via = words(&["prlimit", "--memlock=4096:4096"]);
     via.extend(without_privileges());
@@ -959,10 +917,6 @@ fn too_few_descriptors_are_explained() {
 /// The broker raises a soft limit up to the hard limit, because a soft limit is only a default.
 #[test]
 fn soft_limits_are_raised() {
-    let switch = support::io_uring_switch();
-    switch
-        .lock_shared()
-        .expect("a file in target can be locked");
     let mut via = words(&["prlimit", "--nofile=64:4096"]);
     via.extend(without_privileges());
     let broker = Launch {

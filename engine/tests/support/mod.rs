@@ -44,8 +44,8 @@ pub use namespace::with_own_network;
 pub use process::{Rss, cpu_time, descriptors, first_core, open_files, rss};
 pub use random::Random;
 pub use sandbox::{
-    CONTAINERS_DENY, IO_URING, LoopExt4, answer_io_uring_with, contents, has_io_uring, is_root,
-    kernel, without_privileges,
+    CONTAINERS_DENY, IO_URING, IoUringSwitch, LoopExt4, answer_io_uring_with, contents,
+    has_io_uring, is_root, kernel, without_privileges,
 };
 pub use server::{Lookupd, Manner, Reply, Request, serve_http, serve_https};
 pub use statsd::Statsd;
@@ -59,19 +59,11 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Returns the lock of the tests that load the whole machine, so that the threads of one test
-/// binary run these tests one after the other. `tools/test` runs two test binaries at the same time.
+/// binary run these tests one after the other. `tools/test` runs three test binaries at the same time.
 pub fn whole_machine() -> MutexGuard<'static, ()> {
     static MACHINE: Mutex<()> = Mutex::new(());
     // If a test failed while it had the lock, the next test must not fail because of that.
     MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Returns the file that a test locks while it changes the system's switch of io_uring. A test of a process without
-/// privileges that needs io_uring takes the shared lock. The lock ends when the file is closed.
-pub fn io_uring_switch() -> std::fs::File {
-    let directory = interop_dir();
-    std::fs::create_dir_all(&directory).expect("a directory in target can be made");
-    std::fs::File::create(directory.join("io_uring_switch")).expect("a file in target can be made")
 }
 
 /// Returns a number from the environment, in decimal with optional `_`, or `default`.

@@ -1,6 +1,6 @@
 //! Restricted environments for a broker: no privileges, no io_uring, a tiny file system.
 
-use std::io;
+use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
@@ -144,6 +144,60 @@ pub fn kernel() -> (u32, u32) {
         .split(['.', '-'])
         .map(|part| part.trim().parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// The system's switch of io_uring, as it shows itself to a process of a test. The switch of all other processes stays as it
+/// is, so io_uring itself has to be denied by [`answer_io_uring_with`].
+pub struct IoUringSwitch {
+    file: tempfile::NamedTempFile,
+}
+
+impl IoUringSwitch {
+    const PATH: &str = "/proc/sys/kernel/io_uring_disabled";
+
+    /// Prints a notice and returns None if no process can see this value.
+    pub fn showing(value: &str) -> Option<IoUringSwitch> {
+        if !Path::new(IoUringSwitch::PATH).exists() {
+            kernel_lacks("the kernel (before 6.6) has no kernel.io_uring_disabled");
+            return None;
+        }
+        let mut file = tempfile::NamedTempFile::new().expect("a temporary file can be made");
+        file.write_all(value.as_bytes())
+            .expect("the file system has room");
+        let switch = IoUringSwitch { file };
+        let via = switch.via();
+        let seen = Command::new(&via[0])
+            .args(&via[1..])
+            .args(["cat", IoUringSwitch::PATH])
+            .output();
+        if !seen
+            .as_ref()
+            .is_ok_and(|output| output.stdout == value.as_bytes())
+        {
+            not_tested(&format!(
+                "no mount namespace (root is needed) with kernel.io_uring_disabled: {seen:?}"
+            ));
+            return None;
+        }
+        Some(switch)
+    }
+
+    /// Returns the prefix of a command that sees this switch.
+    pub fn via(&self) -> Vec<String> {
+        let mount = r#"mount --bind "$0" "$1" && shift && exec "$@""#;
+        let file = self.file.path().to_str().expect("the name is a text");
+        [
+            "unshare",
+            "--mount",
+            "sh",
+            "-c",
+            mount,
+            file,
+            IoUringSwitch::PATH,
+        ]
+        .map(str::to_owned)
+        .to_vec()
+    }
 }
 
 /// Returns true if this machine lets a broker use io_uring. Otherwise prints that a test is

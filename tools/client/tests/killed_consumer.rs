@@ -36,7 +36,7 @@ const IN_FLIGHT: u32 = 200;
 const WINDOW: u64 = 100_000;
 
 /// The lease of a message in memcached. A consumer needs far less time for all messages in flight, also on a busy machine.
-const LEASE: Duration = Duration::from_secs(8);
+const LEASE: Duration = Duration::from_secs(20);
 
 /// Returns the number of a message.
 fn number(body: &[u8]) -> Option<MessageNumber> {
@@ -116,6 +116,16 @@ async fn consume(path: &Path) {
     }
 }
 
+/// The process of a consumer. A drop kills it.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.0.kill().expect("it runs");
+        self.0.wait().expect("it ends");
+    }
+}
+
 /// Consumers of all nodes, one process after the other.
 struct Consuming<'a> {
     /// The name of the test, which is the consumer in the other process.
@@ -129,7 +139,7 @@ struct Consuming<'a> {
 }
 
 impl Consuming<'_> {
-    fn start(&self) -> Child {
+    fn start(&self) -> Process {
         let nodes: Vec<String> = self.nodes.iter().map(|node| node.tcp.to_string()).collect();
         let mut command = Command::new(env::current_exe().expect("this program"));
         command
@@ -139,12 +149,11 @@ impl Consuming<'_> {
         if let Some(store) = self.store {
             command.env(STORE, store.address());
         }
-        command.spawn().expect("the consumer starts")
+        Process(command.spawn().expect("the consumer starts"))
     }
 
-    fn kill(&mut self, mut consumer: Child) {
-        consumer.kill().expect("it runs");
-        consumer.wait().expect("it ends");
+    fn kill(&mut self, consumer: Process) {
+        drop(consumer);
         self.last.extend(self.results().last());
     }
 
@@ -268,7 +277,7 @@ fn each_message_counts_although_leases_are_lost() {
     let Some(store) = Server::start() else {
         return;
     };
-    let messages = 5_000;
+    let messages = 10_000;
     let mut nodes = nodes_with(&runtime, messages);
     let directory = tempfile::tempdir().expect("a directory");
     let mut consuming = Consuming {

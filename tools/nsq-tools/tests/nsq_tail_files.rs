@@ -125,7 +125,7 @@ file = os.open(sys.argv[1], os.O_RDWR)
 fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
 print('slow', flush=True)
 signal.sigwait({signal.SIGIO})
-time.sleep(6)
+time.sleep(12)
 print('over', flush=True)
 ";
 
@@ -135,7 +135,7 @@ fn messages_do_not_time_out_while_they_wait_for_a_slow_disk() {
     if !is_installed("python3", "apt install python3") {
         return;
     }
-    let nsqd = Daemon::nsqd(&["--msg-timeout=4s"]).with_messages("t", "c", &["one", "two"]);
+    let nsqd = Daemon::nsqd(&["--msg-timeout=10s"]).with_messages("t", "c", &["one", "two"]);
     let directory = directory();
     let directory = directory.path();
     // The channel `d` has copies of the messages, with their ids and times, so their files are there already.
@@ -257,16 +257,20 @@ fn every_message_has_one_whole_file_although_the_tool_is_killed() {
         }
         texts
     };
+    let mut kills_in_time = 0;
     for _ in 0..3 {
         let before = whole().len();
         let mut tool = start(&nsqd, directory, &[]);
-        let is_writing = || files::paths(directory).len() > before + 50;
+        let is_writing = || {
+            let written = files::paths(directory).len();
+            written > before + 50 || written >= MESSAGES
+        };
         assert!(wait_until(TIMEOUT, is_writing), "{}", tool.log());
         tool.signal("KILL");
         assert_eq!(tool.wait().code(), None, "{}", tool.log());
-        whole();
+        kills_in_time += u32::from(whole().len() < MESSAGES);
     }
-    assert!(whole().len() < MESSAGES, "the kills came too late");
+    assert!(kills_in_time > 0, "the kills came too late");
     let mut tool = start(&nsqd, directory, &[]);
     nsqd.wait_for_answers("t", "c");
     tool.stop();

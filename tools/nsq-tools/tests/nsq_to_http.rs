@@ -313,14 +313,14 @@ fn status_lines_have_the_originals_form() {
 
 #[test]
 fn a_slow_request_keeps_its_message() {
-    // nsqd would deliver the message again after 4 s.
+    // nsqd would deliver the message again after 10 s.
     let nsqd = nsqd(&["one"]);
     let server = HttpServer::start(|_, _| {
-        std::thread::sleep(Duration::from_secs(6));
+        std::thread::sleep(Duration::from_secs(12));
         Answer::status(200)
     });
     let post = format!("-post={}", server.url("/"));
-    let mut tool = start(&nsqd, &[&post, "-consumer-opt=msg_timeout,4s"]);
+    let mut tool = start(&nsqd, &[&post, "-consumer-opt=msg_timeout,10s"]);
     server.wait_for(1);
     nsqd.wait_for_answers("t", CHANNEL);
     tool.stop();

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 
-use support::Admin;
+use support::{Admin, PATIENT};
 use test_support::daemon::{Daemon, send_signal, wait_for_end};
 use test_support::http::http_with_headers;
 use test_support::{TIMEOUT, wait_until};
@@ -34,6 +34,7 @@ impl Silent {
                 "--trusted-proxy-cidr=127.0.0.0/8",
                 "--live-interval=0",
             ])
+            .args(PATIENT)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(stderr)

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use consumer::Consumer;
-use support::Admin;
+use support::{Admin, PATIENT};
 use test_support::daemon::Daemon;
 use test_support::differential::{self, Addresses, Frame, Suite, Words, replace_behind};
 
@@ -19,6 +19,8 @@ const DIRECT: &str = "--direct";
 
 /// A flag of the cases: both nsqds also have the topic `busy` with messages in each state and two consumers.
 const BUSY: &str = "--busy";
+/// A flag of a group in which the deadlines of nsqadmin's requests are the default ones.
+const DEFAULT_DEADLINES: &str = "--default-deadlines";
 
 /// A flag of the cases: the second nsqd has ended, and so has the second nsqlookupd.
 const ONE_DOWN: &str = "--one-down";
@@ -106,7 +108,10 @@ fn start(
             .map(|lookupd| format!("--lookupd-http-address={}", lookupd.http))
             .collect(),
     };
-    let is_ours = |flag: &str| [DIRECT, BUSY, ONE_DOWN].contains(&flag);
+    if !has(DEFAULT_DEADLINES) {
+        all.extend(PATIENT.map(str::to_owned));
+    }
+    let is_ours = |flag: &str| [DIRECT, BUSY, ONE_DOWN, DEFAULT_DEADLINES].contains(&flag);
     all.extend(flags.iter().filter(|flag| !is_ours(flag)).cloned());
     if has(ONE_DOWN) {
         nsqds[1].kill();

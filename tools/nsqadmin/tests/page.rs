@@ -9,6 +9,7 @@
 
 mod hostile_nsqd;
 mod large_cluster;
+mod support;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nsqadmin::history::{History, Key, Point};
 use serde_json::json;
+use support::PATIENT;
 use test_support::TIMEOUT;
 use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer, Received};
@@ -41,6 +43,7 @@ impl Nsqadmin {
     fn start(args: &[String]) -> Nsqadmin {
         let mut child = Command::new(env!("CARGO_BIN_EXE_nsqadmin"))
             .arg("--http-address=127.0.0.1:0")
+            .args(PATIENT)
             .args(args)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -24,7 +24,7 @@ import (
 const (
 	consumersPerChannel = 2
 	producers           = 4
-	ready               = 50 // Per consumer connection.
+	ready               = 100 // Per consumer connection.
 	handlers            = 4  // Per consumer connection.
 	msgTimeout          = 6 * time.Second
 	touchHold           = msgTimeout + 2*time.Second

@@ -36,6 +36,13 @@ pub fn cluster(lookupds: &[&Daemon], count: usize) -> Vec<Daemon> {
     nsqds
 }
 
+/// Flags of an nsqadmin that waits longer for its servers than by default, because they may wait for a busy disk. A test of
+/// deadlines names its own behind them, which count.
+pub const PATIENT: [&str; 2] = [
+    "--http-client-connect-timeout=30s",
+    "--http-client-request-timeout=30s",
+];
+
 /// A running nsqadmin on a free port of 127.0.0.1. A drop kills it. If the test is failing, the drop
 /// prints its log first.
 pub struct Admin {
@@ -46,14 +53,9 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Starts the program under test. It waits longer for its servers than by default, because they may wait for a busy
-    /// disk. A test of deadlines names its own, which come last and count.
+    /// Starts the program under test, with [`PATIENT`].
     pub fn start(args: &[&str]) -> Admin {
-        let patient = [
-            "--http-client-connect-timeout=30s",
-            "--http-client-request-timeout=30s",
-        ];
-        let args = patient.iter().chain(args);
+        let args = PATIENT.iter().chain(args);
         let args: Vec<String> = args.map(|arg| (*arg).to_owned()).collect();
         match Admin::try_start(&args, None) {
             Ok(admin) => admin,
