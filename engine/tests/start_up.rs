@@ -14,6 +14,7 @@ use support::{
     answer_io_uring_with, contents, has_io_uring, is_root, kernel, nsqd_path, run, run_nsqd,
     without_privileges,
 };
+use test_support::daemon::send_signal;
 
 /// The longest wait. A refusal takes milliseconds. An address in use is tried for a second.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -644,11 +645,7 @@ fn each_log_line_is_an_object_if_json_is_asked_for() {
     let mut client = TcpStream::connect(address).expect("nsqd listens");
     client.write_all(b"\n\"\x1b}").expect("nsqd reads");
     client.read_to_end(&mut Vec::new()).expect("nsqd answers");
-    let pid = child.id().to_string();
-    let status = Command::new("sh")
-        .args(["-c", "kill \"$0\"", &pid])
-        .status();
-    assert!(status.is_ok_and(|status| status.success()));
+    send_signal(child.id(), "TERM");
     while let Some(object) = next(&mut stderr) {
         objects.push(object);
     }

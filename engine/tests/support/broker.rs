@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use test_support::daemon::send_signal;
 use test_support::http::{Response, http};
 pub use test_support::process::{Exit, run};
 use test_support::process::{LOG_LINES_MAX, Log, address_in};
@@ -278,16 +279,7 @@ impl Broker {
 
     /// Sends a signal by name, such as `HUP`, `INT` or `STOP`.
     pub fn signal(&self, name: &str) {
-        let pid = self.pid().to_string();
-        // The standard library sends only SIGKILL, and our own calls would need `unsafe`, so the
-        // shell's builtin sends the signal.
-        let status = Command::new("sh")
-            .args(["-c", "kill -s \"$0\" \"$1\"", name, &pid])
-            .status();
-        assert!(
-            status.is_ok_and(|status| status.success()),
-            "SIG{name} could not be sent to {pid}: has the broker exited already?"
-        );
+        send_signal(self.pid(), name);
     }
 
     /// Sends SIGTERM and waits for the end. Fails if the broker takes longer than `TIMEOUT`.

@@ -8,13 +8,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use test_support::daemon::Daemon;
+use test_support::dead_port::DeadPort;
 use test_support::http_server::{Answer, HttpServer};
 use test_support::memcached::Memcached;
 use test_support::tmpfs::Tmpfs;
 use test_support::{TIMEOUT, wait_until};
 use tool::Tool;
 use tool::consumed::texts;
-use tool::dead_port::DeadPort;
 
 const BODIES: [&str; 3] = [r#"{"id":1}"#, r#"{"id":2}"#, r#"{"id":3}"#];
 /// Copies of the first and the last message, with other bytes around the value.

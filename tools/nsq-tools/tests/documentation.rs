@@ -15,8 +15,8 @@ use std::thread;
 
 use test_support::TIMEOUT;
 use test_support::daemon::Daemon;
+use test_support::dead_port::DeadPort;
 use test_support::process::run;
-use tool::dead_port::DeadPort;
 
 /// An example of the page.
 #[derive(Debug)]

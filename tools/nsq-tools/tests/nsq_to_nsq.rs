@@ -5,10 +5,10 @@ mod tool;
 use std::collections::{BTreeMap, BTreeSet};
 
 use test_support::daemon::Daemon;
+use test_support::dead_port::DeadPort;
 use test_support::{TIMEOUT, wait_until};
 use tool::Tool;
 use tool::consumed::{bodies, texts};
-use tool::dead_port::DeadPort;
 
 const CHANNEL: &str = "nsq_to_nsq";
 

@@ -5,15 +5,13 @@
 //! build: `cargo build -p engine -p nsqlookupd`. The variables `NSQD_BIN` and `NSQLOOKUPD_BIN` name
 //! other programs, such as the originals.
 
-use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use socket2::{Domain, Socket, Type};
-
+use crate::dead_port::DeadPort;
 use crate::http::{Response, http};
 use crate::process::{LOG_LINES_MAX, Log, address_in};
 use crate::{TIMEOUT, wait_until};
@@ -44,8 +42,8 @@ pub struct Daemon {
     pub tcp: SocketAddr,
     /// The address of HTTP.
     pub http: SocketAddr,
-    /// The addresses of a process that has ended. Nobody listens there, and no other process gets them from the system.
-    kept: Vec<Socket>,
+    /// The addresses of a process that has ended.
+    kept: Vec<DeadPort>,
     // This field comes last, so the directory is removed after `drop` has killed the process.
     data_path: Option<Arc<tempfile::TempDir>>,
 }
@@ -142,7 +140,7 @@ impl Daemon {
         if self.kept.is_empty() {
             let addresses = [self.tcp, self.http].into_iter();
             let kept = addresses.filter_map(|address| {
-                let kept = keep(address);
+                let kept = DeadPort::bind_to(address);
                 kept.inspect_err(|error| eprintln!("{address} is not kept for a restart: {error}"))
                     .ok()
             });
@@ -272,22 +270,32 @@ impl Drop for Daemon {
     }
 }
 
-/// Binds a socket to an address without listening there. A process that asks the system for any free port does not get
-/// this one, and a server that names the address can still have it.
-fn keep(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    Ok(socket)
-}
-
-/// Sends a signal by name, such as `TERM`, to a process. Panics if there is no such process.
+/// Sends a signal by name, such as `TERM`, to a process. After `STOP`, waits until no thread of the process runs. Panics if
+/// there is no such process.
 pub fn send_signal(pid: u32, name: &str) {
     // The standard library sends only SIGKILL, so the shell's builtin sends the signal.
     let status = Command::new("sh")
         .args(["-c", "kill -s \"$0\" \"$1\"", name, &pid.to_string()])
         .status();
-    assert!(status.is_ok_and(|status| status.success()), "SIG{name}");
+    assert!(
+        status.is_ok_and(|status| status.success()),
+        "SIG{name} could not be sent to {pid}: has the process ended already?"
+    );
+    if name == "STOP" {
+        // One thread takes the signal, and stops the others when it runs.
+        assert!(wait_until(TIMEOUT, || is_stopped(pid)), "{pid} runs on");
+    }
+}
+
+/// Returns whether all threads of a process are stopped. Source: proc_pid_stat(5).
+fn is_stopped(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process is there");
+    threads.flatten().all(|thread| {
+        // A thread that has ended is not there any more.
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        let state = stat.rsplit_once(") ").map(|(_, rest)| &rest[..1]);
+        state.is_none_or(|state| state == "T")
+    })
 }
 
 /// Waits for the end of a process. Panics if the process still runs after [`TIMEOUT`].

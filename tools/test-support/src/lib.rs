@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod daemon;
+pub mod dead_port;
 pub mod differential;
 pub mod ext4;
 pub mod http;

@@ -31,7 +31,7 @@ const QUESTIONS_MIN: u32 = 4;
 /// The time until the next question, if the topic could not take all channels of the last answer.
 pub(super) const ASK_SOON: Duration = Duration::from_secs(1);
 
-/// The number of deferred messages that a grace keeps. A new channel copies them in one turn: 10 ms.
+/// The number of deferred messages that a grace keeps. A new channel copies them in one turn: 11 ms.
 pub(super) const DEFERRED_MAX: usize = 65_536;
 
 /// The settings of the grace of new topics.

@@ -5,7 +5,6 @@
 
 pub mod consumed;
 pub mod cutting_proxy;
-pub mod dead_port;
 pub mod files;
 pub mod pty;
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use test_support::daemon::send_signal;
 use test_support::differential::{self, Addresses, Frame, FrameKind, Words};
 use test_support::http::{Response, http};
 use test_support::process::{Exit, LOG_LINES_MAX, Log, address_in, run};
@@ -111,12 +112,7 @@ impl Lookupd {
 
     /// Sends a signal by name, such as `TERM`.
     pub fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        // The standard library sends only SIGKILL, so the shell's builtin sends the signal.
-        let status = Command::new("sh")
-            .args(["-c", "kill -s \"$0\" \"$1\"", name, &pid])
-            .status();
-        assert!(status.is_ok_and(|status| status.success()), "SIG{name}");
+        send_signal(self.child.id(), name);
     }
 
     /// Waits for the end of the process and of its log.
