@@ -34,7 +34,7 @@ const MAGIC_TIMEOUT: Duration = Duration::from_secs(60);
 /// unread input is reset, and the reset can overtake the answer.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// Time that a client may take for a TLS handshake.
+/// Time that a client of protocol V1 may take for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Longest wait for connections at the end of the process.
@@ -390,7 +390,7 @@ async fn serve_http(accepted: Accepted) {
     match tls {
         None => serve_requests(socket, peer, &shared).await,
         Some(tls) => {
-            let limit = Some(HANDSHAKE_TIMEOUT);
+            let limit = shared.http_timeouts.read;
             if let Some(stream) = shake_hands(&tls, (socket, peer), limit, "http").await {
                 serve_requests(stream, peer, &shared).await;
             }

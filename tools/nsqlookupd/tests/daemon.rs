@@ -7,7 +7,7 @@ mod support;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustls::{ClientConnection, StreamOwned};
 use support::{Client, Lookupd, MAGIC, identify, run_nsqlookupd};
@@ -255,16 +255,43 @@ fn a_client_that_does_not_read_is_alone_with_it() {
     assert_eq!(lookupd.get("/ping").text(), "OK");
 }
 
-#[test]
-fn https_is_http_over_tls() {
+/// Returns the directory of certificates, and the flags of the server's one.
+fn certificate() -> (tempfile::TempDir, [String; 2]) {
     let directory = tempfile::tempdir().unwrap();
     certificates::write(directory.path());
+    let flag =
+        |flag: &str, name: &str| format!("--{flag}={}", directory.path().join(name).display());
+    let flags = [
+        flag("tls-cert", "server.pem"),
+        flag("tls-key", "server-key.pem"),
+    ];
+    (directory, flags)
+}
+
+/// A handshake had a minute, whatever the flag said.
+#[test]
+fn a_silent_client_of_https_is_cut_off() {
+    let (_directory, [cert, key]) = certificate();
+    let lookupd = Lookupd::start(&[
+        "--https-address=127.0.0.1:0",
+        "--http-read-timeout=200ms",
+        &cert,
+        &key,
+    ]);
+    let line = lookupd.wait_for_log(" HTTPS: listening on ");
+    let mut stream = TcpStream::connect(address_in(&line).unwrap()).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let begun = Instant::now();
+    assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
+    assert!(begun.elapsed() < TIMEOUT / 2, "{:?}", begun.elapsed());
+    lookupd.wait_for_log("WARNING: http: TLS handshake error from 127.0.0.1:");
+}
+
+#[test]
+fn https_is_http_over_tls() {
+    let (directory, [cert, key]) = certificate();
     let file =
         |flag: &str, name: &str| format!("--{flag}={}", directory.path().join(name).display());
-    let (cert, key) = (
-        file("tls-cert", "server.pem"),
-        file("tls-key", "server-key.pem"),
-    );
     let lookupd = Lookupd::start(&["--https-address=127.0.0.1:0", &cert, &key]);
     let line = lookupd.wait_for_log(" HTTPS: listening on ");
     let address = address_in(&line).unwrap();
