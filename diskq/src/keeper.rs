@@ -9,7 +9,8 @@
 //! The keeper remembers two things between jobs: the deletions that failed, and the first failed sync of the data path.
 //! Everything else that a job needs is in the request. The jobs of one log must be done in the order in which the log
 //! gave them: for example, a sync before the discard that follows it. Different logs may have different keepers.
-//! [`Request::is_urgent`](crate::Request::is_urgent) says which jobs may overtake others.
+//! [`Request::is_urgent`](crate::Request::is_urgent) and [`Request::is_independent`](crate::Request::is_independent) say
+//! which jobs may overtake others.
 
 mod deletion;
 mod directory;

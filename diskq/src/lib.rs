@@ -13,6 +13,7 @@
 //!   <data-path>/<topic>.log/000000000001.segment    frames forward, slots backward
 //!                           checkpoint              what is still owed to whom, in three slots
 //!                           keys                    the topic's own file, if it has one
+//!                           dedup.a, dedup.b        what the topic saves of its messages, in turns
 //! ```
 //!
 //! # Promises
