@@ -2,7 +2,7 @@
 
 import { parse as parseJson } from "./exact.js";
 import { ownNameHeader } from "./own-name.js";
-import { facts, lastAct, lastAnswer, noteServerTime } from "./store.js";
+import { facts, lastAct, lastAnswer, noteServerTime, serverNow } from "./store.js";
 
 // The longest wait for an answer, in milliseconds.
 const TIMEOUT = 20_000;
@@ -67,7 +67,7 @@ async function read(status, text, parse) {
   } catch (error) {
     throw new Failure(`The answer of nsqadmin is not JSON (status ${status}).`, status, String(error.message));
   }
-  lastAnswer.set(new Date());
+  lastAnswer.set(new Date(serverNow()));
   if (status >= 400) throw new Failure(plain(data?.message ?? "", status), status, data?.message ?? "");
   return data;
 }

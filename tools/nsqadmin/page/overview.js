@@ -190,12 +190,12 @@ export class TopicRows {
 
 const NONE = [];
 
-// The figures that rates are made of.
 // The row of a topic of which only the name is known.
 export function nameRow(name) {
   return { name, lowercase: name.toLowerCase(), channels: [], problems: [], pausedChannels: 0 };
 }
 
+// The figures that rates are made of.
 function figuresOf(topic) {
   return { message_count: topic.message_count, backlog: topic.channels.reduce((sum, channel) => plus(sum, channel.depth), topic.depth) };
 }

@@ -25,9 +25,9 @@ const TICK_MAX = 2 * TICK;
 // Calls `load(signal)` at once and then regularly. `key` names what is loaded. When the key changes, everything starts
 // again. `onData(data, at)` sees each answer once, before it is drawn. `interval` is the time between two polls.
 //
-// Returns `data` (null before the first answer), `error` (of the last poll, or null), `failedSince` (a Date), `at` (the server's time
-// of the data in milliseconds), `isOld` (true if there were no newer figures for long, although the page was visible and not held), and
-// `reload()`, which asks now, also while updates are held.
+// Returns `data` (null before the first answer), `error` (of the last poll, or null), `failedSince` (a Date of the server's clock), `at` (the
+// server's time of the data in milliseconds), `isOld` (true if there were no newer figures for long, although the page was visible and not
+// held), and `reload()`, which asks now, also while updates are held.
 export function usePoll(key, load, onData, interval = INTERVAL) {
   const [state, setState] = useState({ key, data: null, error: null, failedSince: null, at: null });
   const latest = useRef();
@@ -93,7 +93,7 @@ function start(latest, interval, update) {
       update(() => ({ data, at, isOld, error: null, failedSince: null }));
       return true;
     } catch (error) {
-      if (!stopped) update((state) => ({ error, failedSince: state.failedSince ?? new Date() }));
+      if (!stopped) update((state) => ({ error, failedSince: state.failedSince ?? new Date(serverNow()) }));
       return false;
     }
   }

@@ -3,13 +3,14 @@
 import { html } from "./html.js";
 import { age, count, many, rate } from "./format.js";
 import { NodeLink, counted, rated } from "./parts.js";
+import { serverNow } from "./store.js";
 import { Table } from "./table.js";
 
 const keyOf = (row) => `${row.node} ${row.remote_address} ${row.connect_ts}`;
 const textOf = (row) => [row.client_id, row.hostname, row.remote_address, row.user_agent, row.node].join(" ").toLowerCase();
 
 // Milliseconds since a time in Unix seconds, which are whole and may be a BigInt.
-const since = (seconds) => Math.max(0, Math.floor(Date.now() / 1000 - Number(seconds))) * 1000;
+const since = (seconds) => Math.max(0, Math.floor(serverNow() / 1000 - Number(seconds))) * 1000;
 
 const COLUMNS = [
   { key: "producer", title: "Producer", isText: true, value: (row) => row.client_id || row.remote_address,

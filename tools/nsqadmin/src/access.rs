@@ -219,7 +219,7 @@ pub fn claimed_user(headers: &HeaderMap) -> Result<String, InvalidClaim> {
 
 /// Returns true for control characters, and for those that change the direction of a text, join or separate characters, or
 /// have no width (the category Cf of Unicode, and its separators of lines and paragraphs).
-fn is_invisible(character: char) -> bool {
+pub(crate) fn is_invisible(character: char) -> bool {
     let is_format = matches!(
         character,
         '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{180e}' | '\u{200b}'..='\u{200f}'

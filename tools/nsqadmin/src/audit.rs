@@ -239,6 +239,8 @@ fn without_line(count: u64) -> String {
 #[derive(Clone, Debug, Default)]
 pub struct Audit {
     file: Option<Arc<Mutex<PathBuf>>>,
+    /// Taken for the time of an append, so that a disk that hangs takes one of the runtime's threads, and not all of them.
+    turn: Arc<tokio::sync::Mutex<()>>,
     refusals: Refusals,
     /// The refused requests without a line since the last one that tells their number.
     left_out: LeftOut,
@@ -318,8 +320,12 @@ impl Audit {
         if self.file.is_none() {
             return;
         }
+        let turn = self.turn.clone().lock_owned().await;
         let audit = self.clone();
-        let appended = tokio::task::spawn_blocking(move || audit.append_now(&line));
+        let appended = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            audit.append_now(&line)
+        });
         self.tell(appended.await.unwrap_or_else(|error| Err(error.into())));
     }
 

@@ -56,6 +56,10 @@ const GONE_MILLIS: i64 = 30 * 60 * 1000;
 /// names other nodes each time must not fill the memory.
 const GONE_MAX: usize = 1000;
 
+/// Most topics and most channels that are remembered while no node tells about them. Clients make names such as
+/// `tail123#ephemeral` as they like. Those of silent nodes of a large cluster have room.
+const ABSENT_MAX: usize = 100_000;
+
 /// The state between two rounds.
 #[derive(Debug, Default)]
 pub struct Checker {
@@ -290,17 +294,23 @@ impl Checker {
         self.gone.retain(|address, gone| {
             steady_millis - gone.named_since < GONE_MILLIS && !is_there(address)
         });
-        let mut excess = self.gone.len().saturating_sub(GONE_MAX);
-        if excess > 0 {
-            let mut times: Vec<i64> = self.gone.values().map(|gone| gone.named_since).collect();
-            let (_, last, _) = times.select_nth_unstable(excess - 1);
-            self.gone.retain(|_, gone| {
-                let is_forgotten = gone.named_since <= *last && excess > 0;
-                excess -= usize::from(is_forgotten);
-                !is_forgotten
-            });
-        }
+        keep_latest(&mut self.gone, GONE_MAX, |gone| gone.named_since);
     }
+}
+
+/// Forgets the entries with the earliest times if there are more than `max`.
+fn keep_latest<K: Ord, V>(map: &mut BTreeMap<K, V>, max: usize, time: impl Fn(&V) -> i64) {
+    let mut excess = map.len().saturating_sub(max);
+    if excess == 0 {
+        return;
+    }
+    let mut times: Vec<i64> = map.values().map(&time).collect();
+    let (_, last, _) = times.select_nth_unstable(excess - 1);
+    map.retain(|_, value| {
+        let is_forgotten = time(value) <= *last && excess > 0;
+        excess -= usize::from(is_forgotten);
+        !is_forgotten
+    });
 }
 
 /// Returns the check of a channel, and the concern about the channel, if there is one. `departed` tells about the last consumers.

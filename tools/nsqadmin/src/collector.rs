@@ -38,6 +38,10 @@ const NODES_LIFETIME: Duration = Duration::from_secs(5);
 /// old: a question without an answer has a pause of its own ([`Unanswered`](crate::upstream::Unanswered)).
 const PAUSE_FACTOR: u32 = 4;
 
+/// Shortest time between the questions of two collections, if somebody begins to look and the interval is not shorter. A rate
+/// over some milliseconds says nothing.
+const RATE_TIME_MIN: Duration = Duration::from_millis(500);
+
 /// The present figures and the history, which a task keeps up to date.
 #[derive(Clone, Debug)]
 pub struct Collector {
@@ -190,6 +194,12 @@ fn pause(interval: Duration, took: Duration, asked: Duration) -> Duration {
     until_next.max((interval / 2).saturating_sub(asked))
 }
 
+/// Returns the pause after a collection if somebody begins to look. `rest` is for the servers that have answered.
+fn early_pause(interval: Duration, rest: Duration, asked: Duration) -> Duration {
+    let apart = RATE_TIME_MIN.min(interval / 2);
+    rest.max(apart.saturating_sub(asked))
+}
+
 /// The state of the collecting task.
 struct Task {
     cluster: Cluster,
@@ -227,11 +237,13 @@ async fn collect(mut task: Task, interval: Duration) {
             saves.start_if_due(Instant::now());
         }
         let rest = task.answer_time.take() * PAUSE_FACTOR;
-        let pause = pause(interval, took, task.asked.elapsed()).max(rest);
+        let asked = task.asked.elapsed();
+        let pause = pause(interval, took, asked).max(rest);
+        let early = early_pause(interval, rest, asked);
         task.expect_checkup(pause);
         tokio::select! {
             () = sleep(pause) => {}
-            () = async { tokio::join!(sleep(rest), task.looks.begin.notified()); } => {}
+            () = async { tokio::join!(sleep(early), task.looks.begin.notified()); } => {}
         }
     }
 }
@@ -275,7 +287,7 @@ impl Task {
         if !is_due {
             self.checker.watch(now.steady_millis, snapshot.ages());
         }
-        self.remember(now.unix_millis / 1000, &snapshot);
+        self.remember(now, &snapshot);
         self.sender.send_replace(Arc::new(snapshot));
     }
 
@@ -296,8 +308,10 @@ impl Task {
     }
 
     /// Adds the figures to the history.
-    fn remember(&mut self, unix_seconds: i64, snapshot: &Snapshot) {
+    fn remember(&mut self, now: Now, snapshot: &Snapshot) {
+        let unix_seconds = now.unix_millis / 1000;
         let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        history.note_clocks(now);
         let left_out = history.add(unix_seconds, snapshot.samples());
         let room_seconds = history.room_seconds(unix_seconds);
         drop(history);
@@ -416,5 +430,19 @@ mod tests {
         assert_eq!(pause(second, millis(1020), millis(20)), millis(480));
         // It has waited for a node after the question.
         assert_eq!(pause(second, millis(4000), millis(4000)), Duration::ZERO);
+    }
+
+    /// Whoever opened the page right after a collection got rates over some milliseconds, and so did the past.
+    #[test]
+    fn a_first_look_does_not_make_rates_over_some_milliseconds() {
+        let millis = Duration::from_millis;
+        let pause = |interval, rest, asked| {
+            early_pause(millis(interval), millis(rest), millis(asked)).as_millis()
+        };
+        assert_eq!(pause(1000, 8, 2), 498);
+        assert_eq!(pause(60_000, 8, 2), 498);
+        assert_eq!(pause(100, 8, 2), 48);
+        assert_eq!(pause(1000, 800, 200), 800);
+        assert_eq!(pause(1000, 8, 4000), 8);
     }
 }

@@ -20,6 +20,8 @@ use std::collections::BTreeMap;
 
 use wire::name::is_valid_name;
 
+use crate::now::Now;
+
 mod ring;
 mod room;
 mod runs;
@@ -102,8 +104,19 @@ pub struct History {
     has_left_out: bool,
     /// The time of the last samples, in seconds since 1970.
     last_second: Option<i64>,
-    /// True if points are gone since the last [`History::take_loss`].
-    has_lost_past: bool,
+    /// The time by which the clock was ahead of the steady one at the last samples, in milliseconds.
+    clock_ahead: Option<i64>,
+    /// The reason why many points are gone since the last [`History::take_loss`].
+    loss: Option<Loss>,
+}
+
+/// The reason why many points are gone that a file may still have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The clock has moved far between two samples, or there was no sample for the time of the longest ring.
+    Clock,
+    /// The saved past has no room.
+    Room,
 }
 
 impl Tier {
@@ -163,7 +176,8 @@ impl History {
             tried: None,
             has_left_out: false,
             last_second: None,
-            has_lost_past: false,
+            clock_ahead: None,
+            loss: None,
         }
     }
 
@@ -212,14 +226,26 @@ impl History {
         let left_out = self.add_new(unix_seconds, new);
         self.stay_in_bounds(unix_seconds);
         let past = self.last_second.replace(unix_seconds);
-        self.has_lost_past |= past.is_some_and(|last| loses_points(last, unix_seconds));
+        if past.is_some_and(|last| loses_points(last, unix_seconds)) {
+            self.loss = Some(Loss::Clock);
+        }
         left_out
     }
 
-    /// Returns true if many points are gone since the last call, because the clock has moved far between two samples: ten
-    /// minutes back, or seven days ahead.
-    pub fn take_loss(&mut self) -> bool {
-        std::mem::take(&mut self.has_lost_past)
+    /// Takes both clocks before samples are added. If the system's clock was set by ten minutes or more, points are lost: a clock
+    /// that is ahead makes the oldest points too old, and they do not come back when the clock is set back.
+    pub fn note_clocks(&mut self, now: Now) {
+        let ahead = now.unix_millis.saturating_sub(now.steady_millis);
+        let before = self.clock_ahead.replace(ahead).unwrap_or(ahead);
+        if ahead.saturating_sub(before).saturating_abs() >= TIERS[0].seconds() * 1000 {
+            self.loss = Some(Loss::Clock);
+        }
+    }
+
+    /// Returns the reason why many points are gone since the last call: the clock was set, back by ten minutes or ahead by
+    /// seven days since the last sample of all, or the limit has no room for a saved past. `None` if they are all there.
+    pub fn take_loss(&mut self) -> Option<Loss> {
+        self.loss.take()
     }
 
     /// Returns the points of a series at the step of a tier, an index of [`TIERS`]: the start of the

@@ -65,8 +65,10 @@ struct Upstreams {
 struct Counted {
     counts: UpstreamCounts,
     asked: Instant,
-    /// True if no nsqlookupd knows the server any more. Nobody asks it then.
+    /// True if no nsqlookupd knows the server any more. The collector does not ask it then.
     is_gone: bool,
+    /// True if the server was asked since it was last said to be gone.
+    is_asked_again: bool,
 }
 
 /// The fate of a notification.
@@ -120,6 +122,7 @@ impl Upstreams {
             counts: UpstreamCounts::default(),
             asked: now,
             is_gone: false,
+            is_asked_again: false,
         })
     }
 }
@@ -160,6 +163,7 @@ impl Tally {
         upstreams.make_room(now);
         let counted = upstreams.of(name, now);
         counted.asked = now;
+        counted.is_asked_again = true;
         let counts = &mut counted.counts;
         counts.requests += 1;
         counts.time += took;
@@ -169,19 +173,19 @@ impl Tally {
         }
     }
 
-    /// Takes the servers that are gone now. They are not up. A server that was gone before leaves, unless it has answered since
+    /// Takes the servers that are gone now. They are not up. A server that was gone before leaves, unless it was asked since
     /// then.
     pub fn set_gone(&self, gone: &BTreeSet<UpstreamName>, now: Instant) {
         let mut upstreams = lock(&self.0.upstreams);
         for name in gone {
             let counted = upstreams.of(name.clone(), now);
-            counted.is_gone = true;
+            (counted.is_gone, counted.is_asked_again) = (true, false);
             counted.counts.is_up = false;
         }
         upstreams.counted.retain(|name, counted| {
             let was_gone = counted.is_gone;
             counted.is_gone = gone.contains(name);
-            counted.is_gone || !was_gone || counted.counts.is_up
+            counted.is_gone || !was_gone || counted.is_asked_again
         });
     }
 
@@ -327,6 +331,25 @@ mod tests {
         tally.set_gone(&BTreeSet::new(), later);
         assert_eq!(shown(later), [is("returns:1", true)]);
         assert_eq!(tally.upstreams(later)[0].1.requests, 2);
+    }
+
+    /// The series was missing for 20 seconds, in which the question was not repeated, and the alert about the server ended.
+    #[test]
+    fn a_server_that_returns_and_hangs_is_down() {
+        let tally = Tally::default();
+        let now = Instant::now();
+        let second = Duration::from_secs(1);
+        tally.count_upstream(name("n:1"), second, None, true, now);
+        tally.set_gone(&BTreeSet::from([name("n:1")]), now);
+        tally.count_upstream(name("n:1"), second, Some("no_answer"), false, now);
+        tally.set_gone(&BTreeSet::new(), now);
+        let found = tally.upstreams(now);
+        assert_eq!(found.len(), 1);
+        assert!(!found[0].1.is_up && found[0].1.requests == 2, "{found:?}");
+        // Nobody asks a server that has stayed away for half an hour.
+        tally.set_gone(&BTreeSet::from([name("n:1")]), now);
+        tally.set_gone(&BTreeSet::new(), now);
+        assert_eq!(tally.upstreams(now), []);
     }
 
     #[test]

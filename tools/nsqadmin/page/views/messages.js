@@ -11,7 +11,7 @@ import { Badge, Loading, NodeLink, Trail } from "../parts.js";
 import { LISTS, TAIL, Tail, curl, deliveryOf, listsOf, messagesOf, peek, sorted, stateOf } from "../peeks.js";
 import { usePoll } from "../poll.js";
 import { link, setQuery, useRoute } from "../route.js";
-import { facts, useStore } from "../store.js";
+import { facts, serverNow, useStore } from "../store.js";
 
 const LIMITS = ["10", "25", "100"];
 
@@ -112,7 +112,7 @@ function Look({ topic, channel, asked, learn }) {
     try {
       const answer = await peek(topic, channel, parameters, stop.current.signal);
       learn(answer);
-      setState((state) => ({ answers: former ? joined(former, answer) : answer, at: Date.now(), error: null, isLoading: false }));
+      setState((state) => ({ answers: former ? joined(former, answer) : answer, at: serverNow(), error: null, isLoading: false }));
     } catch (error) {
       if (!stop.current.signal.aborted) setState((state) => ({ ...state, error, isLoading: false }));
     }
@@ -125,11 +125,11 @@ function Look({ topic, channel, asked, learn }) {
       try {
         answers = joined(answers, await peek(topic, channel, { ...parametersOf(asked), node: node.node, cursor: node.next }, stop.current.signal));
       } catch (error) {
-        if (!stop.current.signal.aborted) setState({ answers, at: Date.now(), error, isLoading: false });
+        if (!stop.current.signal.aborted) setState({ answers, at: serverNow(), error, isLoading: false });
         return;
       }
     }
-    setState({ answers, at: Date.now(), error: null, isLoading: false });
+    setState({ answers, at: serverNow(), error: null, isLoading: false });
   }
 
   const { answers, at, error, isLoading } = state;

@@ -86,6 +86,35 @@ async fn a_file_that_cannot_be_written_is_an_error_of_the_start_and_later_a_log_
     assert_eq!(tally.audit_failures(), 1, "nobody may read the log");
 }
 
+/// Each line took a thread of the runtime. Without a free one, no long answer of a server was read, and no name was resolved.
+#[test]
+fn a_disk_that_hangs_takes_one_thread() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit.log");
+    let audit = Audit::open(path.to_str().unwrap(), Tally::default()).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    // A pipe that nobody reads cannot be opened for writing.
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.expect("there is mkfifo").success());
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.max_blocking_threads(2).enable_time().build();
+    let runtime = runtime.expect("the system has threads");
+    let is_free = runtime.block_on(async {
+        for _ in 0..3 {
+            let audit = audit.clone();
+            tokio::spawn(async move { audit.write(entry()).await });
+        }
+        tokio::task::yield_now().await;
+        let other = tokio::task::spawn_blocking(|| {});
+        let limit = std::time::Duration::from_secs(10);
+        tokio::time::timeout(limit, other).await.is_ok()
+    });
+    let reads = OpenOptions::new().read(true).write(true).open(&path);
+    drop(runtime);
+    drop(reads.expect("a pipe can be opened for both"));
+    assert!(is_free);
+}
+
 /// The number was told only with the next refused request that had a line, which may never come.
 #[tokio::test(start_paused = true)]
 async fn refused_requests_without_a_line_are_told_after_a_minute_and_at_the_end() {

@@ -85,16 +85,14 @@ impl Dedup {
 
 /// Adds the counts of now. Returns the growth since the earliest counts that are not too old.
 fn growth<'a>(node: &'a str, counts: &mut VecDeque<Counts>, now: Counts) -> Growth<'a> {
-    // A node that has started anew counts from 0.
+    let age = |earlier: &Counts| now.steady_millis - earlier.steady_millis;
+    // A node that has started anew counts from 0. One that was silent for long has counts that are too old.
     let is_earlier = |earlier: &Counts| {
-        earlier.forgotten.refused <= now.forgotten.refused
+        age(earlier) <= WINDOW_MILLIS
+            && earlier.forgotten.refused <= now.forgotten.refused
             && earlier.forgotten.evicted <= now.forgotten.evicted
     };
     counts.retain(is_earlier);
-    let age = |earlier: &Counts| now.steady_millis - earlier.steady_millis;
-    while counts.get(1).is_some_and(|it| age(it) >= WINDOW_MILLIS) {
-        counts.pop_front();
-    }
     if counts.back().is_none_or(|last| age(last) >= STEP_MILLIS) {
         counts.push_back(now);
     }

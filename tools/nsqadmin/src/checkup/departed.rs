@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use nsq_doctor::duration;
 
 use super::round::Round;
+use super::{ABSENT_MAX, keep_latest};
 
 /// The time for which consumers are remembered while no node tells about their channel, in milliseconds.
 const ABSENT_MILLIS: i64 = 30 * 60 * 1000;
@@ -56,6 +57,8 @@ impl Departed {
         }
         self.0
             .retain(|_, last| now.saturating_sub(last.told) < ABSENT_MILLIS);
+        let count_max = after.channels.len() + ABSENT_MAX;
+        keep_latest(&mut self.0, count_max, |last| last.told);
     }
 
     /// Returns the sentence about the last consumers of a channel that has none.
@@ -72,5 +75,34 @@ impl Departed {
             0 | 1 => format!(". The last one left {ago}: {name}"),
             count => format!(". The last ones left {ago}: {name} and {} more", count - 1),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ChannelRound;
+    use super::*;
+
+    /// Each name was remembered for half an hour, however many there were.
+    #[test]
+    fn channels_with_other_names_each_time_take_bounded_memory() {
+        let mut departed = Departed::default();
+        let present = 60_000;
+        for step in 0..4 {
+            let mut round = Round::default();
+            round.now.steady_millis = step;
+            let channels = (0..present).map(|number| {
+                let channel = ChannelRound {
+                    consumer: Some("x".to_owned()),
+                    ..ChannelRound::default()
+                };
+                (("t".to_owned(), format!("c{step}-{number}")), channel)
+            });
+            round.channels.extend(channels);
+            departed.next(&round);
+        }
+        assert_eq!(departed.0.len(), present + ABSENT_MAX);
+        let now = departed.0.values().filter(|last| last.told == 3);
+        assert_eq!(now.count(), present, "those that are there stay");
     }
 }

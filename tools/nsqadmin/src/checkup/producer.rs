@@ -7,6 +7,7 @@ use nsq_doctor::{grown, short};
 use super::recent::Recent;
 use super::round::{NodeRound, Round};
 use super::usual::{Watched, has_grown};
+use super::{ABSENT_MAX, keep_latest};
 
 /// Most producers of a topic that are listed: those with the highest rates.
 const LISTED_MAX: usize = 100;
@@ -172,6 +173,8 @@ impl Usual {
         self.0.retain(|topic, watched| {
             watched.absent_for(after.topics.contains_key(topic), seconds) < ABSENT_SECONDS_MAX
         });
+        let count_max = after.topics.len() + ABSENT_MAX;
+        keep_latest(&mut self.0, count_max, Watched::there_until);
         let mut topics: BTreeMap<String, TopicProducers> = BTreeMap::new();
         for (name, topic) in &after.topics {
             let figures = topics.entry(name.clone()).or_default();

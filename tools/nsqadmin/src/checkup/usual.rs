@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!   rate ─┬─ not far above usual ─► usual: an average in which a rate counts half after 5 minutes
-//!         └─ far above ─► usual stays, for half an hour. Then the average of all rates is the usual rate
+//!         └─ far above ─► usual stays, for half an hour. Then the rate is accepted, until it is away for half an hour
 //! ```
 //!
-//! A flood does not become usual while it is news. A connection that ends leaves its usual rate to a new one of the same client
-//! at the same node: the client was started anew.
+//! A flood does not become usual while it is news. A load that comes and goes is accepted, too: if it is there for half of
+//! the time, such as that of a job every ten minutes, after 80 minutes. A connection that ends leaves its usual rate to a new
+//! one of the same client at the same node: the client was started anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +19,12 @@ const HALF_LIFE_SECONDS: f64 = 300.0;
 /// The time for which a topic is watched before a rate is called unusual, in seconds.
 const WATCHED_SECONDS_MIN: f64 = 60.0;
 
-/// The time after which a rate far above usual is the usual one, in seconds. Time without such a rate is subtracted.
+/// The time after which a rate far above usual is accepted, and after which an accepted rate that is away is forgotten, in
+/// seconds.
 const FLOOD_SECONDS: f64 = 1_800.0;
+
+/// The part of the time without a rate far above usual that is subtracted from the time with one.
+const QUIET_SHARE: f64 = 0.25;
 
 /// Most connections of a topic whose usual rates are remembered after their end: those with the highest rates. Programs
 /// that run for a moment have another connection each time.
@@ -54,13 +59,18 @@ pub(super) struct Watched {
 /// The usual rate of something, in messages per second.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
-    usual: f64,
-    /// The average of all rates, also of those far above usual.
+    /// The average of the rates that were not far above usual.
     average: f64,
     /// The time that was watched, in seconds.
     seconds: f64,
-    /// The time with a rate far above usual, in seconds.
+    /// The mean of the rates far above usual.
+    above: f64,
+    /// The time with such rates, in seconds, less a part of the time without.
     above_seconds: f64,
+    /// The rate of the last flood that has become usual. 0 if there is none, or if it was away for long.
+    accepted: f64,
+    /// The time for which the rate was far below `accepted`, in seconds.
+    away_seconds: f64,
 }
 
 /// A connection: its node, the client's end, and its time.
@@ -77,23 +87,34 @@ struct Known {
 }
 
 impl Rate {
+    fn usual(&self) -> f64 {
+        self.average.max(self.accepted)
+    }
+
     /// Learns from a rate that lasted for this time. Before the topic `is_known`, there is no usual rate to compare with.
     fn learn(&mut self, rate: f64, seconds: f64, is_known: bool) {
+        self.away_seconds = match has_grown(self.accepted, rate) {
+            true => self.away_seconds + seconds,
+            false => 0.0,
+        };
+        if self.away_seconds >= FLOOD_SECONDS {
+            self.accepted = 0.0;
+        }
         // In the first minute, the usual rate is the mean.
         let weight = match self.seconds >= WATCHED_SECONDS_MIN {
             true => weight(seconds),
             false => seconds / (self.seconds + seconds),
         };
         self.seconds += seconds;
-        self.average += (rate - self.average) * weight;
-        if !is_known || !has_grown(rate, self.usual) {
-            self.above_seconds = (self.above_seconds - seconds).max(0.0);
-            self.usual += (rate - self.usual) * weight;
+        if !is_known || !has_grown(rate, self.usual()) {
+            self.above_seconds = (self.above_seconds - seconds * QUIET_SHARE).max(0.0);
+            self.average += (rate - self.average) * weight;
             return;
         }
         self.above_seconds += seconds;
+        self.above += (rate - self.above) * seconds / self.above_seconds;
         if self.above_seconds >= FLOOD_SECONDS {
-            (self.usual, self.above_seconds) = (self.average, 0.0);
+            (self.accepted, self.above_seconds) = (self.above, 0.0);
         }
     }
 }
@@ -123,6 +144,12 @@ impl Watched {
         self.absent_seconds
     }
 
+    /// Returns the time of the last round with the topic, in milliseconds before now.
+    #[allow(clippy::cast_possible_truncation)] // Absent topics are forgotten after some minutes.
+    pub(super) fn there_until(&self) -> i64 {
+        -(self.absent_seconds * 1000.0) as i64
+    }
+
     /// Tells the usual rates, and learns from the present ones. `seconds` is the time since the last round. A silent node
     /// tells nothing about its connections.
     pub(super) fn next(
@@ -132,7 +159,7 @@ impl Watched {
         is_silent: impl Fn(&str) -> bool,
     ) {
         let is_known = self.seconds >= WATCHED_SECONDS_MIN;
-        let told = |rate: &Rate| is_known.then_some(rate.usual);
+        let told = |rate: &Rate| is_known.then(|| rate.usual());
         let now: BTreeSet<Connection> = figures.listed.iter().map(connection_of).collect();
         self.add_new(&figures.listed, &now);
         figures.usual = told(&self.topic);
@@ -156,8 +183,8 @@ impl Watched {
             if now.contains(connection) || is_silent(&connection.0) {
                 return true;
             }
-            known.rate.usual *= 1.0 - weight(seconds);
-            known.rate.usual > ENDED_USUAL_MIN
+            known.rate.learn(0.0, seconds, is_known);
+            known.rate.usual() > ENDED_USUAL_MIN
         });
         self.forget_lowest(&now);
     }
@@ -177,7 +204,7 @@ impl Watched {
             if !now.contains(connection) {
                 let client = (connection.0.clone(), known.client.clone());
                 let of_client = ended.entry(client).or_default();
-                of_client.push((known.rate.usual, connection.clone()));
+                of_client.push((known.rate.usual(), connection.clone()));
             }
         }
         for of_client in ended.values_mut() {
@@ -196,14 +223,14 @@ impl Watched {
     fn forget_lowest(&mut self, now: &BTreeSet<Connection>) {
         let ended = self.connections.iter();
         let ended = ended.filter(|(connection, _)| !now.contains(*connection));
-        let mut usual: Vec<f64> = ended.map(|(_, known)| known.rate.usual).collect();
+        let mut usual: Vec<f64> = ended.map(|(_, known)| known.rate.usual()).collect();
         let mut excess = usual.len().saturating_sub(ENDED_MAX);
         if excess == 0 {
             return;
         }
         let (_, highest, _) = usual.select_nth_unstable_by(excess - 1, f64::total_cmp);
         self.connections.retain(|connection, known| {
-            let is_low = known.rate.usual <= *highest && !now.contains(connection);
+            let is_low = known.rate.usual() <= *highest && !now.contains(connection);
             let is_forgotten = excess > 0 && is_low;
             excess -= usize::from(is_forgotten);
             !is_forgotten

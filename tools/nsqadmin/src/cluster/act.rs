@@ -210,7 +210,7 @@ impl Cluster {
     /// all that there are.
     ///
     /// # Errors
-    /// No server could carry it out, or no server knows the topic or the channel.
+    /// No server could carry it out, no server knows the topic or the channel, or a deletion has no server to go to.
     pub async fn act_at(
         &self,
         act: Act,
@@ -227,6 +227,9 @@ impl Cluster {
             warnings.add_text(
                 "the nsqlookupds keep it, because nsqds that did not answer may have it".to_owned(),
             );
+            if targets.is_empty() {
+                return Err(Refusal::upstream(warnings.text()));
+            }
         } else if act == Act::Delete && self.is_lookup_mode() {
             let deleted = self.post_to_lookupds(&request).await;
             is_done = !deleted.data.is_empty();
@@ -331,5 +334,31 @@ impl Cluster {
             .boxed()
         });
         gather(requests.collect()).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::server;
+
+    /// The reason was "failed to query any nsqd:", and nsqadmin had asked none.
+    #[tokio::test]
+    async fn a_deletion_that_goes_to_no_server_says_why() {
+        let flags = ["--lookupd-http-address=127.0.0.1:1", "--live-interval=0"];
+        let config = Config::from_args(flags.map(Into::into)).unwrap();
+        let checked = config.check().unwrap();
+        let cluster = server::app(&config, checked).unwrap().cluster;
+        let scope = Scope {
+            targets: &[],
+            is_whole: false,
+        };
+        let (terms, warnings) = (Terms::default(), Warnings::default());
+        let deleted = cluster.act_at(Act::Delete, "t", "", &terms, scope, warnings);
+        assert_eq!(
+            deleted.await.unwrap_err().message,
+            "UPSTREAM_ERROR: the nsqlookupds keep it, because nsqds that did not answer may have it"
+        );
     }
 }

@@ -46,28 +46,39 @@ impl Given {
     }
 }
 
-/// Most notes that are remembered. Only nsqds that broadcast other addresses all the time need more.
+/// Most notes and shared addresses that are remembered. Only nsqds that broadcast other addresses all the time need more.
 const NOTES_MAX: usize = 100;
 
-/// The notes about addresses that the log has. They are no failures: the figures are whole, and acts count everywhere.
+/// What is known about the addresses of nsqds.
 #[derive(Debug, Default)]
-pub(super) struct Noted(Mutex<BTreeSet<String>>);
+pub(super) struct Noted(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The notes that the log has. They are no failures: the figures are whole, and acts count everywhere.
+    notes: BTreeSet<String>,
+    /// The addresses that several nsqds have broadcast.
+    shared: BTreeSet<String>,
+}
 
 impl Noted {
-    /// Logs the notes that the log does not have yet.
-    pub(super) fn log(&self, notes: Vec<String>) {
-        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns each process once, and each with an address of its own. Logs the notes that the log does not have yet.
+    pub(super) fn told_apart(&self, nsqds: Vec<Given>) -> Vec<Given> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (nsqds, notes) = told_apart(nsqds, &mut known.shared);
         for note in notes {
-            if noted.len() < NOTES_MAX && noted.insert(note.clone()) {
+            if known.notes.len() < NOTES_MAX && known.notes.insert(note.clone()) {
                 log_warn!("{note}");
             }
         }
+        nsqds
     }
 }
 
 /// Returns each process once, and each with an address of its own, and notes about that. Figures are kept by address, so two
-/// nsqds with one address would have rates between the counts of different processes.
-pub(super) fn told_apart(nsqds: Vec<Given>) -> (Vec<Given>, Vec<String>) {
+/// nsqds with one address would have rates between the counts of different processes. `shared` has the addresses that several
+/// nsqds have broadcast: an nsqd keeps its name while the others do not answer.
+fn told_apart(nsqds: Vec<Given>, shared: &mut BTreeSet<String>) -> (Vec<Given>, Vec<String>) {
     let mut notes = Vec::new();
     let mut processes: Vec<Given> = Vec::new();
     let mut known = BTreeMap::new();
@@ -85,20 +96,28 @@ pub(super) fn told_apart(nsqds: Vec<Given>) -> (Vec<Given>, Vec<String>) {
         }
     }
     // A given address may be the one that another nsqd broadcasts, so there may be more to do.
-    while has_replaced_shared_addresses(&mut processes, &mut notes) {}
+    while has_replaced_shared_addresses(&mut processes, shared, &mut notes) {}
     (processes, notes)
 }
 
 /// Names the nsqds that broadcast the same address by the addresses that the operator has given. Returns true if one of them
 /// has another name now.
-fn has_replaced_shared_addresses(nsqds: &mut [Given], notes: &mut Vec<String>) -> bool {
+fn has_replaced_shared_addresses(
+    nsqds: &mut [Given],
+    shared: &mut BTreeSet<String>,
+    notes: &mut Vec<String>,
+) -> bool {
     let mut by_address: BTreeMap<String, Vec<&mut Given>> = BTreeMap::new();
     for nsqd in nsqds {
         let address = nsqd.node.http_address();
         by_address.entry(address).or_default().push(nsqd);
     }
     let mut has_replaced = false;
-    for (address, nsqds) in by_address.iter_mut().filter(|(_, nsqds)| nsqds.len() > 1) {
+    for (address, nsqds) in &mut by_address {
+        let is_alone = nsqds.len() == 1;
+        if is_alone && !shared.contains(address) {
+            continue;
+        }
         let given: Vec<&str> = nsqds.iter().map(|nsqd| nsqd.address.as_str()).collect();
         let text = format!(
             "the nsqds {} broadcast the same address {address}, so they have the addresses of \
@@ -110,8 +129,11 @@ fn has_replaced_shared_addresses(nsqds: &mut [Given], notes: &mut Vec<String>) -
             nsqd.use_given_address();
             is_new |= nsqd.node.http_address() != *address;
         }
-        if is_new {
+        if is_new && !is_alone {
             notes.push(text);
+            if shared.len() < NOTES_MAX {
+                shared.insert(address.clone());
+            }
         }
         has_replaced |= is_new;
     }
@@ -137,7 +159,7 @@ mod tests {
     }
 
     fn names(nsqds: Vec<Given>) -> (Vec<String>, String) {
-        let (nsqds, notes) = told_apart(nsqds);
+        let (nsqds, notes) = told_apart(nsqds, &mut BTreeSet::new());
         let names = nsqds.iter().map(|nsqd| nsqd.node.http_address());
         (names.collect(), notes.join("\n"))
     }
@@ -171,10 +193,29 @@ mod tests {
         assert_eq!(found, ["y:4151", "b:2", "c:3"]);
     }
 
+    /// While one of them did not answer, the other had the shared address as its name. Its past was that of another node.
+    #[test]
+    fn an_nsqd_keeps_its_name_while_the_one_with_the_same_address_is_silent() {
+        let noted = Noted::default();
+        let (a, b) = (nsqd("a:1", "x", 1), nsqd("b:1", "x", 2));
+        let other = nsqd("c:3", "y", 3);
+        for answering in [
+            vec![a.clone(), b.clone()],
+            vec![b, other.clone()],
+            vec![a, other],
+        ] {
+            let given: Vec<String> = answering.iter().map(|it| it.address.clone()).collect();
+            let found = noted.told_apart(answering);
+            let names = found.iter().map(|it| it.node.http_address());
+            let expected = given.iter().map(|it| it.replace("c:3", "y:4151"));
+            assert_eq!(names.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        }
+    }
+
     #[test]
     fn a_process_with_two_addresses_counts_once() {
         let both = vec![nsqd("localhost:1", "x", 7), nsqd("127.0.0.1:1", "x", 7)];
-        let (found, notes) = told_apart(both);
+        let (found, notes) = told_apart(both, &mut BTreeSet::new());
         assert_eq!(
             (found.len(), &*found[0].other_addresses),
             (1, &["127.0.0.1:1".to_owned()][..])

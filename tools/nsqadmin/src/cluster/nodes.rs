@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use futures_util::FutureExt;
 
-use super::given::{self, Given};
+use super::given::Given;
 use super::{Asked, Cluster, gather, query, with_advice};
 use crate::answer;
 use crate::figures::{Answered, NodeIdentity, NodeStats};
@@ -95,9 +95,7 @@ impl Cluster {
         });
         let nsqds = gather(requests.collect()).await;
         let nsqds = nsqds.or_refuse(Server::Nsqd, warnings)?;
-        let (nsqds, notes) = given::told_apart(nsqds);
-        self.noted.log(notes);
-        Ok(nsqds)
+        Ok(self.noted.told_apart(nsqds))
     }
 
     /// Returns all nodes as targets.

@@ -12,7 +12,7 @@ use program::{log_error, log_info, log_warn};
 use tokio::task::{JoinHandle, spawn_blocking};
 use wire::go_error::system_text;
 
-use crate::history::History;
+use crate::history::{History, Loss};
 
 /// Time between two saves.
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
@@ -35,9 +35,9 @@ pub(super) struct HistoryFile {
 /// Decides whether a save keeps the old file under another name.
 #[derive(Debug, Default)]
 struct OldPast {
-    /// True if the history has lost points that the file has: the clock has moved far.
-    is_at_risk: bool,
-    /// True if a file was kept already. A clock that moves again and again must not fill the disk.
+    /// The reason why the history has lost points that the file has.
+    loss: Option<Loss>,
+    /// True if a file was kept because of the clock. A clock that moves again and again must not fill the disk.
     is_kept: bool,
 }
 
@@ -91,11 +91,16 @@ impl HistoryFile {
     /// the next save tries again.
     fn save_to(&self, file: impl Write, old_past: &mut OldPast) -> io::Result<()> {
         self.write(file)?;
-        old_past.is_at_risk |= self.lock_history().take_loss();
-        if old_past.is_at_risk && !old_past.is_kept {
-            old_past.is_kept = self.move_old_aside()?;
+        old_past.loss = self.lock_history().take_loss().or(old_past.loss);
+        match old_past.loss {
+            Some(Loss::Clock) if !old_past.is_kept => {
+                old_past.is_kept = self.move_old_aside(Loss::Clock)?;
+            }
+            // Only the start has this loss.
+            Some(Loss::Room) => _ = self.move_old_aside(Loss::Room)?,
+            _ => {}
         }
-        old_past.is_at_risk = false;
+        old_past.loss = None;
         Ok(())
     }
 
@@ -132,13 +137,17 @@ impl HistoryFile {
     }
 
     /// Renames the file, if there is one. Returns true if there was.
-    fn move_old_aside(&self) -> io::Result<bool> {
+    fn move_old_aside(&self, loss: Loss) -> io::Result<bool> {
+        let why = match loss {
+            Loss::Clock => {
+                "the clock has moved far back or ahead, or the last figures are a week old"
+            }
+            Loss::Room => "there is no room for all of the saved past (--history-max-bytes)",
+        };
         match move_aside(&self.path) {
             Ok(aside) => {
                 let aside = aside.display();
-                log_warn!(
-                    "history: the clock has moved far back or ahead, so the saved past is kept in {aside}"
-                );
+                log_warn!("history: {why}, so the saved past is kept in {aside}");
                 Ok(true)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),

@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 
 use super::ring::Ring;
-use super::{History, Key, Point, Series, TIERS};
+use super::{History, Key, Loss, Point, Series, TIERS};
 
 /// The shortest past for the sake of new series, in seconds.
 const REACH_MIN: i64 = 600;
@@ -164,12 +164,14 @@ impl History {
         series.shorten(reach);
         self.last_second = self.last_second.max(series.last_second());
         if key != Key::All && !self.has_room_for_name(key.series_bytes()) {
+            self.loss = Some(Loss::Room);
             return reach;
         }
         self.insert(key.clone(), series);
         let Some(newest) = self.last_second.filter(|_| self.bytes > self.bytes_max) else {
             return reach;
         };
+        self.loss = Some(Loss::Room);
         // A pass over all series that can free nothing more is left out.
         let shorter = match reach > REACH_MIN {
             true => self.shorten(newest, 0, REACH_MIN),

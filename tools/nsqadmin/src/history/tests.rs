@@ -183,7 +183,7 @@ fn a_clock_that_has_moved_far_is_reported() {
     let saved = {
         let mut history = History::new(ROOMY);
         history.add(WEEK, [(topic(), point(1))]);
-        assert!(!history.take_loss(), "there was no past");
+        assert_eq!(history.take_loss(), None, "there was no past");
         history.to_bytes()
     };
     for (now, is_lost) in [
@@ -196,9 +196,37 @@ fn a_clock_that_has_moved_far_is_reported() {
     ] {
         let mut history = History::from_bytes(&saved, ROOMY).expect("the bytes are whole");
         history.add(now, [(topic(), point(1))]);
-        assert_eq!(history.take_loss(), is_lost, "{now}");
+        assert_eq!(history.take_loss(), is_lost.then_some(Loss::Clock), "{now}");
         history.add(now + 1, [(topic(), point(1))]);
-        assert!(!history.take_loss(), "{now}");
+        assert_eq!(history.take_loss(), None, "{now}");
+    }
+}
+
+/// The clock was ahead by six days for some minutes. The file was saved without the oldest six days, and nothing was kept.
+#[test]
+fn a_clock_that_was_set_ahead_is_reported_and_a_time_without_samples_is_not() {
+    let minutes = |unix: i64, steady: i64| Now {
+        unix_millis: unix * 60_000,
+        steady_millis: steady * 60_000,
+    };
+    for (unix, steady, is_lost) in [
+        (6 * 24 * 60, 1, true),
+        (12, 1, true),
+        (9, 1, false),
+        (-11, 1, true),
+        // nsqadmin had no figures for six days.
+        (6 * 24 * 60, 6 * 24 * 60, false),
+    ] {
+        let mut history = History::new(ROOMY);
+        history.note_clocks(minutes(0, 0));
+        history.note_clocks(minutes(unix, steady));
+        assert_eq!(
+            history.take_loss(),
+            is_lost.then_some(Loss::Clock),
+            "{unix} {steady}"
+        );
+        history.note_clocks(minutes(unix + 1, steady + 1));
+        assert_eq!(history.take_loss(), None, "{unix} {steady}");
     }
 }
 

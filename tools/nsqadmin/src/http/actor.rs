@@ -4,7 +4,7 @@ use ::http::StatusCode;
 
 use super::subject::Subject;
 use super::{App, Request};
-use crate::access::{InvalidClaim, basic_user, claimed_user};
+use crate::access::{InvalidClaim, basic_user, claimed_user, is_invisible};
 use crate::audit::{Entry, Outcome};
 use crate::cluster::Acted;
 use crate::notification::Notification;
@@ -82,7 +82,7 @@ impl Actor {
         if !self.claimed_user.is_empty() {
             return format!("{}{UNVERIFIED}", self.claimed_user);
         }
-        let plain = self.user.chars().filter(|c| !c.is_control());
+        let plain = self.user.chars().filter(|c| !is_invisible(*c));
         let mark = match self.is_checked || self.user.is_empty() {
             true => "",
             false => UNVERIFIED,
@@ -169,6 +169,10 @@ mod tests {
         let by = actor.by();
         assert!(by.ends_with("é (unverified)"), "{by}");
         assert_eq!(by.chars().count(), BY_MAX);
+        // The rest of the line ran from right to left, and the mark could not be read.
+        actor.user = "an\u{202e}n\u{200b}\n".to_owned();
+        assert_eq!(actor.by(), "ann (unverified)");
+        actor.user = "é".repeat(100);
         actor.is_checked = true;
         assert_eq!(actor.by(), "é".repeat(BY_MAX));
         actor.user.clear();

@@ -185,8 +185,7 @@ impl Request {
         limit: Option<Duration>,
         keys: [&str; N],
     ) -> Result<[String; N], Refusal> {
-        let body = self.read_body(limit).await?;
-        let fields = fields(&body).map_err(Refusal::bad)?;
+        let fields = self.read_fields(limit).await?;
         texts(&fields, keys).map_err(Refusal::bad)
     }
 
@@ -199,8 +198,7 @@ impl Request {
         limit: Option<Duration>,
         keys: [&str; N],
     ) -> Result<[String; N], Refusal> {
-        let body = self.read_body(limit).await?;
-        let fields = fields(&body).map_err(Refusal::bad)?;
+        let fields = self.read_fields(limit).await?;
         let is_known = |given: &str| keys.iter().any(|key| given.eq_ignore_ascii_case(key));
         match fields.keys().find(|given| !is_known(given)) {
             None => texts(&fields, keys).map_err(Refusal::bad),
@@ -213,6 +211,14 @@ impl Request {
                 )))
             }
         }
+    }
+
+    async fn read_fields(
+        &mut self,
+        limit: Option<Duration>,
+    ) -> Result<Map<String, Value>, Refusal> {
+        let body = self.read_body(limit).await?;
+        fields(&body).map_err(Refusal::bad)
     }
 }
 

@@ -200,6 +200,22 @@ fn a_node_that_has_missed_answers_has_the_rate_of_the_whole_time() {
     assert_eq!(rates(&back), [None; 3]);
 }
 
+/// No nsqd answered for hours, and then the mean of these hours was shown as the present rate.
+#[test]
+fn after_a_long_outage_of_all_nodes_there_is_no_rate_yet() {
+    let stats = [node("a:1", &topic("t", 700_000))];
+    for (seconds, expected) in [(599, true), (600, false), (7200, false)] {
+        let now = Now::at(1_000_000 + seconds * 1000);
+        let back = answered_at_once(&first(), &stats, now, String::new());
+        let rates = [
+            back.topics["t"].total.figures.rate,
+            back.topics["t"].channels["c"].figures.rate,
+            back.nodes["a:1"].rate,
+        ];
+        assert_eq!(rates.map(|rate| rate.is_some()), [expected; 3], "{seconds}");
+    }
+}
+
 #[test]
 fn only_what_differs_is_told() {
     let first = first();

@@ -80,6 +80,8 @@ fn memory_that_the_system_has_refused_is_a_concern_for_ten_minutes() {
         silent[0].contains("refused memory for keys of --dedup 2 times"),
         "{silent:?}"
     );
+    // The refusals of hours without an answer were told as those of the last ten minutes.
+    assert_eq!(check(&[(0, keys(7)), (10, None), (7200, keys(9))]), [""; 0]);
     // Topics without a rule, and nodes of NSQ.
     let none = Some(json!({}));
     assert_eq!(check(&[(0, none.clone()), (60, none)]), [""; 0]);

@@ -124,6 +124,28 @@ fn a_pause_of_a_flood_does_not_make_it_usual() {
     assert!((usual_of(&checkup, 5) - 15.0).abs() < 0.1);
 }
 
+/// The load of a job that works for five minutes in every ten was named as new in each burst, for ever.
+#[test]
+fn a_load_that_is_there_for_half_of_the_time_becomes_usual() {
+    let mut flood = Flood::begin();
+    flood.connect("shop", 5);
+    flood.publish(600, &[(5, 15)]);
+    for burst in 0..16 {
+        let checkup = flood.publish(300, &[(5, 1500)]);
+        match burst {
+            ..7 => assert_eq!(sentences(&checkup).len(), 1, "burst {burst}"),
+            7.. => assert_eq!(sentences(&checkup), [""; 0], "burst {burst}"),
+        }
+        let checkup = flood.publish(300, &[(5, 15)]);
+        assert_eq!(sentences(&checkup), [""; 0], "after burst {burst}");
+    }
+    // It was away for half an hour.
+    flood.publish(1900, &[(5, 15)]);
+    let checkup = flood.publish(60, &[(5, 1500)]);
+    assert_eq!(sentences(&checkup).len(), 1);
+    assert!(usual_of(&checkup, 5) < 50.0, "{checkup:?}");
+}
+
 /// A rate that grows slowly is usual after some minutes.
 #[test]
 fn the_usual_rate_follows_a_rate_that_is_not_far_above() {
