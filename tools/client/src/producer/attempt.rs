@@ -1,7 +1,5 @@
 //! [`Attempts`]: one publish, from node to node until it has a result.
 
-use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
@@ -31,29 +29,34 @@ impl Producer {
             is_resent: true,
             ..Command::new(topic, bodies, self.0.bytes_max)?
         };
-        self.carry_out(command, on).await
+        let mut returning = None;
+        let result = self.carry_out(command, on, &mut returning).await;
+        // The caller gets to know the outcome.
+        if let Some(returning) = returning {
+            returning.settle();
+        }
+        result
     }
 
-    /// Publishes within the timeout. `on` is the only node that may get the message, if there is one.
+    /// Publishes within the timeout. `on` is the only node that may get the message, if there is one. A publish that
+    /// failed and is not confirmed is left in `returning`, which was `None`.
     pub(super) async fn carry_out(
         &self,
         command: Command<'_>,
         on: Option<&Address>,
+        returning: &mut Option<Returning>,
     ) -> Result<Receipt, PublishError> {
         let numbering = &self.0.shared.numbering;
         let checked = numbering.check(command.number, command.count());
         checked.map_err(PublishError::Number)?;
-        let Some(limit) = self.0.publish_timeout else {
-            return self.try_nodes(&command, on, &Watched::default()).await;
-        };
         let watched = Watched::default();
-        let mut trying = pin!(self.try_nodes(&command, on, &watched));
-        let done = timeout(limit, &mut trying).await;
+        let trying = self.try_nodes(&command, on, &watched, returning);
+        let Some(limit) = self.0.publish_timeout else {
+            return trying.await;
+        };
+        let done = timeout(limit, trying).await;
         done.unwrap_or_else(|_| {
-            // The attempts end behind this.
-            watched.is_told.store(true, Ordering::Relaxed);
-            let node = watched.given_to();
-            let node = node.clone();
+            let node = watched.given_to().clone();
             if let Some(node) = &node {
                 self.0.failed(node);
             }
@@ -67,6 +70,7 @@ impl Producer {
         command: &Command<'_>,
         on: Option<&Address>,
         watched: &Watched,
+        returning: &mut Option<Returning>,
     ) -> Result<Receipt, PublishError> {
         let inner = &self.0;
         let permits = Arc::clone(&inner.permits);
@@ -81,22 +85,17 @@ impl Producer {
             command,
             batching: inner.batching,
             watched,
-            returning: None,
+            returning,
         };
-        let result = attempts.run(on, permit).await;
-        // The caller gets to know the outcome.
-        attempts.settle();
-        result
+        attempts.run(on, permit).await
     }
 }
 
-/// The parts of a publish that its timeout looks at.
+/// The part of a publish that its timeout looks at.
 #[derive(Default)]
 struct Watched {
     /// The node that was given the command and has not answered.
     given_to: Mutex<Option<Address>>,
-    /// True when the timeout has ended, and the caller gets to know that.
-    is_told: AtomicBool,
 }
 
 impl Watched {
@@ -123,7 +122,7 @@ struct Attempts<'a> {
     batching: Option<Batching>,
     watched: &'a Watched,
     /// The publish, from the end of a connection that did not confirm it until it is sent again.
-    returning: Option<Returning>,
+    returning: &'a mut Option<Returning>,
 }
 
 impl Attempts<'_> {
@@ -214,7 +213,8 @@ impl Attempts<'_> {
                 );
             }
         };
-        let answering = match open.publish(self.command, self.batching, permit) {
+        let published = open.publish(self.command, self.batching, permit, self.returning);
+        let answering = match published {
             Ok(answering) => answering,
             Err(permit) => {
                 // The next attempt needs a new connection.
@@ -229,7 +229,6 @@ impl Attempts<'_> {
                 return (attempt, permit);
             }
         };
-        self.settle();
         self.set_given_to(Some(address()));
         let Ok((answer, permit)) = answering.await else {
             unreachable!("a pending publish is always answered");
@@ -239,55 +238,39 @@ impl Attempts<'_> {
         let attempt = match answer {
             Answer::Stored => Attempt::Stored,
             Answer::Skipped(returning) => {
-                self.returning = Some(returning);
+                *self.returning = Some(returning);
                 open.ended().await;
                 Attempt::Skipped
             }
             Answer::NotSent(error, returning) => {
-                self.returning = Some(returning);
+                *self.returning = Some(returning);
                 open.ended().await;
                 Attempt::Failed(PublishError::NotSent { node, error })
             }
             Answer::ResendRefused(error, returning) => {
-                self.returning = Some(returning);
+                *self.returning = Some(returning);
                 Attempt::Failed(PublishError::ResendRefused { node, error })
             }
             Answer::Lost(error, returning) => {
-                self.returning = Some(returning);
+                *self.returning = Some(returning);
                 Attempt::Failed(PublishError::Lost { node, error })
             }
             Answer::Refused(error) => Attempt::Failed(PublishError::Refused { node, error }),
             Answer::Declined(error, returning) => {
-                self.returning = Some(returning);
+                *self.returning = Some(returning);
                 Attempt::Failed(PublishError::Refused { node, error })
             }
             Answer::Alone(returning) => {
-                self.returning = Some(returning);
+                *self.returning = Some(returning);
                 Attempt::Alone
             }
         };
         (attempt, permit)
     }
 
-    /// States that the message is sent again, or that the caller gets to know the outcome.
-    fn settle(&mut self) {
-        if let Some(returning) = self.returning.take() {
-            returning.settle();
-        }
-    }
-
     fn set_given_to(&self, node: Option<Address>) {
         if self.inner.publish_timeout.is_some() {
             *self.watched.given_to() = node;
-        }
-    }
-}
-
-/// A publish whose timeout has ended is told, and not forgotten.
-impl Drop for Attempts<'_> {
-    fn drop(&mut self) {
-        if self.watched.is_told.load(Ordering::Relaxed) {
-            self.settle();
         }
     }
 }

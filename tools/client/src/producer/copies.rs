@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::command::{Bodies, Command};
 use super::error::{PublishError, ReplicationError};
+use super::unconfirmed::Returning;
 use super::{Producer, Receipt};
 use crate::address::Address;
 
@@ -26,6 +27,8 @@ impl Producer {
         let mut tried: Vec<Address> = Vec::new();
         let mut running = JoinSet::new();
         let (mut stored, mut failures) = (Vec::new(), Vec::new());
+        // The copies that are not confirmed, until the caller gets to know.
+        let mut untold: Vec<Returning> = Vec::new();
         if let Err(error) = self.0.shared.numbering.check(None, 1) {
             failures.push(PublishError::Number(error));
             return Err(ReplicationError {
@@ -52,28 +55,38 @@ impl Producer {
                 tried.push(node.address.clone());
                 let (producer, topic, body) = (self.clone(), topic.to_owned(), body.clone());
                 running.spawn(async move {
-                    // If the outcome is unknown, another node takes the place of this one at once.
-                    let command = Command {
-                        is_resent: false,
-                        ..Command::new(&topic, Bodies::One(body), producer.0.bytes_max)?
+                    let mut returning = None;
+                    let published = async {
+                        // If the outcome is unknown, another node takes the place of this one at once.
+                        let command = Command {
+                            is_resent: false,
+                            ..Command::new(&topic, Bodies::One(body), producer.0.bytes_max)?
+                        };
+                        let node = Some(&node.address);
+                        producer.carry_out(command, node, &mut returning).await
                     };
-                    producer.carry_out(command, Some(&node.address)).await
+                    (published.await, returning)
                 });
             }
-            match running.join_next().await {
-                None if stored.len() >= count => return Ok(stored),
-                None => {
-                    return Err(ReplicationError {
-                        wanted: count,
-                        stored,
-                        failures,
-                    });
-                }
-                Some(Ok(Ok(receipt))) => stored.push(receipt),
-                Some(Ok(Err(error))) => failures.push(error),
-                // The task is neither aborted nor does it panic: only the end of the runtime stops it.
-                Some(Err(_)) => failures.push(PublishError::Stopped),
+            let Some(joined) = running.join_next().await else {
+                break;
+            };
+            // The task is neither aborted nor does it panic: only the end of the runtime stops it.
+            let (published, returning) = joined.unwrap_or((Err(PublishError::Stopped), None));
+            untold.extend(returning);
+            match published {
+                Ok(receipt) => stored.push(receipt),
+                Err(error) => failures.push(error),
             }
+        }
+        untold.into_iter().for_each(Returning::settle);
+        match stored.len() >= count {
+            true => Ok(stored),
+            false => Err(ReplicationError {
+                wanted: count,
+                stored,
+                failures,
+            }),
         }
     }
 }

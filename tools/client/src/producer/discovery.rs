@@ -175,7 +175,6 @@ fn apply(
         !is_complete || named.contains(address) || fixed.contains(address)
     });
     for node in removed {
-        inner.leave(&node);
         node.retire();
     }
 }

@@ -14,7 +14,7 @@ use super::node::Node;
 use super::numbering::Numbering;
 use super::pool::Pool;
 use super::session::Session;
-use super::unconfirmed::{Unanswered, Unconfirmed};
+use super::unconfirmed::{Mark, Unanswered, Unconfirmed};
 use crate::address::Address;
 use crate::connector::Connector;
 use crate::core::Settings;
@@ -39,7 +39,8 @@ pub(crate) struct Shared {
 pub(crate) struct Inner {
     pub(super) shared: Arc<Shared>,
     pub(super) pool: Mutex<Pool<Arc<Node>>>,
-    /// Nodes that are not in the pool any more, and may still have publishes without an answer.
+    /// Nodes that are not in the pool any more, and may still have publishes without an answer. A node moves here inside
+    /// the lock of `pool`, so that a flush finds each node.
     pub(super) leaving: Mutex<Vec<Weak<Node>>>,
     pub(super) permits: Arc<Semaphore>,
     pub(super) batching: Option<Batching>,
@@ -54,7 +55,9 @@ pub(crate) struct Inner {
 
 /// The result of [`Inner::begin`].
 pub(super) struct Begun<T> {
-    /// The publishes that no task had.
+    /// The time from which on unconfirmed publishes count.
+    pub(super) mark: Mark,
+    /// The publishes that were on their way back to their callers at some time between the mark and the last call.
     pub(super) returning: Vec<Unanswered>,
     /// The tasks with publishes, each with its node and with the result of the beginning.
     pub(super) sessions: Vec<(Arc<Node>, Arc<Session>, T)>,
@@ -79,19 +82,16 @@ impl Inner {
         self.pool().failed(node, Instant::now().into_std());
     }
 
-    /// Keeps a node that was removed from the pool until its connections have ended.
-    pub(super) fn leave(&self, node: &Arc<Node>) {
-        let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
-        leaving.retain(|node| node.strong_count() > 0);
-        leaving.push(Arc::downgrade(node));
+    fn leaving(&self) -> MutexGuard<'_, Vec<Weak<Node>>> {
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns all tasks that may have publishes without an answer, each with its node.
     pub(super) fn connections(&self) -> Vec<(Arc<Node>, Arc<Session>)> {
-        let mut nodes = self.pool().all();
-        let leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
-        nodes.extend(leaving.iter().filter_map(Weak::upgrade));
-        drop(leaving);
+        let pool = self.pool();
+        let mut nodes = pool.all();
+        nodes.extend(self.leaving().iter().filter_map(Weak::upgrade));
+        drop(pool);
         let connections = nodes.into_iter().flat_map(|node| {
             let connections = node.connections();
             connections
@@ -104,39 +104,45 @@ impl Inner {
     /// Calls `begin` for each task that may have publishes without an answer, to begin a flush or the like.
     pub(super) fn begin<T>(&self, begin: impl Fn(&Session) -> Option<T>) -> Begun<T> {
         let unconfirmed = &self.shared.unconfirmed;
-        loop {
-            let changes_before = unconfirmed.changes();
-            let returning = unconfirmed.returning();
-            let connections = self.connections().into_iter();
-            let begun = connections.filter_map(|(node, session)| {
-                let begun = begin(&session)?;
-                Some((node, session, begun))
-            });
-            let begun = begun.collect();
-            // A publish that left a task or came to one in between may be in both lists or in none.
-            if unconfirmed.changes() == changes_before {
-                return Begun {
-                    returning,
-                    sessions: begun,
-                };
-            }
+        let mark = unconfirmed.mark();
+        let connections = self.connections().into_iter();
+        let begun = connections.filter_map(|(node, session)| {
+            let begun = begin(&session)?;
+            Some((node, session, begun))
+        });
+        let sessions = begun.collect();
+        // A publish that left its task after the mark may have left before the task's call of `begin`.
+        let returning = unconfirmed.returning_since(&mark);
+        Begun {
+            mark,
+            returning,
+            sessions,
         }
     }
 
-    /// Adds the nodes of `named`. Removes the nodes for which `keep` is false, and returns them.
+    /// Adds the nodes of `named`. Removes the nodes for which `keep` is false, and returns them. Changes nothing when the
+    /// producer is closed.
     pub(super) fn change_nodes(
         &self,
         named: &BTreeSet<Address>,
         keep: impl Fn(&Address) -> bool,
     ) -> Vec<Arc<Node>> {
         let mut pool = self.pool();
+        // A node that comes after `close` has looked for nodes would stay open.
+        if self.is_closed() {
+            return Vec::new();
+        }
         for address in named {
             let shared = &self.shared;
             pool.add(address, || {
                 Arc::new(Node::new(address.clone(), Arc::clone(shared)))
             });
         }
-        pool.retain(keep)
+        let removed = pool.retain(keep);
+        let mut leaving = self.leaving();
+        leaving.retain(|node| node.strong_count() > 0);
+        leaving.extend(removed.iter().map(Arc::downgrade));
+        removed
     }
 }
 

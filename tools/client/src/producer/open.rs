@@ -9,6 +9,7 @@ use super::command::Command;
 use super::entry::{Answer, Waiter};
 use super::kept::Kept;
 use super::session::{Replies, Session};
+use super::unconfirmed::Returning;
 use crate::error::ConnectionError;
 use crate::outbox::Outbox;
 
@@ -67,13 +68,14 @@ impl Open {
         self.numbers != Numbers::None
     }
 
-    /// Queues `command`. The answer comes through the receiver, together with the permit. Fails when the connection is
-    /// over, and returns the permit.
+    /// Queues `command`, and settles `returning`, the earlier try. The answer comes through the receiver, together with the
+    /// permit. Fails when the connection is over, and returns the permit.
     pub(crate) fn publish(
         &self,
         command: &Command<'_>,
         batching: Option<Batching>,
         permit: OwnedSemaphorePermit,
+        returning: &mut Option<Returning>,
     ) -> Result<Answering, OwnedSemaphorePermit> {
         let (answer, answering) = oneshot::channel();
         let mut waiter = Some(Waiter {
@@ -84,6 +86,10 @@ impl Open {
         let queued = self.outbox.rewrite(|out, end| {
             let waiter = waiter.take().expect("the outbox calls once");
             self.write(command, batching, waiter, out, end.0);
+            // A flush already finds the new command, and nsqd cannot have it yet.
+            if let Some(returning) = returning.take() {
+                returning.settle();
+            }
         });
         match (queued, waiter) {
             (Ok(_), _) => Ok(answering),

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 
 use super::Producer;
 use super::session::Session;
-use super::unconfirmed::Unanswered;
+use super::unconfirmed::{Mark, Unanswered};
 use crate::event::Event;
 
 /// The publishes that [`Producer::flush`] or [`Producer::close`] cannot confirm. Some of them may be stored: the future
@@ -49,7 +49,7 @@ impl Producer {
     ///
     /// # Errors
     /// Publishes were lost with their connection, are to be sent again, or have no answer in time. The latter go on: an
-    /// answer may still come. Publishes whose futures were dropped, and that were lost since the last flush, count too.
+    /// answer may still come. Lost publishes whose futures were dropped count too, until a flush has told them.
     pub async fn flush(&self) -> Result<(), UnansweredError> {
         let limit = self.0.shared.flush_timeout;
         let begun = self.0.begin(Session::begin_flush);
@@ -63,7 +63,7 @@ impl Producer {
             })
         });
         let unanswered = join_all(flushing).await.into_iter().flatten();
-        self.check(begun.returning.into_iter().chain(unanswered))
+        self.check(begun.mark, begun.returning.into_iter().chain(unanswered))
     }
 
     /// Refuses further publishes, waits until nsqd has answered all publishes that it was given, and ends the
@@ -99,12 +99,17 @@ impl Producer {
             })
         });
         let unanswered = join_all(finishing).await.into_iter().flatten();
-        self.check(begun.returning.into_iter().chain(unanswered))
+        self.check(begun.mark, begun.returning.into_iter().chain(unanswered))
     }
 
-    /// Fails if a node has unconfirmed publishes: `found`, or those that were forgotten.
-    fn check(&self, found: impl Iterator<Item = Unanswered>) -> Result<(), UnansweredError> {
-        let forgotten = self.0.shared.unconfirmed.take_forgotten();
+    /// Ends the flush that began at `mark`. Fails if a node has unconfirmed publishes: `found`, or those that were
+    /// forgotten.
+    fn check(
+        &self,
+        mark: Mark,
+        found: impl Iterator<Item = Unanswered>,
+    ) -> Result<(), UnansweredError> {
+        let forgotten = self.0.shared.unconfirmed.tell_forgotten(mark);
         let mut nodes: Vec<Unanswered> = Vec::new();
         for found in found.chain(forgotten) {
             match nodes.iter_mut().find(|known| known.node == found.node) {

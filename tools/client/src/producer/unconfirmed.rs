@@ -5,6 +5,9 @@
 //!                              │ dropped, because the caller has gone away
 //!                              └──► forgotten, until a flush or a close tells
 //! ```
+//!
+//! The counts only grow while a flush goes on. So a flush compares them with its [`Mark`], their state at its beginning,
+//! and misses nothing that comes and goes in between.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,21 +33,35 @@ pub(crate) struct Unconfirmed(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The nodes that have such publishes.
+    /// The nodes that have such publishes, or had some while a flush went on.
     nodes: BTreeMap<Address, Counts>,
-    /// The number of all beginnings and ends of [`Returning`]s so far.
-    changes: u64,
+    /// Each [`Mark`] has a clone.
+    marks: Arc<()>,
 }
 
-/// The unconfirmed publishes of one node.
-#[derive(Debug)]
+/// The unconfirmed publishes of one node so far.
+#[derive(Clone, Debug)]
 struct Counts {
-    /// The publishes on their way back to their callers, and those that wait until their callers send them again.
-    returning: usize,
-    /// The publishes whose callers have gone away since the last flush.
+    /// The [`Returning`]s that have begun.
+    begun: usize,
+    /// The part of `begun` that has ended. The others are on their way back to their callers, or wait until their callers
+    /// send them again.
+    ended: usize,
+    /// The part of `ended` whose callers had gone away.
     forgotten: usize,
-    /// The reason of the last one.
+    /// The part of `forgotten` that a flush has told.
+    told: usize,
+    /// The reason of the last one that has begun.
     reason: Arc<ConnectionError>,
+}
+
+/// The beginning of a flush.
+#[derive(Debug)]
+pub(super) struct Mark {
+    /// The counts at this time.
+    before: BTreeMap<Address, Counts>,
+    /// Keeps the counts from beginning anew.
+    _marks: Arc<()>,
 }
 
 impl Unconfirmed {
@@ -52,34 +69,55 @@ impl Unconfirmed {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a number that differs when a publish has begun to return, or is not returning any more.
-    pub(super) fn changes(&self) -> u64 {
-        self.state().changes
+    /// Begins a flush.
+    pub(super) fn mark(&self) -> Mark {
+        let state = self.state();
+        Mark {
+            before: state.nodes.clone(),
+            _marks: Arc::clone(&state.marks),
+        }
     }
 
-    /// Returns the publishes that are returning.
-    pub(super) fn returning(&self) -> Vec<Unanswered> {
+    /// Returns the publishes that were returning at the time of `mark`, and those that have begun to return since then.
+    pub(super) fn returning_since(&self, mark: &Mark) -> Vec<Unanswered> {
         let state = self.state();
-        let nodes = state.nodes.iter();
-        let nodes = nodes.map(|(node, counts)| counts.unanswered(node, counts.returning));
+        let nodes = state.nodes.iter().map(|(node, counts)| {
+            let ended_before = mark.before.get(node).map_or(0, |before| before.ended);
+            counts.unanswered(node, counts.begun - ended_before)
+        });
         nodes.collect()
     }
 
-    /// Takes the publishes that were forgotten since the last call.
-    pub(super) fn take_forgotten(&self) -> Vec<Unanswered> {
+    /// Ends a flush, which tells the forgotten publishes that no flush had told at the time of `mark`.
+    pub(super) fn tell_forgotten(&self, mark: Mark) -> Vec<Unanswered> {
         let mut state = self.state();
-        let nodes = state.nodes.iter_mut();
-        let taken = nodes.map(|(node, counts)| {
-            let forgotten = std::mem::take(&mut counts.forgotten);
-            counts.unanswered(node, forgotten)
+        let nodes = state.nodes.iter_mut().map(|(node, counts)| {
+            let told_before = mark.before.get(node).map_or(0, |before| before.told);
+            counts.told = counts.forgotten;
+            counts.unanswered(node, counts.forgotten - told_before)
         });
-        let taken = taken.collect();
-        state.nodes.retain(|_, counts| counts.returning > 0);
-        taken
+        let told = nodes.collect();
+        drop(mark);
+        if !state.has_marks() {
+            state.nodes.retain(|_, counts| !counts.are_over());
+        }
+        told
+    }
+}
+
+impl State {
+    /// Returns true while a flush goes on.
+    fn has_marks(&self) -> bool {
+        Arc::strong_count(&self.marks) > 1
     }
 }
 
 impl Counts {
+    /// Returns true when no publish is returning, and none is left to be told.
+    fn are_over(&self) -> bool {
+        self.begun == self.ended && self.forgotten == self.told
+    }
+
     fn unanswered(&self, node: &Address, publishes: usize) -> Unanswered {
         Unanswered {
             node: node.clone(),
@@ -100,14 +138,15 @@ impl Account {
     /// States that a publish leaves its session without a confirmation, for `reason`.
     pub(super) fn begin(&self, reason: &Arc<ConnectionError>) -> Returning {
         let mut state = self.unconfirmed.state();
-        state.changes += 1;
         let counts = state.nodes.entry(self.node.clone());
         let counts = counts.or_insert_with(|| Counts {
-            returning: 0,
+            begun: 0,
+            ended: 0,
             forgotten: 0,
+            told: 0,
             reason: Arc::clone(reason),
         });
-        counts.returning += 1;
+        counts.begun += 1;
         counts.reason = Arc::clone(reason);
         Returning {
             account: self.clone(),
@@ -124,7 +163,7 @@ pub(crate) struct Returning {
 }
 
 impl Returning {
-    /// States that the caller has sent the message again, or knows the outcome.
+    /// States that the message is sent again, or that the caller gets to know the outcome.
     pub(super) fn settle(mut self) {
         self.is_settled = true;
     }
@@ -133,13 +172,15 @@ impl Returning {
 impl Drop for Returning {
     fn drop(&mut self) {
         let mut state = self.account.unconfirmed.state();
-        state.changes += 1;
         let counts = state.nodes.get_mut(&self.account.node);
         let counts = counts.expect("a node stays while publishes return");
-        counts.returning -= 1;
+        counts.ended += 1;
         counts.forgotten += usize::from(!self.is_settled);
-        if counts.returning == 0 && counts.forgotten == 0 {
+        if counts.are_over() && !state.has_marks() {
             state.nodes.remove(&self.account.node);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -81,3 +81,37 @@ async fn the_end_waits_for_nodes_that_are_gone() {
     let lost = publishing.await.unwrap().unwrap_err();
     assert_eq!(lost.outcome(), crate::error::Outcome::Unknown);
 }
+
+/// A node was neither in the pool nor among those that leave it for a moment. A flush of this moment confirmed its
+/// publishes.
+#[tokio::test(start_paused = true)]
+async fn a_flush_finds_the_node_that_leaves_the_pool_in_this_moment() {
+    let network = MockNetwork::new();
+    let mut server = network.server("a:1");
+    let producer = Producer::builder()
+        .node(server.address())
+        .connector(network)
+        .build()
+        .unwrap();
+    let publishing = tokio::spawn({
+        let producer = producer.clone();
+        async move { producer.publish("t", "1").await }
+    });
+    let mut nsqd = server.accept().await;
+    nsqd.handshake().await;
+    nsqd.expect("PUB t 1").await;
+    let removed = producer.0.change_nodes(&BTreeSet::new(), |_| false);
+    assert_eq!(removed.len(), 1);
+    producer.flush().await.unwrap_err();
+    nsqd.respond("OK").await;
+    publishing.await.unwrap().unwrap();
+}
+
+/// The last answer of an nsqlookupd added a node after the close, and nothing ended the connection to this node.
+#[tokio::test]
+async fn no_node_comes_after_the_end() {
+    let producer = Producer::builder().lookupd("127.0.0.1:1").build().unwrap();
+    producer.close().await.unwrap();
+    apply(&producer.0, &[], addresses(&["a:1"]), vec![]);
+    assert!(producer.nodes().is_empty());
+}

@@ -57,7 +57,7 @@ impl Publishing {
         let permit = Arc::clone(&self.permits).try_acquire_owned().unwrap();
         let queued = self
             .open
-            .publish(&command, Some(Batching::default()), permit);
+            .publish(&command, Some(Batching::default()), permit, &mut None);
         queued.expect("the connection is open")
     }
 
@@ -153,9 +153,11 @@ async fn a_flush_confirms_no_command_that_was_not_sent() {
     assert_eq!(flushed(&publishing, flushing).await, 1);
     let answer = unsent.try_recv();
     assert!(matches!(answer, Ok((Answer::NotSent(..), _))));
-    assert_eq!(publishing.unconfirmed.returning()[0].publishes, 1);
+    let unconfirmed = &publishing.unconfirmed;
+    let mark = unconfirmed.mark();
+    assert_eq!(unconfirmed.returning_since(&mark)[0].publishes, 1);
     drop(answer);
-    assert_eq!(publishing.unconfirmed.take_forgotten()[0].publishes, 1);
+    assert_eq!(unconfirmed.tell_forgotten(mark)[0].publishes, 1);
 }
 
 #[test]
@@ -163,7 +165,8 @@ fn a_forgotten_command_that_was_not_sent_is_told() {
     let mut publishing = Publishing::new();
     drop(publishing.publish("t", "1"));
     publishing.reconnect();
-    let forgotten = publishing.unconfirmed.take_forgotten();
+    let unconfirmed = &publishing.unconfirmed;
+    let forgotten = unconfirmed.tell_forgotten(unconfirmed.mark());
     assert_eq!(forgotten[0].publishes, 1);
     assert_eq!(
         forgotten[0].reason.to_string(),

@@ -267,7 +267,8 @@ fn a_forgotten_publish_whose_second_try_is_refused_is_told() {
     numbered.resent();
     let refusal = ErrorFrame::new(b"E_BAD_MESSAGE x");
     assert!(numbered.pending.answer(Some(&refusal)));
-    let forgotten = numbered.pending.account.unconfirmed.take_forgotten();
+    let unconfirmed = &numbered.pending.account.unconfirmed;
+    let forgotten = unconfirmed.tell_forgotten(unconfirmed.mark());
     assert_eq!(forgotten[0].publishes, 1);
 }
 

@@ -1,7 +1,20 @@
 //! Publishes that nsqd has not stored, and that no connection has any more: they are to be sent again, or their callers
 //! have gone away. No flush confirms them.
 
+use std::cell::Cell;
+use std::pin::pin;
+use std::sync::Mutex;
+use std::task::{Context, Poll, Wake, Waker};
+
+use tokio::sync::watch;
+
 use super::*;
+use crate::core::Negotiated;
+use crate::error::{ConnectionError, ErrorFrame};
+use crate::outbox::Outbox;
+use crate::producer::open::{Numbers, Open};
+use crate::producer::session::Session;
+use crate::producer::unconfirmed::Account;
 
 async fn open(server: &mut MockServer) -> MockConnection {
     let mut nsqd = server.accept().await;
@@ -379,4 +392,160 @@ async fn a_publish_whose_timeout_has_ended_between_two_tries_is_told() {
     );
     producer.flush().await.unwrap();
     producer.close().await.unwrap();
+}
+
+/// Only the flush that ended first told it, and the other one confirmed the publish.
+#[tokio::test(start_paused = true)]
+async fn each_flush_that_waits_for_a_forgotten_publish_tells_of_it() {
+    let (mut server, producer) = one_server();
+    let forgotten = start(&producer, "t", "1").await;
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("PUB t 1").await;
+    forgotten.abort();
+    let flushes = [producer.clone(), producer.clone()]
+        .map(|producer| tokio::spawn(async move { producer.flush().await }));
+    settle().await;
+    nsqd.close();
+    for flush in flushes {
+        expect_unconfirmed(
+            flush.await.unwrap(),
+            "1 publish to a:1 is not confirmed: nsqd closed the connection",
+        );
+    }
+    producer.flush().await.unwrap();
+}
+
+/// The copy of the lost node counted as told, although the caller went away before the other nodes had answered.
+#[tokio::test(start_paused = true)]
+async fn a_flush_tells_of_a_lost_copy_that_was_forgotten() {
+    let network = MockNetwork::new();
+    let mut servers = ["a:1", "b:1", "c:1"].map(|address| network.server(address));
+    let producer = producer(&network, servers.each_ref().map(MockServer::address));
+    let forgotten = tokio::spawn({
+        let producer = producer.clone();
+        async move { producer.publish_to(2, "t", "1").await }
+    });
+    let mut first = open(&mut servers[0]).await;
+    first.expect("PUB t 1").await;
+    first.close();
+    let mut others = Vec::new();
+    for server in &mut servers[1..] {
+        let mut nsqd = open(server).await;
+        nsqd.expect("PUB t 1").await;
+        others.push(nsqd);
+    }
+    forgotten.abort();
+    settle().await;
+    for nsqd in &mut others {
+        nsqd.respond("OK").await;
+    }
+    expect_unconfirmed(
+        producer.flush().await,
+        "1 publish to a:1 is not confirmed: nsqd closed the connection",
+    );
+    producer.flush().await.unwrap();
+}
+
+/// The flush looked at all tasks again after each publish that had come back in the meantime.
+#[tokio::test(start_paused = true)]
+async fn a_flush_begins_although_publishes_come_back_all_the_time() {
+    let (mut server, producer) = one_server();
+    let publishing = start(&producer, "t", "1").await;
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("PUB t 1").await;
+    let account = Account {
+        unconfirmed: Arc::clone(&producer.0.shared.unconfirmed),
+        node: server.address(),
+    };
+    let reason = Arc::new(ConnectionError::Closed);
+    let turns = Cell::new(0);
+    let begun = producer.0.begin(|session| {
+        turns.set(turns.get() + 1);
+        assert!(turns.get() < 1000, "the flush never begins");
+        account.begin(&reason).settle();
+        session.begin_flush()
+    });
+    assert_eq!(begun.sessions.len(), 1);
+    // No task had this publish when the flush came to it, so the flush cannot wait for it.
+    assert_eq!(begun.returning[0].publishes, 1);
+    nsqd.respond("OK").await;
+    publishing.await.unwrap().unwrap();
+    producer.flush().await.unwrap();
+}
+
+/// The flush has looked at no task yet when a connection breaks.
+#[tokio::test(start_paused = true)]
+async fn a_flush_misses_no_publish_that_is_lost_while_it_begins() {
+    let network = MockNetwork::new();
+    let mut servers = ["a:1", "b:1"].map(|address| network.server(address));
+    let producer = producer(&network, servers.each_ref().map(MockServer::address));
+    let (mut publishing, mut connections) = (Vec::new(), Vec::new());
+    for server in &mut servers {
+        publishing.push(start(&producer, "t", "1").await);
+        let mut nsqd = open(server).await;
+        nsqd.expect("PUB t 1").await;
+        connections.push(nsqd);
+    }
+    let tasks = producer.0.connections();
+    let reason = Arc::new(ConnectionError::Closed);
+    let begun = producer.0.begin(|session| {
+        tasks.iter().for_each(|(_, task)| task.end(&reason));
+        session.begin_flush()
+    });
+    assert_eq!(begun.sessions.len(), 0);
+    let publishes = begun.returning.iter().map(|node| node.publishes);
+    assert_eq!(publishes.collect::<Vec<_>>(), [1, 1]);
+    for publishing in publishing {
+        publishing.await.unwrap().unwrap_err();
+    }
+}
+
+/// A waker that begins a flush.
+struct FlushWhenWoken {
+    producer: Producer,
+    /// The number of publishes that each flush counts at once, and the number of tasks that the flush waits for.
+    begun: Mutex<Vec<(usize, usize)>>,
+}
+
+impl Wake for FlushWhenWoken {
+    fn wake(self: Arc<Self>) {
+        let begun = self.producer.0.begin(Session::begin_flush);
+        let returning = begun.returning.iter().map(|node| node.publishes);
+        let counts = (returning.sum(), begun.sessions.len());
+        self.begun.lock().unwrap().push(counts);
+    }
+}
+
+/// The task of the connection learned of the message that came again before the flush did: nsqd could have stored the
+/// message, and the flush failed.
+#[tokio::test(start_paused = true)]
+async fn a_flush_waits_for_a_message_that_a_task_is_given_again() {
+    let network = MockNetwork::new();
+    let producer = producer(&network, ["a:1".parse().unwrap()]);
+    let mut publishing = pin!(producer.publish("t", "1"));
+    let mut cx = Context::from_waker(Waker::noop());
+    // The task of the node has not begun, and does not: this test gives the node a connection without a task.
+    assert!(publishing.as_mut().poll(&mut cx).is_pending());
+    let node = producer.0.pool().all().remove(0);
+    let session = node.connections().remove(0);
+    let (_over, over) = watch::channel(());
+    let outbox = Outbox::new();
+    let open = Open::new(Arc::clone(&session), outbox.clone(), Numbers::None, over);
+    node.succeed(&Arc::new(open), &Negotiated::default());
+    assert!(publishing.as_mut().poll(&mut cx).is_pending());
+    // The output has the message, and is empty then.
+    outbox.take(&mut cx, &mut Vec::new());
+    let flushing = Arc::new(FlushWhenWoken {
+        producer: producer.clone(),
+        begun: Mutex::default(),
+    });
+    let waker = Waker::from(Arc::clone(&flushing));
+    outbox.take(&mut Context::from_waker(&waker), &mut Vec::new());
+    let declined = ErrorFrame::new(DECLINED[0].as_bytes());
+    assert!(session.answer(Some(&declined)));
+    assert!(publishing.as_mut().poll(&mut cx).is_pending());
+    assert_eq!(*flushing.begun.lock().unwrap(), [(0, 1)]);
+    assert!(session.answer(None));
+    let stored = publishing.as_mut().poll(&mut cx);
+    assert!(matches!(stored, Poll::Ready(Ok(_))), "{stored:?}");
 }
