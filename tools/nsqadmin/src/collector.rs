@@ -311,7 +311,7 @@ impl Task {
     fn remember(&mut self, now: Now, snapshot: &Snapshot) {
         let unix_seconds = now.unix_millis / 1000;
         let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
-        history.note_clocks(now);
+        history.compare_clocks(now);
         let left_out = history.add(unix_seconds, snapshot.samples());
         let room_seconds = history.room_seconds(unix_seconds);
         drop(history);
@@ -432,7 +432,7 @@ mod tests {
         assert_eq!(pause(second, millis(4000), millis(4000)), Duration::ZERO);
     }
 
-    /// Whoever opened the page right after a collection got rates over some milliseconds, and so did the past.
+    /// A page that was opened right after a collection got rates over some milliseconds, and so did the past.
     #[test]
     fn a_first_look_does_not_make_rates_over_some_milliseconds() {
         let millis = Duration::from_millis;

@@ -232,9 +232,9 @@ impl History {
         left_out
     }
 
-    /// Takes both clocks before samples are added. If the system's clock was set by ten minutes or more, points are lost: a clock
-    /// that is ahead makes the oldest points too old, and they do not come back when the clock is set back.
-    pub fn note_clocks(&mut self, now: Now) {
+    /// Compares both clocks with those before the last samples. If the system's clock was set by ten minutes or more, points
+    /// are lost: a clock that is ahead makes the oldest points too old, and they do not come back when the clock is set back.
+    pub fn compare_clocks(&mut self, now: Now) {
         let ahead = now.unix_millis.saturating_sub(now.steady_millis);
         let before = self.clock_ahead.replace(ahead).unwrap_or(ahead);
         if ahead.saturating_sub(before).saturating_abs() >= TIERS[0].seconds() * 1000 {

@@ -212,9 +212,10 @@ impl Snapshot {
                 (false, Some(own)) => own,
                 (false, None) => &unknown,
             };
-            // If no node has answered for long, `before` itself is old.
+            // If no node has answered for long, `before` itself is old, and has the reason.
             let earlier = last.answers.get(node).filter(|earlier| {
-                answered.steady_millis.saturating_sub(earlier.steady_millis) < MISSING_MILLIS
+                let passed = answered.steady_millis.saturating_sub(earlier.steady_millis);
+                before.message.is_empty() || passed < MISSING_MILLIS
             });
             let seconds = earlier.and_then(|earlier| answered.seconds_since(earlier));
             // A topic without an earlier count has none since then.

@@ -29,7 +29,7 @@ import zlib
 CHANNELS = ("first", "second")
 CONSUMERS_PER_CHANNEL = 2
 PRODUCERS = 4
-READY = 100  # Per consumer connection. The timeout of a message also runs while the message waits in the connection.
+READY = 50  # Per consumer connection. The timeout of a message also runs while the message waits in the connection.
 MSG_TIMEOUT = 6.0  # Seconds. The driver starts the broker with the same default.
 TOUCH_HOLD = MSG_TIMEOUT + 2
 TOUCH_EVERY = 1.0

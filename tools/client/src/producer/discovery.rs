@@ -105,6 +105,8 @@ impl Producer {
             if self.0.is_closed() {
                 return Err(PublishError::Stopped);
             }
+            // The runtime in which it was started has ended.
+            discovery.take_if(|discovery| discovery.task.is_finished());
             discovery
                 .get_or_insert_with(|| Discovery::start(plan.clone(), Arc::downgrade(&self.0)))
                 .rounds()
@@ -114,6 +116,7 @@ impl Producer {
         }
         let failure = Discovery::first_round(rounds).await;
         match self.0.pool().len() {
+            0 if self.0.is_closed() => Err(PublishError::Stopped),
             0 => Err(PublishError::NoNode(failure)),
             _ => Ok(()),
         }

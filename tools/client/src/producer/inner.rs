@@ -86,13 +86,17 @@ impl Inner {
         self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns all tasks that may have publishes without an answer, each with its node.
-    pub(super) fn connections(&self) -> Vec<(Arc<Node>, Arc<Session>)> {
+    /// Returns all nodes that may have publishes without an answer.
+    pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
         let pool = self.pool();
         let mut nodes = pool.all();
         nodes.extend(self.leaving().iter().filter_map(Weak::upgrade));
-        drop(pool);
-        let connections = nodes.into_iter().flat_map(|node| {
+        nodes
+    }
+
+    /// Returns all tasks that may have publishes without an answer, each with its node.
+    pub(super) fn connections(&self) -> Vec<(Arc<Node>, Arc<Session>)> {
+        let connections = self.nodes().into_iter().flat_map(|node| {
             let connections = node.connections();
             connections
                 .into_iter()

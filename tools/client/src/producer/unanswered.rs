@@ -85,8 +85,7 @@ impl Producer {
         if let Some(discovery) = inner.discovery().take() {
             discovery.stop();
         }
-        let nodes = inner.pool().all();
-        nodes.iter().for_each(|node| node.retire());
+        inner.nodes().iter().for_each(|node| node.retire());
         let limit = inner.shared.flush_timeout;
         let begun = inner.begin(Session::begin_finish);
         let finishing = begun.sessions.into_iter();

@@ -49,7 +49,7 @@ impl Given {
 /// Most notes and shared addresses that are remembered. Only nsqds that broadcast other addresses all the time need more.
 const NOTES_MAX: usize = 100;
 
-/// What is known about the addresses of nsqds.
+/// The addresses of nsqds that need a note or another name.
 #[derive(Debug, Default)]
 pub(super) struct Noted(Mutex<Known>);
 
@@ -62,9 +62,19 @@ struct Known {
 }
 
 impl Noted {
-    /// Returns each process once, and each with an address of its own. Logs the notes that the log does not have yet.
-    pub(super) fn told_apart(&self, nsqds: Vec<Given>) -> Vec<Given> {
+    /// Returns each process once, and each with an address of its own. Logs the notes that the log does not have yet. `are_all`
+    /// tells that each nsqd has answered.
+    pub(super) fn told_apart(&self, nsqds: Vec<Given>, are_all: bool) -> Vec<Given> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if are_all {
+            let mut processes: BTreeMap<String, BTreeSet<_>> = BTreeMap::new();
+            for nsqd in &nsqds {
+                let sharing = processes.entry(nsqd.node.http_address()).or_default();
+                sharing.insert(nsqd.process());
+            }
+            let is_shared = |it: &String| processes.get(it).is_some_and(|it| it.len() > 1);
+            known.shared.retain(is_shared);
+        }
         let (nsqds, notes) = told_apart(nsqds, &mut known.shared);
         for note in notes {
             if known.notes.len() < NOTES_MAX && known.notes.insert(note.clone()) {
@@ -202,14 +212,18 @@ mod tests {
         for answering in [
             vec![a.clone(), b.clone()],
             vec![b, other.clone()],
-            vec![a, other],
+            vec![a.clone(), other],
         ] {
             let given: Vec<String> = answering.iter().map(|it| it.address.clone()).collect();
-            let found = noted.told_apart(answering);
+            let found = noted.told_apart(answering, false);
             let names = found.iter().map(|it| it.node.http_address());
             let expected = given.iter().map(|it| it.replace("c:3", "y:4151"));
             assert_eq!(names.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
         }
+        // The other one has got an address of its own.
+        let found = noted.told_apart(vec![a, nsqd("b:1", "z", 4)], true);
+        let names: Vec<String> = found.iter().map(|it| it.node.http_address()).collect();
+        assert_eq!(names, ["x:4151", "z:4151"]);
     }
 
     #[test]

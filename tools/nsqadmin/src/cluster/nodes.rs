@@ -95,7 +95,8 @@ impl Cluster {
         });
         let nsqds = gather(requests.collect()).await;
         let nsqds = nsqds.or_refuse(Server::Nsqd, warnings)?;
-        Ok(self.noted.told_apart(nsqds))
+        let are_all = nsqds.len() == self.nsqds.len();
+        Ok(self.noted.told_apart(nsqds, are_all))
     }
 
     /// Returns all nodes as targets.

@@ -14,6 +14,10 @@ use wire::go_error::system_text;
 
 use crate::history::{History, Loss};
 
+/// Most files that are kept because the history has lost points of them. A machine whose clock is wrong at each start
+/// must not fill the disk.
+const KEPT_MAX: u32 = 10;
+
 /// Time between two saves.
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -136,7 +140,7 @@ impl HistoryFile {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Renames the file, if there is one. Returns true if there was.
+    /// Renames the file, if there is one and not too many are kept. Returns true if it was renamed.
     fn move_old_aside(&self, loss: Loss) -> io::Result<bool> {
         let why = match loss {
             Loss::Clock => {
@@ -144,6 +148,14 @@ impl HistoryFile {
             }
             Loss::Room => "there is no room for all of the saved past (--history-max-bytes)",
         };
+        let last = aside_path(&self.path, KEPT_MAX - 1);
+        if last.exists() {
+            let last = last.display();
+            log_warn!(
+                "history: {why}, and the saved past is not kept, because {last} is there: remove old files"
+            );
+            return Ok(false);
+        }
         match move_aside(&self.path) {
             Ok(aside) => {
                 let aside = aside.display();
@@ -225,19 +237,24 @@ fn parse(path: &Path, bytes: &[u8], bytes_max: usize) -> Result<History, String>
 
 /// Renames a file to `<file>.bad`, or to `<file>.bad-1` and so on if that name is taken. Returns the new name.
 fn move_aside(path: &Path) -> io::Result<PathBuf> {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(".bad");
-    let mut target = PathBuf::from(&aside);
-    for number in 1_u32.. {
+    for number in 0.. {
+        let target = aside_path(path, number);
         match new_file::rename_new(path, &target) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             renamed => return renamed.map(|()| target),
         }
-        let mut numbered = aside.clone();
-        numbered.push(format!("-{number}"));
-        target = PathBuf::from(numbered);
     }
     Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// Returns the other name of a file that has this number, such as `history.bad-1`.
+fn aside_path(path: &Path, number: u32) -> PathBuf {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".bad");
+    if number > 0 {
+        aside.push(format!("-{number}"));
+    }
+    PathBuf::from(aside)
 }
 
 /// Runs `work` on a thread. Returns true if it ends within the limit. Otherwise, it goes on.

@@ -49,7 +49,7 @@ impl Series {
     }
 
     /// Returns the time of the longest ring, in seconds.
-    fn reach(&self) -> i64 {
+    pub(super) fn reach(&self) -> i64 {
         let rings = self.0.iter().zip(TIERS);
         let reaches = rings.map(|(ring, tier)| {
             let count = i64::try_from(ring.len()).unwrap_or(i64::MAX);
@@ -159,7 +159,7 @@ impl History {
     }
 
     /// Inserts a saved series with a past of at most `reach` seconds, and makes the past of all series shorter if there is no
-    /// room. Without room for ten minutes of it, the series is dropped. Returns the seconds that the past reaches back.
+    /// room. Without room for ten minutes of it, the series is dropped, but for that of all topics. Returns the seconds that the past reaches back.
     pub(super) fn insert_saved(&mut self, key: Key, mut series: Series, reach: i64) -> i64 {
         series.shorten(reach);
         self.last_second = self.last_second.max(series.last_second());
@@ -167,19 +167,21 @@ impl History {
             self.loss = Some(Loss::Room);
             return reach;
         }
+        let is_total = key == Key::All;
         self.insert(key.clone(), series);
         let Some(newest) = self.last_second.filter(|_| self.bytes > self.bytes_max) else {
             return reach;
         };
-        self.loss = Some(Loss::Room);
         // A pass over all series that can free nothing more is left out.
         let shorter = match reach > REACH_MIN {
             true => self.shorten(newest, 0, REACH_MIN),
             false => reach,
         };
         if self.bytes > self.bytes_max
+            && !is_total
             && let Some(dropped) = self.series.remove(&key)
         {
+            self.loss = Some(Loss::Room);
             self.bytes -= key.series_bytes() + dropped.heap_bytes();
             self.name_bytes -= key.series_bytes();
         }

@@ -100,7 +100,7 @@ impl History {
             let since = i64::from_le_bytes(take(&mut rest)?);
             self.kept_since = Some(since).filter(|since| *since != NEVER);
         }
-        let mut reach = i64::MAX;
+        let (mut reach, mut saved_reach) = (i64::MAX, 0);
         while !rest.is_empty() {
             let key = read_key(&mut rest)?;
             let mut series = Series::new();
@@ -109,8 +109,13 @@ impl History {
             }
             // Earlier versions also saved names that NSQ forbids.
             if key.is_valid() && series.last_second().is_some() {
+                saved_reach = saved_reach.max(series.reach());
                 reach = self.insert_saved(key, series, reach);
             }
+        }
+        // At a full limit, each past is shortened a bit now and then.
+        if reach < saved_reach / 4 * 3 {
+            self.loss = Some(Loss::Room);
         }
         Some(())
     }

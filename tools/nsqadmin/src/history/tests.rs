@@ -218,14 +218,14 @@ fn a_clock_that_was_set_ahead_is_reported_and_a_time_without_samples_is_not() {
         (6 * 24 * 60, 6 * 24 * 60, false),
     ] {
         let mut history = History::new(ROOMY);
-        history.note_clocks(minutes(0, 0));
-        history.note_clocks(minutes(unix, steady));
+        history.compare_clocks(minutes(0, 0));
+        history.compare_clocks(minutes(unix, steady));
         assert_eq!(
             history.take_loss(),
             is_lost.then_some(Loss::Clock),
             "{unix} {steady}"
         );
-        history.note_clocks(minutes(unix + 1, steady + 1));
+        history.compare_clocks(minutes(unix + 1, steady + 1));
         assert_eq!(history.take_loss(), None, "{unix} {steady}");
     }
 }

@@ -204,9 +204,19 @@ fn a_node_that_has_missed_answers_has_the_rate_of_the_whole_time() {
 #[test]
 fn after_a_long_outage_of_all_nodes_there_is_no_rate_yet() {
     let stats = [node("a:1", &topic("t", 700_000))];
-    for (seconds, expected) in [(599, true), (600, false), (7200, false)] {
+    let silent = || Snapshot {
+        message: "failed to query any nsqd".to_owned(),
+        ..first()
+    };
+    for (before, seconds, expected) in [
+        (silent(), 599, true),
+        (silent(), 600, false),
+        (silent(), 7200, false),
+        // With --live-interval=2h, there are no figures in between.
+        (first(), 7200, true),
+    ] {
         let now = Now::at(1_000_000 + seconds * 1000);
-        let back = answered_at_once(&first(), &stats, now, String::new());
+        let back = answered_at_once(&before, &stats, now, String::new());
         let rates = [
             back.topics["t"].total.figures.rate,
             back.topics["t"].channels["c"].figures.rate,

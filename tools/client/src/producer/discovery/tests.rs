@@ -115,3 +115,46 @@ async fn no_node_comes_after_the_end() {
     apply(&producer.0, &[], addresses(&["a:1"]), vec![]);
     assert!(producer.nodes().is_empty());
 }
+
+/// A node that had left the pool was not retired yet when the producer was closed. Its connection opened after the close.
+#[tokio::test(start_paused = true)]
+async fn the_end_reaches_a_node_that_leaves_the_pool_in_this_moment() {
+    let network = MockNetwork::new();
+    let server = network.server("a:1");
+    let producer = Producer::builder()
+        .node(server.address())
+        .connector(network)
+        .build()
+        .unwrap();
+    let publishing = tokio::spawn({
+        let producer = producer.clone();
+        async move { producer.publish("t", "1").await }
+    });
+    tokio::task::yield_now().await;
+    let removed = producer.0.change_nodes(&BTreeSet::new(), |_| false);
+    assert_eq!(removed.len(), 1);
+    producer.close().await.unwrap();
+    publishing.await.unwrap().unwrap_err();
+    assert_eq!(removed[0].connections().len(), 0);
+}
+
+/// The discovery ended with the first runtime, and no node was ever found after that.
+#[test]
+fn the_discovery_begins_anew_in_another_runtime() {
+    let producer = Producer::builder().lookupd("127.0.0.1:1").build().unwrap();
+    let rounds = || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("the system has descriptors");
+        runtime.block_on(async {
+            producer.publish("t", "x").await.unwrap_err();
+            producer.0.discovery().as_ref().map(Discovery::rounds)
+        })
+    };
+    let first = rounds().expect("there is an nsqlookupd");
+    assert!(first.has_changed().is_err(), "it has ended");
+    let second = rounds().expect("there is an nsqlookupd");
+    assert!(!second.same_channel(&first));
+    assert_eq!(second.borrow().0, 1);
+}

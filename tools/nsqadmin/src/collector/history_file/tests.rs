@@ -96,6 +96,21 @@ fn a_loss_during_a_save_keeps_the_old_file() {
     assert_eq!(aside.expect("the file is kept"), b"old");
 }
 
+/// A machine whose clock is wrong at each start kept one more file each time.
+#[test]
+fn old_files_do_not_fill_the_disk() {
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    for _ in 0..2 * KEPT_MAX {
+        let file = file_in(directory.path(), "old");
+        add(&file, MONTH);
+        file.save();
+    }
+    let kept = std::fs::read_dir(directory.path()).expect("the directory is there");
+    let names = kept.map(|entry| entry.expect("an entry").file_name());
+    let kept = names.filter(|name| name.to_string_lossy().contains(".bad"));
+    assert_eq!(kept.count(), KEPT_MAX as usize);
+}
+
 /// Regression: a save cleared the mark of a loss that came while the save ended. The next save replaced the past.
 #[test]
 fn no_loss_is_forgotten_at_the_end_of_a_save() {

@@ -90,6 +90,12 @@ fn a_saved_past_without_room_is_reported() {
         let mut read = History::from_bytes(&saved, bytes_max).expect("the bytes are whole");
         assert_eq!(read.take_loss(), expected, "{bytes_max}");
     }
+    // The past of all topics together has room in any case. Each start reported it as lost.
+    let mut total = History::new(1);
+    total.add(0, [(Key::All, busy(0))]);
+    let mut read = History::from_bytes(&total.to_bytes(), 1).expect("the bytes are whole");
+    assert_eq!(read.take_loss(), None);
+    assert!(read.points(&Key::All, 0, 0).is_some());
 }
 
 /// Room was made for all names, although they get a half of it at most. The past of those that were there was ten minutes then.
