@@ -18,7 +18,7 @@
 use std::ops::Bound;
 
 use super::ring::Ring;
-use super::{History, Key, Point, Series, TIERS, Tier};
+use super::{History, Key, Loss, Point, Series, TIERS, Tier};
 
 const MAGIC: &[u8] = b"nsqadmin history 3\n";
 const OLD_MAGICS: [&[u8]; 2] = [b"nsqadmin history 1\n", b"nsqadmin history 2\n"];
