@@ -24,8 +24,8 @@ const MESSAGES_UPGRADED: usize = 20_000;
 /// The message timeout of clients that cannot ask for one. The scenarios use the same number.
 const MSG_TIMEOUT_FLAG: &str = "--msg-timeout=6s";
 
-/// The longest wait for a scenario, which gives up by itself after 100 s.
-const SCENARIO_TIMEOUT: Duration = Duration::from_secs(150);
+/// The longest wait for a scenario, which gives up by itself after 300 s.
+const SCENARIO_TIMEOUT: Duration = Duration::from_secs(350);
 
 /// Installs a client. Returns the command that runs it, or None if a runtime is missing.
 type Client = fn() -> Option<Command>;

@@ -30,7 +30,7 @@ const (
 	touchHold           = msgTimeout + 2*time.Second
 	touchEvery          = time.Second
 	earlyTolerance      = 5 * time.Millisecond // Granularity of the clocks.
-	deadline            = 100 * time.Second
+	deadline            = 300 * time.Second
 	violationsMax       = 20
 )
 

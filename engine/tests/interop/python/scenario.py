@@ -34,7 +34,7 @@ MSG_TIMEOUT = 6.0  # Seconds. The driver starts the broker with the same default
 TOUCH_HOLD = MSG_TIMEOUT + 2
 TOUCH_EVERY = 1.0
 EARLY_TOLERANCE = 0.005  # The granularity of the clocks.
-DEADLINE = 100.0  # For the whole scenario.
+DEADLINE = 300.0  # For the whole scenario.
 BIG_BODIES = (1048576, 1048575, 1000000, 999999)
 VIOLATIONS_MAX = 20
 
