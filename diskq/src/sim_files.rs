@@ -10,7 +10,7 @@
 //!   the changes of names some first ones of each directory. [`SimFiles::write_back`] makes an intermediate
 //!   state durable.
 //! - Write-back that fails ([`SimFiles::fail_write_back`], a failed sync) leaves pages that count as clean and
-//!   are not durable. The next sync of that file or directory reports the error, once, and so does each descriptor of
+//!   are not durable. A failed sync of a directory may lose its changes of names in the same way. The next sync of that file or directory reports the error, once, and so does each descriptor of
 //!   the whole file system. [`SimFiles::reclaim`] drops such pages from the cache.
 //! - A write that fails may have written a part of its bytes.
 //!
@@ -380,6 +380,17 @@ impl Disk {
         self.errors += 1;
     }
 
+    /// A sync of one directory fails. Half of the time, its changes of names are lost. The whole file system tells of
+    /// it, too.
+    fn fail_sync_dir(&mut self, path: &Path) {
+        if self.random.coin() {
+            self.names.fail(path);
+            // The caller tells of it.
+            let _ = self.names.take_error(path);
+        }
+        self.errors += 1;
+    }
+
     /// A sync of everything fails: for some of the files that are dirty, but for one at least. The sync of
     /// each of these tells of it, too.
     fn fail_sync_of_all(&mut self) {
@@ -490,8 +501,15 @@ impl Files for SimFiles {
             is_dir.then_some(()).ok_or_else(not_found)
         });
         opened.map_err(SyncError::of_open)?;
-        let mut disk = self.call(Call::SyncDir).map_err(SyncError::Final)?;
-        disk.names.sync(path).map_err(SyncError::Final)
+        let mut disk = self.disk();
+        match disk.faults.call(Call::SyncDir) {
+            Some(Hit::Failed(error)) => {
+                disk.fail_sync_dir(path);
+                Err(SyncError::Final(error))
+            }
+            Some(Hit::CutOff(error) | Hit::Dead(error)) => Err(SyncError::Final(error)),
+            Some(Hit::Flipped) | None => disk.names.sync(path).map_err(SyncError::Final),
+        }
     }
 
     fn open_file_system(&self, _directory: &Path) -> io::Result<SimFileSystem> {

@@ -133,6 +133,8 @@ pub struct CheckpointJob {
     pub slot: u8,
     /// The contents of the checkpoint.
     pub draft: CheckpointDraft,
+    /// True if the file must be durable before the checkpoint is written: see `Checkpoints::is_newest_doubtful`.
+    pub sync_first: bool,
     /// True if it must be durable before the reply.
     pub sync: bool,
     /// True if names changed since the last sync: the directories are synced too.
@@ -269,8 +271,9 @@ pub enum Reply {
         memory: Memory,
         /// The new file, there as a whole if it worked, and not there if not.
         copy: SegmentNumber,
-        /// `Ok` if the job worked.
-        result: Result<(), Failure>,
+        /// `Ok` if the job worked. Otherwise the segment is where it was, and only a failed sync of the directory is
+        /// final.
+        result: Result<(), SyncFailure>,
     },
     /// To [`Request::Peek`].
     Peeked {

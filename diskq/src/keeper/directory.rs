@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use diskq_log::checkpoint::{self, CHECKPOINT_FILE};
 use diskq_log::planted::{Bug, is_planted};
-use diskq_log::{Failure, Memory, Pages, SegmentNumber, partial_file, segment_file};
+use diskq_log::{Failure, Memory, Pages, SegmentNumber, SyncFailure, partial_file, segment_file};
 
 use super::names::log_path;
 use crate::files::{Files, SyncError};
@@ -82,35 +82,36 @@ impl<'a, F: Files> LogDirectory<'a, F> {
     }
 
     /// Writes a copy of a segment. The copy gets its name when it is whole, and synced if `sync` asks for that. So
-    /// after a crash of the process, no segment file is half a segment.
+    /// after a crash of the process, no segment file is half a segment. If that fails, the segment is where it was, so
+    /// only a failed sync of the names is final: other files of the log may be concerned.
     pub(super) fn spill(
         &self,
         segment: SegmentNumber,
         memory: &Memory,
         copy: SegmentNumber,
         sync: bool,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), SyncFailure> {
         let path = self.segment_path(copy);
         let partial = self.path.join(partial_file(copy));
         let sync = sync && !is_planted(Bug::SpillNotSynced);
         let from = self.segment_path(segment);
-        let attempt = || {
+        let write = || {
             self.files.copy(&from, memory, &partial)?;
             if sync {
                 self.files.sync(&partial).map_err(SyncError::into_inner)?;
             }
-            self.files.rename(&partial, &path)?;
-            if sync {
-                let synced = self.files.sync_dir(&self.path);
-                synced.map_err(SyncError::into_inner)?;
-            }
-            Ok(())
+            self.files.rename(&partial, &path)
         };
-        attempt().map_err(|error| {
+        let failed = |error| SyncFailure::Retryable(Failure::of("write", &path, &error));
+        let written = write().map_err(failed);
+        let synced = written.and_then(|()| match sync {
+            true => self.sync_log_names(),
+            false => Ok(()),
+        });
+        synced.inspect_err(|_| {
             // The attempt's error is the one to report; what is left goes at the next start.
             let _ = self.files.remove(&partial);
             let _ = self.files.remove(&path);
-            Failure::of("write", &path, &error)
         })
     }
 

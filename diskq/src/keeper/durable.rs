@@ -87,13 +87,18 @@ impl<F: Files> LogDirectory<'_, F> {
         if is_planted(Bug::NamesNotSynced) {
             return Ok(());
         }
-        let synced = self.files.sync_dir(&self.path);
-        synced.map_err(|error| sync_failure(&self.path, &error))?;
+        self.sync_log_names()?;
         if is_planted(Bug::LogNameNotSynced) {
             return Ok(());
         }
         let synced = data_path.sync_names(self.files);
         synced.map_err(|error| sync_failure(data_path, &error))
+    }
+
+    /// Makes the names of the log's files durable.
+    pub(super) fn sync_log_names(&self) -> Result<(), SyncFailure> {
+        let synced = self.files.sync_dir(&self.path);
+        synced.map_err(|error| sync_failure(&self.path, &error))
     }
 
     /// Writes a state of the topic, and syncs it. If that fails, the state in the other file stands, so only a failed

@@ -24,7 +24,7 @@ use std::io;
 use diskq_log::planted::{Bug, is_planted};
 use diskq_log::{Failure, Reply, Request, SyncFailure};
 
-use super::jobs::Keeper;
+use super::jobs::{Keeper, has_sync_first};
 use super::names::log_path;
 use crate::files::Files;
 
@@ -62,21 +62,33 @@ impl<F: Files> Keeper<F> {
         jobs: Vec<(&str, Request)>,
     ) -> Vec<Option<Reply>> {
         if let Some(file_system) = &shared.file_system {
+            let sync = || {
+                let synced = self.files.sync_file_system(file_system);
+                synced.or_else(|error| match is_planted(Bug::SyncfsErrorSwallowed) {
+                    true => Ok(()),
+                    false => Err(error),
+                })
+            };
             let write = |(topic, request): &(&str, Request)| self.do_up_to_sync(topic, request);
-            let written: Vec<_> = jobs.iter().map(write).collect();
-            let synced = self.files.sync_file_system(file_system);
-            let synced = synced.or_else(|error| match is_planted(Bug::SyncfsErrorSwallowed) {
-                true => Ok(()),
-                false => Err(error),
-            });
-            let Err(failure) = synced else {
-                let jobs = written.into_iter().zip(jobs);
-                // A job that failed before its sync has nothing to make durable: for example, a log without a
-                // directory.
-                let reply = |(written, (topic, request)): (Result<_, _>, (&str, Request))| {
-                    request.durable_reply(written.and_then(|()| self.still_there(topic)))
-                };
-                return jobs.map(reply).collect();
+            let attempt = || {
+                if jobs.iter().any(|(_, request)| has_sync_first(request)) {
+                    sync()?;
+                }
+                let written: Vec<_> = jobs.iter().map(write).collect();
+                sync()?;
+                Ok(written)
+            };
+            let failure = match attempt() {
+                Ok(written) => {
+                    let jobs = written.into_iter().zip(jobs);
+                    // A job that failed before its sync has nothing to make durable: for example, a log without a
+                    // directory.
+                    let reply = |(written, (topic, request)): (Result<_, _>, (&str, Request))| {
+                        request.durable_reply(written.and_then(|()| self.still_there(topic)))
+                    };
+                    return jobs.map(reply).collect();
+                }
+                Err(failure) => failure,
             };
             shared.file_system = None;
             shared.failure = Some(failure);

@@ -110,6 +110,7 @@ fn write_checkpoint(slot: u8, draft: &CheckpointDraft, sync: bool) -> Request {
         number: CheckpointNumber(u64::from(slot) + 1),
         slot,
         draft: draft.clone(),
+        sync_first: false,
         sync,
         names: sync,
     })

@@ -155,8 +155,9 @@ impl<F: Files> Opening<'_, F> {
 
     /// Notes the checkpoint number of each slot, and the checkpoint that is surely durable.
     ///
-    /// Checkpoints are written one after another. So a checkpoint with the sync flag is durable if there is a newer
-    /// checkpoint. Only the newest checkpoint may have been cut off before its sync ended. A checkpoint that cannot be
+    /// Checkpoints are written one after another, and each process syncs the newest checkpoint that it finds before it
+    /// writes its first one. So a checkpoint with the sync flag is durable if there is a newer checkpoint. Only the newest
+    /// checkpoint may have been cut off before its sync ended. A checkpoint that cannot be
     /// read now may be readable at the next start, so new checkpoints get numbers above any that it may have. They also get
     /// numbers above `newer_number`, the highest one of an unknown version: a later program reads that checkpoint.
     fn judge_slots(&mut self, whole: &[Option<Found>; SLOTS], newer_number: u64, is_unread: bool) {
@@ -177,6 +178,9 @@ impl<F: Files> Opening<'_, F> {
         });
         self.checkpoints =
             Checkpoints::from_found(slots, durable_number, last_number, self.synced(), is_unsure);
+        if newest.is_some_and(|newest| newest.sync) {
+            self.checkpoints.doubt_newest();
+        }
         self.durable_next = durable.map_or(Seq(0), |found| found.next);
         let believed = durable.filter(|_| newest.is_some_and(|newest| newest.sync));
         self.durable_channels = believed.map_or_else(Roster::default, |found| found.roster.clone());

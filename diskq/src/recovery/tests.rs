@@ -299,6 +299,65 @@ fn a_channel_is_not_durable_by_a_sync_that_failed() {
     assert!(!recovered.durable_channels.names("new"));
 }
 
+/// Starts on the disk, writes a checkpoint with these channels, and dies in the file call `die_at` of that. Returns the
+/// channels that the start took for durable.
+fn live_and_die(files: &SimFiles, names: &[&str], die_at: u64) -> Roster {
+    let recovered = open(files);
+    let keeper = Keeper::new(files.clone(), data_path());
+    let mut log = recovered.log;
+    files.die_at(die_at);
+    write_channels(&mut log, names, &keeper);
+    files.crash(Crash::Process);
+    recovered.durable_channels
+}
+
+fn write_channels(log: &mut Log, names: &[&str], keeper: &Keeper<SimFiles>) {
+    // Longer than a sector, so that a power failure may tear the checkpoint.
+    let number = log.next_checkpoint().0;
+    let more = (0..8).map(|at| format!("{number:030}{at:030}"));
+    let names = names.iter().map(|name| (*name).to_owned()).chain(more);
+    let channels = names.map(|name| ChannelCheckpoint {
+        name,
+        ..ChannelCheckpoint::default()
+    });
+    let checkpoint = Checkpoint {
+        channels: channels.collect(),
+        ..Checkpoint::default()
+    };
+    log.write_checkpoint(MONO, &checkpoint, Durable::Yes);
+    serve(log, keeper);
+}
+
+/// Two processes were killed one after the other between a checkpoint and its sync. The third one took the first of
+/// these two checkpoints for durable: it answered a SUB at once, and overwrote the only checkpoint that was durable.
+#[test]
+fn a_checkpoint_of_a_killed_process_is_not_durable_because_there_is_a_newer_one() {
+    const CALLS: u64 = 12;
+    let mut believed = 0;
+    for seed in 0..CALLS * CALLS * CALLS {
+        let die_at = [seed % CALLS, seed / CALLS % CALLS, seed / CALLS / CALLS].map(|at| at + 1);
+        let files = SimFiles::seeded(seed);
+        let keeper = Keeper::new(files.clone(), data_path());
+        let mut log = Log::new(options());
+        for _ in 0..2 {
+            write_channels(&mut log, &["a"], &keeper);
+        }
+        live_and_die(&files, &["a", "x"], die_at[0]);
+        live_and_die(&files, &["a", "x"], die_at[1]);
+        let durable = live_and_die(&files, &["a", "x", "y"], die_at[2]);
+        files.crash(Crash::Power { seed });
+        let found = open(&files).checkpoint.map(|found| Roster::from(&found));
+        let is_there = |name| found.as_ref().is_some_and(|found| found.names(name));
+        assert!(is_there("a"), "calls {die_at:?}");
+        assert!(is_there("x") || !durable.names("x"), "calls {die_at:?}");
+        believed += u64::from(durable.names("x"));
+    }
+    assert!(
+        believed > CALLS,
+        "only {believed} starts took it for durable"
+    );
+}
+
 #[test]
 fn unreadable_checkpoints_are_not_absent() {
     let (files, first) = disk_with(80);

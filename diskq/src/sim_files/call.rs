@@ -19,7 +19,7 @@ pub enum Call {
     /// The second half of [`Files::sync`](crate::Files::sync), and all of
     /// [`Files::sync_file_system`](crate::Files::sync_file_system). If this call fails, dirty pages are lost.
     Sync,
-    /// The second half of [`Files::sync_dir`](crate::Files::sync_dir)
+    /// The second half of [`Files::sync_dir`](crate::Files::sync_dir). If this call fails, changes of names may be lost.
     SyncDir,
     /// [`Files::rename`](crate::Files::rename)
     Rename,

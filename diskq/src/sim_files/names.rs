@@ -226,6 +226,14 @@ impl Names {
             return Ok(());
         };
         self.commit(dir, usize::MAX);
+        self.take_error(path)
+    }
+
+    /// Tells of changes of one directory that were lost, once.
+    pub(super) fn take_error(&mut self, path: &Path) -> io::Result<()> {
+        let Some(dir) = self.dir(path) else {
+            return Ok(());
+        };
         match std::mem::take(&mut self.dirs[dir].has_error) {
             true => Err(write_back_error()),
             false => Ok(()),

@@ -87,6 +87,10 @@ pub struct Checkpoints {
     /// checkpoints that the disk still has, and a power failure would bring them back. So the next checkpoint is made
     /// durable, and until then no segment goes that start-up found.
     pub(super) found_number: u64,
+    /// True if the newest checkpoint was found at the start, and was to be synced: it may be in the page cache only. The
+    /// next start takes a checkpoint with the sync flag for durable if there is a newer one. So the file is synced before
+    /// the first checkpoint of this process is written.
+    pub(super) is_newest_doubtful: bool,
     /// True if the start found no checkpoint file: a power failure may leave the directory of a new log without it. A
     /// sync of the names may come before the file is made. So the first durable checkpoint syncs the names in any case.
     pub(super) is_file_new: bool,
@@ -132,6 +136,11 @@ impl Checkpoints {
             has_progress: is_unsure,
             ..Checkpoints::default()
         }
+    }
+
+    /// Notes that the newest checkpoint of the start was to be synced, and may not be.
+    pub fn doubt_newest(&mut self) {
+        self.is_newest_doubtful = true;
     }
 
     /// Notes that there was no checkpoint file at the start.

@@ -203,6 +203,7 @@ impl Log {
                 number: CheckpointNumber(number),
                 slot: slot as u8,
                 draft,
+                sync_first: self.checkpoints.is_newest_doubtful,
                 sync,
                 names,
             }));
@@ -242,6 +243,7 @@ impl Log {
                     self.checkpoints.rests_until = self.mono + took;
                 }
                 self.checkpoints.slots[writing.slot] = writing.number;
+                self.checkpoints.is_newest_doubtful = false;
                 // After a failed sync, a later sync that succeeds proves nothing: the kernel may have dropped the pages
                 // that it could not write.
                 let synced = writing.sync && self.sync.poisoned.is_none();

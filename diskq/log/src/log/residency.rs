@@ -7,9 +7,10 @@ use wire::id::Seq;
 use crate::error::{Damage, DamageKind};
 use crate::file_name::SegmentNumber;
 use crate::memory::Memory;
+use crate::planted::{Bug, is_planted};
 use crate::policy::{self, BUFFERS_MAX, IDLE_AFTER, RETRY_AFTER, STAYS_FOR};
 use crate::range::{SeqRange, add_joined};
-use crate::request::{Failure, Piece, Request};
+use crate::request::{Failure, Piece, Request, SyncFailure};
 
 use super::segments::{Residency, Segment};
 use super::{Log, Notice};
@@ -261,9 +262,14 @@ impl Log {
         number: SegmentNumber,
         memory: Memory,
         copy: SegmentNumber,
-        result: Result<(), Failure>,
+        result: Result<(), SyncFailure>,
         notices: &mut Vec<Notice>,
     ) {
+        if let Err(SyncFailure::Final(failure)) = &result
+            && !is_planted(Bug::SpillFailureNotFinal)
+        {
+            self.poison(failure.text.as_str().into(), notices);
+        }
         let state = |segment: &Segment| match segment.residency {
             Residency::Spilling {
                 copy: to,
@@ -302,7 +308,7 @@ impl Log {
                 self.sync.spill_is_void();
             }
             // Nothing is lost: it is where it was.
-            Err(failure) => {
+            Err(SyncFailure::Retryable(failure) | SyncFailure::Final(failure)) => {
                 segment.residency = Residency::Mapped(memory);
                 segment.keep_until = self.mono + STAYS_FOR;
                 if is_wanted {

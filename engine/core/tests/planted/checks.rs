@@ -6,11 +6,12 @@ use diskq::{
     Call, ChannelDraft, CheckpointDraft, Crash, DataPath, Durable, Files, Keeper, Log, LogOptions,
     Recovered, Request, Runs, STATE_FILES, Seq, SeqRange, SimFiles, SlotKind, Taken, open_log,
 };
+use engine_core::Random;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-pub(super) const ALL: [(&str, fn()); 18] = [
+pub(super) const ALL: [(&str, fn()); 20] = [
     (
         "a wrong bit costs one message",
         a_wrong_bit_costs_one_message,
@@ -32,8 +33,16 @@ pub(super) const ALL: [(&str, fn()); 18] = [
         the_last_durable_checkpoint_survives,
     ),
     (
+        "a checkpoint that two killed processes left is not believed",
+        a_checkpoint_of_a_killed_process_is_not_believed,
+    ),
+    (
         "a sync counts for nothing if a copy failed that it relied on",
         a_sync_that_counted_on_a_failed_copy_proves_nothing,
+    ),
+    (
+        "a spill whose sync of the directory fails is final",
+        a_spill_whose_sync_of_the_directory_fails_is_final,
     ),
     (
         "a failed shared sync makes no topic synced",
@@ -102,6 +111,11 @@ struct Small {
     checkpoints: u32,
 }
 
+/// The name of a channel in the checkpoint with this number.
+fn salted(salt: u32, at: u32) -> String {
+    format!("channel{salt:020}{at:020}")
+}
+
 impl Small {
     fn new(seed: u64) -> Small {
         Small::with(seed, LogOptions::default())
@@ -133,13 +147,17 @@ impl Small {
     /// Makes the keeper do the log's requests.
     fn serve(&mut self) {
         while let Some(request) = self.log.next_request() {
-            self.files.observe(Path::new(DATA_PATH), TOPIC, &self.log);
-            if let Some(reply) = self.keeper.handle(TOPIC, request) {
-                self.log
-                    .handle_reply(Duration::ZERO, reply, &mut Vec::new());
-            }
+            self.answer(request);
         }
         self.files.observe(Path::new(DATA_PATH), TOPIC, &self.log);
+    }
+
+    fn answer(&mut self, request: Request) {
+        self.files.observe(Path::new(DATA_PATH), TOPIC, &self.log);
+        if let Some(reply) = self.keeper.handle(TOPIC, request) {
+            self.log
+                .handle_reply(Duration::ZERO, reply, &mut Vec::new());
+        }
     }
 
     fn write_checkpoint(&mut self, durable: Durable) -> u64 {
@@ -148,7 +166,7 @@ impl Small {
         self.checkpoints += 1;
         let salt = self.checkpoints;
         let channel = |at: u32| ChannelDraft {
-            name: format!("channel{salt:020}{at:020}"),
+            name: salted(salt, at),
             paused: false,
             runs: Runs::default(),
             ..ChannelDraft::default()
@@ -265,6 +283,38 @@ fn the_last_durable_checkpoint_survives() {
     }
 }
 
+/// Three processes in a row are killed, each in a random file call of its first checkpoint. What one of them took for
+/// durable survives a power failure.
+fn a_checkpoint_of_a_killed_process_is_not_believed() {
+    let mut believed_count = 0;
+    for seed in 0..500 {
+        let mut random = Random::new(seed);
+        let mut small = Small::new(seed);
+        small.write_checkpoint(Durable::Yes);
+        small.write_checkpoint(Durable::Yes);
+        let mut believed = 0;
+        for _ in 0..3 {
+            let recovered = small.open();
+            let is_durable = |salt: &u32| recovered.durable_channels.names(&salted(*salt, 0));
+            believed = (1..=small.checkpoints)
+                .rfind(is_durable)
+                .unwrap_or(0)
+                .max(believed);
+            small.log = recovered.log;
+            small.files.die_at(1 + random.below(12));
+            small.write_checkpoint(Durable::Yes);
+            small.files.crash(Crash::Process);
+        }
+        small.files.crash(Crash::Power { seed });
+        let found = small.open().checkpoint.expect("one is durable");
+        let is_kept =
+            (believed..=small.checkpoints).any(|salt| found.channels[0].name == salted(salt, 0));
+        assert!(is_kept, "seed {seed}: {believed} was durable");
+        believed_count += u32::from(believed > 2);
+    }
+    assert!(believed_count > 10, "only {believed_count} starts believed");
+}
+
 fn a_sync_that_counted_on_a_failed_copy_proves_nothing() {
     let files = SimFiles::new();
     let keeper = Keeper::new(files.clone(), DATA_PATH);
@@ -294,6 +344,34 @@ fn a_sync_that_counted_on_a_failed_copy_proves_nothing() {
     answer(&mut log, spill);
     answer(&mut log, sync);
     assert!(!log.is_synced(), "the copy is not there");
+}
+
+fn a_spill_whose_sync_of_the_directory_fails_is_final() {
+    let mut small = Small::with(1, with_cold_segments());
+    loop {
+        small.log.sync_now();
+        small.serve();
+        let appended = small.log.append(Duration::ZERO, WALL_NS, &[1; 600], 0);
+        if appended.is_ok() {
+            let seq = Seq(small.log.next_seq().0 - 1);
+            small.log.retain(SeqRange::one(seq), 1);
+        }
+        match small.log.next_request() {
+            Some(spill @ Request::Spill { sync: true, .. }) => {
+                small.files.fail_next(Call::SyncDir, ErrorKind::Other);
+                let reply = small
+                    .keeper
+                    .handle(TOPIC, spill)
+                    .expect("a spill is answered");
+                let log = &mut small.log;
+                log.handle_reply(Duration::ZERO, reply, &mut Vec::new());
+                assert!(log.poisoned().is_some(), "names may be lost");
+                return;
+            }
+            Some(request) => small.answer(request),
+            None => {}
+        }
+    }
 }
 
 /// The messages of a segment that never left memory need no check, and the bytes that the disk gives do.

@@ -124,6 +124,10 @@ impl World {
             | Reply::StateWritten {
                 result: Err(SyncFailure::Final(failure)),
                 ..
+            }
+            | Reply::Spilled {
+                result: Err(SyncFailure::Final(failure)),
+                ..
             } => {
                 self.say(&failure.text);
                 self.at_risk.fail(topic);

@@ -38,9 +38,8 @@ use numbers::Numbers;
 use peer::TestClient;
 use promises::{Fact, Promises};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ffi::OsString;
 use std::fmt::Display;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::encode;
@@ -292,9 +291,11 @@ pub(crate) struct World {
     may_be_flipped: bool,
     /// True if clean pages were dropped from the cache.
     was_reclaimed: bool,
-    /// The lost names in the data path that a process believes to be stored, because a sync reported their loss before
-    /// the process started (docs/reliability.md, "Known limits"). A power failure may take the logs that have them.
-    believed_names: BTreeSet<OsString>,
+    /// The lost names of logs and of their files that a process believes to be stored, because a sync reported their loss
+    /// before the process started (docs/reliability.md, "Known limits"). A power failure may take these logs and files.
+    believed_names: BTreeSet<PathBuf>,
+    /// True if the process is killed again soon: what one process left to be synced, the next one finds.
+    is_killed_again: bool,
     /// True if the process is killed in this step: numbers were saved just now, or an undo was made or used.
     is_killed_soon: bool,
     /// True when the history is over, and everything is consumed.
@@ -388,6 +389,7 @@ impl World {
             may_be_flipped: false,
             was_reclaimed: false,
             believed_names: BTreeSet::new(),
+            is_killed_again: false,
             is_killed_soon: false,
             is_ending: false,
             set_back: Duration::ZERO,
@@ -642,11 +644,11 @@ impl World {
             if self.was_reclaimed {
                 taken = self.at_risk.take(&mut self.model, &mut self.promises);
             }
-            let (lost, is_told) = self.files.lost_names(Path::new(DATA_PATH));
-            // A shared sync of the next process does not report it.
-            if is_told || self.shares_syncs {
-                self.believed_names.extend(lost);
-            }
+            // A shared sync of the next process does not report a loss.
+            let lost = self.lost_names().into_iter();
+            let believed = lost.filter(|(_, is_told)| *is_told || self.shares_syncs);
+            let believed: Vec<PathBuf> = believed.map(|(path, _)| path).collect();
+            self.believed_names.extend(believed);
             self.files.crash(Crash::Process);
         }
         let messages = &self.model.messages;
@@ -677,6 +679,7 @@ impl World {
             });
         }
         let shards = 1 + self.random.below(SHARDS_MAX) as usize;
+        self.is_killed_again = self.random.below(2) == 0;
         self.start(shards);
         let topics = self.durable_topics();
         let is_promised = match is_power_lost {
@@ -724,17 +727,31 @@ impl World {
     /// Forgets what the logs owe that a power failure takes because a process believed their lost names.
     fn forget_believed_logs(&mut self) {
         let believed = std::mem::take(&mut self.believed_names);
-        let (lost, _) = self.files.lost_names(Path::new(DATA_PATH));
-        for name in lost.iter().filter(|name| believed.contains(*name)) {
-            let name = name.to_string_lossy();
-            // The topic's log, or a tombstone of the topic.
-            let is_of = |topic: &str| name.starts_with(&format!("{topic}{LOG_SUFFIX}"));
+        let lost = self.lost_names().into_iter();
+        for (path, _) in lost.filter(|(path, _)| believed.contains(path)) {
+            // The topic's log, a file in this log, or a tombstone of the topic.
+            let path = path.to_string_lossy();
+            let is_of = |topic: &str| path.starts_with(&format!("{DATA_PATH}/{topic}{LOG_SUFFIX}"));
             let topic = TOPICS.iter().position(|topic| is_of(topic));
             let topic = topic.expect("a log has the name of a topic");
             self.model.empty_topic(topic);
             self.lose_dead_letters(topic);
             self.reached.note("a lost name was believed");
         }
+    }
+
+    /// Returns the names in the data path and in the logs whose changes are lost, each with whether a sync has reported
+    /// the loss.
+    fn lost_names(&self) -> Vec<(PathBuf, bool)> {
+        let data_path = Path::new(DATA_PATH);
+        let logs = TOPICS.map(|topic| data_path.join(format!("{topic}{LOG_SUFFIX}")));
+        let directories = std::iter::once(data_path.to_owned()).chain(logs);
+        let lost = directories.flat_map(|directory| {
+            let (names, is_told) = self.files.lost_names(&directory);
+            let paths = names.into_iter().map(move |name| directory.join(name));
+            paths.map(move |path| (path, is_told))
+        });
+        lost.collect()
     }
 
     /// Copies the mapped memories to the page cache.
@@ -792,7 +809,8 @@ impl World {
                 _ => self.harm(),
             },
         }
-        if std::mem::take(&mut self.is_killed_soon) {
+        let is_killed = self.is_killed_again && self.random.below(12) == 0;
+        if std::mem::take(&mut self.is_killed_soon) || is_killed {
             self.kill();
         }
         self.read_slowly();

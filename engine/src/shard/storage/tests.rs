@@ -29,6 +29,7 @@ fn checkpoint(topic: &str, number: u64, sync: bool) -> KeeperJob {
         number: CheckpointNumber(number),
         slot: 0,
         draft: CheckpointDraft::default(),
+        sync_first: false,
         sync,
         names: sync,
     });
