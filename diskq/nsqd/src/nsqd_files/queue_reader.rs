@@ -1,9 +1,10 @@
 //! [`QueueReader`]: reads the unread records of one queue in order, and notes the unreadable parts.
 //!
-//! The reader follows nsqd's behaviour on the same files, with three exceptions that keep readable
+//! The reader follows nsqd's behaviour on the same files, with four exceptions that keep readable
 //! messages. Without usable positions, nsqd reads nothing and overwrites the files. At a record
-//! above `--max-msg-size`, nsqd loses the rest of the file. nsqd ignores files behind the write
-//! position.
+//! above `--max-msg-size`, nsqd loses the rest of the file. At zeros, which a power failure or an
+//! old nsqd has left in front of whole records, nsqd loses the rest of the file, too. nsqd ignores
+//! files behind the write position.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -131,7 +132,7 @@ impl<'a, F: Files> QueueReader<'a, F> {
         self.head = None;
         loop {
             match &self.current {
-                Some(open) if open.offset < open.bytes => {}
+                Some(open) if open.has_more() => {}
                 _ => match self.upcoming.pop_front() {
                     Some((number, offset, bytes)) => {
                         self.current = self.open_file(number, offset, bytes);
@@ -140,7 +141,13 @@ impl<'a, F: Files> QueueReader<'a, F> {
                     None => return Ok(()),
                 },
             }
-            let Err(why) = self.read_record() else {
+            let mut read = self.read_record();
+            if let Err(Unread::Damaged(_)) = read
+                && self.skip_zeros()?
+            {
+                read = self.read_record();
+            }
+            let Err(why) = read else {
                 return Ok(());
             };
             let Some(open) = self.current.take() else {
@@ -300,6 +307,89 @@ impl<'a, F: Files> QueueReader<'a, F> {
         Ok(())
     }
 
+    /// Goes on behind the zeros at the current offset, if whole messages follow that end exactly at the end of the
+    /// file. Returns whether they do. Otherwise nobody knows where a record begins, and the offset
+    /// stays.
+    fn skip_zeros(&mut self) -> Result<bool, DiskError> {
+        let open = self.current.as_ref().expect("a file is open");
+        let (zeros_at, path) = (open.offset, open.path.clone());
+        let found = self.find_behind_zeros();
+        let start = match found {
+            Ok(start) => start,
+            Err(Unread::Failed(error)) => return Err(DiskError::io("read", &path, error)),
+            Err(Unread::Damaged(_)) => None,
+        };
+        self.go_to(start.unwrap_or(zeros_at));
+        if let (Some(start), Some(open)) = (start, &self.current) {
+            self.notes.push(format!(
+                "{} has {} zero bytes from byte {zeros_at} on, which are left out: the messages behind \
+                 them are whole",
+                open.name,
+                start - zeros_at
+            ));
+        }
+        Ok(start.is_some())
+    }
+
+    /// Returns the offset of the first record behind the zeros at the current offset. The first
+    /// bytes of its size are zeros, too.
+    fn find_behind_zeros(&mut self) -> Result<Option<u64>, Unread> {
+        let open = self.current.as_ref().expect("a file is open");
+        let (zeros_at, bytes) = (open.offset, open.bytes);
+        let mut first = zeros_at;
+        loop {
+            let piece = (bytes - first).min(WINDOW_BYTES);
+            if piece == 0 {
+                return Ok(None);
+            }
+            self.go_to(first);
+            let start = self.bytes_ahead(0, piece)?;
+            let piece = &self.window[start..start + piece as usize];
+            match piece.iter().position(|byte| *byte != 0) {
+                Some(at) => {
+                    first += at as u64;
+                    break;
+                }
+                None => first += piece.len() as u64,
+            }
+        }
+        for ahead in (0..SIZE_BYTES as u64).rev() {
+            let Some(start) = first.checked_sub(ahead).filter(|start| *start > zeros_at) else {
+                continue;
+            };
+            match self.has_only_messages(start) {
+                Ok(true) => return Ok(Some(start)),
+                Ok(false) | Err(Unread::Damaged(_)) => {}
+                Err(failed) => return Err(failed),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns whether the file consists of whole messages from this offset to its end.
+    fn has_only_messages(&mut self, start: u64) -> Result<bool, Unread> {
+        let counts = (self.count, self.large_count);
+        self.go_to(start);
+        let mut is_message = true;
+        let mut result = Ok(());
+        while is_message && result.is_ok() && self.current.as_ref().is_some_and(Open::has_more) {
+            result = self.read_record();
+            let id = self.head().map(|record| MessageId(record.id).decode());
+            is_message = id.flatten().is_some();
+        }
+        self.head = None;
+        (self.count, self.large_count) = counts;
+        result.map(|()| is_message)
+    }
+
+    /// Goes to another offset of the current file.
+    fn go_to(&mut self, offset: u64) {
+        let open = self.current.as_mut().expect("a file is open");
+        open.offset = offset;
+        open.window_at = offset;
+        self.window.clear();
+    }
+
     /// Returns the offset in the window of the `bytes` bytes that begin `ahead` bytes behind the
     /// current offset.
     fn bytes_ahead(&mut self, ahead: u64, bytes: u64) -> Result<usize, Unread> {
@@ -325,6 +415,12 @@ impl<'a, F: Files> QueueReader<'a, F> {
             result.inspect_err(|_| self.window.clear())?;
         }
         Ok((open.offset + ahead - open.window_at) as usize)
+    }
+}
+
+impl Open {
+    fn has_more(&self) -> bool {
+        self.offset < self.bytes
     }
 }
 

@@ -355,6 +355,55 @@ fn readable_records_are_read() {
     );
 }
 
+/// The whole messages behind the zeros were lost. nsqd 1.0 left such a file.
+#[test]
+fn zeros_in_front_of_whole_messages_cost_none() {
+    // Sizes of one, two and three bytes: the first bytes of a size are zeros, too.
+    let records = [(1, 10), (2, 0x100 - HEADER_BYTES), (3, 300), (4, 70_000)];
+    let records = records.map(|(n, bytes)| owned(n, 0, bytes));
+    let read_file = |bytes: &[u8]| {
+        let length = bytes.len();
+        let positions = format!("4\n0,0\n0,{length}\n");
+        let files = disk(&[
+            ("orders.diskqueue.000000.dat", bytes),
+            ("orders.diskqueue.meta.dat", positions.as_bytes()),
+        ]);
+        read(&files, 1 << 20)
+    };
+    for first in 0..records.len() {
+        let (before, behind) = records.split_at(first);
+        let (before, behind) = (encoded(before), encoded(behind));
+        // The size of a large record behind fewer zeros looks like another size, not like zeros.
+        for zeros in [4, 5, 4096, 65_536, 200_000] {
+            let file = [&before[..], &vec![0; zeros], &behind].concat();
+            let (read_back, notes) = read_file(&file);
+            assert_eq!(read_back, records, "{zeros} zeros before {first}");
+            let note = format!(
+                "orders.diskqueue.000000.dat has {zeros} zero bytes from byte {} on, which are left out: the messages \
+                 behind them are whole",
+                before.len()
+            );
+            assert_eq!(notes, [note]);
+        }
+    }
+    // Where the records do not fit to the end, nobody knows where one begins: as in nsqd.
+    let one = encoded(&records[..1]);
+    let mut no_message = one.clone();
+    no_message[SIZE_BYTES + 10] = b'x';
+    let cut = &one[..one.len() - 1];
+    for behind in [cut, &[&one[..], b"x"].concat(), &[0; 100], &no_message] {
+        let file = [&one[..], &[0; 100], behind].concat();
+        let (read_back, notes) = read_file(&file);
+        assert_eq!(read_back, records[..1]);
+        let note = format!(
+            "orders.diskqueue.000000.dat cannot be read from byte 40 on (invalid message read size (0)): its last {} bytes \
+             are not imported",
+            file.len() - 40
+        );
+        assert_eq!(notes[0], note);
+    }
+}
+
 #[test]
 fn a_limit_that_was_lowered_costs_no_message() {
     let mut records = vec![owned(1, 0, 10), owned(2, 3, 300), owned(3, 0, 10)];
