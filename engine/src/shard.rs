@@ -234,7 +234,9 @@ impl Shard {
     fn perform(self: &Rc<Self>, output: Output) {
         match output {
             Output::Close(id) => self.at_connection(id, |connection| connection.close()),
-            Output::Move(id, to) => self.move_connection(id, to),
+            Output::Move(id, to) => {
+                self.at_connection(id, |connection| connection.move_to(self, to));
+            }
             Output::Upgrade(id, upgrade) => {
                 self.at_connection(id, |connection| connection.upgrade(self, upgrade));
             }

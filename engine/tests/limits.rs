@@ -231,13 +231,12 @@ const CLIENTS: usize = 32;
 /// another shard.
 const PUBLISHES: usize = 40;
 
-/// A move to another shard needs a descriptor for a moment. Without a descriptor, the broker must
-/// not close connected clients. It serves them on their present shard, or as soon as there is a
-/// descriptor.
+/// A move to another shard takes no descriptor, so clients on the wrong shard are served as usual while there is none.
+/// A producer moved with a second descriptor for its socket once, and hung until there was one.
 #[test]
-fn clients_that_cannot_move_are_not_closed() {
+fn clients_move_without_a_free_descriptor() {
     let _machine = whole_machine();
-    // The log is not synced during the test, so only a move needs a descriptor.
+    // The log is not synced during the test, so only a move could need a descriptor.
     let broker = Broker::start(SHARDS, &["--sync-timeout=10m"]);
     broker
         .post("/topic/create?topic=staying", b"")
@@ -246,13 +245,19 @@ fn clients_that_cannot_move_are_not_closed() {
     broker
         .post("/topic/unpause?topic=staying", b"")
         .expect_status(200);
+    broker
+        .post("/channel/create?topic=staying&channel=channel", b"")
+        .expect_status(200);
     let mut clients: Vec<Client> = (0..CLIENTS)
+        .map(|_| Client::connect(broker.tcp_addr()))
+        .collect();
+    let mut consumers: Vec<Client> = (0..CLIENTS)
         .map(|_| Client::connect(broker.tcp_addr()))
         .collect();
     // Without a descriptor, the broker rightly refuses a publish that needs a further segment. A
     // large message makes a large segment, which also has room for all later messages.
     clients[0].publish("staying", &[b'x'; 400_000]);
-    for client in &mut clients {
+    for client in clients.iter_mut().chain(&mut consumers) {
         client.publish("staying", b"before");
     }
     wait_for_steady_descriptors(&broker);
@@ -261,9 +266,9 @@ fn clients_that_cannot_move_are_not_closed() {
     for client in &mut clients {
         client.send(&Client::command_with_body("PUB staying", b"x").repeat(PUBLISHES));
     }
-    // Descriptors become free while the clients publish.
-    broker.wait_for_log("a connection waits to move to shard");
-    leave_descriptors(&broker, 50);
+    for consumer in &mut consumers {
+        consumer.send(b"SUB staying channel\n");
+    }
     for (number, client) in clients.iter_mut().enumerate() {
         for answer in 0..PUBLISHES {
             let frame = client.try_frame();
@@ -272,6 +277,9 @@ fn clients_that_cannot_move_are_not_closed() {
                 "client {number}, answer {answer}: {frame:?}"
             );
         }
+    }
+    for consumer in &mut consumers {
+        consumer.expect_ok();
     }
     let after = segments(&broker, "staying");
     assert_eq!(

@@ -11,7 +11,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use support::{
-    Broker, Client, Frame, FrameType, Message, Random, TIMEOUT, wait_until, whole_machine,
+    Broker, Client, Frame, FrameType, Message, Random, TIMEOUT, tcp_state, wait_until,
+    whole_machine,
 };
 
 const MESSAGE_BYTES_MAX: i32 = 1_048_576;
@@ -936,7 +937,9 @@ fn a_client_that_never_reads_harms_nobody() {
         "a client that reads nothing for two heartbeat intervals is closed"
     );
     // The client still reads nothing and the socket stays full, but the broker must close it.
-    let is_free = wait_until(TIMEOUT, || !is_open(broker.tcp_addr(), idle.local_addr()));
+    let is_free = wait_until(TIMEOUT, || {
+        tcp_state(broker.tcp_addr(), idle.local_addr()).as_deref() != Some("01")
+    });
     assert!(is_free, "a client that was closed keeps a descriptor");
     let after = support::rss(broker.pid()).anonymous_bytes;
     assert!(
@@ -1080,24 +1083,6 @@ fn connections_that_one_event_lets_go_on_take_turns() {
         seen_before += usize::from(error.ends_with("failed ID not in flight"));
     }
     assert_eq!(seen_before, 1, "of {CLIENTS} clients before a delivery");
-}
-
-/// Returns true if the connection from `peer` is open at the side of `address`. The kernel shows:
-///
-/// ```text
-///   sl  local_address rem_address   st ...
-///    0: 0100007F:5E56 0100007F:A0C8 01 ...
-/// ```
-fn is_open(address: SocketAddr, peer: SocketAddr) -> bool {
-    let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux shows its connections");
-    let [local, remote] = [address, peer].map(|end| format!(":{:04X}", end.port()));
-    table.lines().any(|line| {
-        let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        words.len() > 3
-            && words[1].ends_with(&local)
-            && words[2].ends_with(&remote)
-            && words[3] == "01"
-    })
 }
 
 #[test]

@@ -67,23 +67,6 @@ impl Stream {
         }
     }
 
-    /// The stream for another shard, on a second descriptor. Here nothing may be read any more, unless
-    /// [`Stream::take_back`] gets the result.
-    ///
-    /// # Errors
-    /// The system's answer, for example too many open files. Nothing has changed.
-    pub(crate) fn duplicate(&self) -> io::Result<MovingStream> {
-        let descriptor = self.socket.as_fd().try_clone_to_owned()?;
-        let mut unread = self.unread.take();
-        self.source.stop_receiving(&mut unread);
-        Ok(MovingStream { descriptor, unread })
-    }
-
-    /// Takes back what [`Stream::duplicate`] has taken for a move that does not happen.
-    pub(crate) fn take_back(&self, moving: MovingStream) {
-        *self.unread.borrow_mut() = moving.unread;
-    }
-
     /// Network and own address, for log lines: `tcp 127.0.0.1:4150`.
     pub(crate) fn local_text(&self) -> String {
         match self.socket.local_addr() {

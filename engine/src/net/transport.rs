@@ -65,15 +65,6 @@ impl Transport {
         &self.stream
     }
 
-    /// Packs the transport for another shard, which uses `stream` from then on. Here nothing may be read or written any
-    /// more.
-    pub(crate) fn move_to(&self, stream: MovingStream) -> MovingTransport {
-        MovingTransport {
-            stream,
-            upgraded: self.upgraded.take(),
-        }
-    }
-
     /// Packs the transport for another shard.
     pub(crate) fn into_moving(self) -> MovingTransport {
         MovingTransport {

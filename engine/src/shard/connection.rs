@@ -20,13 +20,14 @@ use crate::net::socket::Stream;
 use crate::net::transport::{MovingTransport, Transport};
 use crate::reactor;
 use crate::shard::Shard;
+use crate::shard::mail::Mail;
 use asking::Asking;
-use engine_core::ClientId;
+use engine_core::{ClientId, ShardId};
 use futures_lite::future;
 use program::log::{self, Level};
 use program::log_info;
 use std::cell::{Cell, RefCell};
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -42,7 +43,10 @@ pub(crate) struct Connection {
     is_stuck: Cell<bool>,
     /// The peer sends nothing more.
     input_ended: Cell<bool>,
-    leaving: Cell<Option<Leaving>>,
+    /// The connection ends, or moves to another shard.
+    is_leaving: Cell<bool>,
+    /// The client of a connection that moves to another shard, until the connection's tasks have ended.
+    moving: RefCell<Option<Box<MovingClient>>>,
     /// The question to an auth server about this connection, until its answer is there.
     question: RefCell<Option<Box<Asking>>>,
     /// The task that reads, while it waits.
@@ -51,16 +55,15 @@ pub(crate) struct Connection {
     writer: RefCell<Option<Waker>>,
 }
 
-/// The reason why the reader stops.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Leaving {
-    Closed,
-    Moved,
+/// A client that the broker of this shard has given up, and the shard to which it moves.
+struct MovingClient {
+    client: engine_core::Client,
+    to: ShardId,
 }
 
 /// A connection on its way to another shard.
 pub(crate) struct Moving {
-    pub(crate) client: engine_core::Client,
+    client: engine_core::Client,
     transport: MovingTransport,
     input: Vec<u8>,
     input_ended: bool,
@@ -105,15 +108,29 @@ fn run(shard: &Rc<Shard>, connection: Connection) {
     let shard = shard.clone();
     reactor::spawn(async move {
         read(&shard, &connection).await;
-        let id = connection.id;
-        connection.end_wait();
-        connection.take_input(&shard);
-        shard.connections.remove(id);
-        if connection.leaving.get() != Some(Leaving::Moved) {
-            shard.with_broker(|broker, _, out| broker.disconnect(id, out));
-        }
+        connection.end_writer().await;
+        end(&shard, connection);
     })
     .detach();
+}
+
+/// Ends a connection here, and sends it to the shard to which it moves, with its descriptor.
+fn end(shard: &Rc<Shard>, connection: Rc<Connection>) {
+    let id = connection.id;
+    shard.connections.remove(id);
+    connection.end_wait();
+    let input = connection.take_input(shard);
+    let Some(moving) = connection.moving.take() else {
+        return shard.with_broker(|broker, _, out| broker.disconnect(id, out));
+    };
+    let connection = Rc::into_inner(connection).expect("the reader is the last task");
+    let mail = Mail::Connection(Box::new(Moving {
+        client: moving.client,
+        transport: connection.transport.into_moving(),
+        input,
+        input_ended: connection.input_ended.get(),
+    }));
+    shard.shared.post.send(moving.to, mail);
 }
 
 /// Reads and carries out commands until the connection ends or leaves.
@@ -154,7 +171,8 @@ impl Connection {
             input: RefCell::default(),
             is_stuck: Cell::new(false),
             input_ended: Cell::new(false),
-            leaving: Cell::new(None),
+            is_leaving: Cell::new(false),
+            moving: RefCell::new(None),
             question: RefCell::new(None),
             reader: RefCell::new(None),
             writer: RefCell::new(None),
@@ -163,7 +181,7 @@ impl Connection {
 
     /// Reads once, and carries out every command that is complete then.
     fn poll_read_once(self: &Rc<Self>, shard: &Rc<Shard>, cx: &mut Context<'_>) -> Poll<ReadOnce> {
-        if self.leaving.get().is_some() {
+        if self.is_leaving.get() {
             return Poll::Ready(ReadOnce::Over);
         }
         if self.has_more(shard) {
@@ -258,7 +276,7 @@ impl Connection {
 
     /// Carries out one piece of the unread input. Returns false if the broker can take no input now, or there is none.
     fn carry_on(&self, shard: &Rc<Shard>) -> bool {
-        let has_more = self.leaving.get().is_none() && self.has_more(shard);
+        let has_more = !self.is_leaving.get() && self.has_more(shard);
         if has_more {
             shard.read_clock();
             self.offer(shard);
@@ -274,40 +292,42 @@ impl Connection {
 
     /// Ends the connection; the reader's task does the rest.
     pub(crate) fn close(&self) {
-        if self.leaving.get().is_none() {
-            self.leave(Leaving::Closed);
+        if !self.is_leaving.get() {
+            self.leave();
         }
     }
 
-    /// Packs the connection for another shard and ends it here.
-    ///
-    /// # Errors
-    /// No descriptor is left for the duplicate; nothing has changed.
-    pub(crate) fn pack(&self, shard: &Shard) -> io::Result<Option<Moving>> {
-        if self.leaving.get().is_some() {
-            return Ok(None);
+    /// Ends the connection here, and has the reader send it to another shard. The descriptor goes along: a move needs
+    /// nothing that could be missing.
+    pub(crate) fn move_to(&self, shard: &Shard, to: ShardId) {
+        if self.is_leaving.get() {
+            return;
         }
-        let stream = self.transport.stream().duplicate()?;
-        let Some(client) = shard.with_broker(|broker, _, _| broker.detach(self.id)) else {
-            self.transport.stream().take_back(stream);
-            return Ok(None);
-        };
-        self.leave(Leaving::Moved);
-        let input = self.take_input(shard);
-        Ok(Some(Moving {
-            client,
-            transport: self.transport.move_to(stream),
-            input,
-            input_ended: self.input_ended.get(),
-        }))
+        if let Some(client) = shard.with_broker(|broker, _, _| broker.detach(self.id)) {
+            *self.moving.borrow_mut() = Some(Box::new(MovingClient { client, to }));
+            self.leave();
+        }
     }
 
-    /// Has both tasks end. The writer, too: a peer that reads nothing would keep it waiting, and
-    /// with it the descriptor, for ever.
-    fn leave(&self, leaving: Leaving) {
-        self.leaving.set(Some(leaving));
+    /// Has both tasks end.
+    fn leave(&self) {
+        self.is_leaving.set(true);
         self.wake_reader();
         wake(&self.writer);
+    }
+
+    /// Ends the writer, for whatever reason the reader has ended. A peer that reads nothing would keep the writer waiting,
+    /// and with it the descriptor, for ever.
+    async fn end_writer(&self) {
+        self.leave();
+        future::poll_fn(|cx| {
+            if !self.is_stuck.get() {
+                return Poll::Ready(());
+            }
+            *self.reader.borrow_mut() = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
     }
 
     /// Wakes the reader: the connection ends, or the broker reads it again.

@@ -41,7 +41,7 @@ pub use install::{
     go_program, has_python, install, node_program, python_program, run_installer, source_dir,
 };
 pub use namespace::with_own_network;
-pub use process::{Rss, cpu_time, descriptors, first_core, open_files, rss};
+pub use process::{Rss, cpu_time, descriptors, first_core, open_files, rss, tcp_state};
 pub use random::Random;
 pub use sandbox::{
     CONTAINERS_DENY, IO_URING, IoUringSwitch, LoopExt4, answer_io_uring_with, contents,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Resident memory of a process, in bytes.
@@ -107,4 +108,21 @@ pub fn first_core() -> String {
 
 fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Returns the state of the connection from `peer` at the side of `address`: `01` is open, and `08` is open although the
+/// peer has ended its side. The kernel shows:
+///
+/// ```text
+///   sl  local_address rem_address   st ...
+///    0: 0100007F:5E56 0100007F:A0C8 01 ...
+/// ```
+pub fn tcp_state(address: SocketAddr, peer: SocketAddr) -> Option<String> {
+    let table = read("/proc/net/tcp");
+    let [local, remote] = [address, peer].map(|end| format!(":{:04X}", end.port()));
+    table.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let is_it = words.len() > 3 && words[1].ends_with(&local) && words[2].ends_with(&remote);
+        is_it.then(|| words[3].to_owned())
+    })
 }

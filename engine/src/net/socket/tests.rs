@@ -6,6 +6,7 @@ use crate::preflight::is_usable;
 use crate::reactor::{self, Engine};
 use futures_lite::{AsyncRead, AsyncReadExt, AsyncWrite, future};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 use std::pin::Pin;
 
 impl AsyncRead for Stream {
@@ -66,23 +67,24 @@ async fn connected(listener: &Listener) -> Stream {
 }
 
 #[test]
-fn a_duplicate_outlives_its_stream_and_can_be_adopted_elsewhere() {
+fn a_stream_moves_with_its_only_descriptor() {
     on_each_engine(|| async {
         let (listener, address) = listener();
         let mut peer = TcpStream::connect(address).expect("listening");
-        let stream = connected(&listener).await;
+        let mut adopted = connected(&listener).await;
+        let number = adopted.socket.as_raw_fd();
         for round in 0..100u8 {
-            let copy = stream.duplicate().expect("descriptors are left");
+            // A task waits for the socket here, too.
+            let waits = future::poll_once(future::poll_fn(|cx| adopted.poll_read(cx, &mut [0])));
+            assert!(waits.await.is_none());
+            let moving = adopted.into_moving();
+            assert_eq!(moving.descriptor.as_raw_fd(), number);
             peer.write_all(&[round]).expect("connected");
-            let mut adopted = Stream::adopt(copy);
+            adopted = Stream::adopt(moving);
             let mut byte = [0];
             adopted.read_exact(&mut byte).await.expect("one byte");
-            assert_eq!(byte, [round], "each copy is the same socket");
-            drop(adopted);
+            assert_eq!(byte, [round]);
         }
-        let last = stream.duplicate().expect("descriptors are left");
-        drop(stream);
-        let adopted = Stream::adopt(last);
         let parts = [IoSlice::new(b"still "), IoSlice::new(b"open")];
         assert_eq!(adopted.send(&parts).expect("connected"), Some(10));
         // A task waits for the socket. A ring holds the socket open until the poll is cancelled.
@@ -96,7 +98,7 @@ fn a_duplicate_outlives_its_stream_and_can_be_adopted_elsewhere() {
             sender.send(read.map(|_| got)).expect("waited for");
         });
         let got = got.await.expect("the thread ends");
-        assert_eq!(got.expect("closed by the last copy"), "still open");
+        assert_eq!(got.expect("closed by the last owner"), "still open");
     });
 }
 

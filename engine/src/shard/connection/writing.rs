@@ -74,7 +74,7 @@ impl Connection {
     }
 
     fn may_flush(&self) -> bool {
-        !self.is_stuck.get() && self.leaving.get().is_none()
+        !self.is_stuck.get() && !self.is_leaving.get()
     }
 
     /// Has a task write what is left, when the socket has room.
@@ -93,7 +93,7 @@ impl Connection {
     /// Writes as much as the socket takes, and then lets the broker decide whether the output leaves too slowly. Linux
     /// reports room in the socket too late for this decision.
     pub(crate) fn expire_output(&self, shard: &Rc<Shard>) {
-        if self.leaving.get().is_none() {
+        if !self.is_leaving.get() {
             match self.write(shard) {
                 // Nothing may be left to write: wake the task that waits for room.
                 Ok(_) => wake(&self.writer),
@@ -166,7 +166,7 @@ impl Connection {
     /// Waits for room in the socket and writes, until nothing is left.
     async fn write_stuck(self: Rc<Self>, shard: &Rc<Shard>) {
         let result = future::poll_fn(|cx| {
-            if self.leaving.get().is_some() {
+            if self.is_leaving.get() {
                 return Poll::Ready(Ok(()));
             }
             // The wait may have been long, and what leaves now counts for the write deadline.
@@ -189,6 +189,10 @@ impl Connection {
         self.is_stuck.set(false);
         if let Err(error) = result {
             self.abandon(shard, &error);
+        }
+        if self.is_leaving.get() {
+            // The reader waits for the end of this task.
+            self.wake_reader();
         }
     }
 }

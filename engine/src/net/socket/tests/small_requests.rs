@@ -145,14 +145,7 @@ fn a_stream_that_moves_while_it_receives_loses_and_doubles_nothing() {
                 continue;
             }
             moves_while_received += u32::from(stream.is_received());
-            match draws.below(3) {
-                0 => stream = Stream::adopt(stream.into_moving()),
-                1 => stream = Stream::adopt(stream.duplicate().expect("descriptors are left")),
-                _ => {
-                    let moving = stream.duplicate().expect("descriptors are left");
-                    stream.take_back(moving);
-                }
-            }
+            stream = Stream::adopt(stream.into_moving());
         }
         assert_eq!(place, writer.join().expect("no panic"));
         assert_eq!(moves_while_received > 0, receives());
@@ -260,10 +253,10 @@ fn a_stream_that_nobody_reads_holds_its_peer_back() {
         }
         let mut place = start;
         // The bytes that wait in the process come without the socket.
-        let moving = stream.duplicate().expect("descriptors are left");
+        let moving = stream.into_moving();
         let unread = moving.unread.len();
         assert!(unread <= 128 * 1024, "{unread} bytes wait in the process");
-        stream.take_back(moving);
+        let stream = Stream::adopt(moving);
         while place < end {
             place += read(&stream, place, 30_000).await;
         }
@@ -282,9 +275,7 @@ fn a_stream_that_is_held_back_keeps_its_input_and_goes_on() {
             reactor::sleep(Duration::from_millis(2)).await;
             stream.hold_back();
         }
-        let moving = stream.duplicate().expect("descriptors are left");
-        assert_eq!(!moving.unread.is_empty(), receives());
-        stream.take_back(moving);
+        assert_eq!(!stream.unread.borrow().is_empty(), receives());
         while place < end {
             place += read(&stream, place, 70).await;
         }
