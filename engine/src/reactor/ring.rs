@@ -29,6 +29,9 @@ const IGNORED: Token = Token(u64::MAX);
 const FIRST_SEND: u64 = u64::MAX - 1 - SENDS_MAX as u64;
 const LAST_SEND: u64 = FIRST_SEND + SENDS_MAX as u64 - 1;
 
+/// The pause before a writer tries again whose peer has ended its side and leaves no room.
+static HANGUP_PAUSE: Timespec = Timespec::new().nsec(10_000_000);
+
 /// The time for which the making of a ring is tried.
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// The time for which the registration of buffers is tried. A shard also works without them.
@@ -102,6 +105,12 @@ impl Ring {
     fn poll(&self, descriptor: BorrowedFd<'_>, readiness: libc::c_short, token: Token) {
         let poll = opcode::PollAdd::new(Fd(descriptor.as_raw_fd()), readiness as u32);
         self.push(poll.build().user_data(token.0));
+    }
+
+    /// Answers a wait for room after a pause. The writer then tries, and waits again if there is no room.
+    fn pause(&self, token: Token) {
+        let timeout = opcode::Timeout::new(&HANGUP_PAUSE);
+        self.push(timeout.build().user_data(token.0));
     }
 
     /// Ends a poll. The poll holds its file open until then.
@@ -210,7 +219,7 @@ impl Ring {
     fn push(&self, entry: squeue::Entry) {
         let mut ring = self.ring.borrow_mut();
         let mut waiting = self.waiting.borrow_mut();
-        // SAFETY: only a send points to memory, that of `Sends`. This memory is not written before the completion of
+        // SAFETY: a timeout points to a static, and a send to the memory of `Sends`. This memory is not written before the completion of
         // the send: `send_staged` waits for it. If the ring fails before, no further request is submitted. If a
         // descriptor is not open when the kernel looks at it, the completion is an error. If it is open again as
         // another file, a poll is answered for nothing. Requests that send and receive are submitted before their
@@ -344,6 +353,8 @@ impl Ring {
                         Then::End => self.cancel_receiving(token),
                     }
                 }
+                // The kernel tells each poll of a peer that has ended its side, again and again.
+                token if tells_only_hangup(token, entry.result()) => self.pause(token),
                 token => answer(token),
             }
         }
@@ -371,6 +382,12 @@ impl Drop for Ring {
             std::mem::forget(receiving);
         }
     }
+}
+
+/// Returns whether the result of a poll for room says only that the peer has ended its side. io_uring adds this event to
+/// each poll.
+fn tells_only_hangup(token: Token, result: i32) -> bool {
+    token.direction() == Direction::Write && result == i32::from(libc::POLLRDHUP)
 }
 
 /// Submits everything and waits for a completion.

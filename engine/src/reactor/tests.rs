@@ -54,6 +54,11 @@ on_each_engine! {
     those_that_come_last_take_turns_though_others_never_rest,
 }
 
+// glommio's ring is io_uring, too, and glommio does not show what it tells.
+#[cfg(target_os = "linux")]
+on_engine!(rest_on_io_uring, IoUring: a_full_socket_of_a_peer_that_ended_its_side_is_waited_for_at_rest);
+on_engine!(rest_on_epoll, Epoll: a_full_socket_of_a_peer_that_ended_its_side_is_waited_for_at_rest);
+
 // glommio looks at its rings after a time, not after so many bytes.
 #[cfg(target_os = "linux")]
 on_engine!(turns_on_io_uring, IoUring: a_socket_that_always_has_more_leaves_the_others_their_turn);
@@ -272,6 +277,36 @@ impl Wake for Count {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
+}
+
+/// io_uring answers each poll of such a socket at once. A thread was busy with that until the peer read.
+fn a_full_socket_of_a_peer_that_ended_its_side_is_waited_for_at_rest() {
+    run(async {
+        let (left, mut right) = pair();
+        right.close().await.expect("connected");
+        let chunk = [7; 64 * 1024];
+        let mut filled = 0;
+        while let Some(bytes) = left.send(&[IoSlice::new(&chunk)]).expect("connected") {
+            filled += bytes;
+        }
+        let polls = Rc::new(Cell::new(0));
+        let counted = Rc::clone(&polls);
+        let writer = spawn(future::poll_fn(move |cx| {
+            counted.set(counted.get() + 1);
+            match left.send(&[IoSlice::new(b"end")]).expect("connected") {
+                Some(bytes) => Poll::Ready(bytes),
+                None => {
+                    left.wait_writable(cx);
+                    Poll::Pending
+                }
+            }
+        }));
+        sleep(Duration::from_millis(200)).await;
+        assert!(polls.get() <= 30, "{} polls", polls.get());
+        let mut bytes = vec![0; filled];
+        right.read_exact(&mut bytes).await.expect("connected");
+        assert_eq!(writer.await, 3);
+    });
 }
 
 fn a_socket_wakes_whom_it_was_told_to_once() {
