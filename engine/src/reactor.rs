@@ -16,6 +16,7 @@
 //! docs/decisions/0004-reactor.md says why this is not an executor with its own sockets.
 
 mod alarm;
+mod budget;
 mod driver;
 mod engine;
 mod epoll;
@@ -31,6 +32,8 @@ mod waiting;
 
 pub(crate) use alarm::{Alarm, Sleep, sleep};
 use async_executor::{LocalExecutor, Task};
+pub(crate) use budget::BYTES_PER_POLL;
+use budget::Budget;
 use driver::{Driver, Token};
 pub use engine::Engine;
 use futures_lite::future;
@@ -45,7 +48,7 @@ use std::io::{self, IoSlice};
 use std::mem;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, OwnedFd};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -54,7 +57,7 @@ use timers::Timers;
 
 /// The reactor asks the engine at least every 64 tasks.
 const TASKS_PER_LOOK: usize = 64;
-/// The reactor also asks after 128 KiB read, so that one busy sender does not hide the others.
+/// The reactor also asks after 128 KiB of work, so that one busy sender does not hide the others.
 const BYTES_PER_LOOK: usize = 128 * 1024;
 
 /// The longest wait for an engine that is tried.
@@ -80,8 +83,7 @@ struct Reactor {
     timers: RefCell<Timers>,
     /// The serial number of the next source. It distinguishes sources that have had the same index.
     next_serial: Cell<u32>,
-    /// Bytes read since the last look.
-    bytes_read: Cell<usize>,
+    budget: Budget,
     /// Tasks that have much to do and come last.
     last: RefCell<VecDeque<Waker>>,
     spin: RefCell<Spin>,
@@ -168,12 +170,7 @@ pub(crate) async fn come_last() {
         if mem::replace(&mut is_waiting, true) {
             return Poll::Ready(());
         }
-        let runtime = current();
-        runtime
-            .reactor
-            .last
-            .borrow_mut()
-            .push_back(cx.waker().clone());
+        current().reactor.wake_last(cx);
         Poll::Pending
     })
     .await;
@@ -241,7 +238,7 @@ fn current() -> Rc<Runtime> {
 
 impl Runtime {
     fn run<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> io::Result<T> {
-        let main = self.executor.spawn(future);
+        let main = self.executor.spawn(self.main(future));
         let waker = Waker::from(Arc::clone(&self.reactor.notify));
         let mut context = Context::from_waker(&waker);
         #[cfg(feature = "glommio")]
@@ -253,7 +250,7 @@ impl Runtime {
                         return main.await;
                     }
                     let tick = pin!(self.executor.tick());
-                    let may_wait = self.may_wait(tick.poll(&mut context));
+                    let may_wait = self.may_wait(self.poll_tick(tick, &mut context));
                     let next_timer = self.reactor.timers.borrow().next();
                     glommio.rest(may_wait, next_timer).await;
                     self.reactor.wake_tasks(next_timer.is_some());
@@ -268,16 +265,52 @@ impl Runtime {
             // Runs one more task. If none is ready, `tick` has the waker called when one becomes ready, as long as
             // `tick` lives.
             let tick = pin!(self.executor.tick());
-            let may_wait = self.may_wait(tick.poll(&mut context));
+            let may_wait = self.may_wait(self.poll_tick(tick, &mut context));
             self.reactor.ask_engine(may_wait)?;
         }
+    }
+
+    /// The future of [`run`]. It may work without a break: at the start, it recovers logs.
+    fn main<T: 'static>(
+        &self,
+        future: impl Future<Output = T> + 'static,
+    ) -> impl Future<Output = T> + 'static {
+        let reactor = Rc::clone(&self.reactor);
+        async move {
+            let mut future = pin!(future);
+            future::poll_fn(|cx| {
+                let polled = future.as_mut().poll(cx);
+                reactor.budget.restart_clock();
+                polled
+            })
+            .await
+        }
+    }
+
+    /// Runs a task if one is ready.
+    fn try_tick(&self) -> bool {
+        self.reactor.budget.begin_poll();
+        let is_run = self.executor.try_tick();
+        self.reactor.budget.end_poll();
+        is_run
+    }
+
+    fn poll_tick(
+        &self,
+        tick: Pin<&mut impl Future<Output = ()>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        self.reactor.budget.begin_poll();
+        let tick = tick.poll(cx);
+        self.reactor.budget.end_poll();
+        tick
     }
 
     /// Runs tasks until none is ready, or many were run; then wakes one that comes last.
     fn run_tasks(&self) {
         for _ in 0..TASKS_PER_LOOK {
-            let is_enough = self.reactor.bytes_read.get() >= BYTES_PER_LOOK;
-            if is_enough || !self.executor.try_tick() {
+            let is_enough = self.reactor.budget.bytes() >= BYTES_PER_LOOK;
+            if is_enough || !self.try_tick() {
                 break;
             }
         }
@@ -305,11 +338,16 @@ impl Reactor {
             sources: RefCell::default(),
             timers: RefCell::default(),
             next_serial: Cell::new(0),
-            bytes_read: Cell::new(0),
+            budget: Budget::default(),
             last: RefCell::default(),
             spin: RefCell::default(),
             awake_since: Cell::new(Instant::now()),
         })
+    }
+
+    /// Wakes a task behind all that are ready.
+    fn wake_last(&self, cx: &Context<'_>) {
+        self.last.borrow_mut().push_back(cx.waker().clone());
     }
 
     /// Wakes the tasks whose socket is ready or whose time has come. Waits for one, if it may.
@@ -327,7 +365,7 @@ impl Reactor {
 
     /// Wakes the tasks whose socket is ready, and those whose time has come, if there are timers.
     fn wake_tasks(&self, has_timers: bool) {
-        self.bytes_read.set(0);
+        self.budget.begin_look();
         self.notify.announce_awake();
         let _is_woken = self.driver.for_each_ready(|token| {
             if let Some(source) = self.source(token) {

@@ -6,7 +6,9 @@ mod support;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{IoSlice, Write};
+use std::net::Shutdown;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use support::{
@@ -498,6 +500,67 @@ fn a_bomb_is_opened_piece_by_piece() {
     }
     let grown = rss(broker.pid()).anonymous_bytes.saturating_sub(before);
     assert!(grown < 16 << 20, "{grown} bytes are left");
+}
+
+/// A client sends without end, before AUTH or any publish, what takes long to open: chunks of 8 bytes, large commands
+/// that compress to nothing, and TLS. The broker read such a client as long as its socket had more, and neighbours
+/// waited for seconds. In a debug build, the broker ends if a poll of a task has no bound.
+#[test]
+fn input_that_takes_long_to_open_leaves_the_neighbours_their_turn() {
+    let _machine = whole_machine();
+    let certificates = Certificates::new();
+    let broker = certificates.broker(1, &[]);
+    let body = format!("{{{}}}", " ".repeat(5_000_000));
+    let identify = Client::command_with_body("IDENTIFY", body.as_bytes());
+    let kinds = [
+        (Upgrade::Snappy, 8),
+        (Upgrade::Deflate(6), identify.len()),
+        (certificates.tls(), 100_000),
+    ];
+    for (upgrade, piece_bytes) in kinds {
+        let mut client = Client::connect(broker.tcp_addr());
+        client.upgrade(std::slice::from_ref(&upgrade));
+        let connection = client.writer();
+        let mut seal = match &upgrade {
+            Upgrade::Snappy => Some(upgrade::Upgrade::snappy()),
+            Upgrade::Deflate(level) => Some(upgrade::Upgrade::deflate(*level)),
+            Upgrade::Tls(_) => None,
+        }
+        .map(|upgrade| {
+            let mut upgrades = Upgrades::default();
+            upgrades.push(upgrade);
+            upgrades
+        });
+        let (command, mut writer) = (identify.clone(), client.writer());
+        let mut send = move || {
+            for piece in command.chunks(piece_bytes) {
+                match &mut seal {
+                    Some(upgrades) => upgrades.seal(&[IoSlice::new(piece)])?,
+                    None => client.try_send(piece)?,
+                }
+            }
+            let wire = seal
+                .as_mut()
+                .map(|upgrades| std::mem::take(&mut upgrades.wire));
+            writer.write_all(&wire.unwrap_or_default())
+        };
+        // Ends with the connection.
+        let flood = thread::spawn(move || while send().is_ok() {});
+        let mut neighbour = Client::connect(broker.tcp_addr());
+        let mut slowest = Duration::ZERO;
+        for _ in 0..300 {
+            let start = Instant::now();
+            neighbour.publish("neighbour", b"x");
+            slowest = slowest.max(start.elapsed());
+        }
+        eprintln!(
+            "upgrades: the slowest of 300 publishes beside{} took {slowest:?}",
+            upgrade.json()
+        );
+        assert!(!flood.is_finished(), "the broker ended the flood");
+        connection.shutdown(Shutdown::Both).expect("it is open");
+        flood.join().expect("it does not panic");
+    }
 }
 
 /// A consumer that does not read costs the memory of a piece of encoded output for a short time,

@@ -10,6 +10,7 @@
 //! The buffers are used again, the last one first: its memory is warm, and a page that is touched for
 //! the first time costs more than copying it.
 
+use crate::reactor::BYTES_PER_POLL;
 use std::io;
 use std::ops::Range;
 use std::task::{Poll, ready};
@@ -17,9 +18,8 @@ use std::task::{Poll, ready};
 /// The size of a buffer.
 const BUFFER_BYTES: usize = 512 * 1024;
 
-/// The most bytes that one read brings, unless a command is longer: some 100 us of work, for which all others of the shard
-/// wait.
-const READ_BYTES_MAX: usize = 128 * 1024;
+/// The most bytes that one read brings, unless a command is longer.
+const READ_BYTES_MAX: usize = BYTES_PER_POLL;
 
 /// Up to this many bytes, unread input is copied out of the shard's buffer.
 const COPIED_BYTES_MAX: usize = 16 * 1024;
@@ -93,10 +93,8 @@ enum Lent {
 /// The result of [`Input::poll_fill`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filled {
-    /// Less than there was room for.
+    /// There is more input than before.
     Some,
-    /// The room was filled.
-    All,
     /// The peer sends nothing more.
     End,
 }
@@ -146,7 +144,6 @@ impl Input {
         let room_end = (held.at.end + READ_BYTES_MAX).max(held.at.start + needs);
         let room_end = room_end.min(held.buffer.len());
         let room = &mut held.buffer[held.at.end..room_end];
-        let room_bytes = room.len();
         let result = read(room);
         match result {
             Poll::Ready(Ok(bytes @ 1..)) => {
@@ -159,7 +156,6 @@ impl Input {
         }
         Poll::Ready(Ok(match ready!(result)? {
             0 => Filled::End,
-            bytes if bytes == room_bytes => Filled::All,
             _ => Filled::Some,
         }))
     }

@@ -11,6 +11,9 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll};
 
+/// The most bytes of one `recv`, which copies them: some 100 us.
+const RECEIVED_BYTES_MAX: usize = 1024 * 1024;
+
 /// A connection's socket.
 pub(crate) struct Stream {
     /// In front of the socket, because a source must be dropped before its descriptor is closed.
@@ -76,8 +79,11 @@ impl Stream {
         }
     }
 
-    /// Reads what is there; 0 is the end.
+    /// Reads what is there; 0 is the end. A task whose budget is spent reads behind the others.
     pub(crate) fn poll_read(&self, cx: &Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        std::task::ready!(self.source.poll_budget(cx));
+        let room = buffer.len().min(RECEIVED_BYTES_MAX);
+        let buffer = &mut buffer[..room];
         if !self.unread.borrow().is_empty() {
             return Poll::Ready(Ok(self.take_unread(buffer)));
         }
@@ -104,9 +110,30 @@ impl Stream {
         }
     }
 
+    /// Ready while the running task may go on. See [`Source::poll_budget`].
+    pub(crate) fn poll_budget(&self, cx: &Context<'_>) -> Poll<()> {
+        self.source.poll_budget(cx)
+    }
+
+    /// Returns whether the running task has to let the others run.
+    pub(crate) fn is_budget_spent(&self) -> bool {
+        self.source.is_budget_spent()
+    }
+
+    /// Counts bytes that the running task has written or decoded. [`Stream::poll_read`] counts what it reads.
+    pub(crate) fn count_work(&self, bytes: usize) {
+        self.source.count_work(bytes);
+    }
+
+    /// Counts the work on bytes that were just read.
+    pub(crate) fn count_more_work(&self, bytes: usize) {
+        self.source.count_more_work(bytes);
+    }
+
     fn take_unread(&self, buffer: &mut [u8]) -> usize {
         let mut unread = self.unread.borrow_mut();
         let bytes = unread.len().min(buffer.len());
+        self.source.count_work(bytes);
         buffer[..bytes].copy_from_slice(&unread[..bytes]);
         unread.drain(..bytes);
         if unread.is_empty() {

@@ -10,13 +10,21 @@
 
 use crate::net::socket::Stream;
 use crate::net::transport::{Taken, Written};
+use crate::reactor::BYTES_PER_POLL;
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
 use upgrade::{Session, Upgrade, UpgradeError, Upgrades};
 
-/// The most bytes that one read brings.
+/// The most bytes that one read brings. A full read is all the work of one poll, because opening bytes takes several
+/// times as long as reading them.
 const WIRE_BYTES: usize = 32 * 1024;
+
+/// The additional bytes of work for each byte of a read.
+const WORK_PER_BYTE: usize = BYTES_PER_POLL / WIRE_BYTES - 1;
+
+/// The most bytes that are opened at once. A few bytes of compressed input may be many bytes of a large command.
+const OPENED_BYTES_MAX: usize = BYTES_PER_POLL;
 
 /// The most bytes that are sealed at once. A peer that does not read makes us keep them in addition to its output.
 const SEALED_BYTES_MAX: usize = 64 * 1024;
@@ -81,12 +89,15 @@ impl Upgraded {
             let mut rest = &wire[..bytes];
             look(rest)?;
             let done = self.upgrades.shake_hands(&mut rest);
+            // A signature takes longer than anything else that a poll does.
+            stream.count_more_work(BYTES_PER_POLL);
             self.unopened.extend_from_slice(rest);
             Poll::Ready(done.map_err(HandshakeError::Refused))
         })
     }
 
-    /// Reads once, if there is nothing to open, and opens as much as there is room for; 0 is the end.
+    /// Reads once, if there is nothing to open, and opens as much as there is room for, but no more than
+    /// [`OPENED_BYTES_MAX`]; 0 is the end. Reads again if all bytes belong to the upgrades' own protocol.
     ///
     /// # Errors
     /// The connection is broken, or the peer does not keep to a format.
@@ -96,8 +107,12 @@ impl Upgraded {
         cx: &Context<'_>,
         room: &mut [u8],
     ) -> Poll<io::Result<usize>> {
+        ready!(stream.poll_budget(cx));
+        let most = room.len().min(OPENED_BYTES_MAX);
+        let room = &mut room[..most];
         let mut unopened = &self.unopened[..];
         let opened = self.upgrades.open(&mut unopened, room)?;
+        stream.count_work(opened);
         let left = unopened.len();
         self.unopened.drain(..self.unopened.len() - left);
         if self.unopened.is_empty() {
@@ -107,16 +122,16 @@ impl Upgraded {
             return Poll::Ready(Ok(opened));
         }
         WIRE.with_borrow_mut(|wire| {
-            let bytes = ready!(stream.poll_read(cx, wire))?;
-            let mut rest = &wire[..bytes];
-            let opened = self.upgrades.open(&mut rest, room)?;
-            self.unopened.extend_from_slice(rest);
-            if opened == 0 && bytes > 0 && !self.upgrades.has_ended() {
-                // The bytes belong to the upgrades' own protocol. Other tasks run before the next read.
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
+            loop {
+                let bytes = ready!(stream.poll_read(cx, wire))?;
+                let mut rest = &wire[..bytes];
+                let opened = self.upgrades.open(&mut rest, room)?;
+                stream.count_more_work(bytes * WORK_PER_BYTE + opened);
+                self.unopened.extend_from_slice(rest);
+                if opened > 0 || bytes == 0 || self.upgrades.has_ended() {
+                    return Poll::Ready(Ok(opened));
+                }
             }
-            Poll::Ready(Ok(opened))
         })
     }
 

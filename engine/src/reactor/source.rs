@@ -93,10 +93,36 @@ impl Source {
         Poll::Pending
     }
 
+    // --- the budget of the running task
+
+    /// Ready while the running task may go on. Otherwise the task goes on behind the others, as after
+    /// [`come_last`](super::come_last).
+    pub(crate) fn poll_budget(&self, cx: &Context<'_>) -> Poll<()> {
+        if !self.is_budget_spent() {
+            return Poll::Ready(());
+        }
+        self.reactor.wake_last(cx);
+        Poll::Pending
+    }
+
+    /// Returns whether the running task has to let the others run.
+    pub(crate) fn is_budget_spent(&self) -> bool {
+        self.reactor.budget.is_spent()
+    }
+
+    /// Counts the bytes of a step of the running task: bytes that are written or decoded.
+    pub(crate) fn count_work(&self, bytes: usize) {
+        self.reactor.budget.count(bytes);
+    }
+
+    /// Counts the work on bytes that were just read.
+    pub(crate) fn count_more_work(&self, bytes: usize) {
+        self.reactor.budget.count_more(bytes);
+    }
+
     /// Counts the bytes of a read. The reactor looks for answers after some of them.
     pub(crate) fn count_read(&self, bytes: usize) {
-        let before = self.reactor.bytes_read.get();
-        self.reactor.bytes_read.set(before + bytes);
+        self.reactor.budget.count(bytes);
         let small_reads = match bytes {
             ..=SMALL_BYTES => self.watched.small_reads.get().saturating_add(1),
             _ => 0,
@@ -119,8 +145,7 @@ impl Source {
         let token = self.token(Direction::Read);
         Some(match self.reactor.driver.take_received(token, room) {
             Received::Bytes(bytes) => {
-                let before = self.reactor.bytes_read.get();
-                self.reactor.bytes_read.set(before + bytes);
+                self.reactor.budget.count(bytes);
                 Poll::Ready(Ok(bytes))
             }
             Received::Nothing => {

@@ -363,8 +363,16 @@ fn a_task_that_never_rests_leaves_the_others_their_turn() {
 
 const CHUNK: usize = 64 * 1024;
 
+/// The pause of a reader after each read.
+#[derive(Clone, Copy)]
+enum Pause {
+    No,
+    Yields,
+    ComesLast,
+}
+
 /// Returns the most bytes that are read of a socket that always has more, before a byte of another one is seen.
-fn read_before_others(comes_last: bool) -> usize {
+fn read_before_others(pause: Pause) -> usize {
     let (flood, source) = UnixStream::pair().expect("descriptors are left");
     // Ends with an error when the other end is closed.
     let writer = thread::spawn(move || while (&source).write_all(&[7; CHUNK]).is_ok() {});
@@ -388,10 +396,10 @@ fn read_before_others(comes_last: bool) -> usize {
             let mut bytes = 0;
             while seen.get() < number {
                 bytes += flood.read(&mut buffer).await.expect("more");
-                if comes_last {
-                    come_last().await;
-                } else {
-                    future::yield_now().await;
+                match pause {
+                    Pause::No => {}
+                    Pause::Yields => future::yield_now().await,
+                    Pause::ComesLast => come_last().await,
                 }
             }
             worst = worst.max(bytes);
@@ -403,12 +411,15 @@ fn read_before_others(comes_last: bool) -> usize {
 }
 
 fn a_socket_that_always_has_more_leaves_the_others_their_turn() {
-    let worst = read_before_others(false);
+    let worst = read_before_others(Pause::Yields);
     // The read that was under way, and the task that comes before the look.
     assert!(worst <= BYTES_PER_LOOK + 3 * CHUNK, "{worst} bytes");
-    let worst = read_before_others(true);
+    let worst = read_before_others(Pause::ComesLast);
     // The piece before the look that sees it.
     assert!(worst <= CHUNK, "{worst} bytes");
+    let worst = read_before_others(Pause::No);
+    // Two polls: the one that was under way, and the one before the look.
+    assert!(worst <= 2 * (BYTES_PER_POLL + CHUNK), "{worst} bytes");
 }
 
 fn those_that_come_last_take_turns_though_others_never_rest() {

@@ -157,7 +157,7 @@ enum ReadOnce {
     Some,
     /// Less than there was room for, from a consumer that has enough messages in hand: it may be read this much later.
     Gather(Duration),
-    /// The input holds as much as there was room for, or as much as may be carried out at once.
+    /// The read brought as much as one poll may read, or more than may be carried out at once.
     Full,
     /// The connection ends or leaves.
     Over,
@@ -236,7 +236,7 @@ impl Connection {
         }
         shard.read_clock();
         self.offer(shard);
-        if filled == Filled::All || self.has_more(shard) {
+        if self.transport.stream().is_budget_spent() || self.has_more(shard) {
             return Poll::Ready(ReadOnce::Full);
         }
         let Some(delay) = shard.broker.borrow_mut().coalescing_delay(self.id) else {

@@ -9,8 +9,11 @@ use engine_core::{ClientId, Sent};
 use futures_lite::future;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Poll, ready};
 use wire::go_error::system_text;
+
+/// A connection with more output than this is served by a task of its own, in which it takes turns with the others.
+const WRITTEN_BYTES_MAX: usize = reactor::BYTES_PER_POLL;
 
 /// Writes the queued output of connections, as far as their sockets take it. Several small outputs leave together.
 pub(crate) fn flush_all(shard: &Rc<Shard>, ids: &[ClientId], staged: &mut Vec<Rc<Connection>>) {
@@ -77,7 +80,7 @@ impl Connection {
         !self.is_stuck.get() && !self.is_leaving.get()
     }
 
-    /// Has a task write what is left, when the socket has room.
+    /// Has a task write what is left, when the socket has room and the others have had their turn.
     fn settle(self: &Rc<Self>, shard: &Rc<Shard>, progress: io::Result<Progress>) {
         match progress {
             Ok(Progress::Done) => {}
@@ -103,24 +106,27 @@ impl Connection {
         shard.with_broker(|broker, now, out| broker.write_expired(now, self.id, out));
     }
 
-    /// Writes until nothing is left, or the socket is full.
+    /// Writes until nothing is left, the socket is full, or [`WRITTEN_BYTES_MAX`] have left.
     fn write(&self, shard: &Rc<Shard>) -> io::Result<Progress> {
+        let mut bytes = 0;
         loop {
-            match self.write_once(shard)? {
-                Progress::More => {}
-                progress => return Ok(progress),
+            let (progress, left) = self.write_once(shard)?;
+            bytes += left;
+            if !matches!(progress, Progress::More) || bytes >= WRITTEN_BYTES_MAX {
+                return Ok(progress);
             }
         }
     }
 
-    /// Writes once, and tells the broker what has left.
-    fn write_once(&self, shard: &Rc<Shard>) -> io::Result<Progress> {
+    /// Writes once, and tells the broker what has left. Returns how many bytes that are.
+    fn write_once(&self, shard: &Rc<Shard>) -> io::Result<(Progress, usize)> {
         let written = shard.with_broker_in_turn(|broker, _, _| {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let count = broker.output(self.id, &mut slices);
             self.transport.send(&slices[..count])
         })?;
-        Ok(self.record(shard, written))
+        let left = written.left;
+        Ok((self.record(shard, written), left))
     }
 
     /// Tells the broker what has left.
@@ -163,7 +169,8 @@ impl Connection {
         });
     }
 
-    /// Waits for room in the socket and writes, until nothing is left.
+    /// Waits for room in the socket and writes, until nothing is left. The others have their turn in between, however
+    /// fast the peer reads: compression of a large message takes long.
     async fn write_stuck(self: Rc<Self>, shard: &Rc<Shard>) {
         let result = future::poll_fn(|cx| {
             if self.is_leaving.get() {
@@ -173,13 +180,17 @@ impl Connection {
             shard.read_clock();
             // The bytes that leave make room for deliveries.
             shard.turn.set();
+            let stream = self.transport.stream();
             loop {
-                match self.write_once(shard)? {
+                ready!(stream.poll_budget(cx));
+                let (progress, left) = self.write_once(shard)?;
+                stream.count_work(left);
+                match progress {
                     Progress::More | Progress::Full => {}
                     Progress::Done => return Poll::Ready(Ok(())),
                     Progress::Blocked => {
                         *self.writer.borrow_mut() = Some(cx.waker().clone());
-                        self.transport.stream().wait_writable(cx);
+                        stream.wait_writable(cx);
                         return Poll::Pending;
                     }
                 }

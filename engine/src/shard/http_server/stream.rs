@@ -102,8 +102,9 @@ impl HttpStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes once, when the socket has room. After an error, every write fails.
+    /// Writes once, when the socket has room and the others have had their turn. After an error, every write fails.
     fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.transport.stream().poll_budget(cx));
         if self.has_failed {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
@@ -118,6 +119,7 @@ impl HttpStream {
             self.transport.stream().wait_writable(cx);
             return self.deadline.poll_room(cx);
         }
+        self.transport.stream().count_work(written.left);
         self.deadline.count_bytes(written.left);
         Poll::Ready(Ok(written.left))
     }

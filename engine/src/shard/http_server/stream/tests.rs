@@ -1,9 +1,11 @@
 use super::*;
-use crate::reactor::{self, Engine};
+use crate::reactor::{self, BYTES_PER_POLL, Engine};
 use futures_lite::AsyncWriteExt;
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// An upgrade keeps the encoded bytes of a write that failed. They counted as the beginning of what was written next.
@@ -40,4 +42,33 @@ fn a_write_after_one_that_failed_fails_too() {
         assert!(rest.is_empty(), "{rest:?}");
     })
     .expect("a reactor");
+}
+
+/// A peer that reads as fast as the answer is made: the socket has always room. All of the answer left in one piece, for
+/// which the others waited.
+#[test]
+fn a_long_answer_leaves_the_others_their_turn() {
+    const PART_BYTES: usize = BYTES_PER_POLL / 8;
+    let (ours, peer) = UnixStream::pair().expect("two sockets");
+    ours.set_nonblocking(true).expect("a socket");
+    let turns = reactor::run(Engine::Epoll, async move {
+        let turns = Rc::new(Cell::new(0));
+        let counted = turns.clone();
+        let other = reactor::spawn(async move {
+            loop {
+                counted.set(counted.get() + 1);
+                future::yield_now().await;
+            }
+        });
+        let timeouts = HttpTimeouts::default();
+        let mut stream = HttpStream::plain(Stream::adopt(OwnedFd::from(ours).into()), timeouts);
+        let before = turns.get();
+        for _ in 0..9 {
+            let written = stream.write_all(&[0; PART_BYTES]).await;
+            written.expect("there is room");
+        }
+        drop((other, peer));
+        turns.get() - before
+    });
+    assert!(turns.expect("the engine works") > 0, "there was no turn");
 }
