@@ -176,6 +176,22 @@ pub(crate) async fn come_last() {
     .await;
 }
 
+/// Counts work of the running task that is no read of a [`Source`]. The caller asks [`is_budget_spent`] before.
+///
+/// # Panics
+/// Outside of [`run`]. In debug builds, if the budget of the task was spent before.
+pub(crate) fn count_work(bytes: usize) {
+    current().reactor.budget.count(bytes);
+}
+
+/// Returns whether the running task has to let the others run.
+///
+/// # Panics
+/// Outside of [`run`].
+pub(crate) fn is_budget_spent() -> bool {
+    current().reactor.budget.is_spent()
+}
+
 /// A descriptor that is readable when a listener is, for [`Source::poll_readable`] to watch instead. `None`: the
 /// engine watches the listener itself.
 ///

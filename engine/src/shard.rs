@@ -42,7 +42,7 @@ use connection::Connection;
 use connections::Connections;
 use diskq::{Keeper, OsFiles, Tombstone};
 use engine_core::{Broker, ClientId, Now, Output, ShardId};
-use futures_lite::{StreamExt, future};
+use futures_lite::future;
 use gathering::Gathering;
 use health::{Health, ShardHealth};
 use mail::{Inbox, Mail, Post};

@@ -99,6 +99,11 @@ impl ForwardBatch {
         self.entries.is_empty()
     }
 
+    /// Returns the size of the names and messages.
+    pub fn byte_count(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Adds one command; returns the bytes it takes.
     pub(crate) fn push<'b>(
         &mut self,

@@ -489,3 +489,18 @@ fn timers_come_up_by_time_once_each() {
     assert!(timers.take_due(at(100)).is_none());
     assert_eq!(timers.next(), None);
 }
+
+#[test]
+fn a_task_has_a_turn_after_much_work_that_is_no_read() {
+    super::run(Engine::Epoll, async {
+        for _ in 0..2 {
+            assert!(!is_budget_spent());
+            count_work(BYTES_PER_POLL - 1);
+            assert!(!is_budget_spent());
+            count_work(1);
+            assert!(is_budget_spent());
+            future::yield_now().await;
+        }
+    })
+    .expect("the engine works");
+}

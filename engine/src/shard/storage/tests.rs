@@ -207,7 +207,7 @@ impl Tried {
     }
 
     fn answer(&mut self) -> Reply {
-        match block_on(self.inbox.next()) {
+        match block_on(self.inbox.0.next()) {
             Some(Mail::Keeper(_, reply)) => reply,
             _ => panic!("other mail, or none"),
         }
@@ -215,7 +215,7 @@ impl Tried {
 
     /// The tombstone of a deletion that worked.
     fn deleted(&mut self) -> Tombstone {
-        match block_on(self.inbox.next()) {
+        match block_on(self.inbox.0.next()) {
             Some(Mail::Deleted(Some(TaskId(7)), Ok(Some(tombstone)))) => tombstone,
             _ => panic!("other mail, or none"),
         }
@@ -311,7 +311,7 @@ fn many_syncs_are_done_at_once_and_answered_each() {
     sender.send(KeeperJob::Stop).expect("somebody listens");
     thread.run(&queue);
     let mut next = || {
-        let Mail::Keeper(_, reply) = inboxes[0].try_recv().expect("mail") else {
+        let Mail::Keeper(_, reply) = inboxes[0].0.try_recv().expect("mail") else {
             panic!("other mail");
         };
         reply
