@@ -21,6 +21,8 @@ pub struct Entry {
     pub is_dir: bool,
     /// The file's length.
     pub bytes: u64,
+    /// The Unix time in nanoseconds at which the file was last written, as the file system says; 0: not known.
+    pub modified_ns: u64,
 }
 
 /// Why something is not durable.

@@ -25,10 +25,10 @@ pub fn undistributed(recovered: &Recovered) -> Vec<CheckpointRun> {
     for range in within(SeqRange::new(next, Seq(u64::MAX)), &recovered.found) {
         let mut rest = range;
         let deferred = recovered.deferred.iter();
-        for &(seq, due_ns) in deferred.filter(|(seq, _)| range.contains(*seq)) {
-            runs.push(run(SeqRange::new(rest.start, seq), 0));
-            runs.push(run(SeqRange::one(seq), due_ns));
-            rest.start = seq.offset(1);
+        for found in deferred.filter(|found| range.contains(found.seq)) {
+            runs.push(run(SeqRange::new(rest.start, found.seq), 0));
+            runs.push(run(SeqRange::one(found.seq), found.due_ns));
+            rest.start = found.seq.offset(1);
         }
         runs.push(run(rest, 0));
     }

@@ -5,6 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 use diskq_log::{Memory, Pages, SPILLED_BYTES};
 use rustix::fs::{
@@ -145,10 +146,13 @@ impl Files for OsFiles {
             };
             // Not following links: a link is never one of ours.
             let metadata = entry.metadata()?;
+            let modified = metadata.modified().ok();
+            let modified = modified.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
             entries.push(Entry {
                 name,
                 is_dir: metadata.is_dir(),
                 bytes: metadata.len(),
+                modified_ns: modified.map_or(0, |since| since.as_nanos() as u64),
             });
         }
         entries.sort();

@@ -27,8 +27,8 @@ use diskq_log::checkpoint::Roster;
 use diskq_log::planted::{Bug, is_planted};
 use diskq_log::range::{within, without};
 use diskq_log::{
-    Checkpoint, Checkpoints, Damage, DamageKind, FoundLog, Log, LogOptions, Recovered, SavedState,
-    Segment, SegmentNumber, SeqRange, SlotKind, States,
+    Checkpoint, Checkpoints, Damage, DamageKind, FoundDeferral, FoundLog, Log, LogOptions,
+    Recovered, SavedState, Segment, SegmentNumber, SeqRange, SlotKind, States,
 };
 use wire::id::Seq;
 use wire::origin::Origin;
@@ -99,7 +99,9 @@ struct Opening<'a, F> {
     found: Vec<SeqRange>,
     /// The seqs that the heads of the segment files name: see [`Recovered::had`].
     had: Vec<SeqRange>,
-    deferred: Vec<(Seq, u64)>,
+    /// The Unix time in ns at which the file of checkpoints was last written; 0: not known.
+    recorded_ns: u64,
+    deferred: Vec<FoundDeferral>,
     origins: Vec<(Seq, Origin)>,
     damage: Vec<Damage>,
     /// One above every seq any file names.
@@ -141,6 +143,7 @@ impl<'a, F: Files> Opening<'a, F> {
             voided: Vec::new(),
             found: Vec::new(),
             had: Vec::new(),
+            recorded_ns: 0,
             deferred: Vec::new(),
             origins: Vec::new(),
             damage: Vec::new(),
@@ -261,6 +264,7 @@ impl<'a, F: Files> Opening<'a, F> {
             durable_channels: self.durable_channels,
             found: self.found,
             had,
+            recorded_ns: self.recorded_ns,
             deferred: self.deferred,
             state: self.state,
             durable_boundary: self.durable_boundary,

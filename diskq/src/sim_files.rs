@@ -76,6 +76,8 @@ struct Disk {
     random: Random,
     /// The number of write-backs that failed.
     errors: u64,
+    /// The time that files get when they are written, in Unix nanoseconds.
+    wall_ns: u64,
 }
 
 impl SimFiles {
@@ -186,6 +188,11 @@ impl SimFiles {
                 disk.files[file].read_again(image);
             }
         }
+    }
+
+    /// Sets the time that files get when they are written, in Unix nanoseconds. Until then, their times are not known.
+    pub fn set_clock(&self, wall_ns: u64) {
+        self.disk().wall_ns = wall_ns;
     }
 
     /// Lets all files together grow to `bytes_max` bytes and no further.
@@ -345,6 +352,7 @@ impl Disk {
     fn write(&mut self, file: usize, offset: usize, bytes: &[u8]) -> io::Result<()> {
         self.grow(file, (offset + bytes.len()) as u64)?;
         self.files[file].write(offset, bytes);
+        self.files[file].modified_ns = self.wall_ns;
         Ok(())
     }
 
@@ -561,14 +569,15 @@ impl Files for SimFiles {
         let mut disk = self.call(Call::List)?;
         let names = disk.names.list(path)?.into_iter();
         let entries = names.map(|(name, node)| {
-            let (is_dir, bytes) = match node {
-                Node::Dir(_) => (true, 0),
-                Node::File(file) => (false, disk.files[file].cached.len() as u64),
+            let file = match node {
+                Node::Dir(_) => None,
+                Node::File(file) => Some(&disk.files[file]),
             };
             Entry {
                 name: name.to_string_lossy().into_owned(),
-                is_dir,
-                bytes,
+                is_dir: file.is_none(),
+                bytes: file.map_or(0, |file| file.cached.len() as u64),
+                modified_ns: file.map_or(0, |file| file.modified_ns),
             }
         });
         Ok(entries.collect())

@@ -60,6 +60,7 @@ pub(crate) fn restore(
     let topic_options = options.topic.clone();
     let mut broker = Broker::new(options);
     let keeper = Keeper::new(OsFiles, path.clone());
+    let mut moved_count = 0;
     for (name, listed) in topics {
         let Some(topic) = TopicName::new(name.as_bytes()) else {
             log_warn!("skipping creation of invalid topic {name}");
@@ -102,10 +103,16 @@ pub(crate) fn restore(
                 log_warn!("skipping creation of invalid channel {channel}");
             }
         }
-        broker.restore(now, topic, recovered, listed.as_ref());
+        moved_count += broker.restore(now, topic, recovered, listed.as_ref());
         if let Some(keys) = keys {
             broker.restore_keys(topic, keys);
         }
+    }
+    if moved_count > 0 {
+        log_warn!(
+            "{moved_count} deferred messages were due too far ahead, because the wall clock was set back or was wrong: they \
+             are due after what was left of their deferral, or after --max-req-timeout if that is not known"
+        );
     }
     broker
 }

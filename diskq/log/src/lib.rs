@@ -63,7 +63,7 @@ pub use newest_messages::NewestMessages;
 pub use pause_terms::PauseTerms;
 pub use random::splitmix64;
 pub use range::SeqRange;
-pub use recovered::Recovered;
+pub use recovered::{FoundDeferral, Recovered};
 pub use request::{
     CheckpointJob, CheckpointNumber, Failure, Piece, Reply, Request, StateJob, SyncFailure, SyncJob,
 };

@@ -9,6 +9,17 @@ use crate::log::Log;
 use crate::range::SeqRange;
 use crate::state::SavedState;
 
+/// A deferred message that no checkpoint has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FoundDeferral {
+    /// The message.
+    pub seq: Seq,
+    /// The Unix time in ns at which the message is due, if the wall clock was right when it was published.
+    pub due_ns: u64,
+    /// The deferral that its producer asked for.
+    pub defer_ms: u32,
+}
+
 /// A log after start-up.
 #[derive(Debug)]
 pub struct Recovered {
@@ -27,9 +38,11 @@ pub struct Recovered {
     /// last file. A seq in none of these ranges is in no file: no holder needed the message, and its segment was used
     /// again. After damage without seqs, such as a file without a head, these are all seqs.
     pub had: Vec<SeqRange>,
-    /// Messages at or above the checkpoint's `next` that were published deferred, by seq, with the
-    /// Unix time in ns at which they are due.
-    pub deferred: Vec<(Seq, u64)>,
+    /// The Unix time in ns at which the file of checkpoints was last written; 0: not known. The due times of `checkpoint`
+    /// lay ahead of a wall clock that has shown this time or an earlier one.
+    pub recorded_ns: u64,
+    /// Messages at or above the checkpoint's `next` that were published deferred, by seq.
+    pub deferred: Vec<FoundDeferral>,
     /// The newest state that the topic has saved. `None`: there is none, or the log's slots have no origins.
     pub state: Option<SavedState>,
     /// Messages at or above this seq stay in the log until the topic has saved its next state, whoever has finished

@@ -425,3 +425,13 @@ fn running_out_of_descriptors_poisons_nothing() {
     assert!(output.status.success(), "{text}\n{errors}");
     assert!(text.contains("1 passed"), "{text}");
 }
+
+#[test]
+fn a_listing_has_the_time_at_which_a_file_was_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = File::create(directory.path().join("checkpoint")).unwrap();
+    let written = UNIX_EPOCH + std::time::Duration::from_secs(1_800_000_000);
+    file.set_modified(written).unwrap();
+    let listed = OsFiles.list(directory.path()).unwrap();
+    assert_eq!(listed[0].modified_ns, 1_800_000_000 * 1_000_000_000);
+}

@@ -36,6 +36,7 @@ impl<F: Files> Opening<'_, F> {
         let mut newer_number = 0;
         let file = entries.iter().find(|entry| entry.name == CHECKPOINT_FILE);
         let file_bytes = file.map_or(0, |entry| entry.bytes);
+        self.recorded_ns = file.map_or(0, |entry| entry.modified_ns);
         let has_segments = entries
             .iter()
             .any(|entry| segment_number(&entry.name).is_some());

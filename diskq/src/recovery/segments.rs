@@ -7,8 +7,8 @@ use diskq_log::planted::{Bug, is_planted};
 use diskq_log::range::{normalise, push_joined, within, without};
 use diskq_log::segment::{self, Head, Scan, count_limit, seqs_at};
 use diskq_log::{
-    DamageKind, Residency, Segment, SeqRange, SlotKind, file_number, is_partial_file,
-    is_unfinished_file, segment_file, segment_number,
+    DamageKind, FoundDeferral, Residency, Segment, SeqRange, SlotKind, file_number,
+    is_partial_file, is_unfinished_file, segment_file, segment_number,
 };
 use wire::id::Seq;
 
@@ -254,7 +254,11 @@ impl<F: Files> Opening<'_, F> {
             if seq >= next {
                 let published_ns = u64::try_from(timestamp_ns).unwrap_or(0);
                 let due_ns = published_ns.saturating_add(u64::from(defer_ms) * 1_000_000);
-                self.deferred.push((seq, due_ns));
+                self.deferred.push(FoundDeferral {
+                    seq,
+                    due_ns,
+                    defer_ms,
+                });
             }
         }
     }

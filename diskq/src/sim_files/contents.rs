@@ -55,6 +55,8 @@ pub(super) fn write_back_error() -> io::Error {
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     pub(super) cached: Vec<u8>,
+    /// The time of the last write, in Unix nanoseconds.
+    pub(super) modified_ns: u64,
     /// The bytes on the device. Shorter than `cached` while a new length is not durable.
     durable: Vec<u8>,
     /// The bytes of the memories that map the file, as of the last look at them.

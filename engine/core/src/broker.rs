@@ -28,6 +28,7 @@ use crate::content::restored::RestoredKeys;
 use crate::content::saved::SavedKeys;
 use crate::dirty_set::DirtySet;
 use crate::discarded::Discarded;
+use crate::due_times::DueTimes;
 use crate::forward::{ForwardBatch, ForwardReply};
 use crate::ids::{ClientId, ShardId, TopicKey};
 use crate::now::Now;
@@ -215,20 +216,26 @@ impl Broker {
 
     /// Restores a topic of an earlier run from its recovered log. `listed` is the topic's entry in nsqd.dat, if there
     /// is one. Call this before any connection.
+    ///
+    /// Returns the number of deferred messages whose recorded due times lie too far ahead, because the wall clock was set
+    /// back: these messages are due earlier.
     pub fn restore(
         &mut self,
         now: Now,
         name: TopicName<'_>,
         recovered: Recovered,
         listed: Option<&TopicFacts>,
-    ) {
+    ) -> u64 {
         let options = self.options.topic.clone();
-        let topic = Topic::restore(name, options, now, recovered, listed);
+        let deferral_max = self.options.limits.req_timeout_max;
+        let mut times = DueTimes::new(now, recovered.recorded_ns, deferral_max);
+        let topic = Topic::restore(name, options, &mut times, recovered, listed);
         self.may_have_undos |= topic.has_undo();
         let name = topic.name.clone();
         let key = self.topics.insert(topic);
         self.by_name.insert(name, key);
         self.pump_later(key);
+        times.moved_count
     }
 
     /// Returns whether a topic recognises messages by their content, and keeps their keys over a restart.

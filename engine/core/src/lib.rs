@@ -35,6 +35,7 @@ mod deferred;
 mod dirty_set;
 mod discarded;
 mod drain;
+mod due_times;
 mod forward;
 mod freed_table;
 mod glob;

@@ -3,6 +3,7 @@
 mod age;
 mod dead_letters;
 mod drain;
+mod due_times;
 mod keys;
 mod numbers;
 mod pauses;

@@ -4,8 +4,8 @@ use super::{Topic, TopicOptions};
 use crate::channel::Channel;
 use crate::client::Clients;
 use crate::deferred::DeferredEntry;
+use crate::due_times::DueTimes;
 use crate::long_queue::LongQueue;
-use crate::now::Now;
 use crate::pause::PauseUnderWay;
 use crate::ranges::Ranges;
 use crate::undo::{UNDO_TIME_MAX, Undo};
@@ -29,10 +29,11 @@ impl Topic {
     pub(crate) fn restore(
         name: TopicName<'_>,
         options: TopicOptions,
-        now: Now,
+        times: &mut DueTimes,
         recovered: Recovered,
         listed: Option<&TopicFacts>,
     ) -> Topic {
+        let now = times.now;
         let group_commit = options.group_commit;
         let has_checkpoint = recovered.checkpoint.is_some();
         let listed = listed.filter(|_| !has_checkpoint || recovered.lacks_checkpoints());
@@ -55,19 +56,19 @@ impl Topic {
                 has_new_ends |= ends_elsewhere(&channel.pause, &saved.terms);
                 let is_durable = recovered.durable_channels.names(&saved.name);
                 channel.is_unsure = !is_durable && group_commit;
-                restore_runs(now, channel, &saved.runs, &recovered.found, log);
+                restore_runs(times, channel, &saved.runs, &recovered.found, log);
                 let undo = saved.undo.as_ref();
                 channel.undo =
-                    undo.and_then(|undo| restored_undo(now, undo, &recovered.found, log));
+                    undo.and_then(|undo| restored_undo(times, undo, &recovered.found, log));
             }
         }
         let (undo, log) = (checkpoint.undo.as_ref(), &mut topic.log);
-        topic.undo = undo.and_then(|undo| restored_undo(now, undo, &recovered.found, log));
+        topic.undo = undo.and_then(|undo| restored_undo(times, undo, &recovered.found, log));
         for run in &checkpoint.undistributed {
             for range in intersect(&recovered.found, run) {
                 topic.undistributed.push(range);
                 topic.log.retain(range, 1);
-                if let Some(due) = now.due_time(run.due_ns) {
+                if let Some(due) = times.recorded(run.due_ns, range.len()) {
                     topic.defer_undistributed(range, due.saturating_sub(now.mono));
                 }
             }
@@ -90,23 +91,22 @@ impl Topic {
             topic.undistributed.push(range);
             topic.log.retain(range, 1);
         }
-        for (seq, due_ns) in recovered.deferred {
-            if let Some(due) = now.due_time(due_ns)
-                && due > now.mono
-            {
-                topic.defer_undistributed(SeqRange::one(seq), due - now.mono);
+        for found in &recovered.deferred {
+            let wait = times.found(found);
+            if !wait.is_zero() {
+                topic.defer_undistributed(SeqRange::one(found.seq), wait);
             }
         }
         if let Some(saved) = &checkpoint.grace {
-            topic.restore_grace(now, saved, &recovered.found);
+            topic.restore_grace(times, saved, &recovered.found);
         }
         if let Some(facts) = listed {
             let grace = checkpoint.grace.as_ref();
-            topic.restore_listed(now, facts, grace, &recovered.found);
+            topic.restore_listed(times, facts, grace, &recovered.found);
         }
         topic.distribute(now, &Clients::default(), &mut Work::unbounded());
         topic.set_ends();
-        if has_new_ends {
+        if has_new_ends || times.moved_count > 0 {
             topic.make_checkpoint_due();
         }
         topic.deadline = topic.channels_deadline();
@@ -121,7 +121,7 @@ impl Topic {
     /// this when the grace is restored, and before the messages in no channel are distributed.
     fn restore_listed(
         &mut self,
-        now: Now,
+        times: &mut DueTimes,
         facts: &TopicFacts,
         grace: Option<&GraceCheckpoint>,
         found: &[SeqRange],
@@ -136,7 +136,7 @@ impl Topic {
                 channel.paused = facts.paused;
                 channel.is_unsure = true;
                 if let Some(ended) = ended {
-                    restore_runs(now, channel, &ended.runs, found, log);
+                    restore_runs(times, channel, &ended.runs, found, log);
                 }
             }
         }
@@ -144,7 +144,8 @@ impl Topic {
 
     /// Goes on with the grace that a checkpoint has, unless its time is over. `found` are the messages that exist. Call
     /// this when the undistributed messages are restored.
-    fn restore_grace(&mut self, now: Now, saved: &GraceCheckpoint, found: &[SeqRange]) {
+    fn restore_grace(&mut self, times: &mut DueTimes, saved: &GraceCheckpoint, found: &[SeqRange]) {
+        let now = times.now;
         let until = now
             .due_time(saved.until_ns)
             .filter(|until| *until > now.mono);
@@ -159,7 +160,8 @@ impl Topic {
             for range in intersect(found, run) {
                 messages.push(range);
                 self.log.retain(range, 1);
-                if let Some(due) = now.due_time(run.due_ns) {
+                // The messages count with those of the channels.
+                if let Some(due) = times.recorded(run.due_ns, 0) {
                     let seqs = (range.start.0..range.end.0).map(Seq);
                     seqs.for_each(|seq| deferred.push_back((seq, due)));
                 }
@@ -180,7 +182,7 @@ impl Topic {
 
 /// Restores the messages of a channel. `found` are the messages that exist.
 fn restore_runs(
-    now: Now,
+    times: &mut DueTimes,
     channel: &mut Channel,
     runs: &[CheckpointRun],
     found: &[SeqRange],
@@ -189,10 +191,9 @@ fn restore_runs(
     let mut deferred = Vec::new();
     for run in runs {
         let attempts = run.attempts;
-        let due = now.due_time(run.due_ns);
         for range in intersect(found, run) {
             log.retain(range, 1);
-            if let Some(due) = due {
+            if let Some(due) = times.recorded(run.due_ns, range.len()) {
                 let seqs = (range.start.0..range.end.0).map(Seq);
                 deferred.extend(seqs.map(|seq| DeferredEntry { due, seq, attempts }));
             } else {
@@ -210,11 +211,12 @@ fn ends_elsewhere(pause: &Option<Box<PauseUnderWay>>, saved: &PauseTerms) -> boo
 
 /// Restores the undo of a topic or channel, unless its time is over. `found` are the messages that exist.
 fn restored_undo(
-    now: Now,
+    times: &mut DueTimes,
     saved: &UndoCheckpoint,
     found: &[SeqRange],
     log: &mut Log,
 ) -> Option<Box<Undo>> {
+    let now = times.now;
     // A wall clock that was set back does not hold the segments for ever.
     let until = now.due_time(saved.until_ns)?.min(now.mono + UNDO_TIME_MAX);
     if until <= now.mono || is_planted(Bug::UndoNotRestored) {
@@ -224,9 +226,11 @@ fn restored_undo(
     for run in &saved.runs {
         for range in intersect(found, run) {
             log.retain(range, 1);
+            let due = times.recorded(run.due_ns, range.len());
             runs.push(CheckpointRun {
                 start: range.start,
                 count: range.len(),
+                due_ns: due.map_or(0, |due| now.unix_time_of(due)),
                 ..*run
             });
         }

@@ -7,6 +7,7 @@ use crate::content::generations::clock_ms;
 use crate::content::key::ContentKey;
 use crate::content::plan::KeyWindow;
 use crate::dedup_rules::DedupRules;
+use crate::due_times::DueTimes;
 use crate::stats::KeyStats;
 use diskq::{Keeper, SimFiles};
 use diskq_log::checkpoint::Roster;
@@ -301,6 +302,7 @@ fn a_channel_outlives_the_loss_of_newer_checkpoints() {
             durable_channels: Roster::default(),
             found: Vec::new(),
             had: Vec::new(),
+            recorded_ns: 0,
             deferred: Vec::new(),
             state: None,
             durable_boundary: Seq(0),
@@ -320,7 +322,8 @@ fn a_channel_outlives_the_loss_of_newer_checkpoints() {
             mono: Duration::ZERO,
             wall_ns: 1 << 60,
         };
-        let topic = Topic::restore(name, topic().options, now, recovered, Some(&listed));
+        let mut times = DueTimes::new(now, 0, Duration::ZERO);
+        let topic = Topic::restore(name, topic().options, &mut times, recovered, Some(&listed));
         let channel = topic.find_channel("billing");
         assert_eq!(channel.is_some(), is_there, "{kind:?}");
     }
@@ -386,7 +389,8 @@ fn a_channel_that_checkpoints_have_lost_gets_the_messages_of_its_grace() {
         let name = TopicName::new(b"orders").expect("a name");
         let mut options = topic().options;
         options.grace.period = Duration::from_secs(60);
-        let topic = Topic::restore(name, options, now, recovered, Some(&listed));
+        let mut times = DueTimes::new(now, 0, Duration::ZERO);
+        let topic = Topic::restore(name, options, &mut times, recovered, Some(&listed));
         let id = topic.find_channel("billing").expect("the list has it");
         assert_eq!(topic.channels[id].depth(), 3, "{is_over}");
         assert!(!topic.paused, "the checkpoint says so");

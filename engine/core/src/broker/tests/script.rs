@@ -560,6 +560,7 @@ impl Session {
                     self.dies_in_save = false;
                     self.files.die_at(3);
                 }
+                self.files.set_clock(self.now.wall_ns);
                 let reply = Keeper::new(self.files.clone(), DATA_PATH).handle(&topic, request);
                 if self.reclaims_early {
                     self.reclaim();
