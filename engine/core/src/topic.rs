@@ -131,14 +131,15 @@ impl TopicOptions {
     /// Returns the settings of the log of a topic. A topic with a rule keeps the origins of its messages in the log.
     #[must_use]
     pub fn log_options(&self, topic: TopicName<'_>) -> LogOptions {
-        let has_rule = self.dedup.publisher_of(topic.as_str()).is_some();
-        LogOptions {
-            slots: match has_rule && !topic.is_ephemeral() {
-                true => SlotKind::WithOrigin,
-                false => SlotKind::Plain,
-            },
-            ..self.log.clone()
+        let mut options = self.log.clone();
+        if topic.is_ephemeral() {
+            // Nothing of it is read after a restart: no sync is worth its time, and no checkpoint is written.
+            options.sync_every = 0;
+            options.sync_timeout = Duration::from_secs(u64::from(u32::MAX));
+        } else if self.dedup.publisher_of(topic.as_str()).is_some() {
+            options.slots = SlotKind::WithOrigin;
         }
+        options
     }
 }
 
@@ -229,13 +230,8 @@ pub(crate) struct Topic {
 impl Topic {
     /// An empty topic; its log takes neither memory nor disk before the first message.
     pub(crate) fn new(name: TopicName<'_>, options: TopicOptions) -> Topic {
-        let mut log_options = options.log_options(name);
-        if name.is_ephemeral() {
-            // Nothing of it is read after a restart: no sync is worth its time.
-            log_options.sync_every = 0;
-            log_options.sync_timeout = Duration::from_secs(u64::from(u32::MAX));
-        }
-        Topic::with_log(name, options, Log::new(log_options))
+        let log = Log::new(options.log_options(name));
+        Topic::with_log(name, options, log)
     }
 
     fn with_log(name: TopicName<'_>, options: TopicOptions, log: Log) -> Topic {

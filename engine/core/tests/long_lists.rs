@@ -4,12 +4,14 @@
 mod counting;
 mod lists;
 
+use diskq::{ChannelFacts, TopicFacts, open_log};
 use engine_core::stats::StatsFilter;
 use engine_core::{AdminError, Broker, ClientId, Now, Outcome, Output, Pause, TaskId};
 use lists::{CHANNEL, PAUSE, TOPIC, TURN_ENTRIES, World, topic};
+use std::path::Path;
 use std::time::Duration;
 use wire::encode;
-use wire::name::ChannelName;
+use wire::name::{ChannelName, TopicName};
 
 /// The most list entries of a turn: its budget, and the minimum shares of the topic and the
 /// channel.
@@ -642,4 +644,38 @@ fn the_dead_letters_of_many_channels_take_many_turns() {
     for n in 0..CHANNELS {
         assert_eq!(world.counts_of(&format!("ch{n}")), (0, 0, 0));
     }
+}
+
+/// Regression: the log of an ephemeral topic that nsqd.dat lists was synced. A sync made a checkpoint due, an ephemeral topic
+/// never writes one, and so its shard never slept again.
+#[test]
+fn an_ephemeral_topic_that_is_listed_lets_its_shard_sleep() {
+    let mut world = World::new();
+    let name = TopicName::new(b"tmp#ephemeral").unwrap();
+    let options = lists::options().topic.log_options(name);
+    let (path, now) = (Path::new("/data"), world.now());
+    let recovered = open_log(&world.files, path, name.as_str(), options, now.wall_ns).unwrap();
+    let listed = TopicFacts {
+        name: name.as_str().to_owned(),
+        paused: false,
+        channels: vec![ChannelFacts {
+            name: CHANNEL.to_owned(),
+            paused: false,
+        }],
+    };
+    world.broker.restore(now, name, recovered, Some(&listed));
+    world.rest();
+    let producer = world.connect();
+    let mut input = Vec::new();
+    // More than a segment.
+    for _ in 0..100 {
+        encode::publish(&mut input, name, &[b'x'; 4096]);
+    }
+    world.send(producer, &input);
+    for _ in 0..3 {
+        world.pass(PAUSE);
+    }
+    assert_eq!(world.published(name.as_str()), 100);
+    let next = world.broker.next_timeout();
+    assert!(next.is_none_or(|at| at > world.mono));
 }
