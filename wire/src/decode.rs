@@ -199,6 +199,11 @@ impl Decoder {
         self.needs
     }
 
+    /// Has the unfinished command examined again although no more input has come. The decoder keeps its progress.
+    pub fn look_again(&mut self) {
+        self.needs = 0;
+    }
+
     /// Forgets the unfinished command: the next input may be any bytes.
     #[inline]
     pub fn reset(&mut self) {

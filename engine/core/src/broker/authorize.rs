@@ -94,6 +94,8 @@ impl Broker {
             }
             Ok(grants) => {
                 auth.grant(now.mono, grants);
+                // The command that waits may be an unfinished MPUB, which needs more input only if it is permitted.
+                client.session.decoder.look_again();
                 if reason == AuthReason::Command {
                     let json = auth.has_grants().then(|| auth.json());
                     match json {
@@ -123,28 +125,47 @@ impl Broker {
         if !self.checks_permits {
             return Permit::Granted;
         }
-        if self.is_draining && verb != Verb::Sub {
-            let error = verb.failed(&Refusal::Draining.to_string());
-            self.fail(id, error, out);
-            return Permit::Refused;
+        let auth = self.clients[id].session.auth.as_ref();
+        let is_expired = auth.is_some_and(|auth| auth.expires_at < now.mono);
+        if is_expired && self.options.server.auth_required && !self.is_closed_to(verb) {
+            self.ask_for_grants(id, AuthReason::Expired, out);
+            return Permit::Asked;
+        }
+        match self.refusal_of(id, verb, (topic, channel)) {
+            None => Permit::Granted,
+            Some(error) => {
+                self.fail(id, error, out);
+                Permit::Refused
+            }
+        }
+    }
+
+    /// Returns whether a drain refuses the command.
+    fn is_closed_to(&self, verb: Verb) -> bool {
+        self.is_draining && verb != Verb::Sub
+    }
+
+    /// Returns the error of a command that the client may not carry out by its last grants, whether or not they have
+    /// expired.
+    pub(super) fn refusal_of(
+        &self,
+        id: ClientId,
+        verb: Verb,
+        (topic, channel): (TopicName<'_>, Option<ChannelName<'_>>),
+    ) -> Option<WireError> {
+        if self.is_closed_to(verb) {
+            return Some(verb.failed(&Refusal::Draining.to_string()));
         }
         if !self.options.server.auth_required {
-            return Permit::Granted;
+            return None;
         }
-        let auth = self.clients[id].session.auth.as_ref();
         let topic = topic.as_str();
         let channel = channel.map_or("", |channel| channel.as_str());
-        let error = match auth {
-            None => WireError::auth_first(verb.name()),
-            Some(auth) if auth.expires_at < now.mono => {
-                self.ask_for_grants(id, AuthReason::Expired, out);
-                return Permit::Asked;
-            }
-            Some(auth) if auth.allows(topic, channel) => return Permit::Granted,
-            Some(_) => WireError::unauthorized(verb.name(), topic, channel),
-        };
-        self.fail(id, error, out);
-        Permit::Refused
+        match &self.clients[id].session.auth {
+            None => Some(WireError::auth_first(verb.name())),
+            Some(auth) if auth.allows(topic, channel) => None,
+            Some(_) => Some(WireError::unauthorized(verb.name(), topic, channel)),
+        }
     }
 
     /// Returns whether the client may publish to the topic of an MPUB that is unfinished or will be refused. nsqd

@@ -201,6 +201,7 @@ impl Broker {
         if client.ending() != Ending::No {
             return;
         }
+        let is_asked = matches!(client.blocked(), Some(Blocked::Authorizing(_)));
         let context = context(client, &self.options);
         let error = match client.session.magic_seen {
             true => client.session.decoder.finish(rest, &context),
@@ -211,11 +212,15 @@ impl Broker {
             }
         };
         match error {
-            Some((error, creates_topic)) => {
-                if let Some(topic) = creates_topic {
+            Some((error, None)) => self.fail(id, error, out),
+            // The auth server has not said yet whether the client may create the topic.
+            Some((error, Some(_))) if is_asked => self.fail(id, error, out),
+            Some((error, Some(topic))) => {
+                let refusal = self.refusal_of(id, Verb::Mpub, (topic, None));
+                if refusal.is_none() {
                     self.create_topic_at_owner(topic, out);
                 }
-                self.fail(id, error, out);
+                self.fail(id, refusal.unwrap_or(error), out);
             }
             None => self.end_after_output(id, out),
         }

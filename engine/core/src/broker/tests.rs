@@ -1645,6 +1645,65 @@ a closed
     }
 }
 
+/// Regression: the end of the input created the topic of an unfinished MPUB, whatever the client was granted meanwhile. Each
+/// end comes after the grants have expired. nsqd refuses such an MPUB when the auth server has answered.
+#[test]
+fn the_end_of_an_unfinished_batch_creates_no_topic_without_a_grant() {
+    let mut options = script::options();
+    options.server.auth_required = true;
+    let welcome = r#"{"identity":"\u003cme\u003e","identity_url":"url","permission_count":1}"#;
+    for (end, created) in [
+        (
+            "grant a 10s\na< E_UNAUTHORIZED AUTH failed for MPUB on \"made\" \"\"",
+            false,
+        ),
+        (
+            "grant a 10s ^other$ .* p\na< E_UNAUTHORIZED AUTH failed for MPUB on \"made\" \"\"",
+            false,
+        ),
+        ("a eof\na< E_BAD_BODY MPUB failed to read body size", false),
+        (
+            "grant a 10s .* .* p\na eof\na< E_BAD_BODY MPUB failed to read body size",
+            true,
+        ),
+    ] {
+        let stats = match created {
+            true => "depth 0, messages 0, bytes 0",
+            false => "no such topic",
+        };
+        let script = format!(
+            "
+a: AUTH | hush
+grant a 10s .* .* p
+a< {welcome}
++11s
+a! MPUB made\\n\\0\\0
+{end}
+a closed
+stats made
+= {stats}
+"
+        );
+        check_with(options.clone(), &script);
+    }
+}
+
+/// In a drain nobody may publish, and so the end of an unfinished MPUB creates no topic.
+#[test]
+fn the_end_of_an_unfinished_batch_creates_no_topic_in_a_drain() {
+    check(
+        "
+a! MPUB made\\n\\0\\0
+drain on
+a eof
+a< E_MPUB_FAILED MPUB failed draining, publish to another nsqd
+a closed
+stats made
+= no such topic
+",
+    );
+}
+
 /// Regression: with auth servers, every piece of an MPUB was decoded from the start of the MPUB. A million small
 /// messages that trickle in cost a million passes over up to a million messages.
 #[test]
