@@ -1,9 +1,9 @@
 //! [`Files`] on the real system.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
@@ -19,6 +19,11 @@ use crate::files::{Entry, Files, SyncError};
 use crate::mapping::{self, Buffer};
 use crate::platform;
 
+/// The mode of new files, as in nsqd: no other user of the machine can read messages.
+pub(crate) const FILE_MODE: u32 = 0o600;
+/// The mode of new directories.
+const DIRECTORY_MODE: u32 = 0o700;
+
 /// The real file system. It keeps no state: each job opens its files by name, so a log with thousands of segments costs
 /// no descriptors.
 ///
@@ -33,7 +38,7 @@ impl Files for OsFiles {
     type FileSystem = File;
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        match fs::create_dir(path) {
+        match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
             result => result,
         }
@@ -41,7 +46,7 @@ impl Files for OsFiles {
 
     fn allocate(&self, path: &Path, bytes: u64, pages: Pages) -> io::Result<()> {
         let mut options = OpenOptions::new();
-        options.write(true);
+        options.write(true).mode(FILE_MODE);
         let (file, length_before) = match options.clone().create_new(true).open(path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let file = options.open(path)?;
@@ -76,7 +81,9 @@ impl Files for OsFiles {
     }
 
     fn copy(&self, _from: &Path, memory: &Memory, to: &Path) -> io::Result<()> {
-        let file = OpenOptions::new().write(true).create_new(true).open(to)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(FILE_MODE);
+        let file = options.open(to)?;
         direct(&file, |file| file.write_all_at(memory.as_ref(), 0))
     }
 
@@ -172,6 +179,7 @@ impl Files for OsFiles {
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(FILE_MODE)
             .open(path)?;
         file.write_all_at(bytes, offset)
     }

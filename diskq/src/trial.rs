@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -68,7 +68,8 @@ impl TrialFile {
 
 fn create_new(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create_new(true).open(path)
+    options.read(true).write(true).create_new(true);
+    options.mode(os_files::FILE_MODE).open(path)
 }
 
 /// Removes a name that another process may have removed meanwhile.

@@ -6,7 +6,7 @@
 //!   limits.rs        open files (the limit is raised first, as by a start), memory mappings
 //!   io.rs            the engine of the shards works
 //!   clock.rs         right, and cheap to read
-//!   data_path.rs     there, writable, free; nsqd.dat can be read
+//!   data_path.rs     there, writable, free; closed to other users; nsqd.dat can be read
 //!   takeover.rs      the files of the original nsqd that a start takes over, and the room for that
 //!   file_system.rs   keeps what it has reserved and synced
 //!   disk.rs          room, files that can be reserved and mapped, the time of a sync
@@ -172,6 +172,7 @@ pub fn examine(mut config: Config) -> Report {
         findings.push(disk::space(path));
     }
     if is_writable {
+        findings.push(data_path::permissions(path));
         findings.push(data_path::metadata(path));
         findings.extend(takeover::check(path));
         findings.extend(disk::trial(&config));

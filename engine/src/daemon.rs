@@ -23,7 +23,7 @@ use crate::tls::ListenerTls;
 use crate::{config, preflight, recovery, statsd, takeover, tls};
 use advice::lock_failed;
 use diskq::{DataPath, DataPathLock, Keeper, OsFiles};
-use diskq_nsqd::Metadata;
+use diskq_nsqd::{Exposed, Metadata};
 use engine_core::{Owed, ShardId};
 use futures_channel::oneshot;
 use futures_lite::future::block_on;
@@ -31,6 +31,7 @@ use program::{log, log_error, log_info, log_warn, version};
 use shard_thread::{Plan, ShardThread};
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -112,6 +113,7 @@ impl Daemon {
             ))
         })?;
         takeover::run(&config, &metadata).map_err(StartError)?;
+        close_to_others(&config.data_path);
         if let Err(error) = Metadata::remove_leftovers(&config.data_path) {
             log_warn!("a file of an interrupted write of nsqd.dat stays - {error}");
         }
@@ -269,6 +271,20 @@ impl Daemon {
         drop(self.lock);
         log_info!("NSQ: bye");
         log::flush();
+    }
+}
+
+/// Takes the permissions of other users away from nsqd's files. A failure does not keep the broker from its work.
+fn close_to_others(data_path: &Path) {
+    let (exposed, result) = Exposed::close(data_path);
+    if let Some(found) = advice::exposed(data_path, &exposed) {
+        log_warn!(
+            "{found} - this start took the permissions away; {}",
+            advice::READERS
+        );
+    }
+    if let Err(error) = result {
+        log_warn!("other users of this machine may reach files of nsqd: {error}");
     }
 }
 

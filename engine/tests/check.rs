@@ -3,10 +3,11 @@
 
 mod support;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -108,6 +109,7 @@ fn a_good_machine_is_ready_and_stays_as_it_is() {
             "mappings",
             "clock",
             "data-path",
+            "permissions",
             "nsqd.dat",
             "segments",
             "tcp-address",
@@ -198,6 +200,86 @@ fn a_data_path_that_cannot_be_used_is_named() {
     assert_eq!(report.failures(), ["data-path"]);
     report.says("data-path", "failure", &["permission denied", "chown"]);
     assert!(contents(&closed).is_empty());
+}
+
+/// Returns the modes of everything below a directory, by path.
+fn modes(directory: &Path) -> BTreeMap<PathBuf, u32> {
+    let mut modes = BTreeMap::new();
+    for entry in std::fs::read_dir(directory).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        let metadata = path.symlink_metadata().expect("the broker has stopped");
+        modes.insert(path.clone(), metadata.permissions().mode() & 0o7777);
+        if metadata.is_dir() {
+            modes.append(&mut self::modes(&path));
+        }
+    }
+    modes
+}
+
+/// Returns the only mode of the files, and the only mode of the directories.
+fn one_mode_each(directory: &Path) -> (u32, u32) {
+    let mut files = BTreeSet::new();
+    let mut directories = BTreeSet::new();
+    for (path, mode) in modes(directory) {
+        match path.is_dir() {
+            true => directories.insert(mode),
+            false => files.insert(mode),
+        };
+    }
+    let only = |modes: BTreeSet<u32>| match modes.len() {
+        1 => modes.into_iter().next().expect("there is one"),
+        _ => panic!("{modes:?} in decimals"),
+    };
+    (only(files), only(directories))
+}
+
+/// Everybody could read what producers published. Files of an earlier version were never closed.
+#[test]
+fn messages_are_closed_to_other_users_and_those_of_earlier_versions_are_closed_at_a_start() {
+    let mut broker = Broker::start(1, &["--dedup=orders=publisher", "--dedup=clicks=body"]);
+    let data_path = broker.data_path().to_owned();
+    std::fs::set_permissions(&data_path, Permissions::from_mode(0o755)).expect("ours");
+    for topic in ["orders", "clicks", "gone"] {
+        for target in ["channel/create", "pub"] {
+            let body: &[u8] = if target == "pub" { b"body" } else { b"" };
+            let target = format!("/{target}?topic={topic}&channel=billing");
+            assert_eq!(broker.post(&target, body).status, 200, "{target}");
+        }
+    }
+    let deleted = broker.post("/topic/delete?topic=gone", b"");
+    assert_eq!(deleted.status, 200);
+    assert!(broker.sigterm_and_wait().success());
+    assert_eq!(one_mode_each(&data_path), (0o600, 0o700));
+    let report = Report::of(check(&[], &data_path, &[]));
+    report.says("permissions", "ok", &[]);
+
+    // An earlier version left files so, with the usual umask.
+    for path in modes(&data_path).keys() {
+        let mode = if path.is_dir() { 0o755 } else { 0o644 };
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).expect("ours");
+    }
+    let before = modes(&data_path);
+    let report = Report::of(check(&[], &data_path, &[]));
+    let parts = [
+        "clicks.log (mode 0755) and 2 more",
+        "a start takes these permissions away",
+        "group",
+    ];
+    report.says("permissions", "warning", &parts);
+    assert_eq!(modes(&data_path), before, "a check changes nothing");
+    broker.restart();
+    let line = broker.wait_for_log("other users of this machine");
+    assert!(
+        line.contains("this start took the permissions away"),
+        "{line}"
+    );
+    assert!(broker.sigterm_and_wait().success());
+    broker.restart();
+    assert!(broker.sigterm_and_wait().success());
+    assert!(!broker.log().contains("other users"), "{}", broker.log());
+    assert_eq!(one_mode_each(&data_path), (0o600, 0o700));
+    let mode = std::fs::metadata(&data_path).expect("there").permissions();
+    assert_eq!(mode.mode() & 0o777, 0o755, "the operator's own directory");
 }
 
 #[test]

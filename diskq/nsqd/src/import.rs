@@ -30,6 +30,7 @@ use wire::name::{ChannelName, TopicName};
 
 pub use commit::DONE;
 use commit::{Committed, Manifest};
+pub(crate) use commit::{NEW, ORIGINAL_PREFIX};
 use directory::Directory;
 pub use takeover::{Takeover, TakeoverOptions, TopicTakeover};
 

@@ -14,6 +14,7 @@ mod export;
 mod import;
 mod metadata;
 mod nsqd_files;
+mod permissions;
 
 pub use export::{ExportOptions, Exported, export};
 pub use import::{
@@ -21,3 +22,4 @@ pub use import::{
     due_takeover, take_over,
 };
 pub use metadata::{FILE_NAME, Metadata, MetadataError};
+pub use permissions::Exposed;

@@ -8,7 +8,6 @@ use std::process::ExitCode;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use diskq::{DataPathLock, DiskError, OsFiles};
 use diskq_nsqd::{ExportOptions, Exported, Metadata, export};
-use rustix::fs::Mode;
 
 /// nsqd's default of `--max-bytes-per-file`.
 const FILE_BYTES_MAX: u64 = 100 << 20;
@@ -75,8 +74,6 @@ fn run_export(matches: &ArgMatches) -> Result<(), String> {
         error => error.to_string(),
     })?;
     let metadata = Metadata::load(data_path).map_err(|error| error.to_string())?;
-    // Like nsqd's files, the written files are readable only by their owner.
-    rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let exported = export(&OsFiles, data_path, output, &metadata, &options)
         .map_err(|error| format!("nothing was exported: {error}"))?;
     report(&exported);

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use diskq::{DataPathLock, DiskError};
-use diskq_nsqd::{Metadata, MetadataError};
+use diskq_nsqd::{Exposed, Metadata, MetadataError};
 use wire::go_error::system_text;
 
 use super::Finding;
@@ -48,6 +48,29 @@ fn judge(path: &Path, usable: Result<(), DiskError>) -> Finding {
         other => format!("{shown} cannot be used: {other}"),
     };
     Finding::failure(NAME, found, advice::of_data_path(path, &error))
+}
+
+/// The files that other users of the machine can reach. A start closes them.
+pub(super) fn permissions(path: &Path) -> Finding {
+    const NAME: &str = "permissions";
+    match Exposed::find(path) {
+        Ok(exposed) => match advice::exposed(path, &exposed) {
+            None => Finding::ok(NAME, "no other user of this machine can read messages"),
+            Some(found) => Finding::warning(
+                NAME,
+                found,
+                format!(
+                    "nothing, because a start takes these permissions away; {}",
+                    advice::READERS
+                ),
+            ),
+        },
+        Err(error) => Finding::warning(
+            NAME,
+            error.to_string(),
+            "give the files to the user of nsqd (chown)",
+        ),
+    }
 }
 
 /// The list of topics and channels, which a start reads.

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use diskq::{DiskError, OsFiles};
+use diskq_nsqd::Exposed;
 
 use super::StartError;
 
@@ -35,6 +36,22 @@ pub(crate) fn of_metadata(data_path: &Path) -> &'static str {
     }
     "to start without it move the file aside: logs know their topics and channels, and only topics without a log are missing \
      then"
+}
+
+/// The advice for those who read files of nsqd as another user.
+pub(crate) const READERS: &str = "if a group is meant to read messages, such as for backups, run its program as the user of nsqd (docs/upgrade.md)";
+
+/// Says which files other users of the machine can reach. `None`: no file.
+pub(crate) fn exposed(data_path: &Path, exposed: &Exposed) -> Option<String> {
+    let (name, mode) = exposed.first.as_ref()?;
+    let others = match exposed.count {
+        1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    Some(format!(
+        "other users of this machine can reach files of nsqd in {}: {name} (mode {mode:04o}){others}",
+        data_path.display()
+    ))
 }
 
 /// The advice about a data path.

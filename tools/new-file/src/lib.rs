@@ -28,18 +28,21 @@ use rustix::io::Errno;
 
 pub use lock::{FileLock, InUse, LockError};
 
-/// The mode of new files, before the umask.
+/// The mode of files for other programs, before the umask: what NSQ's `nsq_to_file` gives its files.
 pub const FILE_MODE: u32 = 0o666;
+/// The mode of files that only their own program reads: what NSQ's nsqd gives its files. A state may have parts of
+/// messages, and no other user of the machine may read messages.
+pub const STATE_MODE: u32 = 0o600;
 
-/// Makes or replaces a file. `write` writes the new content. A crash or a power failure leaves the old file or the new one,
-/// and never a part.
+/// Makes or replaces a file that only this user can read ([`STATE_MODE`]). `write` writes the new content. A crash or a power
+/// failure leaves the old file or the new one, and never a part.
 ///
 /// # Errors
 /// `write` failed, or the file or its directory cannot be written or synced. The temporary file is removed.
 pub fn replace(path: &Path, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
     let directory = Directory::open(parent(path))?;
     let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
-    let (temporary, file) = directory.temporary_file(name)?;
+    let (temporary, file) = directory.temporary_file(name, STATE_MODE)?;
     let moved = write(&file)
         .and_then(|()| file.sync_all())
         .and_then(|()| directory.rename(&temporary, name));
@@ -58,7 +61,7 @@ pub fn replace(path: &Path, write: impl FnOnce(&File) -> io::Result<()>) -> io::
 pub fn check_replaceable(path: &Path) -> io::Result<()> {
     let directory = Directory::open(parent(path))?;
     let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
-    let (temporary, _) = directory.temporary_file(name)?;
+    let (temporary, _) = directory.temporary_file(name, STATE_MODE)?;
     directory.remove_file(&temporary)
 }
 
@@ -69,14 +72,14 @@ pub fn temporary_name(name: &OsStr) -> OsString {
     OsString::from(format!(".{name}.{:016x}.tmp", fastrand::u64(..)))
 }
 
-/// Makes a file beside `to`. No other copy has this file, and no link leads to it.
+/// Makes a file with the mode [`FILE_MODE`] beside `to`. No other copy has this file, and no link leads to it.
 ///
 /// # Errors
 /// The directory is missing, cannot be read, or takes no files.
 pub fn temporary_file(to: &Path) -> io::Result<(PathBuf, File)> {
     let directory = parent(to);
     let name = to.file_name().unwrap_or_default();
-    let (name, file) = Directory::open(directory)?.temporary_file(name)?;
+    let (name, file) = Directory::open(directory)?.temporary_file(name, FILE_MODE)?;
     Ok((directory.join(name), file))
 }
 
@@ -121,15 +124,16 @@ impl Directory {
         opened.map(Directory)
     }
 
-    /// Makes a file that becomes the file `name`. No other copy has this file, and no link leads to it.
+    /// Makes a file that becomes the file `name`. No other copy has this file, and no link leads to it. The umask takes
+    /// from `mode`.
     ///
     /// # Errors
     /// The directory takes no files.
-    pub fn temporary_file(&self, name: &OsStr) -> io::Result<(OsString, File)> {
+    pub fn temporary_file(&self, name: &OsStr, mode: u32) -> io::Result<(OsString, File)> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         loop {
             let name = temporary_name(name);
-            match rustix::fs::openat(&self.0, &name, flags, Mode::from_raw_mode(FILE_MODE)) {
+            match rustix::fs::openat(&self.0, &name, flags, Mode::from_raw_mode(mode)) {
                 Ok(file) => return Ok((name, File::from(file))),
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),

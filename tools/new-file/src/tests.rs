@@ -1,5 +1,6 @@
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 
@@ -35,6 +36,19 @@ fn a_file_is_made_and_replaced_and_no_other_file_is_touched() {
         assert_eq!(text, other);
     }
     assert_eq!(names(directory.path()).len(), 1 + others.len());
+}
+
+/// Every user of the machine could read the keys of messages in a state.
+#[test]
+fn only_its_user_can_read_a_state() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state");
+    // A file of an earlier version is replaced, and not its mode kept.
+    fs::write(&path, "old").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    put(&path, "new").unwrap();
+    let mode = fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, STATE_MODE, "{mode:o}");
 }
 
 /// The part that was written stayed, so the disk stayed full.
@@ -98,7 +112,7 @@ fn a_directory_stays_the_same_when_another_one_gets_its_path() {
     fs::rename(&path, &moved).unwrap();
     fs::create_dir(&path).unwrap();
     let [a, b] = ["a", "b"].map(OsStr::new);
-    let (temporary, mut file) = directory.temporary_file(a).unwrap();
+    let (temporary, mut file) = directory.temporary_file(a, FILE_MODE).unwrap();
     file.write_all(b"text").unwrap();
     directory.rename_new(&temporary, a).unwrap();
     directory.sync().unwrap();

@@ -13,11 +13,13 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use jiff::Timestamp;
+use new_file::STATE_MODE;
 use program::log::{self, Level};
 use program::log_error;
 use wire::go_error::system_text;
@@ -346,8 +348,15 @@ impl Audit {
     }
 }
 
+/// Opens the file for one line. A new file can be read by this user only: it has the users' names and addresses. A file that
+/// is there keeps its mode, so an administrator or logrotate can let others read it.
 fn open(path: &PathBuf) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
+    let mut options = OpenOptions::new();
+    options
+        .create(true)
+        .append(true)
+        .mode(STATE_MODE)
+        .open(path)
 }
 
 #[cfg(test)]

@@ -7,9 +7,11 @@ use diskq::{Attempt, DiskError, Entry, Files, LOG_SUFFIX};
 use crate::metadata::FILE_NAME;
 
 /// The directory in which logs are built.
-pub(super) const NEW: &str = "import.new";
+pub(crate) const NEW: &str = "import.new";
 /// The name of that directory after the commit, until the takeover is completed.
 pub const DONE: &str = "import.done";
+/// The beginning of the name of a directory that keeps nsqd's files.
+pub(crate) const ORIGINAL_PREFIX: &str = "nsqd-original-";
 const MANIFEST: &str = "manifest";
 const FIRST_LINE: &str = "nsqd's files taken over, version 1";
 const MANIFEST_BYTES_MAX: u64 = 1 << 30;
@@ -31,7 +33,7 @@ pub(super) struct Manifest {
 
 /// Returns a name for the directory of nsqd's files that does not exist yet.
 pub(super) fn original_name(label: &str, exists: impl Fn(&str) -> bool) -> String {
-    let mut name = format!("nsqd-original-{label}");
+    let mut name = format!("{ORIGINAL_PREFIX}{label}");
     while exists(&name) {
         name.push('+');
     }

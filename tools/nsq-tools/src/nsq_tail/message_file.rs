@@ -11,7 +11,7 @@ use bytes::Bytes;
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use ringq_client::MessageId;
 
-use new_file::Directory;
+use new_file::{Directory, FILE_MODE};
 
 use crate::advice::advice;
 
@@ -68,7 +68,7 @@ fn name(topic: &str, published: SystemTime, id: MessageId) -> String {
 /// The directory is missing, takes no files, or cannot be read and so cannot be synced.
 pub(super) fn check(path: &Path) -> Result<(), SaveError> {
     let checked = Directory::open(path).and_then(|directory| {
-        let (temporary, _) = directory.temporary_file(OsStr::new("nsq_tail"))?;
+        let (temporary, _) = directory.temporary_file(OsStr::new("nsq_tail"), FILE_MODE)?;
         directory.remove_file(&temporary)?;
         directory.sync()
     });
@@ -117,7 +117,7 @@ fn save_one(directory: &Directory, name: &OsStr, body: &[u8]) -> io::Result<()> 
     if has_content(directory, name, body) {
         return Ok(());
     }
-    let (temporary, file) = directory.temporary_file(name)?;
+    let (temporary, file) = directory.temporary_file(name, FILE_MODE)?;
     let done = write(file, body).and_then(|()| rename(directory, &temporary, name, body));
     if done.is_err() {
         // A full disk gets its space back. The error of the write is the reason that counts.

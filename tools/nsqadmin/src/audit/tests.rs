@@ -1,3 +1,6 @@
+use std::fs::{Permissions, metadata, set_permissions};
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 
 fn entry() -> Entry {
@@ -65,6 +68,12 @@ async fn lines_are_appended_and_the_file_may_be_moved_away() {
     audit.write(entry()).await;
     let expected = format!("{LINE}\n{LINE}\n");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
+    // Other users see the file only if the administrator says so.
+    let mode = || metadata(&path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(), 0o600);
+    set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+    audit.write(entry()).await;
+    assert_eq!(mode(), 0o640);
     std::fs::rename(&path, directory.path().join("old")).unwrap();
     audit.write(entry()).await;
     assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{LINE}\n"));
