@@ -11,6 +11,7 @@
 
 use std::time::Duration;
 
+use diskq::AppendError;
 use engine_core::stats::{ShardStats, StatsFilter, StatsSnapshot};
 use engine_core::{NoUndo, PeekBudget, PeekQuestion, PeekSlice, PeekedFrame, Refusal, Seq};
 use futures_channel::oneshot;
@@ -55,8 +56,9 @@ pub enum PublishError {
     Exiting,
     /// The node is being drained: 503 `DRAINING`.
     Draining,
-    /// The log could not be written. The text is the `reason` of the answer. It also goes to the log, and is logged only
-    /// here.
+    /// The disk has no room: 503 `DISK_FULL`. The text is the `reason` of the answer.
+    DiskFull(String),
+    /// The topic takes no messages for another reason: 503 `STORAGE_FAILED`. The text is the `reason` of the answer.
     Backend(String),
 }
 
@@ -65,6 +67,7 @@ impl From<Refusal> for PublishError {
         match refusal {
             Refusal::Exiting => PublishError::Exiting,
             Refusal::Draining => PublishError::Draining,
+            Refusal::Log(AppendError::Full(_)) => PublishError::DiskFull(refusal.to_string()),
             other => PublishError::Backend(other.to_string()),
         }
     }
@@ -334,6 +337,8 @@ fn ready(broker: &impl Broker) -> Reply {
 
 const BUSY: Failure = Failure::new(StatusCode::SERVICE_UNAVAILABLE, "BUSY");
 const EXITING: Failure = Failure::new(StatusCode::SERVICE_UNAVAILABLE, "EXITING");
+const DISK_FULL: Failure = Failure::new(StatusCode::SERVICE_UNAVAILABLE, "DISK_FULL");
+const STORAGE_FAILED: Failure = Failure::new(StatusCode::SERVICE_UNAVAILABLE, "STORAGE_FAILED");
 const DRAINING: Failure = Failure::new(StatusCode::SERVICE_UNAVAILABLE, "DRAINING");
 const TOPIC_NOT_FOUND: Failure = Failure::new(StatusCode::NOT_FOUND, "TOPIC_NOT_FOUND");
 const CHANNEL_NOT_FOUND: Failure = Failure::new(StatusCode::NOT_FOUND, "CHANNEL_NOT_FOUND");

@@ -475,7 +475,8 @@ fn a_log_that_cannot_be_read_is_set_aside() {
         }
     }
     let text = broker.post("/pub?topic=unreadable", b"x").text();
-    let begin = r#"{"message":"EXITING","reason":"topic unreadable is set aside since the start: "#;
+    let begin =
+        r#"{"message":"STORAGE_FAILED","reason":"topic unreadable is set aside since the start: "#;
     assert!(text.starts_with(begin), "{text}");
     for target in [
         "/pub?topic=unreadable",

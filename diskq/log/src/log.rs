@@ -83,7 +83,12 @@ pub enum Notice {
     /// Appends that would have blocked or were refused may be tried again.
     Room,
     /// No room could be made: refuse the publishes that wait for it.
-    RoomRefused(Arc<str>),
+    RoomRefused {
+        /// The failed attempt, its file, and the system's answer.
+        cause: Arc<str>,
+        /// True if the log had room before, or lacked it for another kind of reason.
+        is_new: bool,
+    },
     /// These seqs are resident now: a whole segment, or the part of it that a peek has read.
     Loaded(SeqRange),
     /// These seqs could not be made resident. If the file is gone they are damaged from now on;
@@ -397,18 +402,19 @@ impl Log {
         stats
     }
 
-    /// Returns why publishes are refused, if they are. Changes only with a reply.
+    /// Returns why publishes are refused, if they are, or if a publish was refused and still would be. Changes only with a
+    /// reply, or in [`Log::handle_timeout`].
     #[must_use]
     pub fn health(&self) -> Option<&Arc<str>> {
-        self.sync.poisoned.as_ref().or(self.supply.refusal_text())
+        self.sync.poisoned.as_ref().or(self.supply.shortage_text())
     }
 
     /// Returns whether the file system had no room for the last segment that was asked for: not even for the smallest one,
     /// or for one that an append needed. Other failures, such as too many open files, do not count.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
-        let refusal = self.supply.refusal.as_ref();
-        refusal.is_some_and(|refusal| refusal.is_full)
+        let shortage = self.supply.shortage.as_ref();
+        shortage.is_some_and(|shortage| shortage.is_full)
     }
 
     /// Ends the log, for a graceful stop or a deletion. Returns the remaining jobs for the keeper: the jobs that were

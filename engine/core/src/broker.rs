@@ -39,7 +39,7 @@ use crate::topic::{Topic, TopicOptions};
 use crate::topology::Topology;
 use crate::work::Work;
 use diskq_log::{Recovered, TopicFacts};
-use output::{Change, Output};
+use output::{Change, Level, Output};
 use slotmap::SlotMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -364,6 +364,15 @@ impl Broker {
         self.flush_later(id);
     }
 
+    /// Answers a publish that the topic's log refuses. The log of nsqd has an ERROR from the moment when the topic's log
+    /// began to refuse, so there are few lines about the single publishes.
+    fn refuse(&mut self, id: ClientId, error: WireError, out: &mut Vec<Output>) {
+        let client = &mut self.clients[id];
+        out.push(refused_publish(&client.address, &error.text));
+        client.reply_error(error);
+        self.flush_later(id);
+    }
+
     /// Fills in the answer that `reply_later` promised. If the connection was blocked until all its answers were
     /// known, the connection goes on.
     fn resolve(
@@ -377,10 +386,17 @@ impl Broker {
             return;
         };
         if let Some(text) = client.resolve(token, result) {
-            let line = format!("[{}] - {text}", client.address);
-            out.push(Output::error(line));
-            // The commands whose answers are promised (PUB, MPUB, DPUB, SUB) have only fatal errors.
-            client.set_end_reason(text);
+            match result {
+                Err(Refusal::Log(_) | Refusal::Disk(_)) => {
+                    out.push(refused_publish(&client.address, &text));
+                }
+                _ => {
+                    let line = format!("[{}] - {text}", client.address);
+                    out.push(Output::error(line));
+                    // The commands whose answers are promised (PUB, MPUB, DPUB, SUB) have only fatal errors.
+                    client.set_end_reason(text);
+                }
+            }
         }
         match client.blocked() {
             Some(Blocked::Subscribing) if client.output.all_answered() => {
@@ -518,6 +534,15 @@ impl Broker {
                 assert!(channel.consumers.contains(&id));
             }
         }
+    }
+}
+
+/// Makes a line about a publish that a log refuses.
+fn refused_publish(address: &str, text: &str) -> Output {
+    Output::Repeated {
+        level: Level::Warning,
+        cause: "a publish is refused".to_owned(),
+        line: format!("[{address}] - {text}"),
     }
 }
 

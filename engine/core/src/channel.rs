@@ -204,6 +204,13 @@ impl Channel {
         oldest.chain(self.window.oldest()).min()
     }
 
+    /// Returns whether the channel owes a message of the range: waiting, in flight, requeued, deferred or a dead letter.
+    pub(crate) fn owes_any(&self, range: SeqRange) -> bool {
+        self.waiting.overlaps(range)
+            || self.out_of_order.overlaps(range)
+            || self.window.overlaps(range)
+    }
+
     /// Takes a range over from the topic. An ephemeral channel keeps `depth_max` messages and lets
     /// go of the rest.
     pub(crate) fn accept(

@@ -166,6 +166,16 @@ impl Ranges {
         range.is_some_and(|range| range.contains(seq))
     }
 
+    /// True if one of the ranges has a seq of `range`. The cost grows with the logarithm of their number.
+    pub(crate) fn overlaps(&self, range: SeqRange) -> bool {
+        if self.end().is_none_or(|end| end <= range.start) {
+            return false;
+        }
+        let place = self.ranges.place_behind(|it| it.end <= range.start);
+        let found = self.ranges.get(place);
+        found.is_some_and(|found| found.start < range.end)
+    }
+
     /// Adds seqs in order, from a place on: the place of a range, and a seq.
     pub(crate) fn add_candidates(&self, at: Option<(u64, u64)>, candidates: &mut Candidates) {
         let (first, from) = at.unwrap_or((0, 0));

@@ -1,5 +1,6 @@
 //! [`SeqSet`]: a set of seqs that finds its smallest seq without a search.
 
+use diskq_log::SeqRange;
 use std::collections::BTreeMap;
 use wire::id::Seq;
 
@@ -50,6 +51,18 @@ impl SeqSet {
     pub(crate) fn has(&self, seq: Seq) -> bool {
         let block = self.blocks.get(&(seq.0 / BLOCK));
         block.is_some_and(|block| block & (1 << (seq.0 % BLOCK)) != 0)
+    }
+
+    /// True if a seq of the range is in the set.
+    pub(crate) fn overlaps(&self, range: SeqRange) -> bool {
+        let (first, last) = (range.start.0 / BLOCK, range.end.0.div_ceil(BLOCK));
+        let mut blocks = self.blocks.range(first..last);
+        blocks.any(|(number, block)| {
+            let at = number * BLOCK;
+            let below = range.start.0.saturating_sub(at);
+            let above = (at + BLOCK).saturating_sub(range.end.0);
+            (block >> below) << below << above != 0
+        })
     }
 
     /// Returns the smallest seq.

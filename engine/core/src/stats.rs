@@ -24,6 +24,9 @@ pub struct StatsFilter {
     pub channel: Option<String>,
     /// True if [`ChannelStats::clients`] and [`StatsSnapshot::producers`] are to be filled.
     pub include_clients: bool,
+    /// True if [`ChannelStats::disk`] is to be filled, if a topic and a channel are given. The cost grows with the number
+    /// of segments and of channels.
+    pub include_disk: bool,
     /// True if [`TopicStats::log`] is to be filled. The cost grows with the number of segments.
     pub include_logs: bool,
     /// True if [`ChannelStats::e2e_histogram`] is to be filled.
@@ -126,7 +129,8 @@ pub struct TopicStats {
     pub message_count: u64,
     /// Body bytes of the accepted messages.
     pub message_bytes: u64,
-    /// Messages that were refused because the topic's log took none, as on a full disk. Not in the JSON.
+    /// Messages that were refused because the topic's log took none, as on a full disk. Left out of the JSON
+    /// when 0.
     pub refused_count: u64,
     /// The age of the oldest message of `depth`, in milliseconds since its publish. 0 without messages.
     pub oldest_unfinished_ms: u64,
@@ -192,6 +196,9 @@ pub struct ShardStats {
 pub struct ChannelStats {
     /// The channel's name, with `#ephemeral` if it has it.
     pub channel_name: String,
+    /// The part of the log that the channel keeps on disk. `None` if nobody has asked, or the topic is too large to say it at
+    /// once.
+    pub disk: Option<DiskUse>,
     /// Messages ready to be delivered: neither in flight nor deferred.
     pub depth: u64,
     /// The part of `depth` beyond `--mem-queue-size`, which nsqd would have on disk. 0 for an ephemeral channel.
@@ -254,6 +261,21 @@ pub struct UndoStats {
     pub message_count: u64,
     /// Bytes of the segments of the log that have such messages. Others may need these segments, too.
     pub disk_bytes: u64,
+}
+
+/// The part of a topic's log that a channel keeps on disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiskUse {
+    /// Bytes of the files that have messages of the channel.
+    pub bytes: u64,
+    /// The part of `bytes` that nobody else needs: what an empty of the channel frees.
+    pub alone_bytes: u64,
+    /// The names of channels that need files of `bytes`, too. The first ones, in the order of their names.
+    pub shared_with: Vec<String>,
+    /// The number of all such channels.
+    pub shared_count: u64,
+    /// True if the topic itself needs some of them: messages wait in it, or can be brought back.
+    pub is_shared_with_topic: bool,
 }
 
 /// The messages of a channel that have reached their attempts.

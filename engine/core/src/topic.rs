@@ -10,6 +10,7 @@
 //! passes to the first channel and the others add one each.
 
 mod checkpoint;
+mod disk_use;
 mod distribution;
 mod ends;
 mod fresh_keys;

@@ -152,6 +152,14 @@ impl Undo {
         &self.runs
     }
 
+    /// Returns whether a message of the range can be brought back. The cost grows with the logarithm of the runs.
+    pub(crate) fn overlaps(&self, range: SeqRange) -> bool {
+        let runs = self.runs();
+        let at = runs.partition_point(|run| run.range().end <= range.start);
+        runs.get(at)
+            .is_some_and(|run| run.range().start < range.end)
+    }
+
     /// Number of messages.
     pub(crate) fn count(&self) -> u64 {
         self.count

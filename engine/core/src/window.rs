@@ -346,6 +346,17 @@ impl Window {
         stragglers.map(|(seq, entry)| (*seq, *entry))
     }
 
+    /// Returns whether a message of the range is in flight. The cost grows with the free places of the ring in the range.
+    pub(crate) fn overlaps(&self, range: SeqRange) -> bool {
+        let mut stragglers = self.stragglers_from(range.start);
+        if stragglers.next().is_some_and(|(seq, _)| seq < range.end) {
+            return true;
+        }
+        let ring = self.ring_from(range.start);
+        let mut ring = ring.take_while(|(seq, _)| *seq < range.end);
+        ring.any(|(_, entry)| entry.is_some())
+    }
+
     /// Every message in flight, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Seq, Entry)> + '_ {
         let ring = self.ring.iter_from(0).enumerate();

@@ -79,6 +79,7 @@ pub(super) async fn metrics<B: Broker>(
         topic: query.get_filter("topic"),
         channel: query.get_filter("channel"),
         include_clients: query.get_switch("include_clients", false),
+        include_disk: false,
         include_logs: names == Names::Own,
         include_histograms: names == Names::Own && query.get_switch("include_histograms", true),
     };

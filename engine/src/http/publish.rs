@@ -3,9 +3,13 @@
 use std::time::Duration;
 
 use super::bodies::{MpubLimits, split_binary, split_lines};
-use super::{Bodies, Broker, Command, DRAINING, EXITING, PublishError, admin, refusal};
+use super::{
+    Bodies, Broker, Command, DISK_FULL, DRAINING, EXITING, PublishError, STORAGE_FAILED, admin,
+    refusal,
+};
 use program::http::{End, Failure, Io, Reply, RequestBody, parse_query};
-use program::{log_error, log_warn};
+use program::log::Level;
+use program::{log_repeated, log_warn};
 use wire::origin::{self, Origin};
 
 const INVALID_TOPIC: Failure = Failure::bad("INVALID_TOPIC");
@@ -103,12 +107,21 @@ async fn hand_over<B: Broker>(
         Ok(()) => Ok(Reply::text("OK")),
         Err(PublishError::Exiting) => Err(EXITING),
         Err(PublishError::Draining) => Err(DRAINING),
-        Err(PublishError::Backend(why)) => {
-            log_error!("TOPIC({topic}) ERROR: failed to write message to backend - {why}");
-            // In nsqd, this answer is the same as the one of a process that ends.
-            Ok(refusal(EXITING.status, EXITING.code, &why))
-        }
+        Err(PublishError::DiskFull(why)) => Ok(refused(topic, &DISK_FULL, &why)),
+        Err(PublishError::Backend(why)) => Ok(refused(topic, &STORAGE_FAILED, &why)),
     }
+}
+
+/// Answers a publish that the topic refuses. In nsqd, this answer is the same as the one of a process that ends. The log
+/// has an ERROR from the moment when the topic began to refuse, so there are few lines about the single publishes.
+fn refused(topic: &str, failure: &Failure, why: &str) -> Reply {
+    let cause = "a publish is refused".to_owned();
+    log_repeated!(
+        Level::Warn,
+        cause,
+        "TOPIC({topic}): a publish is refused - {why}"
+    );
+    refusal(failure.status, failure.code, why)
 }
 
 /// Parses the publisher of `count` messages and the number of the first message. Both must be given, or neither.

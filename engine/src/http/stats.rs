@@ -28,6 +28,7 @@ impl Wanted {
                 topic: query.get_filter("topic"),
                 channel: query.get_filter("channel"),
                 include_clients: query.get_switch("include_clients", true),
+                include_disk: query.get_switch("include_disk", false),
                 include_logs: false,
                 include_histograms: false,
             },

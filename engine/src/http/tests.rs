@@ -1009,25 +1009,28 @@ fn pub_checks_in_order() {
 }
 
 #[test]
-fn publish_failures_are_exiting() {
+fn a_refused_publish_names_its_reason() {
     let broker = Rc::new(Fake {
         publish_error: Some(PublishError::Exiting),
         ..fake()
     });
     is_failure(ask(&broker, "POST", "/pub?topic=t", "hi"), 503, "EXITING");
-    let error = PublishError::Backend("no space left on device".to_string());
-    let broker = Rc::new(Fake {
-        publish_error: Some(error),
-        ..fake()
-    });
-    let request = "POST /mpub?topic=t HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi";
-    let (answer, log) = talk_bytes(&broker, request.as_bytes());
-    let body = r#"{"message":"EXITING","reason":"no space left on device"}"#;
-    assert_eq!(status_and_body(&answer), (503, body.to_owned()));
-    assert_eq!(
-        log,
-        ["ERROR: TOPIC(t) ERROR: failed to write message to backend - no space left on device"]
-    );
+    let full: fn(String) -> PublishError = PublishError::DiskFull;
+    for (error, code) in [
+        (full, "DISK_FULL"),
+        (PublishError::Backend, "STORAGE_FAILED"),
+    ] {
+        let broker = Rc::new(Fake {
+            publish_error: Some(error("no space left on device".to_string())),
+            ..fake()
+        });
+        let request = "POST /mpub?topic=t HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi";
+        let (answer, log) = talk_bytes(&broker, request.as_bytes());
+        let body = format!(r#"{{"message":"{code}","reason":"no space left on device"}}"#);
+        assert_eq!(status_and_body(&answer), (503, body));
+        let line = "WARNING: TOPIC(t): a publish is refused - no space left on device";
+        assert_eq!(log, [line]);
+    }
 }
 
 #[test]

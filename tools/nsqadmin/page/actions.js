@@ -122,7 +122,7 @@ export function emptyChannel(channel) {
     effect: "All messages of this channel are dropped: waiting, in flight and deferred. The other channels of the topic keep theirs.",
     // nsqd refuses an undo for ephemeral topics and channels.
     ...(![topic, name].some((one) => one.endsWith("#ephemeral")) && { terms: "undo", topic }),
-    destroys: contents(channel.depth, { ...ofChannel(channel), consumers: undefined }),
+    destroys: contents(channel.depth, { ...ofChannel(channel), consumers: undefined }), frees: { topic, channel: name },
     run: (terms) => post(api("topics", topic, name), { action: "empty", ...terms }),
   };
 }
@@ -133,7 +133,7 @@ export function deleteChannel(channel) {
     kind: "delete", what: `Delete the channel ${topic}/${name}`, title: `Delete the channel ${name} of the topic ${topic}?`, button: "Delete",
     isDangerous: true, name,
     effect: "The channel and all its messages are deleted on every node. Its consumers lose their connections. A consumer that comes back creates the channel again, without these messages.",
-    destroys: contents(channel.depth, ofChannel(channel)),
+    destroys: contents(channel.depth, ofChannel(channel)), frees: { topic, channel: name },
     run: () => remove(api("topics", topic, name)),
   };
 }

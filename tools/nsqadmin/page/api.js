@@ -120,6 +120,8 @@ const CAUSES = {
   TLS_REQUIRED: "This nsqd answers only over HTTPS (--tls-required of nsqd), and has no port for it.",
   BUSY: "The nsqd has too many questions to answer. Try again.",
   EXITING: "The nsqd is stopping. Try again when it is back.",
+  DISK_FULL: "The disk of the nsqd is full, so it refuses messages.",
+  STORAGE_FAILED: "The nsqd cannot store messages of this topic. Its log says why.",
   DRAINING: "The nsqd is being drained, and takes no messages.",
   INTERNAL_ERROR: "nsqd could not do it. Its log says why. Its disk may be full or broken.",
   PEEK_FORBIDDEN: "This nsqd does not permit looks at messages.",

@@ -2,6 +2,7 @@
 
 import { html, useEffect, useRef, useState } from "./html.js";
 import { useAbilities } from "./abilities.js";
+import { useDiskUse } from "./disk-use.js";
 import { OwnName } from "./own-name.js";
 import { PauseTerms, UndoTerms } from "./terms.js";
 
@@ -12,6 +13,7 @@ import { PauseTerms, UndoTerms } from "./terms.js";
 //   name        what the user has to type, for what destroys
 //   effect      a sentence that says what happens
 //   destroys    {label, value} of each figure that will be gone
+//   frees       {topic, channel} of a channel whose part of the disk becomes free
 //   terms       "pause", "undo" or "topicUndo" for what only ringq's nsqds know; `topic` is then the topic whose nodes are asked
 //   run(terms)  does it; a failure is shown in the dialog
 // and `onDone(answer)`, `onFailed(error)` for a failure after the dialog was closed, `onClose()`.
@@ -21,6 +23,7 @@ export function Confirm({ action, onDone, onFailed, onClose }) {
   const [state, setState] = useState({ isRunning: false, error: null });
   const isClosed = useClosed();
   const abilities = useAbilities(action.topic, Boolean(action.terms));
+  const freed = useDiskUse(action.frees);
   const hasUndo = action.terms === "undo" || action.terms === "topicUndo";
   useEffect(() => {
     if (hasUndo && abilities?.[action.terms].all) setTerms({ undo: "10m" });
@@ -42,6 +45,7 @@ export function Confirm({ action, onDone, onFailed, onClose }) {
       isReady=${isReady} button=${action.button} isDangerous=${action.isDangerous}>
     <p>${action.effect}</p>
     ${action.destroys && html`<${Figures} rows=${action.destroys} />`}
+    ${freed && html`<p class="frees"><b>Disk space that this frees${terms.undo ? ", when the messages can no longer be brought back" : ""}:</b> ${freed}.</p>`}
     ${action.terms === "pause" && html`<${PauseTerms} takesFocus ability=${abilities?.pauseTerms} terms=${terms} onChange=${setTerms} />`}
     ${hasUndo && html`<${UndoTerms} ability=${abilities?.[action.terms]} terms=${terms} onChange=${setTerms} />`}
     ${action.name && html`<${Typed} word=${action.name} value=${typed} onInput=${setTyped} />`}<//>`;

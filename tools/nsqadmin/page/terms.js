@@ -5,7 +5,7 @@ import { Addresses } from "./parts.js";
 
 // The limits of a pause, and their titles. The key of a digit chooses the limit with this index.
 const LIMITS = [["", "never"], ["5m", "5 min"], ["10m", "10 min"], ["30m", "30 min"], ["1h", "1 h"], ["4h", "4 h"], ["12h", "12 h"], ["24h", "24 h"], ["168h", "7 days"]];
-const UNDOS = { "10m": "10 minutes", "1h": "1 hour", "24h": "24 hours", "": "not at all, and their disk space is free at once" };
+const UNDOS = { "10m": "10 minutes", "1h": "1 hour", "24h": "24 hours", "": "not at all" };
 
 // The other end of an undo: nsqd needs the room for new messages.
 export const FULL_DISK = "If the disk has no room for a new message, this ends at once, and they are gone.";

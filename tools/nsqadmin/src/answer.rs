@@ -120,6 +120,8 @@ lenient! {
         pub message_count: i64,
         /// Bytes of messages since the start of the nsqd.
         pub message_bytes: i64,
+        /// Messages that were refused since the start of the nsqd, as on a full disk. Only ringq's nsqd has it.
+        pub refused_count: i64,
         /// True if the topic is paused.
         pub paused: bool,
         /// The end of the pause, in milliseconds since 1970. Only ringq's nsqd has limits of pauses.
@@ -243,6 +245,17 @@ lenient! {
         pub e2e_processing_latency: Latency,
         /// The age of the oldest message that is owed, in milliseconds. Only ringq's nsqd has it.
         pub oldest_unfinished_ms: Option<i64>,
+        /// Bytes of the files that have messages of the channel. Only ringq's nsqd has this and the next ones, if it is
+        /// asked.
+        pub disk_bytes: Option<i64>,
+        /// The part of these bytes that nobody else needs.
+        pub disk_alone_bytes: i64,
+        /// The first channels that need the other part.
+        pub disk_shared_with: Vec<String>,
+        /// The number of all channels that need the other part.
+        pub disk_shared_count: i64,
+        /// True if the topic itself needs the other part.
+        pub disk_shared_with_topic: bool,
     }
 }
 

@@ -41,6 +41,12 @@ impl Log {
         segments.map(|segment| (segment.range(), segment.used() - u64::from(FRAMES_AT)))
     }
 
+    /// The sealed segments, in the order of their seqs, each with the bytes of its file.
+    pub fn sealed_files(&self) -> impl Iterator<Item = (SeqRange, u64)> {
+        let sealed = self.segments.sealed.iter();
+        sealed.map(|segment| (segment.range(), u64::from(segment.head.bytes)))
+    }
+
     /// Takes one holder from `seq`.
     ///
     /// # Panics

@@ -65,7 +65,7 @@ impl Log {
     /// nobody holds may go with it, and their room is wanted.
     pub(super) fn checkpoint_at(&self) -> Option<Duration> {
         let timeout = self.options.sync_timeout;
-        let delay = match self.supply.refusal_text() {
+        let delay = match self.supply.shortage_text() {
             Some(_) => timeout.min(RETRY_AFTER),
             None => timeout,
         };

@@ -9,7 +9,7 @@ use crate::memory::{Memory, Pages};
 use crate::policy::{self, IDLE_AFTER, RETRY_AFTER, TAIL_IDLE_AFTER};
 use crate::request::{Failure, Request};
 
-use super::supply::{Refusal, Stocked};
+use super::supply::{Shortage, Stocked};
 use super::timer::Timer;
 use super::{Log, Notice};
 
@@ -38,7 +38,7 @@ impl Log {
         if self.supply.can_give(needed) {
             self.supply.waiting = None;
             notices.push(Notice::Room);
-        } else if self.supply.refusal.is_none() && !self.supply.is_coming() {
+        } else if !self.supply.is_coming() {
             self.prepare(needed);
         }
     }
@@ -55,17 +55,21 @@ impl Log {
     /// Has the next segment prepared before an append needs it.
     #[cold]
     pub(super) fn prepare_ahead(&mut self) {
-        // While the disk is full the retries are the timer's.
-        if self.supply.refusal.is_none() {
+        // While the disk has no room for the smallest segment, the retries are the timer's.
+        if !self.refuses(self.options.segment_bytes_min) {
             self.prepare(0);
         }
     }
 
     /// Asks the keeper for a segment of `needed` bytes, which an append needs. Returns the error for the append.
     pub(super) fn ask_for(&mut self, needed: u32) -> AppendError {
-        if let Some(refusal) = &self.supply.refusal {
-            let text = Arc::clone(&refusal.text);
-            let error = if refusal.is_full {
+        let bytes = policy::segment_bytes(needed, self.options.segment_bytes_min);
+        if self.refuses(bytes)
+            && let Some(shortage) = &mut self.supply.shortage
+        {
+            shortage.refused_most = shortage.refused_most.max(bytes);
+            let text = Arc::clone(&shortage.text);
+            let error = if shortage.is_full {
                 AppendError::Full(text)
             } else {
                 AppendError::Io(text)
@@ -79,6 +83,12 @@ impl Log {
             self.prepare(waiting);
         }
         AppendError::WouldBlock
+    }
+
+    /// Returns whether a new segment of `bytes` bytes is refused without asking the keeper.
+    fn refuses(&self, bytes: u32) -> bool {
+        let shortage = self.supply.shortage.as_ref();
+        shortage.is_some_and(|shortage| bytes >= shortage.refused_from)
     }
 
     /// Asks the keeper for a segment that an append of `needed` bytes fits.
@@ -102,7 +112,7 @@ impl Log {
     fn next_segment_bytes(&mut self, needed: u32) -> u32 {
         let options = &self.options;
         let supply = &mut self.supply;
-        if supply.refusal.is_some() || self.mono < supply.small_until {
+        if supply.shortage.is_some() || self.mono < supply.small_until {
             // On a disk that is nearly full a small segment may still find room.
             return policy::segment_bytes(needed, options.segment_bytes_min);
         }
@@ -125,17 +135,25 @@ impl Log {
             Ok(memory) => memory,
             Err(failure) => return self.prepare_refused(asked, &failure, notices),
         };
-        let was_refused = self.supply.refusal.take().is_some();
-        let bytes = memory.as_ref().len();
-        if let Some(small) = self.supply.add_spare(Stocked { number, memory }) {
+        let bytes = memory.as_ref().len() as u32;
+        let was_short = self.supply.shortage.is_some();
+        match &mut self.supply.shortage {
+            // The keeper may be asked again for segments that are not larger than this one.
+            Some(shortage) if bytes < shortage.refused_most => {
+                shortage.refused_from = shortage.refused_from.max(bytes + 1);
+            }
+            ended => *ended = None,
+        }
+        // The log asks for another segment only if the spare is too small.
+        if let Some(small) = self.supply.spare.replace(Stocked { number, memory }) {
             self.discard(small.number, Some(small.memory));
         }
         match self.supply.waiting {
             // The segment was requested before a larger message came, which it does not fit.
-            Some(needed) if bytes < needed as usize => self.prepare(needed),
+            Some(needed) if bytes < needed => self.prepare(needed),
             waiting => {
                 self.supply.waiting = None;
-                if waiting.is_some() || was_refused {
+                if waiting.is_some() || was_short {
                     notices.push(Notice::Room);
                 }
             }
@@ -143,8 +161,8 @@ impl Log {
     }
 
     /// Takes the keeper's failure to make a segment of `asked` bytes. If the disk had no room, and a smaller segment is
-    /// enough, asks for the smaller one. Otherwise refuses appends, those that wait and later ones, until there is a
-    /// segment again. A retry asks for the smallest segment: an append that needed a large one does not keep out others.
+    /// enough, asks for the smaller one. Otherwise a [`Shortage`] begins or goes on: the log refuses appends that need so
+    /// much room, those that wait and later ones.
     fn prepare_refused(
         &mut self,
         asked: Option<u32>,
@@ -152,32 +170,67 @@ impl Log {
         notices: &mut Vec<Notice>,
     ) {
         let retry_at = self.mono + RETRY_AFTER;
-        let needed = self.supply.waiting.unwrap_or(0);
-        let least = policy::segment_bytes(needed, self.options.segment_bytes_min);
-        if failure.is_full() && asked > Some(least) {
+        let waiting = self.supply.waiting;
+        let needed = waiting.unwrap_or(0);
+        let bytes = policy::segment_bytes(needed, self.options.segment_bytes_min);
+        let is_larger = asked > Some(bytes);
+        if let Some(shortage) = &mut self.supply.shortage {
+            shortage.retry_at = retry_at;
+            if is_larger && waiting.is_none() {
+                // The segment was to end the shortage, and no append waits for it.
+                return;
+            }
+        }
+        if failure.is_full() && is_larger {
             self.supply.small_until = retry_at;
             return self.prepare(needed);
         }
         self.supply.waiting = None;
-        let text: Arc<str> = failure.text.as_str().into();
-        self.supply.refusal = Some(Refusal {
-            is_full: failure.is_full(),
+        let is_full = failure.is_full();
+        let old = self.supply.shortage.take();
+        let is_new = old.as_ref().is_none_or(|old| old.is_full != is_full);
+        let text = match &old {
+            Some(old) if !is_new => Arc::clone(&old.text),
+            _ => failure.text.as_str().into(),
+        };
+        let (from, most) = old.map_or((bytes, bytes), |old| (old.refused_from, old.refused_most));
+        self.supply.shortage = Some(Shortage {
+            is_full,
             text: Arc::clone(&text),
             retry_at,
+            refused_from: from.min(bytes),
+            refused_most: most.max(bytes),
         });
-        notices.push(Notice::RoomRefused(text));
+        if waiting.is_some() || is_new {
+            notices.push(Notice::RoomRefused {
+                cause: text,
+                is_new,
+            });
+        }
     }
 
-    /// Returns when the log asks for a segment again after a refusal. `None` for a poisoned log, which needs no room.
+    /// Returns when the log asks for a segment again in a [`Shortage`]. `None` for a poisoned log, which needs no room.
     pub(super) fn prepare_retry_at(&self) -> Option<Duration> {
         let is_idle = self.supply.preparing.is_none() && self.sync.poisoned.is_none();
-        let refusal = self.supply.refusal.as_ref().filter(|_| is_idle);
-        refusal.map(|refusal| refusal.retry_at)
+        let shortage = self.supply.shortage.as_ref().filter(|_| is_idle);
+        shortage.map(|shortage| shortage.retry_at)
     }
 
-    /// Asks for room again.
+    /// Ends the shortage if a segment for the largest refused append has become free. Otherwise asks for room again: for
+    /// the smallest segment, so that a large append does not keep out others, and for the large one if small appends have
+    /// what they need, or none come.
     pub(super) fn retry_prepare(&mut self) {
-        self.prepare(0);
+        let Some(shortage) = &self.supply.shortage else {
+            return;
+        };
+        let most = shortage.refused_most;
+        if self.supply.can_give(most) {
+            self.supply.shortage = None;
+            return;
+        }
+        let has_stock = self.supply.stock().next().is_some();
+        let is_idle = self.last_append + IDLE_AFTER <= self.mono;
+        self.prepare(if has_stock || is_idle { most } else { 0 });
     }
 
     /// Returns when an idle log has something to give back.

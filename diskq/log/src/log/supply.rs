@@ -23,12 +23,22 @@ impl Stocked {
     }
 }
 
-/// The reason why there is no next segment, and the time of the next try.
+/// The time in which the log gets no room. It begins when an append is refused, or when a segment that was asked for
+/// ahead is not even possible in the smallest size. It ends only when there is a segment for the largest append that
+/// was refused. Smaller appends may succeed meanwhile, and do not end it: otherwise the log would be well and unwell in
+/// turns while a producer repeats a batch that never fits.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct Shortage {
+    /// The disk is full. Otherwise there is another reason, such as too many open files.
     pub(super) is_full: bool,
+    /// The first failure, or the last one if its kind is another.
     pub(super) text: Arc<str>,
+    /// The time of the next try.
     pub(super) retry_at: Duration,
+    /// An append is refused at once if it needs a new segment of this size or a larger one, in bytes.
+    pub(super) refused_from: u32,
+    /// The largest segment that an append was refused, in bytes.
+    pub(super) refused_most: u32,
 }
 
 /// The segments to come.
@@ -46,7 +56,7 @@ pub(super) struct Supply {
     pub(super) spilling: u32,
     /// The size of the segment that an append waits for, in bytes. A refused append does not wait.
     pub(super) waiting: Option<u32>,
-    pub(super) refusal: Option<Refusal>,
+    pub(super) shortage: Option<Shortage>,
     /// The log asks for the smallest segments until this time, because the disk had no room for a larger one.
     pub(super) small_until: Duration,
     /// The size of new and recycled segments: what flow, batches and backlog need.
@@ -70,7 +80,7 @@ impl Supply {
             preparing: None,
             spilling: 0,
             waiting: None,
-            refusal: None,
+            shortage: None,
             small_until: Duration::ZERO,
             steady: options.segment_bytes_min,
             steady_min: options.segment_bytes_min,
@@ -129,15 +139,6 @@ impl Supply {
         next.any(|stocked| stocked.bytes() >= bytes as usize)
     }
 
-    /// Takes a segment that the keeper prepared. Returns the smaller one of two: that of a retry may be smaller than the
-    /// spare, which is too small for the append that was refused.
-    pub(super) fn add_spare(&mut self, prepared: Stocked) -> Option<Stocked> {
-        match &self.spare {
-            Some(spare) if spare.bytes() > prepared.bytes() => Some(prepared),
-            _ => self.spare.replace(prepared),
-        }
-    }
-
     /// Takes a memory back for the next append, or returns it if it does not fit the pool.
     pub(super) fn recycle(
         &mut self,
@@ -167,8 +168,8 @@ impl Supply {
         self.pool.into_iter().chain(self.spare)
     }
 
-    pub(super) fn refusal_text(&self) -> Option<&Arc<str>> {
-        self.refusal.as_ref().map(|refusal| &refusal.text)
+    pub(super) fn shortage_text(&self) -> Option<&Arc<str>> {
+        self.shortage.as_ref().map(|shortage| &shortage.text)
     }
 
     pub(super) fn check(&self, options: &LogOptions) {
@@ -181,6 +182,9 @@ impl Supply {
             self.steady >= self.steady_min && self.steady_min >= options.segment_bytes_min,
             "the steady size went below its own"
         );
+        if let Some(shortage) = &self.shortage {
+            assert!(shortage.refused_from <= shortage.refused_most);
+        }
     }
 }
 

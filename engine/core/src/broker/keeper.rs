@@ -40,6 +40,16 @@ impl Broker {
         };
         let mut notices = Vec::new();
         topic.log.handle_reply(now.mono, reply, &mut notices);
+        self.follow_health(key, out);
+        for notice in notices {
+            self.handle_notice(now, key, notice, out);
+        }
+        self.pump_later(key);
+    }
+
+    /// Notes whether a topic's log takes messages, and tells when it takes messages again.
+    pub(super) fn follow_health(&mut self, key: TopicKey, out: &mut Vec<Output>) {
+        let topic = &self.topics[key];
         if topic.log.health().is_some() {
             self.unhealthy.insert(key);
         } else if self.unhealthy.remove(&key) {
@@ -50,10 +60,6 @@ impl Broker {
                 line: format!("TOPIC({}): {what}", topic.name),
             });
         }
-        for notice in notices {
-            self.handle_notice(now, key, notice, out);
-        }
-        self.pump_later(key);
     }
 
     fn handle_notice(&mut self, now: Now, key: TopicKey, notice: Notice, out: &mut Vec<Output>) {
@@ -64,10 +70,14 @@ impl Broker {
                 self.wake_blocked(key, out);
                 self.retry_forwarded(now, key);
             }
-            Notice::RoomRefused(cause) => {
-                let what = "failed to write message to backend";
-                let line = format!("TOPIC({name}) ERROR: {what} - {cause}");
-                out.push(repeated_error(what, &cause, line));
+            Notice::RoomRefused { cause, is_new } => {
+                // Then the topic is unhealthy until the refused messages would find room. Until then, the metrics count
+                // what is refused, and the log is silent.
+                if is_new {
+                    let what = "failed to write message to backend";
+                    let line = format!("TOPIC({name}) ERROR: {what} - {cause}");
+                    out.push(repeated_error(what, &cause, line));
+                }
                 // Without the undos, a full disk has more room. Any other failure would stay.
                 if self.topics[key].log.is_disk_full() {
                     self.is_disk_full = true;

@@ -87,7 +87,7 @@ impl Broker {
             }
             Err(refused) => {
                 topic.refused_count += u64::from(publication.count);
-                self.fail(id, verb.failed(&refused.to_string()), out);
+                self.refuse(id, verb.failed(&refused.to_string()), out);
                 Flow::Next
             }
         }

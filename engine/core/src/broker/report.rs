@@ -265,6 +265,9 @@ impl Broker {
     ) -> ChannelStats {
         ChannelStats {
             channel_name: channel.name.to_string(),
+            disk: (filter.include_disk && filter.topic.is_some() && filter.channel.is_some())
+                .then(|| topic.disk_use(channel))
+                .flatten(),
             depth: channel.depth(),
             backend_depth: self.backend_depth(channel.depth(), channel.ephemeral),
             in_flight_count: channel.in_flight_count(),

@@ -2,6 +2,7 @@
 
 mod age;
 mod dead_letters;
+mod disk_use;
 mod drain;
 mod due_times;
 mod keys;
@@ -1435,6 +1436,48 @@ health
     );
 }
 
+/// While every batch was refused, the topic was healthy most of the time, and each batch had an ERROR and a line that said
+/// "takes messages again".
+#[test]
+fn a_batch_that_never_fits_has_one_error_and_one_state() {
+    let mut session = script::Session::new(script::options());
+    session.act("p: PUB t | x");
+    session
+        .files
+        .limit(Some(session.files.bytes() + (40 << 10)));
+    let batch = vec!["x".repeat(1000); 100].join(",");
+    for round in 0..20 {
+        session.act(&format!("p{round}: MPUB t | {batch}"));
+        // A small message finds room, and does not end the state.
+        session.act("q: PUB t | y");
+        session.act("+130ms");
+        assert!(session.broker.health().is_some(), "{round}");
+    }
+    session.act("errors");
+    let transcript = session.transcript();
+    assert_eq!(
+        transcript.matches("E_MPUB_FAILED").count(),
+        2 * 20,
+        "in the answer and in a warning"
+    );
+    assert!(transcript.contains("q< OK"), "{transcript}");
+    assert_eq!(transcript.matches("failed to write message").count(), 1);
+    assert!(!transcript.contains("takes messages again"));
+    // Nobody has to publish.
+    session.files.limit(None);
+    session.act("+600ms");
+    assert_eq!(session.broker.health(), None);
+    session.act("errors");
+    let transcript = session.transcript();
+    assert_eq!(
+        transcript.matches("takes messages again").count(),
+        1,
+        "{transcript}"
+    );
+    session.act(&format!("last: MPUB t | {batch}"));
+    assert!(session.transcript().ends_with("last< OK\n"));
+}
+
 /// No line said that publishes work again, so an operator had to try.
 #[test]
 fn a_line_says_that_a_topic_takes_messages_again() {
@@ -1447,6 +1490,7 @@ c< E_PUB_FAILED PUB failed disk full: cannot allocate /data/c.log/000000000001.s
 c closed
 errors
 = TOPIC(c) ERROR: failed to write message to backend - cannot allocate /data/c.log/000000000001.segment: simulated: disk full
+= [10.0.0.1:5] - E_PUB_FAILED PUB failed disk full: cannot allocate /data/c.log/000000000001.segment: simulated: disk full
 disk free
 +1s
 errors

@@ -36,6 +36,7 @@ impl Broker {
                     if topic.take_question(now) && self.options.asks_for_channels {
                         out.push(Output::AskAgain(key, topic.name.clone()));
                     }
+                    self.follow_health(key, out);
                     self.pump_later(key);
                 }
             }

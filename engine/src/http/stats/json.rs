@@ -6,7 +6,7 @@ use engine_core::stats::{
 };
 use engine_core::{ContentKey, MeterReport, MeterRule};
 use program::version::NSQ_VERSION;
-use wire::go_json::{JsonObject, push_array, push_float};
+use wire::go_json::{JsonObject, push_array, push_float, push_string};
 
 impl View<'_> {
     pub(super) fn json(&self) -> String {
@@ -59,6 +59,7 @@ impl View<'_> {
         // The keys below are not nsqd's, and come last.
         object.number("oldest_unfinished_ms", topic.oldest_unfinished_ms);
         object.number("shard", topic.shard);
+        object.number_unless_zero("refused_count", topic.refused_count);
         push_pause(&mut object, &topic.pause);
         push_undo(&mut object, topic.undo.as_ref());
         if let Some(numbers) = &topic.numbers {
@@ -115,6 +116,19 @@ impl View<'_> {
         object.number("oldest_unfinished_ms", channel.oldest_unfinished_ms);
         push_pause(&mut object, &channel.pause);
         push_undo(&mut object, channel.undo.as_ref());
+        if let Some(disk) = &channel.disk {
+            object.number("disk_bytes", disk.bytes);
+            object.number("disk_alone_bytes", disk.alone_bytes);
+            push_array(
+                object.key("disk_shared_with"),
+                &disk.shared_with,
+                |out, name| {
+                    push_string(out, name);
+                },
+            );
+            object.number("disk_shared_count", disk.shared_count);
+            object.boolean("disk_shared_with_topic", disk.is_shared_with_topic);
+        }
         if let Some(dead) = &channel.dead_letters {
             object.text("dead_letter_topic", &dead.topic);
             object.number("dead_letter_count", dead.count);

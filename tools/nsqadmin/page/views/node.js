@@ -62,9 +62,10 @@ function flatten(answer, samples, at) {
   const clients = channels.flatMap((channel) => (channel.clients ?? []).map((client) =>
     ({ ...client, topic_name: channel.topic_name, channel_name: channel.channel_name })));
   const depth = topics.reduce((sum, topic) => plus(sum, topic.backlog), 0);
+  const refused = topics.reduce((sum, topic) => plus(sum, topic.refused_count ?? 0), 0);
   const rates = topics.map((topic) => topic.arrivals).filter((rate) => rate !== null);
   const arrivals = rates.length > 0 ? rates.reduce((sum, rate) => sum + rate, 0) : null;
-  return { node: answer.node, topics, channels, clients, depth, arrivals, messages: answer.total_messages, machine: answer.machine, isGone: answer.isGone };
+  return { node: answer.node, topics, channels, clients, depth, refused, arrivals, messages: answer.total_messages, machine: answer.machine, isGone: answer.isGone };
 }
 
 const topicKey = (row) => row.topic_name;
@@ -84,6 +85,8 @@ function Content({ node, past, actions }) {
       { label: "Depth", value: count(node.depth), note: "waiting in topics and channels" },
       { label: "Clients", value: count(node.clients.length) },
       disk && { label: "Disk free", value: size(disk.free_bytes), note: `of ${size(disk.size_bytes)}`, kind: disk.free_bytes < Number(disk.size_bytes) / 10 ? "bad" : "" },
+      disk?.is_full && { label: "Disk", value: "full", note: "messages are refused", kind: "bad" },
+      Number(node.refused) > 0 && { label: "Refused", value: count(node.refused), note: "messages, since it was started", kind: disk?.is_full ? "bad" : "" },
       disk?.full_in_s !== undefined && { label: "Disk full in", value: seconds(disk.full_in_s), note: "as in the last 10 minutes", kind: disk.full_in_s < 14_400 ? "bad" : "" },
     ]} />
     <${Ranges} past=${past} />

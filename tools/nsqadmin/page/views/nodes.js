@@ -97,9 +97,10 @@ function ringqOf({ ringq }) {
 function Disk({ disk }) {
   if (!disk) return "–";
   const part = Number(disk.free_bytes) / Number(disk.size_bytes);
-  const isShort = part < 0.1 || disk.full_in_s < 14_400;
+  const isShort = part < 0.1 || disk.is_full || disk.full_in_s < 14_400;
   const title = `of ${size(disk.size_bytes)}${disk.full_in_s === undefined ? "" : `, full in ${seconds(disk.full_in_s)} at the present rate`}`;
-  return html`<span class=${isShort ? "older" : ""} title=${title}>${size(disk.free_bytes)}, ${Math.round(part * 100)} %</span>`;
+  const free = `${size(disk.free_bytes)}, ${Math.round(part * 100)} %`;
+  return html`<span class=${isShort ? "older" : ""} title=${title}>${disk.is_full ? `full (${free})` : free}</span>`;
 }
 
 // The number of nsqlookupds that know the node, with a warning if some do not.

@@ -97,6 +97,7 @@ function Content({ topic, past, actions }) {
       topic.oldest !== undefined && { label: "Oldest unfinished", value: html`<${Age} ms=${topic.oldest} isOlder=${topic.getsOlder} />`, kind: topic.getsOlder ? "bad" : "" },
       { label: "Waiting in the topic", value: count(topic.depth), note: inMemoryAndOnDisk(topic) },
       { label: "Messages/s", value: rate(topic.arrivals), note: `${count(topic.message_count)} in all` },
+      topic.refused_count > 0 && { label: "Refused", value: count(topic.refused_count), note: "messages, since the nodes were started" },
       duplicatesTile(topic),
       { label: "Channels", value: count(topic.channels.length) },
       { label: "Nodes", value: count(topic.nodes.length) },

@@ -169,6 +169,8 @@ fn of_node(address: &str, node: &NodeRound, check: Option<&NodeCheck>) -> Vec<Co
     let mut sentences = Vec::new();
     if let Some(why) = &node.failure {
         sentences.push(format!("This nsqd does not answer: {why}"));
+    } else if node.says_disk_is_full() {
+        sentences.push(full_disk(node, check));
     } else if node.health != "OK" && !node.health.is_empty() {
         sentences.push(format!("This nsqd takes no messages: {}", node.health));
     }
@@ -182,7 +184,9 @@ fn of_node(address: &str, node: &NodeRound, check: Option<&NodeCheck>) -> Vec<Co
                 .to_owned(),
         );
     }
-    if let Some(disk) = check.and_then(|check| check.disk) {
+    if let Some(disk) = check.and_then(|check| check.disk)
+        && !disk.is_full
+    {
         let free = disk.free_bytes / disk.size_bytes;
         let is_filling = disk.full_in.filter(|_| disk.is_full_soon);
         if let Some(seconds) = is_filling {
@@ -225,6 +229,21 @@ fn of_node(address: &str, node: &NodeRound, check: Option<&NodeCheck>) -> Vec<Co
     concerns
         .map(|sentence| server(subject(), sentence))
         .collect()
+}
+
+/// Returns the sentence about a node whose disk has no room for a message that was refused. Smaller messages may have room.
+fn full_disk(node: &NodeRound, check: Option<&NodeCheck>) -> String {
+    let refused = match node.refused_count {
+        0 => String::new(),
+        1 => ", 1 since its start".to_owned(),
+        #[allow(clippy::cast_precision_loss)] // A rounded number is shown.
+        count => format!(", {} since its start", short(count as f64)),
+    };
+    let advice = match check.and_then(|check| check.disk) {
+        Some(disk) => disk_advice(node, disk),
+        None => "make room on it".to_owned(),
+    };
+    format!("The disk is full, and this nsqd refuses messages{refused}: {advice}")
 }
 
 /// Returns what to do about a disk with little room. A small backlog is not the reason.

@@ -24,6 +24,8 @@ pub struct DiskFigures {
     pub size_bytes: f64,
     /// Bytes that nsqd may still use.
     pub free_bytes: f64,
+    /// True if nsqd refuses messages because the disk has no room.
+    pub is_full: bool,
     /// Seconds until the disk is full, if it goes on to fill as in the last ten minutes.
     pub full_in: Option<f64>,
     /// True if the disk is full soon: within 4 hours, and within 24 times the time that was watched. A
@@ -55,12 +57,14 @@ impl Disks {
         let used = free - metrics.free_bytes;
         #[allow(clippy::cast_precision_loss)] // A time needs no more.
         let watched = millis as f64 / 1000.0;
-        let full_in = (millis >= WINDOW_MILLIS_MIN && used > 0.0)
+        let is_full = node.says_disk_is_full();
+        let full_in = (millis >= WINDOW_MILLIS_MIN && used > 0.0 && !is_full)
             .then(|| metrics.free_bytes / used * watched);
         let soon = (watched * WATCHED_FACTOR).min(SOON_SECONDS);
         Some(DiskFigures {
             size_bytes: metrics.disk_bytes,
             free_bytes: metrics.free_bytes,
+            is_full,
             full_in,
             is_full_soon: full_in.is_some_and(|seconds| seconds < soon),
         })

@@ -153,6 +153,9 @@ fn push_node(object: &mut JsonObject<'_>, node: &NodeCheck) {
         let mut of_disk = JsonObject::new(object.key("disk"));
         push_float(of_disk.key("size_bytes"), disk.size_bytes);
         push_float(of_disk.key("free_bytes"), disk.free_bytes);
+        if disk.is_full {
+            of_disk.boolean("is_full", true);
+        }
         if let Some(seconds) = disk.full_in {
             push_float(of_disk.key("full_in_s"), rounded(seconds));
         }

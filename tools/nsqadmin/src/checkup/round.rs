@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use nsq_doctor::{ChannelSample, NodeSample, Pause};
+use nsq_doctor::{ChannelSample, NodeSample, Pause, sum};
 
 use crate::answer;
 use crate::figures::Answered;
@@ -86,6 +86,14 @@ pub struct Forgotten {
     pub publishers_max: i64,
 }
 
+impl NodeRound {
+    /// Returns true if the node refuses messages because its disk has no room. The texts are those of the system.
+    pub(super) fn says_disk_is_full(&self) -> bool {
+        let texts = ["no space left on device", "disk quota exceeded"];
+        self.health.starts_with("NOK") && texts.iter().any(|text| self.health.contains(text))
+    }
+}
+
 impl TopicNode {
     /// Returns true if messages wait for the first channel.
     pub(super) fn is_unclaimed(&self) -> bool {
@@ -102,6 +110,8 @@ pub struct NodeRound {
     pub answered: Answered,
     /// `OK`, or the reason why the node takes no messages.
     pub health: String,
+    /// The messages that the node has refused since its start.
+    pub refused_count: i64,
     /// The version of ringq, which is empty for another nsqd. `None` if the node did not tell its build.
     pub ringq_version: Option<String>,
     /// The names of the topics, which are still known after the node has vanished.
@@ -210,6 +220,7 @@ impl Round {
                 start_time: stats.start_time,
             },
             health: stats.health.clone(),
+            refused_count: sum(stats.topics.iter().map(|topic| topic.refused_count)),
             topics: Arc::new(topics.collect()),
             backlog: Arc::new(Backlog::of(&stats.topics)),
             backlog_bytes: backlog_bytes(&stats.topics),

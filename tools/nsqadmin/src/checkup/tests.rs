@@ -865,6 +865,41 @@ fn a_minute_of_a_filling_disk_does_not_tell_about_hours() {
     );
 }
 
+/// The page said "Disk full in about 57ms", and nowhere how many messages were refused.
+#[test]
+fn a_full_disk_is_called_full_and_its_refusals_are_counted() {
+    let mut checker = Checker::default();
+    let mut last = Checkup::default();
+    let full = "NOK - cannot allocate /data/t.log/000000000002.segment: no space left on device";
+    for (step, health) in [(0, "OK"), (60, "OK"), (100, full)] {
+        let free_bytes = 1e9 - f64::from(i32::try_from(step).unwrap()) * 9_999_999.0;
+        let metrics = NodeMetrics {
+            shards: BTreeMap::new(),
+            disk_bytes: 1e9,
+            free_bytes,
+            is_draining: false,
+        };
+        let mut round = round(step, &[]);
+        let mut answer = stats(&json!({"health": health}));
+        answer.topics[0].refused_count = if health == full { 33_500 } else { 0 };
+        round.add_node("n:1", &answer, Some(metrics));
+        last = checker.check(round);
+    }
+    let disk = last.nodes["n:1"].disk.unwrap();
+    assert_eq!((disk.is_full, disk.full_in), (true, None));
+    let expected = "The disk is full, and this nsqd refuses messages, 34k since its start: ";
+    let found = sentences(&last);
+    assert!(
+        found.len() == 1 && found[0].starts_with(expected),
+        "{found:?}"
+    );
+    let node: Value = serde_json::from_str(&last.node("n:1").unwrap()).unwrap();
+    assert_eq!(
+        (&node["disk"]["is_full"], &node["disk"]["full_in_s"]),
+        (&json!(true), &Value::Null)
+    );
+}
+
 #[test]
 fn metrics_of_a_node_tell_its_shards_and_its_disk() {
     let metrics = |cpu: f64, free: f64| {

@@ -182,7 +182,7 @@ impl Cluster {
         let stats = Stats {
             topic,
             channel,
-            has_clients: false,
+            ..Stats::default()
         };
         let stats = self.stats(targets.to_vec(), stats, warnings).await?;
         let mut counts = BTreeMap::new();

@@ -36,16 +36,20 @@ pub struct Stats<'a> {
     pub channel: &'a str,
     /// True if the clients are wanted.
     pub has_clients: bool,
+    /// True if what the channel keeps on disk is wanted.
+    pub has_disk: bool,
 }
 
 impl Stats<'_> {
     pub(super) fn path(self) -> String {
         let include_clients = if self.has_clients { "" } else { "false" };
+        let include_disk = if self.has_disk { "true" } else { "" };
         let query = query(&[
             ("format", "json"),
             ("topic", self.topic),
             ("channel", self.channel),
             ("include_clients", include_clients),
+            ("include_disk", include_disk),
         ]);
         format!("/stats{query}")
     }

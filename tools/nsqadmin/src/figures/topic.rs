@@ -27,6 +27,8 @@ pub struct TopicFigures {
     pub message_count: i64,
     /// Bytes of messages since the start.
     pub message_bytes: i64,
+    /// Messages that were refused since the start.
+    pub refused_count: i64,
     /// The parts of a total. `None` in a part.
     pub nodes: Option<Vec<TopicFigures>>,
     /// The channels: totals in a total, parts in a part.
@@ -101,6 +103,7 @@ impl TopicFigures {
             backend_depth: given.backend_depth,
             message_count: given.message_count,
             message_bytes: given.message_bytes,
+            refused_count: given.refused_count,
             nodes: None,
             channels: channels
                 .map(|channel| ChannelFigures::of_node(node, topic, channel, unix_seconds))
@@ -130,6 +133,7 @@ impl TopicFigures {
             add(&mut total.backend_depth, part.backend_depth);
             add(&mut total.message_count, part.message_count);
             add(&mut total.message_bytes, part.message_bytes);
+            add(&mut total.refused_count, part.refused_count);
             total.is_paused |= part.is_paused;
             Pause::add(&mut total.pause, part.pause.as_ref());
             Undo::add(&mut total.undo, part.undo);
@@ -181,6 +185,9 @@ impl TopicFigures {
         }
         if let Some(age) = self.oldest_unfinished_ms {
             object.number("oldest_unfinished_ms", age);
+        }
+        if self.refused_count > 0 {
+            object.number("refused_count", self.refused_count);
         }
         self.dedup.push_fields(object);
         if let Some(meter) = &self.duplicate_meter {

@@ -53,6 +53,8 @@ pub(super) enum Read {
     Counter,
     /// `/api/abilities`
     Abilities,
+    /// `/api/disk/*/*`
+    Disk,
 }
 
 /// The endpoints that act.
@@ -128,6 +130,7 @@ pub(super) const ROUTES: &[Route<Endpoint>] = &[
     ("GET", "/api/peek/*", Endpoint::Peek),
     ("GET", "/api/peek/*/*", Endpoint::Peek),
     ("GET", "/api/abilities", Endpoint::Read(Read::Abilities)),
+    ("GET", "/api/disk/*/*", Endpoint::Read(Read::Disk)),
     ("GET", "/api/live", Endpoint::Live(Live::All)),
     ("GET", "/api/live/topics", Endpoint::Live(Live::Topics)),
     ("GET", "/api/live/topics/*", Endpoint::Live(Live::Topic)),

@@ -28,6 +28,7 @@ impl App {
             Read::Node => self.read_node(&segments[0]).await,
             Read::Counter => self.read_counter().await,
             Read::Abilities => self.read_abilities(request).await,
+            Read::Disk => self.read_disk(&segments[0], &segments[1]).await,
         }
     }
 
@@ -80,6 +81,7 @@ impl App {
             topic,
             channel,
             has_clients: true,
+            ..Stats::default()
         };
         let stats = self
             .cluster
@@ -173,6 +175,53 @@ impl App {
                 object.boolean("topic_undo", abilities.has_topic_undo);
                 object.end();
             });
+        }))
+    }
+
+    /// Answers `/api/disk/T/C`: what the channel keeps on the disk of each node, and who else keeps it. A node that does
+    /// not tell it is left out.
+    async fn read_disk(&self, topic: &str, channel: &str) -> Result<Reply, Refusal> {
+        let mut warnings = Warnings::default();
+        let place = self.cluster.place(topic, &mut warnings).await?;
+        let wanted = Stats {
+            topic,
+            channel,
+            has_disk: true,
+            ..Stats::default()
+        };
+        let targets = place.targets;
+        let stats = self.cluster.stats(targets, wanted, &mut warnings).await?;
+        let channels = stats.iter().flat_map(|stats| {
+            let topics = stats.topics.iter();
+            let topics = topics.filter(|it| it.topic_name == topic);
+            let channels = topics.flat_map(|it| &it.channels);
+            let channels = channels.filter(|it| it.channel_name == channel);
+            channels.map(|it| (&stats.node.address, it))
+        });
+        let nodes: Vec<_> = channels
+            .filter_map(|(node, it)| Some((node, it.disk_bytes?, it)))
+            .collect();
+        Ok(Reply::object(&warnings, |object| {
+            push_array(
+                object.key("nodes"),
+                &nodes,
+                |out, (node, bytes, channel)| {
+                    let mut object = JsonObject::new(out);
+                    object.text("node", node);
+                    object.number("bytes", *bytes);
+                    object.number("alone_bytes", channel.disk_alone_bytes);
+                    push_array(
+                        object.key("shared_with"),
+                        &channel.disk_shared_with,
+                        |out, name| {
+                            push_string(out, name);
+                        },
+                    );
+                    object.number("shared_count", channel.disk_shared_count);
+                    object.boolean("shared_with_topic", channel.disk_shared_with_topic);
+                    object.end();
+                },
+            );
         }))
     }
 

@@ -106,6 +106,35 @@ export const checks = {
     browser.healthy();
   },
 
+  // The page said "Disk full in about 57ms", and nothing of 33,500 refused messages.
+  async "incident: a full disk is called full, and refused messages are counted"(browser, cluster) {
+    await make(cluster.nsqds, "refusals", ["archive"], 2);
+    const address = cluster.nsqds[0].http;
+    const page = await browser.open(`${cluster.admin}lookup`);
+    await page.route("**/api/live/nodes/**", async (route) => {
+      const answer = await route.fetch();
+      const json = await answer.json();
+      await route.fulfill({ response: answer, json: { ...json, disk: { size_bytes: 1e9, free_bytes: 4e6, is_full: true } } });
+    });
+    const refusing = (topic) => topic.topic_name === "refusals" ? { ...topic, refused_count: 33_500 } : topic;
+    await page.route("**/api/nodes/*", async (route) => {
+      const answer = await route.fetch();
+      const json = await answer.json();
+      await route.fulfill({ response: answer, json: { ...json, topics: json.topics.map(refusing) } });
+    });
+    await page.route("**/api/topics/refusals", async (route) => {
+      const answer = await route.fetch();
+      await route.fulfill({ response: answer, json: refusing(await answer.json()) });
+    });
+    await page.goto(`${cluster.admin}nodes/${address}`);
+    await page.locator(".tile.bad", { hasText: "Disk" }).getByText(/^full/).waitFor();
+    await page.locator(".tile", { hasText: "Refused" }).getByText(/^33,500/).waitFor();
+    equal(await page.getByText("Disk full in").count(), 0, "a full disk has no time until it is full");
+    await page.goto(`${cluster.admin}topics/refusals`);
+    await page.locator(".tile", { hasText: "Refused" }).getByText(/^33,500/).waitFor();
+    browser.healthy();
+  },
+
   async "incident: a channel says how near its consumers are"(browser, cluster) {
     const { mixed, placed, unplaced } = cluster;
     await make([placed, unplaced], "placed", ["archive"], 0);

@@ -183,6 +183,30 @@ export const checks = {
     browser.healthy();
   },
 
+  // Operators emptied one channel after the other on a full disk, and nothing became free.
+  async "terms: the dialog says what an empty frees on the disk, and who keeps the rest"(browser, cluster) {
+    await make(cluster.nsqds, "terms.frees", ["archive", "audit"], 1);
+    const page = await browser.open(`${cluster.acl}topics/terms.frees/archive`, { headers: ALICE });
+    const said = async (nodes, text) => {
+      await page.route("**/api/disk/terms.frees/archive", (route) => route.fulfill({ json: { nodes, message: "" } }));
+      await button(page, "Empty channel").click();
+      await page.getByRole("dialog").locator(".frees", { hasText: text }).waitFor();
+      await page.keyboard.press("Escape");
+      await page.unroute("**/api/disk/terms.frees/archive");
+    };
+    const node = { node: "n1:4151", bytes: 3_000_000_000, alone_bytes: 1_000_000, shared_with: ["audit"], shared_count: 1, shared_with_topic: false };
+    const other = { ...node, node: "n2:4151", shared_with: ["audit", "billing"], shared_count: 9, shared_with_topic: true };
+    await said([{ ...node, alone_bytes: node.bytes }], "3.0 GB.");
+    await said([node], "1.0 MB of 3.0 GB. The rest stays, because the same files are needed by audit.");
+    await said([node, other],
+      "2.0 MB of 6.0 GB. The rest stays, because the same files are needed by audit, billing and 7 other channels, and by the topic itself");
+    // These nodes have one small file for all messages, which an empty does not free.
+    await button(page, "Empty channel").click();
+    await page.getByRole("dialog").locator(".frees", { hasText: ": 0 B." }).waitFor();
+    await page.keyboard.press("Escape");
+    browser.healthy();
+  },
+
   // A channel that one node has paused could only be unpaused everywhere.
   async "terms: what only some nodes have paused can be paused at all"(browser, cluster) {
     const { nsqds } = cluster;
