@@ -102,7 +102,6 @@ pub(crate) struct Shard {
     metadata_changed: Wake,
     /// The tombstones of deleted topics that nsqd.dat may still list.
     tombstones: RefCell<Vec<Tombstone>>,
-    is_stopping: Cell<bool>,
 }
 
 impl Shard {
@@ -131,7 +130,6 @@ impl Shard {
             tasks: Rc::default(),
             metadata_changed: Wake::default(),
             tombstones: RefCell::new(tombstones),
-            is_stopping: Cell::new(false),
             shared,
         })
     }
@@ -181,7 +179,7 @@ impl Shard {
 
     /// Returns true when the broker ends. Then nothing new may begin.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.is_stopping.get()
+        self.broker.borrow().is_stopping()
     }
 
     // --- the turn
@@ -337,12 +335,12 @@ impl Shard {
             }
             Mail::DiskFull => self.with_broker(|broker, _, out| broker.drop_undos(out)),
             Mail::Connection(moving) => {
-                if !self.is_stopping.get() {
+                if !self.is_stopping() {
                     connection::resume(self, *moving);
                 }
             }
             Mail::HttpConnection(moving) => {
-                if !self.is_stopping.get() {
+                if !self.is_stopping() {
                     http_server::resume(self, *moving);
                 }
             }
@@ -355,19 +353,13 @@ impl Shard {
     /// Closes every connection of the NSQ protocol, makes everything durable, and returns. HTTP connections end with
     /// the reactor.
     pub(crate) async fn stop(self: Rc<Self>) {
-        self.is_stopping.set(true);
-        for connection in self.connections.all() {
-            connection.close();
-        }
-        while self.broker.borrow().clients_count() > 0 {
-            reactor::sleep(Duration::from_millis(1)).await;
-        }
-        self.with_broker(|broker, _, out| broker.announce_end(out));
+        self.with_broker(|broker, _, out| broker.begin_stop(out));
         self.perform_outputs();
-        while self.with_broker(|broker, now, _| broker.shut_down(now)) > 0 {
+        while self.with_broker(|broker, now, out| broker.drive_stop(now, out)) {
             reactor::sleep(Duration::from_millis(1)).await;
             self.read_clock();
         }
+        self.perform_outputs();
         // The logs have what could not be written to nsqd.dat.
         let _ = self.persist_metadata().await;
         self.storage.give(KeeperJob::Stop);

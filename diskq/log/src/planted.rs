@@ -79,6 +79,10 @@ bugs! {
     NumbersNotRead: "start-up does not read the numbers of messages",
     DuplicateBeforeSync: "a duplicate is answered before its first copy is synced",
     LoadNotChecked: "a segment that is read back is not checked",
+    StopTakesForwards: "a shard that stops takes publishes of shards that still serve clients",
+    UpgradeBeforeAnswers: "an upgrade begins before earlier commands are answered",
+    PinsOfTheGone: "what a connection had not sent at its end stays pinned",
+    StopSyncsNothing: "a graceful stop does not wait for the last syncs and checkpoints",
 }
 
 #[cfg(feature = "planted")]

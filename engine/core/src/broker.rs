@@ -13,6 +13,7 @@ pub(crate) mod publish;
 mod receive;
 mod report;
 mod start;
+mod stop;
 mod time;
 mod timers;
 mod trace;
@@ -38,11 +39,12 @@ use crate::required::Required;
 use crate::topic::{Topic, TopicOptions};
 use crate::topology::Topology;
 use crate::work::Work;
-use diskq_log::{Recovered, TopicFacts};
+use diskq_log::{Recovered, TopicFacts, planted::Bug, planted::is_planted};
 use output::{Change, Level, Output};
 use slotmap::SlotMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use stop::Stop;
 use timers::{Timer, Timers};
 use wire::error::WireError;
 use wire::identify::{ClientSettings, ServerSettings};
@@ -127,6 +129,7 @@ pub struct Broker {
     set_aside: BTreeMap<Box<str>, SetAside>,
     /// Every command has a line in the log.
     is_tracing: bool,
+    stop: Stop,
     /// Publishes are refused.
     is_draining: bool,
     /// Topics that a drain may have withdrawn, and that are to be announced again.
@@ -207,6 +210,7 @@ impl Broker {
             is_disk_full: false,
             set_aside: BTreeMap::new(),
             is_tracing: false,
+            stop: Stop::default(),
             is_draining: false,
             to_announce: Vec::new(),
             letters_moved: 0,
@@ -332,6 +336,9 @@ impl Broker {
             return;
         };
         let topic = &mut self.topics[topic_key];
+        if is_planted(Bug::PinsOfTheGone) {
+            client.output.queue.clear(drop);
+        }
         client.output.queue.clear(|run| topic.log.unpin(run.first));
         let channel = topic.channel_mut(channel_id);
         channel.unsubscribe(id, &mut client);

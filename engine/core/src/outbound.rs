@@ -197,11 +197,15 @@ impl Outbound {
         are_whole
     }
 
+    /// Returns the number of runs that are queued, each of which is pinned once.
+    pub(crate) fn run_count(&self) -> usize {
+        let is_run = |piece: &&Piece| matches!(piece, Piece::Run(_));
+        self.pieces.iter().filter(is_run).count()
+    }
+
     /// True when a run is queued: such output cannot leave its shard.
     pub(crate) fn holds_runs(&self) -> bool {
-        self.pieces
-            .iter()
-            .any(|piece| matches!(piece, Piece::Run(_)))
+        self.run_count() > 0
     }
 
     /// Asserts the invariants written on the type.

@@ -634,6 +634,7 @@ impl Topic {
         );
         assert!(self.pause.is_none() || self.paused);
         assert_eq!(self.channels.len(), self.by_name.len());
+        let mut run_count = 0;
         for (id, channel) in &self.channels {
             channel.check(clients);
             self.channels_to_pump.check(id, &channel.in_to_pump);
@@ -642,7 +643,12 @@ impl Topic {
                 !self.log.has_failed_sync() || consumers.all(|it| !it.output.queue.holds_runs()),
                 "pages that may change are lent"
             );
+            let consumers = channel.consumers.iter().filter_map(|id| clients.get(*id));
+            run_count += consumers
+                .map(|it| it.output.queue.run_count())
+                .sum::<usize>();
         }
+        assert_eq!(self.log.pins(), run_count, "a write pins its segment");
         let owed = self.channels.values().map(Channel::owed_count);
         if let Some(undo) = &self.undo {
             undo.check();

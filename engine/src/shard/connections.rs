@@ -22,8 +22,4 @@ impl Connections {
     pub(super) fn get(&self, id: ClientId) -> Option<Rc<Connection>> {
         self.0.borrow().get(id).cloned()
     }
-
-    pub(super) fn all(&self) -> Vec<Rc<Connection>> {
-        self.0.borrow().values().cloned().collect()
-    }
 }

@@ -252,10 +252,6 @@ async fn publish(
         origin,
     };
     loop {
-        // Connections are served to the end, and what they store would keep the end from coming.
-        if shard.is_stopping() {
-            return Err(PublishError::Exiting);
-        }
         let task = shard.start_task();
         let published = shard.with_broker(|broker, now, out| {
             broker.publish_for_task(now, task.id, name, &publication, out)

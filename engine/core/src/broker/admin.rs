@@ -243,30 +243,6 @@ impl Broker {
         Ok(self.wait_until_recorded(key, task))
     }
 
-    /// Asks every log for a sync and a last checkpoint, and writes the keys of messages. Returns how many topics are not durable
-    /// yet; call [`Broker::end_turn`], perform the jobs, and call again until it returns 0.
-    pub fn shut_down(&mut self, now: Now) -> usize {
-        let mut left = 0;
-        for (key, topic) in &mut self.topics {
-            if topic.drive_stop(now) {
-                left += 1;
-                self.topics_to_pump.insert(key, &mut topic.in_to_pump);
-            }
-        }
-        left
-    }
-
-    /// Says in the log which topics and channels are about to be shut down.
-    pub fn announce_end(&self, out: &mut Vec<Output>) {
-        let mut say = |line| out.push(Output::info(line));
-        for (_, topic) in self.topics.iter() {
-            say(format!("TOPIC({}): closing", topic.name));
-            for (_, channel) in topic.channels() {
-                say(format!("CHANNEL({}): closing", channel.name));
-            }
-        }
-    }
-
     /// Has a change recorded and the task woken when that is done.
     pub(super) fn wait_until_recorded(&mut self, key: TopicKey, task: TaskId) -> Outcome {
         self.pump_later(key);

@@ -9,7 +9,7 @@ use crate::now::Now;
 use crate::publication::Publication;
 use crate::refusal::Refusal;
 use crate::topic::{Published, Waiter};
-use diskq_log::AppendError;
+use diskq_log::{AppendError, planted::Bug, planted::is_planted};
 use wire::command::Batch;
 use wire::id::Seq;
 use wire::name::TopicName;
@@ -28,8 +28,15 @@ impl Broker {
         (!replies.is_empty()).then(|| std::mem::take(replies))
     }
 
-    /// Publishes the batch of another shard.
+    /// Publishes the batch of another shard. A shard that stops drops the batch, and nobody gets an answer.
     pub fn handle_forwards(&mut self, now: Now, batch: &ForwardBatch, out: &mut Vec<Output>) {
+        let mut is_stopping = self.is_stopping();
+        if is_planted(Bug::StopTakesForwards) {
+            is_stopping = false;
+        }
+        if is_stopping {
+            return;
+        }
         let mut at = 0;
         for entry in &batch.entries {
             let name = &batch.bytes[at..at + usize::from(entry.topic_bytes)];

@@ -133,6 +133,9 @@ impl Broker {
         publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
         out: &mut Vec<Output>,
     ) -> Result<Outcome, Refusal> {
+        if self.is_stopping() {
+            return Err(Refusal::Exiting);
+        }
         if self.is_draining {
             return Err(Refusal::Draining);
         }

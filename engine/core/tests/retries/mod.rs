@@ -217,11 +217,12 @@ impl History {
 
     /// Stops the broker as SIGTERM does.
     fn stop(&mut self) {
+        self.broker.begin_stop(&mut Vec::new());
         for _ in 0..1000 {
             let now = self.now();
-            let left = self.broker.shut_down(now);
+            let is_unfinished = self.broker.drive_stop(now, &mut Vec::new());
             self.rest();
-            if left == 0 {
+            if !is_unfinished {
                 return;
             }
             self.mono += Duration::from_millis(250);

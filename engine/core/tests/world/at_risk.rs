@@ -121,6 +121,8 @@ impl Passes {
 #[derive(Debug, Default)]
 pub(crate) struct AtRisk {
     risks: BTreeMap<Risk, (usize, Sync)>,
+    /// The topics whose disk has failed since the graceful stop began.
+    failed_in_stop: BTreeSet<usize>,
     passes: [Passes; TOPICS.len()],
 }
 
@@ -206,7 +208,22 @@ impl AtRisk {
         self.set(topic, |_, sync| *sync = Sync::Failed);
     }
 
+    /// Notes that a graceful stop begins.
+    pub(crate) fn begin_stop(&mut self) {
+        self.failed_in_stop.clear();
+    }
+
+    /// Notes that a graceful stop has ended. Everything is safe now, except in topics whose disk has failed. Returns
+    /// these topics.
+    pub(crate) fn end_stop(&mut self) -> BTreeSet<usize> {
+        let failed = std::mem::take(&mut self.failed_in_stop);
+        self.risks
+            .retain(|_, (topic, sync)| failed.contains(topic) || *sync == Sync::Failed);
+        failed
+    }
+
     fn set(&mut self, topic: usize, set: impl Fn(Risk, &mut Sync)) {
+        self.failed_in_stop.insert(topic);
         for (risk, (of, sync)) in &mut self.risks {
             if *of == topic && *sync != Sync::Failed {
                 set(*risk, sync);

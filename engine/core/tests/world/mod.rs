@@ -1,7 +1,7 @@
 //! The simulated world: shards, keepers, a disk and connections, compared with the model.
 //!
 //! `mod.rs` starts and stops the world, takes the steps and checks the results. `peer.rs` has the
-//! connections, `faults.rs` the faults of disk, kernel and clock. `model.rs` knows the owed
+//! connections, `sockets.rs` their sockets and upgrades, `faults.rs` the faults of disk, kernel and clock, `stop.rs` the graceful stop. `model.rs` knows the owed
 //! messages, `at_risk.rs` the messages that a power failure may destroy, `promises.rs` the
 //! answers that operators got, `grace.rs` the topics in grace, `unclaimed.rs` the bounds of
 //! topics without channels, `dead_letters.rs` the messages that have reached their attempts,
@@ -18,6 +18,8 @@ mod numbers;
 mod peer;
 mod promises;
 mod shared_sync;
+mod sockets;
+mod stop;
 mod unclaimed;
 mod undo;
 
@@ -29,7 +31,7 @@ use diskq::{
 };
 use engine_core::stats::StatsFilter;
 use engine_core::{
-    AdminError, Broker, BrokerOptions, Client, DeadLetterRules, DedupRules, DeletedLog,
+    AdminError, Broker, BrokerOptions, Client, ClientId, DeadLetterRules, DedupRules, DeletedLog,
     ForwardBatch, ForwardReply, GraceOptions, LatencyOptions, Now, Outcome, Output, Pause, Random,
     Refusal, Required, ShardId, TaskId, TopicKey, TopicOptions, UnclaimedBounds, Wakeup, place,
 };
@@ -166,6 +168,19 @@ impl Reached {
             "copy within a batch",
             "content sent again after a crash",
             "keys restored from their file",
+            "stopped",
+            "killed in a stop that hangs",
+            "mail for a shard that stops",
+            "mail for a shard that has stopped",
+            "reset in the output",
+            "reset with a SUB under way",
+            "reset in a move",
+            "half-closed with a SUB under way",
+            "half-closed with an upgrade under way",
+            "half-closed in a move",
+            "upgrade behind other answers",
+            "upgraded",
+            "moved with sealed bytes",
         ] {
             assert!(self.counts.contains_key(what), "no history reached: {what}");
         }
@@ -251,6 +266,8 @@ struct ShardWorld {
     /// True if the shard's part of nsqd.dat is out of date.
     is_metadata_old: bool,
     inbox: VecDeque<Mail>,
+    /// False if the shard's thread does nothing at the moment, or has ended.
+    is_awake: bool,
     /// The topics, and the channels with their topics, whose existence the broker has reported.
     told: BTreeSet<(Arc<str>, Option<Box<str>>)>,
 }
@@ -260,6 +277,8 @@ pub(crate) struct World {
     files: SimFiles,
     shards: Vec<ShardWorld>,
     peers: Vec<TestClient>,
+    /// The connections that are over, and that the broker still has.
+    leaving: Vec<(usize, ClientId)>,
     mono: Duration,
     wall_ns: u64,
     group_commit: bool,
@@ -367,6 +386,7 @@ impl World {
             files: SimFiles::seeded(seed),
             shards: Vec::new(),
             peers: Vec::new(),
+            leaving: Vec::new(),
             mono: Duration::ZERO,
             wall_ns: 1_800_000_000_000_000_000,
             group_commit,
@@ -438,6 +458,7 @@ impl World {
             limits: Limits::default(),
             server: ServerSettings {
                 takes_numbers: self.dedup.has_publishers(),
+                snappy_available: true,
                 ..ServerSettings::default()
             },
             topic: TopicOptions {
@@ -493,6 +514,7 @@ impl World {
                     .expect("the data path opens"),
                 is_metadata_old: false,
                 inbox: VecDeque::new(),
+                is_awake: true,
                 told: BTreeSet::new(),
             })
             .collect();
@@ -598,7 +620,6 @@ impl World {
         if self.random.below(4) == 0 {
             self.die_in_a_job();
         }
-        self.observe_all();
         let jobs = self.shards.iter().flat_map(|shard| &shard.jobs);
         for job in jobs.filter(|job| job.is_fence()) {
             self.reached.note(match job.work {
@@ -609,6 +630,13 @@ impl World {
         if self.shards.iter().any(|shard| shard.is_metadata_old) {
             self.reached.note("nsqd.dat was older");
         }
+        let is_power_lost = self.random.below(2) == 0;
+        self.restart(is_power_lost);
+    }
+
+    /// Starts the program again after the end of its process.
+    fn restart(&mut self, is_power_lost: bool) {
+        self.observe_all();
         // Once a checkpoint may be lost, nsqd.dat may list unanswered changes that the logs do not have.
         if !self.may_be_torn && self.random.below(4) == 0 {
             // An operator moved the file aside.
@@ -617,7 +645,6 @@ impl World {
         }
         let had_failed_sync = self.had_failed_sync;
         self.had_failed_sync |= self.files.failed_syncs() > 0;
-        let is_power_lost = self.random.below(2) == 0;
         let mut taken = Taken::default();
         if is_power_lost {
             self.may_be_torn = true;
@@ -661,6 +688,7 @@ impl World {
         numbers.crash(is_trusted, |number| is_trusted && is_kept(number));
         self.kill_undos(is_trusted, is_power_lost, &taken.unempties);
         self.peers.clear();
+        self.leaving.clear();
         self.creating.clear();
         self.model.kill();
         self.model.revoke_deletion();
@@ -795,7 +823,8 @@ impl World {
             28..=33 => self.subscribe(),
             34..=40 => self.change_ready(),
             41..=64 => self.answer(),
-            65..=66 => self.hang_up(),
+            65 => self.hang_up(),
+            66 => self.reset(),
             67 => self.end_input(),
             68 => self.close_wait(),
             69..=78 => self.advance(),
@@ -804,6 +833,7 @@ impl World {
             95..=97 => self.administer(),
             98 => self.fill_disk(),
             _ => match self.random.below(4) {
+                0 if self.random.below(3) == 0 => self.stop(),
                 0 => self.kill(),
                 1 if self.random.below(8) == 0 => self.flood(),
                 _ => self.harm(),
@@ -813,6 +843,8 @@ impl World {
         if std::mem::take(&mut self.is_killed_soon) || is_killed {
             self.kill();
         }
+        self.read_failures();
+        self.end_leaving(false);
         self.read_slowly();
         for shard in 0..self.shards.len() {
             self.turn(shard);
@@ -876,15 +908,17 @@ impl World {
         self.mono += step;
         self.wall_ns += step.as_nanos() as u64;
         for shard in 0..self.shards.len() {
-            let now = self.now();
-            let mut out = Vec::new();
-            self.shards[shard].broker.handle_timeout(now, &mut out);
-            self.perform(shard, out);
+            if self.shards[shard].is_awake {
+                let now = self.now();
+                let mut out = Vec::new();
+                self.shards[shard].broker.handle_timeout(now, &mut out);
+                self.perform(shard, out);
+            }
         }
         // Peers that are not silent send a NOP. Otherwise the read deadline closes them.
         for index in 0..self.peers.len() {
             let peer = &self.peers[index];
-            if !peer.closed && !peer.input_ended && !peer.is_silent {
+            if !peer.closed && peer.may_send() && !peer.is_silent {
                 self.send(index, model::Action::Other, encode::nop);
                 self.offer_all(index);
             }
@@ -1082,7 +1116,7 @@ impl World {
             match output {
                 Output::Close(id) => {
                     if let Some(index) = self.peer_of(shard, id) {
-                        self.close_peer(index);
+                        self.end_later(index);
                     }
                 }
                 Output::Expired(id) => {
@@ -1093,7 +1127,7 @@ impl World {
                 }
                 Output::Move(id, to) => {
                     if let Some(index) = self.peer_of(shard, id) {
-                        self.reached.note("moved");
+                        self.note_move(index);
                         let client = self.shards[shard].broker.detach(id).expect("it is there");
                         self.peers[index].at = None;
                         let inbox = &mut self.shards[to.0 as usize].inbox;
@@ -1108,9 +1142,12 @@ impl World {
                     broker.write_expired(now, id, &mut out);
                     self.perform(shard, out);
                 }
-                Output::Upgrade(..) | Output::UpgradeExpired(_) => {
-                    unreachable!("nothing is on offer")
+                Output::Upgrade(id, _) => {
+                    let mut out = Vec::new();
+                    self.add_layer(shard, id, &mut out);
+                    self.perform(shard, out);
                 }
+                Output::UpgradeExpired(_) => unreachable!("no upgrade waits for the peer"),
                 Output::Resume(id) => {
                     if let Some(index) = self.peer_of(shard, id) {
                         self.reached.note("room awaited");
@@ -1237,7 +1274,7 @@ impl World {
     }
 
     fn turn(&mut self, shard: usize) {
-        loop {
+        while self.shards[shard].is_awake {
             let now = self.now();
             let mut out = Vec::new();
             self.shards[shard].broker.end_turn(now, &mut out);
@@ -1411,9 +1448,21 @@ impl World {
     }
 
     fn deliver_one(&mut self, shard: usize) {
-        let Some(mail) = self.shards[shard].inbox.pop_front() else {
+        let ShardWorld {
+            broker,
+            inbox,
+            is_awake,
+            ..
+        } = &mut self.shards[shard];
+        if !*is_awake {
+            return;
+        }
+        let Some(mail) = inbox.pop_front() else {
             return;
         };
+        if broker.is_stopping() && matches!(mail, Mail::Forwards(_) | Mail::Connection(..)) {
+            self.reached.note("mail for a shard that stops");
+        }
         self.disturb_saves(&mail);
         let now = self.now();
         let mut out = Vec::new();
@@ -1432,6 +1481,10 @@ impl World {
             Mail::Forwards(batch) => broker.handle_forwards(now, &batch, &mut out),
             Mail::Replies(replies) => broker.handle_forward_replies(now, replies, &mut out),
             Mail::Connection(index, client) => {
+                if broker.is_stopping() {
+                    // The shell drops the connection.
+                    self.peers[index].closed = true;
+                }
                 if self.peers[index].closed {
                     return;
                 }
@@ -1599,7 +1652,8 @@ impl World {
 
     fn run_until_idle(&mut self) {
         for _ in 0..1000 {
-            let mut busy = false;
+            let mut busy = !self.leaving.is_empty();
+            self.end_leaving(true);
             for shard in 0..self.shards.len() {
                 while !self.shards[shard].jobs.is_empty() || !self.shards[shard].inbox.is_empty() {
                     busy = true;

@@ -120,7 +120,7 @@ pub(crate) struct Model {
     pub(crate) undos: Undos,
     held: BTreeMap<(Place, u64), InFlight>,
     /// The messages that were certainly finished since the last kill.
-    finished: BTreeSet<(Place, u64)>,
+    pub(super) finished: BTreeSet<(Place, u64)>,
     /// The times before which requeued messages must not arrive.
     due: BTreeMap<(Place, u64), Duration>,
     /// The deliveries since the last kill that count as attempts.

@@ -218,7 +218,7 @@ impl World {
     /// Sends messages again, which may not be synced, just before a crash.
     pub(crate) fn send_again_at_the_end(&mut self) {
         for index in 0..self.peers.len() {
-            if !self.peers[index].closed && !self.peers[index].input_ended {
+            if !self.peers[index].closed && self.peers[index].may_send() {
                 self.send_again(index);
             }
         }

@@ -4,6 +4,7 @@ use super::at_risk::Risk;
 use super::contents;
 use super::dead_letters::{DEAD, DURABLE_CHANNELS};
 use super::model::{Action, Delivered, Place};
+use super::sockets::Socket;
 use super::{CHANNELS, World, channel_name, is_durable, topic_name};
 use engine_core::{ClientId, Output, Sent};
 use std::collections::VecDeque;
@@ -18,7 +19,7 @@ const FLOOD_COMMANDS: usize = 2000;
 
 /// An expected answer.
 #[derive(Debug)]
-enum Awaited {
+pub(crate) enum Awaited {
     /// The answer to a publish: its message numbers, and the failed sync that already forbade
     /// publishes when it was sent.
     Publish(Vec<u64>, Option<u64>),
@@ -31,6 +32,10 @@ enum Awaited {
     Negotiation,
     /// The answer to an IDENTIFY that asks for numbers of messages.
     Numbers,
+    /// The answer to an IDENTIFY that asks for an upgrade, which ends the plain output.
+    Upgrade,
+    /// The OK that comes through the upgrade.
+    Upgraded,
 }
 
 /// A simulated peer.
@@ -44,9 +49,20 @@ pub(crate) struct TestClient {
     /// True if the peer does not answer heartbeats.
     pub(crate) is_silent: bool,
     /// True if the peer reads late and in small portions.
-    is_slow: bool,
+    pub(super) is_slow: bool,
+    pub(super) socket: Socket,
+    /// True if the peer's side of the connection is gone. The broker does not know it yet.
+    pub(super) is_reset: bool,
+    /// True while the peer waits for an upgrade.
+    pub(super) is_upgrading: bool,
+    /// True if the peer seals what it sends, and opens what it gets.
+    pub(super) is_sealed: bool,
+    /// Sealed input that the broker's side of the upgrade holds.
+    pub(super) unopened_input: Vec<u8>,
+    /// Sealed output that the peer has got, and that is not a whole record.
+    pub(super) unopened_output: Vec<u8>,
     /// Bytes that are sent and not yet consumed by the broker.
-    input: Vec<u8>,
+    pub(super) input: Vec<u8>,
     /// Number of these bytes that the broker has examined.
     offered: usize,
     is_cut_short: bool,
@@ -54,8 +70,8 @@ pub(crate) struct TestClient {
     /// The commands with the end of their bytes.
     sent: VecDeque<(u64, Action)>,
     sent_bytes: u64,
-    received: Vec<u8>,
-    awaiting: VecDeque<Awaited>,
+    pub(super) received: Vec<u8>,
+    pub(super) awaiting: VecDeque<Awaited>,
     pub(crate) subscription: Option<Place>,
     ready: u32,
     is_closing: bool,
@@ -78,6 +94,9 @@ impl World {
             return;
         }
         let shard = self.random.below(self.shards.len() as u64) as usize;
+        if self.shards[shard].broker.is_stopping() {
+            return;
+        }
         let is_slow = self.random.below(8) == 0;
         let index = self.connect_to(shard, is_slow);
         self.peers[index].is_silent = self.random.below(10) == 0;
@@ -102,14 +121,15 @@ impl World {
     /// Queues a command. It is on its way until the broker consumes it.
     pub(crate) fn send(&mut self, index: usize, action: Action, write: impl FnOnce(&mut Vec<u8>)) {
         let peer = &mut self.peers[index];
-        let before = peer.input.len();
-        write(&mut peer.input);
-        peer.sent_bytes += (peer.input.len() - before) as u64;
+        let mut bytes = Vec::new();
+        write(&mut bytes);
+        peer.transmit(&bytes);
+        peer.sent_bytes += bytes.len() as u64;
         peer.sent.push_back((peer.sent_bytes, action));
     }
 
     pub(crate) fn publish(&mut self) {
-        let Some(index) = self.pick_peer(|peer| !peer.input_ended) else {
+        let Some(index) = self.pick_peer(TestClient::may_send) else {
             return self.connect();
         };
         if (self.peers[index].publisher.is_some() || self.model.numbers.are_contents)
@@ -152,6 +172,9 @@ impl World {
             self.reached.note("deferred");
         }
         self.await_publish(index, topic, numbers, false);
+        if self.random.below(16) == 0 {
+            self.ask_for_upgrade(index);
+        }
     }
 
     /// Makes a peer wait for the answer to a publish.
@@ -172,7 +195,7 @@ impl World {
     }
 
     pub(crate) fn subscribe(&mut self) {
-        let Some(index) = self.pick_peer(|peer| peer.subscription.is_none() && !peer.input_ended)
+        let Some(index) = self.pick_peer(|peer| peer.subscription.is_none() && peer.may_send())
         else {
             return self.connect();
         };
@@ -227,7 +250,7 @@ impl World {
     }
 
     pub(crate) fn change_ready(&mut self) {
-        let wanted = |peer: &TestClient| peer.subscription.is_some() && !peer.input_ended;
+        let wanted = |peer: &TestClient| peer.subscription.is_some() && peer.may_send();
         let Some(index) = self.pick_peer(wanted) else {
             return;
         };
@@ -238,7 +261,7 @@ impl World {
 
     /// Answers some of the messages that a consumer holds.
     pub(crate) fn answer(&mut self) {
-        let wanted = |peer: &TestClient| !peer.holds.is_empty() && !peer.input_ended;
+        let wanted = |peer: &TestClient| !peer.holds.is_empty() && peer.may_send();
         let Some(index) = self.pick_peer(wanted) else {
             return;
         };
@@ -280,7 +303,7 @@ impl World {
     /// Makes a consumer ask for more answers than the broker keeps for it. The broker reads from
     /// the consumer again when the answers have left.
     pub(crate) fn flood(&mut self) {
-        let wanted = |peer: &TestClient| peer.subscription.is_some() && !peer.input_ended;
+        let wanted = |peer: &TestClient| peer.subscription.is_some() && peer.may_send();
         let Some(index) = self.pick_peer(wanted) else {
             return;
         };
@@ -302,9 +325,8 @@ impl World {
     }
 
     pub(crate) fn close_wait(&mut self) {
-        let wanted = |peer: &TestClient| {
-            peer.subscription.is_some() && !peer.input_ended && !peer.is_closing
-        };
+        let wanted =
+            |peer: &TestClient| peer.subscription.is_some() && peer.may_send() && !peer.is_closing;
         let Some(index) = self.pick_peer(wanted) else {
             return;
         };
@@ -325,11 +347,18 @@ impl World {
 
     /// Ends the peer's side. The broker still carries out and answers everything that was sent.
     pub(crate) fn end_input(&mut self) {
-        let Some(index) = self.pick_peer(|peer| !peer.input_ended) else {
+        let Some(index) = self.pick_peer(|peer| !peer.input_ended && !peer.is_reset) else {
             return;
         };
         self.reached.note("end of input");
-        self.peers[index].input_ended = true;
+        let peer = &mut self.peers[index];
+        peer.input_ended = true;
+        if peer.awaiting.iter().any(|it| matches!(it, Awaited::Sub)) {
+            self.reached.note("half-closed with a SUB under way");
+        }
+        if peer.is_upgrading {
+            self.reached.note("half-closed with an upgrade under way");
+        }
         self.offer_all(index);
     }
 
@@ -354,6 +383,7 @@ impl World {
         let peer = &mut self.peers[index];
         peer.input_ended = true;
         peer.input.truncate(peer.offered);
+        peer.unopened_input.clear();
         let seen = peer.consumed + peer.offered as u64;
         peer.is_cut_short = peer.sent.iter().any(|(end, _)| *end > seen);
         self.finish_input(index);
@@ -376,18 +406,23 @@ impl World {
 
     /// Offers a peer's input to its broker, sometimes only a part of it.
     pub(crate) fn offer(&mut self, index: usize) {
-        let length = self.peers[index].input.len();
-        let part = self.random.below(4) == 0;
-        let length = if part {
-            self.random.below(length as u64 + 1) as usize
-        } else {
-            length
+        let is_part = self.random.below(4) == 0;
+        let random = &mut self.random;
+        let mut length = |all: usize| match is_part {
+            true => random.below(all as u64 + 1) as usize,
+            false => all,
         };
+        let peer = &mut self.peers[index];
+        peer.open_input(length(peer.unopened_input.len()));
+        let length = length(peer.input.len());
         self.offer_bytes(index, length);
     }
 
     pub(crate) fn offer_all(&mut self, index: usize) {
-        self.offer_bytes(index, self.peers[index].input.len());
+        let peer = &mut self.peers[index];
+        peer.open_input(peer.unopened_input.len());
+        let length = peer.input.len();
+        self.offer_bytes(index, length);
         if self.peers[index].input_ended {
             self.finish_input(index);
         }
@@ -504,23 +539,26 @@ impl World {
         };
         loop {
             let now = self.now();
-            let broker = &mut self.shards[shard].broker;
+            let World {
+                shards,
+                peers,
+                random,
+                reached,
+                ..
+            } = &mut *self;
+            let (broker, peer) = (&mut shards[shard].broker, &mut peers[index]);
             let mut slices = [IoSlice::new(&[]); 8];
             let count = broker.output(id, &mut slices);
-            let mut bytes: Vec<u8> = Vec::new();
-            slices[..count]
-                .iter()
-                .for_each(|slice| bytes.extend_from_slice(slice));
-            if !bytes.is_empty() {
-                bytes.truncate(1 + self.random.below(bytes.len() as u64) as usize);
-            }
-            if self.peers[index].is_slow && !bytes.is_empty() && self.random.below(4) == 0 {
-                self.reached.note("slow reader");
+            if peer.is_slow && count > 0 && random.below(4) == 0 {
+                reached.note("slow reader");
                 broker.sent(now, id, 0, out);
                 return;
             }
-            let sent = broker.sent(now, id, bytes.len(), out);
-            self.peers[index].received.extend_from_slice(&bytes);
+            let Some((left, bytes)) = peer.socket.write(&slices[..count], random) else {
+                return self.abandon(index);
+            };
+            let sent = broker.sent(now, id, left, out);
+            peer.receive(&bytes);
             self.read_frames(index);
             match sent {
                 Sent::More => {}
@@ -530,7 +568,7 @@ impl World {
                     let all = peer.was_refused || peer.is_cut_short || peer.awaiting.is_empty();
                     assert!(all, "closed before the answers: {:?}", peer.awaiting);
                     self.reached.note("closed after answers");
-                    return self.close_peer(index);
+                    return self.end_later(index);
                 }
             }
         }
@@ -553,20 +591,34 @@ impl World {
                 !self.peers[index].was_refused,
                 "nothing follows a fatal error"
             );
+            let was_sealed = self.peers[index].is_sealed;
             match kind {
                 FrameType::Message => self.take_message(index, data),
                 FrameType::Error => self.take_error(index, data),
                 FrameType::Response => self.take_response(index, data),
+            }
+            if self.peers[index].is_sealed != was_sealed {
+                self.peers[index].receive(&received[at..]);
+                return self.read_frames(index);
             }
         }
         self.peers[index].received = received[at..].to_vec();
     }
 
     fn take_response(&mut self, index: usize, data: &[u8]) {
+        let peer = &mut self.peers[index];
         if data == b"_heartbeat_" {
+            let is_ok_due = matches!(peer.awaiting.front(), Some(Awaited::Upgraded));
+            assert!(!is_ok_due, "a heartbeat comes before the OK of the upgrade");
             return;
         }
-        let peer = &mut self.peers[index];
+        if let Some(Awaited::Upgrade) = peer.awaiting.front() {
+            let data = String::from_utf8_lossy(data);
+            assert!(data.contains(r#""snappy":true"#), "{data}");
+            peer.is_sealed = true;
+            peer.awaiting.pop_front();
+            return;
+        }
         if let Some(Awaited::Negotiation) = peer.awaiting.front() {
             assert!(data.ends_with(br#","req_uncounted":true}"#));
             peer.awaiting.pop_front();
@@ -630,7 +682,11 @@ impl World {
                 }
             }
             Awaited::CloseWait => self.reached.note("close wait"),
-            Awaited::Identify | Awaited::Negotiation | Awaited::Numbers => {}
+            Awaited::Upgraded => {
+                self.reached.note("upgraded");
+                peer.is_upgrading = false;
+            }
+            Awaited::Identify | Awaited::Negotiation | Awaited::Numbers | Awaited::Upgrade => {}
         }
     }
 
@@ -693,6 +749,11 @@ impl World {
 }
 
 impl TestClient {
+    /// Returns true if the peer may send a command.
+    pub(crate) fn may_send(&self) -> bool {
+        !self.input_ended && !self.is_reset && !self.is_upgrading
+    }
+
     /// Notes that the peer waits for the agreement to number its messages.
     pub(crate) fn await_numbers(&mut self) {
         self.awaiting.push_back(Awaited::Numbers);

@@ -902,10 +902,20 @@ impl Session {
     }
 
     fn stop(&mut self) {
+        let (mut out, mut effects) = (Vec::new(), Vec::new());
+        self.broker.begin_stop(&mut out);
+        self.peers.clear();
+        for output in out {
+            if let Output::Close(id) = output {
+                self.broker.disconnect(id, &mut effects);
+            }
+        }
+        self.run_until_idle(effects);
         for _ in 0..TIMERS_MAX {
-            let left = self.broker.shut_down(self.now);
-            self.run_until_idle(Vec::new());
-            if left == 0 {
+            let mut out = Vec::new();
+            let is_unfinished = self.broker.drive_stop(self.now, &mut out);
+            self.run_until_idle(out);
+            if !is_unfinished {
                 return;
             }
         }
