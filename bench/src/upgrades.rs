@@ -150,6 +150,7 @@ fn tls(
     let config = client_config(&ClientTls {
         authorities: roots,
         cert_and_key,
+        only_tls13: false,
     })
     .map_err(|error| format!("--tls-cert: {error}"))?;
     let name = if scenario.tls_name.is_empty() {

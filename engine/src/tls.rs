@@ -3,7 +3,7 @@
 
 use crate::config::{Config, TlsRequired, TlsVersion};
 use engine_core::TlsSession;
-use program::http_client::{Authorities, HttpSettings, OwnCertificate};
+use program::http_client::{HttpSettings, HttpTls};
 use program::tls::{TlsFlags, error_text};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -77,19 +77,27 @@ fn server(config: &Config) -> Result<Arc<ServerConfig>, ConfigError> {
 /// # Errors
 /// The file of certificate authorities cannot be used.
 pub(crate) fn http_settings(config: &Config) -> Result<HttpSettings, String> {
-    let authorities = match config.tls_root_ca_file.as_str() {
-        "" => None,
-        path => Some(
-            Authorities::read(path).map_err(|why| format!("--tls-root-ca-file {path} - {why}"))?,
-        ),
+    let only_tls13 = config.tls_min_version == TlsVersion::V13;
+    let tls = match config.tls_root_ca_file.as_str() {
+        "" => HttpTls::System { only_tls13 },
+        path => {
+            let client = authorities(Path::new(path)).and_then(|roots| {
+                client_config(&ClientTls {
+                    authorities: Some(roots),
+                    cert_and_key: None,
+                    only_tls13,
+                })
+            });
+            let failed =
+                |error: ConfigError| format!("--tls-root-ca-file {path} - {}", error_text(&error));
+            HttpTls::Config(client.map_err(failed)?)
+        }
     };
     Ok(HttpSettings {
         connect_timeout: config.http_connect_timeout,
         request_timeout: config.http_request_timeout,
         idle_connections_max: 0,
-        authorities,
-        own_certificate: None,
-        needs_tls13: config.tls_min_version == TlsVersion::V13,
+        tls,
     })
 }
 
@@ -115,22 +123,21 @@ pub(crate) fn lookup_settings(
     if path.is_empty() {
         return Ok(LookupSettings { http, tls: None });
     }
-    let failed = |why: &str| format!("failed to build TLS config for nsqlookupd - {why}");
     let own = (Path::new(&config.tls_cert), Path::new(&config.tls_key));
-    let client = authorities(Path::new(&config.lookupd_tls_root_ca_file)).and_then(|roots| {
+    let client = authorities(Path::new(path)).and_then(|roots| {
         client_config(&ClientTls {
             authorities: Some(roots),
             cert_and_key: config.has_certificate().then_some(own),
+            only_tls13: config.tls_min_version == TlsVersion::V13,
         })
     });
-    let tls = client.map_err(|error| failed(&error_text(&error)))?;
-    let own = config
-        .has_certificate()
-        .then(|| OwnCertificate::read(&config.tls_cert, &config.tls_key));
+    let tls = client.map_err(|error| {
+        let why = error_text(&error);
+        format!("failed to build TLS config for nsqlookupd - {why}")
+    })?;
     Ok(LookupSettings {
         http: HttpSettings {
-            authorities: Some(Authorities::read(path).map_err(|why| failed(&why))?),
-            own_certificate: own.transpose().map_err(|why| failed(&why))?,
+            tls: HttpTls::Config(tls.clone()),
             ..http
         },
         tls: Some(tls),

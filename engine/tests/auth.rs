@@ -732,6 +732,20 @@ fn servers_over_https_are_trusted_by_their_authority_and_told_who_the_client_is(
     // A server whose authority is unknown gets no request.
     let others = Certificates::new();
     let authority = format!("--tls-root-ca-file={}", others.text("ca.pem"));
+    // The certificate of this server is its own root.
+    let own = server_config(&ServerTls {
+        cert: &certificates.path("ca.pem"),
+        key: &certificates.path("ca-key.pem"),
+        clients: ClientTrust::Everybody,
+        only_tls13: false,
+    });
+    let own = serve_https(own.expect("its files were made above"), |_| all());
+    let own = format!("--auth-http-address=https://{own}/auth");
+    let broker = Broker::start(1, &[&own, &authority]);
+    let mut client = Client::connect(broker.tcp_addr());
+    client.send(&auth(b"secret"));
+    client.expect_response(WELCOME);
+
     let broker = Broker::start(1, &[&server, &authority]);
     let mut client = Client::connect(broker.tcp_addr());
     client.send(&auth(b"the secret"));

@@ -121,7 +121,8 @@ fn a_broker_registers_over_tls() {
     }
 }
 
-/// nsqlookupd tells its port of HTTPS, and an nsqd that registers over TLS asks there.
+/// nsqlookupd tells its port of HTTPS, and an nsqd that registers over TLS asks there. One of the two nsqlookupds has a
+/// certificate that is its own root.
 #[test]
 fn a_broker_that_registers_over_tls_asks_over_https() {
     let certificates = Certificates::new();
@@ -133,8 +134,15 @@ fn a_broker_that_registers_over_tls_asks_over_https() {
         file("tls-cert", "server.pem"),
         file("tls-key", "server-key.pem"),
     ];
-    let https = "--https-address=127.0.0.1:0".to_owned();
-    let both: Vec<String> = tls.iter().cloned().chain([https]).collect();
+    let both = [
+        &tls[..3],
+        &[
+            file("tls-cert", "ca.pem"),
+            file("tls-key", "ca-key.pem"),
+            "--https-address=127.0.0.1:0".to_owned(),
+        ],
+    ]
+    .concat();
     let lookupd = Lookupd::start("127.0.0.1:0", "127.0.0.1:0", &both);
     let without_https = Lookupd::start("127.0.0.1:0", "127.0.0.1:0", &tls);
     for (lookupd, channel) in [(&lookupd, "safe"), (&without_https, "plain")] {

@@ -661,6 +661,61 @@ fn openssl_works_with_the_broker() {
     }
 }
 
+/// openssl makes certificates of version 1 from requests without extensions, which Go takes. So does an nsqd that asks for
+/// any certificate, and one that verifies them.
+#[test]
+fn certificates_of_openssl_are_taken_without_extensions() {
+    if !is_installed("openssl", "the openssl command") {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let openssl = |line: &str| {
+        let mut command = Command::new("openssl");
+        command.current_dir(&directory).args(line.split(' '));
+        let exit = run(&mut command, TIMEOUT);
+        assert!(exit.status.success(), "{line}: {exit}");
+    };
+    openssl("req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -subj /CN=ca");
+    let signed = |name: &str, key: &str| {
+        openssl(&format!(
+            "req -new {key} -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}"
+        ));
+        openssl(&format!(
+            "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -set_serial 7 -days 2 -out {name}.pem"
+        ));
+    };
+    signed("server", "-newkey rsa:2048");
+    signed("client", "-newkey ec -pkeyopt ec_paramgen_curve:secp521r1");
+    signed("short", "-newkey rsa:1024");
+    for policy in ["require", "require-verify"] {
+        let flags = [
+            format!("--tls-cert={}", path("server.pem")),
+            format!("--tls-key={}", path("server.key")),
+            format!("--tls-root-ca-file={}", path("ca.pem")),
+            format!("--tls-client-auth-policy={policy}"),
+            "--https-address=127.0.0.1:0".to_owned(),
+        ];
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let broker = Broker::start(1, &flags);
+        for version in ["-tls1_2", "-tls1_3"] {
+            for name in ["client", "ca"] {
+                let (cert, key) = (path(&format!("{name}.pem")), path(&format!("{name}.key")));
+                expect_openssl(&broker, &format!("{version} -cert {cert} -key {key}"), true);
+            }
+            let (cert, key) = (path("short.pem"), path("short.key"));
+            expect_openssl(
+                &broker,
+                &format!("{version} -cert {cert} -key {key}"),
+                false,
+            );
+        }
+        broker.wait_for_log(
+            "the certificate of CN=short has an RSA key of 1024 bits, and at least 2048 are needed",
+        );
+    }
+}
+
 /// Sends a request with `openssl s_client` over HTTPS, in one version of TLS.
 fn expect_openssl(broker: &Broker, version: &str, is_accepted: bool) {
     let command = format!(

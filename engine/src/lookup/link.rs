@@ -287,6 +287,7 @@ mod tests {
         let config = client_config(&ClientTls {
             authorities: None,
             cert_and_key: None,
+            only_tls13: false,
         });
         let target = Target::ip("peer", address);
         let config = config.expect("no file is named");

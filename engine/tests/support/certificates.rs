@@ -65,6 +65,7 @@ impl Certificates {
         client_config(&ClientTls {
             authorities: Some(authorities),
             cert_and_key,
+            only_tls13: false,
         })
         .expect("its files were made above")
     }

@@ -15,7 +15,7 @@ use reqwest::{Client, StatusCode, redirect};
 use serde::de::DeserializeOwned;
 use url::Url;
 
-use crate::config::{Config, without_password};
+use crate::config::{Config, OptionError, without_password};
 
 pub use answer::{Lookup, NodeInfo};
 use answer::{Nodes, Topics};
@@ -230,18 +230,15 @@ fn with_tls(
     url: &Url,
     config: &Config,
 ) -> Result<reqwest::ClientBuilder, Reason> {
-    use upgrade::RootCertStore;
-
     let tls = match url.scheme() {
         "https" => config.tls.client_config().map_err(Reason::Option)?,
         _ => {
-            let provider = Arc::new(rustls::crypto::ring::default_provider());
-            let tls = rustls::ClientConfig::builder_with_provider(provider)
-                .with_safe_default_protocol_versions()
-                .expect("ring has TLS 1.2 and 1.3")
-                .with_root_certificates(RootCertStore::empty())
-                .with_no_client_auth();
-            Arc::new(tls)
+            let none = upgrade::ClientTls {
+                authorities: Some(upgrade::RootCertStore::empty()),
+                ..upgrade::ClientTls::default()
+            };
+            let tls = upgrade::client_config(&none).map_err(OptionError::Certificate);
+            tls.map_err(Reason::Option)?
         }
     };
     Ok(builder.tls_backend_preconfigured(Arc::unwrap_or_clone(tls)))

@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use program::http_client::{HttpClient, HttpSettings, push_query_value};
+use program::http_client::{HttpClient, HttpSettings, HttpTls, push_query_value};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -125,9 +125,7 @@ impl Cluster {
             connect_timeout: timeouts.connect,
             request_timeout: timeouts.request,
             idle_connections_max: REQUESTS_MAX,
-            authorities: None,
-            own_certificate: None,
-            needs_tls13: false,
+            tls: HttpTls::System { only_tls13: false },
         };
         Cluster {
             client: HttpClient::new(settings).with_answer_limit(ANSWER_BYTES_MAX),

@@ -487,16 +487,19 @@ fn nsqds_are_found_by_nsqlookupd() {
 
 #[test]
 fn https_needs_a_certificate_that_the_system_trusts() {
-    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der())
-        .expect("a key");
+    // The certificate is its own authority, as in the smallest set-up.
+    let mut params = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).expect("a name");
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let cert = params.self_signed(&key).expect("a certificate");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
     let config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .and_then(|builder| {
             builder
                 .with_no_client_auth()
-                .with_single_cert(vec![made.cert.der().clone()], key)
+                .with_single_cert(vec![cert.der().clone()], key)
         });
     let config = Arc::new(config.expect("a configuration"));
     let server = HttpServer::start_in(
@@ -508,7 +511,7 @@ fn https_needs_a_certificate_that_the_system_trusts() {
         |_, _| Answer::status(200),
     );
     let trusted = tempfile::NamedTempFile::new().expect("a file");
-    std::fs::write(trusted.path(), made.cert.pem()).expect("the file can be written");
+    std::fs::write(trusted.path(), cert.pem()).expect("the file can be written");
     let trusted = trusted.path().to_str().expect("UTF-8");
     let post = format!("-post=https://{}/", server.address);
 

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use program::{log_debug, log_info};
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
 use reqwest::{Client, Method, StatusCode, redirect};
-use rustls::ClientConfig;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use upgrade::ClientConfig;
 use wire::error::quote;
 
 use crate::answer;

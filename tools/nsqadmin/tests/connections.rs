@@ -44,6 +44,20 @@ fn an_nsqd_that_requires_tls_is_asked_over_https() {
     let created = trusting.post("/api/topics", r#"{"topic":"t"}"#);
     assert_eq!(created.expect_status(200).json(), json!({"message": ""}));
     assert_eq!(trusting.json("/api/topics")["topics"], json!(["t"]));
+    // The certificate of this one is its own root.
+    let own_root = Daemon::nsqd_at(
+        &[&lookupd],
+        &[
+            "--tls-required=true",
+            "--https-address=127.0.0.1:0",
+            &file("tls-cert", "ca.pem"),
+            &file("tls-key", "ca-key.pem"),
+        ],
+    );
+    let own_root = format!("--nsqd-http-address={}", own_root.http);
+    let admin = Admin::start(&[&own_root, &ca]);
+    let created = admin.post("/api/topics", r#"{"topic":"t"}"#);
+    assert_eq!(created.expect_status(200).json(), json!({"message": ""}));
     let careless = [
         &direct,
         "--http-client-tls-insecure-skip-verify",
@@ -82,6 +96,7 @@ fn https_is_http_over_tls() {
     let config = client_config(&ClientTls {
         authorities: Some(roots),
         cert_and_key: None,
+        only_tls13: false,
     });
     let name = ServerName::try_from("127.0.0.1").unwrap();
     let client = ClientConnection::new(config.unwrap(), name).unwrap();

@@ -299,6 +299,7 @@ fn https_is_http_over_tls() {
     let config = client_config(&ClientTls {
         authorities: Some(roots),
         cert_and_key: None,
+        only_tls13: false,
     });
     let name = ServerName::try_from("127.0.0.1").unwrap();
     let client = ClientConnection::new(config.unwrap(), name).unwrap();

@@ -4,11 +4,16 @@
 //! The client behaves like that of NSQ's programs: it follows redirects, understands gzip and uses
 //! no proxy. If a server answers 403 and names an HTTPS port, the client repeats the request there.
 
+mod transport;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use transport::TlsConnector;
+use upgrade::ClientConfig;
 use ureq::Agent;
-use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig};
+use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::transport::{Connector, TcpConnector};
 use wire::error::quote;
 use wire::go_error::system_text;
 use wire::go_json;
@@ -28,53 +33,20 @@ pub struct HttpSettings {
     pub request_timeout: Duration,
     /// The number of idle connections that are kept for later requests.
     pub idle_connections_max: usize,
-    /// The authorities that may sign the servers' certificates. `None` means those of the system.
-    pub authorities: Option<Authorities>,
-    /// The certificate that a server gets if it asks for one.
-    pub own_certificate: Option<OwnCertificate>,
-    /// True if TLS 1.2 is refused.
-    pub needs_tls13: bool,
+    /// The TLS of requests over HTTPS.
+    pub tls: HttpTls,
 }
 
-/// Certificates of the authorities that sign the servers' certificates.
+/// The TLS of a client.
 #[derive(Clone, Debug)]
-pub struct Authorities(Vec<Certificate<'static>>);
-
-impl Authorities {
-    /// Reads the certificates in a PEM file.
-    ///
-    /// # Errors
-    /// The reason why the file cannot be used: the system's error, or the fault in the content.
-    pub fn read(path: &str) -> Result<Authorities, String> {
-        let pem = std::fs::read(path).map_err(|error| system_text(&error))?;
-        let mut authorities = Vec::new();
-        for item in ureq::tls::parse_pem(&pem) {
-            if let PemItem::Certificate(certificate) = item.map_err(|error| error.to_string())? {
-                authorities.push(certificate);
-            }
-        }
-        match authorities.is_empty() {
-            true => Err("there is no certificate in it".to_owned()),
-            false => Ok(Authorities(authorities)),
-        }
-    }
-}
-
-/// A certificate with its key, which shows to servers who the client is.
-#[derive(Clone, Debug)]
-pub struct OwnCertificate(ClientCert);
-
-impl OwnCertificate {
-    /// Reads the certificates in one PEM file, and the key in another one.
-    ///
-    /// # Errors
-    /// The reason why a file cannot be used: the system's error, or the fault in the content.
-    pub fn read(certificate_path: &str, key_path: &str) -> Result<OwnCertificate, String> {
-        let Authorities(chain) = Authorities::read(certificate_path)?;
-        let key = std::fs::read(key_path).map_err(|error| system_text(&error))?;
-        let key = PrivateKey::from_pem(&key).map_err(|error| error.to_string())?;
-        Ok(OwnCertificate(ClientCert::new_with_certs(&chain, key)))
-    }
+pub enum HttpTls {
+    /// This configuration.
+    Config(Arc<ClientConfig>),
+    /// The authorities of the system, which the first request over HTTPS reads.
+    System {
+        /// True if TLS 1.2 is refused.
+        only_tls13: bool,
+    },
 }
 
 /// A client that makes requests. Many threads can share it.
@@ -92,36 +64,21 @@ struct Answer {
 impl HttpClient {
     /// Returns a client with these settings.
     pub fn new(settings: HttpSettings) -> HttpClient {
-        let mut provider = rustls::crypto::ring::default_provider();
-        if settings.needs_tls13 {
-            provider
-                .cipher_suites
-                .retain(|suite| suite.tls13().is_some());
-        }
-        let tls = TlsConfig::builder()
-            .unversioned_rustls_crypto_provider(Arc::new(provider))
-            .root_certs(match &settings.authorities {
-                Some(Authorities(certificates)) => RootCerts::new_with_certs(certificates),
-                None => RootCerts::PlatformVerifier,
-            })
-            .client_cert(settings.own_certificate.map(|OwnCertificate(own)| own))
-            .build();
         let some = |timeout: Duration| (!timeout.is_zero()).then_some(timeout);
-        let agent = Agent::config_builder()
+        let config = Agent::config_builder()
             .timeout_connect(some(settings.connect_timeout))
             .timeout_global(some(settings.request_timeout))
             .http_status_as_error(false)
             .max_redirects(REDIRECTS_MAX)
             .max_idle_connections(settings.idle_connections_max)
             .proxy(None)
-            .tls_config(tls)
             // Some servers log this name. nsqd tells clients apart by it.
             .user_agent("Go-http-client/1.1")
             .accept("application/vnd.nsq; version=1.0")
-            .build()
-            .new_agent();
+            .build();
+        let connector = TcpConnector::default().chain(TlsConnector::new(settings.tls));
         HttpClient {
-            agent,
+            agent: Agent::with_parts(config, connector, DefaultResolver::default()),
             answer_bytes_max: ANSWER_BYTES_MAX,
         }
     }

@@ -5,18 +5,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, WebPkiServerVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::client::Resumption;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
-use rustls::{
-    ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig,
-    SignatureScheme, SupportedProtocolVersion,
-};
+use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::verifier::{Verifier, public_key, short_rsa_bits, too_short};
 
 /// The settings of a daemon's TLS.
 #[derive(Clone, Debug)]
@@ -45,10 +44,12 @@ pub enum ClientTrust {
 /// The settings of a client's TLS.
 #[derive(Clone, Debug, Default)]
 pub struct ClientTls<'a> {
-    /// The authorities that may sign the daemon's certificate. `None` accepts any certificate.
+    /// The authorities that may sign the daemon's certificate. `None` accepts any certificate, an empty list none.
     pub authorities: Option<RootCertStore>,
     /// The client's own certificate and its key, PEM.
     pub cert_and_key: Option<(&'a Path, &'a Path)>,
+    /// True when TLS 1.2 is refused. Older versions are always refused.
+    pub only_tls13: bool,
 }
 
 /// The reason why a configuration cannot be made. The texts are Go's where Go has one.
@@ -64,12 +65,22 @@ pub enum ConfigError {
     NoKey(PathBuf),
     /// A key file has a certificate.
     CertificateForKey(PathBuf),
+    /// A key file is encrypted.
+    EncryptedKey(PathBuf),
+    /// A key file has an RSA key of this many bits, which are too few.
+    ShortKey(PathBuf, usize),
+    /// A key file has a key that the TLS library does not read.
+    Key(PathBuf, rustls::Error),
+    /// A certificate file has something else between the marks of a certificate.
+    Certificate(PathBuf),
     /// The key does not belong to the certificate.
     KeyMismatch,
     /// A file of authorities has no certificate that can be used.
     NoAuthority(PathBuf),
     /// The settings ask for verification but name no authority.
     NoAuthorities,
+    /// The system has no authorities, for this reason.
+    NoSystemAuthorities(String),
     /// The TLS library refuses the settings.
     Tls(rustls::Error),
 }
@@ -99,6 +110,30 @@ impl fmt::Display for ConfigError {
                 "tls: found a certificate rather than a key in the PEM for the private key: {}",
                 path.display()
             ),
+            ConfigError::EncryptedKey(path) => {
+                let path = path.display();
+                write!(
+                    f,
+                    "tls: failed to parse private key: {path} is encrypted, and nobody is asked for a passphrase; write \
+                     the key without one: openssl pkey -in {path} -out plain.key"
+                )
+            }
+            ConfigError::ShortKey(path, bits) => write!(
+                f,
+                "tls: failed to parse private key: {} {}",
+                path.display(),
+                too_short(*bits)
+            ),
+            ConfigError::Key(path, error) => write!(
+                f,
+                "tls: failed to parse private key: {}: {error}",
+                path.display()
+            ),
+            ConfigError::Certificate(path) => write!(
+                f,
+                "x509: malformed certificate: the first one in {}",
+                path.display()
+            ),
             ConfigError::KeyMismatch => f.write_str("tls: private key does not match public key"),
             ConfigError::NoAuthority(path) => write!(
                 f,
@@ -107,6 +142,12 @@ impl fmt::Display for ConfigError {
             ),
             ConfigError::NoAuthorities => {
                 f.write_str("tls: no authorities to verify client certificates with")
+            }
+            ConfigError::NoSystemAuthorities(why) => {
+                write!(
+                    f,
+                    "x509: failed to load system roots and no roots provided: {why}"
+                )
             }
             ConfigError::Tls(error) => write!(f, "tls: {error}"),
         }
@@ -117,7 +158,7 @@ impl std::error::Error for ConfigError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             ConfigError::Open(_, error) => Some(error),
-            ConfigError::Tls(error) => Some(error),
+            ConfigError::Key(_, error) | ConfigError::Tls(error) => Some(error),
             _ => None,
         }
     }
@@ -125,10 +166,7 @@ impl std::error::Error for ConfigError {
 
 impl From<rustls::Error> for ConfigError {
     fn from(error: rustls::Error) -> ConfigError {
-        match error {
-            rustls::Error::InconsistentKeys(_) => ConfigError::KeyMismatch,
-            error => ConfigError::Tls(error),
-        }
+        ConfigError::Tls(error)
     }
 }
 
@@ -137,28 +175,27 @@ impl From<rustls::Error> for ConfigError {
 /// # Errors
 /// When a file cannot be used.
 pub fn server_config(tls: &ServerTls<'_>) -> Result<Arc<ServerConfig>, ConfigError> {
-    let versions: &[&SupportedProtocolVersion] = match tls.only_tls13 {
-        true => &[&TLS13],
-        false => &[&TLS13, &TLS12],
-    };
-    let builder =
-        ServerConfig::builder_with_provider(provider()).with_protocol_versions(versions)?;
-    let chain = certificates(tls.cert)?;
-    let key = private_key(tls.key)?;
-    let builder = match &tls.clients {
-        ClientTrust::Everybody => builder.with_no_client_auth(),
-        ClientTrust::AnyCertificate => {
-            builder.with_client_cert_verifier(Arc::new(Anybody(provider())))
-        }
+    let provider = provider();
+    let algorithms = provider.signature_verification_algorithms;
+    let own = own_certificate(tls.cert, tls.key, &provider)?;
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(versions(tls.only_tls13))?;
+    let trusted = match &tls.clients {
+        ClientTrust::Everybody => None,
+        ClientTrust::AnyCertificate => Some(Verifier::for_clients(algorithms, None)),
         ClientTrust::SignedBy(roots) => {
             let roots = Arc::new(roots.clone());
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider())
+            let chains = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider)
                 .build()
                 .map_err(|_| ConfigError::NoAuthorities)?;
-            builder.with_client_cert_verifier(verifier)
+            Some(Verifier::for_clients(algorithms, Some((roots, chains))))
         }
     };
-    Ok(Arc::new(builder.with_single_cert(chain, key)?))
+    let builder = match trusted {
+        None => builder.with_no_client_auth(),
+        Some(verifier) => builder.with_client_cert_verifier(Arc::new(verifier)),
+    };
+    Ok(Arc::new(builder.with_cert_resolver(Arc::new(own))))
 }
 
 /// Makes the client's configuration. Each connection does a full handshake, as NSQ's client
@@ -167,27 +204,27 @@ pub fn server_config(tls: &ServerTls<'_>) -> Result<Arc<ServerConfig>, ConfigErr
 /// # Errors
 /// When a file cannot be used.
 pub fn client_config(tls: &ClientTls<'_>) -> Result<Arc<ClientConfig>, ConfigError> {
-    let builder = ClientConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()?
-        .dangerous();
-    let builder = match &tls.authorities {
-        None => builder.with_custom_certificate_verifier(Arc::new(Anybody(provider()))),
-        Some(roots) => {
-            let roots = Arc::new(roots.clone());
-            let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider())
-                .build()
-                .map_err(|_| ConfigError::NoAuthorities)?;
-            builder.with_custom_certificate_verifier(verifier)
-        }
-    };
+    let provider = provider();
+    let algorithms = provider.signature_verification_algorithms;
+    let verifier = Verifier::for_servers(algorithms, tls.authorities.clone());
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(versions(tls.only_tls13))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
     let mut config = match tls.cert_and_key {
         None => builder.with_no_client_auth(),
         Some((cert, key)) => {
-            builder.with_client_auth_cert(certificates(cert)?, private_key(key)?)?
+            let own = own_certificate(cert, key, &provider)?;
+            builder.with_client_cert_resolver(Arc::new(own))
         }
     };
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
+}
+
+fn versions(only_tls13: bool) -> &'static [&'static SupportedProtocolVersion] {
+    const BOTH: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
+    if only_tls13 { &BOTH[..1] } else { BOTH }
 }
 
 /// Reads the authorities in a PEM file.
@@ -206,6 +243,46 @@ pub fn authorities(path: &Path) -> Result<RootCertStore, ConfigError> {
     }
 }
 
+/// Reads the authorities of the system. Certificates that cannot be parsed are skipped, as in Go.
+///
+/// # Errors
+/// When there are none.
+pub fn system_authorities() -> Result<RootCertStore, ConfigError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(found.certs);
+    if added > 0 {
+        return Ok(roots);
+    }
+    Err(ConfigError::NoSystemAuthorities(
+        match found.errors.first() {
+            Some(error) => error.to_string(),
+            None => "there are none".to_owned(),
+        },
+    ))
+}
+
+/// Reads a certificate with its chain, and its key. The library's own function for this refuses X.509 version 1.
+fn own_certificate(
+    cert: &Path,
+    key: &Path,
+    provider: &CryptoProvider,
+) -> Result<SingleCertAndKey, ConfigError> {
+    let chain = certificates(cert)?;
+    let parsed = X509Certificate::from_der(&chain[0]);
+    let (_, first) = parsed.map_err(|_| ConfigError::Certificate(cert.to_owned()))?;
+    let der = private_key(key)?;
+    let loaded = provider.key_provider.load_private_key(der);
+    let signing = loaded.map_err(|error| match short_rsa_bits(first.public_key()) {
+        Some(bits) => ConfigError::ShortKey(key.to_owned(), bits),
+        None => ConfigError::Key(key.to_owned(), error),
+    })?;
+    if signing.public_key() != Some(public_key(&chain[0])?) {
+        return Err(ConfigError::KeyMismatch);
+    }
+    Ok(CertifiedKey::new(chain, signing).into())
+}
+
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
     let pem = read(path)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
@@ -220,11 +297,19 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ConfigError
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, ConfigError> {
     let pem = read(path)?;
-    PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {
-        if CertificateDer::from_pem_slice(&pem).is_ok() {
-            ConfigError::CertificateForKey(path.to_owned())
+    let pem = String::from_utf8_lossy(&pem);
+    // The two forms of a key with a passphrase: PKCS#8, and a header in the older forms.
+    let is_encrypted = pem.lines().any(|line| {
+        line == "-----BEGIN ENCRYPTED PRIVATE KEY-----" || line == "Proc-Type: 4,ENCRYPTED"
+    });
+    PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| {
+        let path = path.to_owned();
+        if is_encrypted {
+            ConfigError::EncryptedKey(path)
+        } else if CertificateDer::from_pem_slice(pem.as_bytes()).is_ok() {
+            ConfigError::CertificateForKey(path)
         } else {
-            ConfigError::NoKey(path.to_owned())
+            ConfigError::NoKey(path)
         }
     })
 }
@@ -234,85 +319,8 @@ fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
 }
 
 fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
+    Arc::new(aws_lc_rs::default_provider())
 }
 
-/// Accepts any certificate of the other side. The signature is checked: the peer must own its key.
-#[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls12_signature(message, cert, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls13_signature(message, cert, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-impl ClientCertVerifier for Anybody {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _now: UnixTime,
-    ) -> Result<ClientCertVerified, rustls::Error> {
-        Ok(ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls12_signature(message, cert, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls13_signature(message, cert, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
+#[cfg(test)]
+mod tests;

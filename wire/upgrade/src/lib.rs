@@ -33,6 +33,8 @@ mod session;
 mod snappy;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "tls")]
+mod verifier;
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -51,6 +53,7 @@ use compression::Compression;
 #[cfg(feature = "tls")]
 pub use config::{
     ClientTls, ClientTrust, ConfigError, ServerTls, authorities, client_config, server_config,
+    system_authorities,
 };
 pub use error::UpgradeError;
 use room::Room;

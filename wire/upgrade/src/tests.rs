@@ -203,7 +203,7 @@ fn tls_and_its_content_may_be_cut_anywhere() {
         server_config(&server_tls(&path("server.pem"), &path("server-key.pem"))).unwrap();
     let client_config = client_config(&ClientTls {
         authorities: Some(authorities(&path("ca.pem")).unwrap()),
-        cert_and_key: None,
+        ..ClientTls::default()
     })
     .unwrap();
     let name = ServerName::try_from("127.0.0.1").unwrap();

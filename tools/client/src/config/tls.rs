@@ -45,30 +45,19 @@ impl TlsSettings {
         let authorities = match (&self.root_certificates, self.insecure_skip_verify) {
             (_, true) => None,
             (Some(roots), false) => Some(roots.clone()),
-            (None, false) => Some(system_roots()?),
+            (None, false) => {
+                let found = upgrade::system_authorities();
+                Some(found.map_err(|error| OptionError::SystemCertificates(error.to_string()))?)
+            }
         };
         let cert_and_key = self.cert.as_deref().zip(self.key.as_deref());
         upgrade::client_config(&ClientTls {
             authorities,
             cert_and_key,
+            only_tls13: false,
         })
         .map_err(OptionError::Certificate)
     }
-}
-
-/// Reads the system's authorities. Certificates that cannot be parsed are skipped.
-fn system_roots() -> Result<RootCertStore, OptionError> {
-    let found = rustls_native_certs::load_native_certs();
-    let mut roots = RootCertStore::empty();
-    let (added, _) = roots.add_parsable_certificates(found.certs);
-    if added > 0 {
-        return Ok(roots);
-    }
-    let why = match found.errors.first() {
-        Some(error) => error.to_string(),
-        None => "there are none".to_owned(),
-    };
-    Err(OptionError::SystemCertificates(why))
 }
 
 /// Sets an option of TLS. Returns `None` if the option is another one.
@@ -107,6 +96,7 @@ fn check_certificate(tls: &TlsSettings) -> Result<(), OptionError> {
     let checked = upgrade::client_config(&ClientTls {
         authorities: None,
         cert_and_key,
+        only_tls13: false,
     });
     checked.map(|_| ()).map_err(OptionError::Certificate)
 }

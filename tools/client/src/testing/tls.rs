@@ -41,7 +41,7 @@ impl Certificates {
         let path = |name: &str| self.directory.path().join(name);
         let cert = CertificateDer::from_pem_file(path("cert.pem")).unwrap();
         let key = PrivateKeyDer::from_pem_file(path("key.pem")).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[version])
             .unwrap()
@@ -61,6 +61,7 @@ impl Certificates {
         client_config(&ClientTls {
             authorities: Some(self.authorities()),
             cert_and_key: None,
+            only_tls13: false,
         })
         .unwrap()
     }

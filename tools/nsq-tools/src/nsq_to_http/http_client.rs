@@ -13,9 +13,8 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use rustls::ClientConfig;
-use rustls_platform_verifier::BuilderVerifierExt;
 use tokio::time;
+use upgrade::{ClientTls, ConfigError, RootCertStore, client_config, system_authorities};
 
 use super::headers::Headers;
 use super::hop::{Hop, RedirectError};
@@ -93,26 +92,23 @@ impl HttpClient {
         connect_timeout: Option<Duration>,
         timeout: Option<Duration>,
         has_tls: bool,
-    ) -> Result<HttpClient, rustls::Error> {
+    ) -> Result<HttpClient, ConfigError> {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
         connector.set_nodelay(true);
         connector.set_connect_timeout(connect_timeout);
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls =
-            ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-        let tls = match has_tls {
-            true => tls.with_platform_verifier()?.with_no_client_auth(),
+        let roots = match (system_authorities(), has_tls) {
+            (Ok(roots), _) => roots,
+            (Err(error), true) => return Err(error),
             // No certificate is trusted, so a redirect to HTTPS fails.
-            false => match tls.clone().with_platform_verifier() {
-                Ok(tls) => tls.with_no_client_auth(),
-                Err(_) => tls
-                    .with_root_certificates(rustls::RootCertStore::empty())
-                    .with_no_client_auth(),
-            },
+            (Err(_), false) => RootCertStore::empty(),
         };
+        let tls = client_config(&ClientTls {
+            authorities: Some(roots),
+            ..ClientTls::default()
+        })?;
         let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls)
+            .with_tls_config(Arc::unwrap_or_clone(tls))
             .https_or_http()
             .enable_http1()
             .wrap_connector(connector);

@@ -7,8 +7,10 @@ use program::go_value::{PARSE_ERROR, parse_int};
 use program::log_warn;
 use program::tcp_address::split_host_port;
 use program::tls::error_text;
-use rustls::{ClientConfig, RootCertStore};
-use upgrade::{ClientTls, ConfigError, authorities, client_config};
+use upgrade::{
+    ClientConfig, ClientTls, ConfigError, RootCertStore, authorities, client_config,
+    system_authorities,
+};
 use url::Url;
 
 use crate::cidr::Cidr;
@@ -152,10 +154,15 @@ fn client_tls(flags: &ClientFlags) -> Result<ClientConfig, String> {
     let any = ClientTls {
         authorities: None,
         cert_and_key,
+        only_tls13: false,
     };
     let unverified = client_config(&any).map_err(|error| of_pair(&error))?;
     let roots = match flags.root_ca_file.as_str() {
-        "" => system_authorities(),
+        // A system without authorities can still ask over plain HTTP.
+        "" => system_authorities().unwrap_or_else(|error| {
+            log_warn!("HTTPS to nsqd and nsqlookupd fails - {error}");
+            RootCertStore::empty()
+        }),
         path => authorities(Path::new(path)).map_err(|error| match &error {
             ConfigError::Open(..) => {
                 format!(
@@ -169,39 +176,13 @@ fn client_tls(flags: &ClientFlags) -> Result<ClientConfig, String> {
     let verified = ClientTls {
         authorities: Some(roots),
         cert_and_key,
+        only_tls13: false,
     };
     let config = match flags.skips_verification {
         true => unverified,
-        false => match client_config(&verified) {
-            // A system without authorities can still ask over plain HTTP.
-            Err(ConfigError::NoAuthorities) => without_authorities()?,
-            other => other.map_err(|error| of_pair(&error))?,
-        },
+        false => client_config(&verified).map_err(|error| of_pair(&error))?,
     };
     Ok((*config).clone())
-}
-
-/// Returns the system's authorities.
-fn system_authorities() -> RootCertStore {
-    let found = rustls_native_certs::load_native_certs();
-    for error in &found.errors {
-        log_warn!("cannot read a certificate authority of the system: {error}");
-    }
-    let mut roots = RootCertStore::empty();
-    // Certificates that cannot be parsed are skipped, as in Go.
-    roots.add_parsable_certificates(found.certs);
-    roots
-}
-
-/// Returns a configuration that accepts no server's certificate.
-fn without_authorities() -> Result<std::sync::Arc<ClientConfig>, String> {
-    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| format!("failed to build TLS config - {error}"))?
-        .with_root_certificates(RootCertStore::empty())
-        .with_no_client_auth();
-    Ok(std::sync::Arc::new(config))
 }
 
 /// Checks that an address has a host that resolves and a port.

@@ -1,0 +1,409 @@
+//! TLS handshakes with certificates that openssl makes, as operators do.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::{Upgrade, Upgrades};
+use rustls::pki_types::ServerName;
+
+/// The names of the servers' certificates.
+const NAMES: &str = "subjectAltName=IP:127.0.0.1,DNS:localhost\n";
+
+const P256: &[&str] = &["ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"];
+
+/// A directory in which openssl makes keys and certificates.
+struct Openssl(TempDir);
+
+impl Openssl {
+    /// Returns `None` on a machine without openssl. CI has openssl.
+    fn new() -> Option<Openssl> {
+        if Command::new("openssl").arg("version").output().is_err() {
+            assert!(std::env::var_os("CI").is_none(), "CI needs openssl");
+            eprintln!("skipped: the openssl command is not installed");
+            return None;
+        }
+        let made = Openssl(tempfile::tempdir().expect("a temporary directory can be made"));
+        let config = "[req]\ndistinguished_name=dn\n[dn]\n";
+        fs::write(made.path("req.cnf"), config).expect("it is writable");
+        Some(made)
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.0.path().join(file)
+    }
+
+    fn run(&self, args: &[&str]) {
+        let mut openssl = Command::new("openssl");
+        let done = openssl.current_dir(self.0.path()).args(args).output();
+        let done = done.expect("openssl starts");
+        let errors = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "openssl {args:?}: {errors}");
+    }
+
+    /// Makes a key, `name.key`, and a certificate that it signs itself, `name.pem`. `subject` is the common name.
+    fn root(&self, name: &str, subject: &str, key: &[&str], extensions: &str) {
+        let config = format!("[req]\ndistinguished_name=dn\n[dn]\n[ext]\n{extensions}");
+        fs::write(self.path("root.cnf"), config).expect("it is writable");
+        let (key_file, cert_file) = (format!("{name}.key"), format!("{name}.pem"));
+        let subject = format!("/CN={subject}");
+        let mut args = vec!["req", "-x509", "-config", "root.cnf", "-extensions", "ext"];
+        args.extend(["-nodes", "-days", "2", "-subj", &subject, "-newkey"]);
+        args.extend(key);
+        args.extend(["-keyout", &key_file, "-out", &cert_file]);
+        self.run(&args);
+    }
+
+    /// Makes a key, `name.key`, and a certificate that `issuer` signs, `name.pem`. Without extensions, it has version 1.
+    fn signed(&self, name: &str, issuer: &str, key: &[&str], extensions: &str) {
+        let (key_file, cert_file) = (format!("{name}.key"), format!("{name}.pem"));
+        let subject = format!("/CN={name}");
+        let mut args = vec!["req", "-new", "-config", "req.cnf", "-nodes", "-subj"];
+        args.extend([subject.as_str(), "-newkey"]);
+        args.extend(key);
+        args.extend(["-keyout", &key_file, "-out", "request.csr"]);
+        self.run(&args);
+        let (ca, ca_key) = (format!("{issuer}.pem"), format!("{issuer}.key"));
+        let mut args = vec!["x509", "-req", "-in", "request.csr", "-CA", &ca, "-CAkey"];
+        if key.contains(&"-sha512") {
+            args.insert(1, "-sha512");
+        }
+        args.extend([ca_key.as_str(), "-set_serial", "7", "-days", "2", "-out"]);
+        args.push(&cert_file);
+        if !extensions.is_empty() {
+            fs::write(self.path("ext.cnf"), extensions).expect("it is writable");
+            args.extend(["-extfile", "ext.cnf"]);
+        }
+        self.run(&args);
+    }
+
+    fn roots(&self, name: &str) -> RootCertStore {
+        authorities(&self.path(&format!("{name}.pem"))).expect("it is a certificate")
+    }
+
+    fn server(&self, name: &str, clients: ClientTrust) -> Result<Arc<ServerConfig>, ConfigError> {
+        server_config(&ServerTls {
+            cert: &self.path(&format!("{name}.pem")),
+            key: &self.path(&format!("{name}.key")),
+            clients,
+            only_tls13: false,
+        })
+    }
+
+    fn client(&self, roots: Option<&str>, own: Option<&str>) -> Arc<ClientConfig> {
+        let cert_and_key = own.map(|name| {
+            let file = |suffix: &str| self.path(&format!("{name}.{suffix}"));
+            (file("pem"), file("key"))
+        });
+        let cert_and_key = cert_and_key.as_ref();
+        let config = client_config(&ClientTls {
+            authorities: roots.map(|name| self.roots(name)),
+            cert_and_key: cert_and_key.map(|(cert, key)| (cert.as_path(), key.as_path())),
+            ..ClientTls::default()
+        });
+        config.expect("the files can be used")
+    }
+
+    /// Shakes hands with a server that has the certificate `server`, and is trusted because of `roots`.
+    fn trusted_server(&self, server: &str, roots: &str, host: &str) -> Result<(), String> {
+        let server = self.server(server, ClientTrust::Everybody);
+        let client = self.client(Some(roots), None);
+        shake_hands(&server.expect("it is usable"), &client, host)
+    }
+
+    /// Shakes hands with a client that has the certificate `client`. The server has the certificate `ca`.
+    fn client_of(&self, client: &str, clients: ClientTrust) -> Result<(), String> {
+        let server = self.server("ca", clients).expect("it is usable");
+        let client = self.client(None, Some(client));
+        shake_hands(&server, &client, "127.0.0.1")
+    }
+}
+
+/// Shakes hands. The error is that of the side that fails.
+fn shake_hands(
+    server: &Arc<ServerConfig>,
+    client: &Arc<ClientConfig>,
+    host: &str,
+) -> Result<(), String> {
+    let name = ServerName::try_from(host.to_owned()).expect("it is a name");
+    let (mut server_side, mut client_side) = (Upgrades::default(), Upgrades::default());
+    let client = Upgrade::tls_client(client, name).expect("the configuration is usable");
+    client_side.push(client);
+    let server = Upgrade::tls_server(server).expect("the configuration is usable");
+    server_side.push(server);
+    let text = |error: crate::UpgradeError| error.to_string();
+    while server_side.is_handshaking() || client_side.is_handshaking() {
+        let sent = std::mem::take(&mut client_side.wire);
+        server_side.shake_hands(&mut &sent[..]).map_err(text)?;
+        let answer = std::mem::take(&mut server_side.wire);
+        assert!(!(sent.is_empty() && answer.is_empty()), "both sides wait");
+        client_side.shake_hands(&mut &answer[..]).map_err(text)?;
+    }
+    Ok(())
+}
+
+fn expect(results: &[(&str, Result<(), String>, &str)]) {
+    let mut wrong = String::new();
+    for (case, result, expected) in results {
+        let is_expected = match result {
+            Ok(()) => expected.is_empty(),
+            Err(why) => !expected.is_empty() && why.contains(expected),
+        };
+        if !is_expected {
+            writeln!(wrong, "{case}: {result:?}, expected {expected:?}").expect("a text grows");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// The smallest set-up of all has one certificate, which signs itself. Go takes a certificate that is among the roots.
+#[test]
+fn a_certificate_may_be_its_own_root() {
+    let Some(openssl) = Openssl::new() else {
+        return;
+    };
+    let authority = format!("{NAMES}basicConstraints=critical,CA:TRUE\n");
+    let for_clients = format!("{authority}extendedKeyUsage=clientAuth\n");
+    let critical = format!("{authority}1.2.3.4=critical,ASN1:NULL\n");
+    openssl.root("ca", "own", P256, &authority);
+    openssl.root("namesake", "own", P256, &authority);
+    openssl.root("leaf", "leaf", P256, NAMES);
+    openssl.root("for-clients", "clients", P256, &for_clients);
+    openssl.root("critical", "critical", P256, &critical);
+    openssl.root("old", "own", &["rsa:2048", "-sha1"], &authority);
+    let server = |server, roots, host| openssl.trusted_server(server, roots, host);
+    let client =
+        |client, roots| openssl.client_of(client, ClientTrust::SignedBy(openssl.roots(roots)));
+    expect(&[
+        ("own root", server("ca", "ca", "127.0.0.1"), ""),
+        ("own root by name", server("ca", "ca", "localhost"), ""),
+        ("no authority", server("leaf", "leaf", "localhost"), ""),
+        ("an old signature", server("old", "old", "localhost"), ""),
+        (
+            "another name",
+            server("ca", "ca", "other.host"),
+            "not valid for name",
+        ),
+        (
+            "another key",
+            server("namesake", "ca", "localhost"),
+            "BadSignature",
+        ),
+        (
+            "no root",
+            server("ca", "leaf", "localhost"),
+            "UnknownIssuer",
+        ),
+        (
+            "not for servers",
+            server("for-clients", "for-clients", "localhost"),
+            "InvalidPurpose",
+        ),
+        (
+            "an unknown critical extension",
+            server("critical", "critical", "localhost"),
+            "UnhandledCriticalExtension",
+        ),
+        ("client", client("ca", "ca"), ""),
+        (
+            "client for clients",
+            client("for-clients", "for-clients"),
+            "",
+        ),
+        (
+            "client with another key",
+            client("namesake", "ca"),
+            "BadSignature",
+        ),
+    ]);
+}
+
+/// openssl makes a certificate of version 1 from a request without extensions, and signs one for an authority where the
+/// section of authorities is named by mistake.
+#[test]
+fn certificates_of_version_1_and_of_authorities_are_taken() {
+    let Some(openssl) = Openssl::new() else {
+        return;
+    };
+    let authority = format!("{NAMES}basicConstraints=critical,CA:TRUE\n");
+    openssl.root("ca", "authority", P256, &authority);
+    openssl.root("namesake", "authority", P256, &authority);
+    openssl.root(
+        "narrow",
+        "narrow",
+        P256,
+        "basicConstraints=critical,CA:TRUE\nnameConstraints=permitted;DNS:a\n",
+    );
+    openssl.signed("v1", "ca", &["rsa:2048"], "");
+    openssl.signed("v1-narrow", "narrow", P256, "");
+    openssl.signed("sub", "ca", P256, &authority);
+    openssl.signed("sub-sub", "sub", P256, &authority);
+    let (_, pem) = x509_parser::pem::parse_x509_pem(&fs::read(openssl.path("v1.pem")).unwrap())
+        .expect("it is PEM");
+    let version = pem.parse_x509().expect("it is a certificate").version;
+    assert_eq!(version, x509_parser::x509::X509Version::V1);
+
+    let server = openssl.server("v1", ClientTrust::Everybody);
+    let server = server.expect("version 1 is usable");
+    let careless = openssl.client(None, None);
+    let careful = openssl.client(Some("ca"), None);
+    let any = |client| openssl.client_of(client, ClientTrust::AnyCertificate);
+    let signed =
+        |client, roots| openssl.client_of(client, ClientTrust::SignedBy(openssl.roots(roots)));
+    expect(&[
+        ("server", shake_hands(&server, &careless, "127.0.0.1"), ""),
+        // Go takes names from the extension only, too.
+        (
+            "its name",
+            shake_hands(&server, &careful, "v1"),
+            "not valid for name",
+        ),
+        ("any client", any("v1"), ""),
+        ("signed client", signed("v1", "ca"), ""),
+        (
+            "signed by another",
+            signed("v1", "namesake"),
+            "BadSignature",
+        ),
+        ("unknown issuer", signed("v1", "narrow"), "UnknownIssuer"),
+        (
+            "constrained",
+            signed("v1-narrow", "narrow"),
+            "name constraints",
+        ),
+        (
+            "authority, server",
+            openssl.trusted_server("sub", "ca", "localhost"),
+            "",
+        ),
+        ("authority, client", signed("sub", "ca"), ""),
+        (
+            "authority by key",
+            openssl.trusted_server("sub", "namesake", "localhost"),
+            "BadSignature",
+        ),
+        (
+            "issuer is no root",
+            signed("sub-sub", "ca"),
+            "UnknownIssuer",
+        ),
+    ]);
+}
+
+#[test]
+fn keys_of_go_s_curves_and_lengths_are_taken() {
+    let Some(openssl) = Openssl::new() else {
+        return;
+    };
+    let ec = |curve| ["ec", "-pkeyopt", curve];
+    for (name, key) in [
+        ("p384", &ec("ec_paramgen_curve:secp384r1")[..]),
+        ("p521", &ec("ec_paramgen_curve:secp521r1")),
+        ("ed25519", &["ed25519"]),
+        ("long", &["rsa:5120"]),
+    ] {
+        openssl.root(
+            "ca",
+            "ca",
+            key,
+            &format!("{NAMES}basicConstraints=critical,CA:TRUE\n"),
+        );
+        openssl.signed(name, "ca", key, NAMES);
+        openssl.signed("v1", "ca", key, "");
+        let signed = |client| openssl.client_of(client, ClientTrust::SignedBy(openssl.roots("ca")));
+        expect(&[
+            (name, openssl.trusted_server(name, "ca", "localhost"), ""),
+            (name, signed(name), ""),
+            (name, signed("v1"), ""),
+        ]);
+    }
+    // A hash that is longer than the curve.
+    openssl.root("ca", "ca", P256, "basicConstraints=critical,CA:TRUE\n");
+    openssl.signed("sha512", "ca", &[P256, &["-sha512"]].concat(), NAMES);
+    let result = openssl.trusted_server("sha512", "ca", "localhost");
+    expect(&[("SHA-512", result, "")]);
+}
+
+/// Returns the text of an error without the directory.
+fn error_of(openssl: &Openssl, cert: &str, key: &str) -> String {
+    let config = server_config(&ServerTls {
+        cert: &openssl.path(cert),
+        key: &openssl.path(key),
+        clients: ClientTrust::Everybody,
+        only_tls13: false,
+    });
+    let text = config.expect_err("it cannot be used").to_string();
+    text.replace(&openssl.0.path().display().to_string(), "DIR")
+}
+
+#[test]
+fn an_unusable_key_is_named_with_its_fault() {
+    let Some(openssl) = Openssl::new() else {
+        return;
+    };
+    openssl.root(
+        "ca",
+        "authority",
+        P256,
+        &format!("{NAMES}basicConstraints=CA:TRUE\n"),
+    );
+    openssl.root("small", "small", &["rsa:1024"], NAMES);
+    openssl.root(
+        "small-ca",
+        "small-ca",
+        &["rsa:1024"],
+        "basicConstraints=CA:TRUE\n",
+    );
+    openssl.signed("of-small", "small-ca", P256, NAMES);
+    openssl.run(&[
+        "pkcs8",
+        "-topk8",
+        "-in",
+        "ca.key",
+        "-out",
+        "pkcs8.key",
+        "-passout",
+        "pass:x",
+    ]);
+    openssl.run(&[
+        "ec", "-in", "ca.key", "-aes128", "-out", "ec.key", "-passout", "pass:x",
+    ]);
+    for key in ["pkcs8.key", "ec.key"] {
+        assert_eq!(
+            error_of(&openssl, "ca.pem", key),
+            format!(
+                "tls: failed to parse private key: DIR/{key} is encrypted, and nobody is asked for a passphrase; write \
+                 the key without one: openssl pkey -in DIR/{key} -out plain.key"
+            )
+        );
+    }
+    assert_eq!(
+        error_of(&openssl, "small.pem", "small.key"),
+        "tls: failed to parse private key: DIR/small.key has an RSA key of 1024 bits, and at least 2048 are needed"
+    );
+    fs::write(
+        openssl.path("broken.key"),
+        "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+    )
+    .expect("it is writable");
+    let broken = error_of(&openssl, "ca.pem", "broken.key");
+    assert!(
+        broken.starts_with("tls: failed to parse private key: DIR/broken.key"),
+        "{broken}"
+    );
+    assert_eq!(
+        error_of(&openssl, "small.pem", "ca.key"),
+        "tls: private key does not match public key"
+    );
+    let signed = |roots| ClientTrust::SignedBy(openssl.roots(roots));
+    let too_small = "has an RSA key of 1024 bits, and at least 2048 are needed";
+    expect(&[(
+        "an authority's key",
+        openssl.client_of("of-small", signed("small-ca")),
+        too_small,
+    )]);
+}
