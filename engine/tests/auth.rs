@@ -5,7 +5,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
@@ -673,6 +673,21 @@ fn new_clients_do_not_delay_authorised_ones() {
     }
 }
 
+/// Answers every request on every connection with this text.
+fn serve_text(answer: String) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut request = [0; 4096];
+            // The client may close the connection.
+            let _ = stream.read(&mut request);
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    address
+}
+
 /// The auth server speaks no HTTP, cuts its answer short, or never ends it.
 #[test]
 fn a_server_that_speaks_nonsense_fails() {
@@ -682,19 +697,7 @@ fn a_server_that_speaks_nonsense_fails() {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         "",
     ] {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let flag = format!(
-            "--auth-http-address={}",
-            listener.local_addr().expect("it is bound")
-        );
-        thread::spawn(move || {
-            for mut stream in listener.incoming().flatten() {
-                let mut request = [0; 4096];
-                // The client may close the connection.
-                let _ = stream.read(&mut request);
-                let _ = stream.write_all(answer.as_bytes());
-            }
-        });
+        let flag = format!("--auth-http-address={}", serve_text(answer.to_owned()));
         let broker = Broker::start(1, &[&flag]);
         let mut client = Client::connect(broker.tcp_addr());
         client.send(&auth(b"secret"));
@@ -729,9 +732,6 @@ fn servers_over_https_are_trusted_by_their_authority_and_told_who_the_client_is(
     assert!(target.contains("common_name=client&"), "{target}");
     assert!(target.ends_with("&tls=true"), "{target}");
 
-    // A server whose authority is unknown gets no request.
-    let others = Certificates::new();
-    let authority = format!("--tls-root-ca-file={}", others.text("ca.pem"));
     // The certificate of this server is its own root.
     let own = server_config(&ServerTls {
         cert: &certificates.path("ca.pem"),
@@ -746,6 +746,9 @@ fn servers_over_https_are_trusted_by_their_authority_and_told_who_the_client_is(
     client.send(&auth(b"secret"));
     client.expect_response(WELCOME);
 
+    // A server whose authority is unknown gets no request.
+    let others = Certificates::new();
+    let authority = format!("--tls-root-ca-file={}", others.text("ca.pem"));
     let broker = Broker::start(1, &[&server, &authority]);
     let mut client = Client::connect(broker.tcp_addr());
     client.send(&auth(b"the secret"));
@@ -753,4 +756,42 @@ fn servers_over_https_are_trusted_by_their_authority_and_told_who_the_client_is(
     let line = broker.wait_for_log("AUTH failed failed to auth against https://");
     assert!(!line.contains("secret"), "{line}");
     assert!(asked.try_recv().is_err(), "it was asked");
+}
+
+/// A proxy adds header lines, and old ones fold long lines. Go's client bounds the bytes of a head, not its lines.
+#[test]
+fn an_answer_may_have_many_and_folded_header_lines() {
+    let head = |lines: &str| {
+        let body = all().body;
+        format!(
+            "HTTP/1.1 200 OK\r\n{lines}Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let large = format!("X-Large: {}\r\n", "x".repeat(9 << 20));
+    for (lines, is_taken) in [
+        ("X-Line: 1\r\n".repeat(101), true),
+        ("X-Line: 1\r\n".repeat(50_000), true),
+        (
+            "X-Folded: 1,\r\n  2,\r\n\t3\r\nX-Spaced : 4\r\n".to_owned(),
+            true,
+        ),
+        ("X-Bare: 1\n".repeat(200), true),
+        (large.clone(), true),
+        (large.repeat(2), false),
+        ("no colon\r\n".to_owned(), false),
+        (" folded: first\r\n".to_owned(), false),
+    ] {
+        let flag = format!("--auth-http-address={}", serve_text(head(&lines)));
+        let broker = Broker::start(1, &[&flag]);
+        let mut client = Client::connect(broker.tcp_addr());
+        client.send(&auth(b"secret"));
+        let shown = &lines[..lines.len().min(40)];
+        if is_taken {
+            let answer = client.frame().text();
+            assert_eq!(answer, WELCOME, "{shown:?}: {}", broker.log());
+        } else {
+            client.expect_error("E_AUTH_FAILED AUTH failed");
+        }
+    }
 }

@@ -35,6 +35,8 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 pub(crate) const NODES_MAX: usize = 10_000;
 /// The most topics or channels that one answer can name.
 const NAMES_MAX: usize = 100_000;
+/// The most header lines of an answer. A proxy can add many. Go's client counts their bytes instead.
+const HEADERS_MAX: usize = 10_000;
 /// The most redirects of one request.
 const REDIRECTS_MAX: usize = 10;
 
@@ -210,6 +212,8 @@ fn http_client(
         // A redirect to another server, or from HTTPS to HTTP, loses the secret: tests/redirects.rs.
         .redirect(redirect::Policy::limited(REDIRECTS_MAX))
         .no_proxy()
+        .http1_max_headers(HEADERS_MAX)
+        .http1_allow_obsolete_multiline_headers_in_responses(true)
         .tcp_nodelay(true)
         .pool_idle_timeout(Duration::from_secs(600));
     if !connecting.is_zero() {

@@ -28,6 +28,9 @@ use failure::{failed, verb};
 /// Most redirects that are followed. Go's client has the same limit.
 const REDIRECTS_MAX: usize = 10;
 
+/// Most header lines of an answer. A proxy can add many. Go's client counts their bytes instead.
+const HEADERS_MAX: usize = 10_000;
+
 /// Longest answer that is parsed on a thread that serves other requests, in bytes.
 const PARSED_AT_ONCE_BYTES_MAX: usize = 256 * 1024;
 
@@ -310,6 +313,8 @@ pub fn client(flags: &ClientFlags, tls: ClientConfig) -> Result<Client, String> 
         .user_agent(concat!("nsqadmin/", "1.3.0"))
         .redirect(redirect::Policy::limited(REDIRECTS_MAX))
         .no_proxy()
+        .http1_max_headers(HEADERS_MAX)
+        .http1_allow_obsolete_multiline_headers_in_responses(true)
         .tcp_nodelay(true)
         .pool_idle_timeout(Duration::from_secs(90))
         .tls_backend_preconfigured(tls);

@@ -9,7 +9,7 @@ mod transport;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use transport::TlsConnector;
+use transport::{HeadConnector, TlsConnector};
 use upgrade::ClientConfig;
 use ureq::Agent;
 use ureq::unversioned::resolver::DefaultResolver;
@@ -76,7 +76,9 @@ impl HttpClient {
             .user_agent("Go-http-client/1.1")
             .accept("application/vnd.nsq; version=1.0")
             .build();
-        let connector = TcpConnector::default().chain(TlsConnector::new(settings.tls));
+        let connector = TcpConnector::default()
+            .chain(TlsConnector::new(settings.tls))
+            .chain(HeadConnector);
         HttpClient {
             agent: Agent::with_parts(config, connector, DefaultResolver::default()),
             answer_bytes_max: ANSWER_BYTES_MAX,

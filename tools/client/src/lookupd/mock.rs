@@ -88,8 +88,10 @@ async fn serve(stream: TcpStream, nodes: String, seen: Arc<Mutex<Seen>>) {
             None if target == "/topics" => r#"{"topics":["t"]}"#.to_owned(),
             None => format!(r#"{{"producers":{nodes}}}"#),
         };
+        // A proxy adds lines, and an old one folds them. Go's client takes that.
+        let lines = "X-Proxy: 1\r\n".repeat(200);
         let head = format!(
-            "HTTP/1.1 200 OK\r\nX-NSQ-Content-Type: nsq; version=1.0\r\nContent-Length: {}\r\n\r\n",
+            "HTTP/1.1 200 OK\r\n{lines}X-NSQ-Content-Type:\r\n nsq; version=1.0\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
         let (first, second) = body.split_at(body.len() / 2);

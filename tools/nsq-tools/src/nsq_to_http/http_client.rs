@@ -23,6 +23,9 @@ use super::redacted::redacted;
 /// The most bytes of a body that are read, in bytes. A longer body costs more than a new connection.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
+/// The most header lines of an answer. Go's client counts their bytes instead.
+const HEADERS_MAX: usize = 10_000;
+
 /// A client for HTTP/1.1 and HTTPS. It asks no proxy, and trusts the certificates that the system
 /// trusts.
 #[derive(Debug)]
@@ -115,6 +118,8 @@ impl HttpClient {
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .http1_title_case_headers(true)
+            .http1_max_headers(HEADERS_MAX)
+            .http1_allow_obsolete_multiline_headers_in_responses(true)
             .build(connector);
         Ok(HttpClient {
             client,

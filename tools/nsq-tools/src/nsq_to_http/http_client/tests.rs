@@ -82,3 +82,19 @@ async fn an_answer_of_nsqds_tcp_port_is_recognised() {
          TCP on port 4150)"
     );
 }
+
+/// The server had the message, and the message was sent again and again. Go's client takes such heads.
+#[tokio::test]
+async fn a_head_may_have_many_and_folded_lines() {
+    for lines in [
+        "X-Line: 1\r\n".repeat(5_000),
+        "X-Folded: 1,\r\n  2\r\n".to_owned(),
+    ] {
+        let head = format!("HTTP/1.1 200 OK\r\n{lines}Content-Length: 0\r\n\r\n");
+        let answers = async move |mut stream: TcpStream| {
+            stream.write_all(head.as_bytes()).await.unwrap();
+        };
+        let status = send(LONG, answers).await;
+        assert_eq!(status.unwrap(), StatusCode::OK);
+    }
+}
