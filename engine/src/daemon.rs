@@ -66,8 +66,7 @@ pub struct Daemon {
     shards: Vec<JoinHandle<()>>,
     threads: Vec<JoinHandle<()>>,
     metadata: MetadataWriter,
-    /// Ends the pushes when it goes.
-    statsd: mpsc::Sender<()>,
+    statsd: mpsc::Sender<statsd::Event>,
     lookup: LookupPeers,
     config: Arc<Config>,
     tls: Option<ListenerTls>,
@@ -155,14 +154,14 @@ impl Daemon {
                 peeks,
             },
         };
-        let (statsd, statsd_stopped) = mpsc::channel();
+        let (statsd, statsd_events) = mpsc::channel();
         let mut daemon = Daemon {
             addresses: plan.addresses.clone(),
             stops: Vec::new(),
             shards: Vec::new(),
             threads: vec![writer],
             metadata,
-            statsd,
+            statsd: statsd.clone(),
             lookup,
             config: plan.shared.info.config.clone(),
             tls: plan.shared.tls.clone(),
@@ -175,7 +174,7 @@ impl Daemon {
         drain_orders
             .start(post.clone(), timeout, end)
             .map_err(no_thread)?;
-        let pusher = statsd::start(&plan.shared.info, post, statsd_stopped);
+        let pusher = statsd::start(&plan.shared.info, post, (statsd, statsd_events));
         daemon.threads.extend(pusher.map_err(no_thread)?);
         for (name, address) in daemon.addresses.named() {
             log_info!("{name}: listening on {address}");
@@ -260,7 +259,8 @@ impl Daemon {
             }
         }
         log_info!("NSQ: stopping subsystems");
-        drop(self.statsd);
+        // Without pushes, nobody listens.
+        let _ = self.statsd.send(statsd::Event::Stop);
         self.lookup.stop();
         self.metadata.stop();
         for thread in self.threads {

@@ -4,7 +4,8 @@
 //!   shards ──► snapshot ──► lines (what changed since the last one) ──► datagrams, spread over the interval
 //! ```
 //!
-//! The push has a separate thread, which also resolves names. A shard only answers the question for its figures.
+//! The push has a separate thread. A shard only answers the question for its figures. The stop of the process waits for the
+//! push, but not for the name of the host: a name is resolved on a thread of its own, because that can take minutes.
 
 use crate::process::Info;
 use crate::shard::http_broker;
@@ -14,7 +15,7 @@ use futures_lite::future::block_on;
 use program::{log_error, log_info};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, Sender};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -27,14 +28,22 @@ const SPREAD_MARGIN: Duration = Duration::from_secs(1);
 /// A datagram's size when none is given: `--statsd-udp-packet-size` of 0 or less.
 const PACKET_BYTES_DEFAULT: usize = 4096;
 
-/// Starts the pushes, if they are configured; they end when `stop`'s sender is gone.
+/// What a push waits for.
+pub(crate) enum Event {
+    /// The name of the host has an address, or none.
+    Resolved(io::Result<SocketAddr>),
+    /// The process ends.
+    Stop,
+}
+
+/// Starts the pushes, if they are configured, until an [`Event::Stop`] comes.
 ///
 /// # Errors
 /// No thread could be started.
 pub(crate) fn start(
     info: &Info,
     post: Post,
-    stop: Receiver<()>,
+    (sender, events): (Sender<Event>, Receiver<Event>),
 ) -> io::Result<Option<JoinHandle<()>>> {
     let config = &info.config;
     if config.statsd_address.is_empty() {
@@ -53,7 +62,8 @@ pub(crate) fn start(
             config.statsd_exclude_ephemeral,
         ),
         post,
-        stop,
+        sender,
+        events,
     };
     let thread = Builder::new().name("statsd".to_owned());
     thread.spawn(move || pusher.run()).map(Some)
@@ -65,37 +75,72 @@ struct Pusher {
     packet_bytes: usize,
     lines: Lines,
     post: Post,
-    stop: Receiver<()>,
+    /// The way to this thread, for the one that resolves the name.
+    sender: Sender<Event>,
+    events: Receiver<Event>,
 }
 
 impl Pusher {
     fn run(mut self) {
-        let mut next = Instant::now();
+        let mut next = Instant::now() + self.interval;
+        let mut is_resolving = false;
         loop {
-            next = (next + self.interval).max(Instant::now());
-            if self.is_stopped_before(next) {
-                break;
+            match self.event_before(next) {
+                Some(Event::Stop) => break,
+                Some(Event::Resolved(address)) => {
+                    is_resolving = false;
+                    match self.push(address) {
+                        Ok(true) => {}
+                        Ok(false) => break,
+                        Err(why) => self.tell_failure(&why.to_string()),
+                    }
+                }
+                None => {
+                    next = (next + self.interval).max(Instant::now());
+                    if is_resolving {
+                        self.tell_failure("the name of the host is still being resolved");
+                        continue;
+                    }
+                    is_resolving = true;
+                    self.resolve();
+                }
             }
-            self.push();
         }
         log_info!("STATSD: closing");
     }
 
-    /// Waits, but not beyond the end of the broker.
-    fn is_stopped_before(&self, at: Instant) -> bool {
-        let wait = at.saturating_duration_since(Instant::now());
-        self.stop.recv_timeout(wait) != Err(RecvTimeoutError::Timeout)
+    fn tell_failure(&self, why: &str) {
+        let address = &self.address;
+        log_error!("failed to create UDP socket to statsd({address}) - {why}");
     }
 
-    fn push(&mut self) {
-        let address = &self.address;
-        let socket = match connect(address) {
-            Ok(socket) => socket,
-            Err(error) => {
-                return log_error!("failed to create UDP socket to statsd({address}) - {error}");
-            }
+    /// Waits for an event until `at`.
+    fn event_before(&self, at: Instant) -> Option<Event> {
+        let wait = at.saturating_duration_since(Instant::now());
+        // The channel has a sender here, so that nothing but the time ends this wait.
+        self.events.recv_timeout(wait).ok()
+    }
+
+    /// Has the address resolved. The next event has the result, unless the process ends before.
+    fn resolve(&self) {
+        let (address, sender) = (self.address.clone(), self.sender.clone());
+        let resolve = move || {
+            // The thread of the pushes ends with the process only.
+            let _ = sender.send(Event::Resolved(resolve(&address)));
         };
-        log_info!("STATSD: pushing stats to {address}");
+        if self.address.parse::<SocketAddr>().is_ok() {
+            return resolve();
+        }
+        let thread = Builder::new().name("statsd-dns".to_owned());
+        if let Err(error) = thread.spawn(resolve) {
+            let _ = self.sender.send(Event::Resolved(Err(error)));
+        }
+    }
+
+    /// Pushes the figures. Returns false if the process ends.
+    fn push(&mut self, address: io::Result<SocketAddr>) -> io::Result<bool> {
+        let socket = connect(address?)?;
+        log_info!("STATSD: pushing stats to {}", self.address);
         let filter = StatsFilter::default();
         let snapshot = block_on(http_broker::stats_of_all(&self.post, &filter));
         let packets = packets(self.lines.of(snapshot), self.packet_bytes);
@@ -105,16 +150,19 @@ impl Pusher {
         for packet in &packets {
             // If nobody listens, the packet is lost, as in nsqd. The counters of later packets make up for it.
             let _ = socket.send(packet.as_bytes());
-            is_stopped = is_stopped || self.is_stopped_before(Instant::now() + pause);
+            is_stopped = is_stopped || self.event_before(Instant::now() + pause).is_some();
         }
+        Ok(!is_stopped)
     }
 }
 
-fn connect(address: &str) -> io::Result<UdpSocket> {
-    let address = address
-        .to_socket_addrs()?
-        .next()
-        .ok_or_else(|| io::Error::other("the name has no address"))?;
+fn resolve(address: &str) -> io::Result<SocketAddr> {
+    let mut addresses = address.to_socket_addrs()?;
+    let none = || io::Error::other("the name has no address");
+    addresses.next().ok_or_else(none)
+}
+
+fn connect(address: SocketAddr) -> io::Result<UdpSocket> {
     let any: SocketAddr = match address {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),

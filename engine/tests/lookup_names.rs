@@ -5,7 +5,7 @@ mod support;
 
 use std::net::Ipv4Addr;
 
-use support::{Broker, Dns, Lookupd, TIMEOUT, wait_until, with_own_network};
+use support::{Broker, Client, Dns, Lookupd, TIMEOUT, wait_until, with_own_network};
 
 fn dns(options: &str, files: &tempfile::TempDir) -> Dns {
     let hosts = "127.0.0.1 localhost\n127.0.0.11 in-hosts\n";
@@ -143,5 +143,33 @@ fn a_silent_name_server_delays_no_other_nsqlookupd() {
         lookupd.wait_for("REGISTER t");
         lookupd.wait_for("PING");
         assert!(!broker.log().contains("LOOKUP: resolving lookup.example"));
+    });
+}
+
+/// The end of nsqd waited for the resolver, which waits longer than the test: longer than Kubernetes gives a process.
+#[test]
+fn a_silent_name_server_delays_no_end() {
+    with_own_network(|| {
+        let files = tempfile::tempdir().expect("a directory");
+        let dns = dns("timeout:30 attempts:5", &files);
+        dns.set_silent(true);
+        let mut broker = Broker::start(
+            1,
+            &[
+                "--statsd-address=statsd.example:8125",
+                "--statsd-interval=1s",
+                "--auth-http-address=auth.example:4181",
+                "--http-client-connect-timeout=1h",
+                "--http-client-request-timeout=1h",
+                "--lookupd-tcp-address=lookup.example:4160",
+            ],
+        );
+        let mut client = Client::connect(broker.tcp_addr());
+        client.send(&Client::command_with_body("AUTH", b"secret"));
+        for name in ["statsd.example", "auth.example", "lookup.example"] {
+            let is_asked = || dns.asked().iter().any(|asked| asked == name);
+            assert!(wait_until(TIMEOUT, is_asked), "{:?}", dns.asked());
+        }
+        assert!(broker.sigterm_and_wait().success());
     });
 }
