@@ -76,7 +76,8 @@ struct Shared {
     messages: Sender<Message>,
     /// Is told whether there is an nsqlookupd to ask, each time the list changes.
     tell_has_peers: Box<dyn Fn(bool) + Send + Sync>,
-    /// The addresses as they were set last, for `/config` and for [`LookupPeers::begin`].
+    /// The addresses as they were set last, for `/config` and for [`LookupPeers::begin`]. Whoever changes them keeps the lock
+    /// until the change is told.
     addresses: Mutex<Option<Vec<String>>>,
     sources: Arc<Mutex<Sources>>,
     pool: ThreadPool,
@@ -150,16 +151,19 @@ impl LookupPeers {
     /// Replaces the list of nsqlookupds: those not in `addresses` are left, new ones are connected to, the others notice
     /// nothing. Never waits.
     pub(crate) fn set_addresses(&self, addresses: Option<Vec<String>>) {
-        *lock(&self.shared.addresses) = addresses.clone();
-        self.replace_peers(addresses.unwrap_or_default());
+        let mut set = lock(&self.shared.addresses);
+        *set = addresses;
+        self.follow(set.as_deref());
     }
 
     /// Connects to the nsqlookupds of the configuration, or to those that an operator has set since the shards listen.
     pub(crate) fn begin(&self) {
-        self.replace_peers(self.addresses().unwrap_or_default());
+        self.follow(lock(&self.shared.addresses).as_deref());
     }
 
-    fn replace_peers(&self, addresses: Vec<String>) {
+    /// Tells everybody the list. The caller holds its lock: all others learn two changes in the order of the list itself.
+    fn follow(&self, addresses: Option<&[String]>) {
+        let addresses = addresses.unwrap_or_default().to_vec();
         let has_peers = !addresses.is_empty();
         lock(&self.shared.sources).is_all = false;
         self.send(Message::Addresses(addresses));

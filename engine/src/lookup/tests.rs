@@ -61,3 +61,55 @@ fn the_list_changes_while_the_program_runs() {
     assert!(text.starts_with("  V1IDENTIFY\n"), "{text}");
     peers.stop();
 }
+
+/// The list said one thing, and the shards and the thread of the nsqlookupds had heard the other change last.
+#[test]
+fn two_changes_at_once_are_told_in_their_order() {
+    let config = Config::from_args(std::iter::empty()).expect("the defaults");
+    let settings = LookupSettings {
+        http: crate::tls::http_settings(&config).expect("no file is named"),
+        tls: None,
+    };
+    let ports = Ports {
+        tcp: 1,
+        http: 2,
+        https: 0,
+    };
+    let last_told = Arc::new(Mutex::new(None));
+    let told = last_told.clone();
+    let tell = move |has_peers| *lock(&told) = Some(has_peers);
+    let peers = LookupPeers::start(&config, ports, settings, tell).expect("threads");
+    let lists = [Some(vec!["127.0.0.1:1".to_owned()]), None];
+    let barrier = std::sync::Barrier::new(lists.len());
+    for round in 0..20_000 {
+        std::thread::scope(|scope| {
+            for list in &lists {
+                scope.spawn(|| {
+                    barrier.wait();
+                    peers.set_addresses(list.clone());
+                });
+            }
+        });
+        let has_peers = peers.addresses().is_some();
+        assert_eq!(*lock(&last_told), Some(has_peers), "round {round}");
+    }
+    peers.stop();
+}
+
+/// A malformed address is none of the resolver's business.
+#[test]
+fn the_advice_fits_the_address() {
+    let resolver = "check the name and /etc/resolv.conf";
+    let form = "give the flag once for each address, as <host>:<port> without a scheme and a path";
+    for (address, expected) in [
+        ("lookup:4160", resolver),
+        ("_nsqlookupd._tcp.lookup", resolver),
+        ("a:1,b:2", form),
+        ("a,b:1", form),
+        ("http://a:1", form),
+        ("lookup", "missing port in address: write <host>:<port>"),
+        ("$(LOOKUPD):4160", "a variable was not replaced"),
+    ] {
+        assert_eq!(address::advice(address), expected, "{address}");
+    }
+}
