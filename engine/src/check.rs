@@ -192,7 +192,7 @@ fn flags(config: &mut Config) -> Finding {
         );
     }
     let mut doubts = config.options.ignored();
-    doubts.extend(config.useless().into_iter().map(str::to_owned));
+    doubts.extend(config.useless());
     if doubts.is_empty() {
         return Finding::ok(NAME, "the values of all flags are accepted");
     }

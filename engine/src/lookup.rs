@@ -296,7 +296,8 @@ impl Registrar {
                     for why in self.directory.note(&address, resolution) {
                         log_error!(
                             "LOOKUP: resolving {address} - {why}; nsqd keeps the nsqlookupds that it knows, and tries \
-                             again every {PING_INTERVAL:?} (check the name and /etc/resolv.conf)"
+                             again every {PING_INTERVAL:?} ({})",
+                            address::advice(&address)
                         );
                     }
                     is_list_new = true;

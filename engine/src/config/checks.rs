@@ -1,7 +1,7 @@
 //! The checks of the values themselves, in nsqd's order and words. They come after the lock of the data path. Some come
 //! before the loading of TLS material, and some after it: nsqd fails in this order.
 
-use program::go_value;
+use program::{go_value, tcp_address};
 
 use super::Config;
 use super::table::NSQD;
@@ -56,7 +56,7 @@ impl Config {
 
     /// Returns sentences about values that are allowed, as in nsqd, and with which no client can do its work.
     #[must_use]
-    pub fn useless(&self) -> Vec<&'static str> {
+    pub fn useless(&self) -> Vec<String> {
         let values = [
             (
                 self.msg_bytes_max,
@@ -68,6 +68,49 @@ impl Config {
             ),
         ];
         let useless = values.iter().filter(|(value, _)| *value == 0);
-        useless.map(|(_, sentence)| *sentence).collect()
+        let useless = useless.map(|(_, sentence)| (*sentence).to_owned());
+        useless.chain(self.doubtful_addresses()).collect()
     }
+
+    /// Returns sentences about addresses that are allowed, as in nsqd, and that probably nobody meant.
+    fn doubtful_addresses(&self) -> Vec<String> {
+        let mut doubtful = Vec::new();
+        let broadcast = &self.broadcast_address;
+        if broadcast.is_empty() {
+            doubtful.push(
+                "--broadcast-address is empty, so consumers that ask nsqlookupd do not find this nsqd: leave the flag out for \
+                 the host name, or set the variable that it takes"
+                    .to_owned(),
+            );
+        } else if tcp_address::has_variable(broadcast) {
+            doubtful.push(format!(
+                "--broadcast-address={broadcast}: a variable was not replaced, so consumers that ask nsqlookupd do not find \
+                 this nsqd"
+            ));
+        } else if broadcast.contains([',', '/']) || has_port(broadcast) {
+            doubtful.push(format!(
+                "--broadcast-address={broadcast}: consumers take it for a host, so leave out the scheme, the port and others"
+            ));
+        }
+        for address in &self.auth_http_addresses {
+            let is_url = address.contains("://") && !tcp_address::has_variable(address);
+            if let Some(fault) = tcp_address::fault(address).filter(|_| !is_url) {
+                doubtful.push(format!(
+                    "--auth-http-address={address}: {fault}; without a port, 80 is asked"
+                ));
+            }
+        }
+        let statsd = &self.statsd_address;
+        if let Some(fault) = tcp_address::fault(statsd).filter(|_| !statsd.is_empty()) {
+            doubtful.push(format!(
+                "--statsd-address={statsd}: {fault}, so nothing is pushed"
+            ));
+        }
+        doubtful
+    }
+}
+
+/// Returns true if a host has a port behind it. An IPv6 address without brackets has none.
+fn has_port(host: &str) -> bool {
+    tcp_address::split_host_port(host).is_some()
 }

@@ -568,6 +568,68 @@ fn values_in_a_file_are_converted_as_nsqd_converts_them() {
     assert_eq!(config.options.unknown_keys(), ["node_id", "verbose", "x"]);
 }
 
+/// Values that nsqd takes, and with which somebody looks for the cause for a long time.
+#[test]
+fn doubtful_addresses_are_named() {
+    let doubts = |flag: &str| {
+        let config = Config::from_args([flag.into()]).expect("it is allowed");
+        config.useless().join("\n")
+    };
+    for good in [
+        "--broadcast-address=10.0.0.1",
+        "--broadcast-address=::1",
+        "--broadcast-address=[::1]",
+        "--auth-http-address=h:4181",
+        "--auth-http-address=https://h/a,b",
+        "--statsd-address=h:8125",
+        "--statsd-address=",
+        "--lookupd-tcp-address=h:4160",
+    ] {
+        assert_eq!(doubts(good), "", "{good}");
+    }
+    for (bad, expected) in [
+        (
+            "--broadcast-address=",
+            "--broadcast-address is empty, so consumers",
+        ),
+        (
+            "--broadcast-address=$(POD_IP)",
+            "--broadcast-address=$(POD_IP): a variable was not replaced",
+        ),
+        (
+            "--broadcast-address=h:4150",
+            "--broadcast-address=h:4150: consumers take it for a host",
+        ),
+        (
+            "--broadcast-address=http://h",
+            "--broadcast-address=http://h: consumers take it for a host",
+        ),
+        (
+            "--auth-http-address=h",
+            "--auth-http-address=h: missing port in address: write <host>:<port>; without a port, 80 is asked",
+        ),
+        (
+            "--auth-http-address=a:1,b:2",
+            "--auth-http-address=a:1,b:2: give the flag once for each address",
+        ),
+        (
+            "--auth-http-address=h:1/auth",
+            "--auth-http-address=h:1/auth: give the flag once for each address",
+        ),
+        (
+            "--auth-http-address=http://${H}:1",
+            "--auth-http-address=http://${H}:1: a variable was not replaced",
+        ),
+        (
+            "--statsd-address=h",
+            "--statsd-address=h: missing port in address",
+        ),
+    ] {
+        let found = doubts(bad);
+        assert!(found.starts_with(expected), "{bad}: {found}");
+    }
+}
+
 #[test]
 fn flags_overrule_the_file_and_the_file_the_defaults() {
     let directory = tempfile::tempdir().expect("a temporary directory can be made");

@@ -1,6 +1,6 @@
 //! [`Address`]: an address of `--lookupd-tcp-address`. [`Target`]: one nsqlookupd that an address stands for.
 
-use program::tcp_address::split_host_port;
+use program::tcp_address::{fault, split_host_port};
 use std::net::SocketAddr;
 
 /// The address of one or several nsqlookupds.
@@ -23,6 +23,15 @@ impl Address {
             Err(_) => Address::Name,
         }
     }
+}
+
+/// Returns what to do about an address that does not resolve.
+pub(super) fn advice(address: &str) -> &'static str {
+    let fault = match Address::parse(address) {
+        Address::Srv => None,
+        Address::Ip(_) | Address::Name => fault(address),
+    };
+    fault.unwrap_or("check the name and /etc/resolv.conf")
 }
 
 /// A name with a port, and the IP addresses that the system has found for it.

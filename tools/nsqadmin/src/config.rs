@@ -151,7 +151,7 @@ pub struct Config {
 /// The flags about graphite.
 #[derive(Clone, Debug, Default)]
 pub struct GraphiteFlags {
-    /// `--graphite-url`
+    /// `--graphite-url`, without slashes at its end
     pub url: String,
     /// `--proxy-graphite`
     pub is_proxied: bool,
@@ -215,7 +215,10 @@ impl Config {
             base_path: checks::base_path(&options.text("base-path")),
             dev_static_dir: options.text("dev-static-dir"),
             graphite: GraphiteFlags {
-                url: options.text("graphite-url"),
+                url: options
+                    .text("graphite-url")
+                    .trim_end_matches('/')
+                    .to_owned(),
                 is_proxied: options.boolean("proxy-graphite"),
                 counter_format: options.text("statsd-counter-format"),
                 gauge_format: options.text("statsd-gauge-format"),

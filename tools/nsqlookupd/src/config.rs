@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use program::flag::{self, Flag, Kind};
 use program::http::HttpTimeouts;
 use program::log::{Level, Style};
+use program::tcp_address::has_variable;
 use program::tls::ListenerTls;
 use program::{Exit, Options, Program, version};
 
@@ -111,12 +112,20 @@ impl Config {
     }
 
     fn new(options: &Options, hostname: String) -> Config {
+        let broadcast_address = options.text("broadcast-address");
+        let mut ignored = options.ignored();
+        if has_variable(&broadcast_address) {
+            ignored.push(format!(
+                "--broadcast-address={broadcast_address}: a variable was not replaced, so no nsqd finds this nsqlookupd for \
+                 questions"
+            ));
+        }
         Config {
             log_level: options.log_level(),
             log_style: options.log_style(),
             tcp_address: options.text("tcp-address"),
             http_address: options.text("http-address"),
-            broadcast_address: options.text("broadcast-address"),
+            broadcast_address,
             hostname,
             lifetimes: Lifetimes {
                 inactive: options.duration("inactive-producer-timeout"),
@@ -127,7 +136,7 @@ impl Config {
             tls_tcp_address: options.text("tls-tcp-address"),
             https_address: options.text("https-address"),
             tls: ListenerTls::from_options(options),
-            ignored: options.ignored(),
+            ignored,
         }
     }
 }

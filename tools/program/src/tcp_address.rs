@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 /// Go's text: `listen tcp: address 4150: missing port in address`.
 pub fn resolve(address: &str) -> Result<SocketAddr, String> {
     let (host, port) = split_host_port(address)
-        .ok_or_else(|| format!("listen tcp: address {address}: missing port in address"))?;
+        .ok_or_else(|| format!("listen tcp: address {address}: {}", missing_port(address)))?;
     let port = parse_port(port).map_err(|why| format!("listen tcp: {why}"))?;
     resolve_host(host, port)
         .and_then(|found| found.ok_or_else(|| "no such host".to_string()))
@@ -35,6 +35,24 @@ pub fn bind_hint(error: &io::Error, program: &str) -> String {
     }
 }
 
+/// Returns what is wrong with the form of `<host>:<port>`, and the remedy. `None`: it has a host, a port and nothing else.
+pub fn fault(address: &str) -> Option<&'static str> {
+    if has_variable(address) {
+        Some("a variable was not replaced")
+    } else if address.contains([',', '/']) {
+        Some("give the flag once for each address, as <host>:<port> without a scheme and a path")
+    } else if split_host_port(address).is_none_or(|(_, port)| port.is_empty()) {
+        Some("missing port in address: write <host>:<port>")
+    } else {
+        None
+    }
+}
+
+/// Returns true if a value has a variable of a manifest or a shell that nobody has replaced, such as `$(POD_IP)`.
+pub fn has_variable(value: &str) -> bool {
+    value.contains("$(") || value.contains("${")
+}
+
 /// Splits an address like Go's `net.SplitHostPort`: an IPv6 address needs brackets. Returns `None`
 /// for a text without a port.
 pub fn split_host_port(address: &str) -> Option<(&str, &str)> {
@@ -44,6 +62,12 @@ pub fn split_host_port(address: &str) -> Option<(&str, &str)> {
         return (!inner.contains(['[', ']'])).then_some((inner, port));
     }
     (!host.contains([':', '[', ']']) && !port.contains(['[', ']'])).then_some((host, port))
+}
+
+/// Says why an address has no port: in Go's words, unless it is more than one address.
+fn missing_port(address: &str) -> &'static str {
+    let fault = fault(address).filter(|_| address.contains([',', '/']));
+    fault.unwrap_or("missing port in address")
 }
 
 /// Parses a number or the name of a service. The error is Go's text.

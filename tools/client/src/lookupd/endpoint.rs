@@ -10,6 +10,15 @@ pub(super) fn parse(address: &str) -> Result<Url, Reason> {
         true => address.to_owned(),
         false => format!("http://{address}"),
     };
+    // A path or a query may have commas.
+    let (_, rest) = text.split_once("://").unwrap_or_default();
+    if rest
+        .split(['/', '?', '#'])
+        .next()
+        .is_some_and(|authority| authority.contains(','))
+    {
+        return Err(Reason::List);
+    }
     let mut url = Url::parse(&text).map_err(Reason::Url)?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(Reason::Scheme(url.scheme().to_owned()));

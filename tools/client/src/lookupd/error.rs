@@ -19,6 +19,7 @@ pub struct LookupdError {
 #[derive(Debug)]
 pub(super) enum Reason {
     MissingPort,
+    List,
     Url(url::ParseError),
     Scheme(String),
     Secret,
@@ -50,7 +51,7 @@ impl LookupdError {
     pub fn is_address_wrong(&self) -> bool {
         matches!(
             self.reason,
-            Reason::MissingPort | Reason::Url(_) | Reason::Scheme(_)
+            Reason::MissingPort | Reason::List | Reason::Url(_) | Reason::Scheme(_)
         )
     }
 
@@ -76,6 +77,7 @@ impl fmt::Display for LookupdError {
             Reason::MissingPort => f.write_str(
                 "missing port: write host:port, as in 127.0.0.1:4161 (nsqlookupd has HTTP on port 4161 by default)",
             ),
+            Reason::List => f.write_str("this is a list: give each address by itself"),
             Reason::Url(error) => write!(f, "the address is no URL: {error}"),
             Reason::Scheme(scheme) => write!(f, "{scheme:?} is neither http nor https"),
             Reason::Secret => f.write_str("auth_secret has characters that a header cannot have"),

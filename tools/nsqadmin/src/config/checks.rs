@@ -5,7 +5,7 @@ use std::path::Path;
 
 use program::go_value::{PARSE_ERROR, parse_int};
 use program::log_warn;
-use program::tcp_address::split_host_port;
+use program::tcp_address::{fault, split_host_port};
 use program::tls::error_text;
 use upgrade::{
     ClientConfig, ClientTls, ConfigError, RootCertStore, authorities, client_config,
@@ -195,11 +195,11 @@ fn resolve(flag: &str, address: &str) -> Result<(), String> {
             _ if address.ends_with(']') => "missing port in address",
             _ => "too many colons in address",
         };
-        let advice = match address.contains("://") {
-            true => "; write host:port, without the scheme and without a path",
-            false => "",
+        let why = match address.contains([',', '/']) {
+            true => fault(address).unwrap_or(why),
+            false => why,
         };
-        return Err(failed(format!("address {address}: {why}{advice}")));
+        return Err(failed(format!("address {address}: {why}")));
     };
     let port: u16 = match port.parse::<u64>().map(u16::try_from) {
         Ok(Ok(port)) => port,

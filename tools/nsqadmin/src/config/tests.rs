@@ -170,7 +170,11 @@ fn the_checks_say_what_is_wrong() {
         ("foo", "address foo: missing port in address"),
         (
             "http://127.0.0.1:1",
-            "address http://127.0.0.1:1: too many colons in address; write host:port, without the scheme and without a path",
+            "address http://127.0.0.1:1: give the flag once for each address, as <host>:<port> without a scheme and a path",
+        ),
+        (
+            "a:1,b:2",
+            "address a:1,b:2: give the flag once for each address, as <host>:<port> without a scheme and a path",
         ),
         ("h:x", "lookup tcp/x: unknown port"),
     ] {
@@ -196,6 +200,8 @@ fn the_checks_say_what_is_wrong() {
     let line = "flag provided but not defined: -history-max-series; it is replaced by --history-max-bytes\n";
     assert!(renamed.stderr.starts_with(line), "{}", renamed.stderr);
     assert_eq!(renamed.code, 2);
+    let with_slash = config(&[lookupd, "--graphite-url=http://g/x/"]).unwrap();
+    assert_eq!(with_slash.graphite.url, "http://g/x");
     let unproxied = config(&[lookupd, "--graphite-url=http://[::1"]).unwrap();
     assert!(unproxied.check().is_ok());
 }
