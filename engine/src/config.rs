@@ -161,6 +161,8 @@ pub struct Config {
     pub peek: bool,
     /// `--old-http-endpoints`
     pub old_http_endpoints: bool,
+    /// `--allowed-host`; empty: any name.
+    pub allowed_hosts: Vec<String>,
     /// `--create`: `topic` or `topic/channel`.
     pub create: Vec<String>,
     /// `--new-topic-grace`
@@ -277,6 +279,7 @@ impl Config {
             lookupd_tls_root_ca_file: text("lookupd-tls-root-ca-file"),
             peek: boolean("peek"),
             old_http_endpoints: boolean("old-http-endpoints"),
+            allowed_hosts: list("allowed-host"),
             create: list("create"),
             dead_letter: list("dead-letter"),
             dedup: list("dedup"),

@@ -38,8 +38,8 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-/// The bounds of the threads that prepare long answers: a scrape of `/metrics` takes some 10 ms of one thread. A shard
-/// waits for none of them.
+/// The bounds of the threads that prepare long answers, and of those that peek: a scrape of `/metrics` takes some 10 ms of
+/// one thread. A shard waits for none of them.
 const REPORTS: Bounds = Bounds {
     threads_max: 2,
     waiting_max: 64,
@@ -151,6 +151,7 @@ impl Daemon {
                 info,
                 tls,
                 reports: ThreadPool::start("reports", REPORTS).map_err(no_thread)?,
+                peek_threads: ThreadPool::start("peeks", REPORTS).map_err(no_thread)?,
                 peeks,
             },
         };

@@ -17,8 +17,8 @@ use engine_core::{NoUndo, PeekBudget, PeekQuestion, PeekSlice, PeekedFrame, Refu
 use futures_channel::oneshot;
 use http::{Method, StatusCode};
 use program::http::{
-    Connection, Failure, Head, Io, OldRequest, Reply, RequestBody, Route, Served, Service,
-    parse_query, profiler,
+    Connection, Failure, Head, HostNames, Io, OldRequest, Reply, RequestBody, Route, Served,
+    Service, parse_query, profiler,
 };
 
 use crate::config::TlsRequired;
@@ -45,8 +45,8 @@ pub use admin::Action;
 pub use bodies::Bodies;
 pub use command::Command;
 pub(crate) use config::{LOG_LEVEL, LOOKUPD_ADDRESSES};
-pub use peek::ColdReader;
 pub(crate) use peek::FRAME_BYTES_MAX;
+pub use peek::{ColdFrame, ColdReader};
 pub(crate) use stats::memory_fields;
 
 /// The reason why a publish was not accepted: 503 `EXITING`, if nothing else is said.
@@ -97,7 +97,16 @@ impl From<Refusal> for AdminError {
     }
 }
 
-/// Too many long answers are being prepared: 503 `BUSY`.
+/// The kind of a job beside the shards. Each kind has threads of its own, and waits for no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Background {
+    /// Puts an answer together, or checks a request, from what is in memory.
+    Report,
+    /// Reads messages from disk and searches them.
+    Peek,
+}
+
+/// Too many jobs of this kind are being done: 503 `BUSY`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
@@ -142,18 +151,23 @@ pub trait Broker {
     /// Has a job done on another thread, so that it delays no message. The job may read files.
     ///
     /// # Errors
-    /// Too many jobs wait.
-    fn begin_in_background(&self, job: impl FnOnce() + Send + 'static) -> Result<(), Busy>;
+    /// Too many jobs of this kind wait.
+    fn begin_in_background(
+        &self,
+        kind: Background,
+        job: impl FnOnce() + Send + 'static,
+    ) -> Result<(), Busy>;
     /// Does the same, and waits for the result.
     ///
     /// # Errors
-    /// Too many jobs wait.
+    /// Too many jobs of this kind wait.
     async fn in_background<R: Send + 'static>(
         &self,
+        kind: Background,
         job: impl FnOnce() -> R + Send + 'static,
     ) -> Result<R, Busy> {
         let (sender, receiver) = oneshot::channel();
-        self.begin_in_background(move || {
+        self.begin_in_background(kind, move || {
             // The caller may be gone: an HTTP client that hung up.
             let _ = sender.send(job());
         })?;
@@ -261,6 +275,15 @@ impl<B: Broker> Service for Nsqd<'_, B> {
                 | Endpoint::PprofSymbol
                 | Endpoint::Pprof
         )
+    }
+
+    fn host_names(&self) -> Option<&HostNames> {
+        self.0.info().host_names.as_deref()
+    }
+
+    /// Pages of other sites publish to the original nsqd, too. All other changes are an operator's.
+    fn is_open_to_other_sites(endpoint: Endpoint) -> bool {
+        matches!(endpoint, Endpoint::Pub | Endpoint::Mpub)
     }
 
     /// `OPTIONS *` is answered by Go's server, and so also where TLS is required. A request to `/config` that sets no keys

@@ -2,6 +2,7 @@
 //! do not change while the process runs.
 
 use crate::config::Config;
+use program::http::HostNames;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -17,6 +18,8 @@ pub struct Info {
     pub announced: Ports,
     /// `--statsd-prefix` with this node's name in it: `nsq.vm_4151.`
     pub statsd_prefix: String,
+    /// The names under which HTTP clients reach this node. `None`: any name.
+    pub host_names: Option<Arc<HostNames>>,
     /// The time at which the process started.
     pub start_time: SystemTime,
 }
@@ -44,7 +47,13 @@ impl Info {
             http: announced(config.broadcast_http_port, ports.http),
             https: ports.https,
         };
+        let host_names = (!config.allowed_hosts.is_empty()).then(|| {
+            let mut others = config.allowed_hosts.clone();
+            others.push(config.broadcast_address.clone());
+            Arc::new(HostNames::new(&config.hostname, others))
+        });
         Info {
+            host_names,
             statsd_prefix: statsd_prefix(
                 &config.statsd_prefix,
                 &config.broadcast_address,

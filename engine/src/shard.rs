@@ -72,7 +72,9 @@ pub(crate) struct Shared {
     pub(crate) tls: Option<ListenerTls>,
     /// The threads that prepare long answers to HTTP requests.
     pub(crate) reports: ThreadPool,
-    /// Reads messages for peeks, on the threads of `reports`. Gets no other jobs.
+    /// The threads that read and search for peeks. A disk that is slow for them delays no report.
+    pub(crate) peek_threads: ThreadPool,
+    /// Reads messages for peeks, on the threads of `peek_threads`. Gets no other jobs.
     pub(crate) peeks: Keeper<OsFiles>,
 }
 

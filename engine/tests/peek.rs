@@ -5,7 +5,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -399,6 +399,69 @@ fn a_look_goes_through_32_mib_at_most_and_the_next_one_goes_on_there() {
         scanned += number(&answer, "scanned_messages");
     }
     assert_eq!((scanned, &answer["ended_by"]), (COUNT, &"end".into()));
+}
+
+/// A look at messages of 900 kB on disk counted the 256 KiB of each that it shows, and read all of them: up to 128 messages
+/// at once, whatever their bytes.
+#[test]
+fn a_look_reads_32_mib_at_most_from_disk() {
+    let broker = Broker::start(1, &["--mem-queue-size=1"]);
+    with_cold_messages(&broker, 90);
+    for from in ["oldest", "newest"] {
+        let target = format!("/channel/peek?topic=t&channel=c&contains=nothing&from={from}");
+        let before = read_bytes(&broker);
+        let answer = peek(&broker, &target);
+        let read = read_bytes(&broker) - before;
+        let scanned = answer["scanned_messages"].as_u64().expect("a number");
+        println!("{from}: {scanned} messages, {read} bytes read");
+        assert_eq!(answer["ended_by"], "budget", "{answer}");
+        // One message may exceed the budget. A slice from the newest message on reads up to 4 MiB that it does not use, and
+        // takes 3 of 4 messages in exchange.
+        let most = if from == "oldest" { 34 << 20 } else { 46 << 20 };
+        assert!(read < most, "{read} bytes for {answer}");
+        let all = page_through(&broker, &format!("{from}&contains=0"), 100);
+        assert_eq!(all.len(), 90);
+    }
+}
+
+/// Returns the bytes that the broker has read from files and sockets.
+fn read_bytes(broker: &Broker) -> u64 {
+    let io = fs::read_to_string(format!("/proc/{}/io", broker.pid())).expect("task accounting");
+    let line = io.lines().find_map(|line| line.strip_prefix("rchar: "));
+    line.and_then(|number| number.parse().ok())
+        .expect("a number")
+}
+
+/// The threads that read for peeks also made the text of `/metrics`, and refused it while too many peeks waited.
+#[test]
+fn metrics_are_answered_while_very_many_peek() {
+    let broker = Broker::start(1, &["--mem-queue-size=1"]);
+    with_cold_messages(&broker, 60);
+    let is_over = AtomicBool::new(false);
+    let refused = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for _ in 0..150 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let target = "/channel/peek?topic=t&channel=c&contains=nothing";
+                    if broker.get(target).status == 503 {
+                        refused.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        let mut answers = Vec::new();
+        while refused.load(Ordering::Relaxed) < 100 {
+            answers.push(broker.get("/metrics?topic=t").status);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert!(
+            answers.iter().all(|status| *status == 200),
+            "{} of {} were refused",
+            answers.iter().filter(|status| **status == 503).count(),
+            answers.len()
+        );
+    });
 }
 
 /// `RINGQ_PEEK_BACKLOG=10_000_000` makes a longer backlog.

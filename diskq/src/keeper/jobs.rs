@@ -80,8 +80,11 @@ impl<F: Files> Keeper<F> {
                 segment,
                 head,
                 indices,
+                bytes_max,
             } => {
-                let piece = log.ok().and_then(|log| log.peek(segment, &head, indices));
+                let piece = log
+                    .ok()
+                    .and_then(|log| log.peek(segment, &head, indices, bytes_max));
                 Some(Reply::Peeked { segment, piece })
             }
             Request::Load {

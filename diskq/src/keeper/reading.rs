@@ -21,15 +21,18 @@ use crate::platform;
 const SET_ASIDE_BYTES_MAX: usize = 4 << 20;
 
 impl<F: Files> LogDirectory<'_, F> {
-    /// Reads the messages `indices` through the page cache, up to the first message that is not whole. A failure or
-    /// damage is not reported here: the load that follows finds and reports it.
+    /// Reads the messages `indices` through the page cache, up to the first message that is not whole, or that exceeds
+    /// `bytes_max`. A failure or damage is not reported here: the load that follows finds and reports it.
     pub(super) fn peek(
         &self,
         segment: SegmentNumber,
         wanted: &Head,
         indices: Range<u32>,
+        bytes_max: u32,
     ) -> Option<Piece> {
-        let image = self.read_messages(segment, wanted, &indices).ok()?;
+        let image = self
+            .read_messages(segment, wanted, &indices, bytes_max)
+            .ok()?;
         let is_whole = |index: &u32| segment::is_whole(&image, wanted, *index);
         let count = indices.clone().take_while(is_whole).count() as u32;
         let seqs = seqs_at(wanted.base, &(indices.start..indices.start + count));
@@ -40,12 +43,13 @@ impl<F: Files> LogDirectory<'_, F> {
     }
 
     /// Reads the slots of `indices`, and the bytes between the start of the first slot's frame and the end of the last
-    /// slot's frame.
+    /// slot's frame that is within `bytes_max`.
     fn read_messages(
         &self,
         segment: SegmentNumber,
         wanted: &Head,
         indices: &Range<u32>,
+        bytes_max: u32,
     ) -> io::Result<Buffer> {
         let path = self.segment_path(segment);
         let mut image = Buffer::zeroed(wanted.bytes)?;
@@ -54,10 +58,14 @@ impl<F: Files> LogDirectory<'_, F> {
         let slots_at = bytes - indices.end as usize * kind.bytes();
         let slots = &mut image[slots_at..slots_end];
         self.files.read_at(&path, slots_at as u64, slots)?;
-        let first = segment::slot_at(&image, kind, indices.start);
-        let last = segment::slot_at(&image, kind, indices.end - 1);
-        if let (Some(first), Some(last)) = (first, last) {
-            let frames = first.start as usize..(last.end as usize).min(slots_at);
+        let mut slots = indices
+            .clone()
+            .map_while(|index| segment::slot_at(&image, kind, index));
+        if let Some(first) = slots.next() {
+            let ends = slots.map(|slot| slot.end);
+            let fits = |end: &u32| end.saturating_sub(first.start) <= bytes_max;
+            let end = ends.take_while(fits).last().unwrap_or(first.end);
+            let frames = first.start as usize..(end as usize).min(slots_at);
             // A damaged slot may have any bounds. Bounds out of range leave the frames unread, and frames
             // that were not read are not whole.
             if let Some(frames) = image.get_mut(frames) {

@@ -1,6 +1,7 @@
 //! The checks of the values themselves, in nsqd's order and words. They come after the lock of the data path. Some come
 //! before the loading of TLS material, and some after it: nsqd fails in this order.
 
+use program::http::HostNames;
 use program::{go_value, tcp_address};
 
 use super::Config;
@@ -40,6 +41,7 @@ impl Config {
                 ));
             }
         }
+        HostNames::check_flag(&self.allowed_hosts)?;
         self.required()?;
         self.dead_letter_rules()?;
         self.unclaimed()?;

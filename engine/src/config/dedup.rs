@@ -14,6 +14,7 @@ const FORM: &str = "<topic pattern>=<publisher, body or json:/pointer>[,window=<
 /// # Errors
 /// Names the rule that is wrong or never counts, for the FATAL line.
 pub(super) fn rules(entries: &[String]) -> Result<DedupRules, String> {
+    topic_pattern::check_count("--dedup", entries)?;
     let mut rules = DedupRules::default();
     for entry in entries {
         let (pattern, rule) =

@@ -12,6 +12,7 @@ const FORM: &str = "<topic pattern>[=<key, sample rate, or both>]";
 /// # Errors
 /// Names the rule that is wrong or never counts, for the FATAL line.
 pub(super) fn rules(entries: &[String]) -> Result<MeterRules, String> {
+    topic_pattern::check_count("--duplicate-meter", entries)?;
     let mut rules = MeterRules::default();
     for entry in entries {
         let refuse = |why: String| format!("--duplicate-meter: {entry:?} is not {FORM}: {why}");

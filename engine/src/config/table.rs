@@ -113,6 +113,7 @@ const OWN_FLAGS: &[Flag] = {
     flag::HTTP_TIMEOUTS[0],
     flag::HTTP_TIMEOUTS[1],
     flag::HTTP_TIMEOUTS[2],
+    flag::ALLOWED_HOST,
     Flag::new("create", List, "", "topic, or topic/channel, that always exists (may be given multiple times): made at the start, and again after a deletion"),
     Flag::new("dead-letter", List, "", "'<topic>/<channel>,max-attempts=<n>,topic=<dead-letter topic>': a message of the channel that had n attempts goes to the dead-letter topic; * in a name stands for any characters (may be given multiple times, the first that fits counts; messages of ephemeral topics and channels are lost when these end, dead letters included)"),
     Flag::new("dedup", List, "", "<topic pattern>=<publisher, body or json:/pointer>[,window=<count or duration>][,memory=<bytes>]: the topics store no message twice that is published again, recognised by the number that its publisher gives it, by its body, or by a value in it; of bodies and values that are not in memory, fingerprints of 80 bits are compared (may be given multiple times; the first pattern that matches counts)"),

@@ -9,8 +9,30 @@ pub(super) enum Topics {
     Lasting,
 }
 
+/// The most entries of one flag. Each entry is compared with the earlier ones, and each new topic with all.
+pub(super) const ENTRIES_MAX: usize = 1024;
+
+/// The longest pattern. A name has at most 64 characters.
+const PATTERN_BYTES_MAX: usize = 128;
+
+/// Checks the number of entries of a flag.
+pub(super) fn check_count(flag: &str, entries: &[String]) -> Result<(), String> {
+    match entries.len() <= ENTRIES_MAX {
+        true => Ok(()),
+        false => Err(format!(
+            "{flag}: there are {} entries, and there may be {ENTRIES_MAX}; a * in a pattern can stand for several topics",
+            entries.len()
+        )),
+    }
+}
+
 /// Checks a pattern. The error is the reason of the refusal.
 pub(super) fn check(pattern: &str, topics: Topics) -> Result<(), String> {
+    if pattern.len() > PATTERN_BYTES_MAX {
+        return Err(format!(
+            "the pattern has more than {PATTERN_BYTES_MAX} characters"
+        ));
+    }
     let is_of_pattern = |character: char| match character {
         '.' | '_' | '-' | '*' => true,
         '#' => topics == Topics::All,
@@ -22,5 +44,51 @@ pub(super) fn check(pattern: &str, topics: Topics) -> Result<(), String> {
     match pattern.is_empty() {
         true => Err("the pattern is empty".to_owned()),
         false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{dedup, duplicate_meter, unclaimed};
+
+    /// Thousands of patterns of a `PUT /config` were compared in pairs, for seconds.
+    #[test]
+    fn entries_and_their_patterns_have_bounds() {
+        let check = |count: usize, length: usize| {
+            let filling = "x".repeat(length - 4);
+            let entries = |value: &str| -> Vec<String> {
+                let numbers = 0..count;
+                let entry = |number| format!("{number:04}{filling}{value}");
+                numbers.map(entry).collect()
+            };
+            let results = [
+                dedup::rules(&entries("=publisher")).map(drop),
+                duplicate_meter::rules(&entries("")).map(drop),
+                unclaimed::unclaimed(&entries("=drop")).map(drop),
+            ];
+            let whys = results.map(|result| result.err().unwrap_or_default());
+            let [dedup, meter, unclaimed] = whys;
+            assert!(
+                dedup.starts_with("--dedup: ") || dedup.is_empty(),
+                "{dedup}"
+            );
+            for other in [&meter, &unclaimed] {
+                assert_eq!(other.is_empty(), dedup.is_empty(), "{other}");
+            }
+            dedup
+        };
+        assert_eq!(check(ENTRIES_MAX, 64), "");
+        let why = check(ENTRIES_MAX + 1, 5);
+        assert!(
+            why.contains("there are 1025 entries, and there may be 1024"),
+            "{why}"
+        );
+        assert_eq!(check(1, PATTERN_BYTES_MAX), "");
+        let why = check(1, PATTERN_BYTES_MAX + 1);
+        assert!(
+            why.ends_with("the pattern has more than 128 characters"),
+            "{why}"
+        );
     }
 }

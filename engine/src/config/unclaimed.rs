@@ -14,6 +14,7 @@ const FORMS: &str =
 /// # Errors
 /// Names the entry that is wrong or never counts, for the FATAL line.
 pub(super) fn unclaimed(entries: &[String]) -> Result<UnclaimedRules, String> {
+    topic_pattern::check_count("--unclaimed-messages", entries)?;
     let mut rules = UnclaimedRules::default();
     for entry in entries {
         let refuse = |why: String| format!("--unclaimed-messages: {entry:?} is not {FORMS}: {why}");

@@ -3,8 +3,8 @@
 
 use http::StatusCode;
 
-use super::{Broker, admin};
-use many::Outcome;
+use super::{BUSY, Background, Broker, Busy, admin};
+use many::{Checked, Outcome};
 use program::Value;
 use program::http::{End, Failure, Io, Reply, RequestBody};
 use program::log::{self, Level};
@@ -17,8 +17,8 @@ pub(crate) const LOG_LEVEL: &str = "log_level";
 /// The key of the nsqlookupds, which can change while nsqd runs.
 pub(crate) const LOOKUPD_ADDRESSES: &str = "nsqlookupd_tcp_addresses";
 
-/// The largest body with several keys.
-const KEYS_BYTES_MAX: u64 = 64 * 1024;
+/// The largest value of a key, and the largest body with several keys.
+const VALUE_BYTES_MAX: u64 = 64 * 1024;
 
 /// The key of the drain, which is no flag.
 const DRAIN: &str = "drain";
@@ -49,7 +49,8 @@ pub(super) async fn put<B: Broker>(
     option: &str,
     body: &mut RequestBody<'_, impl Io>,
 ) -> Result<Reply, Failure> {
-    let received = body.receive(broker.info().config.msg_bytes_max).await;
+    let bytes_max = broker.info().config.msg_bytes_max.min(VALUE_BYTES_MAX);
+    let received = body.receive(bytes_max).await;
     match received.end {
         End::Complete if !received.bytes.is_empty() => {}
         End::Broken => return Err(Failure::INTERNAL),
@@ -86,19 +87,21 @@ pub(super) async fn put_many<B: Broker>(
     broker: &B,
     body: &mut RequestBody<'_, impl Io>,
 ) -> Result<Reply, Failure> {
-    let received = body.receive(KEYS_BYTES_MAX).await;
+    let received = body.receive(VALUE_BYTES_MAX).await;
     match received.end {
         End::Complete => {}
         End::Broken => return Err(Failure::INTERNAL),
         End::OverLimit => return Err(Failure::too_large("BODY_TOO_BIG")),
     }
-    let text = std::str::from_utf8(&received.bytes).map_err(|error| error.to_string());
-    let keys = text.and_then(|text| broker.info().config.options.read_keys(text));
-    let keys = match keys {
-        Ok(keys) => keys,
+    // Patterns of topics are compared in pairs. A shard has no time for that.
+    let config = broker.info().config.clone();
+    let check = move || many::check(&config, &received.bytes);
+    let checked = broker.in_background(Background::Report, check).await;
+    let Checked { keys, refused } = match checked.map_err(|Busy| BUSY)? {
+        Ok(checked) => checked,
         Err(why) => return Ok(refused_body("INVALID_BODY", &why)),
     };
-    let outcomes = many::judge(broker, &keys);
+    let outcomes = many::judge(broker, &keys, refused);
     let is_refused = outcomes
         .values()
         .any(|it| matches!(it, Outcome::Refused(_)));

@@ -10,7 +10,7 @@
 use std::path::Path;
 use std::task::Context;
 
-use super::{BUSY, Broker, Busy, Info};
+use super::{BUSY, Background, Broker, Busy, Info};
 use engine_core::stats::{ShardStats, StatsFilter, StatsSnapshot};
 use futures_channel::mpsc;
 use futures_lite::StreamExt;
@@ -113,7 +113,8 @@ pub(super) async fn metrics<B: Broker>(
         }
         out.end();
     };
-    broker.begin_in_background(render).map_err(|Busy| BUSY)?;
+    let begun = broker.begin_in_background(Background::Report, render);
+    begun.map_err(|Busy| BUSY)?;
     let first = parts.next().await.ok_or(BUSY)?;
     let poll_next = move |cx: &mut Context<'_>| parts.poll_next(cx);
     Ok(Reply::metrics_as_made(format, first, poll_next))

@@ -12,7 +12,7 @@ mod question;
 
 use std::time::{Duration, Instant};
 
-use super::{BUSY, Broker, Busy, discard_body, refusal};
+use super::{BUSY, Background, Broker, Busy, discard_body, refusal};
 use crate::http::admin::failure_of;
 use answer::{Answer, Missing};
 use engine_core::{ColdMessage, PeekBudget, PeekQuestion, PeekSlice, PeekedFrame};
@@ -33,18 +33,25 @@ const SLICE: PeekBudget = PeekBudget {
 
 /// Messages that one request goes through at most.
 const SCANNED_MAX: u64 = 20_000;
-/// Bytes of frames that one request goes through at most.
+/// Bytes of frames that one request goes through at most: those that are copied from memory, and those that are read from
+/// disk. One message may exceed this bound.
 const SCANNED_BYTES_MAX: u64 = 32 << 20;
+/// Bytes of frames that are read from disk for one slice: some 10 ms, after which the time is looked at, and another
+/// request has its turn. One message may exceed this bound.
+const READ_BYTES_MAX: u32 = 4 << 20;
 /// Bytes of bodies that one answer shows at most. One message may exceed this bound.
 const SHOWN_BYTES_MAX: usize = 4 << 20;
 /// The time after which a request begins no further slice.
 const TIME_MAX: Duration = Duration::from_secs(2);
 
+/// The beginning of a frame ([`FRAME_BYTES_MAX`]), and the length of the whole frame.
+pub type ColdFrame = (Vec<u8>, usize);
+
 /// Reads messages of a segment of a topic from disk. Blocks, so it is for threads beside the shards.
-/// The arguments are the topic, the first message and the number of neighbours. The result has as many entries: the
-/// beginning of a frame ([`FRAME_BYTES_MAX`]) and the length of the whole frame, or `None` if the file does not have the
-/// message, or does not have it whole.
-pub type ColdReader = Box<dyn Fn(&str, &ColdMessage, u32) -> Vec<Option<(Vec<u8>, usize)>> + Send>;
+/// The arguments are the topic, the first message, the number of neighbours, and the bytes of frames to read. The result
+/// ends before the first message that the file does not have whole, or that exceeds the bytes. The first message may exceed
+/// them.
+pub type ColdReader = Box<dyn Fn(&str, &ColdMessage, u32, u32) -> Vec<ColdFrame> + Send>;
 
 /// Answers `/topic/peek`, and `/channel/peek` if `is_of_channel` is true.
 pub(super) async fn peek<B: Broker>(
@@ -117,7 +124,8 @@ async fn examine<B: Broker>(
         let missing = answer.take_slice(slice, &read);
         (answer, missing)
     };
-    broker.in_background(job).await.map_err(|Busy| BUSY)
+    let done = broker.in_background(Background::Peek, job).await;
+    done.map_err(|Busy| BUSY)
 }
 
 async fn examine_again<B: Broker>(
@@ -131,7 +139,8 @@ async fn examine_again<B: Broker>(
         answer.take_moved(missing, found, &read);
         answer
     };
-    broker.in_background(job).await.map_err(|Busy| BUSY)
+    let done = broker.in_background(Background::Peek, job).await;
+    done.map_err(|Busy| BUSY)
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ struct Fake {
     is_draining: Cell<bool>,
     snapshot: StatsSnapshot,
     shards: Vec<ShardStats>,
-    is_busy: bool,
+    busy: Vec<Background>,
     moves: bool,
     lookupd_addresses: RefCell<Option<Vec<String>>>,
 }
@@ -103,6 +103,7 @@ fn fake() -> Fake {
                 https: 0,
             },
             statsd_prefix: "nsq.node1_80.".to_string(),
+            host_names: None,
             start_time: SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_252_135),
         },
         calls: RefCell::default(),
@@ -112,7 +113,7 @@ fn fake() -> Fake {
         is_draining: Cell::default(),
         snapshot: StatsSnapshot::default(),
         shards: Vec::new(),
-        is_busy: false,
+        busy: Vec::new(),
         moves: false,
         lookupd_addresses: RefCell::new(Some(Vec::new())),
     }
@@ -214,15 +215,19 @@ impl Broker for Fake {
     }
 
     fn cold_reader(&self) -> ColdReader {
-        Box::new(|_, _, count| vec![None; count as usize])
+        Box::new(|_, _, _, _| Vec::new())
     }
 
     async fn shards(&self) -> Vec<ShardStats> {
         self.shards.clone()
     }
 
-    fn begin_in_background(&self, job: impl FnOnce() + Send + 'static) -> Result<(), Busy> {
-        if self.is_busy {
+    fn begin_in_background(
+        &self,
+        kind: Background,
+        job: impl FnOnce() + Send + 'static,
+    ) -> Result<(), Busy> {
+        if self.busy.contains(&kind) {
             return Err(Busy);
         }
         job();
@@ -1641,10 +1646,70 @@ fn peeks_say_what_is_missing_and_what_forbids_them() {
 
 #[test]
 fn too_many_long_answers_are_refused() {
-    let broker = Rc::new(Fake {
-        is_busy: true,
-        ..fake()
-    });
-    is_failure(ask(&broker, "GET", "/metrics", ""), 503, "BUSY");
-    is_failure(ask(&broker, "GET", "/topic/peek?topic=t", ""), 503, "BUSY");
+    let busy = |kind| {
+        Rc::new(Fake {
+            busy: vec![kind],
+            ..fake()
+        })
+    };
+    let reports = busy(Background::Report);
+    is_failure(ask(&reports, "GET", "/metrics", ""), 503, "BUSY");
+    assert_eq!(ask(&reports, "GET", "/topic/peek?topic=t", "").0, 200);
+    // A long list of patterns was checked on the thread of a shard.
+    is_failure(ask(&reports, "PUT", "/config", "dedup = []"), 503, "BUSY");
+    let peeks = busy(Background::Peek);
+    is_failure(ask(&peeks, "GET", "/topic/peek?topic=t", ""), 503, "BUSY");
+    assert_eq!(ask(&peeks, "GET", "/metrics", "").0, 200);
+}
+
+/// A page of any site could delete topics of an nsqd that its visitor's browser reaches.
+#[test]
+fn pages_of_other_sites_only_publish() {
+    let broker = Rc::new(fake());
+    let mut refused = 0;
+    for (method, path, endpoint) in route::ROUTES {
+        let path = path.replace('*', "log_level");
+        for mark in ["Origin: http://evil.example", "Sec-Fetch-Site: cross-site"] {
+            let request = format!(
+                "{method} {path}?topic=t&channel=c HTTP/1.1\r\nHost: x\r\n{mark}\r\nContent-Length: 4\r\n\r\nbody"
+            );
+            let (status, body) = status_and_body(&talk(&broker, &request));
+            let is_open = *method == "GET" || matches!(endpoint, Endpoint::Pub | Endpoint::Mpub);
+            assert_eq!(status == 403, !is_open, "{request}: {status} {body}");
+            refused += u32::from(status == 403);
+        }
+    }
+    assert!(refused >= 2 * 14, "{refused}");
+    let calls = calls(&broker);
+    let are_harmless = calls
+        .iter()
+        .all(|call| call.starts_with("publish") || call.starts_with("peek"));
+    assert!(are_harmless, "{calls:?}");
+}
+
+#[test]
+fn with_allowed_hosts_no_other_name_is_served() {
+    let names = HostNames::new("node1", ["nsq.example.com".to_owned()]);
+    let mut broker = fake();
+    broker.info.host_names = Some(Arc::new(names));
+    let broker = Rc::new(broker);
+    let ask = |host: &str| {
+        let request =
+            format!("POST /pub?topic=t HTTP/1.1\r\nHost: {host}\r\nContent-Length: 4\r\n\r\nbody");
+        status_and_body(&talk(&broker, &request))
+    };
+    for known in [
+        "nsq.example.com:4151",
+        "NODE1",
+        "localhost",
+        "10.0.0.1:4151",
+    ] {
+        assert_eq!(ask(known), (200, "OK".to_owned()), "{known}");
+    }
+    let expected = concat!(
+        r#"{"message":"MISDIRECTED_HOST","reason":"evil.example is no name of this server; "#,
+        r#"if it is one, start the server with --allowed-host=evil.example"}"#
+    );
+    assert_eq!(ask("evil.example:4151"), (421, expected.to_owned()));
+    assert_eq!(calls(&broker).len(), 4);
 }

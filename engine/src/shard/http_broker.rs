@@ -1,7 +1,9 @@
 //! The broker as HTTP sees it: any topic, whichever shard it lives on.
 
 use crate::drain::Ending;
-use crate::http::{self, AdminError, Bodies, Busy, ColdReader, Command, PublishError};
+use crate::http::{
+    self, AdminError, Background, Bodies, Busy, ColdFrame, ColdReader, Command, PublishError,
+};
 use crate::process::Info;
 use crate::shard::Shard;
 use crate::shard::mail::Post;
@@ -123,7 +125,9 @@ impl http::Broker for HttpBroker {
 
     fn cold_reader(&self) -> ColdReader {
         let keeper = self.shard.shared.peeks.clone();
-        Box::new(move |topic, first, count| read_cold(&keeper, topic, first, count))
+        Box::new(move |topic, first, count, bytes_max| {
+            read_cold(&keeper, topic, first, count, bytes_max)
+        })
     }
 
     async fn shards(&self) -> Vec<ShardStats> {
@@ -136,8 +140,17 @@ impl http::Broker for HttpBroker {
         shards
     }
 
-    fn begin_in_background(&self, job: impl FnOnce() + Send + 'static) -> Result<(), Busy> {
-        let given = self.shard.shared.reports.give(0, Box::new(job));
+    fn begin_in_background(
+        &self,
+        kind: Background,
+        job: impl FnOnce() + Send + 'static,
+    ) -> Result<(), Busy> {
+        let shared = &self.shard.shared;
+        let threads = match kind {
+            Background::Report => &shared.reports,
+            Background::Peek => &shared.peek_threads,
+        };
+        let given = threads.give(0, Box::new(job));
         given.map(drop).map_err(|Full| Busy)
     }
 
@@ -285,36 +298,25 @@ fn read_cold(
     topic: &str,
     first: &ColdMessage,
     count: u32,
-) -> Vec<Option<(Vec<u8>, usize)>> {
-    let mut frames = Vec::new();
-    while (frames.len() as u32) < count {
-        let read = frames.len() as u32;
-        let next = ColdMessage {
-            index: first.index + read,
-            ..*first
-        };
-        let request = next.read_request(count - read);
-        if let Some(Reply::Peeked {
-            piece: Some(piece), ..
-        }) = keeper.handle(topic, request)
-        {
-            let bytes = piece.memory.as_ref();
-            for index in next.index..next.index + piece.seqs.len() as u32 {
-                let frame = diskq::segment::slot_at(bytes, next.head.slots, index)
-                    .and_then(|slot| bytes.get(slot.start as usize..slot.end as usize));
-                let copied = frame.map(|frame| {
-                    let shown = &frame[..frame.len().min(http::FRAME_BYTES_MAX)];
-                    (shown.to_vec(), frame.len())
-                });
-                frames.push(copied);
-            }
-            keeper.free(piece.memory);
-        }
-        // The piece ends before the first message that is not whole.
-        if (frames.len() as u32) < count {
-            frames.push(None);
-        }
-    }
+    bytes_max: u32,
+) -> Vec<ColdFrame> {
+    let request = first.read_request(count, bytes_max);
+    let Some(Reply::Peeked {
+        piece: Some(piece), ..
+    }) = keeper.handle(topic, request)
+    else {
+        return Vec::new();
+    };
+    let bytes = piece.memory.as_ref();
+    let indices = first.index..first.index + piece.seqs.len() as u32;
+    let frames = indices.map_while(|index| {
+        let slot = diskq::segment::slot_at(bytes, first.head.slots, index)?;
+        let frame = bytes.get(slot.start as usize..slot.end as usize)?;
+        let shown = &frame[..frame.len().min(http::FRAME_BYTES_MAX)];
+        Some((shown.to_vec(), frame.len()))
+    });
+    let frames = frames.collect();
+    keeper.free(piece.memory);
     frames
 }
 

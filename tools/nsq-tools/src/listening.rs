@@ -1,7 +1,12 @@
-//! Listening for HTTP clients.
+//! Listening for HTTP clients, and the rule about pages in browsers.
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use program::http::{Failure, PageMarks};
 use program::tcp_address;
 use tokio::net::TcpListener;
 use wire::go_error::system_text;
@@ -27,4 +32,13 @@ pub fn listen(address: &str, tool: &str) -> Result<(TcpListener, SocketAddr), St
             hint => format!("{why} - {hint}"),
         })
     })
+}
+
+/// Refuses a request that a browser marks as sent by a page of another site. A layer of the routes that change something.
+pub async fn refuse_other_sites(request: Request, next: Next) -> Response {
+    if PageMarks::from(request.headers()).are_of_other_site() {
+        let text = format!("{}\n", Failure::FORBIDDEN_ORIGIN.code);
+        return (StatusCode::FORBIDDEN, text).into_response();
+    }
+    next.run(request).await
 }

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use test_support::daemon::Daemon;
-use test_support::http::{Response, http};
+use test_support::http::{Response, http, http_with_headers};
 use test_support::process::run;
 use test_support::{TIMEOUT, wait_until};
 use tool::Tool;
@@ -213,6 +213,24 @@ fn answers_are_those_of_the_original() {
         let expected = format!(r#"{{"status_code":{status},"status_txt":"{code}","data":null}}"#);
         assert_eq!(answer.text(), expected, "{target}");
     }
+}
+
+#[test]
+fn pages_of_other_sites_count_nothing() {
+    let nsqd = nsqd_with_clicks(&[]);
+    let forget = Forget::start(&nsqd, &[NEVER]);
+    assert_eq!(forget.get("/incr?distribution=d&field=a").text(), "OK");
+    for mark in ["Origin: http://evil.example", "Sec-Fetch-Site: cross-site"] {
+        for method in ["GET", "POST"] {
+            let target = "/incr?distribution=d&field=b";
+            let answer = http_with_headers(forget.http, method, target, &[mark], b"");
+            assert_eq!(
+                (answer.status, &*answer.text()),
+                (403, "FORBIDDEN_ORIGIN\n")
+            );
+        }
+    }
+    assert_eq!(forget.wait_for_z("d", 1), owned(&[("a", 1)]));
 }
 
 #[test]

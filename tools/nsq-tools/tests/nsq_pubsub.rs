@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 use test_support::daemon::Daemon;
-use test_support::http::{Response, http};
+use test_support::http::{Response, http, http_with_headers};
 use test_support::process::run;
 use test_support::{TIMEOUT, wait_until};
 use tool::Tool;
@@ -424,6 +424,47 @@ fn wrong_requests_say_what_is_wrong() {
     let mut answer = String::new();
     odd.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+}
+
+/// A tab with a page of any site drained a channel, by any method.
+#[test]
+fn pages_of_other_sites_get_and_publish_nothing() {
+    let nsqd = nsqd();
+    nsqd.publish("t", &["kept"]);
+    let pubsub = Pubsub::of(&nsqd, &[]);
+    let ask = |method: &str, target: &str, mark: &str| {
+        let answer = http_with_headers(pubsub.http, method, target, &[mark], b"x");
+        (answer.status, answer.text())
+    };
+    let refused = (403, "FORBIDDEN_ORIGIN\n".to_owned());
+    for mark in [
+        "Origin: http://evil.example",
+        "Sec-Fetch-Site: cross-site",
+        "Sec-Fetch-Site: same-site",
+    ] {
+        for (method, target) in [("POST", "/pub?topic=t"), ("POST", "/mpub?topic=t")] {
+            assert_eq!(
+                ask(method, target, mark),
+                refused,
+                "{method} {target} {mark}"
+            );
+        }
+        for method in ["GET", "POST", "HEAD"] {
+            let mut stream = TcpStream::connect(pubsub.http).unwrap();
+            stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+            let request =
+                format!("{method} /sub?topic=t&channel=c HTTP/1.1\r\nHost: x\r\n{mark}\r\n\r\n");
+            stream.write_all(request.as_bytes()).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            assert!(answer.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{answer}");
+        }
+        assert_eq!(ask("GET", "/ping", mark).0, 200);
+    }
+    let own = format!("Origin: http://{}", pubsub.http);
+    assert_eq!(ask("POST", "/pub?topic=t", &own), (200, "OK".to_owned()));
+    let mut client = Client::open(&pubsub, "topic=t&channel=c");
+    assert_eq!(client.lines(2), ["kept", "x"]);
 }
 
 #[test]

@@ -118,6 +118,7 @@ const CAUSES = {
   NOT_FOUND: "This nsqd does not know the action. It is NSQ's own nsqd, or an older one of ringq.",
   METHOD_NOT_ALLOWED: "This nsqd does not know the action. It is NSQ's own nsqd, or an older one of ringq.",
   TLS_REQUIRED: "This nsqd answers only over HTTPS (--tls-required of nsqd), and has no port for it.",
+  MISDIRECTED_HOST: "The nsqd does not answer under this name (--allowed-host of nsqd).",
   BUSY: "The nsqd has too many questions to answer. Try again.",
   EXITING: "The nsqd is stopping. Try again when it is back.",
   DISK_FULL: "The disk of the nsqd is full, so it refuses messages.",
@@ -144,6 +145,7 @@ function plain(message, status) {
   if (NAMES[message]) return `This is no valid ${NAMES[message]} name. A name is ${facts.get()?.name_rule ?? "something else"}.`;
   if (MEANINGS[message]) return MEANINGS[message];
   if (message.startsWith("FORBIDDEN: ")) return `${MEANINGS.FORBIDDEN} ${sentence(message.slice("FORBIDDEN: ".length))}`;
+  if (message.startsWith("MISDIRECTED_HOST: ")) return sentence(message.slice("MISDIRECTED_HOST: ".length));
   const missing = /^(?:TOPIC|CHANNEL)_NOT_FOUND: (.+)$/.exec(message);
   if (missing) return sentence(missing[1]);
   const found = causes(message);

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use base64::Engine as _;
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
 use http::{HeaderMap, HeaderName};
-use url::Url;
+use program::http::{HostNames, PageMarks};
 
 use crate::cidr::Cidr;
 
@@ -30,6 +30,8 @@ pub struct Access {
     pub trusted_proxies: Vec<Cidr>,
     /// `--allowed-origin`
     pub allowed_origins: Vec<String>,
+    /// The machine's name, `--allowed-host`, and the hosts of `--allowed-origin`.
+    pub host_names: HostNames,
     /// `--peek-bodies`
     pub body_readers: BodyReaders,
 }
@@ -122,52 +124,47 @@ impl Access {
 
     /// Returns true if the request came through a proxy, or names a user.
     pub fn is_forwarded(&self, headers: &HeaderMap) -> bool {
-        let names = ["x-forwarded-for", "forwarded"];
-        headers.contains_key(&self.header) || names.iter().any(|name| headers.contains_key(*name))
+        headers.contains_key(&self.header) || has_proxy(headers)
     }
 
-    /// Returns true if a request that acts comes from nsqadmin's own page, or from no browser.
+    /// Returns the `Host` of a request from this machine that a page of another site may have sent: the owner of a name
+    /// has let it stand for 127.0.0.1 (DNS rebinding). Such a page is nsqadmin's own for the browser.
     ///
-    /// Browsers say in `Sec-Fetch-Site` where a request comes from, but only to HTTPS and to
-    /// loopback addresses. They say the page's origin in `Origin` with each POST, PUT and DELETE. No
-    /// script of a page can set these headers. So a request without both comes from no browser
-    /// (Chrome, Firefox and Safari send `Origin` since 2020 at the latest). Go's
-    /// `http.CrossOriginProtection` has the same rule.
+    /// A proxy on this machine also sends names that nsqadmin does not know. Its headers tell it from a browser. The page can
+    /// set these headers, too, but it can neither set nor leave out `Origin` in a request that acts. So they do not count
+    /// there, unless `Sec-Fetch-Site` shows that the browser has reached the proxy over HTTPS and knows its name for true.
+    pub fn unknown_host<'h>(&self, headers: &'h HeaderMap, peer: IpAddr) -> Option<&'h str> {
+        let host = headers.get(HOST)?.to_str().unwrap_or("?");
+        if !peer.to_canonical().is_loopback() || self.host_names.have(host) {
+            return None;
+        }
+        let may_be_set = headers.contains_key(ORIGIN) && !headers.contains_key("sec-fetch-site");
+        (may_be_set || !has_proxy(headers)).then_some(host)
+    }
+
+    /// Returns true if a request that acts comes from nsqadmin's own page, from a page of `--allowed-origin`, or from no
+    /// browser.
     pub fn is_own_page(&self, headers: &HeaderMap) -> bool {
-        let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-        let origin = text(ORIGIN.as_str());
-        if let Some(origin) = origin
-            && self.allowed_origins.iter().any(|allowed| allowed == origin)
-        {
-            return true;
-        }
-        if let Some(site) = text("sec-fetch-site") {
-            return matches!(site, "same-origin" | "none");
-        }
-        let Some(origin) = origin else {
-            return true;
-        };
-        // A page cannot set X-Forwarded-Host either, unless nsqadmin allows it in answer to OPTIONS.
-        let hosts = [text(HOST.as_str()), text("x-forwarded-host")];
-        hosts
-            .iter()
-            .flatten()
-            .any(|host| is_origin_of(origin, host))
+        let marks = PageMarks::from(headers);
+        let is_allowed = marks.origin().is_some_and(|origin| {
+            let mut allowed = self.allowed_origins.iter();
+            allowed.any(|allowed| allowed.as_bytes() == origin)
+        });
+        is_allowed || !marks.are_of_other_site()
     }
 }
 
-/// Returns true if the origin, such as `https://h:1`, has this host and port. The scheme is that of
-/// the proxy in front, which nsqadmin may not know.
-fn is_origin_of(origin: &str, host: &str) -> bool {
-    let Ok(origin) = Url::parse(origin) else {
-        return false;
-    };
-    let Ok(own) = Url::parse(&format!("{}://{host}", origin.scheme())) else {
-        return false;
-    };
-    origin.host_str().is_some()
-        && origin.host_str() == own.host_str()
-        && origin.port_or_known_default() == own.port_or_known_default()
+/// Returns true if a proxy has noted that it forwards the request.
+fn has_proxy(headers: &HeaderMap) -> bool {
+    let names = [
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-forwarded-proto",
+        "x-real-ip",
+        "forwarded",
+        "via",
+    ];
+    names.iter().any(|name| headers.contains_key(*name))
 }
 
 /// Returns the user of HTTP basic authentication, or an empty text.

@@ -70,6 +70,7 @@ const OWN_FLAGS: &[Flag] = {
     flag::LOG_FORMAT,
     Flag::new("trusted-proxy-cidr", List, "127.0.0.0/8,::1/128", "CIDR of the proxies whose acl-http-header counts (may be given multiple times; replaces the default); 0.0.0.0/0,::/0 for everywhere"),
     Flag::new("allowed-origin", List, "", "origin of pages that may act, such as https://nsq.example.com, for proxies that change the Host header (may be given multiple times)"),
+    Flag::new("allowed-host", List, "", "name under which browsers on this machine reach nsqadmin, beside localhost and the machine's name; a page of any other name may be that of a stranger, and gets 421 (may be given multiple times)"),
     Flag::new("peek-bodies", Choice(&["admins", "everybody", "nobody"]), "admins", "users who may read the bodies of messages: admins, everybody or nobody"),
     Flag::new("audit-log-file", Text, "", "file that gets a line of JSON for every act of an admin, and for refused ones (100 at once, then one every 10s)"),
     Flag::new("nsqd-url-map", List, "", "<broadcast address>:<http port>=<URL>: where to reach an nsqd whose broadcast address cannot be reached from here (may be given multiple times)"),
@@ -122,6 +123,8 @@ pub struct Config {
     pub trusted_proxy_cidrs: Vec<String>,
     /// `--allowed-origin`
     pub allowed_origins: Vec<String>,
+    /// `--allowed-host`
+    pub allowed_hosts: Vec<String>,
     /// `--peek-bodies`
     pub body_readers: BodyReaders,
     /// `--audit-log-file`
@@ -240,6 +243,7 @@ impl Config {
             admin_users: options.list("admin-user"),
             trusted_proxy_cidrs: options.list("trusted-proxy-cidr"),
             allowed_origins: options.list("allowed-origin"),
+            allowed_hosts: options.list("allowed-host"),
             body_readers: match options.text("peek-bodies").as_str() {
                 "everybody" => BodyReaders::Everybody,
                 "nobody" => BodyReaders::Nobody,

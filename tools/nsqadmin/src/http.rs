@@ -115,9 +115,10 @@ impl App {
         let started = Instant::now();
         let path = request.path().to_owned();
         self.tell_ignored_user(&request);
-        let (reply, is_logged) = match self.below_base(&path) {
-            Some(path) => self.answer_below(path, &mut request).await,
-            None => (Reply::refusal(&Refusal::not_found("NOT_FOUND")), true),
+        let (reply, is_logged) = match (self.misdirected(&request), self.below_base(&path)) {
+            (Some(refusal), _) => (Reply::refusal(&refusal), true),
+            (None, Some(path)) => self.answer_below(path, &mut request).await,
+            (None, None) => (Reply::refusal(&Refusal::not_found("NOT_FOUND")), true),
         };
         let status = reply.status().as_u16();
         self.tally.count_request(request.method().as_str(), status);

@@ -11,12 +11,14 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use program::http::HostNames;
 use program::listener::{Listener, shake_hands};
 use program::{log_debug, log_error, log_info, log_warn, version};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
+use url::Url;
 
 use crate::access::Access;
 use crate::assets::Assets;
@@ -204,6 +206,7 @@ pub(crate) fn app(config: &Config, checked: Checked) -> Result<App, String> {
             admin_users: config.admin_users.clone(),
             trusted_proxies: checked.trusted_proxies,
             allowed_origins: config.allowed_origins.clone(),
+            host_names: host_names(config),
             body_readers: config.body_readers,
         },
         ignored_user_log: IgnoredUserLog::default(),
@@ -222,6 +225,15 @@ pub(crate) fn app(config: &Config, checked: Checked) -> Result<App, String> {
         read_timeout: config.read_timeout,
         config: Arc::new(config.clone()),
     })
+}
+
+/// Returns the names under which browsers reach nsqadmin.
+fn host_names(config: &Config) -> HostNames {
+    let origins = config.allowed_origins.iter();
+    let of_origins =
+        origins.filter_map(|origin| Some(Url::parse(origin).ok()?.host_str()?.to_owned()));
+    let allowed = config.allowed_hosts.iter().cloned();
+    HostNames::new(&program::hostname(), of_origins.chain(allowed))
 }
 
 /// Accepts connections for ever.

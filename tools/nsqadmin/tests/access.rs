@@ -3,9 +3,14 @@
 
 mod support;
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use serde_json::json;
 use support::Admin;
+use test_support::TIMEOUT;
 use test_support::daemon::Daemon;
+use test_support::http::{Response, parse};
 use test_support::http_server::{Answer, HttpServer};
 
 /// Requests that change something, with good and bad bodies.
@@ -525,4 +530,63 @@ fn requests_that_are_refused_cannot_fill_the_disk() {
     assert_eq!(last["action"], "left_out");
     let message = last["message"].as_str().unwrap();
     assert!(message.ends_with("before this line have none"), "{message}");
+}
+
+/// Sends a request with another `Host` than the address.
+fn ask_at(admin: &Admin, host: &str, request: (&str, &str), headers: &[&str]) -> Response {
+    let (method, target) = request;
+    let mut stream = TcpStream::connect(admin.http).expect("nsqadmin listens");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a time");
+    let headers: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
+    let text = format!(
+        "{method} {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}Content-Length: 0\r\n\r\n"
+    );
+    stream.write_all(text.as_bytes()).expect("it is read");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("an answer");
+    parse(&answer, false).expect("HTTP")
+}
+
+/// The owner of a name lets it stand for 127.0.0.1. A page of this name was an admin of an nsqadmin on its visitor's
+/// machine, also with `--admin-user`.
+#[test]
+fn a_page_whose_name_stands_for_this_machine_can_do_nothing() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    lookupd
+        .post("/topic/create?topic=t", b"")
+        .expect_status(200);
+    let admin = Admin::start_at(
+        &[&lookupd],
+        &["--admin-user=carol", "--allowed-host=nsq.lan"],
+    );
+    let port = admin.http.port();
+    let delete = ("DELETE", "/api/topics/t");
+    let settings = ("GET", "/api/settings");
+    let carol = "X-Forwarded-User: carol";
+    let proxy = "X-Forwarded-For: 192.0.2.1";
+    let before = lookupd.get("/debug").text();
+    let evil = format!("evil.example:{port}");
+    let origin = format!("Origin: http://{evil}");
+    for request in [("GET", "/"), settings, ("PUT", "/config/log_level"), delete] {
+        for headers in [
+            &[][..],
+            &[carol],
+            &[carol, &origin],
+            &[carol, &origin, proxy],
+        ] {
+            let answer = ask_at(&admin, &evil, request, headers);
+            let message = "MISDIRECTED_HOST: evil.example is no name of this server; if it is one, start the server with \
+                           --allowed-host=evil.example";
+            answer.expect_error(421, message);
+        }
+    }
+    assert_eq!(lookupd.get("/debug").text(), before, "nothing has changed");
+    // A proxy on this machine that keeps the name, the names of this machine, and the flag.
+    for host in [&evil, "nsq.lan", "localhost", "127.0.0.1:1"] {
+        let answer = ask_at(&admin, host, settings, &[carol, proxy]);
+        assert_eq!(answer.expect_status(200).json()["user"], "carol", "{host}");
+    }
+    let https = "Sec-Fetch-Site: same-origin";
+    ask_at(&admin, &evil, delete, &[carol, &origin, proxy, https]).expect_status(200);
+    assert_ne!(lookupd.get("/debug").text(), before);
 }

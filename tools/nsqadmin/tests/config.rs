@@ -11,6 +11,7 @@ const OWN: [(&str, &str); 20] = [
     ("log_format", "text"),
     ("trusted_proxy_cidr", "[\"127.0.0.0/8\",\"::1/128\"]"),
     ("allowed_origin", "[]"),
+    ("allowed_host", "[]"),
     ("peek_bodies", "admins"),
     ("audit_log_file", ""),
     ("nsqd_url_map", "[]"),

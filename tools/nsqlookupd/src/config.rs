@@ -56,6 +56,7 @@ const OWN_FLAGS: &[Flag] = &[
     flag::HTTP_TIMEOUTS[0],
     flag::HTTP_TIMEOUTS[1],
     flag::HTTP_TIMEOUTS[2],
+    flag::ALLOWED_HOST,
     Flag::new(
         "old-http-endpoints",
         Kind::Boolean,
@@ -89,6 +90,8 @@ pub struct Config {
     pub http_timeouts: HttpTimeouts,
     /// `--old-http-endpoints`
     pub has_old_endpoints: bool,
+    /// `--allowed-host`; empty: any name.
+    pub allowed_hosts: Vec<String>,
     /// `--tls-tcp-address`, or an empty text
     pub tls_tcp_address: String,
     /// `--https-address`, or an empty text
@@ -133,6 +136,7 @@ impl Config {
             },
             http_timeouts: HttpTimeouts::from_options(options),
             has_old_endpoints: options.boolean("old-http-endpoints"),
+            allowed_hosts: options.list("allowed-host"),
             tls_tcp_address: options.text("tls-tcp-address"),
             https_address: options.text("https-address"),
             tls: ListenerTls::from_options(options),

@@ -11,7 +11,8 @@ use std::time::SystemTime;
 
 use ::http::{Method, StatusCode};
 use program::http::{
-    Failure, Io, OldRequest, Query, Reply, RequestBody, Route, Service, parse_query, profiler,
+    Failure, HostNames, Io, OldRequest, Query, Reply, RequestBody, Route, Service, parse_query,
+    profiler,
 };
 use program::version::{NSQ_VERSION, RINGQ_VERSION};
 use wire::go_json::{JsonObject, push_array, push_string};
@@ -337,6 +338,8 @@ pub struct Api {
     pub now: fn() -> Now,
     /// `--old-http-endpoints`
     pub has_old_endpoints: bool,
+    /// The names under which clients reach nsqlookupd. `None`: any name.
+    pub host_names: Option<Arc<HostNames>>,
 }
 
 impl Api {
@@ -404,6 +407,10 @@ impl Service for Api {
                 | Endpoint::PprofSymbol
                 | Endpoint::Pprof
         )
+    }
+
+    fn host_names(&self) -> Option<&HostNames> {
+        self.host_names.as_deref()
     }
 
     fn old_request<'a>(

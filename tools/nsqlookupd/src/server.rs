@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use program::http::{Awaited, Connection, HttpTimeouts};
+use program::http::{Awaited, Connection, HostNames, HttpTimeouts};
 use program::listener::{Listener, shake_hands};
 use program::{log_debug, log_error, log_info, log_warn, version};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -69,6 +69,7 @@ struct Shared {
     identify_answer: Arc<str>,
     http_timeouts: HttpTimeouts,
     has_old_endpoints: bool,
+    host_names: Option<Arc<HostNames>>,
     started: SystemTime,
     stop: watch::Receiver<bool>,
 }
@@ -89,6 +90,7 @@ impl Server {
     pub async fn start(config: &Config) -> Result<Server, String> {
         log_info!("{}", version::of_daemon(NSQLOOKUPD.name));
         log_info!("{}", version::of_ringq());
+        HostNames::check_flag(&config.allowed_hosts)?;
         for ignored in &config.ignored {
             log_warn!("{ignored}");
         }
@@ -119,6 +121,7 @@ impl Server {
             ),
             http_timeouts: config.http_timeouts,
             has_old_endpoints: config.has_old_endpoints,
+            host_names: host_names(config),
             started: SystemTime::now(),
             stop: stopped,
         });
@@ -398,6 +401,15 @@ async fn serve_http(accepted: Accepted) {
     }
 }
 
+/// Returns the names under which HTTP clients reach nsqlookupd. `None`: any name.
+fn host_names(config: &Config) -> Option<Arc<HostNames>> {
+    let mut others = config.allowed_hosts.clone();
+    (!others.is_empty()).then(|| {
+        others.push(config.broadcast_address.clone());
+        Arc::new(HostNames::new(&config.hostname, others))
+    })
+}
+
 async fn serve_requests(stream: impl Stream, peer: SocketAddr, shared: &Shared) {
     let stream = HttpStream::new(stream, shared.http_timeouts);
     let mut connection = Connection::new(stream, b"");
@@ -406,6 +418,7 @@ async fn serve_requests(stream: impl Stream, peer: SocketAddr, shared: &Shared) 
         database: shared.database.clone(),
         now,
         has_old_endpoints: shared.has_old_endpoints,
+        host_names: shared.host_names.clone(),
     };
     // A timer of tokio counts from the moment when it is made.
     let linger = async { sleep(LINGER).await };

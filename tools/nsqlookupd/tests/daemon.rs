@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustls::{ClientConnection, StreamOwned};
 use support::{Client, Lookupd, MAGIC, identify, run_nsqlookupd};
 use test_support::differential::Client as _;
+use test_support::http::http_with_headers;
 use test_support::process::address_in;
 use test_support::{TIMEOUT, wait_until};
 use upgrade::pki_types::ServerName;
@@ -338,4 +339,41 @@ fn https_is_http_over_tls() {
     let missing = file("tls-key", "nope.pem");
     let why = "failed to build TLS config - open ";
     refused(&["--https-address=127.0.0.1:0", &cert, &missing], why);
+}
+
+/// A page of any site could delete registrations of an nsqlookupd that its visitor's browser reaches.
+#[test]
+fn pages_of_other_sites_change_nothing() {
+    let lookupd = Lookupd::start(&["--old-http-endpoints"]);
+    let mut nsqd = Client::identified(lookupd.tcp, "b1");
+    assert_eq!(nsqd.ask(b"REGISTER t c\n"), "OK");
+    let ask = |method: &str, target: &str, marks: &[&str]| {
+        http_with_headers(lookupd.http, method, target, marks, b"")
+    };
+    let before = ask("GET", "/debug", &[]).text();
+    let other = ["Origin: http://evil.example", "Sec-Fetch-Site: cross-site"];
+    for (method, target) in [
+        ("POST", "/topic/create?topic=new"),
+        ("POST", "/topic/delete?topic=t"),
+        ("POST", "/topic/tombstone?topic=t&node=b1:1"),
+        ("POST", "/channel/create?topic=t&channel=new"),
+        ("POST", "/channel/delete?topic=t&channel=c"),
+    ] {
+        for mark in other {
+            ask(method, target, &[mark]).expect_error(403, "FORBIDDEN_ORIGIN");
+        }
+    }
+    for method in ["GET", "POST"] {
+        let answer = ask(method, "/delete_topic?topic=t", &other).expect_status(500);
+        assert!(
+            answer.text().contains("FORBIDDEN_ORIGIN"),
+            "{}",
+            answer.text()
+        );
+    }
+    assert_eq!(ask("GET", "/debug", &[]).text(), before);
+    ask("GET", "/lookup?topic=t", &other).expect_status(200);
+    let own = format!("Origin: http://{}", lookupd.http);
+    ask("POST", "/topic/delete?topic=t", &[&own]).expect_status(200);
+    assert_ne!(ask("GET", "/debug", &[]).text(), before);
 }

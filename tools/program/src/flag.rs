@@ -234,6 +234,15 @@ pub const LOG_FORMAT: Flag = Flag::new(
     "form of log lines: text, or json: one object a line with time, level, program and message",
 );
 
+/// The names under which clients may reach the HTTP interface of nsqd and nsqlookupd. NSQ's programs have no such flag.
+pub const ALLOWED_HOST: Flag = Flag::new(
+    "allowed-host",
+    Kind::List,
+    "",
+    "name under which HTTP clients may reach this process, beside IP addresses, localhost, the machine's name and \
+     broadcast-address; other names get 421 (may be given multiple times); none for any name",
+);
+
 /// The limits on the time that an HTTP client may take: reading, writing, idle.
 /// [`HttpTimeouts`](crate::http::HttpTimeouts) are their values. NSQ's programs have no such flags.
 pub const HTTP_TIMEOUTS: [Flag; 3] = [

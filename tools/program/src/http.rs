@@ -29,6 +29,8 @@ mod connection;
 mod date;
 mod deadline;
 mod head;
+mod host_names;
+mod page_marks;
 pub mod profiler;
 mod query;
 mod reply;
@@ -38,6 +40,8 @@ pub use body::{End, Received, RequestBody};
 pub use connection::{Awaited, Connection, Io};
 pub use deadline::{Alarm, Deadline, HttpTimeouts};
 pub use head::{HEAD_BYTES_MAX, Head};
+pub use host_names::HostNames;
+pub use page_marks::PageMarks;
 pub use query::{Query, QueryError};
 pub use reply::{Failure, Reply};
 pub use route::{Route, Routed, route};
@@ -66,6 +70,16 @@ pub trait Service {
 
     /// Returns true if requests to this endpoint have a line in the log.
     fn is_logged(endpoint: Self::Endpoint) -> bool;
+
+    /// Returns the names of the server, if a request with any other `Host` is refused. `None`: clients use any name.
+    fn host_names(&self) -> Option<&HostNames> {
+        None
+    }
+
+    /// Returns true if pages of other sites may send requests to this endpoint, although these change something.
+    fn is_open_to_other_sites(_endpoint: Self::Endpoint) -> bool {
+        false
+    }
 
     /// Returns the answer to a request that is refused, whatever its endpoint is. `None` admits the
     /// request.
@@ -116,7 +130,8 @@ pub async fn serve_connection<S: Service>(
     linger: impl Future<Output = ()>,
 ) -> Served {
     let has_left_unread = loop {
-        let (mut reply, exchange, has_left_unread) = match connection.next_head().await {
+        let head = connection.next_head(service.host_names()).await;
+        let (mut reply, exchange, has_left_unread) = match head {
             Ok(head) => {
                 let exchange = head.exchange();
                 let (reply, has_left_unread) = respond(head, connection, peer, service).await;
@@ -157,7 +172,8 @@ async fn respond<S: Service>(
     // HTTP/1.0 has no "100 Continue".
     let awaits_continue = head.is_http_11 && head.expects == Some(Expectation::Continue);
     let is_closing = head.asks_to_close || !head.is_http_11;
-    let refusal = service.refusal(&head);
+    let misdirected = head.unknown_host.as_deref().map(Reply::misdirected);
+    let refusal = misdirected.or_else(|| service.refusal(&head));
     let mut body = RequestBody::new(connection, head.framing, head.coding, awaits_continue)
         .with_metrics_format(head.metrics_format);
 
@@ -181,7 +197,12 @@ async fn respond<S: Service>(
         };
         let route = route::route(S::ROUTES, routed_method, routed_path);
         let started = is_logged::<S>(&route).then(Instant::now);
-        let mut reply = answer(route, method, query, &mut body, service).await;
+        let is_forged = head.is_of_other_site && is_change::<S>(routed_method, &route);
+        let mut reply = if is_forged {
+            Reply::failure(Failure::FORBIDDEN_ORIGIN)
+        } else {
+            answer(route, method, query, &mut body, service).await
+        };
         if old.is_some() && !head.accepts_v1 {
             reply = reply.before_v1();
         }
@@ -200,6 +221,13 @@ async fn respond<S: Service>(
     let has_left_unread = body.finish(is_closing).await;
     let must_close = has_left_unread || head.asks_to_close;
     (reply.and_close(must_close), has_left_unread)
+}
+
+/// Returns true if the request may change something that pages of other sites must not change. No route has HEAD or
+/// OPTIONS.
+fn is_change<S: Service>(method: &str, route: &Routed<S::Endpoint>) -> bool {
+    let is_closed = |endpoint: &S::Endpoint| !S::is_open_to_other_sites(*endpoint);
+    method != "GET" && matches!(route, Routed::Found(endpoint, _) if is_closed(endpoint))
 }
 
 /// Returns true if the request has a log line. In NSQ's programs, redirects and OPTIONS never reach

@@ -14,6 +14,7 @@ use program::http::{
 enum Endpoint {
     Ping,
     Echo,
+    Note,
     Node,
     Long,
 }
@@ -26,6 +27,7 @@ impl Service for Small {
     const ROUTES: &'static [Route<Endpoint>] = &[
         ("GET", "/ping", Endpoint::Ping),
         ("POST", "/echo", Endpoint::Echo),
+        ("POST", "/note", Endpoint::Note),
         ("GET", "/nodes/*", Endpoint::Node),
         ("GET", "/long", Endpoint::Long),
     ];
@@ -38,7 +40,7 @@ impl Service for Small {
         body: &mut RequestBody<'_, impl Io>,
     ) -> Result<Reply, Failure> {
         match endpoint {
-            Endpoint::Ping => Ok(Reply::plain(http::StatusCode::OK, "OK")),
+            Endpoint::Ping | Endpoint::Note => Ok(Reply::plain(http::StatusCode::OK, "OK")),
             Endpoint::Node => Ok(Reply::text(segments.concat())),
             Endpoint::Long => {
                 let mut parts = ["[1,", "", "2,3", "]"].into_iter();
@@ -66,6 +68,10 @@ impl Service for Small {
 
     fn is_logged(_: Endpoint) -> bool {
         false
+    }
+
+    fn is_open_to_other_sites(endpoint: Endpoint) -> bool {
+        matches!(endpoint, Endpoint::Note)
     }
 }
 
@@ -199,4 +205,38 @@ fn a_long_document_is_sent_in_parts() {
         old,
         format!("{}\n[1,2,3]", head.replace("HTTP/1.1", "HTTP/1.0"))
     );
+}
+
+/// A page of any site could do what its visitor's browser could reach.
+#[test]
+fn requests_of_pages_of_other_sites_change_nothing() {
+    let check = |request: &str, marks: &str, status: &str| {
+        let text = format!("{request} HTTP/1.1\nHost: h:1\nContent-Length: 0\n{marks}\n");
+        let answer = answer(&text);
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}\n")),
+            "{text}{answer}"
+        );
+    };
+    for marks in [
+        "Origin: http://evil.example\n",
+        "Origin: null\n",
+        "Sec-Fetch-Site: cross-site\n",
+        "Origin: http://h:1\nSec-Fetch-Site: same-site\n",
+    ] {
+        check("POST /echo?times=1", marks, "403 Forbidden");
+        check("GET /ping", marks, "200 OK");
+        check("POST /note", marks, "200 OK");
+        check("POST /nope", marks, "404 Not Found");
+        check("OPTIONS /echo", marks, "200 OK");
+    }
+    for marks in [
+        "",
+        "Origin: http://h:1\n",
+        "Origin: https://outer.example\nX-Forwarded-Host: outer.example\n",
+        "Origin: https://outer.example\nSec-Fetch-Site: same-origin\n",
+        "Sec-Fetch-Site: none\n",
+    ] {
+        check("POST /echo?times=1", marks, "200 OK");
+    }
 }

@@ -18,14 +18,16 @@ pub struct ColdMessage {
 }
 
 impl ColdMessage {
-    /// Returns the job that reads messages of a segment from this one on, and changes nothing.
+    /// Returns the job that reads messages of a segment from this one on, and changes nothing. The job ends before a
+    /// message with which the frames have more than `bytes_max` bytes. This message is read in any case.
     #[must_use]
-    pub fn read_request(&self, count: u32) -> Request {
+    pub fn read_request(&self, count: u32, bytes_max: u32) -> Request {
         let indices: Range<u32> = self.index..self.index.saturating_add(count);
         Request::Peek {
             segment: self.segment,
             head: self.head,
             indices,
+            bytes_max,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The outcomes of several keys that are set together.
 
 use super::{DRAIN, LOG_LEVEL, LOOKUPD_ADDRESSES};
+use crate::config::Config;
 use crate::http::{Broker, admin};
 use program::http::Failure;
 use program::log;
@@ -36,14 +37,20 @@ impl Outcome {
     }
 }
 
-/// Decides what becomes of each key. Values of keys that need a restart are checked together, as a start does, but the
-/// files that they name are not read.
-pub(super) fn judge<B: Broker>(broker: &B, keys: &GivenKeys) -> BTreeMap<String, Outcome> {
-    let mut outcomes: BTreeMap<String, Outcome> = keys
-        .iter()
-        .map(|(key, given)| (key.clone(), outcome(broker, key, given)))
-        .collect();
-    let config = &broker.info().config;
+/// Keys whose values were checked.
+pub(super) struct Checked {
+    pub(super) keys: GivenKeys,
+    /// The keys whose values a start would refuse, with the reasons.
+    pub(super) refused: BTreeMap<String, String>,
+}
+
+/// Reads keys and checks their values together, as a start does, but reads none of the files that they name.
+///
+/// # Errors
+/// The text has no keys. The error says why.
+pub(super) fn check(config: &Config, bytes: &[u8]) -> Result<Checked, String> {
+    let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+    let keys = config.options.read_keys(text)?;
     let check = |values: &[(&'static str, Value)]| {
         let config = config.with(values)?;
         config
@@ -59,21 +66,33 @@ pub(super) fn judge<B: Broker>(broker: &B, keys: &GivenKeys) -> BTreeMap<String,
         .iter()
         .map(|(_, name, value)| (*name, value.clone()))
         .collect();
+    let mut refused = BTreeMap::new();
     if let Err(why) = check(&all) {
         // The reason names one of the values. It is refused by itself, or only together with the others.
-        let mut is_found = false;
         for (key, name, value) in &values {
             if let Err(why) = check(&[(*name, value.clone())]) {
-                outcomes.insert((*key).clone(), Outcome::Refused(why));
-                is_found = true;
+                refused.insert((*key).clone(), why);
             }
         }
-        if !is_found {
-            for (key, ..) in &values {
-                outcomes.insert((*key).clone(), Outcome::Refused(why.clone()));
-            }
+        if refused.is_empty() {
+            refused.extend(values.iter().map(|(key, ..)| ((*key).clone(), why.clone())));
         }
     }
+    Ok(Checked { keys, refused })
+}
+
+/// Decides what becomes of each key.
+pub(super) fn judge<B: Broker>(
+    broker: &B,
+    keys: &GivenKeys,
+    refused: BTreeMap<String, String>,
+) -> BTreeMap<String, Outcome> {
+    let outcomes = keys
+        .iter()
+        .map(|(key, given)| (key.clone(), outcome(broker, key, given)));
+    let mut outcomes: BTreeMap<String, Outcome> = outcomes.collect();
+    let refused = refused.into_iter();
+    outcomes.extend(refused.map(|(key, why)| (key, Outcome::Refused(why))));
     outcomes
 }
 

@@ -1,7 +1,9 @@
 //! The answer of a peek while it is put together, and its JSON.
 
 use super::question::{Wanted, shown_place};
-use super::{ColdReader, SCANNED_BYTES_MAX, SCANNED_MAX, SHOWN_BYTES_MAX};
+use super::{
+    ColdFrame, ColdReader, READ_BYTES_MAX, SCANNED_BYTES_MAX, SCANNED_MAX, SHOWN_BYTES_MAX,
+};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use engine_core::{
@@ -15,11 +17,8 @@ use std::collections::HashMap;
 use wire::frame::{DATA_AT, HEADER_BYTES, Message};
 use wire::go_json::{JsonObject, push_array};
 
-/// Messages that are read from a file together.
-const READ_TOGETHER: u32 = 32;
-
-/// The beginning of a frame, and the length of the whole frame.
-type Frame = (Vec<u8>, usize);
+/// Messages that are read from a file together at most.
+const READ_TOGETHER: usize = 32;
 
 /// The messages that were found so far.
 #[derive(Debug)]
@@ -44,7 +43,7 @@ struct Shown {
     number: u64,
     message: PeekedMessage,
     /// `None`: the message is damaged.
-    frame: Option<Frame>,
+    frame: Option<ColdFrame>,
 }
 
 impl Shown {
@@ -125,10 +124,12 @@ impl Answer {
             || self.scanned_bytes >= SCANNED_BYTES_MAX
     }
 
-    /// Takes the messages of a slice that fit. Reads from disk what is not in memory. Returns the messages that could not
-    /// be read.
+    /// Takes the messages of a slice that fit. Reads from disk what is not in memory, up to [`READ_BYTES_MAX`]. Returns the
+    /// messages that could not be read.
     pub(super) fn take_slice(&mut self, slice: PeekSlice, read: &ColdReader) -> Vec<Missing> {
-        let mut cold = read_cold(&self.wanted.topic, &slice, read);
+        let bytes_left = SCANNED_BYTES_MAX.saturating_sub(self.scanned_bytes);
+        let bytes_max = READ_BYTES_MAX.min(u32::try_from(bytes_left).unwrap_or(u32::MAX));
+        let mut cold = read_cold(&self.wanted.topic, &slice, bytes_max, read);
         let mut missing = Vec::new();
         let mut behind = self.next;
         self.log_end = self.log_end.or(slice.log_end);
@@ -141,16 +142,27 @@ impl Answer {
                 self.next = behind;
                 return missing;
             }
+            let is_cold = matches!(message.frame, PeekedFrame::Cold(_));
+            let read = cold.remove(&message.seq);
+            if is_cold && read.is_none() {
+                // The next slice begins with the first message that was not read.
+                self.next = behind;
+                return missing;
+            }
             self.scanned += 1;
             behind = Some(message.next);
             match std::mem::replace(&mut message.frame, PeekedFrame::Gone) {
                 PeekedFrame::Copied(frame, length) => {
+                    self.scanned_bytes += frame.len() as u64;
                     self.take(self.scanned, message, Some((frame, length)));
                 }
                 PeekedFrame::Damaged => self.take(self.scanned, message, None),
                 PeekedFrame::Gone => {}
-                PeekedFrame::Cold(_) => match cold.remove(&message.seq) {
-                    Some(frame) => self.take(self.scanned, message, Some(frame)),
+                PeekedFrame::Cold(_) => match read.flatten() {
+                    Some((frame, length)) => {
+                        self.scanned_bytes += length as u64;
+                        self.take(self.scanned, message, Some((frame, length)));
+                    }
                     None => missing.push((self.scanned, message)),
                 },
             }
@@ -171,12 +183,14 @@ impl Answer {
         for ((number, message), found) in missing.into_iter().zip(found) {
             match found {
                 PeekedFrame::Copied(frame, length) => {
+                    self.scanned_bytes += frame.len() as u64;
                     self.take(number, message, Some((frame, length)));
                 }
                 PeekedFrame::Damaged => self.take(number, message, None),
                 PeekedFrame::Gone => {}
                 PeekedFrame::Cold(cold) => {
-                    let frame = read(&self.wanted.topic, &cold, 1).pop().flatten();
+                    let frame = read(&self.wanted.topic, &cold, 1, READ_BYTES_MAX).pop();
+                    self.scanned_bytes += frame.as_ref().map_or(0, |(_, length)| *length as u64);
                     self.take(number, message, frame);
                 }
             }
@@ -214,11 +228,10 @@ impl Answer {
         self.shown_bytes = bytes;
     }
 
-    fn take(&mut self, number: u64, message: PeekedMessage, frame: Option<Frame>) {
+    fn take(&mut self, number: u64, message: PeekedMessage, frame: Option<ColdFrame>) {
         let body = frame
             .as_ref()
             .and_then(|(frame, _)| frame.get(HEADER_BYTES..));
-        self.scanned_bytes += frame.as_ref().map_or(0, |(frame, _)| frame.len() as u64);
         // Nobody knows what is in a damaged body: it is shown where everything is shown.
         let is_wanted = match body {
             Some(body) => self.wanted.filter.accepts(body),
@@ -297,24 +310,51 @@ impl Answer {
     }
 }
 
-/// Reads the messages of a slice that are on disk, neighbours together.
-fn read_cold(topic: &str, slice: &PeekSlice, read: &ColdReader) -> HashMap<Seq, Frame> {
-    let mut places: Vec<(Seq, ColdMessage)> = Vec::new();
-    for message in &slice.messages {
-        if let PeekedFrame::Cold(cold) = &message.frame {
-            places.push((message.seq, *cold));
-        }
-    }
-    places.sort_by_key(|(seq, _)| *seq);
-    let is_next = |(_, a): &(Seq, ColdMessage), (_, b): &(Seq, ColdMessage)| {
-        (a.segment, a.head, a.index + 1) == (b.segment, b.head, b.index)
+/// Reads messages of a slice that are on disk in the order of the list, neighbours together. Ends when they have
+/// `bytes_max` bytes, or with one that could not be read, which is `None`. The last message may exceed the bytes.
+fn read_cold(
+    topic: &str,
+    slice: &PeekSlice,
+    bytes_max: u32,
+    read: &ColdReader,
+) -> HashMap<Seq, Option<ColdFrame>> {
+    let places = slice.messages.iter().filter_map(|it| match it.frame {
+        PeekedFrame::Cold(cold) => Some((it.seq, cold)),
+        _ => None,
+    });
+    let places: Vec<(Seq, ColdMessage)> = places.collect();
+    let are_neighbours = |(_, a): &(Seq, ColdMessage), (_, b): &(Seq, ColdMessage)| {
+        (a.segment, a.head) == (b.segment, b.head) && a.index.abs_diff(b.index) == 1
     };
     let mut frames = HashMap::new();
-    for neighbours in places.chunk_by(is_next) {
-        for together in neighbours.chunks(READ_TOGETHER as usize) {
-            let found = read(topic, &together[0].1, together.len() as u32);
+    let mut bytes_left = bytes_max as usize;
+    // The first read is of one message, so a slice has one in any case.
+    let mut together_max = 1;
+    for mut neighbours in places.chunk_by(are_neighbours) {
+        while let Some((seq, _)) = neighbours.first() {
+            if frames.contains_key(seq) {
+                neighbours = &neighbours[1..];
+                continue;
+            }
+            if bytes_left == 0 {
+                return frames;
+            }
+            let mut together = neighbours[..neighbours.len().min(together_max)].to_vec();
+            together.sort_by_key(|(_, cold)| cold.index);
+            let (first, count) = (&together[0], together.len());
+            let found = read(topic, &first.1, count as u32, bytes_left as u32);
+            if found.is_empty() && count == 1 {
+                frames.insert(first.0, None);
+                return frames;
+            }
+            // A read that is cut ends before the first message of a list that begins with the newest.
+            together_max = match found.len() == count {
+                true => READ_TOGETHER.min(2 * together_max),
+                false => 1,
+            };
             for ((seq, _), frame) in together.iter().zip(found) {
-                frames.extend(frame.map(|frame| (*seq, frame)));
+                bytes_left = bytes_left.saturating_sub(frame.1);
+                frames.insert(*seq, Some(frame));
             }
         }
     }

@@ -16,12 +16,14 @@ use axum::Router;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
+use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use serde::Serialize;
 
 use super::distribution::{Reading, Seconds};
 use super::table::{Counters, ForgetTable, NAME_BYTES_MAX, Wanted};
+use crate::listening::refuse_other_sites;
 
 /// The bins of `/nmostprobable` without `N`.
 const MOST_PROBABLE: usize = 10;
@@ -81,10 +83,11 @@ struct Totals {
 
 type Parsed = Result<Query<Vec<(String, String)>>, QueryRejection>;
 
-/// Returns the service. Every endpoint accepts any method, as in the original.
+/// Returns the service. Every endpoint accepts any method, as in the original. Pages of other sites count nothing.
 pub(super) fn router(api: Api) -> Router {
     Router::new()
         .route("/incr", any(incr))
+        .route_layer(from_fn(refuse_other_sites))
         .route("/get", any(get))
         .route("/dist", any(dist))
         .route("/nmostprobable", any(nmostprobable))

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, RawQuery, State};
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::middleware::map_response;
+use axum::middleware::{from_fn, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, post};
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use ringq_client::{Outcome, Producer, PublishError};
 
 use super::request::Refused;
 use super::shared::Shared;
+use crate::listening::refuse_other_sites;
 
 /// The parts that all pages share.
 #[derive(Clone)]
@@ -40,6 +41,7 @@ pub(super) fn router(pages: Pages) -> Router {
     Router::new()
         .route("/pub", post(publish))
         .route("/mpub", post(publish_lines))
+        .route_layer(from_fn(refuse_other_sites))
         .route("/stats", any(stats))
         .route("/ping", any(async || "OK"))
         .fallback(async || StatusCode::NOT_FOUND)

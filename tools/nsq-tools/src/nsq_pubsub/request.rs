@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use program::http::Query;
+use program::http::{PageMarks, Query};
 use wire::name::is_valid_name;
 
 /// Most bytes of the head of a request.
@@ -22,6 +22,8 @@ pub(super) enum Head {
         query: String,
         /// The length of the head, in bytes.
         length: usize,
+        /// True if a browser says that a page of another site sends the request.
+        is_of_other_site: bool,
     },
     /// The request asks for something else, or is no HTTP: it goes to the HTTP server.
     Other,
@@ -73,10 +75,17 @@ impl Head {
         let target = request.path.unwrap_or_default();
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         match path {
-            "/sub" => Head::Subscription {
-                query: query.to_owned(),
-                length,
-            },
+            "/sub" => {
+                let mut marks = PageMarks::default();
+                for header in request.headers {
+                    marks.note(header.name, header.value);
+                }
+                Head::Subscription {
+                    query: query.to_owned(),
+                    length,
+                    is_of_other_site: marks.are_of_other_site(),
+                }
+            }
             _ => Head::Other,
         }
     }
@@ -124,6 +133,7 @@ mod tests {
         let subscription = |query: &str, length| Head::Subscription {
             query: query.to_owned(),
             length,
+            is_of_other_site: length > 50,
         };
         for (bytes, expected) in [
             ("", Head::Partial),
@@ -133,6 +143,15 @@ mod tests {
                 subscription("topic=t&a", 40),
             ),
             ("POST /sub HTTP/1.0\r\n\r\n", subscription("", 22)),
+            // A page of any site drained the channel.
+            (
+                "GET /sub HTTP/1.1\r\nHost: x\r\nSec-Fetch-Site: cross-site\r\n\r\n",
+                subscription("", 60),
+            ),
+            (
+                "POST /sub HTTP/1.1\r\nHost: x\r\nOrigin: http://evil.example\r\n\r\n",
+                subscription("", 62),
+            ),
             ("GET /subs HTTP/1.1\r\n\r\n", Head::Other),
             ("GET /stats HTTP/1.1\r\n\r\n", Head::Other),
             ("\x16\x03\x01", Head::Other),

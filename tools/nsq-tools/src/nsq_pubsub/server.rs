@@ -137,7 +137,13 @@ async fn serve(
         head = timeout(HEAD_TIME_MAX, read_head(&mut socket, &mut bytes)) => head,
     };
     match head {
-        Ok(Ok(Head::Subscription { query, length })) if bytes.len() == length => {
+        Ok(Ok(Head::Subscription {
+            is_of_other_site: true,
+            ..
+        })) => {
+            stream::refuse_other_site(socket, peer).await;
+        }
+        Ok(Ok(Head::Subscription { query, length, .. })) if bytes.len() == length => {
             stream::serve(socket, peer, &query, &shared).await;
         }
         Ok(Ok(Head::Other)) => {

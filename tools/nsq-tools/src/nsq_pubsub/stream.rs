@@ -4,7 +4,9 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use axum::http::StatusCode;
 use futures_util::FutureExt;
+use program::http::Failure;
 use program::{log_info, log_warn};
 use ringq_client::{Acker, AutoTouch, Consumer, Requeue};
 use socket2::SockRef;
@@ -64,13 +66,13 @@ pub(super) async fn serve(mut socket: TcpStream, peer: SocketAddr, query: &str, 
     let most = config.consumer.max_in_flight;
     let subscription = match Subscription::parse(query, most, own_channel) {
         Ok(subscription) => subscription,
-        Err(refused) => return refuse(socket, "400 Bad Request", &refused.to_string()).await,
+        Err(refused) => return refuse(socket, StatusCode::BAD_REQUEST, &refused.to_string()).await,
     };
     let mut consumer = match reach(&subscription, shared).await {
         Ok(consumer) => consumer,
         Err(why) => {
             log_info!("({peer}) no stream: {why}");
-            return refuse(socket, "503 Service Unavailable", "NO_NSQD").await;
+            return refuse(socket, StatusCode::SERVICE_UNAVAILABLE, "NO_NSQD").await;
         }
     };
     if let Err(error) = SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES_MAX) {
@@ -95,8 +97,15 @@ pub(super) async fn serve(mut socket: TcpStream, peer: SocketAddr, query: &str, 
     drain(&mut consumer, |message| give_one_back(&message.split().1)).await;
 }
 
+/// Refuses a stream to a page of another site.
+pub(super) async fn refuse_other_site(socket: TcpStream, peer: SocketAddr) {
+    log_info!("({peer}) no stream: a page of another site asks for it");
+    let Failure { status, code } = Failure::FORBIDDEN_ORIGIN;
+    refuse(socket, status, code).await;
+}
+
 /// Sends an answer of one line.
-async fn refuse(mut socket: TcpStream, status: &str, text: &str) {
+async fn refuse(mut socket: TcpStream, status: StatusCode, text: &str) {
     let answer = format!(
         "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\
          Content-Length: {}\r\n\r\n{text}\n",

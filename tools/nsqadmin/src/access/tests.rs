@@ -10,6 +10,7 @@ fn access(admins: &[&str], proxies: &[&str]) -> Access {
             .map(|text| Cidr::parse(text).unwrap())
             .collect(),
         allowed_origins: vec!["https://nsq.example.com".to_owned()],
+        host_names: HostNames::new("vm", ["nsq.example.com".to_owned()]),
         body_readers: BodyReaders::Admins,
     }
 }
@@ -95,55 +96,57 @@ fn a_header_that_does_not_count_has_a_reason_with_the_flag_to_set() {
 }
 
 #[test]
-fn pages_of_other_sites_are_recognised() {
+fn pages_of_allowed_origins_may_act() {
     let rules = access(&[], &[]);
     let check = |pairs: &[(&'static str, &str)], expected: bool| {
         assert_eq!(rules.is_own_page(&headers(pairs)), expected, "{pairs:?}");
     };
-    check(&[("host", "h:4171")], true);
-    check(&[("host", "h:4171"), ("origin", "http://h:4171")], true);
-    check(&[("host", "h"), ("origin", "https://h")], true);
-    check(&[("host", "h:443"), ("origin", "https://h")], true);
-    check(&[("host", "h"), ("origin", "https://h:8443")], false);
-    check(&[("host", "h:4171"), ("origin", "http://evil:4171")], false);
-    check(&[("host", "h"), ("origin", "null")], false);
-    check(&[("host", "h"), ("origin", "")], false);
-    check(&[("origin", "http://h")], false);
-    check(
-        &[
-            ("host", "127.0.0.1:4171"),
-            ("x-forwarded-host", "h"),
-            ("origin", "https://h"),
-        ],
-        true,
-    );
-    check(
-        &[
-            ("host", "127.0.0.1:4171"),
-            ("origin", "https://nsq.example.com"),
-        ],
-        true,
-    );
-    // A proxy may change Host, and the browser's own judgement counts then.
-    let from = |site: &'static str| {
-        [
-            ("host", "inner"),
-            ("origin", "https://outer"),
-            ("sec-fetch-site", site),
-        ]
+    let host = ("host", "127.0.0.1:4171");
+    check(&[host], true);
+    check(&[host, ("origin", "http://127.0.0.1:4171")], true);
+    check(&[host, ("origin", "https://nsq.example.com")], true);
+    check(&[host, ("origin", "https://nsq.example.com:8443")], false);
+    let site = ("sec-fetch-site", "cross-site");
+    check(&[host, site, ("origin", "https://nsq.example.com")], true);
+    check(&[host, site], false);
+}
+
+/// The owner of a name let it stand for 127.0.0.1, and a page with this name was an admin, also with `--admin-user`.
+#[test]
+fn a_name_that_somebody_lets_stand_for_this_machine_is_recognised() {
+    let rules = access(&["carol"], &["127.0.0.0/8"]);
+    let check = |peer: &str, pairs: &[(&'static str, &str)], expected: Option<&str>| {
+        let (headers, peer) = (headers(pairs), peer.parse().unwrap());
+        assert_eq!(rules.unknown_host(&headers, peer), expected, "{pairs:?}");
     };
-    check(&from("same-origin"), true);
-    check(&from("none"), true);
-    check(&from("same-site"), false);
-    check(&from("cross-site"), false);
-    check(
-        &[
-            ("host", "h"),
-            ("origin", "https://h"),
-            ("sec-fetch-site", "cross-site"),
-        ],
-        false,
+    let evil = ("host", "evil.example:4171");
+    let found = Some("evil.example:4171");
+    for peer in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
+        check(peer, &[evil], found);
+        check(peer, &[evil, ("x-forwarded-user", "carol")], found);
+        for known in [
+            "localhost:4171",
+            "127.0.0.1",
+            "[::1]:4171",
+            "vm:4171",
+            "nsq.example.com",
+            "",
+        ] {
+            check(peer, &[("host", known)], None);
+        }
+        check(peer, &[], None);
+    }
+    check("192.0.2.1", &[evil], None);
+    // A proxy on this machine. A page of the evil name can set its headers, but not `Sec-Fetch-Site`.
+    let proxy = ("x-forwarded-for", "192.0.2.1");
+    let (origin, site) = (
+        ("origin", "http://evil.example:4171"),
+        ("sec-fetch-site", "same-origin"),
     );
+    check("127.0.0.1", &[evil, proxy], None);
+    check("127.0.0.1", &[evil, proxy, origin], found);
+    check("127.0.0.1", &[evil, proxy, origin, site], None);
+    check("127.0.0.1", &[evil, origin, site], found);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::path::Path;
 
 use program::go_value::{PARSE_ERROR, parse_int};
+use program::http::HostNames;
 use program::log_warn;
 use program::tcp_address::{fault, split_host_port};
 use program::tls::error_text;
@@ -58,6 +59,7 @@ impl Config {
         for origin in &self.allowed_origins {
             check_origin(origin)?;
         }
+        HostNames::check_flag(&self.allowed_hosts)?;
         for name in &self.admin_users {
             check_admin(name)?;
         }

@@ -123,6 +123,10 @@ fn the_checks_say_what_is_wrong() {
             "failed to parse --allowed-origin (https://a/) - an origin is ",
         ),
         (
+            "--allowed-host=https://a",
+            "failed to parse --allowed-host (https://a) - a host is a name ",
+        ),
+        (
             "--nsqd-url-map=x",
             "failed to parse --nsqd-url-map (x) - there is no =",
         ),

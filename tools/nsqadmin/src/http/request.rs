@@ -90,6 +90,11 @@ impl Request {
         self.peer
     }
 
+    /// Returns true if the request came over TLS to nsqadmin itself.
+    pub fn is_tls(&self) -> bool {
+        self.is_tls
+    }
+
     /// Returns the client's name for itself.
     pub fn user_agent(&self) -> &str {
         self.header(USER_AGENT.as_str())

@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use ::http::{Method, StatusCode};
+use program::http::HostNames;
 use program::log_warn;
 
 use super::endpoint::{Audience, Endpoint};
@@ -47,6 +48,19 @@ impl App {
                 checked
             }
         }
+    }
+
+    /// Returns the refusal of a request that a page of another site may have sent by a name of its own for this machine. Over
+    /// TLS, the browser has checked the name.
+    pub(super) fn misdirected(&self, request: &Request) -> Option<Refusal> {
+        let peer = request.peer().ip();
+        let unknown = self.access.unknown_host(request.headers(), peer);
+        let host = unknown.filter(|_| !request.is_tls())?;
+        let advice = HostNames::advice(host);
+        Some(Refusal::new(
+            StatusCode::MISDIRECTED_REQUEST,
+            format!("MISDIRECTED_HOST: {advice}"),
+        ))
     }
 
     /// Logs that the request's user does not count, once for each address and at most once a second.

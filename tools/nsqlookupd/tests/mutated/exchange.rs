@@ -91,6 +91,7 @@ fn run<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (String, Vec<String>) 
         database: database.clone(),
         now: Now::default,
         has_old_endpoints: true,
+        host_names: None,
     };
     let mut connection = Connection::new(client, b"");
     let served = serve_connection(&mut connection, &"1.2.3.4:5", &api, future::pending());

@@ -9,6 +9,7 @@ use futures_lite::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use super::date::Date;
 use super::head::{self, Head};
+use super::host_names::HostNames;
 use super::reply::{Exchange, Refusal, Reply};
 
 /// Bytes per read while the length of the input is unknown. A keep-alive connection holds this
@@ -244,8 +245,8 @@ impl<S: Io> Connection<S> {
         }
     }
 
-    /// Reads up to the end of the next request's head.
-    pub(super) async fn next_head(&mut self) -> Result<Head, NoRequest> {
+    /// Reads up to the end of the next request's head. `names` are those of [`head::parse`].
+    pub(super) async fn next_head(&mut self, names: Option<&HostNames>) -> Result<Head, NoRequest> {
         let mut parsed_bytes = 0;
         let mut awaited = Awaited::Request;
         self.stream.begin(awaited);
@@ -261,7 +262,7 @@ impl<S: Io> Connection<S> {
             // A head that arrives in pieces is parsed again only when it may be complete.
             let is_first_look = parsed_bytes == 0 && !self.unread().is_empty();
             if is_first_look || head::may_end(self.unread(), parsed_bytes) {
-                let parsed = head::parse(self.unread());
+                let parsed = head::parse(self.unread(), names);
                 if let Some((head, count)) = parsed.map_err(NoRequest::Refused)? {
                     self.take(count);
                     self.stream.begin(Awaited::Body);

@@ -7,6 +7,8 @@ use http::{Method, Uri};
 
 use super::chunked::Chunked;
 use super::coding::Coding;
+use super::host_names::HostNames;
+use super::page_marks::PageMarks;
 use super::query::percent_decode;
 use super::reply::{Exchange, Refusal};
 use crate::metrics::Format;
@@ -39,6 +41,10 @@ pub struct Head {
     pub(super) keeps_alive: bool,
     pub(super) framing: Framing,
     pub(super) coding: Coding,
+    /// True when a browser says that a page of another site sends the request.
+    pub(super) is_of_other_site: bool,
+    /// The header `Host`, if it is no name of the server.
+    pub(super) unknown_host: Option<Box<str>>,
 }
 
 /// The value of the header `Expect`.
@@ -76,8 +82,11 @@ pub(super) fn may_end(bytes: &[u8], seen: usize) -> bool {
 }
 
 /// Parses a head. Returns the head and its length, or `None` if the head is not complete. The error
-/// is the answer.
-pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Refusal> {
+/// is the answer. `names` are the names of the server, if only these may be used.
+pub(super) fn parse(
+    bytes: &[u8],
+    names: Option<&HostNames>,
+) -> Result<Option<(Head, usize)>, Refusal> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut []);
     let count = match request.parse_with_uninit_headers(bytes, &mut fields) {
@@ -108,13 +117,15 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Refusal> {
         keeps_alive: false,
         framing: Framing::Length(0),
         coding: Coding::Identity,
+        is_of_other_site: false,
+        unknown_host: None,
     };
     let is_path = target.starts_with('/') || target == "*" || head.target.scheme().is_some();
     let is_sound = is_path || head.method == Method::CONNECT;
     if !is_sound || percent_decode(head.target.path().as_bytes()).is_err() {
         return Err(Refusal::MALFORMED);
     }
-    head.read_fields(request.headers)?;
+    head.read_fields(request.headers, names)?;
     Ok(Some((head, count)))
 }
 
@@ -152,16 +163,22 @@ impl Head {
         }
     }
 
-    fn read_fields(&mut self, fields: &[httparse::Header<'_>]) -> Result<(), Refusal> {
+    fn read_fields(
+        &mut self,
+        fields: &[httparse::Header<'_>],
+        names: Option<&HostNames>,
+    ) -> Result<(), Refusal> {
         let mut lengths = Lengths::default();
         let mut host = None;
         let mut asks_to_stay = false;
+        let mut marks = PageMarks::default();
         for field in fields {
             let is = |name: &str| field.name.eq_ignore_ascii_case(name);
             if is("host") {
                 if host.replace(field.value).is_some() {
                     return Err(Refusal::MALFORMED);
                 }
+                marks.note(field.name, field.value);
             } else if is("content-length") {
                 lengths.announce(field.value)?;
             } else if is("transfer-encoding") {
@@ -184,12 +201,20 @@ impl Head {
                     true => Expectation::Continue,
                     false => Expectation::Unknown,
                 });
+            } else {
+                marks.note(field.name, field.value);
             }
         }
+        self.is_of_other_site = marks.are_of_other_site();
         match host {
             None if self.is_http_11 => return Err(Refusal::NO_HOST),
             Some(host) if !host.iter().all(is_host_byte) => return Err(Refusal::BAD_HOST),
             _ => {}
+        }
+        if let (Some(names), Some(host)) = (names, host) {
+            // Its bytes were checked just now.
+            let host = String::from_utf8_lossy(host);
+            self.unknown_host = (!names.have(&host)).then(|| host.into());
         }
         // With two lengths, the sender may disagree about where the next request begins.
         let is_ambiguous = lengths.has_encoding && lengths.has_announced;
@@ -267,14 +292,14 @@ mod tests {
     use super::*;
 
     fn head(text: &str) -> Head {
-        let (head, count) = parse(text.as_bytes()).unwrap().unwrap();
+        let (head, count) = parse(text.as_bytes(), None).unwrap().unwrap();
         assert_eq!(count, text.len());
         head
     }
 
     fn length(fields: &str) -> Result<Option<u64>, Refusal> {
         let text = format!("POST /pub HTTP/1.1\r\nHost: x\r\n{fields}\r\n");
-        match parse(text.as_bytes())? {
+        match parse(text.as_bytes(), None)? {
             Some((head, _)) => Ok(match head.framing {
                 Framing::Length(bytes) => Some(bytes),
                 Framing::Chunked(_) => None,
@@ -314,7 +339,7 @@ mod tests {
         assert_eq!(length(both), Ok(None));
         assert!(!head(&format!("POST /pub HTTP/1.1\r\nHost: x\r\n{both}\r\n")).keeps_alive);
         let old = b"POST /pub HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n";
-        assert_eq!(parse(old).unwrap_err(), Refusal::MALFORMED);
+        assert_eq!(parse(old, None).unwrap_err(), Refusal::MALFORMED);
     }
 
     #[test]
@@ -339,7 +364,7 @@ mod tests {
     #[test]
     fn invalid_requests_are_refused() {
         let check = |text: &str, expected: Refusal| {
-            let refused = parse(text.as_bytes()).unwrap_err();
+            let refused = parse(text.as_bytes(), None).unwrap_err();
             assert_eq!(refused, expected, "{}", &text[..text.len().min(60)]);
         };
         let get = |rest: &str| format!("GET /ping HTTP/1.1\r\n{rest}\r\n");
@@ -370,7 +395,7 @@ mod tests {
                 .expect("it is there");
             text[at] = byte;
             let is_good = byte.is_ascii_alphanumeric() || b"!$%&'()*+,-.:;=[]_~".contains(&byte);
-            assert_eq!(parse(&text).is_ok(), is_good, "{byte:#x}");
+            assert_eq!(parse(&text, None).is_ok(), is_good, "{byte:#x}");
         }
         check(&get("Host: a b\r\n"), Refusal::BAD_HOST);
         head(&get("Host:\r\n"));
@@ -393,7 +418,7 @@ mod tests {
             for seen in 1..text.len() {
                 assert!(may_end(text.as_bytes(), seen), "{seen} of {text:?}");
                 let cut = &text.as_bytes()[..seen];
-                assert!(parse(cut).unwrap().is_none());
+                assert!(parse(cut, None).unwrap().is_none());
                 assert!(!may_end(cut, seen.saturating_sub(1)), "{seen} of {text:?}");
             }
         }

@@ -12,6 +12,7 @@ use http::StatusCode;
 use wire::go_json::JsonObject;
 
 use super::coding;
+use super::host_names::HostNames;
 use crate::metrics::Format;
 
 const JSON: &str = "application/json; charset=utf-8";
@@ -36,6 +37,9 @@ impl Failure {
     pub const INTERNAL: Failure = Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR");
     /// The failure of a request whose path has no route.
     pub const NOT_FOUND: Failure = Failure::new(StatusCode::NOT_FOUND, "NOT_FOUND");
+
+    /// The failure of a request that would change something, and that a browser marks as sent by a page of another site.
+    pub const FORBIDDEN_ORIGIN: Failure = Failure::new(StatusCode::FORBIDDEN, "FORBIDDEN_ORIGIN");
 
     /// Returns a failure.
     pub const fn new(status: StatusCode, code: &'static str) -> Failure {
@@ -196,6 +200,16 @@ impl Reply {
             reply.header = Some(("Accept-Encoding", coding::ACCEPTED.to_string()));
         }
         reply
+    }
+
+    /// Returns the answer to a request whose `Host` is no name of the server.
+    pub(super) fn misdirected(host: &str) -> Reply {
+        let mut body = String::new();
+        let mut object = JsonObject::new(&mut body);
+        object.text("message", "MISDIRECTED_HOST");
+        object.text("reason", &HostNames::advice(host));
+        object.end();
+        Reply::json(StatusCode::MISDIRECTED_REQUEST, body)
     }
 
     /// Returns the same answer in the style of NSQ before 1.0. A text has no envelope, data have
