@@ -181,7 +181,7 @@ fn help_and_version_exit_0() {
     let (nsqds, ours) = help
         .split_once("Flags of ringq that the original nsqd does not have:\n")
         .expect("ours stand apart");
-    assert!(ours.starts_with("  -check value\n"), "{ours}");
+    assert!(ours.starts_with("  -allowed-host value\n"), "{ours}");
     assert!(!nsqds.contains("shards"), "{nsqds}");
     assert!(help.contains("\n  -log-level value\n    \tset log verbosity: debug, info, warn, error, or fatal (default INFO)\n"));
     let exit = parse(&["--version"]).unwrap_err();

@@ -146,11 +146,11 @@ mod tests {
             // A page of any site drained the channel.
             (
                 "GET /sub HTTP/1.1\r\nHost: x\r\nSec-Fetch-Site: cross-site\r\n\r\n",
-                subscription("", 60),
+                subscription("", 58),
             ),
             (
                 "POST /sub HTTP/1.1\r\nHost: x\r\nOrigin: http://evil.example\r\n\r\n",
-                subscription("", 62),
+                subscription("", 60),
             ),
             ("GET /subs HTTP/1.1\r\n\r\n", Head::Other),
             ("GET /stats HTTP/1.1\r\n\r\n", Head::Other),
