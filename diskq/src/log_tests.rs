@@ -1354,6 +1354,33 @@ fn a_shortage_is_one_until_the_refused_size_fits() {
     world.append(60_000, 0).expect("the segment is there");
 }
 
+/// One batch that is too large kept out smaller ones for as long as it had no room itself.
+#[test]
+fn a_refused_size_that_fits_again_is_taken_before_the_largest_one_fits() {
+    let mut world = World::new(small_options());
+    world.must_append(1000);
+    world.pump(10);
+    world.files.limit(Some(world.files.bytes() + 4096));
+    for bytes in [60_000, 10_000] {
+        for _ in 0..3 {
+            match world.append(bytes, 0) {
+                Err(AppendError::WouldBlock | AppendError::Full(_)) => world.pump(10),
+                other => panic!("there is no room: {other:?}"),
+            }
+        }
+    }
+    assert!(world.log.is_disk_full());
+    world.files.limit(Some(world.files.bytes() + 40_000));
+    let is_taken = (0..10).any(|_| {
+        let result = world.append(10_000, 0);
+        world.pump(10);
+        world.step_time(100);
+        result.is_ok()
+    });
+    assert!(is_taken, "there is room for it");
+    assert!(world.log.is_disk_full(), "the larger one has no room");
+}
+
 /// A file that another program writes may leave no room for years. The log is well if its own segments suffice.
 #[test]
 fn a_shortage_ends_with_a_free_segment_of_its_own() {

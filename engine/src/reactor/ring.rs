@@ -30,7 +30,7 @@ const FIRST_SEND: u64 = u64::MAX - 1 - SENDS_MAX as u64;
 const LAST_SEND: u64 = FIRST_SEND + SENDS_MAX as u64 - 1;
 
 /// The pause before a writer tries again whose peer has ended its side and leaves no room.
-static HANGUP_PAUSE: Timespec = Timespec::new().nsec(10_000_000);
+static HANGUP_PAUSE: Timespec = Timespec::new().nsec(100_000_000);
 
 /// The time for which the making of a ring is tried.
 const TIMEOUT: Duration = Duration::from_secs(1);

@@ -220,14 +220,17 @@ impl Log {
     /// the smallest segment, so that a large append does not keep out others, and for the large one if small appends have
     /// what they need, or none come.
     pub(super) fn retry_prepare(&mut self) {
-        let Some(shortage) = &self.supply.shortage else {
+        let Some(most) = self.supply.shortage.as_ref().map(|it| it.refused_most) else {
             return;
         };
-        let most = shortage.refused_most;
         if self.supply.can_give(most) {
             self.supply.shortage = None;
-            return;
         }
+        let Some(shortage) = &mut self.supply.shortage else {
+            return;
+        };
+        // Room may have come for a size between. From now on, the keeper is asked for each size once.
+        shortage.refused_from = most;
         let has_stock = self.supply.stock().next().is_some();
         let is_idle = self.last_append + IDLE_AFTER <= self.mono;
         self.prepare(if has_stock || is_idle { most } else { 0 });

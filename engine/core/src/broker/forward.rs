@@ -116,9 +116,9 @@ impl Broker {
         }
     }
 
-    /// Tries the forwarded publishes again that wait at a topic.
+    /// Tries the forwarded publishes again that wait at a topic. A shard that stops tries none.
     pub(super) fn retry_forwarded(&mut self, now: Now, key: TopicKey) {
-        if !self.topics[key].started {
+        if self.is_stopping() || !self.topics[key].started {
             return;
         }
         while let Some(waiting) = self.topics[key].waiting_publishes.pop_front() {

@@ -20,7 +20,9 @@ pub(crate) fn flush_all(shard: &Rc<Shard>, ids: &[ClientId], staged: &mut Vec<Rc
     for ids in ids.chunks(reactor::SENDS_MAX) {
         for id in ids {
             shard.at_connection(*id, |connection| {
-                if ids.len() == 1 {
+                if connection.may_flush() && connection.has_to_wait() {
+                    connection.settle(shard, Ok(Progress::More));
+                } else if ids.len() == 1 {
                     connection.flush(shard);
                 } else if connection.stage_or_flush(shard) {
                     staged.push(connection.clone());
@@ -80,6 +82,12 @@ impl Connection {
         !self.is_stuck.get() && !self.is_leaving.get()
     }
 
+    /// Returns whether TLS or compression of this output has to wait until the other tasks have had their turn: a turn may
+    /// have output for thousands of connections.
+    fn has_to_wait(&self) -> bool {
+        self.transport.was_upgraded() && self.transport.stream().is_budget_spent()
+    }
+
     /// Has a task write what is left, when the socket has room and the others have had their turn.
     fn settle(self: &Rc<Self>, shard: &Rc<Shard>, progress: io::Result<Progress>) {
         match progress {
@@ -112,6 +120,9 @@ impl Connection {
         loop {
             let (progress, left) = self.write_once(shard)?;
             bytes += left;
+            if self.transport.was_upgraded() {
+                self.transport.stream().count_more_work(left);
+            }
             if !matches!(progress, Progress::More) || bytes >= WRITTEN_BYTES_MAX {
                 return Ok(progress);
             }

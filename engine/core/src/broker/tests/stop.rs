@@ -43,6 +43,14 @@ fn forward() -> ForwardBatch {
 fn answers_to(broker: &mut Broker, files: &SimFiles, batch: &ForwardBatch) -> usize {
     let mut out = Vec::new();
     broker.handle_forwards(NOW, batch, &mut out);
+    serve(broker, files, out);
+    broker
+        .take_forward_replies(ShardId(1))
+        .map_or(0, |replies| replies.len())
+}
+
+/// Does the jobs of a shard's keeper, and those that follow.
+fn serve(broker: &mut Broker, files: &SimFiles, mut out: Vec<Output>) {
     for _ in 0..3 {
         broker.end_turn(NOW, &mut out);
         for output in std::mem::take(&mut out) {
@@ -53,9 +61,6 @@ fn answers_to(broker: &mut Broker, files: &SimFiles, batch: &ForwardBatch) -> us
             }
         }
     }
-    broker
-        .take_forward_replies(ShardId(1))
-        .map_or(0, |replies| replies.len())
 }
 
 /// A shard that had written its last checkpoints answered publishes of a shard that still served its clients. No sync
@@ -66,6 +71,26 @@ fn a_shard_that_stops_takes_no_publish_of_another_shard() {
     assert_eq!(answers_to(&mut broker, &files, &forward()), 1);
     broker.begin_stop(&mut Vec::new());
     assert_eq!(answers_to(&mut broker, &files, &forward()), 0);
+}
+
+/// A publish of another shard that waited for a segment was stored and answered when the segment came, after the last
+/// sync of the stop had begun.
+#[test]
+fn a_shard_that_stops_takes_no_publish_that_waits_for_room() {
+    let stored_after = |stops: bool| {
+        let (files, mut broker) = (SimFiles::new(), first_of_two());
+        let mut out = Vec::new();
+        broker.handle_forwards(NOW, &forward(), &mut out);
+        if stops {
+            broker.begin_stop(&mut out);
+        }
+        serve(&mut broker, &files, out);
+        broker
+            .take_forward_replies(ShardId(1))
+            .map_or(0, |it| it.len())
+    };
+    assert_eq!(stored_after(false), 1);
+    assert_eq!(stored_after(true), 0);
 }
 
 /// A stop that cannot sync the last messages saves no numbers of these messages: after a power failure, their copies are

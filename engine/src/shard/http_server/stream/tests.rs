@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
+use std::thread;
 use std::time::Duration;
 
 /// An upgrade keeps the encoded bytes of a write that failed. They counted as the beginning of what was written next.
@@ -51,6 +52,8 @@ fn a_long_answer_leaves_the_others_their_turn() {
     const PART_BYTES: usize = BYTES_PER_POLL / 8;
     let (ours, peer) = UnixStream::pair().expect("two sockets");
     ours.set_nonblocking(true).expect("a socket");
+    // Ends with the connection.
+    let reader = thread::spawn(move || io::copy(&mut &peer, &mut io::sink()));
     let turns = reactor::run(Engine::Epoll, async move {
         let turns = Rc::new(Cell::new(0));
         let counted = turns.clone();
@@ -67,8 +70,10 @@ fn a_long_answer_leaves_the_others_their_turn() {
             let written = stream.write_all(&[0; PART_BYTES]).await;
             written.expect("there is room");
         }
-        drop((other, peer));
+        drop(other);
         turns.get() - before
     });
+    let read = reader.join().expect("no panic");
+    assert_eq!(read.expect("connected"), 9 * PART_BYTES as u64);
     assert!(turns.expect("the engine works") > 0, "there was no turn");
 }
