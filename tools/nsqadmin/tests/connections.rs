@@ -7,13 +7,13 @@ mod support;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, StreamOwned};
 use serde_json::json;
 use support::Admin;
 use test_support::daemon::Daemon;
 use test_support::process::address_in;
 use test_support::{TIMEOUT, wait_until};
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConnection, StreamOwned};
 use upgrade::{ClientTls, authorities, client_config};
 
 #[test]
