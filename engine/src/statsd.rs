@@ -117,7 +117,7 @@ impl Pusher {
     /// Waits for an event until `at`.
     fn event_before(&self, at: Instant) -> Option<Event> {
         let wait = at.saturating_duration_since(Instant::now());
-        // The channel has a sender here, so that nothing but the time ends this wait.
+        // This thread keeps a sender, so the channel never closes: an error only means that the time is over.
         self.events.recv_timeout(wait).ok()
     }
 

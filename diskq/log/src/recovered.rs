@@ -38,8 +38,9 @@ pub struct Recovered {
     /// last file. A seq in none of these ranges is in no file: no holder needed the message, and its segment was used
     /// again. After damage without seqs, such as a file without a head, these are all seqs.
     pub had: Vec<SeqRange>,
-    /// The Unix time in ns at which the file of checkpoints was last written; 0: not known. The due times of `checkpoint`
-    /// lay ahead of a wall clock that has shown this time or an earlier one.
+    /// The Unix time in ns at which the file of checkpoints was last written; 0: not known. The wall clock showed
+    /// this time when the due times of `checkpoint` were recorded, or a little earlier. So a due time minus this time is at
+    /// most what was left of the deferral.
     pub recorded_ns: u64,
     /// Messages at or above the checkpoint's `next` that were published deferred, by seq.
     pub deferred: Vec<FoundDeferral>,

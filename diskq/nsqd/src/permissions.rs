@@ -1,6 +1,6 @@
 //! [`Exposed`]: files of nsqd that other users of the machine can reach, because of their permissions.
 //!
-//! Every file below a data path has the mode of nsqd's files, 0600, and every directory 0700. Earlier versions gave them
+//! Every file that ringq makes below a data path has mode 0600, and every directory 0700. Earlier versions gave them
 //! what the umask allows, and a restored backup may have other modes.
 //!
 //! Only what has a name of ours or of the original's is looked at. The data path itself belongs to the operator, who may
@@ -32,7 +32,8 @@ pub struct Exposed {
 }
 
 impl Exposed {
-    /// Looks through the data path, and changes nothing. The content of a directory does not count. Blocks.
+    /// Looks through the data path, and changes nothing. A directory counts once, without its
+    /// content. Blocks.
     ///
     /// # Errors
     /// The data path cannot be read.
@@ -107,7 +108,7 @@ fn is_file_of_nsqd(name: &str) -> bool {
     name == FILE_NAME || is_temporary(name, FILE_NAME) || parse_name(name).is_some()
 }
 
-/// Returns the files and directories in a directory that other users can reach. Links lead to what is not ours.
+/// Returns the files and directories in a directory that other users can reach. Leaves out links: they lead to files that are not nsqd's.
 fn exposed_in(directory: &Path) -> Result<Vec<Entry>, DiskError> {
     let mut exposed = Vec::new();
     for entry in fs::read_dir(directory).in_attempt("list", directory)? {

@@ -20,7 +20,7 @@ pub struct Keeper<F: Files> {
     pub(super) undeleted: Arc<Mutex<BTreeMap<String, Failure>>>,
 }
 
-/// Returns whether the files of an earlier process must be durable before the job is done.
+/// Returns whether the files of an earlier process must be synced before this job writes.
 pub(super) fn has_sync_first(request: &Request) -> bool {
     if is_planted(Bug::FoundCheckpointBelieved) {
         return false;

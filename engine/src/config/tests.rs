@@ -610,11 +610,11 @@ fn doubtful_addresses_are_named() {
         ),
         (
             "--auth-http-address=a:1,b:2",
-            "--auth-http-address=a:1,b:2: give the flag once for each address",
+            "--auth-http-address=a:1,b:2: write one <host>:<port> in each flag",
         ),
         (
             "--auth-http-address=h:1/auth",
-            "--auth-http-address=h:1/auth: give the flag once for each address",
+            "--auth-http-address=h:1/auth: write one <host>:<port> in each flag",
         ),
         (
             "--auth-http-address=http://${H}:1",

@@ -100,7 +100,7 @@ fn two_changes_at_once_are_told_in_their_order() {
 #[test]
 fn the_advice_fits_the_address() {
     let resolver = "check the name and /etc/resolv.conf";
-    let form = "give the flag once for each address, as <host>:<port> without a scheme and a path";
+    let form = "write one <host>:<port> in each flag, without a scheme and a path";
     for (address, expected) in [
         ("lookup:4160", resolver),
         ("_nsqlookupd._tcp.lookup", resolver),

@@ -1,8 +1,8 @@
 //! [`Budget`]: the amount of work that one poll of a task may do, so that no task keeps the others of its thread from
 //! their turn.
 //!
-//! A task that reads or writes sees its end of work only when its peer is slower than the shard. So the reads of a
-//! [`Source`](super::Source) and everything else that may go on without end counts its bytes. A task whose budget is
+//! A task runs out of work only when its peer is slower than the shard. So each read of a [`Source`](super::Source), and
+//! every other loop without a natural end, counts its bytes. A task whose budget is
 //! spent waits until the others have had their turn. In debug builds, a task that goes on ends the process, and so does
 //! a poll that takes too much processor time: a loop that counts nothing.
 

@@ -153,9 +153,9 @@ async fn read(shard: &Rc<Shard>, connection: &Rc<Connection>) {
 
 /// The result of one read.
 enum ReadOnce {
-    /// Less than there was room for: nothing more at the moment.
+    /// The read left budget: the reader waits for more input, if any comes.
     Some,
-    /// Less than there was room for, from a consumer that has enough messages in hand: it may be read this much later.
+    /// As `Some`, from a consumer that has enough messages in hand: it may be read this much later.
     Gather(Duration),
     /// The read brought as much as one poll may read, or more than may be carried out at once.
     Full,

@@ -39,7 +39,7 @@ pub(crate) enum Mail {
 /// A function that one shard has another shard run.
 type Call = Box<dyn FnOnce(&Rc<Shard>) + Send>;
 
-/// The work of one piece of mail beside its bytes, in bytes that are read from a socket: 64 pieces are a turn.
+/// Each piece of mail costs as much budget as reading 2 KiB, besides its own bytes: 64 pieces use up a poll.
 const MAIL_WORK: usize = reactor::BYTES_PER_POLL / 64;
 
 impl Mail {

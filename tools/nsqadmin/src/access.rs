@@ -131,8 +131,9 @@ impl Access {
     /// has let it stand for 127.0.0.1 (DNS rebinding). Such a page is nsqadmin's own for the browser.
     ///
     /// A proxy on this machine also sends names that nsqadmin does not know. Its headers tell it from a browser. The page can
-    /// set these headers, too, but it can neither set nor leave out `Origin` in a request that acts. So they do not count
-    /// there, unless `Sec-Fetch-Site` shows that the browser has reached the proxy over HTTPS and knows its name for true.
+    /// set these headers, too, but it can neither set nor leave out `Origin` in a request that acts. So for a request
+    /// with `Origin`, the proxy's headers count only beside `Sec-Fetch-Site`: for such a host name, browsers send this field
+    /// over HTTPS only, where they have checked the name.
     pub fn unknown_host<'h>(&self, headers: &'h HeaderMap, peer: IpAddr) -> Option<&'h str> {
         let host = headers.get(HOST)?.to_str().unwrap_or("?");
         if !peer.to_canonical().is_loopback() || self.host_names.have(host) {

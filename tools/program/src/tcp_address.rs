@@ -35,12 +35,12 @@ pub fn bind_hint(error: &io::Error, program: &str) -> String {
     }
 }
 
-/// Returns what is wrong with the form of `<host>:<port>`, and the remedy. `None`: it has a host, a port and nothing else.
+/// Returns what is wrong with the form of `<host>:<port>`, or the remedy. `None`: it has a host, a port and nothing else.
 pub fn fault(address: &str) -> Option<&'static str> {
     if has_variable(address) {
         Some("a variable was not replaced")
     } else if address.contains([',', '/']) {
-        Some("give the flag once for each address, as <host>:<port> without a scheme and a path")
+        Some("write one <host>:<port> in each flag, without a scheme and a path")
     } else if split_host_port(address).is_none_or(|(_, port)| port.is_empty()) {
         Some("missing port in address: write <host>:<port>")
     } else {

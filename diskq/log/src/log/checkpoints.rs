@@ -87,7 +87,7 @@ pub struct Checkpoints {
     /// checkpoints that the disk still has, and a power failure would bring them back. So the next checkpoint is made
     /// durable, and until then no segment goes that start-up found.
     pub(super) found_number: u64,
-    /// True if the newest checkpoint was found at the start, and was to be synced: it may be in the page cache only. The
+    /// True if the newest checkpoint comes from an earlier process that may have been killed before it synced the checkpoint. The
     /// next start takes a checkpoint with the sync flag for durable if there is a newer one. So the file is synced before
     /// the first checkpoint of this process is written.
     pub(super) is_newest_doubtful: bool,
@@ -138,7 +138,7 @@ impl Checkpoints {
         }
     }
 
-    /// Notes that the newest checkpoint of the start was to be synced, and may not be.
+    /// Notes that an earlier process may not have synced the newest checkpoint.
     pub fn doubt_newest(&mut self) {
         self.is_newest_doubtful = true;
     }

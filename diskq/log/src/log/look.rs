@@ -18,8 +18,8 @@ pub struct ColdMessage {
 }
 
 impl ColdMessage {
-    /// Returns the job that reads messages of a segment from this one on, and changes nothing. The job ends before a
-    /// message with which the frames have more than `bytes_max` bytes. This message is read in any case.
+    /// Returns the job that reads messages of a segment from this one on, and changes nothing. The job reads this
+    /// message in any case, and ends before the next message that would make the frames exceed `bytes_max` bytes.
     #[must_use]
     pub fn read_request(&self, count: u32, bytes_max: u32) -> Request {
         let indices: Range<u32> = self.index..self.index.saturating_add(count);

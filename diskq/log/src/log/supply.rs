@@ -23,10 +23,9 @@ impl Stocked {
     }
 }
 
-/// The time in which the log gets no room. It begins when an append is refused, or when a segment that was asked for
-/// ahead is not even possible in the smallest size. It ends only when there is a segment for the largest append that
-/// was refused. Smaller appends may succeed meanwhile, and do not end it: otherwise the log would be well and unwell in
-/// turns while a producer repeats a batch that never fits.
+/// A lack of room. It begins when an append is refused, or when a segment that was asked for ahead is not even possible
+/// in the smallest size. It ends only when there is a segment for the largest append that was refused. Smaller appends
+/// may succeed meanwhile, and do not end it: otherwise the health would change with each batch that a producer repeats.
 #[derive(Debug)]
 pub(super) struct Shortage {
     /// The disk is full. Otherwise there is another reason, such as too many open files.

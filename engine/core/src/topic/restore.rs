@@ -160,7 +160,7 @@ impl Topic {
             for range in intersect(found, run) {
                 messages.push(range);
                 self.log.retain(range, 1);
-                // The messages count with those of the channels.
+                // 0: the channels' runs have counted these messages.
                 if let Some(due) = times.recorded(run.due_ns, 0) {
                     let seqs = (range.start.0..range.end.0).map(Seq);
                     seqs.for_each(|seq| deferred.push_back((seq, due)));

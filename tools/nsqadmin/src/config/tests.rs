@@ -174,11 +174,11 @@ fn the_checks_say_what_is_wrong() {
         ("foo", "address foo: missing port in address"),
         (
             "http://127.0.0.1:1",
-            "address http://127.0.0.1:1: give the flag once for each address, as <host>:<port> without a scheme and a path",
+            "address http://127.0.0.1:1: write one <host>:<port> in each flag, without a scheme and a path",
         ),
         (
             "a:1,b:2",
-            "address a:1,b:2: give the flag once for each address, as <host>:<port> without a scheme and a path",
+            "address a:1,b:2: write one <host>:<port> in each flag, without a scheme and a path",
         ),
         ("h:x", "lookup tcp/x: unknown port"),
     ] {

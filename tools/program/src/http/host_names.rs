@@ -6,8 +6,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The names of a server, beside IP addresses and `localhost`. No page of another site has an address or `localhost` as
-/// its name.
+/// The names of a server, beside IP addresses and `localhost`. Nobody can let an address or `localhost` stand for another
+/// server.
 #[derive(Clone, Debug)]
 pub struct HostNames(Vec<String>);
 
