@@ -7,7 +7,7 @@ use nsqadmin::config::NSQADMIN;
 use support::Admin;
 
 /// The keys that the original lacks, and their values without flags.
-const OWN: [(&str, &str); 20] = [
+const OWN: [(&str, &str); 21] = [
     ("log_format", "text"),
     ("trusted_proxy_cidr", "[\"127.0.0.0/8\",\"::1/128\"]"),
     ("allowed_origin", "[]"),
