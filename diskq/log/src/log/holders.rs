@@ -102,6 +102,13 @@ impl Log {
         }
     }
 
+    /// The number of unfinished writes that point into the segments.
+    #[must_use]
+    pub fn pins(&self) -> usize {
+        let pins = self.segments.iter().map(|segment| segment.pins as usize);
+        pins.sum()
+    }
+
     /// Keeps the segment of `seq` in memory, because an unfinished socket write points into it.
     ///
     /// # Panics

@@ -25,13 +25,6 @@ impl Log {
         self.segments.tail.as_ref()
     }
 
-    /// The number of unfinished writes that point into the segments.
-    #[must_use]
-    pub fn pins(&self) -> usize {
-        let pins = self.segments.iter().map(|segment| segment.pins as usize);
-        pins.sum()
-    }
-
     /// The segment that holds `seq`.
     #[must_use]
     pub fn segment_of(&self, seq: Seq) -> Option<&Segment> {
