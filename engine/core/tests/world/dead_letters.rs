@@ -142,6 +142,7 @@ impl World {
         }
         let now = self.now();
         let filter = StatsFilter {
+            include_disk: false,
             topic: Some(TOPICS[RULE.0].to_owned()),
             channel: Some(CHANNELS[RULE.1].to_owned()),
             include_clients: false,
