@@ -28,7 +28,7 @@ const SPREAD_MARGIN: Duration = Duration::from_secs(1);
 /// A datagram's size when none is given: `--statsd-udp-packet-size` of 0 or less.
 const PACKET_BYTES_DEFAULT: usize = 4096;
 
-/// What a push waits for.
+/// An event that a push waits for.
 pub(crate) enum Event {
     /// The name of the host has an address, or none.
     Resolved(io::Result<SocketAddr>),

@@ -80,7 +80,7 @@ impl Verifier {
         }
         let judged = check_time(&certificate, now)
             .and_then(|()| check_extensions(&certificate, has_purpose))
-            // Who owns the key of a root could have signed any certificate, so the signature adds nothing.
+            // The owner of the key of a root could have signed any certificate, so the signature adds nothing.
             .and_then(|()| match is_root {
                 true => Ok(()),
                 false => self.check_issuer(roots, &certificate),

@@ -1127,7 +1127,7 @@ impl World {
                 }
                 Output::Move(id, to) => {
                     if let Some(index) = self.peer_of(shard, id) {
-                        self.note_move(index);
+                        self.record_move(index);
                         let client = self.shards[shard].broker.detach(id).expect("it is there");
                         self.peers[index].at = None;
                         let inbox = &mut self.shards[to.0 as usize].inbox;

@@ -238,7 +238,7 @@ impl World {
     }
 
     /// Notes what moves along with a connection.
-    pub(super) fn note_move(&mut self, index: usize) {
+    pub(super) fn record_move(&mut self, index: usize) {
         let peer = &self.peers[index];
         self.reached.note("moved");
         if peer.socket.holds_sealed() || !peer.unopened_input.is_empty() {
