@@ -90,7 +90,7 @@ fn a_drain_at_sigterm_ends_when_the_consumers_have_everything() {
     let (lookupd, flag) = lookupd();
     let mut broker = Broker::start(2, &[&flag, "--drain-on-sigterm"]);
     broker.wait_for_log("): peer info {TCPPort:");
-    broker.get("/ready").expect_status(200);
+    assert!(wait_until(TIMEOUT, || broker.get("/ready").status == 200));
     let mut producer = Client::connect(broker.tcp_addr());
     let mut consumers = TOPICS.map(|topic| {
         let mut client = Client::connect(broker.tcp_addr());

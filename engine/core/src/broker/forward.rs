@@ -144,6 +144,7 @@ impl Broker {
     /// Refuses the forwarded publishes that wait at a topic.
     pub(super) fn refuse_forwarded(&mut self, key: TopicKey, refusal: &Refusal) {
         for waiting in std::mem::take(&mut self.topics[key].waiting_publishes) {
+            self.topics[key].refused_count += u64::from(waiting.entry.count);
             self.reply_forward(waiting.id, Err(refusal.clone()));
         }
     }
