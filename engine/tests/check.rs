@@ -240,7 +240,7 @@ fn messages_are_closed_to_other_users_and_those_of_earlier_versions_are_closed_a
     let data_path = broker.data_path().to_owned();
     std::fs::set_permissions(&data_path, Permissions::from_mode(0o755)).expect("ours");
     for topic in ["orders", "clicks", "gone"] {
-        for target in ["channel/create", "pub"] {
+        for target in ["topic/create", "channel/create", "pub"] {
             let body: &[u8] = if target == "pub" { b"body" } else { b"" };
             let target = format!("/{target}?topic={topic}&channel=billing");
             assert_eq!(broker.post(&target, body).status, 200, "{target}");
