@@ -104,7 +104,7 @@ fn https_is_http_over_tls() {
     socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut stream = StreamOwned::new(client, socket);
     stream
-        .write_all(b"GET /ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        .write_all(b"GET /ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         .unwrap();
     let mut answer = Vec::new();
     // The server ends the connection without a farewell of TLS.
@@ -143,7 +143,7 @@ fn slow_clients_are_cut_off() {
         answer.clear();
         let mut stream = TcpStream::connect(admin.http).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-        let head = b"POST /api/topics HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{";
+        let head = b"POST /api/topics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{";
         // A client that stands still before it writes is cut off without an answer.
         let _ = stream.write_all(head);
         let _ = stream.read_to_string(&mut answer);
@@ -156,13 +156,13 @@ fn slow_clients_are_cut_off() {
 fn a_long_head_and_nonsense_are_refused() {
     let mut admin = Admin::start(&["--nsqd-http-address=127.0.0.1:1"]);
     let long = format!(
-        "GET /ping HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n",
+        "GET /ping HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n",
         "x".repeat(1 << 20)
     );
     for sent in [
         long.as_bytes(),
         &[0xff; 4096],
-        b"GET /%zz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        b"GET /%zz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
     ] {
         let mut stream = TcpStream::connect(admin.http).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
@@ -187,7 +187,7 @@ fn the_number_of_streams_is_bounded() {
         let mut stream = TcpStream::connect(admin.http).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream
-            .write_all(b"GET /api/live/events HTTP/1.1\r\nHost: x\r\n\r\n")
+            .write_all(b"GET /api/live/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
             .unwrap();
         let mut head = [0; 12];
         stream.read_exact(&mut head).unwrap();

@@ -39,7 +39,7 @@ fn an_act_goes_on_without_its_client() {
     let body = r#"{"action":"pause"}"#;
     write!(
         client,
-        "POST /api/topics/t HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}",
+        "POST /api/topics/t HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     )
     .expect("nsqadmin reads");

@@ -62,7 +62,7 @@ fn status_of_stream(admin: &Admin, headers: &[&str]) -> u16 {
     let mut stream = TcpStream::connect(admin.http).unwrap();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let headers: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
-    let head = format!("GET {STREAM} HTTP/1.1\r\nHost: x\r\n{headers}\r\n");
+    let head = format!("GET {STREAM} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
     stream.write_all(head.as_bytes()).unwrap();
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).unwrap();
