@@ -34,11 +34,11 @@ impl World {
         };
         for _ in 0..rounds_max {
             self.live_on();
-            for shard in 0..self.shards.len() {
+            for (shard, stage) in stages.iter_mut().enumerate() {
                 if shard != hung {
                     (0..self.random.below(4)).for_each(|_| self.work_keeper(shard));
                 }
-                self.stop_further(shard, &mut stages[shard]);
+                self.stop_further(shard, stage);
             }
             if stages.iter().all(|stage| *stage == Stage::Ended) {
                 return self.end_stop();
