@@ -1341,7 +1341,7 @@ fn a_shortage_is_one_until_the_refused_size_fits() {
     }
     assert!(batches >= 45, "{batches} refused at once");
     assert_eq!(told.iter().filter(|notice| is_new(notice)).count(), 1);
-    assert!(told.iter().any(|notice| is_told(notice)));
+    assert!(told.iter().any(is_told));
     // Less room than the batch needs changes nothing, and enough room ends the shortage without another try of the batch.
     world.files.limit(Some(world.files.bytes() + 40_000));
     world.step_time(300);
@@ -1390,11 +1390,8 @@ fn a_shortage_ends_with_a_free_segment_of_its_own() {
         world.pump(10);
     }
     world.files.limit(Some(world.files.bytes()));
-    loop {
-        match world.append(500, 0) {
-            Ok(_) | Err(AppendError::WouldBlock) => world.pump(10),
-            Err(_) => break,
-        }
+    while let Ok(_) | Err(AppendError::WouldBlock) = world.append(500, 0) {
+        world.pump(10);
     }
     world.step_time(300);
     assert!(world.log.is_disk_full());
