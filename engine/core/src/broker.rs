@@ -44,7 +44,6 @@ use output::{Change, Level, Output};
 use slotmap::SlotMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use stop::Stop;
 use timers::{Timer, Timers};
 use wire::error::WireError;
 use wire::identify::{ClientSettings, ServerSettings};
@@ -182,6 +181,17 @@ enum Flow {
     Next,
     /// The command's bytes stay, and are offered again later.
     Retry,
+}
+
+/// The progress of the graceful stop (`broker/stop.rs`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Stop {
+    #[default]
+    No,
+    /// The connections end.
+    Connections,
+    /// The logs are synced, and get their last checkpoints.
+    Logs,
 }
 
 impl Broker {

@@ -17,8 +17,8 @@ pub(crate) const LOG_LEVEL: &str = "log_level";
 /// The key of the nsqlookupds, which can change while nsqd runs.
 pub(crate) const LOOKUPD_ADDRESSES: &str = "nsqlookupd_tcp_addresses";
 
-/// The largest value of a key, and the largest body with several keys.
-const VALUE_BYTES_MAX: u64 = 64 * 1024;
+/// The largest body with several keys.
+const KEYS_BYTES_MAX: u64 = 64 * 1024;
 
 /// The key of the drain, which is no flag.
 const DRAIN: &str = "drain";
@@ -49,8 +49,7 @@ pub(super) async fn put<B: Broker>(
     option: &str,
     body: &mut RequestBody<'_, impl Io>,
 ) -> Result<Reply, Failure> {
-    let bytes_max = broker.info().config.msg_bytes_max.min(VALUE_BYTES_MAX);
-    let received = body.receive(bytes_max).await;
+    let received = body.receive(broker.info().config.msg_bytes_max).await;
     match received.end {
         End::Complete if !received.bytes.is_empty() => {}
         End::Broken => return Err(Failure::INTERNAL),
@@ -87,7 +86,7 @@ pub(super) async fn put_many<B: Broker>(
     broker: &B,
     body: &mut RequestBody<'_, impl Io>,
 ) -> Result<Reply, Failure> {
-    let received = body.receive(VALUE_BYTES_MAX).await;
+    let received = body.receive(KEYS_BYTES_MAX).await;
     match received.end {
         End::Complete => {}
         End::Broken => return Err(Failure::INTERNAL),

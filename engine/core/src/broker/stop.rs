@@ -9,20 +9,9 @@
 //! more, not even one that comes from a shard that still serves clients: its sender would get an OK for a message that
 //! no sync covers.
 
-use super::Broker;
 use super::output::Output;
+use super::{Broker, Stop};
 use crate::now::Now;
-
-/// The progress of the stop.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Stop {
-    #[default]
-    No,
-    /// The connections end.
-    Connections,
-    /// The logs are synced, and get their last checkpoints.
-    Logs,
-}
 
 impl Broker {
     /// Begins the stop: ends every connection, and takes no publish any more.
