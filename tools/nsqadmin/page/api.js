@@ -124,6 +124,7 @@ const CAUSES = {
   DISK_FULL: "The disk of the nsqd is full, so it refuses messages.",
   STORAGE_FAILED: "The nsqd cannot store messages of this topic. Its log says why.",
   DRAINING: "The nsqd is being drained, and takes no messages.",
+  FORBIDDEN_ORIGIN: "The request comes from a page of another site, which may change nothing here.",
   INTERNAL_ERROR: "nsqd could not do it. Its log says why. Its disk may be full or broken.",
   PEEK_FORBIDDEN: "This nsqd does not permit looks at messages.",
   INVALID_ARG_FROM: "nsqd has no such list of messages.",

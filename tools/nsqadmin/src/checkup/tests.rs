@@ -461,7 +461,7 @@ fn servers_come_first_and_then_the_oldest_message() {
         "{sentences:?}"
     );
     assert!(
-        sentences[2].contains("NOK - no space left on device"),
+        sentences[2].starts_with("The disk is full, and this nsqd refuses messages"),
         "{sentences:?}"
     );
     assert!(sentences[3].contains("connection refused"), "{sentences:?}");
