@@ -15,7 +15,7 @@ use reqwest::{Client, StatusCode, redirect};
 use serde::de::DeserializeOwned;
 use url::Url;
 
-use crate::config::{Config, OptionError, without_password};
+use crate::config::{Config, without_password};
 
 pub use answer::{Lookup, NodeInfo};
 use answer::{Nodes, Topics};
@@ -241,7 +241,8 @@ fn with_tls(
                 authorities: Some(upgrade::RootCertStore::empty()),
                 ..upgrade::ClientTls::default()
             };
-            let tls = upgrade::client_config(&none).map_err(OptionError::Certificate);
+            let tls =
+                upgrade::client_config(&none).map_err(crate::config::OptionError::Certificate);
             tls.map_err(Reason::Option)?
         }
     };
