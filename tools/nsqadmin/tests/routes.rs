@@ -203,6 +203,7 @@ fn target(pattern: &str, topic: &str, nsqd: &Daemon) -> String {
     {
         start if start.contains("/nodes") => (node.as_str(), ""),
         start if start.contains("/topics") || start.contains("/peek") => (topic, "c"),
+        start if start.contains("/disk") => (topic, "c"),
         start if start.contains("/static") || start.contains("/fonts") => ("main.js", "x"),
         "/config" => ("log_level", ""),
         _ => {
