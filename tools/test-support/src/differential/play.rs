@@ -286,7 +286,8 @@ impl<C: Client> Stage<C> {
         } = request;
         let target = self.words.names.fill(target);
         let body = body.bytes(&self.words.names);
-        let mut head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+        let mut head =
+            format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
         for header in headers {
             head.push_str(header);
             head.push_str("\r\n");
