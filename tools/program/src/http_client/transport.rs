@@ -306,9 +306,13 @@ fn short_head(head: &[u8]) -> Option<Vec<u8>> {
         }
         short.extend_from_slice(header.name.as_bytes());
         short.push(b':');
-        for piece in header.value.split(|byte| matches!(byte, b'\r' | b'\n')) {
+        let lines = header.value.split(|byte| matches!(byte, b'\r' | b'\n'));
+        for line in lines
+            .map(<[u8]>::trim_ascii)
+            .filter(|line| !line.is_empty())
+        {
             short.push(b' ');
-            short.extend_from_slice(piece.trim_ascii());
+            short.extend_from_slice(line);
         }
         short.extend_from_slice(b"\r\n");
     }
@@ -338,7 +342,7 @@ mod tests {
         );
         assert_eq!(
             short("HTTP/1.0 302\nX: 1\n y\nLocation:\n http://h\r\n\t/x\nConnection : close\n\n"),
-            is("HTTP/1.0 302\r\nLocation:  http://h /x\r\nConnection: close\r\n\r\n")
+            is("HTTP/1.0 302\r\nLocation: http://h /x\r\nConnection: close\r\n\r\n")
         );
         assert_eq!(short("HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"), is(""));
         assert_eq!(short("HTTP/1.1 200 OK\r\nno colon\r\n\r\n"), None);
