@@ -30,7 +30,7 @@ fn dependencies(features: &str) -> Vec<String> {
 fn a_feature_that_is_off_brings_no_dependency() {
     const TLS: [&str; 5] = [
         "rustls",
-        "ring",
+        "aws-lc-rs",
         "rustls-native-certs",
         "rustls-webpki",
         "hyper-rustls",
