@@ -4,6 +4,7 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use support::{
     Broker, Client, FrameType, Launch, Message, TIMEOUT, contents, http, wait_until, whole_machine,
@@ -405,6 +406,24 @@ fn deferred_messages_keep_their_time_over_a_restart() {
         );
         client.finish(&message.id);
     }
+}
+
+/// A checkpoint that is written 58 minutes from now is what a wall clock leaves that was 58 minutes ahead.
+#[test]
+fn a_start_with_a_wall_clock_that_is_behind_delays_no_message_and_says_so() {
+    let mut broker = Broker::start(1, &[]);
+    create(&broker, "deferred", "channel");
+    let mut client = Client::connect(broker.tcp_addr());
+    client.publish_deferred("deferred", 3_500_000, b"x");
+    let due = SystemTime::now() + Duration::from_secs(3500);
+    stop(&mut broker);
+    let checkpoint = broker.data_path().join("deferred.log/checkpoint");
+    let file = fs::File::options().append(true).open(checkpoint);
+    file.and_then(|file| file.set_modified(due - Duration::from_secs(2)))
+        .expect("the checkpoint gets another time");
+    broker.restart();
+    broker.wait_for_log("1 deferred messages were due too far ahead");
+    assert_eq!(take(&broker, "deferred", "channel", 1)[0].body, b"x");
 }
 
 #[test]
