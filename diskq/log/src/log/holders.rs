@@ -16,16 +16,19 @@ impl Log {
     /// returns [`Taken::Damaged`](super::Taken::Damaged) for them.
     #[inline]
     pub fn retain(&mut self, range: SeqRange, holders: u64) {
-        let mut index = self.segments.index_at_or_after(range.start);
-        while let Some(segment) = self.segments.sealed.get_mut(index) {
+        if let Some(tail) = &mut self.segments.tail {
+            tail.holders += tail.range().intersection(&range).len() * holders;
+            // All sealed segments end before the tail begins.
+            if range.start >= tail.head.base {
+                return;
+            }
+        }
+        let index = self.segments.index_at_or_after(range.start);
+        for segment in self.segments.sealed.range_mut(index..) {
             if segment.head.base >= range.end {
                 return;
             }
             segment.holders += segment.range().intersection(&range).len() * holders;
-            index += 1;
-        }
-        if let Some(tail) = &mut self.segments.tail {
-            tail.holders += tail.range().intersection(&range).len() * holders;
         }
     }
 

@@ -99,7 +99,9 @@ impl Ring {
     #[inline]
     pub(super) fn extend(&mut self, place: Place, count: usize) {
         if self.rest.is_empty() && self.first.len() + count <= PIECE {
-            self.first.extend(std::iter::repeat_n(place, count));
+            for _ in 0..count {
+                self.first.push_back(place);
+            }
         } else {
             self.extend_rest(place, count);
         }
