@@ -177,6 +177,37 @@ fn latencies_are_shown_in_the_order_of_nsqd() {
     assert!(text.contains("ms, "), "{text}");
 }
 
+/// Nothing told which message failed again and again while it was deferred.
+#[test]
+fn the_failed_attempts_of_the_oldest_message() {
+    let broker = Broker::start(2, &[]);
+    let mut producer = Client::connect(broker.tcp_addr());
+    let mut consumer = Client::connect(broker.tcp_addr());
+    consumer.subscribe("orders", "billing");
+    consumer.ready(1);
+    let failed = || {
+        let channel = broker.channel_stats("orders", "billing");
+        let channel = channel.expect("it is there");
+        channel["oldest_failed_attempts"].as_u64().unwrap_or(0)
+    };
+    producer.publish("orders", b"poison");
+    for attempts in 1..=3 {
+        let message = consumer.message();
+        assert_eq!(
+            (message.attempts, failed()),
+            (attempts, u64::from(attempts) - 1)
+        );
+        let delay = if attempts == 3 { 600_000 } else { 0 };
+        consumer.requeue(&message.id, delay);
+    }
+    // It is deferred now, and others come and go.
+    producer.publish("orders", b"good");
+    let good = consumer.message();
+    assert_eq!((good.body.as_slice(), failed()), (&b"good"[..], 3));
+    consumer.finish(&good.id);
+    assert!(wait_until(TIMEOUT, || failed() == 3));
+}
+
 #[test]
 fn the_age_of_the_oldest_unfinished_message() {
     let statsd = Statsd::listen();

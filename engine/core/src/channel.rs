@@ -55,6 +55,10 @@ const TURN_MESSAGES: u32 = 64;
 /// and the consumer does not wait.
 const REFILL_DELAY: Duration = Duration::from_millis(1);
 
+/// Most requeued and most deferred messages that are looked at for the attempts of the oldest message: statistics are taken every
+/// second, and this takes some microseconds.
+const LOOKED_AT_MAX: usize = 1024;
+
 /// Counters since the start of the process, as in /stats.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct ChannelCounters {
@@ -202,6 +206,26 @@ impl Channel {
         let out_of_order = self.out_of_order.first();
         let oldest = waiting.into_iter().chain(out_of_order);
         oldest.chain(self.window.oldest()).min()
+    }
+
+    /// Returns the deliveries of a message that the channel owes after which it was not finished. The present delivery of a
+    /// message in flight does not count. 0 also for a message that is not among the first [`LOOKED_AT_MAX`] of its list:
+    /// requeued and deferred messages are not in the order of their seqs.
+    pub(crate) fn failed_attempts(&self, seq: Seq) -> u16 {
+        let in_flight = self.window.entry(seq);
+        if let Some(entry) = in_flight {
+            return entry.attempts.saturating_sub(1);
+        }
+        if !self.out_of_order.has(seq) {
+            return 0;
+        }
+        let requeued = self.requeued.iter().take(LOOKED_AT_MAX);
+        let requeued = requeued.map(|message| (message.seq, message.attempts));
+        let deferred = self.deferred.iter_behind(None).take(LOOKED_AT_MAX);
+        let deferred = deferred.map(|entry| (entry.seq, entry.attempts));
+        let mut all = requeued.chain(deferred);
+        all.find(|(found, _)| *found == seq)
+            .map_or(0, |(_, attempts)| attempts)
     }
 
     /// Returns whether the channel owes a message of the range: waiting, in flight, requeued, deferred or a dead letter.

@@ -222,6 +222,9 @@ pub struct ChannelStats {
     /// The age of the oldest message that is not finished, in milliseconds since its publish: waiting, in flight,
     /// requeued or deferred. 0 without messages.
     pub oldest_unfinished_ms: u64,
+    /// The deliveries of this message that have failed: requeued or timed out. 0 also if the number is not known, because
+    /// thousands of messages are requeued or deferred.
+    pub oldest_failed_attempts: u64,
     /// The dead letters. `None` if the channel has no rule for them.
     pub dead_letters: Option<DeadLetterStats>,
     /// Subscribed clients; right also when `clients` is not asked for.

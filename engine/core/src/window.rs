@@ -323,6 +323,17 @@ impl Window {
         straggler.into_iter().chain(dense).min()
     }
 
+    /// The entry of a message in flight.
+    pub(crate) fn entry(&self, seq: Seq) -> Option<Entry> {
+        let straggler = self.stragglers_from(seq).next();
+        let of_ring = self.ring_from(seq).next();
+        let of_ring = of_ring.and_then(|(found, entry)| Some((found, entry?)));
+        let mut found = straggler.into_iter().chain(of_ring);
+        found
+            .find(|(found, _)| *found == seq)
+            .map(|(_, entry)| entry)
+    }
+
     /// The places of the ring from `seq` on, in order, free ones included. Messages leave the ring for the
     /// stragglers, and never come back from there.
     pub(crate) fn ring_from(&self, seq: Seq) -> impl Iterator<Item = (Seq, Option<Entry>)> + '_ {

@@ -1452,6 +1452,7 @@ fn stats_have_the_keys_of_dead_letters_only_with_a_rule() {
     let mut snapshot = captured();
     let billing = &mut snapshot.topics[0].channels[0];
     billing.oldest_unfinished_ms = 61_000;
+    billing.oldest_failed_attempts = 15;
     billing.dead_letters = Some(DeadLetterStats {
         topic: "orders.dead".to_string(),
         count: 7,
@@ -1459,7 +1460,7 @@ fn stats_have_the_keys_of_dead_letters_only_with_a_rule() {
     });
     let broker = Rc::new(Fake { snapshot, ..fake() });
     let (_, body) = ask(&broker, "GET", "/stats?format=json", "");
-    let added = r#","oldest_unfinished_ms":61000,"dead_letter_topic":"orders.dead","dead_letter_count":7,"dead_letter_waiting_count":2}"#;
+    let added = r#","oldest_unfinished_ms":61000,"oldest_failed_attempts":15,"dead_letter_topic":"orders.dead","dead_letter_count":7,"dead_letter_waiting_count":2}"#;
     assert!(body.contains(added), "{body}");
     assert_eq!(body.matches("dead_letter_topic").count(), 1);
 }

@@ -75,7 +75,11 @@ fn hide_ports_of_clients(text: &str) -> String {
 /// Removes the keys of `/stats` and `/info` that nsqd does not have. docs/compatibility.md lists them.
 fn without_added_keys(text: &str) -> String {
     let mut text = without_ringq_version(text);
-    for marker in [",\"oldest_unfinished_ms\":", ",\"shard\":"] {
+    for marker in [
+        ",\"oldest_unfinished_ms\":",
+        ",\"oldest_failed_attempts\":",
+        ",\"shard\":",
+    ] {
         let mut parts = text.split(marker);
         let mut kept = parts.next().unwrap_or_default().to_owned();
         for part in parts {

@@ -10,6 +10,9 @@ use crate::sample::Pause;
 pub struct Diagnosis {
     /// The limit of the channel. The text of the diagnosis is made from this limit.
     pub limit: Limit,
+    /// The deliveries of the oldest message that have failed, if the message fails again and again. The limit then tells about
+    /// the other messages.
+    pub oldest_failed: Option<i64>,
     /// The number to change, if the samples say which.
     pub change: Option<Change>,
     /// The only node that has a backlog, if the channel is on several nodes.
@@ -26,6 +29,7 @@ impl Diagnosis {
     pub(crate) fn of(limit: Limit) -> Diagnosis {
         Diagnosis {
             limit,
+            oldest_failed: None,
             change: None,
             only_node: None,
             unreached: None,
@@ -147,6 +151,13 @@ pub enum Limit {
         deferred: i64,
         /// The rate of arrivals.
         arrivals: f64,
+    },
+    /// No consumer is subscribed, and the messages are the dead letters of another channel: they wait for a person.
+    DeadLetters {
+        /// The topic and channel that they come from.
+        from: String,
+        /// The dead letters that wait.
+        depth: i64,
     },
     /// Consumers are subscribed at some nodes, but not at all nodes with messages.
     UnreachedNodes(Unreached),

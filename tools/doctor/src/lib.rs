@@ -49,8 +49,41 @@ const GROWTH: f64 = 0.05;
 const TIMEOUTS: f64 = 0.05;
 const REQUEUES: f64 = 0.1;
 
+/// The failed deliveries from which a message fails again and again.
+const FAILURES: i64 = 2;
+
+/// The age in milliseconds below which a failing message is not named: it may be finished in a moment.
+const FAILING_MILLIS: i64 = 10_000;
+
+/// The part of the time by which the age of the oldest message grows if it is the same message in both samples.
+const SAME_MESSAGE: f64 = 0.5;
+
 /// Says what limits a channel. `before` and `after` are samples that were taken `elapsed` apart.
 pub fn diagnose(before: &ChannelSample, after: &ChannelSample, elapsed: Duration) -> Diagnosis {
+    let diagnosis = of_all(before, after, elapsed);
+    let has_consumers = !matches!(
+        diagnosis.limit,
+        Limit::NoConsumers { .. } | Limit::DeadLetters { .. } | Limit::Paused(_)
+    );
+    Diagnosis {
+        oldest_failed: has_consumers
+            .then(|| oldest_failed(before, after, elapsed))
+            .flatten(),
+        ..diagnosis
+    }
+}
+
+/// Returns the failed deliveries of the oldest message, if it fails again and again, and nobody has finished it between the samples.
+fn oldest_failed(before: &ChannelSample, after: &ChannelSample, elapsed: Duration) -> Option<i64> {
+    let running = after.nodes.iter().filter(|(_, node)| !node.is_stopped());
+    let (name, node) = running.max_by_key(|(_, node)| node.oldest_ms)?;
+    let (age, earlier) = (node.oldest_ms?, before.nodes.get(name)?.oldest_ms?);
+    let has_grown = age.saturating_sub(earlier) as f64 >= elapsed.as_millis() as f64 * SAME_MESSAGE;
+    let is_failing = node.oldest_failed >= FAILURES && age >= FAILING_MILLIS;
+    (has_grown && is_failing).then_some(node.oldest_failed)
+}
+
+fn of_all(before: &ChannelSample, after: &ChannelSample, elapsed: Duration) -> Diagnosis {
     let mut paused = pauses(after);
     if paused.is_empty() {
         return of_running(before, after, elapsed);
@@ -75,7 +108,7 @@ pub fn diagnose(before: &ChannelSample, after: &ChannelSample, elapsed: Duration
 fn of_running(before: &ChannelSample, after: &ChannelSample, elapsed: Duration) -> Diagnosis {
     let flow = Flow::between(before, after, elapsed);
     if flow.connections == 0 {
-        return Diagnosis::of(without_consumers(&flow));
+        return Diagnosis::of(without_consumers(after, &flow));
     }
     if after.awaits_consumers() {
         let is_known = |node: &str| !after.may_be_unknown(node);
@@ -155,14 +188,18 @@ fn pauses(after: &ChannelSample) -> Vec<Paused> {
 }
 
 /// Returns the limit of a channel without consumers.
-fn without_consumers(flow: &Flow) -> Limit {
+fn without_consumers(after: &ChannelSample, flow: &Flow) -> Limit {
     let is_idle = flow.depth == 0 && flow.deferred == 0 && flow.arrivals == 0.0;
-    match is_idle {
-        true => Limit::Idle {
+    match (is_idle, after.dead_letters_of.clone()) {
+        (true, _) => Limit::Idle {
             deferred: 0,
             has_consumers: false,
         },
-        false => Limit::NoConsumers {
+        (false, Some(from)) => Limit::DeadLetters {
+            from,
+            depth: flow.depth,
+        },
+        (false, None) => Limit::NoConsumers {
             depth: flow.depth,
             deferred: flow.deferred,
             arrivals: flow.arrivals,

@@ -10,6 +10,8 @@ use crate::flow::sum;
 pub struct ChannelSample {
     /// The nodes by `host:port`, each with its figures.
     pub nodes: BTreeMap<String, NodeSample>,
+    /// A channel whose dead letters go to the topic of this channel, as `topic/channel`, if there is one.
+    pub dead_letters_of: Option<String>,
 }
 
 /// One channel at one moment on one node. Counts begin with the process of the node.
@@ -33,6 +35,10 @@ pub struct NodeSample {
     pub requeue_count: i64,
     /// Messages whose time in flight ran out.
     pub timeout_count: i64,
+    /// The age of the oldest message that is not finished, in milliseconds, if the node tells it.
+    pub oldest_ms: Option<i64>,
+    /// The deliveries of this message that have failed, as far as the node tells them.
+    pub oldest_failed: i64,
     /// RDY of each connection of a consumer.
     pub ready: Vec<i64>,
     /// The time since the start of the node's process, if it is known.
@@ -132,6 +138,7 @@ impl ChannelSample {
             nodes: nodes
                 .map(|(name, node)| (name.clone(), node.clone()))
                 .collect(),
+            dead_letters_of: self.dead_letters_of.clone(),
         }
     }
 }

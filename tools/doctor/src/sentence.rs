@@ -11,17 +11,46 @@ const TERMS_MAX: usize = 3;
 impl Diagnosis {
     /// Returns true if somebody should do something.
     pub fn is_problem(&self) -> bool {
+        self.oldest_failed.is_some() || self.is_limited()
+    }
+
+    /// Returns true if the limit is a problem.
+    fn is_limited(&self) -> bool {
         !matches!(
             self.limit,
             Limit::Idle { .. } | Limit::KeepsUp { .. } | Limit::CatchesUp { .. }
         )
+    }
+
+    /// Returns the sentence for a channel whose oldest message gets older: it does not say that consumers keep up.
+    pub fn beside_older(&self) -> String {
+        match &self.limit {
+            Limit::KeepsUp { arrivals, .. } if self.oldest_failed.is_none() => format!(
+                "Consumers take what else arrives, {}/s; look at the messages in flight and deferred",
+                short(*arrivals)
+            ),
+            _ => self.to_string(),
+        }
     }
 }
 
 /// One sentence: what limits the channel, and what to change.
 impl fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write_limit(f)?;
+        match self.oldest_failed {
+            None => self.write_limit(f)?,
+            Some(failed) => {
+                write!(
+                    f,
+                    "The oldest message has failed {} times: look at it",
+                    short(failed as f64)
+                )?;
+                if self.is_limited() || matches!(self.limit, Limit::CatchesUp { .. }) {
+                    write!(f, ". ")?;
+                    self.write_limit(f)?;
+                }
+            }
+        }
         if let Some(node) = &self.only_node {
             write!(f, " (only at {node})")?;
         }
@@ -69,6 +98,11 @@ impl Diagnosis {
                     short(*arrivals)
                 )
             }
+            Limit::DeadLetters { from, depth } => write!(
+                f,
+                "Dead letters of {from}: {}; look at them, then publish them again or empty the channel",
+                messages_wait(*depth)
+            ),
             Limit::UnreachedNodes(unreached) => write!(
                 f,
                 "No consumer at {unreached}: connect the consumers to every node"

@@ -41,6 +41,7 @@ fn sample(nodes: &[At]) -> ChannelSample {
     });
     ChannelSample {
         nodes: nodes.collect(),
+        dead_letters_of: None,
     }
 }
 
@@ -531,4 +532,82 @@ fn consumers_have_time_to_find_a_node_that_is_back() {
     }
     let text = diagnose(&alone, &alone, Duration::from_secs(2)).to_string();
     assert!(text.starts_with("No consumers: 6 messages wait"), "{text}");
+}
+
+/// Returns a sample of one node whose oldest message has this age and these failed deliveries.
+fn with_oldest(at: At, oldest_ms: i64, failed: i64) -> ChannelSample {
+    let mut sample = sample(&[at]);
+    for node in sample.nodes.values_mut() {
+        node.oldest_ms = Some(oldest_ms);
+        node.oldest_failed = failed;
+    }
+    sample
+}
+
+/// The sentence was "Keeps up", because the messages sat in `deferred` at the moment.
+#[test]
+fn a_message_that_fails_again_and_again_comes_first() {
+    let elapsed = Duration::from_secs(2);
+    let deferred = |arrived| At {
+        deferred: 3,
+        ..at(0, 1, arrived, &[10])
+    };
+    let poison = "The oldest message has failed 15 times: look at it";
+    let check = |before: ChannelSample, after: ChannelSample, sentence: &str, is_problem| {
+        let found = diagnose(&before, &after, elapsed);
+        assert_eq!(found.to_string(), sentence, "{found:?}");
+        assert_eq!(found.is_problem(), is_problem, "{sentence}");
+    };
+    let before = || with_oldest(deferred(0), 60_000, 15);
+    check(
+        before(),
+        with_oldest(deferred(100), 62_000, 15),
+        poison,
+        true,
+    );
+    // Nothing else arrives.
+    check(before(), with_oldest(deferred(0), 62_000, 15), poison, true);
+    // The rest is a problem, too.
+    let behind = At {
+        deferred: 3,
+        ..at(5_000, 0, 6_000, &[0])
+    };
+    let both = format!(
+        "{poison}. Backoff: 1 of 1 connections have RDY 0; see the consumers' logs for failed messages"
+    );
+    check(before(), with_oldest(behind, 62_000, 15), &both, true);
+    let keeps_up = "Keeps up: 50/s arrive, RDY allows about 500/s";
+    // Another message is the oldest one now.
+    check(
+        before(),
+        with_oldest(deferred(100), 30_000, 15),
+        keeps_up,
+        false,
+    );
+    // One failure is none yet.
+    check(
+        before(),
+        with_oldest(deferred(100), 62_000, 1),
+        keeps_up,
+        false,
+    );
+    // It was published a moment ago.
+    let young = with_oldest(deferred(0), 1_000, 3);
+    check(young, with_oldest(deferred(100), 3_000, 9), keeps_up, false);
+    // Without consumers, a consumer is missing.
+    let none = with_oldest(at(3, 0, 100, &[]), 62_000, 15);
+    let sentence = "No consumers: 3 messages wait and 50/s arrive; start a consumer";
+    check(before(), none, sentence, true);
+}
+
+#[test]
+fn dead_letters_wait_for_a_person_and_not_for_a_consumer() {
+    let mut after = sample(&[at(3, 0, 3, &[])]);
+    after.dead_letters_of = Some("orders/billing".to_owned());
+    let found = diagnose(&after, &after, Duration::from_secs(2));
+    assert_eq!(
+        found.to_string(),
+        "Dead letters of orders/billing: 3 messages wait; look at them, then publish them again or empty the channel"
+    );
+    assert!(found.is_problem());
 }

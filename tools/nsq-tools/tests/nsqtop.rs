@@ -80,7 +80,7 @@ fn the_plain_table_names_what_limits_each_channel() {
     let channels = table(&["--once"]);
     assert_eq!(
         channels[0],
-        "CHANNEL IN/S OUT/S DEPTH INFLT DEFER E2E AGE CONNS DOCTOR"
+        "CHANNEL IN/S OUT/S DEPTH INFLT DEFER REQ/S E2E AGE CONNS DOCTOR"
     );
     let audit = "No consumers: 20 messages wait and 0/s arrive; start a consumer";
     assert!(

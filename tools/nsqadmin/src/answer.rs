@@ -245,6 +245,10 @@ lenient! {
         pub e2e_processing_latency: Latency,
         /// The age of the oldest message that is owed, in milliseconds. Only ringq's nsqd has it.
         pub oldest_unfinished_ms: Option<i64>,
+        /// The deliveries of this message that have failed. Only ringq's nsqd has it, and leaves it out without one.
+        pub oldest_failed_attempts: i64,
+        /// The topic that gets the channel's dead letters, or an empty text. Only ringq's nsqd has dead letters.
+        pub dead_letter_topic: String,
         /// Bytes of the files that have messages of the channel. Only ringq's nsqd has this and the next ones, if it is
         /// asked.
         pub disk_bytes: Option<i64>,

@@ -150,7 +150,8 @@ pub struct ChannelCheck {
     pub is_problem: bool,
     /// True if the oldest message gets older.
     pub is_older: bool,
-    /// True if messages are delivered again: consumers requeue them, or they time out.
+    /// True if messages are delivered again: consumers requeue them, or they time out. So is the oldest one, if it has failed again
+    /// and again.
     pub is_retried: bool,
     /// Seconds until no message waits, if the present rates stay and consumers make the backlog shorter.
     pub drained_in: Option<f64>,
@@ -183,7 +184,10 @@ impl Checker {
     }
 
     /// Takes the next round.
-    pub fn check(&mut self, after: Round) -> Checkup {
+    pub fn check(&mut self, mut after: Round) -> Checkup {
+        for ((topic, _), channel) in &mut after.channels {
+            channel.sample.dead_letters_of = after.dead_letters.get(topic).cloned();
+        }
         let channels = after.channels.iter().map(|((topic, channel), round)| {
             let oldest_ms = round.oldest_ms.unwrap_or(0);
             (&**topic, &**channel, round.depth(), oldest_ms)
@@ -328,20 +332,23 @@ fn check_channel(
     // The messages of a node that has just come back wait for consumers that are about to find it.
     let is_older = is_older && (after.is_oldest_found || !after.sample.awaits_consumers());
     let departed = departed.filter(|_| matches!(diagnosis.limit, Limit::NoConsumers { .. }));
-    let said = format!("{diagnosis}{}", departed.unwrap_or_default());
     let flow = Flow::between(sample, &after.sample, elapsed);
-    let is_retried = flow.requeues > 0.0 || flow.timeouts > 0.0;
-    let again = match is_retried {
+    let again_rate = flow.requeues + flow.timeouts;
+    let is_retried = again_rate > 0.0 || diagnosis.oldest_failed.is_some();
+    let again = match again_rate > 0.0 {
         true => format!(
             " {}/s are delivered again: look at the messages with the most attempts.",
-            short(flow.requeues + flow.timeouts)
+            short(again_rate)
         ),
         false => String::new(),
     };
     let check = ChannelCheck {
         sentence: match is_older && !diagnosis.is_problem() {
-            true => format!("The oldest message gets older.{again} {said}"),
-            false => said,
+            true => format!(
+                "The oldest message gets older.{again} {}",
+                diagnosis.beside_older()
+            ),
+            false => format!("{diagnosis}{}", departed.unwrap_or_default()),
         },
         is_older,
         is_retried,

@@ -263,6 +263,7 @@ impl Broker {
         (topic, channel): (&Topic, &Channel),
         filter: &StatsFilter,
     ) -> ChannelStats {
+        let oldest = channel.oldest();
         ChannelStats {
             channel_name: channel.name.to_string(),
             disk: (filter.include_disk && filter.topic.is_some() && filter.channel.is_some())
@@ -278,7 +279,8 @@ impl Broker {
             global_msg_count: channel.counters.deliveries[Locality::Global as usize],
             requeue_count: channel.counters.requeue_count,
             timeout_count: channel.counters.timeout_count,
-            oldest_unfinished_ms: topic.age_ms(now, channel.oldest()),
+            oldest_unfinished_ms: topic.age_ms(now, oldest),
+            oldest_failed_attempts: oldest.map_or(0, |seq| channel.failed_attempts(seq).into()),
             dead_letters: channel.dead_letters.as_ref().map(|dead| DeadLetterStats {
                 topic: dead.to().to_string(),
                 count: dead.moved_count(),

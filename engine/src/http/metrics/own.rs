@@ -113,6 +113,7 @@ pub(super) const CHANNEL: &[Row<ChannelStats>] = &[
     gauge("nsqd_channel_in_flight_messages", "Messages that consumers have and have not finished.", |it| some(it.in_flight_count)),
     gauge("nsqd_channel_deferred_messages", "Messages that are not due yet.", |it| some(it.deferred_count)),
     gauge("nsqd_channel_oldest_unfinished_seconds", "Age of the oldest message that is not finished: waiting, in flight, requeued or deferred; 0 without messages.", |it| milliseconds(it.oldest_unfinished_ms)),
+    gauge("nsqd_channel_oldest_failed_attempts", "Deliveries of this message that have failed: requeued or timed out; 0 also if thousands of messages are requeued or deferred.", |it| some(it.oldest_failed_attempts)),
     counter("nsqd_channel_requeues_total", "Messages that consumers requeued.", |it| some(it.requeue_count)),
     counter("nsqd_channel_timeouts_total", "Messages whose time in flight ran out.", |it| some(it.timeout_count)),
     counter("nsqd_channel_dead_letters_total", "Messages that went to the dead-letter topic, for channels with a rule (--dead-letter).", |it| it.dead_letters.as_ref().map(|dead| dead.count.into())),

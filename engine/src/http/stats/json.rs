@@ -114,6 +114,7 @@ impl View<'_> {
         );
         // The keys below are not nsqd's, and come last.
         object.number("oldest_unfinished_ms", channel.oldest_unfinished_ms);
+        object.number_unless_zero("oldest_failed_attempts", channel.oldest_failed_attempts);
         push_pause(&mut object, &channel.pause);
         push_undo(&mut object, channel.undo.as_ref());
         if let Some(disk) = &channel.disk {

@@ -91,6 +91,11 @@ pub struct ChannelStats {
     /// The age of the oldest message that is not finished, in milliseconds. NSQ's own nsqd does not
     /// say it.
     pub oldest_unfinished_ms: Option<u64>,
+    /// The deliveries of this message that have failed. Only ringq's nsqd says it, and leaves it out without one.
+    pub oldest_failed_attempts: i64,
+    /// The topic that gets the channel's dead letters. Empty without a rule, and for NSQ's own nsqd.
+    #[serde(deserialize_with = "null_as_default")]
+    pub dead_letter_topic: String,
     /// True if the channel delivers no messages.
     pub paused: bool,
     /// The end of the pause, in milliseconds since 1970. Only ringq's nsqd has the terms of pauses.

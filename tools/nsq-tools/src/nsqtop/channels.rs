@@ -9,16 +9,17 @@ use super::sample::Sample;
 use crate::cluster::{ChannelStats, TopicStats};
 
 pub(super) const COLUMNS: &[Column] = &[
-    text("CHANNEL", 16),
+    text("CHANNEL", 14),
     number("IN/S"),
     number("OUT/S"),
     number("DEPTH"),
     number("INFLT"),
     number("DEFER"),
+    number("REQ/S"),
     number("E2E"),
     number("AGE"),
     number("CONNS"),
-    text("DOCTOR", 12),
+    text("DOCTOR", 11),
 ];
 
 /// One channel: the figures of each node, and what the doctor needs of them.
@@ -46,11 +47,15 @@ pub(super) fn rows(pair: Pair<'_>) -> Vec<Row> {
 fn channels_of(sample: &Sample) -> Channels<'_> {
     let now = sample.unix_seconds.saturating_mul(1000);
     let mut channels = Channels::new();
+    let mut dead_letters = BTreeMap::new();
     for (address, figures) in &sample.nodes {
         for topic in &figures.stats.topics {
             for stats in &topic.channels {
                 let name = (topic.topic_name.as_str(), stats.channel_name.as_str());
                 let channel = channels.entry(name).or_default();
+                dead_letters
+                    .entry(stats.dead_letter_topic.as_str())
+                    .or_insert_with(|| format!("{}/{}", name.0, name.1));
                 let nodes = &mut channel.sample.nodes;
                 let mut node = node_sample(topic, stats, now);
                 node.uptime = uptime(figures.stats.start_time, sample.unix_seconds);
@@ -58,6 +63,9 @@ fn channels_of(sample: &Sample) -> Channels<'_> {
                 channel.stats.push(stats);
             }
         }
+    }
+    for ((topic, _), channel) in &mut channels {
+        channel.sample.dead_letters_of = dead_letters.get(topic).cloned();
     }
     channels
 }
@@ -81,6 +89,10 @@ fn node_sample(topic: &TopicStats, channel: &ChannelStats, now: i64) -> NodeSamp
         message_count: channel.message_count,
         requeue_count: channel.requeue_count,
         timeout_count: channel.timeout_count,
+        oldest_ms: channel
+            .oldest_unfinished_ms
+            .map(|age| i64::try_from(age).unwrap_or(i64::MAX)),
+        oldest_failed: channel.oldest_failed_attempts,
         ready: ready.collect(),
         uptime: None,
     }
@@ -127,6 +139,7 @@ fn row(
             Cell::count(flow.depth),
             Cell::count(sum(|channel| channel.in_flight_count)),
             Cell::count(sum(|channel| channel.deferred_count)),
+            rate(flow.requeues),
             Cell::Seconds(latency),
             Cell::Seconds(age),
             Cell::count(connections),

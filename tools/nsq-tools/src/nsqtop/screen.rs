@@ -46,6 +46,7 @@ const HELP: &[&str] = &[
     "",
     "IN/S OUT/S   messages that arrive and that leave the channel, a second",
     "DEPTH        messages that wait; INFLT in flight; DEFER deferred",
+    "REQ/S        messages that consumers gave back",
     "E2E          highest measured percentile from publish to finish",
     "AGE          age of the oldest message that is not finished",
     "CONNS        connections of consumers; DOCTOR what limits a channel",

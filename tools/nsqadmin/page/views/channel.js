@@ -37,7 +37,7 @@ export function Channel({ topic, name }) {
   return html`
     <${Trail} levels=${[["Topics", link()], [topic, link("topics", topic)], [name, link("topics", topic, name)]]} />
     <div class="head"><h1><span class="kind">Channel</span> ${name}<${Paused} of=${channel} /></h1>
-      ${hasNodes && html`<a class="button" href=${`${link("peek", topic, name)}${channel.doctor?.is_retried ? "?from=attempts" : ""}`}>Look at messages</a>`}
+      ${hasNodes && html`<a class="button" href=${`${link("peek", topic, name)}${listWithMessages(channel)}`}>Look at messages</a>`}
       ${actions.canAct && hasNodes && html`<div class="buttons">
         ${pauseVerbs(channel).map((verb) => html`<button type="button" key=${verb} onClick=${() => actions.start(pauseChannel(channel, verb))}>${capital(verb)} channel</button>`)}
         <button type="button" class="danger" onClick=${() => actions.start(emptyChannel(channel))}>Empty channel</button>
@@ -49,6 +49,14 @@ export function Channel({ topic, name }) {
     ${!channel && !poll.error && html`<${Loading} what="the channel" />`}
     ${channel && !hasNodes && html`<${NoNodes} what="channel" told=${channel.gone} isUnknown=${channel.error !== undefined} />`}
     ${hasNodes && html`<${Content} channel=${channel} past=${past} />`}`;
+}
+
+// The list of messages to open: one that is not empty. Without a query, that is the list of those that wait.
+function listWithMessages(channel) {
+  if (channel.doctor?.is_retried) return "?from=attempts";
+  if (channel.depth > 0) return "";
+  if (channel.deferred_count > 0) return "?from=deferred";
+  return channel.in_flight_count > 0 ? "?from=in_flight" : "";
 }
 
 // The answer for the channel, with the live figures.
@@ -144,10 +152,17 @@ function nodeColumns(channel) {
     rated("done", "Done/s", "done", "Messages per second that left the channel: finished, or emptied"),
     counted("messages", "Messages", "message_count"),
     counted("consumers", "Consumers", "client_count"),
-    ...(channel.delivery_msg_count > 0 ? [{ key: "delivery", title: "Delivery", help: "Messages by the place of the consumer: in the node's zone, in its region, elsewhere",
+    ...(hasTopology(channel) ? [{ key: "delivery", title: "Delivery", help: "Messages by the place of the consumer: in the node's zone, in its region, elsewhere",
       value: (row) => row.delivery_msg_count, cell: (row) => html`<${Delivery} part=${row} />` }] : []),
     ...latencyColumns(channel.nodes),
   ];
+}
+
+// Returns true if nsqds and consumers tell where they are. Without a topology, all deliveries would be "elsewhere".
+function hasTopology(channel) {
+  const isPlaced = (client) => Boolean(client.topology_zone || client.topology_region);
+  return channel.zone_local_msg_count > 0 || channel.region_local_msg_count > 0
+    || (channel.delivery_msg_count > 0 && (channel.clients ?? []).some(isPlaced));
 }
 
 // The share of deliveries within the zone, within the region, and elsewhere.

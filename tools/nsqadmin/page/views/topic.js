@@ -34,7 +34,7 @@ export function Topic({ name }) {
   return html`
     <${Trail} levels=${[["Topics", link()], [name, link("topics", name)]]} />
     <div class="head"><h1><span class="kind">Topic</span> ${name}<${Paused} of=${topic} /></h1>
-      ${hasNodes && html`<a class="button" href=${link("peek", name)}>Look at messages</a>`}
+      ${hasNodes && html`<a class="button" href=${`${link("peek", name)}${topic.message_count > 0 || !(topic.depth > 0) ? "" : "?from=newest"}`}>Look at messages</a>`}
       ${actions.canAct && hasNodes && html`<div class="buttons">
         ${pauseVerbs(topic).map((verb) => html`<button type="button" key=${verb} onClick=${() => actions.start(pauseTopic(topic, verb))}>${capital(verb)} topic</button>`)}
         <button type="button" class="danger" onClick=${() => actions.start(emptyTopic(topic))}>Empty topic</button>

@@ -40,13 +40,14 @@ impl Checkup {
         let none = TopicProducers::default();
         let producers = self.producers.get(topic).unwrap_or(&none);
         let mut publishing = JsonObject::new(object.key("publishing"));
-        push_float(publishing.key("rate"), rounded(producers.arrivals));
-        push_float(publishing.key("others_rate"), rounded(producers.others));
+        let is_measured = producers.is_measured;
+        push_rate(publishing.key("rate"), producers.arrivals, is_measured);
+        push_rate(publishing.key("others_rate"), producers.others, is_measured);
         push_usual(&mut publishing, "others_usual_rate", producers.others_usual);
         let count = i64::try_from(producers.count).unwrap_or(i64::MAX);
         publishing.number("producer_count", count);
         push_array(publishing.key("producers"), &producers.listed, |out, it| {
-            push_producer(out, it);
+            push_producer(out, it, is_measured);
         });
         publishing.end();
     }
@@ -163,7 +164,15 @@ fn push_node(object: &mut JsonObject<'_>, node: &NodeCheck) {
     }
 }
 
-fn push_producer(out: &mut String, producer: &ProducerFigures) {
+/// Appends a rate, or `null` if it is not known.
+fn push_rate(out: &mut String, rate: f64, is_measured: bool) {
+    match is_measured {
+        true => push_float(out, rounded(rate)),
+        false => out.push_str("null"),
+    }
+}
+
+fn push_producer(out: &mut String, producer: &ProducerFigures, is_measured: bool) {
     let mut object = JsonObject::new(out);
     object.text("node", &producer.node);
     object.text("remote_address", &producer.remote_address);
@@ -172,7 +181,7 @@ fn push_producer(out: &mut String, producer: &ProducerFigures) {
     object.text("user_agent", &producer.user_agent);
     object.number("connect_ts", producer.connect_ts);
     object.number("count", producer.count);
-    push_float(object.key("rate"), rounded(producer.rate));
+    push_rate(object.key("rate"), producer.rate, is_measured);
     push_usual(&mut object, "usual_rate", producer.usual);
     object.end();
 }

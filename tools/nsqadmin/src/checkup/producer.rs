@@ -30,6 +30,8 @@ const FAR_ABOVE_USUAL_MIN: f64 = 1.0;
 /// The producers of a topic.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TopicProducers {
+    /// False if no node has answered twice with the topic: its rates are not known yet.
+    pub is_measured: bool,
     /// Messages per second, over all nodes.
     pub arrivals: f64,
     /// The usual rate of `arrivals`. `None` if the topic has not been watched for long enough.
@@ -181,6 +183,7 @@ impl Usual {
             for (address, node) in &topic.nodes {
                 if let Some((earlier, elapsed)) = recent.earliest_count(name, address, after) {
                     let seconds = elapsed.as_secs_f64();
+                    figures.is_measured = true;
                     figures.arrivals += rate(Some(earlier), node.message_count, seconds);
                 }
             }

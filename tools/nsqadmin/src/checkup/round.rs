@@ -19,6 +19,8 @@ pub struct Round {
     pub channels: BTreeMap<(String, String), ChannelRound>,
     /// The topics.
     pub topics: BTreeMap<String, TopicRound>,
+    /// The topics that get dead letters, each with a channel that they come from, as `topic/channel`.
+    pub dead_letters: BTreeMap<String, String>,
     /// The nodes by `host:port`.
     pub nodes: BTreeMap<String, NodeRound>,
     /// The nsqlookupds by `host:port`. Empty in direct mode.
@@ -312,9 +314,16 @@ impl Round {
                 message_count: channel.message_count,
                 requeue_count: channel.requeue_count,
                 timeout_count: channel.timeout_count,
+                oldest_ms: channel.oldest_unfinished_ms,
+                oldest_failed: channel.oldest_failed_attempts,
                 ready: clients.map(|client| client.ready_count).collect(),
                 uptime,
             };
+            if !channel.dead_letter_topic.is_empty() {
+                let from = format!("{}/{}", topic.topic_name, channel.channel_name);
+                let to = channel.dead_letter_topic.clone();
+                self.dead_letters.entry(to).or_insert(from);
+            }
             let is_found = !node.may_be_unknown();
             let name = (topic.topic_name.clone(), channel.channel_name.clone());
             let round = self.channels.entry(name).or_default();

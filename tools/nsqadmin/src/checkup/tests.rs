@@ -15,6 +15,7 @@ fn stats(figures: &Value) -> answer::Stats {
         "channel_name": "c", "depth": figures["depth"], "message_count": figures["count"], "in_flight_count": figures["in_flight"],
         "oldest_unfinished_ms": figures["age"], "paused": figures["paused"].as_bool().unwrap_or(false),
         "pause_until_ms": figures["until"], "pause_note": figures["note"].as_str().unwrap_or(""), "paused_by": figures["by"].as_str().unwrap_or(""), "clients": figures["clients"], "requeue_count": figures["requeued"],
+        "deferred_count": figures["deferred"], "oldest_failed_attempts": figures["failed"], "dead_letter_topic": figures["dead_to"],
     });
     let stats = json!({
         "health": figures["health"].as_str().unwrap_or("OK"), "start_time": figures["start"],
@@ -114,7 +115,8 @@ fn a_message_that_gets_older_is_a_concern_whatever_the_doctor_says() {
     let older = check(&[at(100, 20_000), at(200, 25_000)]);
     let sentence = sentences(&older)[0].to_owned();
     assert!(
-        sentence.starts_with("The oldest message gets older. Keeps up: 20/s"),
+        sentence
+            == "The oldest message gets older. Consumers take what else arrives, 20/s; look at the messages in flight and deferred",
         "{sentence}"
     );
     assert!(older.concerns[0].is_older);
@@ -283,10 +285,84 @@ fn an_old_message_that_is_delivered_again_leads_to_the_messages_with_the_most_at
     let checkup = check(&[at(100, 20_000, 5), at(200, 25_000, 10)]);
     assert!(checkup.concerns[0].is_retried && of_channel(&checkup).is_retried);
     let sentence = sentences(&checkup)[0];
-    let start = "The oldest message gets older. 1/s are delivered again: look at the messages with the most attempts. Keeps up: ";
+    let start = "The oldest message gets older. 1/s are delivered again: look at the messages with the most attempts. Consumers take what else arrives, ";
     assert!(sentence.starts_with(start), "{sentence}");
     let checkup = check(&[at(100, 20_000, 5), at(200, 25_000, 5)]);
     assert!(!checkup.concerns[0].is_retried);
+}
+
+/// Three such messages with growing delays sat in `deferred` most of the time, and the sentence was "Keeps up".
+#[test]
+fn the_oldest_message_that_fails_again_and_again_is_named_at_each_look() {
+    let at = |count: i64, age: i64| json!({"count": count, "in_flight": 0, "deferred": 3, "age": age, "failed": 15, "requeued": 45, "clients": [{"ready_count": 10}]});
+    for count in [100, 200] {
+        let checkup = check(&[at(100, 20_000), at(count, 25_000)]);
+        let concern = &checkup.concerns[0];
+        assert_eq!(
+            concern.sentence,
+            "The oldest message has failed 15 times: look at it"
+        );
+        assert!(concern.is_retried && concern.is_older);
+        assert_eq!(of_channel(&checkup).sentence, concern.sentence);
+        assert!(of_channel(&checkup).is_retried);
+    }
+}
+
+/// The advice was to start a consumer.
+#[test]
+fn dead_letters_wait_for_a_person() {
+    let dead = |channels: Value| {
+        json!({"topics": [
+            {"topic_name": "t", "channels": [{"channel_name": "c", "dead_letter_topic": "t.dead", "clients": [{"ready_count": 1}]}]},
+            {"topic_name": "t.dead", "depth": 7, "channels": channels, "oldest_unfinished_ms": 60_000},
+        ]})
+    };
+    let channel = json!([{"channel_name": "all", "depth": 7, "oldest_unfinished_ms": 60_000}]);
+    for (channels, sentence) in [
+        (
+            channel,
+            "Dead letters of t/c: 7 messages wait; look at them, then publish them again or empty the channel",
+        ),
+        (
+            json!([]),
+            "Dead letters of t/c wait in the topic: look at them, then publish them again or empty the topic",
+        ),
+    ] {
+        let mut checker = Checker::default();
+        let mut last = Checkup::default();
+        for step in 0..2 {
+            let mut round = round(step, &[]);
+            let stats = serde_json::from_value(dead(channels.clone())).unwrap();
+            round.add_node("n:1", &stats, None);
+            last = checker.check(round);
+        }
+        assert_eq!(sentences(&last), [sentence]);
+    }
+}
+
+/// The page showed 0/s before the second answer.
+#[test]
+fn a_rate_that_is_not_known_is_not_zero() {
+    let producers = json!([{"client_id": "p", "pub_counts": [{"topic": "t", "count": 5}]}]);
+    let figures = json!({"count": 5, "producers": producers});
+    let shown = |checkup: &Checkup| {
+        let mut json = String::new();
+        let mut object = wire::go_json::JsonObject::new(&mut json);
+        checkup.push_producers(&mut object, "t");
+        object.end();
+        let json: Value = serde_json::from_str(&json).unwrap();
+        let publishing = &json["publishing"];
+        [
+            &publishing["rate"],
+            &publishing["others_rate"],
+            &publishing["producers"][0]["rate"],
+        ]
+        .map(Value::clone)
+    };
+    let first = check(std::slice::from_ref(&figures));
+    assert_eq!(shown(&first), [Value::Null, Value::Null, Value::Null]);
+    let second = check(&[figures.clone(), figures]);
+    assert_eq!(shown(&second), [json!(0), json!(0), json!(0)]);
 }
 
 /// A colleague's pause at one node read as a pause of the whole channel.

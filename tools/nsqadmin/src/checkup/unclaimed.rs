@@ -63,8 +63,15 @@ impl Unclaimed {
                 let nodes = nodes.collect();
                 at_some_nodes(&Unreached { nodes, depth }, name, round)
             }
-            false => "No channel: messages wait in the topic for the first one; start a consumer"
-                .to_owned(),
+            false => match round.dead_letters.get(name) {
+                Some(from) => format!(
+                    "Dead letters of {from} wait in the topic: look at them, then publish them again or empty the topic"
+                ),
+                None => {
+                    "No channel: messages wait in the topic for the first one; start a consumer"
+                        .to_owned()
+                }
+            },
         };
         // Somebody wanted the pause. What is wrong at the other nodes comes first, as in the doctor's sentences.
         let paused = unclaimed.iter().filter(|(_, node)| node.pause.is_some());

@@ -103,6 +103,26 @@ export const checks = {
     browser.healthy();
   },
 
+  // The list of those that wait was empty, and all deliveries were "elsewhere" without a topology.
+  async "messages: Look at messages opens a list that has some"(browser, cluster) {
+    const [first] = cluster.nsqds;
+    await make([first], "later", ["archive"], 0);
+    await publishBody(first.http, "later", "deferred for an hour", 3_600_000);
+    await until(async () => (await channelAt(first, "later", "archive")).deferred_count === 1, "it is deferred");
+    const page = await browser.open(`${cluster.admin}topics/later/archive`);
+    await page.getByRole("link", { name: "Look at messages" }).click();
+    await until(async () => await page.locator(".messages li").count() === 1, "the deferred message");
+    equal(await bodies(page), ["deferred for an hour"], "it is shown");
+    await publishBody(first.http, "later", "soon");
+    const stop = await consume(first, "later", "archive", 1);
+    await until(async () => (await channelAt(first, "later", "archive")).in_flight_count === 1, "one is delivered");
+    await page.goto(`${cluster.admin}topics/later/archive`);
+    await page.getByRole("columnheader", { name: "Messages", exact: true }).first().waitFor();
+    equal(await page.getByRole("columnheader", { name: "Delivery" }).count(), 0, "no column without a topology");
+    stop();
+    browser.healthy();
+  },
+
   async "messages: the only retried message is found behind hundreds of others"(browser, cluster) {
     const [first] = cluster.nsqds;
     await make([first], "tried", ["archive"], 0);

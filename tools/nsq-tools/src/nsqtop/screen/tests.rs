@@ -35,10 +35,10 @@ fn channels_fit_80_columns_and_24_rows() {
     let expected = [
         "nsqtop  2 nodes  depth 1.9k  in flight 1",
         " 1 channels  2 topics  3 clients  4 nodes  5 shards",
-        "CHANNEL              IN/S OUT/S DEPTH INFLT DEFER   E2E   AGE CONNS DOCTOR",
-        "orders/audit          100     0  1.2k     0     0     -   60s     0 No consumer…",
-        "orders/billing        100    10   680     1     3 250ms  4.5s     2 Handlers to…",
-        "quiet/archive#ephe…     0     0     7     0     0     -     -     0 Paused with…",
+        "CHANNEL         IN/S OUT/S DEPTH INFLT DEFER REQ/S   E2E   AGE CONNS DOCTOR",
+        "orders/audit     100     0  1.2k     0     0     0     -   60s     0 No consume…",
+        "orders/billing   100    10   680     1     3     0 250ms  4.5s     2 Handlers t…",
+        "quiet/archive…     0     0     7     0     0     0     -     -     0 Paused wit…",
     ];
     assert_eq!(shown[..6], expected, "{shown:#?}");
     assert_eq!(

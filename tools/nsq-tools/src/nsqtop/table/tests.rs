@@ -27,13 +27,13 @@ fn channels_have_rates_and_a_diagnosis() {
     check(
         View::Channels,
         &[
-            "CHANNEL IN/S OUT/S DEPTH INFLT DEFER E2E AGE CONNS DOCTOR",
-            "orders/audit 100 0 1.2k 0 0 - 60s 0 No consumers: 1.2k messages wait and 100/s arrive; \
+            "CHANNEL IN/S OUT/S DEPTH INFLT DEFER REQ/S E2E AGE CONNS DOCTOR",
+            "orders/audit 100 0 1.2k 0 0 0 - 60s 0 No consumers: 1.2k messages wait and 100/s arrive; \
              start a consumer",
-            "orders/billing 100 10 680 1 3 250ms 4.5s 2 Handlers too slow: 1 consumer finishes 10 of \
+            "orders/billing 100 10 680 1 3 0 250ms 4.5s 2 Handlers too slow: 1 consumer finishes 10 of \
              100/s at 100ms a message; run 13 consumers instead of 1, or as many more handlers (only \
              at a:4151)",
-            "quiet/archive#ephemeral 0 0 7 0 0 - - 0 Paused with 7 waiting messages: unpause the \
+            "quiet/archive#ephemeral 0 0 7 0 0 0 - - 0 Paused with 7 waiting messages: unpause the \
              channel",
         ],
     );
