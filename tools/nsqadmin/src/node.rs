@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 
 use wire::go_json::{JsonObject, push_array, push_string};
 
@@ -42,6 +43,20 @@ pub fn host_port(host: &str, port: i64) -> String {
         true => format!("[{host}]:{port}"),
         false => format!("{host}:{port}"),
     }
+}
+
+/// Returns true for `host:port` that can stand in a URL: the host is a name or an IP address, and has no characters of another
+/// part of a URL. Any client of nsqlookupd can register any text.
+pub fn is_host_and_port(address: &str) -> bool {
+    let Some((host, port)) = program::tcp_address::split_host_port(address) else {
+        return false;
+    };
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_host = match host.contains(':') {
+        true => host.parse::<Ipv6Addr>().is_ok(),
+        false => !host.is_empty() && host.bytes().all(is_plain),
+    };
+    is_host && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
 impl Node {

@@ -146,8 +146,16 @@ async fn send(client: &Client, endpoint: &str, notification: &Notification) -> T
         .post(endpoint)
         .header("content-type", "application/json")
         .body(notification.json());
-    // The status of the answer does not matter.
+    // The status of an answer does not matter, unless another address should have got the notification.
     match request.send().await {
+        Ok(answer) if answer.status().is_redirection() => {
+            log_error!(
+                "failed to POST notification - the answer {} sends it elsewhere without its body: name the last URL with \
+                 --notification-http-endpoint",
+                answer.status()
+            );
+            Told::Failed
+        }
         Ok(_) => Told::Sent,
         Err(error) => {
             log_error!(

@@ -14,6 +14,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use program::http::HostNames;
 use program::listener::{Listener, shake_hands};
 use program::{log_debug, log_error, log_info, log_warn, version};
+use reqwest::redirect::Policy;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -183,9 +184,12 @@ pub(crate) fn app(config: &Config, checked: Checked) -> Result<App, String> {
             .inspect_err(|why| log_warn!("no graphs: failed to parse --graphite-url - {why}"))
             .ok(),
     };
-    let client = upstream::client(&config.client, checked.client_tls.clone())?;
+    let client =
+        |redirects| upstream::client(&config.client, checked.client_tls.clone(), redirects);
+    let graphite_client = client(Policy::default())?;
+    let notifier_client = client(upstream::with_body())?;
     let tally = Tally::default();
-    let upstream = Upstream::new(&config.client, checked.client_tls, tally.clone())?;
+    let upstream = Upstream::new(&config.client, checked.client_tls.clone(), tally.clone())?;
     let servers = Servers {
         lookupds: config.lookupd_http_addresses.clone(),
         nsqds: config.nsqd_http_addresses.clone(),
@@ -211,14 +215,14 @@ pub(crate) fn app(config: &Config, checked: Checked) -> Result<App, String> {
         },
         ignored_user_log: IgnoredUserLog::default(),
         audit: Audit::open(&config.audit_log_file, tally.clone())?,
-        notifier: Notifier::start(endpoint, client.clone(), tally.clone()),
+        notifier: Notifier::start(endpoint, notifier_client, tally.clone()),
         tally,
         started: SystemTime::now(),
         assets: Assets::new(&config.dev_static_dir),
         base_path: config.base_path.clone(),
         graphite: config.graphite.clone(),
         forward,
-        graphite_client: client,
+        graphite_client,
         answer_bytes_max: config.client.answer_bytes_max,
         config_clients: checked.config_clients,
         hostname: program::hostname(),

@@ -86,9 +86,9 @@ impl Upstream {
     /// # Errors
     /// The HTTP library refuses the settings.
     pub fn new(flags: &ClientFlags, tls: ClientConfig, tally: Tally) -> Result<Upstream, String> {
-        let client = client(flags, tls)?;
         Ok(Upstream {
-            client,
+            client: client(flags, tls.clone(), redirect::Policy::limited(REDIRECTS_MAX))?,
+            poster: client(flags, tls, redirect::Policy::none())?,
             answer_bytes_max: flags.answer_bytes_max,
             is_quiet: false,
             tally,
@@ -221,9 +221,15 @@ impl Upstream {
             return Ok(answered.body);
         }
         let shown = &answered.body[..answered.body.len().min(REFUSAL_BYTES_MAX)];
+        let advice = match answered.status.is_redirection() {
+            true => {
+                " (a POST follows no redirect: name the last URL with --nsqd-url-map, or the address with the flag)"
+            }
+            false => "",
+        };
         Err(Failed {
             why: format!(
-                "got response {} {} {}",
+                "got response {} {} {}{advice}",
                 answered.status.as_u16(),
                 answered.status.canonical_reason().unwrap_or_default(),
                 quote(shown)
@@ -300,18 +306,31 @@ fn authority(url: &str) -> String {
     }
 }
 
+/// Returns the policy of notifications. A redirect with 307 or 308 repeats the POST. With 301, 302 or 303, the body would be
+/// dropped, and the endpoint would be told nothing.
+pub fn with_body() -> redirect::Policy {
+    redirect::Policy::custom(|attempt| match attempt.status().as_u16() {
+        307 | 308 if attempt.previous().len() <= REDIRECTS_MAX => attempt.follow(),
+        _ => attempt.stop(),
+    })
+}
+
 /// Returns an HTTP client with these settings.
 ///
 /// # Errors
 /// The HTTP library refuses the settings.
-pub fn client(flags: &ClientFlags, tls: ClientConfig) -> Result<Client, String> {
+pub fn client(
+    flags: &ClientFlags,
+    tls: ClientConfig,
+    redirects: redirect::Policy,
+) -> Result<Client, String> {
     let mut headers = HeaderMap::new();
     let accepted = HeaderValue::from_static("application/vnd.nsq; version=1.0");
     headers.insert(ACCEPT, accepted);
     let mut builder = Client::builder()
         .default_headers(headers)
         .user_agent(concat!("nsqadmin/", "1.3.0"))
-        .redirect(redirect::Policy::limited(REDIRECTS_MAX))
+        .redirect(redirects)
         .no_proxy()
         .http1_max_headers(HEADERS_MAX)
         .http1_allow_obsolete_multiline_headers_in_responses(true)

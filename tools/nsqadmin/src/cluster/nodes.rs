@@ -8,7 +8,7 @@ use super::given::Given;
 use super::{Asked, Cluster, gather, query, with_advice};
 use crate::answer;
 use crate::figures::{Answered, NodeIdentity, NodeStats};
-use crate::node::{self, Node, host_port};
+use crate::node::{self, Node, host_port, is_host_and_port};
 use crate::now::Now;
 use crate::outcome::{Refusal, Warnings};
 use crate::tally::UpstreamName;
@@ -120,13 +120,31 @@ impl Cluster {
             return Ok(targets.collect());
         }
         let nodes = self.nodes(false, warnings).await?;
-        Ok(self.targets_of(&nodes))
+        Ok(self.targets_of(nodes.iter().map(Node::identity), warnings))
     }
 
-    /// Returns nsqds of lookup mode as targets.
-    pub(super) fn targets_of(&self, nodes: &[Node]) -> Vec<Target> {
-        let targets = nodes.iter().map(|node| self.target(node.identity()));
-        each_once(targets)
+    /// Returns nsqds of lookup mode as targets, each once. Leaves those out that have registered no address, with a warning: a
+    /// text such as `x@host` would send the request elsewhere.
+    pub(super) fn targets_of(
+        &self,
+        nodes: impl Iterator<Item = NodeIdentity>,
+        warnings: &mut Warnings,
+    ) -> Vec<Target> {
+        let can_be_asked = |node: &NodeIdentity| {
+            self.url_map.has(&node.address) || is_host_and_port(&node.address)
+        };
+        let (asked, others): (Vec<_>, Vec<_>) = nodes.partition(can_be_asked);
+        if let Some((first, more)) = others.split_first() {
+            let more = match more.len() {
+                0 => String::new(),
+                more => format!(" (nor are {more} more)"),
+            };
+            warnings.add_text(format!(
+                "the nsqd {:?} is not asked{more}, because this broadcast address and HTTP port are no host:port",
+                first.address
+            ));
+        }
+        each_once(asked.into_iter().map(|node| self.target(node)))
     }
 
     /// Returns an nsqd of lookup mode as a target.

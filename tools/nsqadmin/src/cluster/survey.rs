@@ -14,7 +14,7 @@ use super::{Cluster, REQUESTS_MAX, Stats, Target, with_advice};
 use crate::answer;
 use crate::checkup::{LookupdRound, NodeMetrics};
 use crate::figures::{Answered, NodeIdentity};
-use crate::node::{self, host_port};
+use crate::node::{self, Node, host_port};
 use crate::outcome::{Gathered, Refusal, Warnings};
 use crate::upstream::{Failed, Server, Upstream};
 
@@ -164,7 +164,10 @@ impl Cluster {
         }
         let answers = gathered.or_refuse(Server::Nsqlookupd, &mut warnings);
         Discovered {
-            targets: answers.map(|answers| self.targets_of(&node::merge(&answers))),
+            targets: answers.map(|answers| {
+                let nodes = node::merge(&answers);
+                self.targets_of(nodes.iter().map(Node::identity), &mut warnings)
+            }),
             warnings,
             lookupds,
         }

@@ -158,14 +158,8 @@ impl Cluster {
             return Err(Refusal::not_found("TOPIC_NOT_FOUND"));
         }
         let answers = answers.or_refuse(Server::Nsqlookupd, warnings)?;
-        let mut targets: Vec<Target> = Vec::new();
-        let mut known = BTreeSet::new();
-        for producer in answers.iter().flat_map(|answer| &answer.producers) {
-            let identity = identity_of(producer);
-            if known.insert(identity.address.clone()) {
-                targets.push(self.target(identity));
-            }
-        }
+        let producers = answers.iter().flat_map(|answer| &answer.producers);
+        let targets = self.targets_of(producers.map(identity_of), warnings);
         let channels = answers.into_iter().flat_map(|answer| answer.channels);
         Ok(Place {
             targets,

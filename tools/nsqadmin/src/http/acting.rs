@@ -9,6 +9,7 @@ use super::endpoint::Change;
 use super::subject::Subject;
 use super::{App, Reply, Request};
 use crate::cluster::{Act, Acted, NodeAct, Terms};
+use crate::node::is_host_and_port;
 use crate::outcome::Refusal;
 
 const TOMBSTONE: &str = "tombstone_topic_producer";
@@ -186,31 +187,5 @@ fn check_name(name: &str, invalid: &'static str) -> Result<(), Refusal> {
     match is_valid_name(name.as_bytes()) {
         true => Ok(()),
         false => Err(Refusal::bad(invalid)),
-    }
-}
-
-/// Returns true for `host:port`, in which the host has no characters of another part of a URL.
-fn is_host_and_port(node: &str) -> bool {
-    let Some((host, port)) = program::tcp_address::split_host_port(node) else {
-        return false;
-    };
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:%".contains(&byte);
-    !host.is_empty() && host.bytes().all(is_plain) && port.parse::<u16>().is_ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_host_and_port;
-
-    #[test]
-    fn a_node_is_a_host_and_a_port() {
-        for node in ["127.0.0.1:4151", "node-1.example_x:1", "[::1]:4151"] {
-            assert!(is_host_and_port(node), "{node}");
-        }
-        for node in [
-            "h", "h:", ":1", "h:65536", "h/x:1", "u@h:1", "h?x:1", "h#:1", "::1:4151",
-        ] {
-            assert!(!is_host_and_port(node), "{node}");
-        }
     }
 }

@@ -84,3 +84,21 @@ fn an_ipv6_address_gets_brackets() {
     assert_eq!(host_port("[::1]", 4151), "[::1]:4151");
     assert_eq!(host_port("h", 4151), "h:4151");
 }
+
+#[test]
+fn a_node_is_a_host_and_a_port() {
+    for node in [
+        "127.0.0.1:4151",
+        "node-1.example_x:1",
+        "[::1]:4151",
+        "n:65535",
+    ] {
+        assert!(is_host_and_port(node), "{node}");
+    }
+    for node in [
+        "h", "h:", ":1", "h:0", "h:-1", "h:65536", "h/x:1", "u@h:1", "h?x:1", "h#:1", "h\\x:1",
+        "::1:4151", "[::1", "[x:y]:1", "%31:1", "h x:1", "h\n:1",
+    ] {
+        assert!(!is_host_and_port(node), "{node}");
+    }
+}
