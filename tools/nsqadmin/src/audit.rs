@@ -62,9 +62,10 @@ pub enum Outcome {
 pub struct Entry {
     /// Seconds since 1970.
     pub unix_seconds: i64,
-    /// The user of the proxy's header or of basic authentication, or an empty text.
+    /// The user that a trusted proxy has named, or an empty text.
     pub user: String,
-    /// The name that a client without a user gives itself, or an empty text. Nobody has checked it.
+    /// The name that a client without a user gives itself, in basic authentication or in a header, or an empty text. Nobody
+    /// has checked it.
     pub claimed_user: String,
     /// The client's address with its port.
     pub remote_address: String,

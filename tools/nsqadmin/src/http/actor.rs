@@ -4,7 +4,7 @@ use ::http::StatusCode;
 
 use super::subject::Subject;
 use super::{App, Request};
-use crate::access::{InvalidClaim, basic_user, claimed_user, is_invisible};
+use crate::access::{CLAIMED_CHARS_MAX, InvalidClaim, basic_user, claimed_user, is_invisible};
 use crate::audit::{Entry, Outcome};
 use crate::cluster::Acted;
 use crate::notification::Notification;
@@ -14,14 +14,11 @@ use crate::unix_time;
 /// The client that acts.
 #[derive(Clone, Debug)]
 pub(super) struct Actor {
-    /// The user for logs, or an empty text.
+    /// The user that a trusted proxy has named, or an empty text.
     pub(super) user: String,
-    /// False if nobody has checked the user.
-    is_checked: bool,
-    /// The name that a client without a user gives itself. Nobody has checked it. Empty if there is a user.
+    /// The name that a client without a user gives itself, in basic authentication or in a header. Nobody has checked it.
+    /// Empty if there is a user.
     claimed_user: String,
-    /// The user for notifications, or an empty text.
-    told_user: String,
     remote_address: String,
     user_agent: String,
     url: String,
@@ -36,24 +33,22 @@ const UNVERIFIED: &str = " (unverified)";
 impl App {
     /// Returns the client that sent the request.
     pub(super) fn actor(&self, request: &Request) -> Actor {
-        // Any client can name a user of basic authentication. The proxy's user is the one who may act.
-        let first = |user: String, other: String| if user.is_empty() { other } else { user };
-        let of_proxy = self.access.user(request.headers(), request.peer().ip());
-        let basic = basic_user(request.headers());
-        let user = first(of_proxy.clone(), basic.clone());
-        let claimed_user = match user.is_empty() {
+        let user = self.access.user(request.headers(), request.peer().ip());
+        // Any client can name a user of basic authentication, and a proxy that passes a password on may have checked nothing.
+        let basic: String = basic_user(request.headers())
+            .chars()
+            .filter(|character| !is_invisible(*character))
+            .take(CLAIMED_CHARS_MAX)
+            .collect();
+        let claimed_user = match (user.is_empty(), basic.is_empty()) {
+            (true, false) => basic,
             // A line about a refused request goes without a name that cannot be shown.
-            true => claimed_user(request.headers()).unwrap_or_default(),
-            false => String::new(),
+            (true, true) => claimed_user(request.headers()).unwrap_or_default(),
+            (false, _) => String::new(),
         };
-        // A proxy that passes a password on may have checked nothing, and a client on this machine needs no proxy.
-        let is_checked = !of_proxy.is_empty();
         Actor {
             user,
-            is_checked,
             claimed_user,
-            // Basic authentication comes first here, as in the original.
-            told_user: first(basic, of_proxy),
             remote_address: request.peer().to_string(),
             user_agent: request.user_agent().to_owned(),
             url: request.url(),
@@ -66,7 +61,7 @@ impl App {
     /// 400: the client gives itself a name that cannot be shown.
     pub(super) fn acting(&self, request: &Request) -> Result<Actor, Refusal> {
         let actor = self.actor(request);
-        if actor.user.is_empty() {
+        if actor.user.is_empty() && actor.claimed_user.is_empty() {
             claimed_user(request.headers()).map_err(|InvalidClaim(why)| {
                 Refusal::bad(format!("INVALID_CLAIMED_USER: {why}"))
             })?;
@@ -83,12 +78,7 @@ impl Actor {
             return format!("{}{UNVERIFIED}", self.claimed_user);
         }
         let plain = self.user.chars().filter(|c| !is_invisible(*c));
-        let mark = match self.is_checked || self.user.is_empty() {
-            true => "",
-            false => UNVERIFIED,
-        };
-        let name: String = plain.take(BY_MAX - mark.len()).collect();
-        format!("{name}{mark}")
+        plain.take(BY_MAX).collect()
     }
 
     /// Returns the line of the audit log.
@@ -130,7 +120,7 @@ impl Actor {
             channel: subject.channel,
             node: subject.node,
             unix_seconds: unix_time::seconds(),
-            user: self.told_user.clone(),
+            user: self.user.clone(),
             claimed_user: self.claimed_user.clone(),
             remote_ip: self.remote_address.clone(),
             user_agent: self.user_agent.clone(),
@@ -144,15 +134,12 @@ impl Actor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::CLAIMED_CHARS_MAX;
 
     #[test]
     fn nsqd_takes_the_longest_name_with_its_mark() {
-        let actor = Actor {
+        let mut actor = Actor {
             user: String::new(),
-            is_checked: false,
             claimed_user: "é".repeat(CLAIMED_CHARS_MAX),
-            told_user: String::new(),
             remote_address: String::new(),
             user_agent: String::new(),
             url: String::new(),
@@ -160,23 +147,12 @@ mod tests {
         let by = actor.by();
         assert!(by.ends_with("é (unverified)"), "{by}");
         assert!(by.chars().count() <= BY_MAX);
-        // A user of basic authentication.
-        let mut actor = Actor {
-            user: "é".repeat(100),
-            claimed_user: String::new(),
-            ..actor
-        };
-        let by = actor.by();
-        assert!(by.ends_with("é (unverified)"), "{by}");
-        assert_eq!(by.chars().count(), BY_MAX);
-        // The rest of the line ran from right to left, and the mark could not be read.
-        actor.user = "an\u{202e}n\u{200b}\n".to_owned();
-        assert_eq!(actor.by(), "ann (unverified)");
-        actor.user = "é".repeat(100);
-        actor.is_checked = true;
-        assert_eq!(actor.by(), "é".repeat(BY_MAX));
-        actor.user.clear();
-        actor.is_checked = false;
+        actor.claimed_user.clear();
         assert_eq!(actor.by(), "");
+        // The rest of the line ran from right to left, and could not be read.
+        actor.user = "an\u{202e}n\u{200b}\n".to_owned();
+        assert_eq!(actor.by(), "ann");
+        actor.user = "é".repeat(100);
+        assert_eq!(actor.by(), "é".repeat(BY_MAX));
     }
 }

@@ -9,6 +9,7 @@ use wire::go_json::{JsonObject, push_array, push_string};
 use wire::name::InvalidName;
 
 use super::{App, Reply, Request};
+use crate::access::basic_user;
 use crate::outcome::Refusal;
 use crate::upstream;
 
@@ -63,7 +64,7 @@ impl App {
         object.text("base_path", &self.base_path);
         object.text("user", &user);
         // Otherwise the page offers a field for a name.
-        let is_known = !self.actor(request).user.is_empty();
+        let is_known = !user.is_empty() || !basic_user(request.headers()).is_empty();
         object.boolean("is_user_known", is_known);
         // The page shows the reason, because an admin would look for the buttons otherwise.
         object.text(
