@@ -122,11 +122,6 @@ impl Access {
         }
     }
 
-    /// Returns true if the request came through a proxy, or names a user.
-    pub fn is_forwarded(&self, headers: &HeaderMap) -> bool {
-        headers.contains_key(&self.header) || has_proxy(headers)
-    }
-
     /// Returns the `Host` of a request from this machine that a page of another site may have sent: the owner of a name
     /// has let it stand for 127.0.0.1 (DNS rebinding). Such a page is nsqadmin's own for the browser.
     ///

@@ -43,7 +43,7 @@ impl Request {
         self.is_known && self.method != "GET" && !self.is_put_config()
     }
 
-    /// Returns true for the one request that `--allow-config-from-cidr` opens to clients without a name.
+    /// Returns true for the one request of admins that `--allow-config-from-cidr` limits, too.
     fn is_put_config(&self) -> bool {
         (self.method, self.pattern) == ("PUT", "/config/*")
     }
@@ -148,17 +148,18 @@ impl Cluster {
     fn expect_refusal(&self, request: &Request, headers: &[&str], code: &str) {
         let before = self.audit_lines().len();
         let (method, target) = (request.method, &request.target);
-        let expected = (403, format!("{{\"message\":\"{code}\"}}"));
-        assert_eq!(
-            request.send(&self.admin, headers),
-            expected,
-            "{method} {target} with {headers:?}"
-        );
+        let (status, text) = request.send(&self.admin, headers);
+        let message: Value = serde_json::from_str(&text).unwrap();
+        let message = message["message"].as_str().unwrap_or_default();
+        // The reason behind the code depends on the headers.
+        let found = (status, message.split(": ").next().unwrap_or_default());
+        assert_eq!(found, (403, code), "{method} {target} with {headers:?}");
         let lines = self.audit_lines();
         assert_eq!(lines.len(), before + 1, "{method} {target}: {lines:?}");
         let line = &lines[before];
         assert_eq!(line["result"], json!("refused"), "{line}");
-        assert_eq!(line["message"], json!(code), "{line}");
+        let message = line["message"].as_str().unwrap_or_default();
+        assert!(message.starts_with(code), "{line}");
     }
 }
 
@@ -249,8 +250,6 @@ fn only_admins_act_and_everybody_reads() {
         if request.is_act() || request.is_put_config() {
             cluster.expect_refusal(request, &EVE, "FORBIDDEN");
             cluster.expect_refusal(request, &CAROL_ELSEWHERE, "FORBIDDEN_ORIGIN");
-        }
-        if request.is_act() {
             cluster.expect_refusal(request, &NOBODY, "FORBIDDEN");
             continue;
         }
@@ -258,7 +257,6 @@ fn only_admins_act_and_everybody_reads() {
             let (status, text) = request.send(&cluster.admin, headers);
             assert!(!text.contains(SECRET), "{method} {target}: {text}");
             match (method, request.is_known) {
-                ("PUT", true) => assert_eq!(status == 200, headers.is_empty(), "{text}"),
                 ("GET", true) => assert!(is_answer(status), "{target}: {status} {text}"),
                 ("OPTIONS", _) => assert_eq!((status, text.as_str()), (200, ""), "{target}"),
                 _ => assert_eq!(status, 405, "{method} {target}: {text}"),
