@@ -39,7 +39,7 @@ pub struct Access {
 /// The users who may read the bodies of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyReaders {
-    /// The users who may act.
+    /// The users of `--admin-user`. Without the flag, everybody may act, and there is no such user.
     Admins,
     /// Everybody who reaches nsqadmin.
     Everybody,
@@ -109,14 +109,17 @@ impl Access {
 
     /// Returns true if the user may act. An empty text is a client without a user, and never an admin of a list.
     pub fn is_admin(&self, user: &str) -> bool {
-        let is_listed = !user.is_empty() && self.admin_users.iter().any(|admin| admin == user);
-        self.admin_users.is_empty() || is_listed
+        self.admin_users.is_empty() || self.is_listed(user)
+    }
+
+    fn is_listed(&self, user: &str) -> bool {
+        !user.is_empty() && self.admin_users.iter().any(|admin| admin == user)
     }
 
     /// Returns true if the user may read the bodies of messages.
     pub fn may_read_bodies(&self, user: &str) -> bool {
         match self.body_readers {
-            BodyReaders::Admins => self.is_admin(user),
+            BodyReaders::Admins => self.is_listed(user),
             BodyReaders::Everybody => true,
             BodyReaders::Nobody => false,
         }

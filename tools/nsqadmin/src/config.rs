@@ -71,7 +71,7 @@ const OWN_FLAGS: &[Flag] = {
     Flag::new("trusted-proxy-cidr", List, "127.0.0.0/8,::1/128", "CIDR of the proxies whose acl-http-header counts (may be given multiple times; replaces the default); 0.0.0.0/0,::/0 for everywhere"),
     Flag::new("allowed-origin", List, "", "origin of pages that may act, such as https://nsq.example.com, for proxies that change the Host header (may be given multiple times)"),
     Flag::new("allowed-host", List, "", "name under which browsers on this machine reach nsqadmin, beside localhost and the machine's name; a page of any other name may be that of a stranger, and gets 421 (may be given multiple times)"),
-    Flag::new("peek-bodies", Choice(&["admins", "everybody", "nobody"]), "admins", "users who may read the bodies of messages: admins, everybody or nobody"),
+    Flag::new("peek-bodies", Choice(&["admins", "everybody", "nobody"]), "admins", "users who may read the bodies of messages: admins (those of --admin-user, and without it nobody), everybody or nobody"),
     Flag::new("audit-log-file", Text, "", "file that gets a line of JSON for every act of an admin, and for refused ones (100 at once, then one every 10s)"),
     Flag::new("nsqd-url-map", List, "", "<broadcast address>:<http port>=<URL>: where to reach an nsqd whose broadcast address cannot be reached from here (may be given multiple times)"),
     Flag::new("max-nodes", Integer(1, 100_000), "1000", "most nsqds that are asked; further ones are left out with a warning"),

@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use url::Url;
 
-use crate::access::Access;
+use crate::access::{Access, BodyReaders};
 use crate::assets::Assets;
 use crate::audit::Audit;
 use crate::cluster::{Cluster, Servers};
@@ -134,11 +134,26 @@ fn warn(config: &Config) {
         log_warn!(
             "without --admin-user, everybody who reaches this address may delete, empty and pause"
         );
+        tell_body_readers(config.body_readers);
     }
     if config.collection.is_none() && !config.options.text("history-file").is_empty() {
         log_warn!(
             "with --live-interval=0, no figures are collected, so --history-file is neither read nor written"
         );
+    }
+}
+
+/// Says who may read the bodies of messages without a list of admins. The original shows no bodies.
+fn tell_body_readers(readers: BodyReaders) {
+    match readers {
+        BodyReaders::Admins => log_info!(
+            "without --admin-user, nobody may read the bodies of messages; --peek-bodies=everybody shows them to \
+             everybody who reaches this address"
+        ),
+        BodyReaders::Everybody => log_warn!(
+            "with --peek-bodies=everybody, everybody who reaches this address may read the bodies of messages"
+        ),
+        BodyReaders::Nobody => {}
     }
 }
 

@@ -41,9 +41,11 @@ struct Nsqadmin {
 
 impl Nsqadmin {
     fn start(args: &[String]) -> Nsqadmin {
+        let is_open = !args.iter().any(|arg| arg.starts_with("--admin-user"));
         let mut child = Command::new(env!("CARGO_BIN_EXE_nsqadmin"))
             .arg("--http-address=127.0.0.1:0")
             .args(PATIENT)
+            .args(is_open.then_some("--peek-bodies=everybody"))
             .args(args)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

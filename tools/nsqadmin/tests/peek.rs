@@ -24,6 +24,8 @@ fn admin_at(addresses: &[std::net::SocketAddr], args: &[&str]) -> Admin {
         .map(|address| format!("--nsqd-http-address={address}"))
         .collect();
     let flags = flags.iter().map(String::as_str);
+    // A later flag of a test counts.
+    let flags = flags.chain(["--peek-bodies=everybody"]);
     let all: Vec<&str> = flags.chain(args.iter().copied()).collect();
     Admin::start(&all)
 }
@@ -167,6 +169,47 @@ fn who_may_not_read_bodies_sees_everything_else() {
                 }
             }
         }
+    }
+}
+
+/// An operator who replaced the original showed all bodies to everybody who reached nsqadmin.
+#[test]
+fn without_admins_nobody_reads_bodies_unless_the_operator_says_so() {
+    let nsqd = nsqd(&[], &["secret"]);
+    let at = format!("--nsqd-http-address={}", nsqd.http);
+    let carol = ["X-Forwarded-User: carol"];
+    for (flag, expected, line) in [
+        (
+            "--log-level=info",
+            "masked",
+            "INFO: without --admin-user, nobody may read the bodies of messages; --peek-bodies=everybody shows them to \
+             everybody who reaches this address",
+        ),
+        (
+            "--peek-bodies=admins",
+            "masked",
+            "INFO: without --admin-user, nobody may read the bodies",
+        ),
+        (
+            "--peek-bodies=everybody",
+            "secret",
+            "WARNING: with --peek-bodies=everybody, everybody who reaches this address may read the bodies of messages",
+        ),
+    ] {
+        let admin = Admin::start(&[&at, flag]);
+        admin.wait_for_log(line);
+        for headers in [&carol[..], &[]] {
+            let text = admin.ask("GET", "/api/peek/t/c", headers, "").text();
+            let answer: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(bodies(&answer), [expected], "{flag}");
+            assert_eq!(text.contains("secret"), expected == "secret", "{text}");
+        }
+        let found = admin.get("/api/peek/t/c?contains=secret").status;
+        assert_eq!(
+            found,
+            if expected == "secret" { 200 } else { 403 },
+            "{flag}"
+        );
     }
 }
 
