@@ -40,12 +40,8 @@ impl Config {
     pub fn check(&self) -> Result<Checked, String> {
         self.check_addresses_are_given()?;
         let client_tls = client_tls(&self.client)?;
-        for address in &self.lookupd_http_addresses {
-            resolve("lookupd-http-address", address)?;
-        }
-        for address in &self.nsqd_http_addresses {
-            resolve("nsqd-http-address", address)?;
-        }
+        resolve_any("lookupd-http-address", &self.lookupd_http_addresses)?;
+        resolve_any("nsqd-http-address", &self.nsqd_http_addresses)?;
         if self.graphite.is_proxied {
             check_graphite_url(&self.graphite.url)?;
         }
@@ -134,12 +130,12 @@ pub(super) fn base_path(given: &str) -> String {
 fn client_tls(flags: &ClientFlags) -> Result<ClientConfig, String> {
     let cert_and_key = match (flags.cert.as_str(), flags.key.as_str()) {
         ("", "") => None,
-        ("", _) => {
+        (_, "") => {
             return Err(
                 "--http-client-tls-key must be specified with --http-client-tls-cert".into(),
             );
         }
-        (_, "") => {
+        ("", _) => {
             return Err(
                 "--http-client-tls-cert must be specified with --http-client-tls-key".into(),
             );
@@ -187,9 +183,29 @@ fn client_tls(flags: &ClientFlags) -> Result<ClientConfig, String> {
     Ok((*config).clone())
 }
 
-/// Checks that an address has a host that resolves and a port.
-fn resolve(flag: &str, address: &str) -> Result<(), String> {
-    let failed = |why: String| format!("failed to resolve --{flag} ({address}) - {why}");
+/// Checks that each address has a host and a port, and that one of the hosts resolves. The others may be those of machines that
+/// are not ready: their names are resolved again for each request.
+fn resolve_any(flag: &str, addresses: &[String]) -> Result<(), String> {
+    let failed = |address, why| format!("failed to resolve --{flag} ({address}) - {why}");
+    let mut unresolved = Vec::new();
+    for address in addresses {
+        let (host, port) = parts(address).map_err(|why| failed(address, why))?;
+        if let Err(why) = resolve(host, port) {
+            unresolved.push(failed(address, why));
+        }
+    }
+    match unresolved.first() {
+        Some(first) if unresolved.len() == addresses.len() => return Err(first.clone()),
+        _ => {}
+    }
+    for why in unresolved {
+        log_warn!("{why}; nsqadmin starts with the others, and asks for this name again");
+    }
+    Ok(())
+}
+
+/// Returns the host and the port of an address. The error is Go's text, or says more.
+fn parts(address: &str) -> Result<(&str, u16), String> {
     let Some((host, port)) = split_host_port(address) else {
         let colons = address.matches(':').count();
         let why = match colons {
@@ -201,23 +217,27 @@ fn resolve(flag: &str, address: &str) -> Result<(), String> {
             true => fault(address).unwrap_or(why),
             false => why,
         };
-        return Err(failed(format!("address {address}: {why}")));
+        return Err(format!("address {address}: {why}"));
     };
-    let port: u16 = match port.parse::<u64>().map(u16::try_from) {
-        Ok(Ok(port)) => port,
-        Ok(Err(_)) => return Err(failed(format!("address {port}: invalid port"))),
-        Err(_) => return Err(failed(format!("lookup tcp/{port}: unknown port"))),
-    };
+    match port.parse::<u64>().map(u16::try_from) {
+        Ok(Ok(port)) => Ok((host, port)),
+        Ok(Err(_)) => Err(format!("address {port}: invalid port")),
+        Err(_) => Err(format!("lookup tcp/{port}: unknown port")),
+    }
+}
+
+/// Resolves a host. The error is Go's text.
+fn resolve(host: &str, port: u16) -> Result<(), String> {
     if host.is_empty() || host.parse::<IpAddr>().is_ok() {
         return Ok(());
     }
     match (host, port).to_socket_addrs() {
         Ok(found) if found.len() > 0 => Ok(()),
-        Ok(_) => Err(failed(format!("lookup {host}: no such host"))),
+        Ok(_) => Err(format!("lookup {host}: no such host")),
         Err(error) => {
             let why = error.to_string();
             let why = why.rsplit(": ").next().unwrap_or_default();
-            Err(failed(format!("lookup {host}: {why}")))
+            Err(format!("lookup {host}: {why}"))
         }
     }
 }

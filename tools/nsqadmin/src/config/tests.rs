@@ -98,11 +98,11 @@ fn the_checks_say_what_is_wrong() {
     );
     for (flag, why) in [
         (
-            "--http-client-tls-key=a",
+            "--http-client-tls-cert=a",
             "--http-client-tls-key must be specified with --http-client-tls-cert",
         ),
         (
-            "--http-client-tls-cert=a",
+            "--http-client-tls-key=a",
             "--http-client-tls-cert must be specified with --http-client-tls-key",
         ),
         (
