@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use program::http::POLL;
 use program::{log_debug, log_info};
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
 use reqwest::{Client, Method, StatusCode, redirect};
@@ -65,8 +66,10 @@ impl fmt::Display for Server {
 #[derive(Clone, Debug)]
 pub struct Upstream {
     client: Client,
+    /// The client for POSTs, which follows no redirect: an act is for the server that was asked.
+    poster: Client,
     answer_bytes_max: usize,
-    /// True if requests are logged only at level DEBUG, because they are made all the time.
+    /// True if requests are logged only at level DEBUG, here and by the server, because they are made all the time.
     is_quiet: bool,
     tally: Tally,
     answer_time: Option<AnswerTime>,
@@ -244,7 +247,14 @@ impl Upstream {
 
     async fn ask(&self, method: &Method, url: &str) -> Result<Answered, Failed> {
         let failed = |error| failed(method, url, &error);
-        let request = self.client.request(method.clone(), url);
+        let client = match *method {
+            Method::GET => &self.client,
+            _ => &self.poster,
+        };
+        let mut request = client.request(method.clone(), url);
+        if self.is_quiet {
+            request = request.header(POLL, "true");
+        }
         let mut response = request.send().await.map_err(failed)?;
         let status = response.status();
         let mut body = Vec::new();

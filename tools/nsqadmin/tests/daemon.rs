@@ -6,6 +6,7 @@ mod support;
 use serde_json::{Value, json};
 use support::{Admin, cluster, run_nsqadmin};
 use test_support::daemon::Daemon;
+use test_support::http::http_with_headers;
 use test_support::http_server::{Answer, HttpServer};
 use test_support::{TIMEOUT, wait_until};
 
@@ -23,6 +24,77 @@ fn answer(status: u16, body: &str) -> Answer {
         headers: Vec::new(),
         body: body.as_bytes().to_vec(),
     }
+}
+
+/// The polls of one nsqadmin were nine tenths of the log of each nsqd and nsqlookupd.
+#[test]
+fn what_nsqadmin_asks_all_the_time_is_not_in_the_logs_of_the_others() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let nsqds = cluster(&[&lookupd], 1);
+    let admin = Admin::start_at(&[&lookupd], &["--live-interval=50ms"]);
+    let asked = |daemon: &Daemon| {
+        let log = daemon.log();
+        let lines = log.lines().filter(|line| line.contains(" GET /"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let has_looked = |live: &Value| live["topics"].to_string().contains("clicks");
+    admin.wait_for("/api/live", has_looked);
+    admin.wait_for("/api/live/attention", |attention| {
+        attention["steady_ms"].as_i64() > Some(0)
+    });
+    let before = [asked(&lookupd), asked(&nsqds[0])];
+    let steady = |answer: &Value| answer["steady_ms"].as_i64().unwrap_or(0);
+    let first = steady(&admin.json("/api/live"));
+    admin.wait_for("/api/live", |live| steady(live) > first + 1000);
+    assert_eq!(
+        [asked(&lookupd), asked(&nsqds[0])],
+        before,
+        "no poll has a line"
+    );
+    // A question of a page has one.
+    admin.get("/api/topics/clicks").expect_status(200);
+    nsqds[0].wait_for_log(" GET /stats?format=json&topic=clicks");
+    lookupd.wait_for_log(" GET /lookup?topic=clicks");
+    // A poll that fails has one, too.
+    http_with_headers(nsqds[0].http, "GET", "/nope", &["X-NSQ-Poll: true"], b"").expect_status(404);
+    nsqds[0].wait_for_log(" 404 GET /nope ");
+}
+
+/// A pod that was not ready had no name yet, and nsqadmin ended with it.
+#[test]
+fn one_address_that_does_not_resolve_does_not_end_the_start() {
+    let nsqd = Daemon::nsqd(&[]);
+    nsqd.create_channel("t", "c");
+    let there = format!("--nsqd-http-address={}", nsqd.http);
+    let absent = "--nsqd-http-address=nsqd-1.invalid:4151";
+    let admin = Admin::start(&[absent, &there]);
+    let warning = " WARNING: failed to resolve --nsqd-http-address (nsqd-1.invalid:4151) - lookup nsqd-1.invalid: ";
+    let line = admin.wait_for_log(warning);
+    assert!(
+        line.ends_with("; nsqadmin starts with the others, and asks for this name again"),
+        "{line}"
+    );
+    let answer = admin.json("/api/topics/t");
+    assert!(
+        answer["message"].to_string().contains("nsqd-1.invalid"),
+        "{answer}"
+    );
+    assert_eq!(
+        answer["nodes"].as_array().map(Vec::len),
+        Some(1),
+        "{answer}"
+    );
+    // The name of the only nsqlookupd is mistyped.
+    let ended = run_nsqadmin(&["--lookupd-http-address=lookup-1.invalid:4161"]);
+    let why = "failed to resolve --lookupd-http-address (lookup-1.invalid:4161) - lookup lookup-1.invalid: ";
+    assert!(ended.stderr.contains(why), "{}", ended.stderr);
+    // A wrong form is a mistake, whatever the others are.
+    let ended = run_nsqadmin(&[&there, "--nsqd-http-address=nsqd-1"]);
+    assert!(
+        ended.stderr.contains("missing port in address"),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[test]

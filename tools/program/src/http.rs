@@ -17,7 +17,8 @@ use std::time::Instant;
 use ::http::{Method, StatusCode};
 
 use crate::go_value::duration_text;
-use crate::{log_error, log_info, log_warn};
+use crate::log::Level;
+use crate::{log_at, log_error, log_warn};
 
 use connection::NoRequest;
 use head::Expectation;
@@ -39,7 +40,7 @@ mod route;
 pub use body::{End, Received, RequestBody};
 pub use connection::{Awaited, Connection, Io};
 pub use deadline::{Alarm, Deadline, HttpTimeouts};
-pub use head::{HEAD_BYTES_MAX, Head};
+pub use head::{HEAD_BYTES_MAX, Head, POLL};
 pub use host_names::HostNames;
 pub use page_marks::PageMarks;
 pub use query::{Query, QueryError};
@@ -208,7 +209,13 @@ async fn respond<S: Service>(
         }
         if let Some(started) = started {
             let target = head.target.path_and_query();
-            log_info!(
+            let is_poll = head.is_poll && *method == Method::GET;
+            let level = match is_poll && reply.status().is_success() {
+                true => Level::Debug,
+                false => Level::Info,
+            };
+            log_at!(
+                level,
                 "{} {} {} ({peer}) {}",
                 reply.status().as_u16(),
                 head.method,

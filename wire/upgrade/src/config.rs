@@ -124,11 +124,16 @@ impl fmt::Display for ConfigError {
                 path.display(),
                 too_short(*bits)
             ),
-            ConfigError::Key(path, error) => write!(
-                f,
-                "tls: failed to parse private key: {}: {error}",
-                path.display()
-            ),
+            ConfigError::Key(path, _) => {
+                // The library says no more than this.
+                let path = path.display();
+                write!(
+                    f,
+                    "tls: failed to parse private key: {path} has no RSA, ECDSA (P-256, P-384, P-521) or Ed25519 key that can be \
+                     read; openssl pkey -in {path} -text -noout says which key this is, and whether it is damaged; \
+                     openssl req -new -newkey rsa:2048 -nodes -keyout new.key -out new.csr makes a new one"
+                )
+            }
             ConfigError::Certificate(path) => write!(
                 f,
                 "x509: malformed certificate: the first one in {}",

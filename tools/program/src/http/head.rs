@@ -22,6 +22,10 @@ const TARGET_BYTES_MAX: usize = 65_534;
 /// bound.
 const BODY_BYTES_MAX: u64 = u64::MAX - 2;
 
+/// The header of a request that a program repeats every second or so. If such a GET succeeds, its log line has level DEBUG: the
+/// polls of one nsqadmin would be nine tenths of the log.
+pub const POLL: &str = "x-nsq-poll";
+
 /// A request without its body. The head owns its bytes, because the body is read into the memory
 /// where the head was.
 #[derive(Debug)]
@@ -43,6 +47,8 @@ pub struct Head {
     pub(super) coding: Coding,
     /// True when a browser says that a page of another site sends the request.
     pub(super) is_of_other_site: bool,
+    /// True when a program says that it asks again and again.
+    pub(super) is_poll: bool,
     /// The header `Host`, if it is no name of the server.
     pub(super) unknown_host: Option<Box<str>>,
 }
@@ -118,6 +124,7 @@ pub(super) fn parse(
         framing: Framing::Length(0),
         coding: Coding::Identity,
         is_of_other_site: false,
+        is_poll: false,
         unknown_host: None,
     };
     let is_path = target.starts_with('/') || target == "*" || head.target.scheme().is_some();
@@ -201,6 +208,8 @@ impl Head {
                     true => Expectation::Continue,
                     false => Expectation::Unknown,
                 });
+            } else if is(POLL) {
+                self.is_poll = true;
             } else {
                 marks.note(field.name, field.value);
             }

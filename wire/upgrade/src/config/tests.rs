@@ -390,11 +390,18 @@ fn an_unusable_key_is_named_with_its_fault() {
         "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
     )
     .expect("it is writable");
-    let broken = error_of(&openssl, "ca.pem", "broken.key");
-    assert!(
-        broken.starts_with("tls: failed to parse private key: DIR/broken.key"),
-        "{broken}"
-    );
+    openssl.run(&["genpkey", "-algorithm", "ed448", "-out", "ed448.key"]);
+    // The reason was "unexpected error: failed to parse private key as RSA, ECDSA, or EdDSA".
+    for key in ["broken.key", "ed448.key"] {
+        assert_eq!(
+            error_of(&openssl, "ca.pem", key),
+            format!(
+                "tls: failed to parse private key: DIR/{key} has no RSA, ECDSA (P-256, P-384, P-521) or Ed25519 key that can be \
+                 read; openssl pkey -in DIR/{key} -text -noout says which key this is, and whether it is damaged; openssl req -new \
+                 -newkey rsa:2048 -nodes -keyout new.key -out new.csr makes a new one"
+            )
+        );
+    }
     assert_eq!(
         error_of(&openssl, "small.pem", "ca.key"),
         "tls: private key does not match public key"
