@@ -146,6 +146,7 @@ function plain(message, status) {
   if (NAMES[message]) return `This is no valid ${NAMES[message]} name. A name is ${facts.get()?.name_rule ?? "something else"}.`;
   if (MEANINGS[message]) return MEANINGS[message];
   if (message.startsWith("FORBIDDEN: ")) return `${MEANINGS.FORBIDDEN} ${sentence(message.slice("FORBIDDEN: ".length))}`;
+  if (message.startsWith("FORBIDDEN_ORIGIN: ")) return sentence(message.slice("FORBIDDEN_ORIGIN: ".length));
   if (message.startsWith("MISDIRECTED_HOST: ")) return sentence(message.slice("MISDIRECTED_HOST: ".length));
   const missing = /^(?:TOPIC|CHANNEL)_NOT_FOUND: (.+)$/.exec(message);
   if (missing) return sentence(missing[1]);

@@ -3,6 +3,8 @@
 import { useEffect, useState } from "./html.js";
 
 const BASE = new URL(document.baseURI).pathname;
+// A relative base would count from the next address, once the page has changed it.
+document.querySelector("base").href = document.baseURI;
 const listeners = new Set();
 
 // The address of a view, such as link("topics", "orders"). Without arguments, the list of topics. Browsers remove the segments . and ..

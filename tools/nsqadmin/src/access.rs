@@ -12,12 +12,16 @@ use http::{HeaderMap, HeaderName};
 use program::http::{HostNames, PageMarks};
 
 use crate::cidr::Cidr;
+use crate::cut_off::cut_off;
 
 /// The header in which a client names itself if nobody else does. Nobody checks this name, and it permits nothing.
 const CLAIMED_USER: &str = "x-claimed-user";
 
 /// Most characters of such a name.
 pub const CLAIMED_CHARS_MAX: usize = 50;
+
+/// Most bytes of a header that a refusal shows.
+const SHOWN_BYTES_MAX: usize = 256;
 
 /// The rules about users and origins.
 #[derive(Clone, Debug)]
@@ -150,6 +154,33 @@ impl Access {
             allowed.any(|allowed| allowed.as_bytes() == origin)
         });
         is_allowed || !marks.are_of_other_site()
+    }
+}
+
+impl Access {
+    /// Says why a request that acts counts as one of another site's page, and what to do if the page is nsqadmin's own.
+    pub fn other_page(&self, headers: &HeaderMap) -> String {
+        let text = |name: &str| {
+            let values = headers.get_all(name).iter();
+            let values: Vec<_> = values
+                .map(|value| String::from_utf8_lossy(value.as_bytes()))
+                .collect();
+            let mut text = values.join(", ");
+            cut_off(&mut text, SHOWN_BYTES_MAX);
+            text
+        };
+        let (origin, host) = (text("origin"), text("host"));
+        if headers.contains_key("sec-fetch-site") {
+            let site = text("sec-fetch-site");
+            return format!(
+                "the browser says that a page of another site has sent the request (Sec-Fetch-Site {site:?}, Origin {origin:?}); \
+                 --allowed-origin names the origin of a page that may act"
+            );
+        }
+        format!(
+            "the page's Origin is {origin:?} and the request's Host is {host:?}; if the page is nsqadmin's own, have the proxy keep \
+             Host or set X-Forwarded-Host, or name the origin with --allowed-origin"
+        )
     }
 }
 

@@ -115,10 +115,12 @@ impl App {
         let started = Instant::now();
         let path = request.path().to_owned();
         self.tell_ignored_user(&request);
-        let (reply, is_logged) = match (self.misdirected(&request), self.below_base(&path)) {
-            (Some(refusal), _) => (Reply::refusal(&refusal), true),
-            (None, Some(path)) => self.answer_below(path, &mut request).await,
-            (None, None) => (Reply::refusal(&Refusal::not_found("NOT_FOUND")), true),
+        let (reply, is_logged) = match self.misdirected(&request) {
+            Some(refusal) => (Reply::refusal(&refusal), true),
+            None => {
+                self.answer_below(self.below_base(&path), &mut request)
+                    .await
+            }
         };
         let status = reply.status().as_u16();
         self.tally.count_request(request.method().as_str(), status);
@@ -136,14 +138,13 @@ impl App {
         reply.into_response(request.accepts_gzip())
     }
 
-    /// Returns the part of a path below the base path, or `None` if the path is not below it.
-    fn below_base<'a>(&self, path: &'a str) -> Option<&'a str> {
-        if self.base_path == "/" {
-            return Some(path);
-        }
-        match path.strip_prefix(&self.base_path)? {
-            "" => Some("/"),
-            below => below.starts_with('/').then_some(below),
+    /// Returns the part of a path below the base path. Any other path counts as one from which a proxy has removed the base path,
+    /// and as that of a probe that knows no proxy.
+    fn below_base<'a>(&self, path: &'a str) -> &'a str {
+        match path.strip_prefix(&*self.base_path) {
+            Some("") => "/",
+            Some(below) if below.starts_with('/') => below,
+            _ => path,
         }
     }
 
@@ -173,7 +174,7 @@ impl App {
         let first = path.split('/').nth(1).unwrap_or_default();
         let is_page = !["api", "config", "static", "fonts"].contains(&first);
         match is_page && *request.method() == ::http::Method::GET && request.accepts_html() {
-            true => self.page().with_status(StatusCode::NOT_FOUND),
+            true => self.page(request).with_status(StatusCode::NOT_FOUND),
             false => Reply::refusal(&Refusal::not_found("NOT_FOUND")),
         }
     }
@@ -198,7 +199,7 @@ impl App {
         request: &mut Request,
     ) -> Result<Reply, Refusal> {
         match endpoint {
-            Endpoint::Page => Ok(self.page()),
+            Endpoint::Page => Ok(self.page(request)),
             Endpoint::Ping => Ok(Reply::plain(StatusCode::OK, "OK")),
             Endpoint::Asset => Ok(self.asset(&segments.join("/"), request)),
             Endpoint::Metrics => Ok(self.metrics(request)),

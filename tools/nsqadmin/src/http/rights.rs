@@ -129,7 +129,10 @@ impl App {
         let is_own_page = self.access.is_own_page(request.headers());
         match (is_own_page, self.access.is_admin(&user)) {
             (true, true) => Ok(()),
-            (false, _) => Err(forbidden("FORBIDDEN_ORIGIN")),
+            (false, _) => {
+                let why = self.access.other_page(request.headers());
+                Err(forbidden(format!("FORBIDDEN_ORIGIN: {why}")))
+            }
             (true, false) => Err(self.no_admin(request)),
         }
     }

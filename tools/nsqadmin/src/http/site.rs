@@ -13,7 +13,7 @@ use crate::access::basic_user;
 use crate::outcome::Refusal;
 use crate::upstream;
 
-/// The place in the page that stands for the base path, which ends in a slash.
+/// The place in the page that stands for the base path, or the way to it. It ends in a slash.
 const BASE_MARK: &str = "{{base}}";
 
 /// The rules for browsers: the page loads and asks nothing from elsewhere, has no script or style
@@ -23,12 +23,12 @@ const POLICY: &str = "default-src 'self'; object-src 'none'; base-uri 'self'; fo
 
 impl App {
     /// Returns the page. All its addresses have the same one.
-    pub(super) fn page(&self) -> Reply {
+    pub(super) fn page(&self, request: &Request) -> Reply {
         let Some(page) = self.assets.get("index.html") else {
             return not_found();
         };
         let base = match self.base_path.as_str() {
-            "/" => "/".to_owned(),
+            "/" => relative_base(request.path()),
             base => format!("{base}/"),
         };
         let page = String::from_utf8_lossy(&page.content);
@@ -111,6 +111,15 @@ impl App {
             content_type.as_ref(),
             body.map_err(failed)?,
         ))
+    }
+}
+
+/// Returns the way from an address to nsqadmin's root, such as `../` from `/topics/orders`. The browser's address may have a prefix
+/// that a proxy has removed and nsqadmin does not know.
+fn relative_base(path: &str) -> String {
+    match path.matches('/').count().saturating_sub(1) {
+        0 => "./".to_owned(),
+        depth => "../".repeat(depth),
     }
 }
 
