@@ -82,6 +82,8 @@ bugs! {
     StopTakesForwards: "a shard that stops takes publishes of shards that still serve clients",
     UpgradeBeforeAnswers: "an upgrade begins before earlier commands are answered",
     PinsOfTheGone: "what a connection had not sent at its end stays pinned",
+    GrantsNeverExpire: "the grants of an auth server hold for ever",
+    DrainTakesPublishes: "a shard in a drain takes publishes of its clients",
     StopSyncsNothing: "a graceful stop does not wait for the last syncs and checkpoints",
 }
 

@@ -1,8 +1,8 @@
 //! Thousands of random histories of the real broker over the real log, against a simple model.
 //!
 //! The files are simulated (`diskq::SimFiles`). The keepers answer late, connections send a few
-//! bytes at a time, shards get their mail late, and sometimes the process is killed. One seed
-//! determines the whole history. A failure prints the seed, and
+//! bytes at a time and fail, shards get their mail or no turn for a while, and sometimes the process
+//! stops or is killed. One seed determines the whole history. A failure prints the seed, and
 //!
 //! ```text
 //! RINGQ_SEED=<seed> cargo test -p engine-core --test simulation
@@ -34,7 +34,7 @@ const COUNT_TO_REACH_ALL: u64 = 2_000;
 const BASE_WITHOUT_TREE: u64 = 1;
 
 /// Seeds that failed once, each with the bug that it showed. No entry is ever removed.
-const FAILED_ONCE: [(&str, u64); 17] = [
+const FAILED_ONCE: [(&str, u64); 18] = [
     (
         "a full disk poisoned a log without a directory in a shared sync",
         1_009_607,
@@ -102,6 +102,10 @@ const FAILED_ONCE: [(&str, u64); 17] = [
     (
         "keys outlived their log's newest files, and the clock was set back: new messages had lower seqs than old keys",
         1_332_387_290_831_388_733,
+    ),
+    (
+        "a publish that waited for room when its shard stopped got OK behind the last sync",
+        34_173,
     ),
 ];
 

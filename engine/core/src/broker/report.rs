@@ -333,10 +333,11 @@ impl Broker {
         topics.map(|topic| topic.name.to_string()).collect()
     }
 
-    /// Every topic and channel that is there, as if it came now.
+    /// Every topic and channel that is there and not withdrawn by a drain, as if it came now.
     pub fn changes_so_far(&self) -> Vec<Change> {
         let topics = self.by_name.values().map(|key| &self.topics[*key]);
         topics
+            .filter(|topic| !topic.is_withdrawn)
             .flat_map(|topic| {
                 let channels = topic.channels().map(|(_, channel)| channel);
                 let channels = channels.map(|c| Change::channel(&topic.name, &c.name, true));

@@ -147,11 +147,12 @@ impl AtRisk {
         }
     }
 
-    /// Notes that the brokers were told the time and had a turn.
-    pub(crate) fn told_time(&mut self, now: Duration) {
+    /// Notes that the brokers were told the time and had a turn, if they are awake.
+    pub(crate) fn told_time(&mut self, now: Duration, are_awake: [bool; TOPICS.len()]) {
         for (risk, (topic, sync)) in &mut self.risks {
             if let Sync::Due(at, laps) = *sync
                 && at <= now
+                && are_awake[*topic]
             {
                 *sync = Sync::Started(self.passes[*topic].of(*risk), laps - 1);
             }
@@ -159,13 +160,18 @@ impl AtRisk {
     }
 
     /// Ends the passes that are over, after a turn of the brokers. `under_way` are the jobs that
-    /// are not done or not answered. `is_busy` returns true if the broker of a topic has work left.
+    /// are not done or not answered. `is_busy` returns true if the broker of a topic has work left. No pass of a topic
+    /// ends while its shard is not awake.
     pub(crate) fn end_passes(
         &mut self,
         under_way: impl Iterator<Item = Pass> + Clone,
         is_busy: impl Fn(usize) -> bool,
+        are_awake: [bool; TOPICS.len()],
     ) {
         for (topic, passes) in self.passes.iter_mut().enumerate() {
+            if !are_awake[topic] {
+                continue;
+            }
             let mut of_topic = under_way.clone().filter(|job| job.topic == topic);
             if of_topic.all(|job| job.number > passes.ended) {
                 passes.ended += 1;

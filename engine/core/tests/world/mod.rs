@@ -1,24 +1,28 @@
 //! The simulated world: shards, keepers, a disk and connections, compared with the model.
 //!
-//! `mod.rs` starts and stops the world, takes the steps and checks the results. `peer.rs` has the
-//! connections, `sockets.rs` their sockets and upgrades, `faults.rs` the faults of disk, kernel and clock, `stop.rs` the graceful stop. `model.rs` knows the owed
-//! messages, `at_risk.rs` the messages that a power failure may destroy, `promises.rs` the
-//! answers that operators got, `grace.rs` the topics in grace, `unclaimed.rs` the bounds of
-//! topics without channels, `dead_letters.rs` the messages that have reached their attempts,
-//! `numbers.rs` the messages that are sent again, and `contents.rs` the topics that compare the
-//! contents of messages.
+//! `mod.rs` starts the world, takes the steps and checks the results. `peer.rs` has the connections,
+//! `sockets.rs` their sockets and upgrades, `grants.rs` what they may do. `faults.rs` has the faults
+//! of disk, kernel and clock, `starved.rs` the shards without turns, `stop.rs` the graceful stop,
+//! `drain.rs` the drain. `model.rs` knows the owed messages, `at_risk.rs` the messages that a power
+//! failure may destroy, `promises.rs` the answers that operators got, `grace.rs` the topics in
+//! grace, `unclaimed.rs` the bounds of topics without channels, `dead_letters.rs` the messages that
+//! have reached their attempts, `numbers.rs` the messages that are sent again, and `contents.rs` the
+//! topics that compare the contents of messages.
 
 mod at_risk;
 mod contents;
 mod dead_letters;
+mod drain;
 mod faults;
 mod grace;
+mod grants;
 mod model;
 mod numbers;
 mod peer;
 mod promises;
 mod shared_sync;
 mod sockets;
+mod starved;
 mod stop;
 mod unclaimed;
 mod undo;
@@ -31,9 +35,10 @@ use diskq::{
 };
 use engine_core::stats::StatsFilter;
 use engine_core::{
-    AdminError, Broker, BrokerOptions, Client, ClientId, DeadLetterRules, DedupRules, DeletedLog,
-    ForwardBatch, ForwardReply, GraceOptions, LatencyOptions, Now, Outcome, Output, Pause, Random,
-    Refusal, Required, ShardId, TaskId, TopicKey, TopicOptions, UnclaimedBounds, Wakeup, place,
+    AdminError, Authorization, Broker, BrokerOptions, Change, Client, ClientId, DeadLetterRules,
+    DedupRules, DeletedLog, ForwardBatch, ForwardReply, GraceOptions, LatencyOptions, Now, Outcome,
+    Output, Pause, Random, Refusal, Required, ShardId, TaskId, TopicKey, TopicOptions, Topology,
+    UnclaimedBounds, Wakeup, place,
 };
 use model::{Model, Place};
 use numbers::Numbers;
@@ -172,6 +177,18 @@ impl Reached {
             "killed in a stop that hangs",
             "mail for a shard that stops",
             "mail for a shard that has stopped",
+            "starved",
+            "publishes wait for a starved shard",
+            "a move waits for a starved shard",
+            "a turn with an old clock",
+            "grants asked again",
+            "grants came too late",
+            "not granted",
+            "drain",
+            "drained",
+            "refused in a drain",
+            "delivered to a near consumer",
+            "delivered to a far consumer",
             "reset in the output",
             "reset with a SUB under way",
             "reset in a move",
@@ -193,6 +210,10 @@ enum Mail {
     Forwards(ForwardBatch),
     Replies(Vec<ForwardReply>),
     Connection(usize, Box<Client>),
+    /// The answer of an auth server, which is drawn when it arrives.
+    Grants(ClientId),
+    /// The node's drain begins, or is taken back.
+    Drain(bool),
     /// The channels for a topic that asked for them. Each bit stands for one of [`CHANNELS`]. The last bit is set if not
     /// every nsqlookupd has answered.
     Channels(TopicKey, usize, u64),
@@ -268,6 +289,8 @@ struct ShardWorld {
     inbox: VecDeque<Mail>,
     /// False if the shard's thread does nothing at the moment, or has ended.
     is_awake: bool,
+    /// The time that the shard has read before it went to sleep, until it reads the clock again.
+    old_clock: Option<Now>,
     /// The topics, and the channels with their topics, whose existence the broker has reported.
     told: BTreeSet<(Arc<str>, Option<Box<str>>)>,
 }
@@ -293,6 +316,16 @@ pub(crate) struct World {
     unclaimed: UnclaimedBounds,
     /// Two fifths of the histories have a rule for messages that are sent again.
     dedup: Arc<DedupRules>,
+    /// The rights that auth servers grant, an entry for each topic, in some histories.
+    on_offer: Option<Vec<Authorization>>,
+    /// True if shards may get no turn for a while, in some histories.
+    may_starve: bool,
+    /// The place of the node, in some histories.
+    topology: Option<Topology>,
+    /// For each shard, true if it refuses publishes because of a drain.
+    is_drained: Vec<bool>,
+    /// The messages whose publish was carried out while it was not permitted.
+    forbidden: BTreeSet<u64>,
     /// In some histories, the first topic and its first channel always exist.
     required: Arc<Required>,
     /// True if syncs that wait at the same time are done as one. A sync of all files hides a file
@@ -343,6 +376,14 @@ fn required(seed: u64) -> Arc<Required> {
         added.expect("neither is ephemeral");
     }
     required.into()
+}
+
+/// The place of the node. In a third of the histories, near consumers come first.
+fn topology(seed: u64) -> Option<Topology> {
+    seed.is_multiple_of(3).then(|| Topology {
+        zone: "here".to_owned(),
+        region: "region".to_owned(),
+    })
 }
 
 fn topic_name(topic: usize) -> TopicName<'static> {
@@ -401,6 +442,11 @@ impl World {
             dead_letters: dead_letters::rules(seed),
             unclaimed: unclaimed::bounds(seed),
             dedup: numbers::rules(seed),
+            on_offer: grants::on_offer(seed),
+            may_starve: seed % 4 == 1,
+            topology: topology(seed),
+            is_drained: vec![false],
+            forbidden: BTreeSet::new(),
             required: required(seed),
             shares_syncs,
             has_faults,
@@ -459,6 +505,7 @@ impl World {
             server: ServerSettings {
                 takes_numbers: self.dedup.has_publishers(),
                 snappy_available: true,
+                auth_required: self.on_offer.is_some(),
                 ..ServerSettings::default()
             },
             topic: TopicOptions {
@@ -479,7 +526,7 @@ impl World {
             channel_consumers_max: 0,
             asks_for_channels: self.asks_for_channels,
             required: self.required.clone(),
-            topology: None,
+            topology: self.topology.clone(),
             seed: 5,
         }
     }
@@ -502,6 +549,7 @@ impl World {
     fn start(&mut self, shards: usize) {
         let now = self.now();
         self.starts += 1;
+        self.is_drained = vec![false; shards];
         let data_path = DataPath::from(DATA_PATH);
         self.shards = (0..shards)
             .map(|shard| ShardWorld {
@@ -515,6 +563,7 @@ impl World {
                 is_metadata_old: false,
                 inbox: VecDeque::new(),
                 is_awake: true,
+                old_clock: None,
                 told: BTreeSet::new(),
             })
             .collect();
@@ -836,6 +885,7 @@ impl World {
                 0 if self.random.below(3) == 0 => self.stop(),
                 0 => self.kill(),
                 1 if self.random.below(8) == 0 => self.flood(),
+                2 if self.random.below(4) == 0 => self.begin_drain(true),
                 _ => self.harm(),
             },
         }
@@ -843,12 +893,20 @@ impl World {
         if std::mem::take(&mut self.is_killed_soon) || is_killed {
             self.kill();
         }
+        if self.random.below(40) == 0 {
+            self.starve();
+        }
+        self.wake_shards(false);
+        self.look_at_drain();
         self.read_failures();
         self.end_leaving(false);
         self.read_slowly();
         for shard in 0..self.shards.len() {
             self.turn(shard);
-            if self.shards[shard].is_metadata_old && self.random.below(40) == 0 {
+            if self.shards[shard].is_awake
+                && self.shards[shard].is_metadata_old
+                && self.random.below(40) == 0
+            {
                 self.record_metadata(shard);
             }
         }
@@ -867,7 +925,8 @@ impl World {
             let shard = place(TOPICS[topic], self.shards.len() as u32).0 as usize;
             self.shards[shard].broker.is_turn_open()
         };
-        self.at_risk.end_passes(under_way, is_busy);
+        let are_awake = self.awake_topics();
+        self.at_risk.end_passes(under_way, is_busy, are_awake);
     }
 
     /// Notes that a message was acknowledged or a change was answered. A power failure may destroy
@@ -926,7 +985,8 @@ impl World {
         for shard in 0..self.shards.len() {
             self.turn(shard);
         }
-        self.at_risk.told_time(self.mono);
+        let are_awake = self.awake_topics();
+        self.at_risk.told_time(self.mono, are_awake);
     }
 
     fn administer(&mut self) {
@@ -938,6 +998,9 @@ impl World {
         let topic = undo.0;
         let (topic_text, name) = (TOPICS[topic], CHANNELS[channel]);
         let shard = place(topic_text, self.shards.len() as u32).0 as usize;
+        if !self.shards[shard].is_awake {
+            return;
+        }
         let now = self.now();
         self.tasks += 1;
         let task = TaskId(self.tasks);
@@ -1194,7 +1257,8 @@ impl World {
                         true => told.insert(what),
                         false => told.remove(&what),
                     };
-                    assert!(is_new, "told twice");
+                    // A drain may have withdrawn what goes now.
+                    assert!(is_new || !change.is_there, "told twice");
                 }
                 Output::AskForChannels(key, topic) => {
                     let topic = place_of(&topic);
@@ -1205,7 +1269,7 @@ impl World {
                     self.reached.note("asked again");
                     self.tell_channels(shard, key, place_of(&topic));
                 }
-                Output::Authorize(..) => unreachable!("no auth server is configured"),
+                Output::Authorize(id, query) => self.authorize(shard, id, &query),
                 Output::Wake(task, wakeup) => self.answer_task(shard, task, wakeup),
             }
         }
@@ -1239,6 +1303,14 @@ impl World {
     }
 
     fn read_log(&mut self, line: &str) {
+        if let Some((topic, channel)) = line.split_once("): new channel(") {
+            // No other notice tells that a channel comes back while a drain has its topic withdrawn.
+            self.promises.note(&Change {
+                topic: topic.trim_start_matches("TOPIC(").into(),
+                channel: Some(channel.trim_end_matches(')').into()),
+                is_there: true,
+            });
+        }
         self.model.undos.read_log(line);
         self.say(line);
         if line.contains("damaged on disk") {
@@ -1275,7 +1347,7 @@ impl World {
 
     fn turn(&mut self, shard: usize) {
         while self.shards[shard].is_awake {
-            let now = self.now();
+            let now = self.clock(shard);
             let mut out = Vec::new();
             self.shards[shard].broker.end_turn(now, &mut out);
             self.perform(shard, out);
@@ -1492,6 +1564,8 @@ impl World {
                 self.peers[index].at = Some((shard, id));
                 self.offer_all(index);
             }
+            Mail::Grants(id) => return self.answer_with_grants(shard, id),
+            Mail::Drain(is_draining) => return self.drain_shard(shard, is_draining),
             Mail::Channels(key, topic, bits) => {
                 let known = (0..CHANNELS.len()).filter(|index| bits & (1 << index) != 0);
                 let names = known.map(channel_name).filter(|name| !name.is_ephemeral());
@@ -1522,7 +1596,7 @@ impl World {
             let mut names = channels.iter().map(|facts| &*facts.name);
             assert!(names.any(|name| name == CHANNELS[0]), "a required channel");
         }
-        for shard in &mut self.shards {
+        for shard in self.shards.iter_mut().filter(|shard| shard.is_awake) {
             shard.broker.check();
             let there = shard.broker.changes_so_far().into_iter();
             assert!(
@@ -1574,6 +1648,9 @@ impl World {
         self.is_ending = true;
         self.files.limit(None);
         self.files.disarm();
+        if self.is_drained.contains(&true) {
+            self.begin_drain(false);
+        }
         self.run_until_idle();
         self.check();
         for index in 0..self.peers.len() {
@@ -1651,6 +1728,7 @@ impl World {
     }
 
     fn run_until_idle(&mut self) {
+        self.wake_shards(true);
         for _ in 0..1000 {
             let mut busy = !self.leaving.is_empty();
             self.end_leaving(true);

@@ -483,6 +483,7 @@ pub(crate) enum Action {
     /// A REQ with its delay, and true if it counts as an attempt.
     Requeue(MessageId, u64, Duration, bool),
     Touch(MessageId, u64),
+    Sub,
     CloseWait,
     Other,
 }

@@ -3,9 +3,10 @@
 use super::at_risk::Risk;
 use super::contents;
 use super::dead_letters::{DEAD, DURABLE_CHANNELS};
+use super::grants::Granted;
 use super::model::{Action, Delivered, Place};
 use super::sockets::Socket;
-use super::{CHANNELS, World, channel_name, is_durable, topic_name};
+use super::{CHANNELS, ShardWorld, World, channel_name, is_durable, topic_name};
 use engine_core::{ClientId, Output, Sent};
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -32,6 +33,8 @@ pub(crate) enum Awaited {
     Negotiation,
     /// The answer to an IDENTIFY that asks for numbers of messages.
     Numbers,
+    /// The answer to AUTH.
+    Auth,
     /// The answer to an IDENTIFY that asks for an upgrade, which ends the plain output.
     Upgrade,
     /// The OK that comes through the upgrade.
@@ -51,6 +54,11 @@ pub(crate) struct TestClient {
     /// True if the peer reads late and in small portions.
     pub(super) is_slow: bool,
     pub(super) socket: Socket,
+    pub(super) granted: Granted,
+    /// True if the peer is in the zone of the node.
+    is_near: bool,
+    /// True if its SUB was carried out while it was not permitted.
+    has_forbidden_sub: bool,
     /// True if the peer's side of the connection is gone. The broker does not know it yet.
     pub(super) is_reset: bool,
     /// True while the peer waits for an upgrade.
@@ -94,7 +102,7 @@ impl World {
             return;
         }
         let shard = self.random.below(self.shards.len() as u64) as usize;
-        if self.shards[shard].broker.is_stopping() {
+        if self.shards[shard].broker.is_stopping() || !self.shards[shard].is_awake {
             return;
         }
         let is_slow = self.random.below(8) == 0;
@@ -115,6 +123,7 @@ impl World {
         });
         let index = self.peers.len() - 1;
         self.send(index, Action::Other, |out| out.extend_from_slice(b"  V2"));
+        self.authenticate(index);
         index
     }
 
@@ -172,7 +181,7 @@ impl World {
             self.reached.note("deferred");
         }
         self.await_publish(index, topic, numbers, false);
-        if self.random.below(16) == 0 {
+        if self.random.below(12) == 0 {
             self.ask_for_upgrade(index);
         }
     }
@@ -233,8 +242,14 @@ impl World {
         }
         // An IDENTIFY that was sent for the sample rate negotiates nothing.
         if sample.is_none() && !is_publisher && !index.is_multiple_of(3) {
-            let json = br#"{"feature_negotiation":true,"req_uncounted":true}"#;
+            let is_near = self.random.below(2) == 0;
+            let zone = if is_near { "here" } else { "there" };
+            let json = format!(
+                r#"{{"feature_negotiation":true,"req_uncounted":true,"topology_zone":"{zone}"}}"#
+            );
+            let json = json.as_bytes();
             self.send(index, Action::Other, |out| encode::identify(out, json));
+            self.peers[index].is_near = is_near;
             self.peers[index].awaiting.push_back(Awaited::Negotiation);
             self.peers[index].may_not_count = true;
         }
@@ -242,7 +257,7 @@ impl World {
             self.model.allow_late(place);
         }
         let (topic, channel) = (topic_name(place.0), channel_name(place.1));
-        self.send(index, Action::Other, |out| encode::sub(out, topic, channel));
+        self.send(index, Action::Sub, |out| encode::sub(out, topic, channel));
         self.send(index, Action::Ready(ready), |out| encode::rdy(out, ready));
         let peer = &mut self.peers[index];
         peer.subscription = Some(place);
@@ -367,7 +382,10 @@ impl World {
     pub(crate) fn finish_input(&mut self, index: usize) {
         let peer = &mut self.peers[index];
         let Some((shard, id)) = peer.at else { return };
-        if peer.has_finished || !self.shards[shard].broker.is_reading(id) {
+        let ShardWorld {
+            broker, is_awake, ..
+        } = &self.shards[shard];
+        if peer.has_finished || !*is_awake || !broker.is_reading(id) {
             return;
         }
         peer.has_finished = true;
@@ -395,6 +413,14 @@ impl World {
             self.model.allow_late(place);
         }
         peer.closed = true;
+        let shard = peer.at.map(|(shard, _)| shard);
+        if shard.is_some_and(|shard| !self.shards[shard].is_awake) {
+            // The shard learns it later, and may deliver messages until then.
+            if let Some(place) = peer.subscription {
+                self.model.allow_late(place);
+            }
+            self.leaving.extend(peer.at.take());
+        }
         if let Some((shard, id)) = peer.at.take() {
             let mut out = Vec::new();
             self.shards[shard].broker.disconnect(id, &mut out);
@@ -432,6 +458,9 @@ impl World {
         let now = self.now();
         let peer = &mut self.peers[index];
         let Some((shard, id)) = peer.at else { return };
+        if !self.shards[shard].is_awake {
+            return;
+        }
         let mut out = Vec::new();
         let broker = &mut self.shards[shard].broker;
         let consumed = broker.receive(now, id, &peer.input[..length], &mut out);
@@ -458,6 +487,10 @@ impl World {
         let subscribed = || place.expect("only consumers answer");
         match action {
             Action::Publish(numbers, defer) => {
+                let topic = self.model.messages[numbers[0] as usize].topic;
+                if self.is_draining() || !self.is_granted(index, topic) {
+                    self.forbidden.insert(numbers[0]);
+                }
                 for number in numbers {
                     self.model.messages[number as usize].defer_until(now + defer);
                 }
@@ -466,6 +499,9 @@ impl World {
                 for number in numbers {
                     self.model.messages[number as usize].defer_until(now);
                 }
+            }
+            Action::Sub => {
+                self.peers[index].has_forbidden_sub = !self.is_granted(index, subscribed().0);
             }
             Action::Ready(_) if self.peers[index].has_closed => {}
             Action::Ready(count) => self.peers[index].ready = count,
@@ -537,8 +573,8 @@ impl World {
         let Some(index) = self.peer_of(shard, id) else {
             return;
         };
-        loop {
-            let now = self.now();
+        while self.shards[shard].is_awake {
+            let now = self.clock(shard);
             let World {
                 shards,
                 peers,
@@ -631,6 +667,7 @@ impl World {
         }
         let wanted: &[u8] = match peer.awaiting.front().expect("an answer has its command") {
             Awaited::CloseWait => b"CLOSE_WAIT",
+            Awaited::Auth => data,
             _ => b"OK",
         };
         assert_eq!(data, wanted);
@@ -662,6 +699,8 @@ impl World {
                     refuses.is_none() || refuses != still,
                     "accepted after a failed sync"
                 );
+                let is_forbidden = self.forbidden.contains(&numbers[0]);
+                assert!(!is_forbidden, "a publish that is not permitted got OK");
                 self.reached.note("acknowledged");
                 if self.group_commit {
                     self.reached.note("synced before OK");
@@ -674,6 +713,8 @@ impl World {
                 }
             }
             Awaited::Sub => {
+                let is_forbidden = peer.has_forbidden_sub;
+                assert!(!is_forbidden, "a SUB that is not permitted got OK");
                 let place = peer.subscription.expect("SUB was sent");
                 let exists = peer.at.is_some();
                 if exists && is_durable(place) && self.model.channels.insert(place) {
@@ -686,7 +727,11 @@ impl World {
                 self.reached.note("upgraded");
                 peer.is_upgrading = false;
             }
-            Awaited::Identify | Awaited::Negotiation | Awaited::Numbers | Awaited::Upgrade => {}
+            Awaited::Auth
+            | Awaited::Identify
+            | Awaited::Negotiation
+            | Awaited::Numbers
+            | Awaited::Upgrade => {}
         }
     }
 
@@ -705,6 +750,14 @@ impl World {
             }
             "E_PUB_FAILED" | "E_MPUB_FAILED" | "E_DPUB_FAILED" | "E_SUB_FAILED" => {
                 self.reached.note("refused");
+                if text.contains("draining") {
+                    self.reached.note("refused in a drain");
+                }
+                peer.was_refused = true;
+                peer.awaiting.clear();
+            }
+            "E_AUTH_FIRST" | "E_AUTH_FAILED" | "E_UNAUTHORIZED" if self.on_offer.is_some() => {
+                self.reached.note("not granted");
                 peer.was_refused = true;
                 peer.awaiting.clear();
             }
@@ -739,7 +792,17 @@ impl World {
         if message.attempts > 1 {
             self.reached.note("redelivered");
         }
-        if self.model.deliver(&delivered, self.mono) {
+        if self.topology.is_some() {
+            self.reached.note(match peer.is_near {
+                true => "delivered to a near consumer",
+                false => "delivered to a far consumer",
+            });
+        }
+        // The shard may have counted the time of the delivery from an old clock.
+        let now = peer
+            .at
+            .map_or(self.mono, |(shard, _)| self.clock(shard).mono);
+        if self.model.deliver(&delivered, now) {
             self.reached.note("timed out");
         }
         let peer = &mut self.peers[index];

@@ -188,7 +188,8 @@ impl World {
     /// Takes connections that end from the broker: some of them, or all.
     pub(super) fn end_leaving(&mut self, are_all: bool) {
         for (shard, id) in std::mem::take(&mut self.leaving) {
-            if !are_all && self.random.below(2) == 0 {
+            let is_awake = self.shards[shard].is_awake;
+            if !is_awake || !are_all && self.random.below(2) == 0 {
                 self.leaving.push((shard, id));
                 continue;
             }
@@ -211,10 +212,13 @@ impl World {
         if !peer.awaiting.is_empty() {
             self.reached.note("upgrade behind other answers");
         }
+        let is_slow = self.random.below(2) == 0;
         let json = br#"{"feature_negotiation":true,"snappy":true}"#;
         self.send(index, Action::Other, |out| encode::identify(out, json));
         let peer = &mut self.peers[index];
         peer.is_upgrading = true;
+        // Only a peer that reads late leaves sealed bytes behind.
+        peer.is_slow |= is_slow;
         peer.awaiting.extend([Awaited::Upgrade, Awaited::Upgraded]);
         self.offer(index);
     }

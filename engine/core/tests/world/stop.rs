@@ -24,6 +24,7 @@ impl World {
     /// Stops the process gracefully, and starts the program again. In between, the power may fail.
     pub(super) fn stop(&mut self) {
         self.say("stops");
+        self.wake_shards(true);
         self.at_risk.begin_stop();
         let mut stages = vec![Stage::Serves; self.shards.len()];
         let hung = self.random.below(8 * self.shards.len() as u64) as usize;
