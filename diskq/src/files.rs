@@ -93,8 +93,9 @@ pub trait Files {
         drop(mapping::take_back(memory));
     }
     /// Writes `memory`, which [`Files::map`] gave for `from`, to the new file `to`. Goes around the page cache where
-    /// the file system can. The copy is not durable until it is synced. `to` must not exist. A failure may leave `to`
-    /// unfinished.
+    /// the file system can, and otherwise syncs what it has written: the error of a later write-back would be lost if
+    /// the kernel drops the file from memory before a sync. The copy is not durable until it is synced. `to` must not
+    /// exist. A failure may leave `to` unfinished.
     fn copy(&self, from: &Path, memory: &Memory, to: &Path) -> io::Result<()>;
     /// Reads the first `bytes` bytes of a file that nobody has mapped. Goes around the page cache where the file system
     /// can. Reads into `reuse` if that is the memory of an earlier load and has enough room.

@@ -27,9 +27,11 @@ const DIRECTORY_MODE: u32 = 0o700;
 /// The real file system. It keeps no state: each job opens its files by name, so a log with thousands of segments costs
 /// no descriptors.
 ///
-/// A file that is opened anew misses no write-back error. Linux reports an error that nobody has seen to the first sync
-/// of any descriptor of the file, and the log takes no more messages after the first failed sync. An error that a
-/// `syncfs` has reported still counts as unseen: file and file system remember the error separately.
+/// Linux reports a write-back error that nobody has seen to the first sync of any descriptor of the file, and the log
+/// takes no more messages after the first failed sync. An error that a `syncfs` has reported still counts as unseen: file
+/// and file system remember the error separately. Linux forgets the error when it drops the file from memory, which may
+/// happen to a file that nobody has open or mapped, and whose pages are clean. So bytes that wait for a later sync are in
+/// a mapped file, or went around the page cache ([`Files::copy`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OsFiles;
 
@@ -84,7 +86,11 @@ impl Files for OsFiles {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(FILE_MODE);
         let file = options.open(to)?;
-        direct(&file, |file| file.write_all_at(memory.as_ref(), 0))
+        let is_direct = direct(&file, |file| file.write_all_at(memory.as_ref(), 0))?;
+        if !is_direct {
+            file.sync_data()?;
+        }
+        Ok(())
     }
 
     fn load(&self, path: &Path, bytes: u32, reuse: Option<Memory>) -> io::Result<Memory> {
@@ -204,23 +210,23 @@ fn buffer_of(bytes: u32) -> io::Result<Buffer> {
     Ok(buffer)
 }
 
-/// Does `job` with direct I/O, or without if the file system has none.
+/// Does `job` with direct I/O, or without if the file system has none. Returns whether it was direct.
 ///
 /// Data that goes this way is read back once, if at all. In the page cache it would need fresh pages when it is
 /// written, and would push out pages that others need.
-fn direct(file: &File, mut job: impl FnMut(&File) -> io::Result<()>) -> io::Result<()> {
+fn direct(file: &File, mut job: impl FnMut(&File) -> io::Result<()>) -> io::Result<bool> {
     let flags = fcntl_getfl(file)?;
     match fcntl_setfl(file, flags | OFlags::DIRECT) {
-        Err(Errno::INVAL) => return job(file),
+        Err(Errno::INVAL) => return job(file).map(|()| false),
         result => result?,
     }
     match job(file) {
         // Some file systems take the flag and refuse the call.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             fcntl_setfl(file, flags)?;
-            job(file)
+            job(file).map(|()| false)
         }
-        result => result,
+        result => result.map(|()| true),
     }
 }
 
