@@ -5,24 +5,29 @@
 //!                                    names               --sync_dir, write-back--> durable names
 //! ```
 //!
-//! - A process crash keeps what is cached.
+//! - A process crash keeps what is cached, and ends the mappings.
 //! - A power failure keeps of each unsynced sector the old or the new contents, as the seed says, and of
 //!   the changes of names some first ones of each directory. [`SimFiles::write_back`] makes an intermediate
 //!   state durable.
 //! - Write-back that fails ([`SimFiles::fail_write_back`], a failed sync) leaves pages that count as clean and
-//!   are not durable. A failed sync of a directory may lose its changes of names in the same way. The next sync of that file or directory reports the error, once, and so does each descriptor of
-//!   the whole file system. [`SimFiles::reclaim`] drops such pages from the cache.
+//!   are not durable. A failed sync of a directory may lose its changes of names in the same way. The next sync of
+//!   that file or directory reports the error, once, and so does each descriptor of the whole file system.
+//!   [`SimFiles::reclaim`] drops such pages from the cache.
+//! - The error belongs to the file in memory. When the kernel drops a file that nobody has mapped
+//!   ([`SimFiles::evict`]), no sync reports the error any more.
 //! - A write that fails may have written a part of its bytes.
+//! - Another thread may act between two calls ([`SimFiles::interrupt_at`]).
 //!
 //! A handle can be cloned; all clones are the same disk.
 
 mod call;
 mod contents;
 mod faults;
+mod interruptions;
 mod names;
 mod random;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,6 +43,7 @@ pub use call::Call;
 use contents::Contents;
 pub use faults::Fault;
 use faults::{Effect, Faults, Hit};
+use interruptions::Interruptions;
 use names::{Names, Node, not_found};
 use random::Random;
 
@@ -72,6 +78,7 @@ struct Disk {
     files: Vec<Contents>,
     bytes_max: Option<u64>,
     faults: Faults,
+    interruptions: Interruptions,
     /// Chooses what a fault does.
     random: Random,
     /// The number of write-backs that failed.
@@ -123,7 +130,11 @@ impl SimFiles {
     pub fn crash(&self, crash: Crash) {
         let mut disk = self.disk();
         disk.faults.disarm();
+        for file in &mut disk.files {
+            file.is_mapped = false;
+        }
         if let Crash::Power { seed } = crash {
+            disk.faults.failed_write_backs = 0;
             disk.lose_power(&mut Random(seed));
         }
     }
@@ -141,10 +152,10 @@ impl SimFiles {
         let mut disk = self.disk();
         let mut has_failed = false;
         for file in disk.names.files() {
-            has_failed |= random.coin() && disk.files[file].fail(&mut random);
+            has_failed |= random.coin() && disk.files[file].fail_write_back(&mut random);
         }
         disk.errors += u64::from(has_failed);
-        disk.faults.failed_syncs += u64::from(has_failed);
+        disk.faults.failed_write_backs += u64::from(has_failed);
     }
 
     /// Fails the write-back of one file or directory, as [`SimFiles::fail_write_back`] does for all. A directory loses
@@ -158,10 +169,10 @@ impl SimFiles {
             disk.names.fail(path)
         } else {
             let file = disk.file(path).expect("a file to write back");
-            disk.files[file].fail(&mut Random(seed))
+            disk.files[file].fail_write_back(&mut Random(seed))
         };
         disk.errors += u64::from(has_failed);
-        disk.faults.failed_syncs += u64::from(has_failed);
+        disk.faults.failed_write_backs += u64::from(has_failed);
     }
 
     /// The names in a directory whose changes a failed write-back has lost, and whether a sync of the directory has
@@ -175,6 +186,29 @@ impl SimFiles {
     /// the device from then on.
     pub fn reclaim(&self) {
         self.disk().files.iter_mut().for_each(Contents::reclaim);
+    }
+
+    /// The kernel drops some files from memory that nobody has mapped and that have no dirty pages. Returns whether it
+    /// has forgotten a failed write-back that no sync has reported. Directories keep their errors: a file system with a
+    /// journal gives up when it cannot write one.
+    pub fn evict(&self, seed: u64) -> bool {
+        let mut random = Random(seed);
+        let mut disk = self.disk();
+        let mut is_forgotten = false;
+        for file in disk.files.iter_mut().filter(|_| random.coin()) {
+            is_forgotten |= file.evict();
+        }
+        is_forgotten
+    }
+
+    /// Does what [`SimFiles::evict`] does, for one file.
+    ///
+    /// # Panics
+    /// If there is no such file.
+    pub fn evict_one(&self, path: &Path) -> bool {
+        let mut disk = self.disk();
+        let file = disk.file(path).expect("a file to evict");
+        disk.files[file].evict()
     }
 
     /// Does what [`SimFiles::reclaim`] does under the live mappings of a log: the mappings read such pages again.
@@ -235,6 +269,22 @@ impl SimFiles {
         self.disk().faults.die_at(nth);
     }
 
+    /// Runs `act` at the `nth` place between two calls from now on (1: before the next call), as another thread that gets
+    /// the processor there. The calls of `act` count, and others may interrupt them.
+    pub fn interrupt_at(&self, nth: u64, act: impl FnOnce() + Send + 'static) {
+        self.disk().interruptions.add(nth, Box::new(act));
+    }
+
+    /// Runs what was to interrupt a call and has not.
+    pub fn end_interruptions(&self) {
+        loop {
+            let Some(act) = self.disk().interruptions.take_first() else {
+                return;
+            };
+            act();
+        }
+    }
+
     /// Returns how many calls failed or returned a wrong bit because of a fault. From [`SimFiles::die_at`] on, each
     /// call counts.
     #[must_use]
@@ -242,11 +292,13 @@ impl SimFiles {
         self.disk().faults.fail_count
     }
 
-    /// The number of failed syncs of files and directories, and of failed write-backs. After the first of them, data
-    /// may be lost in spite of a sync.
+    /// The number of failed syncs of files and directories, and of write-backs that failed since the last power failure.
+    /// After the first of them, data may be lost in spite of a sync. A power failure ends what a failed write-back has
+    /// left in the page cache.
     #[must_use]
     pub fn failed_syncs(&self) -> u64 {
-        self.disk().faults.failed_syncs
+        let disk = self.disk();
+        disk.faults.failed_syncs + disk.faults.failed_write_backs
     }
 
     /// Changes a byte of a file behind everyone's back, in the cache and on the disk.
@@ -280,18 +332,34 @@ impl SimFiles {
         self.disk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Begins a call: lets others act before it, counts it, and says what happens to it.
+    fn begin(&self, call: Call) -> (MutexGuard<'_, Disk>, Option<Hit>) {
+        self.let_interrupt();
+        let mut disk = self.disk();
+        let hit = disk.faults.call(call);
+        (disk, hit)
+    }
+
+    /// Lets others act at a place between two calls.
+    fn let_interrupt(&self) {
+        self.disk().interruptions.count();
+        loop {
+            let Some(act) = self.disk().interruptions.take_due() else {
+                return;
+            };
+            act();
+        }
+    }
+
     fn call(&self, call: Call) -> io::Result<MutexGuard<'_, Disk>> {
         self.call_to_read(call).map(|(disk, _)| disk)
     }
 
     /// Counts a call that reads. Returns whether the call gets a wrong bit.
     fn call_to_read(&self, call: Call) -> io::Result<(MutexGuard<'_, Disk>, bool)> {
-        let mut disk = self.disk();
-        match disk.faults.call(call) {
-            Some(Hit::Failed(error) | Hit::CutOff(error) | Hit::Dead(error)) => Err(error),
-            Some(Hit::Flipped) => Ok((disk, true)),
-            None => Ok((disk, false)),
-        }
+        let (disk, hit) = self.begin(call);
+        let is_flipped = Hit::result(hit)?;
+        Ok((disk, is_flipped))
     }
 
     /// Counts a call that writes `bytes`. Returns how many bytes are written, and the error if not all are.
@@ -300,8 +368,8 @@ impl SimFiles {
         call: Call,
         bytes: usize,
     ) -> io::Result<(MutexGuard<'_, Disk>, usize, io::Result<()>)> {
-        let mut disk = self.disk();
-        match disk.faults.call(call) {
+        let (mut disk, hit) = self.begin(call);
+        match hit {
             Some(Hit::Dead(error)) => Err(error),
             Some(Hit::Failed(error) | Hit::CutOff(error)) => {
                 let written = disk.random.below(bytes as u64 + 1) as usize;
@@ -380,6 +448,25 @@ impl Disk {
         Ok(())
     }
 
+    fn sync_dir(&mut self, path: &Path) -> Result<(), SyncError> {
+        Hit::result(self.faults.call(Call::Open)).map_err(SyncError::of_open)?;
+        if !self.names.is_dir(path) {
+            return Err(SyncError::of_open(not_found()));
+        }
+        match self.faults.call(Call::SyncDir) {
+            Some(Hit::Failed(error)) => {
+                self.fail_sync_dir(path);
+                Err(SyncError::Final(error))
+            }
+            Some(Hit::CutOff(error) | Hit::Dead(error)) => Err(SyncError::Final(error)),
+            Some(Hit::Flipped) | None => {
+                let told = self.names.sync(path);
+                self.faults.failed_syncs += u64::from(told.is_err());
+                told.map_err(SyncError::Final)
+            }
+        }
+    }
+
     /// A sync of one file fails. The whole file system tells of it, too.
     fn fail_sync(&mut self, file: usize) {
         self.files[file].fail(&mut self.random);
@@ -455,7 +542,11 @@ impl Files for SimFiles {
     }
 
     fn unmap(&self, path: &Path, memory: Memory) {
-        self.disk().observe(path, memory.as_ref());
+        let mut disk = self.disk();
+        disk.observe(path, memory.as_ref());
+        if let Ok(file) = disk.file(path) {
+            disk.files[file].is_mapped = false;
+        }
     }
 
     /// Gives a copy: a log of a simulated world may be dropped at any time.
@@ -472,6 +563,7 @@ impl Files for SimFiles {
         }
         let file = disk.create(to)?;
         disk.write(file, 0, &memory[..written])?;
+        disk.files[file].is_direct = true;
         result
     }
 
@@ -488,8 +580,8 @@ impl Files for SimFiles {
     fn sync(&self, path: &Path) -> Result<(), SyncError> {
         let opened = self.call(Call::Open).and_then(|mut disk| disk.file(path));
         let file = opened.map_err(SyncError::of_open)?;
-        let mut disk = self.disk();
-        match disk.faults.call(Call::Sync) {
+        let (mut disk, hit) = self.begin(Call::Sync);
+        match hit {
             Some(Hit::Failed(error)) => {
                 disk.fail_sync(file);
                 Err(SyncError::Final(error))
@@ -498,26 +590,23 @@ impl Files for SimFiles {
             Some(Hit::Flipped) | None => {
                 disk.files[file].write_all();
                 let told = disk.files[file].take_error();
+                disk.faults.failed_syncs += u64::from(told.is_err());
                 told.map_err(SyncError::Final)
             }
         }
     }
 
     fn sync_dir(&self, path: &Path) -> Result<(), SyncError> {
-        let opened = self.call(Call::Open).and_then(|mut disk| {
-            let is_dir = disk.names.is_dir(path);
-            is_dir.then_some(()).ok_or_else(not_found)
-        });
-        opened.map_err(SyncError::of_open)?;
-        let mut disk = self.disk();
-        match disk.faults.call(Call::SyncDir) {
-            Some(Hit::Failed(error)) => {
-                disk.fail_sync_dir(path);
-                Err(SyncError::Final(error))
-            }
-            Some(Hit::CutOff(error) | Hit::Dead(error)) => Err(SyncError::Final(error)),
-            Some(Hit::Flipped) | None => disk.names.sync(path).map_err(SyncError::Final),
+        // The directory that has the logs is synced under a lock, which the other threads may want.
+        let is_log = path.extension() == Some(OsStr::new("log"));
+        if is_log {
+            self.let_interrupt();
         }
+        let synced = self.disk().sync_dir(path);
+        if is_log {
+            self.let_interrupt();
+        }
+        synced
     }
 
     fn open_file_system(&self, _directory: &Path) -> io::Result<SimFileSystem> {
@@ -526,8 +615,8 @@ impl Files for SimFiles {
     }
 
     fn sync_file_system(&self, file_system: &SimFileSystem) -> io::Result<()> {
-        let mut disk = self.disk();
-        match disk.faults.call(Call::Sync) {
+        let (mut disk, hit) = self.begin(Call::Sync);
+        match hit {
             Some(Hit::Failed(error)) => {
                 disk.fail_sync_of_all();
                 file_system.told.store(disk.errors, Ordering::Relaxed);
@@ -541,6 +630,7 @@ impl Files for SimFiles {
                 if told == disk.errors {
                     Ok(())
                 } else {
+                    disk.faults.failed_syncs += 1;
                     Err(contents::write_back_error())
                 }
             }

@@ -53,6 +53,12 @@ impl<'a, F: Files> LogDirectory<'a, F> {
     /// a log is new, or a crash came between the steps of [`LogDirectory::make`]. The jobs that make a segment, a
     /// checkpoint or a saved state call this first. So a topic for which nothing was ever written has no files.
     pub(crate) fn complete(&self) -> io::Result<()> {
+        if is_planted(Bug::CheckpointsWrittenBack) {
+            let path = self.checkpoint_path();
+            let bytes = self.files.length(&path).unwrap_or(0) as u32;
+            // A file that is not there is not written back.
+            let _ = self.write_again(&path, 0..bytes, bytes.max(1));
+        }
         match self.files.length(&self.checkpoint_path()) {
             Ok(bytes) if bytes >= checkpoint::FILE_BYTES_MIN => Ok(()),
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -97,6 +103,9 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         let from = self.segment_path(segment);
         let write = || {
             self.files.copy(&from, memory, &partial)?;
+            if is_planted(Bug::SpillThroughCache) {
+                self.files.write_at(&partial, 0, memory.as_ref())?;
+            }
             if sync {
                 self.files.sync(&partial).map_err(SyncError::into_inner)?;
             }

@@ -45,7 +45,12 @@ impl<F: Files> LogDirectory<'_, F> {
     /// Writes a piece of a segment again, as the page cache has it, so that a sync writes it: `at_once` bytes at a
     /// time. Where the device cannot read some of these bytes, goes page by page. A page that the device cannot read
     /// is damage already, and is left as it is.
-    fn write_again(&self, path: &Path, piece: Range<u32>, at_once: u32) -> io::Result<()> {
+    pub(super) fn write_again(
+        &self,
+        path: &Path,
+        piece: Range<u32>,
+        at_once: u32,
+    ) -> io::Result<()> {
         let mut bytes = vec![0; piece.len().min(at_once as usize)];
         for start in piece.clone().step_by(at_once as usize) {
             let end = piece.end.min(start + at_once);

@@ -67,6 +67,11 @@ pub(super) struct Contents {
     unreadable: BTreeMap<usize, i32>,
     /// Write-back failed, and no sync of this file has told of it.
     has_error: bool,
+    /// A process has the file mapped, so the kernel keeps it in memory, with its error.
+    pub(super) is_mapped: bool,
+    /// The bytes went around the page cache. So there is nothing that write-back could lose, but the device may have
+    /// them in its own cache until a sync.
+    pub(super) is_direct: bool,
     /// Cached bytes may not be durable. Saves the comparison.
     is_dirty: bool,
 }
@@ -86,6 +91,7 @@ impl Contents {
     }
 
     pub(super) fn write(&mut self, offset: usize, bytes: &[u8]) {
+        self.is_direct = false;
         let range = offset..offset + bytes.len();
         self.cached[range.clone()].copy_from_slice(bytes);
         self.mark_written(range);
@@ -104,6 +110,7 @@ impl Contents {
     /// The bytes of a memory that maps the file.
     pub(super) fn map(&mut self, bytes: usize) -> Option<Vec<u8>> {
         self.mapped = self.cached.get(..bytes)?.to_vec();
+        self.is_mapped = true;
         Some(self.mapped.clone())
     }
 
@@ -185,8 +192,23 @@ impl Contents {
         }
     }
 
-    /// The kernel writes some dirty pages back and fails: they count as clean from now on. A later sync
-    /// tells of it, once. False: nothing was dirty.
+    /// The kernel writes back what is in the page cache, and fails. False: there is nothing.
+    pub(super) fn fail_write_back(&mut self, random: &mut Random) -> bool {
+        !self.is_direct && self.fail(random)
+    }
+
+    /// The kernel drops the file from memory, if nobody has it mapped and nothing is dirty. What it knows of failed
+    /// write-backs goes, too: the next sync succeeds. Returns whether there was such an error.
+    pub(super) fn evict(&mut self) -> bool {
+        if self.is_mapped || !self.dirty_pages().is_empty() {
+            return false;
+        }
+        self.reclaim();
+        std::mem::take(&mut self.has_error)
+    }
+
+    /// Dirty pages are written, and that fails: they count as clean from now on. A later sync tells of it, once. False:
+    /// nothing was dirty.
     pub(super) fn fail(&mut self, random: &mut Random) -> bool {
         let dirty = self.dirty_pages();
         let Some(last) = dirty.last().copied() else {
@@ -232,6 +254,7 @@ impl Contents {
     pub(super) fn revert(&mut self) {
         self.cached.clone_from(&self.durable);
         self.mapped.clear();
+        self.is_mapped = false;
         self.lost.clear();
         self.has_error = false;
         self.is_dirty = false;

@@ -60,6 +60,17 @@ pub(super) enum Hit {
     Flipped,
 }
 
+impl Hit {
+    /// The result of a call that writes nothing, and whether it gets a wrong bit.
+    pub(super) fn result(hit: Option<Hit>) -> io::Result<bool> {
+        match hit {
+            Some(Hit::Failed(error) | Hit::CutOff(error) | Hit::Dead(error)) => Err(error),
+            Some(Hit::Flipped) => Ok(true),
+            None => Ok(false),
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     calls: u64,
@@ -69,6 +80,8 @@ pub(super) struct Faults {
     dead_from: Option<u64>,
     pub(super) fail_count: u64,
     pub(super) failed_syncs: u64,
+    /// The failed write-backs since the last power failure.
+    pub(super) failed_write_backs: u64,
 }
 
 impl Faults {

@@ -303,6 +303,9 @@ impl Log {
             slots: self.options.slots,
         };
         write_head(memory.as_mut(), &head);
+        if is_planted(Bug::HeadAtTurnEnd) {
+            memory.as_mut()[..FRAMES_AT as usize].fill(0);
+        }
         let mut tail = Segment::new(number, head, Residency::Mapped(memory));
         // The append that begins the segment follows at once.
         tail.began_ns = wall_ns;

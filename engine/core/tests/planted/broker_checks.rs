@@ -4,8 +4,8 @@ use crate::lists;
 use diskq::{LogOptions, SimFiles};
 use engine_core::stats::{StatsFilter, StatsSnapshot};
 use engine_core::{
-    BrokerOptions, ClientId, DedupRules, Outcome, PublisherRule, TaskId, UnclaimedBounds,
-    UnclaimedRules,
+    BrokerOptions, ClientId, DedupRules, Outcome, PublisherRule, ShardId, TaskId, UnclaimedBounds,
+    UnclaimedRules, place,
 };
 use std::time::Duration;
 use wire::encode;
@@ -39,6 +39,101 @@ pub(super) fn a_checkpoint_has_what_is_requeued_meanwhile() {
     world.restart();
     let (depth, in_flight, deferred) = world.counts();
     assert_eq!(depth + in_flight + deferred, MESSAGES as u64);
+}
+
+pub(super) fn a_start_keeps_deferrals() {
+    let mut world = lists::World::new();
+    world.subscribe(1);
+    let producer = world.connect();
+    let mut input = Vec::new();
+    encode::dpub(&mut input, lists::topic(), Duration::from_secs(10), b"x");
+    world.send(producer, &input);
+    world.rest();
+    world.restart();
+    assert_eq!(world.counts(), (0, 0, 1));
+}
+
+/// A full socket takes the answer at any time, and the process is killed before the turn ends.
+pub(super) fn an_answer_in_the_middle_of_a_turn_holds() {
+    let mut world = lists::World::new();
+    world.subscribe(0);
+    let producer = world.connect();
+    let mut input = Vec::new();
+    encode::publish(&mut input, lists::topic(), b"x");
+    world.send(producer, &input);
+    assert_eq!(world.frames(producer).len(), 1, "the answer");
+    world.restart();
+    assert_eq!(world.counts(), (1, 0, 0));
+}
+
+/// The topic has no channels.
+pub(super) fn an_emptied_topic_comes_back_after_a_restart() {
+    let mut world = lists::World::new();
+    let producer = world.connect();
+    let mut input = Vec::new();
+    encode::publish(&mut input, lists::topic(), b"x");
+    world.send(producer, &input);
+    world.rest();
+    let (now, time) = (world.now(), Some(Duration::from_secs(60)));
+    let emptied = world.broker.empty_topic(now, lists::TOPIC, time, TaskId(1));
+    assert_eq!(emptied, Ok(Outcome::Wait));
+    world.rest();
+    world.restart();
+    let now = world.now();
+    let back = world.broker.unempty_topic(now, lists::TOPIC, TaskId(2));
+    assert_eq!(back, Ok(Outcome::Wait));
+    world.subscribe(0);
+    assert_eq!(world.counts(), (1, 0, 0));
+}
+
+/// The process is killed as soon as the operator has the answer.
+pub(super) fn the_use_of_an_undo_waits_for_its_checkpoint() {
+    let mut world = lists::World::new();
+    world.subscribe(0);
+    let producer = world.connect();
+    let mut input = Vec::new();
+    encode::publish(&mut input, lists::topic(), b"x");
+    world.send(producer, &input);
+    let (now, place) = (world.now(), (lists::TOPIC, lists::CHANNEL));
+    let time = Some(Duration::from_secs(60));
+    let emptied = world.broker.empty_channel(now, place, time, TaskId(1));
+    assert_eq!(emptied, Ok(Outcome::Wait));
+    world.rest();
+    let broker = &mut world.broker;
+    let used = broker.unempty_channel(now, lists::TOPIC, lists::CHANNEL, TaskId(2));
+    if used == Ok(Outcome::Wait) {
+        world.rest();
+    }
+    world.restart();
+    assert_eq!(world.counts(), (1, 0, 0));
+}
+
+/// The publish would get OK after the last sync.
+pub(super) fn a_shard_that_stops_takes_no_forwards() {
+    let ours = place(lists::TOPIC, 2);
+    let of_shard = |shard| BrokerOptions {
+        shard,
+        shards: 2,
+        ..lists::options()
+    };
+    let mut world = lists::World::with(of_shard(ours));
+    let theirs = ShardId(1 - ours.0);
+    let mut other = lists::World::with(of_shard(theirs));
+    let mut forward = |world: &mut lists::World| {
+        let producer = other.connect();
+        let mut input = Vec::new();
+        encode::publish(&mut input, lists::topic(), b"x");
+        other.send(producer, &input);
+        let batch = other.broker.take_forwards(ours).expect("the publish");
+        let (now, mut out) = (world.now(), Vec::new());
+        world.broker.handle_forwards(now, &batch, &mut out);
+        world.perform(out);
+        world.rest();
+        world.broker.take_forward_replies(theirs).is_some()
+    };
+    assert!(forward(&mut world), "the publish is stored");
+    world.broker.begin_stop(&mut Vec::new());
+    assert!(!forward(&mut world), "no answer");
 }
 
 /// Before a restart, and after it.

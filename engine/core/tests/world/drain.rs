@@ -2,7 +2,7 @@
 //! broker owes nothing, the model must not owe anything either, and the process stops.
 
 use super::dead_letters::RULE;
-use super::{Mail, World};
+use super::{Mail, ShardWorld, World};
 use engine_core::Owed;
 
 /// The mean number of steps after which a drain is taken back.
@@ -35,7 +35,8 @@ impl World {
 
     /// Looks at what the node owes, if it is in a drain.
     pub(super) fn look_at_drain(&mut self) {
-        if !self.is_draining() || self.shards.iter().any(|shard| !shard.is_awake) {
+        let is_asleep = |shard: &ShardWorld| !shard.is_awake;
+        if !self.is_draining() || self.mid_turn.is_killed || self.shards.iter().any(is_asleep) {
             return;
         }
         let now = self.now();

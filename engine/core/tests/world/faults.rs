@@ -1,5 +1,6 @@
 //! Faults of the disk, the kernel and the clock.
 
+use super::mid_turn::Event;
 use super::{DATA_PATH, Mail, World};
 use std::path::Path;
 use std::time::Duration;
@@ -34,7 +35,8 @@ impl World {
                 self.may_be_torn |= call == Call::Write;
                 self.fail_soon(call, code);
             }
-            3..=4 => {
+            3 => self.in_a_turn(Event::WriteBack),
+            4 => {
                 self.reached.note("written back");
                 self.observe_all();
                 self.files.write_back(self.random.draw());
@@ -52,10 +54,12 @@ impl World {
                 if self.files.failed_syncs() > failed {
                     self.reached.note("write-back failed");
                 }
+                self.forget_files();
             }
             7 => {
                 self.was_reclaimed = true;
                 self.files.reclaim();
+                self.forget_files();
             }
             8 => {
                 self.may_be_flipped = true;
@@ -65,6 +69,17 @@ impl World {
                 let call = [Call::Sync, Call::Sync, Call::SyncDir][self.random.below(3) as usize];
                 self.fail_soon(call, libc::EIO);
             }
+        }
+    }
+
+    /// The kernel drops files from memory that nobody has mapped, and forgets their failed write-backs. That may take
+    /// messages that the process has found at its start and not synced yet (docs/reliability.md, "Known limits").
+    fn forget_files(&mut self) {
+        self.was_reclaimed = true;
+        if self.files.evict(self.random.draw()) {
+            self.reached.note("a failed write-back was forgotten");
+            self.at_risk.fail_found();
+            self.had_failed_sync |= self.starts > 1;
         }
     }
 

@@ -1,13 +1,14 @@
 //! The simulated world: shards, keepers, a disk and connections, compared with the model.
 //!
 //! `mod.rs` starts the world, takes the steps and checks the results. `peer.rs` has the connections,
-//! `sockets.rs` their sockets and upgrades, `grants.rs` what they may do. `faults.rs` has the faults
-//! of disk, kernel and clock, `starved.rs` the shards without turns, `stop.rs` the graceful stop,
-//! `drain.rs` the drain. `model.rs` knows the owed messages, `at_risk.rs` the messages that a power
-//! failure may destroy, `promises.rs` the answers that operators got, `grace.rs` the topics in
-//! grace, `unclaimed.rs` the bounds of topics without channels, `dead_letters.rs` the messages that
-//! have reached their attempts, `numbers.rs` the messages that are sent again, and `contents.rs` the
-//! topics that compare the contents of messages.
+//! `sockets.rs` their sockets and upgrades, `grants.rs` what they may do. `keepers.rs` has the jobs of
+//! the keepers, `shared_sync.rs` the syncs that are done as one, `mid_turn.rs` the events in the middle
+//! of a turn. `faults.rs` has the faults of disk, kernel and clock, `starved.rs` the shards without
+//! turns, `stop.rs` the graceful stop, `drain.rs` the drain. `model.rs` knows the owed messages,
+//! `at_risk.rs` the messages that a power failure may destroy, `promises.rs` the answers that operators
+//! got, `grace.rs` the topics in grace, `unclaimed.rs` the bounds of topics without channels,
+//! `dead_letters.rs` the messages that have reached their attempts, `numbers.rs` the messages that are
+//! sent again, and `contents.rs` the topics that compare the contents of messages.
 
 mod at_risk;
 mod contents;
@@ -16,6 +17,8 @@ mod drain;
 mod faults;
 mod grace;
 mod grants;
+mod keepers;
+mod mid_turn;
 mod model;
 mod numbers;
 mod peer;
@@ -30,16 +33,18 @@ mod undo;
 use at_risk::{AtRisk, Pass, Risk, Taken};
 use dead_letters::DEAD;
 use diskq::{
-    Call, Crash, DamageKind, DataPath, Keeper, LOG_SUFFIX, LogOptions, Logs, Reply, Request,
-    SharedSync, SimFiles, Tombstone, TopicFacts,
+    Call, Crash, DamageKind, DataPath, Keeper, LOG_SUFFIX, LogOptions, Logs, Reply, SharedSync,
+    SimFiles, Tombstone, TopicFacts,
 };
 use engine_core::stats::StatsFilter;
 use engine_core::{
     AdminError, Authorization, Broker, BrokerOptions, Change, Client, ClientId, DeadLetterRules,
-    DedupRules, DeletedLog, ForwardBatch, ForwardReply, GraceOptions, LatencyOptions, Now, Outcome,
-    Output, Pause, Random, Refusal, Required, ShardId, TaskId, TopicKey, TopicOptions, Topology,
+    DedupRules, ForwardBatch, ForwardReply, GraceOptions, LatencyOptions, Now, Outcome, Output,
+    Pause, Random, Refusal, Required, ShardId, TaskId, TopicKey, TopicOptions, Topology,
     UnclaimedBounds, Wakeup, place,
 };
+use keepers::{Job, Thread, Work};
+use mid_turn::{Event, MidTurn};
 use model::{Model, Place};
 use numbers::Numbers;
 use peer::TestClient;
@@ -134,6 +139,7 @@ impl Reached {
             "loaded before earlier jobs",
             "urgent before earlier jobs",
             "done before earlier urgent jobs",
+            "a job within a job",
             "started with channels",
             "dead letter",
             "dead letter delivered",
@@ -161,7 +167,10 @@ impl Reached {
             "written back",
             "a fault in a keeper",
             "write-back failed",
+            "a failed write-back was forgotten",
             "killed in a job",
+            "killed in a turn",
+            "written back in a turn",
             "clock stepped back",
             "taken by a power failure",
             "kept in a power failure",
@@ -217,64 +226,6 @@ enum Mail {
     /// The channels for a topic that asked for them. Each bit stands for one of [`CHANNELS`]. The last bit is set if not
     /// every nsqlookupd has answered.
     Channels(TopicKey, usize, u64),
-}
-
-/// A job of a keeper.
-struct Job {
-    topic: Arc<str>,
-    work: Work,
-    thread: Thread,
-    pass: Pass,
-}
-
-enum Work {
-    Log(TopicKey, Request),
-    /// A deletion, and the number of its failures.
-    Delete(DeletedLog, u32),
-}
-
-impl Job {
-    fn is_urgent(&self) -> bool {
-        self.thread == Thread::Urgent
-    }
-
-    /// Returns true if no urgent job of the topic may overtake this job.
-    fn is_fence(&self) -> bool {
-        matches!(
-            self.work,
-            Work::Log(_, Request::Spill { .. }) | Work::Delete(..)
-        )
-    }
-
-    /// The requests of the job.
-    fn requests(&self) -> &[Request] {
-        match &self.work {
-            Work::Log(_, request) => std::slice::from_ref(request),
-            Work::Delete(log, _) => &log.requests,
-        }
-    }
-}
-
-/// A thread of a keeper. Each thread does its jobs in order and does not wait for the other
-/// threads.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Thread {
-    Keeper,
-    Urgent,
-    Loader,
-}
-
-impl Thread {
-    /// Returns the thread by the rule of engine/src/shard/storage.rs: only a load overtakes a spill or a deletion of
-    /// its log.
-    fn of(topic: &str, request: &Request, earlier: &VecDeque<Job>) -> Thread {
-        let is_fence = |job: &Job| *job.topic == *topic && job.is_fence();
-        match request {
-            _ if request.is_independent() => Thread::Loader,
-            _ if request.is_urgent() && !earlier.iter().any(is_fence) => Thread::Urgent,
-            _ => Thread::Keeper,
-        }
-    }
 }
 
 struct ShardWorld {
@@ -350,6 +301,7 @@ pub(crate) struct World {
     is_killed_again: bool,
     /// True if the process is killed in this step: numbers were saved just now, or an undo was made or used.
     is_killed_soon: bool,
+    mid_turn: MidTurn,
     /// True when the history is over, and everything is consumed.
     is_ending: bool,
     /// Time by which the wall clock was set back.
@@ -457,6 +409,7 @@ impl World {
             believed_names: BTreeSet::new(),
             is_killed_again: false,
             is_killed_soon: false,
+            mid_turn: MidTurn::default(),
             is_ending: false,
             set_back: Duration::ZERO,
             starts: 0,
@@ -685,6 +638,7 @@ impl World {
 
     /// Starts the program again after the end of its process.
     fn restart(&mut self, is_power_lost: bool) {
+        self.mid_turn = MidTurn::default();
         self.observe_all();
         // Once a checkpoint may be lost, nsqd.dat may list unanswered changes that the logs do not have.
         if !self.may_be_torn && self.random.below(4) == 0 {
@@ -693,7 +647,6 @@ impl World {
             self.metadata.clear();
         }
         let had_failed_sync = self.had_failed_sync;
-        self.had_failed_sync |= self.files.failed_syncs() > 0;
         let mut taken = Taken::default();
         if is_power_lost {
             self.may_be_torn = true;
@@ -727,6 +680,7 @@ impl World {
             self.believed_names.extend(believed);
             self.files.crash(Crash::Process);
         }
+        self.had_failed_sync |= self.files.failed_syncs() > 0;
         let messages = &self.model.messages;
         let is_kept = |number: u64| {
             let message = &messages[number as usize];
@@ -883,6 +837,7 @@ impl World {
             98 => self.fill_disk(),
             _ => match self.random.below(4) {
                 0 if self.random.below(3) == 0 => self.stop(),
+                0 if self.random.below(2) == 0 => self.in_a_turn(Event::Kill),
                 0 => self.kill(),
                 1 if self.random.below(8) == 0 => self.flood(),
                 2 if self.random.below(4) == 0 => self.begin_drain(true),
@@ -890,7 +845,7 @@ impl World {
             },
         }
         let is_killed = self.is_killed_again && self.random.below(12) == 0;
-        if std::mem::take(&mut self.is_killed_soon) || is_killed {
+        if (std::mem::take(&mut self.is_killed_soon) || is_killed) && !self.mid_turn.is_killed {
             self.kill();
         }
         if self.random.below(40) == 0 {
@@ -903,13 +858,12 @@ impl World {
         self.read_slowly();
         for shard in 0..self.shards.len() {
             self.turn(shard);
-            if self.shards[shard].is_awake
-                && self.shards[shard].is_metadata_old
-                && self.random.below(40) == 0
-            {
+            let is_alive = self.shards[shard].is_awake && !self.mid_turn.is_killed;
+            if is_alive && self.shards[shard].is_metadata_old && self.random.below(40) == 0 {
                 self.record_metadata(shard);
             }
         }
+        self.end_kill();
         self.end_passes();
     }
 
@@ -1136,6 +1090,9 @@ impl World {
 
     /// Gives an operator the answer, or repeats the operator's command like the shell.
     fn answer_task(&mut self, shard: usize, task: TaskId, wakeup: Wakeup) {
+        if self.mid_turn.is_killed {
+            return;
+        }
         let creating = self.creating.remove(&task);
         match wakeup {
             Wakeup::Done(Ok(())) => {
@@ -1176,6 +1133,9 @@ impl World {
 
     fn perform(&mut self, shard: usize, outputs: Vec<Output>) {
         for output in outputs {
+            if self.is_killed_here() {
+                return;
+            }
             match output {
                 Output::Close(id) => {
                     if let Some(index) = self.peer_of(shard, id) {
@@ -1350,6 +1310,9 @@ impl World {
             let now = self.clock(shard);
             let mut out = Vec::new();
             self.shards[shard].broker.end_turn(now, &mut out);
+            if self.is_killed_here() {
+                return;
+            }
             self.perform(shard, out);
             let mut to_flush = Vec::new();
             self.shards[shard]
@@ -1357,6 +1320,9 @@ impl World {
                 .take_clients_to_flush(&mut to_flush);
             for id in to_flush {
                 self.flush(shard, id);
+            }
+            if self.is_killed_here() {
+                return;
             }
             for to in 0..self.shards.len() {
                 let to_id = ShardId(to as u32);
@@ -1375,141 +1341,7 @@ impl World {
         }
     }
 
-    // --- keepers and mail
-
-    fn work_keepers(&mut self, jobs_max: u64) {
-        for shard in 0..self.shards.len() {
-            if self.shares_syncs && self.random.below(4) == 0 {
-                self.sync_together(shard);
-            }
-            for _ in 0..self.random.below(jobs_max + 1) {
-                self.work_keeper(shard);
-            }
-        }
-    }
-
-    /// Does one job of a keeper and sends the answer by mail.
-    fn work_keeper(&mut self, shard: usize) {
-        let threads = [Thread::Keeper, Thread::Urgent, Thread::Loader];
-        let thread = threads[self.random.below(3) as usize];
-        let jobs = &mut self.shards[shard].jobs;
-        let at = jobs.iter().position(|job| job.thread == thread);
-        let Some(job) = jobs.remove(at.unwrap_or(0)) else {
-            return;
-        };
-        let is_in_the_way = |other: &Job| other.is_urgent() && other.topic == job.topic;
-        let job = match jobs.iter().position(is_in_the_way) {
-            // A deletion waits for the urgent jobs of its topic, all of which came before it.
-            Some(urgent) if matches!(job.work, Work::Delete(..)) => {
-                // The deletion goes back to its place, so that later jobs stay behind it.
-                jobs.insert(at.unwrap_or(0), job);
-                jobs.remove(urgent).expect("just found")
-            }
-            _ => job,
-        };
-        match job.thread {
-            Thread::Loader if at > Some(0) => self.reached.note("loaded before earlier jobs"),
-            Thread::Urgent if at > Some(0) => self.reached.note("urgent before earlier jobs"),
-            Thread::Keeper if jobs.iter().take(at.unwrap_or(0)).any(Job::is_urgent) => {
-                self.reached.note("done before earlier urgent jobs");
-            }
-            _ => {}
-        }
-        let Job {
-            topic, work, pass, ..
-        } = job;
-        for (name, log) in self.shards[shard].broker.logs() {
-            if *name == *topic {
-                self.files.observe(Path::new(DATA_PATH), name, log);
-            }
-        }
-        self.observe_jobs(&self.shards[shard].jobs);
-        let (key, request) = match work {
-            Work::Log(key, request) => (key, request),
-            Work::Delete(log, failed_count) => return self.delete(shard, log, failed_count, pass),
-        };
-        match &request {
-            Request::Spill { .. } => self.reached.note("spilled"),
-            Request::Peek { .. } => self.reached.note("peeked"),
-            Request::Load { .. } => self.reached.note("loaded"),
-            _ => {}
-        }
-        let checkpoint = match &request {
-            Request::WriteCheckpoint(job) if !pass.is_deleted => Some(job.sync),
-            _ => None,
-        };
-        let ShardWorld { keeper, inbox, .. } = &mut self.shards[shard];
-        if let Some(reply) = keeper.handle(&topic, request) {
-            if let Some(is_synced) = checkpoint
-                && matches!(&reply, Reply::CheckpointWritten { result, .. } if result.is_ok())
-            {
-                self.model.graces.written(place_of(&topic), is_synced);
-            }
-            inbox.push_back(Mail::Keeper(key, reply, pass));
-        }
-    }
-
-    /// Does a deletion by the rule of engine/src/shard/storage/deletions.rs. After a failure, the
-    /// deletion is retried behind the waiting jobs, unless no deletion can succeed any more.
-    fn delete(&mut self, shard: usize, mut log: DeletedLog, failed_count: u32, pass: Pass) {
-        let ShardWorld {
-            keeper,
-            jobs,
-            inbox,
-            tombstones,
-            is_metadata_old,
-            ..
-        } = &mut self.shards[shard];
-        for request in log.requests.drain(..) {
-            keeper.handle(&log.topic, request);
-        }
-        let deleted = match log.is_ephemeral {
-            true => keeper.delete_ephemeral(&log.topic).map(|()| None),
-            false => keeper.delete_topic(&log.topic).map(Some),
-        };
-        let answer = deleted.as_ref().map(drop).map_err(ToString::to_string);
-        inbox.extend(log.task.take().map(|task| Mail::Deleted(task, answer)));
-        match deleted {
-            Ok(tombstone) => {
-                if failed_count > 0 {
-                    self.reached.note("deletion worked at last");
-                }
-                jobs.retain(|job| {
-                    let is_failed = matches!(job.work, Work::Delete(_, failed) if failed > 0);
-                    !(is_failed && job.topic == log.topic)
-                });
-                if let Some(tombstone) = tombstone {
-                    // The removal of a leftover file is retried when the tombstone is buried.
-                    let _ = keeper.unlink(&tombstone);
-                    tombstones.push(tombstone);
-                    *is_metadata_old = true;
-                }
-            }
-            Err(_) if !log.is_ephemeral && !keeper.can_delete_topics() => {
-                self.reached.note("deletion failed for good");
-            }
-            Err(_) => {
-                self.reached.note("deletion failed");
-                jobs.push_back(Job {
-                    topic: log.topic.clone(),
-                    work: Work::Delete(log, failed_count + 1),
-                    thread: Thread::Keeper,
-                    pass,
-                });
-            }
-        }
-    }
-
-    /// Copies the mapped memory of the waiting jobs to the page cache, because the kernel has these
-    /// bytes even if the job is never done.
-    fn observe_jobs(&self, jobs: &VecDeque<Job>) {
-        for job in jobs {
-            let path = Path::new(DATA_PATH);
-            for request in job.requests() {
-                self.files.observe_request(path, &job.topic, request);
-            }
-        }
-    }
+    // --- mail
 
     fn deliver_mail(&mut self, count_max: u64) {
         for shard in 0..self.shards.len() {
@@ -1520,6 +1352,9 @@ impl World {
     }
 
     fn deliver_one(&mut self, shard: usize) {
+        if self.mid_turn.is_killed {
+            return;
+        }
         let ShardWorld {
             broker,
             inbox,
@@ -1579,7 +1414,7 @@ impl World {
             }
         }
         self.perform(shard, out);
-        if let Some(topic) = poisons {
+        if let Some(topic) = poisons.filter(|_| !self.mid_turn.is_killed) {
             let is_poisoned = self.model.poisoned.contains_key(&topic);
             assert!(is_poisoned, "a failed sync is final");
         }
@@ -1646,6 +1481,7 @@ impl World {
     /// every channel that it is owed to.
     fn drain(&mut self) {
         self.is_ending = true;
+        self.mid_turn = MidTurn::default();
         self.files.limit(None);
         self.files.disarm();
         if self.is_drained.contains(&true) {
@@ -1733,15 +1569,16 @@ impl World {
             let mut busy = !self.leaving.is_empty();
             self.end_leaving(true);
             for shard in 0..self.shards.len() {
-                while !self.shards[shard].jobs.is_empty() || !self.shards[shard].inbox.is_empty() {
+                let is_idle = |it: &ShardWorld| it.jobs.is_empty() && it.inbox.is_empty();
+                while !is_idle(&self.shards[shard]) && !self.mid_turn.is_killed {
                     busy = true;
                     self.work_keeper(shard);
                     self.deliver_one(shard);
                 }
                 self.turn(shard);
-                busy |= !self.shards[shard].jobs.is_empty() || !self.shards[shard].inbox.is_empty();
+                busy |= !is_idle(&self.shards[shard]);
             }
-            if !busy {
+            if !busy || self.mid_turn.is_killed {
                 return;
             }
         }

@@ -455,6 +455,9 @@ impl World {
     }
 
     fn offer_bytes(&mut self, index: usize, length: usize) {
+        if self.mid_turn.is_killed {
+            return;
+        }
         let now = self.now();
         let peer = &mut self.peers[index];
         let Some((shard, id)) = peer.at else { return };
@@ -468,10 +471,15 @@ impl World {
         peer.consumed += consumed as u64;
         peer.offered = length - consumed;
         let done = peer.consumed;
+        let mut is_publish = false;
         while let Some((_, action)) = self.peers[index].sent.pop_front_if(|(end, _)| *end <= done) {
+            is_publish |= matches!(action, Action::Publish(..) | Action::PublishAgain(..));
             self.carry_out(index, action);
         }
         let has_more = self.shards[shard].broker.has_more(id, length - consumed);
+        if self.is_killed_behind_input(is_publish) {
+            return;
+        }
         self.perform(shard, out);
         // Offers again the input that the broker left for the sake of other connections, unless the
         // input has been offered in the meantime.
@@ -563,6 +571,9 @@ impl World {
 
     /// Writes a connection's output in pieces of any size, for a slow reader not to the end.
     pub(crate) fn flush(&mut self, shard: usize, id: ClientId) {
+        if self.is_killed_here() {
+            return;
+        }
         let mut out = Vec::new();
         self.flush_into(shard, id, &mut out);
         // Commands that were held back follow what the peer has read now.

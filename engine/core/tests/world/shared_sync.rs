@@ -1,7 +1,8 @@
 //! Shared syncs: syncs that wait at the same time are done as one, as in
 //! engine/src/shard/storage.rs.
 
-use super::{Job, Mail, Thread, Work, World};
+use super::keepers::{Job, Thread, Work};
+use super::{Mail, ShardWorld, World};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -26,8 +27,8 @@ impl World {
         if syncs.len() > 1 {
             self.reached.note("synced together");
         }
-        let shard = &mut self.shards[shard];
-        shard.jobs = rest;
+        self.shards[shard].jobs = rest;
+        let beside = self.begin_beside(shard, Thread::Keeper);
         let (mut topics, mut requests, mut askers) = (Vec::new(), Vec::new(), Vec::new());
         for (topic, request, key, pass) in syncs {
             topics.push(topic);
@@ -35,12 +36,19 @@ impl World {
             askers.push((key, pass));
         }
         let jobs = topics.iter().map(|topic| &**topic).zip(requests).collect();
-        let replies = shard.keeper.handle_together(&mut shard.shared_sync, jobs);
+        let ShardWorld {
+            keeper,
+            shared_sync,
+            ..
+        } = &mut self.shards[shard];
+        let replies = keeper.handle_together(shared_sync, jobs);
+        let has_failed = shared_sync.take_failure().is_some();
+        self.end_beside(shard, &beside, None);
         for ((key, pass), reply) in askers.into_iter().zip(replies) {
             let mail = reply.map(|reply| Mail::Keeper(key, reply, pass));
-            shard.inbox.extend(mail);
+            self.shards[shard].inbox.extend(mail);
         }
-        if shard.shared_sync.take_failure().is_some() {
+        if has_failed {
             self.reached.note("a shared sync failed");
         }
     }

@@ -1,6 +1,7 @@
 //! The graceful stop at SIGTERM, in the order of `Shard::stop` (engine/src/shard.rs): clients go on while the shards stop
 //! one after the other, mail between the shards is late, the disk is full, and calls of the disk fail or hang.
 
+use super::mid_turn::MidTurn;
 use super::model::Place;
 use super::{Mail, World, is_durable};
 use std::time::Duration;
@@ -25,6 +26,7 @@ impl World {
     pub(super) fn stop(&mut self) {
         self.say("stops");
         self.wake_shards(true);
+        self.mid_turn = MidTurn::default();
         self.at_risk.begin_stop();
         let mut stages = vec![Stage::Serves; self.shards.len()];
         let hung = self.random.below(8 * self.shards.len() as u64) as usize;
