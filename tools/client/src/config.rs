@@ -45,7 +45,8 @@ pub struct Config {
     pub dial_timeout: Duration,
     /// The longest silence of nsqd that a connection tolerates. Default 60 s, 100 ms to 5 min.
     pub read_timeout: Duration,
-    /// The longest time that a write may take. Default 1 s, 100 ms to 5 min.
+    /// The longest time in which nsqd takes no byte of a write. Default 1 s, 100 ms to 5 min. While nsqd sends its
+    /// heartbeats, the time begins when the next one is due, and ends with `read_timeout`.
     pub write_timeout: Duration,
     /// The local address of connections to nsqd. `None` leaves the choice to the system. Port 0 is any port.
     pub local_addr: Option<SocketAddr>,
@@ -114,7 +115,8 @@ pub struct Config {
     /// The longest time that a message waits in nsqd's buffer. Default 250 ms. `None` disables the limit.
     pub output_buffer_timeout: Option<Duration>,
 
-    /// The largest number of messages that a consumer has in flight, over all connections. Default 1; 0 pauses.
+    /// The largest number of messages that a consumer has in flight, over all connections. Default 1; 0 pauses. RDY moves
+    /// to another connection only as the messages in flight permit.
     pub max_in_flight: u32,
     /// The message timeout that the client asks for. Default zero, which keeps nsqd's.
     pub msg_timeout: Duration,

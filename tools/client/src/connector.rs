@@ -4,9 +4,13 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use rustix::io::{Errno, read};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream, UnixStream, lookup_host};
 
 use crate::address::Address;
@@ -92,14 +96,91 @@ impl Connector for SystemConnector {
                 Address::Tcp(host_and_port) => {
                     let stream = self.connect_tcp(host_and_port).await?;
                     stream.set_nodelay(true)?;
-                    Ok(Box::new(stream) as Box<dyn Transport>)
+                    Ok(Box::new(Socket::new(stream)) as Box<dyn Transport>)
                 }
                 Address::Unix(path) => {
                     let stream = UnixStream::connect(path).await?;
-                    Ok(Box::new(stream) as Box<dyn Transport>)
+                    Ok(Box::new(Socket::new(stream)) as Box<dyn Transport>)
                 }
             }
         })
+    }
+}
+
+/// The pause of a socket's owner after which the runtime may not know what has come. Shorter pauses save system calls.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// A socket that also reads what the runtime does not know of yet.
+///
+/// A runtime learns from the system which sockets have something to read, and asks only now and then. After a pause of
+/// the process, or of the runtime's thread, a read of tokio's socket finds nothing, although nsqd may have closed the
+/// connection. Then this socket asks the system itself.
+struct Socket<S> {
+    stream: S,
+    /// The last time at which there was nothing to read.
+    empty_at: Instant,
+    /// True from the end of a pause until the system has said that there is nothing more to read.
+    is_behind: bool,
+}
+
+impl<S> Socket<S> {
+    fn new(stream: S) -> Socket<S> {
+        Socket {
+            stream,
+            empty_at: Instant::now(),
+            is_behind: false,
+        }
+    }
+}
+
+impl<S: AsyncRead + AsFd + Unpin> AsyncRead for Socket<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let polled = Pin::new(&mut this.stream).poll_read(cx, buf);
+        if polled.is_ready() {
+            return polled;
+        }
+        let now = Instant::now();
+        this.is_behind |= now.duration_since(this.empty_at) > PAUSE;
+        this.empty_at = now;
+        if !this.is_behind {
+            return Poll::Pending;
+        }
+        // The sockets of a runtime never block.
+        match read(&this.stream, buf.initialize_unfilled()) {
+            Ok(length) => {
+                buf.advance(length);
+                Poll::Ready(Ok(()))
+            }
+            // The runtime wakes the task up when something comes.
+            Err(Errno::WOULDBLOCK | Errno::INTR) => {
+                this.is_behind = false;
+                Poll::Pending
+            }
+            Err(error) => Poll::Ready(Err(error.into())),
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 

@@ -150,53 +150,63 @@ impl Link {
 
     /// Moves bytes as far as possible. Without a recipient, it is ready when the handshake is over. With one, it is
     /// ready when the connection is over.
+    ///
+    /// Everything that has come is read before anything is written. So a connection that has ended while this process
+    /// stood still takes no command that was not begun: the command can go to another connection.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
         mut recipient: Option<&mut (dyn Recipient + '_)>,
     ) -> Poll<Result<(), ConnectionError>> {
         for _ in 0..ROUNDS_MAX {
-            let now = Instant::now();
             match recipient.as_deref_mut() {
                 Some(recipient) => self.deliver(recipient)?,
                 None if self.shake_hands()? => return Poll::Ready(Ok(())),
                 None => {}
             }
-            if self.failure.is_none() {
-                match self.poll_write(cx, now, recipient.is_some()) {
-                    Ok(Request::Abort) => return Poll::Ready(Ok(())),
-                    Ok(_) => {}
-                    // nsqd may have said why before it closed the connection.
-                    Err(error) => self.failure = Some((error, now + LINGER)),
-                }
-            }
             match pin!(self.stream.read_buf(self.connection.receive_space())).poll(cx) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(self.end_with(ConnectionError::Closed)),
-                Poll::Ready(Ok(_)) => self.connection.received(now.into_std()),
+                Poll::Ready(Ok(_)) => self.connection.received(Instant::now().into_std()),
                 Poll::Ready(Err(error)) => {
                     return Poll::Ready(self.end_with(ConnectionError::Read(error)));
                 }
-                Poll::Pending => {
-                    return match self.failure {
-                        Some((_, until)) => self.poll_failure(cx, until),
-                        None => self.poll_timer(cx),
-                    };
-                }
+                Poll::Pending => return self.poll_output(cx, recipient.is_some()),
             }
         }
-        // The limits hold for an nsqd that sends without a pause, too.
-        match self.failure.take_if(|(_, until)| Instant::now() >= *until) {
-            Some((failure, _)) => return Poll::Ready(Err(failure)),
-            None if self.failure.is_some() => {}
-            None => {
-                if let Poll::Ready(ended) = self.poll_timer(cx) {
-                    return Poll::Ready(ended);
-                }
+        // An nsqd that sends without a pause gets its answers, and is under the same limits.
+        let ended = self.poll_output(cx, recipient.is_some());
+        if ended.is_pending() {
+            // Other tasks of this thread get a turn.
+            cx.waker().wake_by_ref();
+        }
+        ended
+    }
+
+    /// Writes as far as possible, unless writing has failed already, and applies the limits of time. Ready when the
+    /// connection is over.
+    fn poll_output(
+        &mut self,
+        cx: &mut Context<'_>,
+        is_open: bool,
+    ) -> Poll<Result<(), ConnectionError>> {
+        let now = Instant::now();
+        if self.failure.is_none() {
+            // The process stood still, and nothing has come meanwhile: commands are safer with another connection.
+            self.connection.check_silence(now.into_std())?;
+            match self.poll_write(cx, now, is_open) {
+                Ok(Request::Abort) => return Poll::Ready(Ok(())),
+                Ok(_) => {}
+                // nsqd may have said why before it closed the connection.
+                Err(error) => self.failure = Some((error, now + LINGER)),
             }
         }
-        // Other tasks of this thread get a turn.
-        cx.waker().wake_by_ref();
-        Poll::Pending
+        match self.failure.take_if(|(_, until)| now >= *until) {
+            Some((failure, _)) => Poll::Ready(Err(failure)),
+            None => match self.failure {
+                Some((_, until)) => self.poll_failure(cx, until),
+                None => self.poll_timer(cx),
+            },
+        }
     }
 
     /// Returns true when the handshake is over.

@@ -69,7 +69,7 @@ pub use unconfirmed::Unanswered;
 /// # let network = MockNetwork::new();
 /// # let node = network.broker("127.0.0.1:4150").address();
 /// let producer = Producer::builder()
-///     .node(node) // "127.0.0.1:4150".parse()?
+///     .node(node) // "127.0.0.1:4150"
 /// #    .connector(network)
 ///     .build()?;
 /// match producer.publish("orders", "one").await {
@@ -203,17 +203,27 @@ impl Producer {
             return Err(PublishError::Stopped);
         }
         let address = || node.address.clone();
-        let open = node.connection().await.map_err(|error| {
-            self.0.failed(&node.address);
-            PublishError::Connect {
-                node: address(),
-                error,
+        let mut is_first = true;
+        loop {
+            let open = node.connection().await.map_err(|error| {
+                self.0.failed(&node.address);
+                PublishError::Connect {
+                    node: address(),
+                    error,
+                }
+            })?;
+            match open.ping().await {
+                Ok(()) => return Ok(()),
+                // Perhaps the connection was lost long ago, unnoticed.
+                Err(_) if is_first => is_first = false,
+                Err(error) => {
+                    return Err(PublishError::NotSent {
+                        node: address(),
+                        error,
+                    });
+                }
             }
-        })?;
-        open.ping().await.map_err(|error| PublishError::NotSent {
-            node: address(),
-            error,
-        })
+        }
     }
 
     /// Returns the addresses of the nodes that are known at present.

@@ -240,6 +240,25 @@ async fn messages_that_take_longer_than_their_timeout_are_touched() {
     assert_eq!(channel["timeout_count"], 0, "{channel}");
 }
 
+/// nsqd had closed the connection while the process stood still. The FIN was written into it, and counted as sent.
+#[tokio::test]
+async fn an_answer_after_a_pause_of_the_process_tells_that_the_connection_is_gone() {
+    let mut nsqd = Daemon::nsqd(&[]);
+    nsqd.create_channel("t", "c");
+    nsqd.publish("t", &["one"]);
+    let builder = builder("t", 1).node(node(&nsqd));
+    let mut consumer = builder.connect().await.expect("complete");
+    for round in 0..5 {
+        let message = next(&mut consumer).await;
+        // The runtime has one thread, which does not look at its sockets meanwhile.
+        nsqd.restart();
+        message
+            .finish()
+            .await
+            .expect_err(&format!("round {round}: the connection is gone"));
+    }
+}
+
 /// Writes a certificate for 127.0.0.1 and its key, and returns nsqd's flags for them.
 fn certificate(directory: &Path) -> Vec<String> {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");

@@ -94,6 +94,45 @@ async fn an_http_port_is_recognised() {
     assert!(text.contains("a nsqd TCP endpoint is required"), "{text}");
 }
 
+/// nsqd had closed the connection while the process stood still. The next publish was written into it, and its outcome was
+/// unknown.
+#[tokio::test]
+async fn a_publish_after_a_pause_of_the_process_goes_to_the_next_connection() {
+    let mut nsqd = Daemon::nsqd(&[]);
+    let producer = producer(&nsqd);
+    for round in 0..5 {
+        producer.publish("t", "1").await.expect("nsqd stores it");
+        // The runtime has one thread, which does not look at its sockets meanwhile.
+        nsqd.restart();
+        let published = producer.publish("t", "2").await;
+        published.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        nsqd.restart();
+        producer.ping().await.expect("nsqd is there");
+    }
+}
+
+/// nsqd took nothing for 2 s, and the connection ended with publishes whose outcome was unknown.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pause_of_nsqd_ends_no_connection() {
+    let nsqd = Daemon::nsqd(&[]);
+    let producer = producer(&nsqd);
+    producer.publish("t", "first").await.expect("nsqd is there");
+    nsqd.signal("STOP");
+    // More than the buffers of the sockets hold.
+    let body = Bytes::from(vec![b'x'; 1 << 20]);
+    let publishing: Vec<_> = (0..48)
+        .map(|_| {
+            let (producer, body) = (producer.clone(), body.clone());
+            tokio::spawn(async move { producer.publish("t", body).await })
+        })
+        .collect();
+    sleep(Duration::from_secs(2)).await;
+    nsqd.signal("CONT");
+    for published in join_all(publishing).await {
+        published.expect("no panic").expect("nsqd stores it");
+    }
+}
+
 #[tokio::test]
 async fn unix_sockets_work() {
     let directory = tempfile::tempdir().expect("a temporary directory can be made");

@@ -31,6 +31,7 @@
 mod dedup;
 
 use std::fmt;
+use std::time::Duration;
 
 use program::flag::{self, Flag, Kind};
 use program::{Exit, Options, Program, version};
@@ -221,6 +222,17 @@ pub fn limit(options: &Options, name: &str) -> Result<Option<u64>, String> {
         Ok(0) => Ok(None),
         Ok(value) => Ok(Some(value)),
         Err(_) => Err(format!("--{name} must not be negative; 0 sets no limit")),
+    }
+}
+
+/// Returns the settings of a tool's consumers and producers before its options. A tool moves messages by the million, and
+/// a connection that ends in the middle makes duplicates. So an nsqd may take nothing for 30 s (the client's default is
+/// 1 s).
+#[must_use]
+pub fn client_config() -> Config {
+    Config {
+        write_timeout: Duration::from_secs(30),
+        ..Config::default()
     }
 }
 

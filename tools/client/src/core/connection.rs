@@ -254,33 +254,57 @@ impl Connection {
     /// Returns the time at which [`Connection::handle_timeout`] has something to do, if nothing happens before.
     #[inline]
     pub(crate) fn deadline(&self) -> Option<Instant> {
+        let deadlines = [self.silence_deadline(), self.write_deadline()];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// Returns the time at which nsqd has been silent for too long, or the handshake has taken too long.
+    #[inline]
+    fn silence_deadline(&self) -> Option<Instant> {
+        let read_timeout = self.settings.read_timeout;
+        match self.is_open() {
+            true => {
+                let has_heartbeats = self.settings.heartbeat_interval.is_some();
+                has_heartbeats.then(|| self.last_read + read_timeout)
+            }
+            false => Some(self.created_at + read_timeout),
+        }
+    }
+
+    /// Returns the time at which nsqd has taken no byte for too long. An nsqd that sends its heartbeats is slow, not gone:
+    /// then the time begins when the next heartbeat is due, and ends with the read timeout in any case.
+    #[inline]
+    fn write_deadline(&self) -> Option<Instant> {
+        let since = self.unsent_since?;
         let Settings {
             read_timeout,
             write_timeout,
             ..
         } = *self.settings;
-        let is_open = self.is_open();
-        let read =
-            (self.settings.has_heartbeats || !is_open).then(|| self.last_read + read_timeout);
-        let handshake = (!is_open).then(|| self.created_at + read_timeout);
-        let write = self.unsent_since.map(|since| since + write_timeout);
-        [read, handshake, write].into_iter().flatten().min()
+        let deadline = since + write_timeout;
+        Some(match self.settings.heartbeat_interval {
+            Some(interval) if self.is_open() => {
+                let alive = self.last_read + interval + write_timeout;
+                deadline.max(alive.min(since + read_timeout))
+            }
+            _ => deadline,
+        })
     }
 
     /// Fails when nsqd was silent, or took no byte, for too long, or when the handshake takes too long as a whole.
     pub(crate) fn handle_timeout(&self, now: Instant) -> Result<(), ConnectionError> {
-        let Settings {
-            read_timeout,
-            write_timeout,
-            ..
-        } = *self.settings;
-        if self
-            .unsent_since
-            .is_some_and(|since| now >= since + write_timeout)
-        {
-            return Err(ConnectionError::WriteTimeout(write_timeout));
+        match self.write_deadline() {
+            Some(deadline) if now >= deadline => {
+                Err(ConnectionError::WriteTimeout(self.settings.write_timeout))
+            }
+            _ => self.check_silence(now),
         }
-        match self.deadline() {
+    }
+
+    /// Fails when nsqd was silent for too long, or when the handshake takes too long as a whole.
+    pub(crate) fn check_silence(&self, now: Instant) -> Result<(), ConnectionError> {
+        let read_timeout = self.settings.read_timeout;
+        match self.silence_deadline() {
             Some(deadline) if now < deadline => Ok(()),
             None => Ok(()),
             Some(_) if now >= self.last_read + read_timeout => {

@@ -35,10 +35,11 @@ pub(crate) struct Settings {
     pub(crate) dial_timeout: Option<Duration>,
     /// The longest silence of nsqd.
     pub(crate) read_timeout: Duration,
-    /// The longest time in which nsqd takes no byte of a write.
+    /// The longest time in which nsqd takes no byte of a write, and sends no heartbeat that is due.
     pub(crate) write_timeout: Duration,
-    /// False when heartbeats are switched off. Then an nsqd may be silent after the handshake.
-    pub(crate) has_heartbeats: bool,
+    /// The time between two heartbeats. `None` when heartbeats are switched off: then an nsqd may be silent after the
+    /// handshake.
+    pub(crate) heartbeat_interval: Option<Duration>,
 }
 
 /// The settings that tell connections apart. TLS and the secret are shown as present or absent.
@@ -133,7 +134,7 @@ impl Settings {
             dial_timeout: (!config.dial_timeout.is_zero()).then_some(config.dial_timeout),
             read_timeout: config.read_timeout,
             write_timeout: config.write_timeout,
-            has_heartbeats: config.heartbeat_interval.is_some(),
+            heartbeat_interval: config.heartbeat_interval,
         })
     }
 }

@@ -162,8 +162,41 @@ async fn an_nsqd_that_takes_nothing_is_given_up() {
         matches!(ended, Some(ConnectionError::WriteTimeout(_))),
         "{ended:?}"
     );
-    assert_eq!(start.elapsed().as_secs(), 1);
+    // The heartbeat that is due after 30 s does not come, and the write timeout is 1 s.
+    assert_eq!(start.elapsed().as_secs(), 31);
     assert!(outbox.sent(position).await.is_err());
+}
+
+/// The process stood still for longer than the read timeout. A command that waited was given to the dead connection.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_was_silent_for_too_long_takes_no_command() {
+    let (outbox, running, _nsqd) = open(Cut::default()).await;
+    tokio::task::yield_now().await;
+    // One poll sets the clock, and no other task runs.
+    let mut standing_still = pin!(tokio::time::advance(Duration::from_secs(61)));
+    poll_fn(|cx| Poll::Ready(assert!(standing_still.as_mut().poll(cx).is_pending()))).await;
+    nop(&outbox);
+    let ended = running.await.unwrap().0;
+    assert!(
+        matches!(ended, Some(ConnectionError::ReadTimeout(_))),
+        "{ended:?}"
+    );
+    assert_eq!(outbox.taken(), crate::outbox::Position(0));
+}
+
+/// nsqd had closed the connection, and a command was still given to it.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_nsqd_has_closed_takes_no_command() {
+    let (outbox, running, mut nsqd) = open(Cut::default()).await;
+    tokio::task::yield_now().await;
+    // What nsqd said before is read first, too.
+    nsqd.respond("OK").await;
+    nsqd.close();
+    nop(&outbox);
+    let (ended, heard) = running.await.unwrap();
+    assert!(matches!(ended, Some(ConnectionError::Closed)), "{ended:?}");
+    assert_eq!(heard, ["OK", "done"]);
+    assert_eq!(outbox.taken(), crate::outbox::Position(0));
 }
 
 /// nsqd sends an error and closes. The next write fails, but the error is still read.

@@ -106,7 +106,7 @@ impl Config {
     /// `--version`.
     pub(super) fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Config, Exit> {
         let options = NSQ_FORGET.options(args, &program::hostname())?;
-        let mut client = ClientConfig::default();
+        let mut client = flags::client_config();
         flags::apply_client_options(&NSQ_FORGET, &options, &CONSUMER_OPT, &mut client)?;
         Config::new(&options, client).map_err(|why| NSQ_FORGET.failed(&why))
     }

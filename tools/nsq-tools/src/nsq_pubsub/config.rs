@@ -93,9 +93,9 @@ impl Config {
         // A client that leaves makes attempts, and these must not use up a message.
         let mut consumer = ClientConfig {
             max_attempts: 0,
-            ..ClientConfig::default()
+            ..flags::client_config()
         };
-        let mut producer = ClientConfig::default();
+        let mut producer = flags::client_config();
         flags::apply_client_options(&NSQ_PUBSUB, &options, &CONSUMER_OPT, &mut consumer)?;
         flags::apply_client_options(&NSQ_PUBSUB, &options, &PRODUCER_OPT, &mut producer)?;
         Config::new(&options, consumer, producer).map_err(|why| NSQ_PUBSUB.failed(&why))

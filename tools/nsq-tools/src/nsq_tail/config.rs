@@ -70,7 +70,7 @@ impl Config {
     /// `--version`.
     pub(super) fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Config, Exit> {
         let options = NSQ_TAIL.options(args, &program::hostname())?;
-        let mut client = ClientConfig::default();
+        let mut client = flags::client_config();
         if options.is_given("output-dir") {
             // A message that came back from a full disk must not be lost.
             client.max_attempts = 0;

@@ -124,7 +124,7 @@ impl Config {
         let mut client = ClientConfig {
             // A message that is given up after some attempts would be lost.
             max_attempts: 0,
-            ..ClientConfig::default()
+            ..flags::client_config()
         };
         flags::apply_client_options(&NSQ_TO_FILE, &options, &CONSUMER_OPT, &mut client)?;
         let config = Config::new(&options, level, client, &hostname);

@@ -108,7 +108,7 @@ impl Config {
     /// `--version`.
     pub(super) fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Config, Exit> {
         let options = NSQ_TO_HTTP.options(args, &program::hostname())?;
-        let mut client = ClientConfig::default();
+        let mut client = flags::client_config();
         flags::apply_client_options(&NSQ_TO_HTTP, &options, &flags::CONSUMER_OPT, &mut client)?;
         client.user_agent = flags::user_agent(NSQ_TO_HTTP.name);
         Config::new(&options, client).map_err(|why| NSQ_TO_HTTP.failed(&why))

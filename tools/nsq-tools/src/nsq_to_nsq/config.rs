@@ -109,7 +109,7 @@ impl Config {
             let mut client = ClientConfig {
                 // A destination may be away for longer than some attempts. A message that is given up would be lost.
                 max_attempts: 0,
-                ..ClientConfig::default()
+                ..flags::client_config()
             };
             flags::apply_client_options(&NSQ_TO_NSQ, &options, flag, &mut client)?;
             client.user_agent = flags::user_agent(NSQ_TO_NSQ.name);

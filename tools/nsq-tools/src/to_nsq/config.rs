@@ -72,7 +72,7 @@ impl Config {
     /// `--version`.
     pub(super) fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Config, Exit> {
         let options = TO_NSQ.options(args, &program::hostname())?;
-        let mut client = ClientConfig::default();
+        let mut client = flags::client_config();
         flags::apply_client_options(&TO_NSQ, &options, &flags::PRODUCER_OPT, &mut client)?;
         client.user_agent = flags::user_agent(TO_NSQ.name);
         Config::new(&options, client).map_err(|why| TO_NSQ.failed(&why))

@@ -447,6 +447,40 @@ fn without_heartbeats_only_the_handshake_is_limited() {
     assert_eq!(pair.connection.deadline(), None);
 }
 
+/// A pause of an nsqd of 1.5 s ended a connection whose heartbeats came.
+#[test]
+fn a_slow_nsqd_that_sends_heartbeats_is_not_gone() {
+    let mut pair = Pair::new(settings(|_| {}));
+    let second = Duration::from_secs(1);
+    pair.said();
+    assert_eq!(pair.connection.unsent(pair.now).unwrap(), b"");
+    pair.respond(b"OK");
+    pair.expect_opened();
+    let began_at = pair.now;
+    pair.connection.send(&mut vec![b'\n'; 1000]);
+    pair.connection.unsent(pair.now).unwrap();
+    // The heartbeat is due after 30 s, and then there is the write timeout of 1 s.
+    pair.now = began_at + 30 * second;
+    pair.connection.handle_timeout(pair.now).unwrap();
+    pair.say(encode::HEARTBEAT);
+    assert!(pair.connection.next_event().unwrap().is_none());
+    assert_eq!(pair.connection.deadline(), Some(began_at + 60 * second));
+    pair.now = began_at + 59 * second;
+    pair.connection.handle_timeout(pair.now).unwrap();
+    pair.say(encode::HEARTBEAT);
+    assert!(pair.connection.next_event().unwrap().is_none());
+    // An nsqd that only sends heartbeats is given up after the read timeout of 60 s.
+    pair.now = began_at + 60 * second;
+    assert!(matches!(
+        pair.connection.handle_timeout(pair.now),
+        Err(ConnectionError::WriteTimeout(_))
+    ));
+    // Each byte that is taken begins the time anew.
+    pair.connection.sent(1, pair.now);
+    pair.connection.unsent(pair.now).unwrap();
+    pair.connection.handle_timeout(pair.now).unwrap();
+}
+
 #[test]
 fn a_write_that_makes_no_progress_ends_the_connection() {
     let mut pair = Pair::new(settings(|config| {

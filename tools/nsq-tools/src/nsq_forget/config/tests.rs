@@ -39,6 +39,7 @@ fn flags_become_values() {
         (Duration::from_secs(10), 200)
     );
     assert!(config.client.user_agent.starts_with("nsq_forget/1.3.0 "));
+    assert_eq!(config.client.write_timeout.as_secs(), 30);
     let config = with(&[
         "--distribution=d",
         "--distribution-field=/x/y",

@@ -25,6 +25,7 @@ fn flags_become_values() {
     );
     assert_eq!((config.rate, config.client.snappy), (16, true));
     assert!(config.client.user_agent.starts_with("to_nsq/1.3.0 "));
+    assert_eq!(config.client.write_timeout.as_secs(), 30);
     let config = read(&["-topic=t", "-lookupd-http-address=l:4161"]).unwrap();
     assert_eq!(config.targets, Targets::AnyOf(vec!["l:4161".to_owned()]));
     assert_eq!((config.delimiter, config.rate), (b'\n', 0));
