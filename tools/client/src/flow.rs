@@ -4,7 +4,8 @@
 //! ```text
 //!   connection added, lost ─┐                                ┌─► RDY counts, in the order in which they are sent
 //!   message received ───────┼─► Flow ── Ready, Backoff ──────┤
-//!   message answered ───────┤                                └─► backoff entered, left
+//!   messages in flight ─────┤                                └─► backoff entered, left
+//!   message answered ───────┤
 //!   max_in_flight, time ────┘
 //! ```
 
@@ -93,7 +94,34 @@ impl Flow {
         changes
     }
 
-    /// Removes a connection that is lost or closing.
+    /// Takes a connection out of the distribution whose nsqd is asked to send nothing more.
+    pub(crate) fn retire(&mut self, now: Instant, id: ConnectionId) -> Changes {
+        let mut changes = Changes::default();
+        self.ready.retire(now, id, &mut changes.ready);
+        self.keep_testing(now, &mut changes);
+        changes
+    }
+
+    /// States how many messages of a connection have come and have no answer, before another call.
+    pub(crate) fn set_in_flight(&mut self, id: ConnectionId, in_flight: u32) {
+        self.ready.set_in_flight(id, in_flight);
+    }
+
+    /// Returns true while an answer makes room for which a connection waits: [`Flow::use_room`] then has something to do.
+    pub(crate) fn is_short(&self) -> bool {
+        !self.is_stopped && self.ready.is_short()
+    }
+
+    /// Gives connections what others do not need any more after an answer.
+    pub(crate) fn use_room(&mut self, now: Instant) -> Changes {
+        let mut changes = Changes::default();
+        if self.is_short() {
+            self.ready.use_room(now, &mut changes.ready);
+        }
+        changes
+    }
+
+    /// Removes a connection that is lost or closed.
     pub(crate) fn remove(&mut self, now: Instant, id: ConnectionId) -> Changes {
         let mut changes = Changes::default();
         self.ready.remove(now, id, &mut changes.ready);
@@ -175,6 +203,10 @@ impl Flow {
             self.redistributed_at = now - Duration::from_nanos(late);
             if !self.backoff.is_period_running() {
                 self.ready.redistribute(now, &mut changes.ready);
+                if self.backoff.level() > 0 && self.ready.total() == 0 {
+                    // The next test has to wait until the last one holds nothing, and may go to another connection.
+                    self.backoff.wait(now, self.ready.settle_time());
+                }
             }
         }
         changes

@@ -4,7 +4,7 @@
 //! but a success outside of a backoff. No callback of the application and no waker of it runs under the lock.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -42,6 +42,10 @@ pub(crate) struct Hub {
     state: Mutex<State>,
     /// The level of the backoff, which an answer reads without the lock.
     level: AtomicU32,
+    /// True while an answer makes room for which a connection waits. An answer reads it without the lock, too.
+    is_short: AtomicBool,
+    /// True when it was reported that an answer came too late.
+    is_lateness_reported: AtomicBool,
     phase: watch::Sender<Phase>,
     /// Tells the task of the flow control that its next timeout may have changed.
     pub(crate) flow_changed: Notify,
@@ -57,6 +61,26 @@ struct State {
     next_id: u64,
     /// True when the consumer takes no new connections.
     is_stopping: bool,
+}
+
+impl State {
+    /// Tells the flow control how many messages of each connection are in flight.
+    fn count_in_flight(&mut self) {
+        for line in self.lines.values() {
+            let in_flight = u32::try_from(line.in_flight()).unwrap_or(u32::MAX);
+            self.flow.set_in_flight(line.id, in_flight);
+        }
+    }
+
+    /// Sends RDY counts, in their order.
+    fn send_ready(&self, changes: &Changes) {
+        for set in &changes.ready {
+            if let Some(line) = self.lines.get(&set.connection) {
+                // A connection that is lost is removed soon, and its RDY with it.
+                let _ = line.set_ready(set.count);
+            }
+        }
+    }
 }
 
 /// The numbers of a consumer since its creation.
@@ -92,6 +116,8 @@ impl Hub {
             client,
             events,
             level: AtomicU32::new(0),
+            is_short: AtomicBool::new(false),
+            is_lateness_reported: AtomicBool::new(false),
             phase: watch::Sender::new(Phase::Running),
             flow_changed: Notify::new(),
             received: AtomicU64::new(0),
@@ -131,6 +157,7 @@ impl Hub {
         state.next_id += 1;
         let line = Arc::new(Line::new(now, id, node.clone(), negotiated, outbox));
         state.lines.insert(id, Arc::clone(&line));
+        state.count_in_flight();
         let changes = state.flow.add(now, id, line.ready_max);
         self.carry_out(state, changes);
         Some(line)
@@ -139,7 +166,8 @@ impl Hub {
     /// Takes a connection out of the distribution of RDY: nsqd is asked to send nothing more, or is about to stop.
     pub(crate) fn retire_line(&self, line: &Line) {
         let mut state = self.state();
-        let changes = state.flow.remove(now(), line.id);
+        state.count_in_flight();
+        let changes = state.flow.retire(now(), line.id);
         // The connection may be lost already; then there is nobody to tell.
         let _ = line.send(encode::cls);
         self.carry_out(state, changes);
@@ -150,6 +178,7 @@ impl Hub {
         line.lose();
         let mut state = self.state();
         state.lines.remove(&line.id);
+        state.count_in_flight();
         let changes = state.flow.remove(now(), line.id);
         let is_last = state.lines.is_empty() && state.is_stopping;
         self.carry_out(state, changes);
@@ -174,6 +203,7 @@ impl Hub {
     ) -> Result<Position, ConnectionLost> {
         if verdict != Verdict::Success || self.level.load(Ordering::Relaxed) != 0 {
             let mut state = self.state();
+            state.count_in_flight();
             let changes = state.flow.answer(now(), verdict);
             self.carry_out(state, changes);
         }
@@ -184,13 +214,32 @@ impl Hub {
         };
         counter.fetch_add(1, Ordering::Relaxed);
         line.count_answered();
+        // Sequential consistency: either this thread sees that a connection waits, or `carry_out` sees this answer.
+        if self.is_short.load(Ordering::SeqCst) {
+            self.use_room();
+        }
         sent
+    }
+
+    /// Gives connections the room that an answer has made.
+    #[cold]
+    fn use_room(&self) {
+        let mut state = self.state();
+        state.count_in_flight();
+        let changes = state.flow.use_room(now());
+        self.carry_out(state, changes);
+    }
+
+    /// Returns true, once, when an answer came too late.
+    pub(crate) fn take_lateness(&self) -> bool {
+        !self.is_lateness_reported.swap(true, Ordering::Relaxed)
     }
 
     /// Changes `max_in_flight`.
     pub(crate) fn set_max_in_flight(&self, max: u32) {
         let mut state = self.state();
         let lines: Vec<_> = state.lines.values().map(Arc::clone).collect();
+        state.count_in_flight();
         let changes = state.flow.set_max(now(), max);
         self.carry_out(state, changes);
         for line in lines {
@@ -228,6 +277,7 @@ impl Hub {
     /// Carries out the timeouts that are due.
     pub(crate) fn handle_timeout(&self) {
         let mut state = self.state();
+        state.count_in_flight();
         let changes = state.flow.handle_timeout(now());
         self.carry_out(state, changes);
     }
@@ -302,14 +352,17 @@ impl Hub {
     }
 
     /// Sends the RDY counts, in their order, before the lock is released. Then reports the change of the backoff.
-    fn carry_out(&self, state: MutexGuard<'_, State>, changes: Changes) {
-        for set in &changes.ready {
-            if let Some(line) = state.lines.get(&set.connection) {
-                // A connection that is lost is removed soon, and its RDY with it.
-                let _ = line.set_ready(set.count);
-            }
-        }
+    fn carry_out(&self, mut state: MutexGuard<'_, State>, changes: Changes) {
+        state.send_ready(&changes);
         self.level.store(state.flow.level(), Ordering::Relaxed);
+        let is_short = state.flow.is_short();
+        self.is_short.store(is_short, Ordering::SeqCst);
+        if is_short {
+            // An answer of another thread may have made room before it could know that a connection waits.
+            state.count_in_flight();
+            let further = state.flow.use_room(now());
+            state.send_ready(&further);
+        }
         drop(state);
         self.flow_changed.notify_one();
         let client = || self.client.clone();

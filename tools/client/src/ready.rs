@@ -8,14 +8,22 @@
 //! ```
 //!
 //! nsqd keeps a RDY count until the next one, so a count is sent only when it changes.
+//!
+//! A count that is lowered takes no message back. So a connection *holds* as many of `max` as it has messages in flight, if
+//! these are more than its count, and other connections get what is left. nsqd does not confirm RDY. Messages that it sent
+//! under the earlier count may come for a while, so the connection holds that count for the settle time.
 
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
 
-/// The time after which a connection without RDY asks again. A change of another connection gives it RDY at once, so
-/// this time is a fallback only.
+/// The time after which a connection with less than its share asks again. A change of another connection gives it RDY at
+/// once, so this time is a fallback only.
 const RETRY: Duration = Duration::from_secs(5);
+
+/// The time for which messages under an earlier count are expected, beside the time that they may wait in nsqd's buffer:
+/// the way to nsqd and back.
+const ROUND_TRIP: Duration = Duration::from_millis(100);
 
 /// One connection of a consumer. Numbers are not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,7 +39,8 @@ pub(crate) struct SetReady {
 /// The RDY counts of one consumer.
 ///
 /// Invariants: the sum of all counts is at most `max`, and at most 1 in backoff. No count is above the connection's own
-/// maximum. Outside of backoff, if `max` is enough for a count of 1 each, each connection has at least 1.
+/// maximum. No count grows while the connections hold `max`. Outside of backoff, if `max` is enough for a count of 1 each,
+/// and nothing else holds it, each connection has at least 1.
 #[derive(Clone, Debug)]
 pub(crate) struct Ready {
     /// The connections in the order of their numbers.
@@ -42,6 +51,8 @@ pub(crate) struct Ready {
     is_backoff: bool,
     idle_timeout: Duration,
     hold_timeout: Duration,
+    /// The time for which a connection holds the count that it had before.
+    settle_time: Duration,
     random: fastrand::Rng,
 }
 
@@ -58,6 +69,38 @@ struct Connection {
     /// The time at which the connection last went to 0. `None` if it never had any.
     held_until: Option<Instant>,
     retry_at: Option<Instant>,
+    /// The messages that came and have no answer.
+    in_flight: u32,
+    /// Earlier counts, each with the time until which messages under it may come. The counts fall, and the times grow.
+    earlier: Vec<(u32, Instant)>,
+    /// True when nsqd was asked to send nothing more.
+    is_leaving: bool,
+}
+
+impl Connection {
+    /// Returns how many of `max` the connection holds.
+    fn held(&self, now: Instant) -> u32 {
+        let mut earlier = self.earlier.iter();
+        let earlier = earlier.find(|(_, until)| *until > now);
+        let earlier = earlier.map_or(0, |(count, _)| *count);
+        self.count.max(self.in_flight).max(earlier)
+    }
+
+    /// Sets the count.
+    fn set(&mut self, now: Instant, count: u32, settle_time: Duration) {
+        if count < self.count {
+            self.earlier
+                .retain(|(earlier, until)| *until > now && *earlier > self.count);
+            self.earlier.push((self.count, now + settle_time));
+        }
+        self.count = count;
+        self.set_at = now;
+        if count == 0 {
+            self.held_until = Some(now);
+        } else {
+            self.retry_at = None;
+        }
+    }
 }
 
 /// Returns the count of each of `connections`.
@@ -75,6 +118,7 @@ impl Ready {
             is_backoff: false,
             idle_timeout: config.low_rdy_idle_timeout,
             hold_timeout: config.low_rdy_timeout,
+            settle_time: config.output_buffer_timeout.unwrap_or_default() + ROUND_TRIP,
             random: fastrand::Rng::with_seed(seed),
         }
     }
@@ -84,15 +128,49 @@ impl Ready {
         self.max
     }
 
+    /// Returns the time for which a connection holds the count that it had before.
+    pub(crate) fn settle_time(&self) -> Duration {
+        self.settle_time
+    }
+
     /// Returns the count of a connection, and 0 if it is unknown.
     pub(crate) fn count(&self, id: ConnectionId) -> u32 {
         self.find(id)
             .map_or(0, |index| self.connections[index].count)
     }
 
-    /// Returns true if the connection was added and not removed.
+    /// Returns true if the connection was added, and neither retired nor removed.
     pub(crate) fn has(&self, id: ConnectionId) -> bool {
-        self.find(id).is_some()
+        self.find(id)
+            .is_some_and(|index| !self.connections[index].is_leaving)
+    }
+
+    /// Returns the number of connections that have a share.
+    fn shares(&self) -> usize {
+        let staying = self.connections.iter().filter(|found| !found.is_leaving);
+        staying.count()
+    }
+
+    /// Returns how many of `max` all connections hold together.
+    fn held(&self, now: Instant) -> u32 {
+        let held = self.connections.iter().map(|found| found.held(now));
+        held.fold(0, u32::saturating_add)
+    }
+
+    /// Returns true while a connection gets less than its share because another one holds more than its own.
+    pub(crate) fn is_short(&self) -> bool {
+        let share = fair_share(self.limit(), self.shares());
+        let mut connections = self.connections.iter();
+        !self.is_backoff
+            && self.total < self.max
+            && connections.any(|found| found.count < share.min(found.count_max))
+    }
+
+    /// States how many messages of a connection have come and have no answer.
+    pub(crate) fn set_in_flight(&mut self, id: ConnectionId, in_flight: u32) {
+        if let Some(index) = self.find(id) {
+            self.connections[index].in_flight = in_flight;
+        }
     }
 
     fn find(&self, id: ConnectionId) -> Option<usize> {
@@ -132,11 +210,28 @@ impl Ready {
             set_at: now,
             held_until: None,
             retry_at: None,
+            in_flight: 0,
+            earlier: Vec::new(),
+            is_leaving: false,
         });
         self.share_out(now, out);
     }
 
-    /// Removes a connection that is lost or closing. The others get its part at once.
+    /// Lowers a connection to 0 whose nsqd is asked to send nothing more: RDY need not be sent. The others get its part
+    /// when its messages are answered.
+    pub(crate) fn retire(&mut self, now: Instant, id: ConnectionId, out: &mut Vec<SetReady>) {
+        if let Some(index) = self.find(id) {
+            let found = &mut self.connections[index];
+            self.total -= found.count;
+            found.set(now, 0, self.settle_time);
+            found.count_max = 0;
+            found.retry_at = None;
+            found.is_leaving = true;
+            self.share_out(now, out);
+        }
+    }
+
+    /// Removes a connection that is lost or closed. The others get its part at once.
     pub(crate) fn remove(&mut self, now: Instant, id: ConnectionId, out: &mut Vec<SetReady>) {
         if let Some(index) = self.find(id) {
             self.total -= self.connections.remove(index).count;
@@ -157,6 +252,11 @@ impl Ready {
         self.share_out(now, out);
     }
 
+    /// Gives connections what others do not hold any more.
+    pub(crate) fn use_room(&mut self, now: Instant, out: &mut Vec<SetReady>) {
+        self.share_out(now, out);
+    }
+
     /// Begins a pause of the backoff: all connections go to 0.
     pub(crate) fn pause(&mut self, now: Instant, out: &mut Vec<SetReady>) {
         self.is_backoff = true;
@@ -172,7 +272,12 @@ impl Ready {
         if self.total >= self.limit() {
             return false;
         }
-        let able = |index: &usize| self.connections[*index].count_max > 0;
+        // A connection that holds messages anyway needs no room.
+        let has_room = self.held(now) < self.max;
+        let able = |index: &usize| {
+            let found = &self.connections[*index];
+            found.count_max > 0 && (has_room || found.held(now) > 0)
+        };
         let able: Vec<usize> = (0..self.connections.len()).filter(able).collect();
         match self.random.choice(able) {
             Some(index) => {
@@ -192,7 +297,7 @@ impl Ready {
     /// Returns true while there are more connections than counts, so that the connections have to take turns.
     pub(crate) fn is_scarce(&self) -> bool {
         let limit = self.limit() as usize;
-        limit > 0 && self.connections.len() > limit
+        limit > 0 && self.shares() > limit
     }
 
     /// Moves counts from connections that had their turn to connections that wait for theirs, if counts are scarce.
@@ -202,24 +307,30 @@ impl Ready {
         }
         for index in 0..self.connections.len() {
             let found = &self.connections[index];
-            let is_idle = now.duration_since(found.active_at) > self.idle_timeout;
+            // The time without messages counts from the beginning of the turn: before, there could be none.
+            let idle_since = found.active_at.max(found.set_at);
+            let is_idle = now.duration_since(idle_since) > self.idle_timeout;
             let had_its_turn = now.duration_since(found.set_at) > self.hold_timeout;
             if found.count > 0 && (is_idle || had_its_turn) {
                 self.set(now, index, 0, out);
             }
         }
+        let mut held = self.held(now);
         for index in self.waiting() {
-            if self.total >= self.limit() {
+            if self.total >= self.limit() || !self.raise(now, index, 1, &mut held, out) {
                 break;
             }
-            self.set(now, index, 1, out);
         }
     }
 
-    /// Returns the time of the earliest retry.
+    /// Returns the time of the earliest retry, or at which a connection does not hold its earlier count any more, if another
+    /// one waits for that.
     pub(crate) fn next_retry(&self) -> Option<Instant> {
         let retries = self.connections.iter().filter_map(|found| found.retry_at);
-        retries.min()
+        let is_short = self.is_short();
+        let waited_for = self.connections.iter().filter(|_| is_short);
+        let earlier = waited_for.flat_map(|found| &found.earlier);
+        retries.chain(earlier.map(|(_, until)| *until)).min()
     }
 
     /// Carries out the retries that are due.
@@ -230,6 +341,9 @@ impl Ready {
                 found.retry_at = None;
                 is_due = true;
             }
+            let before = found.earlier.len();
+            found.earlier.retain(|(_, until)| *until > now);
+            is_due |= found.earlier.len() < before;
         }
         if is_due {
             self.share_out(now, out);
@@ -239,27 +353,51 @@ impl Ready {
     /// Gives every connection its share. Lower counts come first, so the sum never exceeds the limit in between. In a
     /// backoff no count grows.
     fn share_out(&mut self, now: Instant, out: &mut Vec<SetReady>) {
-        let share = fair_share(self.limit(), self.connections.len());
+        let share = fair_share(self.limit(), self.shares());
         self.shrink(now, share, out);
         if self.is_backoff {
             return;
         }
         // Room goes first to connections that have some, then to those that wait longest.
         let waiting = self.waiting();
-        let growing = |index: &usize| self.connections[*index].count > 0;
-        let growing = (0..self.connections.len()).filter(growing);
-        let order: Vec<usize> = growing.chain(waiting).collect();
-        for index in order {
-            let room = self.max - self.total;
-            let found = &mut self.connections[index];
-            let wanted = share.min(found.count_max);
-            let count = wanted.min(found.count.saturating_add(room));
-            if count > found.count {
-                self.set(now, index, count, out);
-            } else if found.count == 0 && wanted > 0 && found.retry_at.is_none() {
-                found.retry_at = Some(now + RETRY);
+        let mut held = self.held(now);
+        for index in 0..self.connections.len() {
+            if self.connections[index].count > 0 {
+                self.raise(now, index, share, &mut held, out);
             }
         }
+        for index in waiting {
+            // A connection that had its turn could go on with what it holds, and the others would never get theirs.
+            if !self.raise(now, index, share, &mut held, out) {
+                break;
+            }
+        }
+        for found in &mut self.connections {
+            let is_short = found.count < share.min(found.count_max);
+            found.retry_at = is_short.then(|| found.retry_at.unwrap_or(now + RETRY));
+        }
+    }
+
+    /// Raises the count of one connection to `share`, as far as there is room. `held` is what all connections hold. Returns
+    /// false if the connection has no RDY after that.
+    fn raise(
+        &mut self,
+        now: Instant,
+        index: usize,
+        share: u32,
+        held: &mut u32,
+        out: &mut Vec<SetReady>,
+    ) -> bool {
+        let found = &self.connections[index];
+        let before = found.held(now);
+        let room = before.saturating_add(self.max.saturating_sub(*held));
+        let count = share.min(room).min(found.count + (self.max - self.total));
+        if count > found.count {
+            self.set(now, index, count, out);
+            let after = self.connections[index].held(now);
+            *held = held.saturating_sub(before).saturating_add(after);
+        }
+        self.connections[index].count > 0
     }
 
     /// Lowers counts to `share`. Then silences connections until the sum is within the limit, first those that have had
@@ -298,14 +436,8 @@ impl Ready {
         if count == found.count {
             return;
         }
-        if count == 0 {
-            found.held_until = Some(now);
-        } else {
-            found.retry_at = None;
-        }
         self.total = self.total - found.count + count;
-        found.count = count;
-        found.set_at = now;
+        found.set(now, count, self.settle_time);
         out.push(SetReady {
             connection: found.id,
             count,
@@ -318,16 +450,19 @@ impl Ready {
         let total: u32 = self.connections.iter().map(|found| found.count).sum();
         assert_eq!(total, self.total, "{self:?}");
         assert!(total <= self.limit(), "{self:?}");
-        let has_enough = !self.is_backoff && self.max as usize >= self.connections.len();
+        let has_enough = !self.is_backoff && self.max as usize >= self.shares();
         for found in &self.connections {
             assert!(found.count <= found.count_max, "{self:?}");
             assert!(
-                !has_enough || found.count > 0 || found.count_max == 0,
+                !has_enough || found.count > 0 || found.count_max == 0 || self.is_short(),
                 "{self:?}"
             );
-            assert!(found.count == 0 || found.retry_at.is_none(), "{self:?}");
+            assert!(
+                found.count == 0 || found.retry_at.is_none() || self.is_short(),
+                "{self:?}"
+            );
         }
-        if !self.is_backoff && !has_enough {
+        if !self.is_backoff && !has_enough && !self.is_short() {
             // Counts are scarce: none is left over while a connection waits.
             let holding = self.connections.iter().filter(|found| found.count > 0);
             let able = self.connections.iter().filter(|found| found.count_max > 0);

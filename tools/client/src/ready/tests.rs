@@ -68,6 +68,12 @@ impl Table {
         self.after(|ready, now, out| ready.remove(now, ConnectionId(id), out))
     }
 
+    /// Lets the time pass for which connections hold earlier counts.
+    fn settle(&mut self) -> &[(u64, u32)] {
+        self.now += self.ready.settle_time;
+        self.after(|ready, now, out| ready.use_room(now, out))
+    }
+
     fn set_max(&mut self, max: u32) -> &[(u64, u32)] {
         self.after(|ready, now, out| ready.set_max(now, max, out))
     }
@@ -105,16 +111,52 @@ fn shares_are_fair() {
 fn a_new_connection_gets_its_share_after_the_others_are_lowered() {
     let mut table = Table::new(10);
     assert_eq!(table.add(1, COUNT_MAX), [(1, 10)]);
-    assert_eq!(table.add(2, COUNT_MAX), [(1, 5), (2, 5)]);
-    assert_eq!(table.add(3, COUNT_MAX), [(1, 3), (2, 3), (3, 3)]);
-    assert_eq!(table.add(4, COUNT_MAX), [(1, 2), (2, 2), (3, 2), (4, 2)]);
+    // Messages under the earlier count may be on their way.
+    assert_eq!(table.add(2, COUNT_MAX), [(1, 5)]);
+    assert_eq!(table.ready.next_retry(), Some(table.now + MS(350)));
+    assert_eq!(table.settle(), [(2, 5)]);
+    assert_eq!(table.add(3, COUNT_MAX), [(1, 3), (2, 3)]);
+    assert_eq!(table.settle(), [(3, 3)]);
+    assert_eq!(table.add(4, COUNT_MAX), [(1, 2), (2, 2), (3, 2), (4, 1)]);
+    assert_eq!(table.settle(), [(4, 2)]);
+}
+
+/// While connections came, the messages in flight and the new RDY together exceeded `max_in_flight`: 83 of 40.
+#[test]
+fn a_new_connection_gets_what_the_messages_in_flight_leave() {
+    let mut table = Table::new(40);
+    table.add(1, COUNT_MAX);
+    let in_flight = |table: &mut Table, count| {
+        table.ready.set_in_flight(ConnectionId(1), count);
+        table
+            .after(|ready, now, out| ready.use_room(now, out))
+            .to_vec()
+    };
+    in_flight(&mut table, 40);
+    assert_eq!(table.add(2, COUNT_MAX), [(1, 20)]);
+    assert_eq!(table.settle(), []);
+    assert!(table.ready.is_short());
+    // Each answer makes room for one message.
+    assert_eq!(in_flight(&mut table, 39), [(2, 1)]);
+    assert_eq!(in_flight(&mut table, 30), [(2, 10)]);
+    assert_eq!(in_flight(&mut table, 20), [(2, 20)]);
+    assert!(!table.ready.is_short());
+    // A connection that leaves holds its messages, too. One that is lost does not.
+    assert_eq!(
+        table.after(|ready, now, out| ready.retire(now, ConnectionId(1), out)),
+        []
+    );
+    assert_eq!(table.settle(), []);
+    assert_eq!(in_flight(&mut table, 5), [(2, 35)]);
+    assert_eq!(table.remove(1), [(2, 40)]);
 }
 
 #[test]
 fn a_loss_raises_the_others_at_once() {
     let mut table = Table::new(30);
     table.add(1, COUNT_MAX);
-    assert_eq!(table.add(2, COUNT_MAX), [(1, 15), (2, 15)]);
+    assert_eq!(table.add(2, COUNT_MAX), [(1, 15)]);
+    assert_eq!(table.settle(), [(2, 15)]);
     assert_eq!(table.remove(1), [(2, 30)]);
     assert_eq!(table.remove(2), []);
     assert_eq!(table.remove(2), []);
@@ -125,12 +167,14 @@ fn a_decrease_always_works() {
     let mut table = Table::new(10);
     table.add(1, COUNT_MAX);
     table.add(2, COUNT_MAX);
+    table.settle();
     assert_eq!(table.counts(), [5, 5]);
     assert_eq!(table.set_max(4), [(1, 2), (2, 2)]);
     table.set_max(1);
     assert_eq!(table.ready.total(), 1);
     assert_eq!(table.set_max(0).len(), 1);
     assert_eq!(table.counts(), [0, 0]);
+    table.settle();
     assert_eq!(table.set_max(5).len(), 2);
     assert_eq!(table.counts(), [2, 2]);
 }
@@ -153,11 +197,13 @@ fn scarce_counts_go_round() {
     for id in 1..=4 {
         table.add(id, COUNT_MAX);
     }
-    assert_eq!(table.counts(), [1, 1, 0, 0]);
-    let mut turns = vec![[1, 1, 0, 0]];
+    table.settle();
+    assert_eq!(table.ready.total(), 2);
+    let mut turns: Vec<[u32; 4]> = vec![table.counts().try_into().unwrap()];
     for _ in 0..8 {
         table.now += MS(3000);
         table.redistribute();
+        table.settle();
         assert_eq!(table.ready.total(), 2);
         turns.push(table.counts().try_into().unwrap());
     }
@@ -181,7 +227,12 @@ fn a_busy_connection_keeps_a_scarce_count_until_its_turn_ends() {
         assert_eq!(table.redistribute(), []);
     }
     table.now += MS(1000);
-    assert_eq!(table.redistribute(), [(1, 0), (2, 1)]);
+    // 2 of 1 messages were in flight.
+    table.ready.set_in_flight(ConnectionId(1), 1);
+    assert_eq!(table.redistribute(), [(1, 0)]);
+    assert_eq!(table.settle(), []);
+    table.ready.set_in_flight(ConnectionId(1), 0);
+    assert_eq!(table.settle(), [(2, 1)]);
 }
 
 #[test]
@@ -190,6 +241,7 @@ fn a_waiting_connection_takes_room_at_once() {
     for id in 1..=4 {
         table.add(id, COUNT_MAX);
     }
+    table.settle();
     let sent = table.remove(1).to_vec();
     assert_eq!(sent.len(), 1);
     assert!(sent[0].0 >= 3 && sent[0].1 == 1, "{sent:?}");
@@ -217,11 +269,13 @@ fn a_backoff_has_at_most_one() {
     let mut table = Table::new(10);
     table.add(1, COUNT_MAX);
     table.add(2, COUNT_MAX);
+    table.settle();
     assert_eq!(
         table.after(|ready, now, out| ready.pause(now, out)),
         [(1, 0), (2, 0)]
     );
     assert_eq!(table.add(3, COUNT_MAX), []);
+    table.settle();
     table.after(|ready, now, out| assert!(ready.test(now, out)));
     assert_eq!(table.sent.len(), 1);
     // A second test would exceed the limit.
@@ -230,6 +284,7 @@ fn a_backoff_has_at_most_one() {
     assert_eq!(table.set_max(0).len(), 1);
     table.after(|ready, now, out| assert!(!ready.test(now, out)));
     table.set_max(9);
+    table.settle();
     table.after(|ready, now, out| ready.resume(now, out));
     assert_eq!(table.counts(), [3, 3, 3]);
 }

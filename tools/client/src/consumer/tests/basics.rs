@@ -289,13 +289,15 @@ async fn a_removed_node_gets_cls_and_is_forgotten() {
     control.remove_node(&one.address()).expect("it is there");
     let unknown = control.remove_node(&one.address()).expect_err("it is gone");
     assert_eq!(unknown.to_string(), "not connected: n1:4150");
-    nsqd_two.expect("RDY 10").await;
+    // The message in flight counts until it is answered.
+    nsqd_two.expect("RDY 9").await;
     while nsqd_one.command().await.expect("it is open").to_string() != "CLS" {}
     nsqd_one.respond("CLOSE_WAIT").await;
     // The message in flight is still answered.
     expect_silence(&mut nsqd_one, MS(1000)).await;
     message.finish();
     nsqd_one.expect(&fin(1)).await;
+    nsqd_two.expect("RDY 10").await;
     assert_eq!(nsqd_one.command().await, None);
     drop(nsqd_one);
     assert!(timeout(MS(100_000), one.accept()).await.is_err());

@@ -1,6 +1,7 @@
 //! RDY and backoff: the traces of the specification, exact on the virtual clock.
 
 use super::*;
+use crate::testing::MockBroker;
 
 fn backoff_config(max_in_flight: u32, multiplier: u64) -> Config {
     Config {
@@ -200,6 +201,57 @@ async fn shares_are_fair_and_follow_the_maximum_and_losses() {
             .sum::<u32>(),
         60
     );
+}
+
+/// While nodes came one after the other, 83 messages were in flight of 40.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_come_later_do_not_exceed_the_maximum() {
+    let network = MockNetwork::new();
+    let brokers: Vec<_> = (1..=4)
+        .map(|index| network.broker(&format!("n{index}:4150")))
+        .collect();
+    for broker in &brokers {
+        (0..200).for_each(|_| broker.publish("t", "x"));
+    }
+    let builder = builder(&network, 40).node(brokers[0].address());
+    let mut consumer = builder.connect().await.expect("complete");
+    let control = consumer.control();
+    for broker in &brokers[1..] {
+        control.add_node(broker.address()).await.expect("it is new");
+        tokio::time::sleep(MS(1000)).await;
+        assert_eq!(control.stats().in_flight, 40);
+    }
+    // The messages of all nodes come when there is room for them.
+    for _ in 0..800 {
+        let message = next(&mut consumer).await;
+        let in_flight = control.stats().in_flight;
+        assert!(in_flight <= 40, "{in_flight}");
+        message.finish();
+    }
+}
+
+/// A turn passed to another node while the message of the first one was being handled: 2 of 1 were in flight.
+#[tokio::test(start_paused = true)]
+async fn a_turn_begins_when_the_message_of_the_last_one_is_answered() {
+    let network = MockNetwork::new();
+    let brokers = [network.broker("n1:4150"), network.broker("n2:4150")];
+    for broker in &brokers {
+        (0..10).for_each(|_| broker.publish("t", "x"));
+    }
+    let nodes = brokers.iter().map(MockBroker::address);
+    let mut consumer = builder(&network, 1)
+        .nodes(nodes)
+        .connect()
+        .await
+        .expect("complete");
+    let control = consumer.control();
+    for _ in 0..20 {
+        let message = next(&mut consumer).await;
+        // 30 s is the default low_rdy_timeout.
+        tokio::time::sleep(MS(40_000)).await;
+        assert_eq!(control.stats().in_flight, 1);
+        message.finish();
+    }
 }
 
 #[tokio::test(start_paused = true)]

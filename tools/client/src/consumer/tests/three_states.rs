@@ -83,6 +83,11 @@ impl World {
             node.respond("OK").await;
             nodes.push(node);
         }
+        // The second node gets its RDY.
+        for _ in 0..20 {
+            advance(MS(50)).await;
+            yield_now().await;
+        }
         World {
             two: nodes.pop().expect("two nodes"),
             one: nodes.pop(),

@@ -8,8 +8,18 @@ struct Node {
     ready: u32,
     ready_max: u32,
     in_flight: u32,
+    /// An earlier RDY, under which messages are on their way, and the time until which they come.
+    late: Option<(u32, Instant)>,
     /// The time at which it last had a RDY above 0.
     served_at: Option<Instant>,
+}
+
+impl Node {
+    /// Returns how many messages may be in flight at `now`.
+    fn in_flight_max(&self, now: Instant) -> u32 {
+        let late = self.late.filter(|(_, until)| now < *until);
+        late.map_or(0, |(ready, _)| ready).max(self.ready)
+    }
 }
 
 struct World {
@@ -20,6 +30,8 @@ struct World {
     nodes: BTreeMap<u64, Node>,
     next_id: u64,
     max: u32,
+    /// True after `max_in_flight` was lowered, while more messages may be in flight.
+    has_excess: bool,
 }
 
 impl World {
@@ -47,6 +59,7 @@ impl World {
             config,
             nodes: BTreeMap::new(),
             next_id: 1,
+            has_excess: false,
         }
     }
 
@@ -62,6 +75,10 @@ impl World {
                 self.has_failed("a count for a connection that is gone")
             };
             let is_growing = *count > node.ready;
+            let now = self.table.now;
+            if node.in_flight_max(now) == node.ready && *count < node.ready {
+                node.late = Some((node.ready, now + MS(300)));
+            }
             node.ready = *count;
             if *count > 0 {
                 node.served_at = Some(self.table.now);
@@ -112,11 +129,31 @@ impl World {
     fn deliver(&mut self) {
         let Some(id) = self.any_node() else { return };
         let node = self.nodes.get_mut(&id).expect("it is there");
-        if node.in_flight < node.ready {
+        let now = self.table.now;
+        if node.in_flight < node.in_flight_max(now) {
             node.in_flight += 1;
-            let now = self.table.now;
             self.table.flow.receive(now, ConnectionId(id));
+            self.count();
+            let sum: u32 = self.nodes.values().map(|node| node.in_flight).sum();
+            if sum > self.max && !self.has_excess {
+                self.has_failed("more than max_in_flight messages are in flight");
+            }
         }
+    }
+
+    /// Tells the flow control how many messages are in flight.
+    fn count(&mut self) {
+        let now = self.table.now;
+        for (id, node) in &self.nodes {
+            self.table
+                .flow
+                .set_in_flight(ConnectionId(*id), node.in_flight);
+        }
+        let held = self.nodes.values();
+        let held: u32 = held
+            .map(|node| node.in_flight.max(node.in_flight_max(now)))
+            .sum();
+        self.has_excess &= held > self.max;
     }
 
     fn answer(&mut self, verdict: Verdict) {
@@ -126,12 +163,16 @@ impl World {
             node.in_flight -= 1;
             let sent = self.table.answer(verdict);
             self.apply(&sent);
+            self.count();
+            let sent = self.table.after(Flow::use_room);
+            self.apply(&sent);
         }
     }
 
     fn set_max(&mut self) {
-        self.max = self.random.u32(0..12);
-        let max = self.max;
+        let max = self.random.u32(0..12);
+        self.has_excess |= max < self.max;
+        self.max = max;
         let sent = self.table.after(|flow, now| flow.set_max(now, max));
         self.apply(&sent);
     }
@@ -188,6 +229,8 @@ impl World {
             for id in ids {
                 let node = self.nodes.get_mut(&id).expect("it is there");
                 node.in_flight = 0;
+                self.count();
+                let node = self.nodes.get_mut(&id).expect("it is there");
                 if node.ready > 0 {
                     node.served_at = Some(self.table.now);
                     let now = self.table.now;
