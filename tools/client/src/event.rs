@@ -8,6 +8,7 @@ mod observe;
 mod text;
 
 use std::fmt;
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -161,6 +162,22 @@ pub enum Event {
         /// The number of messages without an answer.
         in_flight: u64,
     },
+    /// A producer has no node: all nsqlookupds have answered or failed, and none of them names an nsqd. Publishes fail. The
+    /// nsqlookupds are asked again soon.
+    NoNode {
+        /// The producer.
+        client: Client,
+    },
+    /// nsqd refused an answer, because the message was not in flight any more: its timeout was over. Reported once for each
+    /// consumer.
+    AnswerTooLate {
+        /// The consumer.
+        client: Client,
+        /// The nsqd.
+        node: Address,
+        /// The message timeout of the connection.
+        msg_timeout: Duration,
+    },
     /// An nsqlookupd could not be asked. It is asked again later.
     DiscoveryFailed {
         /// The producer or consumer.
@@ -203,6 +220,8 @@ impl Event {
             | Event::NodesIgnored { client, .. }
             | Event::TimedOut { client, .. }
             | Event::DrainLimitReached { client, .. }
+            | Event::NoNode { client }
+            | Event::AnswerTooLate { client, .. }
             | Event::DiscoveryFailed { client, .. }
             | Event::Stopping { client } => client,
             #[cfg(feature = "dedup")]
@@ -223,12 +242,14 @@ impl Event {
             | Event::HandlerFailed { node, .. }
             | Event::GaveUp { node, .. }
             | Event::TimedOut { node, .. }
+            | Event::AnswerTooLate { node, .. }
             | Event::Discovered { node, .. } => Some(node),
             Event::BackoffEntered { .. }
             | Event::BackoffLeft { .. }
             | Event::TopicNotFound { .. }
             | Event::NodesIgnored { .. }
             | Event::DrainLimitReached { .. }
+            | Event::NoNode { .. }
             | Event::DiscoveryFailed { .. }
             | Event::Stopping { .. } => None,
             #[cfg(feature = "dedup")]
@@ -260,6 +281,8 @@ impl Event {
             Event::NodesIgnored { .. } => "nodes_ignored",
             Event::TimedOut { .. } => "timed_out",
             Event::DrainLimitReached { .. } => "drain_limit_reached",
+            Event::NoNode { .. } => "no_node",
+            Event::AnswerTooLate { .. } => "answer_too_late",
             Event::DiscoveryFailed { .. } => "discovery_failed",
             #[cfg(feature = "dedup")]
             Event::Dedup { .. } => "dedup",
@@ -282,16 +305,30 @@ impl Events {
         }
     }
 
-    /// Sends `event` to the callback, and to `tracing` and `metrics` if these features are on.
+    /// Sends `event` to the callback, and to `tracing` and `metrics` if these features are on. Without any receiver, warnings
+    /// and errors go to standard error, as those of NSQ's client do.
     pub(crate) fn emit(&self, event: Event) {
         #[cfg(feature = "tracing")]
         observe::trace(&event);
         #[cfg(feature = "metrics")]
         observe::count(&event);
-        if let Some(callback) = &self.callback {
-            callback(event);
+        match &self.callback {
+            Some(callback) => callback(event),
+            None if is_traced() || event.level() < Level::Warning => {}
+            None => {
+                // A program without a standard error has nobody to tell.
+                let _ = writeln!(io::stderr(), "{event}");
+            }
         }
     }
+}
+
+/// Returns true if a subscriber of `tracing` gets the events.
+fn is_traced() -> bool {
+    #[cfg(feature = "tracing")]
+    return tracing::dispatcher::has_been_set();
+    #[cfg(not(feature = "tracing"))]
+    return false;
 }
 
 impl fmt::Debug for Events {

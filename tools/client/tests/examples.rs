@@ -100,6 +100,36 @@ fn handlers_end_in_order_at_a_signal() {
     nsqd.wait_for_figure("t", "c", "client_count", 0);
 }
 
+/// A handler that never ended kept the program for ever.
+#[test]
+fn handlers_end_at_a_signal_although_a_handler_does_not() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    // More than a pipe holds.
+    let body = "x".repeat(1 << 20);
+    let nsqd = Daemon::nsqd_at(&[&lookupd], &[]).with_messages("t", "c", &[body]);
+    let is_known = || lookupd.get("/lookup?topic=t").text().contains("127.0.0.1");
+    assert!(wait_until(TIMEOUT, is_known), "{}", lookupd.log());
+    // Nobody reads the output.
+    let (mut child, _lines) = Consuming::start("handlers", &lookupd);
+    nsqd.wait_for_figure("t", "c", "in_flight_count", 1);
+    send_signal(child.0.id(), "INT");
+    assert_eq!(wait_for_end(&mut child.0).code(), Some(0));
+    nsqd.wait_for_figure("t", "c", "client_count", 0);
+}
+
+/// A program without a callback for events did not say what was wrong.
+#[test]
+fn warnings_of_a_program_without_events_go_to_standard_error() {
+    // Nothing listens on port 1.
+    let exit = run(&mut example("throughput", &["127.0.0.1:1"]), TIMEOUT);
+    assert_ne!(exit.code(), 0, "{exit}");
+    let is_line = |line: &str| {
+        line.starts_with("ERR ") && line.contains("(127.0.0.1:1) error connecting to nsqd - ")
+    };
+    assert!(exit.stderr.lines().any(is_line), "{exit}");
+    assert!(!exit.stderr.contains("INF "), "{exit}");
+}
+
 #[test]
 fn throughput_publishes_and_consumes_all_messages() {
     let nsqd = Daemon::nsqd(&[]);

@@ -153,11 +153,19 @@ impl Recipient for Receiver {
 
     fn error(&mut self, error: ErrorFrame) -> Result<(), ConnectionError> {
         let Source { hub, line } = &*self.source;
+        let is_too_late = !error.is_fatal();
         hub.events.emit(Event::ErrorFrame {
             client: hub.client.clone(),
             node: line.node.clone(),
             error,
         });
+        if is_too_late && hub.take_lateness() {
+            hub.events.emit(Event::AnswerTooLate {
+                client: hub.client.clone(),
+                node: line.node.clone(),
+                msg_timeout: line.msg_timeout,
+            });
+        }
         Ok(())
     }
 

@@ -39,7 +39,11 @@ impl Event {
             Event::Disconnected { error: Some(_), .. }
             | Event::HandlerFailed { .. }
             | Event::DiscoveryFailed { .. } => Level::Error,
-            Event::ReadyTruncated { .. }
+            // NSQ's client logs an unknown topic as an error. A topic begins with its first message, so a warning is enough.
+            Event::TopicNotFound { .. }
+            | Event::NoNode { .. }
+            | Event::AnswerTooLate { .. }
+            | Event::ReadyTruncated { .. }
             | Event::BackoffEntered { .. }
             | Event::BackoffLeft { .. }
             | Event::NodesIgnored { .. }

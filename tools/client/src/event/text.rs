@@ -86,6 +86,15 @@ impl Event {
                 f,
                 "ending after {limit:?} although {in_flight} messages have no answer; nsqd delivers them again"
             ),
+            Event::NoNode { .. } => {
+                f.write_str("no nsqlookupd names an nsqd: publishes fail until one does")
+            }
+            Event::AnswerTooLate { msg_timeout, .. } => write!(
+                f,
+                "an answer came after the message timeout of {}, and nsqd delivers the message again: msg_timeout or \
+                 auto_touch gives handlers more time",
+                duration_text(*msg_timeout)
+            ),
             Event::DiscoveryFailed { error, .. } => {
                 write!(f, "error querying nsqlookupd - {error}")
             }

@@ -125,9 +125,9 @@ async fn failures_of_nsqlookupds_reach_only_the_events() {
     let mut nsqd = accept(&mut server).await;
     nsqd.expect("RDY 9").await;
     let lines = log.lines();
-    assert_eq!(log.count("INF"), lines.len() - 1, "{lines:?}");
+    assert_eq!(log.count("INF"), lines.len() - 2, "{lines:?}");
     assert_eq!(
-        log.count("nsqlookupd unknown does not know the topic yet"),
+        log.count("[t/c] nsqlookupd unknown does not know the topic yet"),
         1,
         "{lines:?}"
     );

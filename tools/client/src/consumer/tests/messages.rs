@@ -398,3 +398,26 @@ async fn the_time_of_the_last_message_is_that_of_its_arrival() {
     tokio::time::sleep(MS(50)).await;
     assert_eq!(control.stats().last_message_at, Some(begin + MS(5010)));
 }
+
+/// A program whose handlers are slower than the message timeout saw only nsqd's errors.
+#[tokio::test(start_paused = true)]
+async fn one_event_says_that_answers_come_too_late() {
+    let network = MockNetwork::new();
+    let mut server = network.server("n1:4150");
+    let log = Log::default();
+    let builder = builder(&network, 5)
+        .node(server.address())
+        .events(log.callback());
+    let _consumer = builder.connect().await.expect("complete");
+    let mut nsqd = accept(&mut server).await;
+    nsqd.expect("RDY 5").await;
+    for _ in 0..3 {
+        nsqd.fail("E_FIN_FAILED FIN 0000000000000001 failed ID not in flight")
+            .await;
+    }
+    tokio::time::sleep(MS(1)).await;
+    assert_eq!(log.count("E_FIN_FAILED"), 3, "{:?}", log.lines());
+    let text = "[t/c] (n1:4150) an answer came after the message timeout of 1m0s";
+    assert_eq!(log.count(text), 1, "{:?}", log.lines());
+    assert_eq!(log.count("msg_timeout or auto_touch"), 1);
+}
