@@ -12,6 +12,8 @@ use crate::address::Address;
 /// An nsqlookupd that knows one node. It keeps connections open, and sends each answer in parts. A drop ends it.
 pub(crate) struct MockLookupd {
     address: String,
+    /// The nodes, as JSON.
+    nodes: Arc<Mutex<String>>,
     seen: Arc<Mutex<Seen>>,
     serving: tokio::task::JoinHandle<()>,
 }
@@ -28,26 +30,43 @@ pub(crate) struct Seen {
 impl MockLookupd {
     /// Starts an nsqlookupd that names this node for each topic.
     pub(crate) async fn start(node: &Address) -> MockLookupd {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        MockLookupd::start_at("127.0.0.1:0", node).await
+    }
+
+    /// Starts an nsqlookupd at this address.
+    pub(crate) async fn start_at(address: &str, node: &Address) -> MockLookupd {
+        let listener = TcpListener::bind(address).await.expect("a port");
         let address = listener.local_addr().expect("bound").to_string();
         let seen = Arc::<Mutex<Seen>>::default();
-        let node = node.to_string();
-        let (host, port) = node.rsplit_once(':').expect("a TCP address");
-        let node = format!(r#"[{{"broadcast_address":"{host}","tcp_port":{port}}}]"#);
+        let nodes = Arc::<Mutex<String>>::default();
         let serving = tokio::spawn({
-            let seen = Arc::clone(&seen);
+            let (nodes, seen) = (Arc::clone(&nodes), Arc::clone(&seen));
             async move {
                 let mut connections = JoinSet::new();
                 while let Ok((stream, _)) = listener.accept().await {
-                    connections.spawn(serve(stream, node.clone(), Arc::clone(&seen)));
+                    connections.spawn(serve(stream, Arc::clone(&nodes), Arc::clone(&seen)));
                 }
             }
         });
-        MockLookupd {
+        let started = MockLookupd {
             address,
+            nodes,
             seen,
             serving,
-        }
+        };
+        started.set_node(Some(node));
+        started
+    }
+
+    /// Changes the node that the further answers name.
+    pub(crate) fn set_node(&self, node: Option<&Address>) {
+        let node = node.map(|node| {
+            let node = node.to_string();
+            let (host, port) = node.rsplit_once(':').expect("a TCP address");
+            format!(r#"{{"broadcast_address":"{host}","tcp_port":{port}}}"#)
+        });
+        *self.nodes.lock().unwrap_or_else(PoisonError::into_inner) =
+            format!("[{}]", node.unwrap_or_default());
     }
 
     /// Returns the address: `host:port`.
@@ -71,7 +90,7 @@ impl Drop for MockLookupd {
 }
 
 /// Answers the requests of one connection.
-async fn serve(stream: TcpStream, nodes: String, seen: Arc<Mutex<Seen>>) {
+async fn serve(stream: TcpStream, nodes: Arc<Mutex<String>>, seen: Arc<Mutex<Seen>>) {
     let change = |change: &dyn Fn(&mut Seen)| {
         change(&mut seen.lock().unwrap_or_else(PoisonError::into_inner));
     };
@@ -81,6 +100,7 @@ async fn serve(stream: TcpStream, nodes: String, seen: Arc<Mutex<Seen>>) {
     });
     let mut stream = BufReader::new(stream);
     while let Some(target) = next_target(&mut stream).await {
+        let nodes = nodes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         change(&|seen| seen.targets.push(target.clone()));
         let body = match target.split_once("?topic=") {
             // The name of the topic tells which request the answer belongs to.

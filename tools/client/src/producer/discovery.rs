@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::sync::watch;
-use tokio::task::{AbortHandle, JoinSet};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use super::Producer;
@@ -15,13 +17,22 @@ use crate::address::Address;
 use crate::config::without_password;
 use crate::event::Event;
 use crate::lookupd::{Lookupd, LookupdError, NodeInfo};
+use crate::reconnect::Delay;
 
 /// Asks all nsqlookupds for their nodes, again and again. The task ends with the producer.
 #[derive(Debug)]
 pub(crate) struct Discovery {
     task: AbortHandle,
-    /// The number of rounds, and the last error of the last round.
-    rounds: watch::Receiver<(u64, Option<Arc<LookupdError>>)>,
+    progress: watch::Receiver<Progress>,
+}
+
+/// The progress of a discovery.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// True when a node was found, or when each nsqlookupd has answered or failed.
+    has_result: bool,
+    /// The failure of an nsqlookupd at its last question.
+    failure: Option<Arc<LookupdError>>,
 }
 
 /// The settings of a discovery.
@@ -35,52 +46,42 @@ pub(crate) struct Plan {
     pub(crate) jitter: f64,
 }
 
+/// An answer of an nsqlookupd: its nodes, and the number of the others, which are ignored.
+type Answer = Result<(Vec<NodeInfo>, usize), LookupdError>;
+
+/// One nsqlookupd.
+struct Source {
+    lookupd: Lookupd,
+    /// The last answer. `None` before the first one.
+    answer: Option<Result<BTreeSet<Address>, Arc<LookupdError>>>,
+    /// The time to the next question, while there is a reason to ask soon.
+    soon: Delay,
+}
+
 impl Discovery {
-    /// Starts the task. The first round begins at once.
+    /// Starts the task. The first questions leave at once.
     pub(crate) fn start(plan: Plan, inner: Weak<Inner>) -> Discovery {
-        let (report, rounds) = watch::channel((0, None));
-        let task = tokio::spawn(async move {
-            loop {
-                let (named, ignored, failures) = ask_all(&plan.lookupds).await;
-                let Some(inner) = inner.upgrade() else {
-                    return;
-                };
-                for (lookupd, ignored) in ignored {
-                    inner.shared.events.emit(Event::NodesIgnored {
-                        client: inner.shared.client.clone(),
-                        lookupd,
-                        ignored,
-                    });
-                }
-                let failure = failures.last().cloned();
-                apply(&inner, &plan.fixed, named, failures);
-                drop(inner);
-                report.send_modify(|(rounds, last)| {
-                    *rounds += 1;
-                    *last = failure;
-                });
-                sleep(plan.interval.mul_f64(1.0 + plan.jitter * fastrand::f64())).await;
-            }
-        });
+        let (report, progress) = watch::channel(Progress::default());
+        let task = tokio::spawn(ask_for_ever(plan, inner, report));
         Discovery {
             task: task.abort_handle(),
-            rounds,
+            progress,
         }
     }
 
-    /// Waits for the end of the first round. Returns the last error of the last round.
-    pub(crate) async fn first_round(
-        mut rounds: watch::Receiver<(u64, Option<Arc<LookupdError>>)>,
+    /// Waits until a node is found, or until each nsqlookupd has answered or failed. Returns a failure.
+    pub(crate) async fn first_result(
+        mut progress: watch::Receiver<Progress>,
     ) -> Option<Arc<LookupdError>> {
-        match rounds.wait_for(|(rounds, _)| *rounds > 0).await {
-            Ok(found) => found.1.clone(),
+        match progress.wait_for(|progress| progress.has_result).await {
+            Ok(found) => found.failure.clone(),
             // The producer is closed.
             Err(_) => None,
         }
     }
 
-    pub(crate) fn rounds(&self) -> watch::Receiver<(u64, Option<Arc<LookupdError>>)> {
-        self.rounds.clone()
+    pub(crate) fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.clone()
     }
 
     pub(crate) fn stop(&self) {
@@ -95,12 +96,12 @@ impl Drop for Discovery {
 }
 
 impl Producer {
-    /// Starts the discovery if there is one, and waits for its first answer if there is no node yet.
+    /// Starts the discovery if there is one, and waits for its first node if there is no node yet.
     pub(super) async fn nodes_are_known(&self) -> Result<(), PublishError> {
         let Some(plan) = &self.0.plan else {
             return Ok(());
         };
-        let rounds = {
+        let progress = {
             let mut discovery = self.0.discovery();
             if self.0.is_closed() {
                 return Err(PublishError::Stopped);
@@ -109,12 +110,12 @@ impl Producer {
             discovery.take_if(|discovery| discovery.task.is_finished());
             discovery
                 .get_or_insert_with(|| Discovery::start(plan.clone(), Arc::downgrade(&self.0)))
-                .rounds()
+                .progress()
         };
         if self.0.pool().len() > 0 {
             return Ok(());
         }
-        let failure = Discovery::first_round(rounds).await;
+        let failure = Discovery::first_result(progress).await;
         match self.0.pool().len() {
             0 if self.0.is_closed() => Err(PublishError::Stopped),
             0 => Err(PublishError::NoNode(failure)),
@@ -123,59 +124,114 @@ impl Producer {
     }
 }
 
-/// The union of the nodes that nsqlookupds name; the nsqlookupds of which nodes are ignored, with the numbers of these
-/// nodes; and the failures.
-type Answers = (
-    BTreeSet<Address>,
-    Vec<(String, usize)>,
-    Vec<Arc<LookupdError>>,
-);
-
-/// Asks all nsqlookupds at the same time.
-async fn ask_all(lookupds: &[Lookupd]) -> Answers {
-    let mut asking = JoinSet::new();
-    for lookupd in lookupds {
-        let lookupd = lookupd.clone();
-        asking.spawn(async move {
-            let nodes = lookupd.first_nodes().await;
-            (without_password(lookupd.address()).into_owned(), nodes)
-        });
-    }
-    let (mut named, mut ignored, mut failures) = (BTreeSet::new(), Vec::new(), Vec::new());
-    for (lookupd, answer) in asking.join_all().await {
-        match answer {
-            Ok((nodes, further)) => {
-                let valid = nodes.iter().filter_map(NodeInfo::valid_address);
-                let before = nodes.len() + further;
-                let valid: Vec<Address> = valid.collect();
-                if before > valid.len() {
-                    ignored.push((lookupd, before - valid.len()));
-                }
-                named.extend(valid);
-            }
-            Err(error) => failures.push(Arc::new(error)),
+/// Asks each nsqlookupd by itself, so that none waits for another one. An nsqlookupd that failed is asked again soon, and
+/// so are all of them while the producer has no node.
+async fn ask_for_ever(plan: Plan, inner: Weak<Inner>, report: watch::Sender<Progress>) {
+    let source = |lookupd: &Lookupd| Source {
+        lookupd: lookupd.clone(),
+        answer: None,
+        soon: Delay::new(plan.interval, fastrand::u64(..)),
+    };
+    let mut sources: Vec<Source> = plan.lookupds.iter().map(source).collect();
+    let emptied = Notify::new();
+    let first = sources.iter().enumerate();
+    let mut asking: FuturesUnordered<_> = first
+        .map(|(index, source)| ask(index, source.lookupd.clone(), Duration::ZERO, &emptied))
+        .collect();
+    let mut is_emptiness_reported = false;
+    while let Some((index, answer)) = asking.next().await {
+        let Some(inner) = inner.upgrade() else {
+            return;
+        };
+        let has_failed = answer.is_err();
+        sources[index].take(&inner, answer);
+        let was_empty = inner.pool().len() == 0;
+        apply(&inner, &plan.fixed, &sources);
+        let is_empty = inner.pool().len() == 0;
+        let is_first_round_over = sources.iter().all(|source| source.answer.is_some());
+        if is_empty && is_first_round_over && !is_emptiness_reported {
+            let client = inner.shared.client.clone();
+            inner.shared.events.emit(Event::NoNode { client });
         }
+        is_emptiness_reported = is_empty && (is_emptiness_reported || is_first_round_over);
+        drop(inner);
+        report.send_modify(|progress| {
+            progress.has_result |= !is_empty || is_first_round_over;
+            progress.failure = sources.iter().rev().find_map(Source::failure);
+        });
+        if is_empty && !was_empty {
+            emptied.notify_waiters();
+        }
+        let source = &mut sources[index];
+        let delay = match has_failed || is_empty {
+            true => source.soon.next(),
+            false => {
+                source.soon.reset();
+                plan.interval.mul_f64(1.0 + plan.jitter * fastrand::f64())
+            }
+        };
+        asking.push(ask(index, source.lookupd.clone(), delay, &emptied));
     }
-    (named, ignored, failures)
 }
 
-/// Adds new nodes. Removes the nodes that nobody names any more, if all nsqlookupds answered.
-fn apply(
-    inner: &Arc<Inner>,
-    fixed: &[Address],
-    named: BTreeSet<Address>,
-    failures: Vec<Arc<LookupdError>>,
-) {
-    let is_complete = failures.is_empty();
-    for error in failures {
-        let client = inner.shared.client.clone();
-        inner
-            .shared
-            .events
-            .emit(Event::DiscoveryFailed { client, error });
+/// Asks an nsqlookupd after `delay`, or when `emptied` says that the producer has no node any more.
+async fn ask(index: usize, lookupd: Lookupd, delay: Duration, emptied: &Notify) -> (usize, Answer) {
+    tokio::select! {
+        () = sleep(delay) => {}
+        () = emptied.notified() => {}
     }
-    let removed = inner.change_nodes(&named, |address| {
-        !is_complete || named.contains(address) || fixed.contains(address)
+    (index, lookupd.first_nodes().await)
+}
+
+impl Source {
+    /// Keeps the answer, and reports what is wrong with it.
+    fn take(&mut self, inner: &Inner, answer: Answer) {
+        let (client, events) = (inner.shared.client.clone(), &inner.shared.events);
+        self.answer = Some(match answer {
+            Ok((nodes, further)) => {
+                let valid: Vec<Address> =
+                    nodes.iter().filter_map(NodeInfo::valid_address).collect();
+                let ignored = nodes.len() + further - valid.len();
+                if ignored > 0 {
+                    events.emit(Event::NodesIgnored {
+                        client,
+                        lookupd: without_password(self.lookupd.address()).into_owned(),
+                        ignored,
+                    });
+                }
+                Ok(valid.into_iter().collect())
+            }
+            Err(error) => {
+                let error = Arc::new(error);
+                events.emit(Event::DiscoveryFailed {
+                    client,
+                    error: Arc::clone(&error),
+                });
+                Err(error)
+            }
+        });
+    }
+
+    fn failure(&self) -> Option<Arc<LookupdError>> {
+        match &self.answer {
+            Some(Err(error)) => Some(Arc::clone(error)),
+            _ => None,
+        }
+    }
+}
+
+/// Adds new nodes. Removes the nodes that nobody names any more, if all nsqlookupds have answered. While no node is named at
+/// all, nodes with a connection stay: an nsqlookupd that has just started knows no nsqd.
+fn apply(inner: &Inner, fixed: &[Address], sources: &[Source]) {
+    let answers = sources.iter().map(|source| source.answer.as_ref());
+    let is_complete = answers.clone().all(|answer| matches!(answer, Some(Ok(_))));
+    let named = answers.filter_map(|answer| answer?.as_ref().ok());
+    let named: BTreeSet<Address> = named.flatten().cloned().collect();
+    let removed = inner.change_nodes(&named, |node| {
+        !is_complete
+            || named.contains(&node.address)
+            || fixed.contains(&node.address)
+            || (named.is_empty() && node.is_open())
     });
     for node in removed {
         node.retire();

@@ -129,7 +129,7 @@ impl Inner {
     pub(super) fn change_nodes(
         &self,
         named: &BTreeSet<Address>,
-        keep: impl Fn(&Address) -> bool,
+        keep: impl Fn(&Arc<Node>) -> bool,
     ) -> Vec<Arc<Node>> {
         let mut pool = self.pool();
         // A node that comes after `close` has looked for nodes would stay open.

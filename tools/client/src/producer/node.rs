@@ -131,6 +131,11 @@ impl Node {
         connecting.await.unwrap_or_else(stopped)
     }
 
+    /// Returns true while the node has an open connection.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(&*self.state(), State::Open(_))
+    }
+
     /// States that `open` is the connection.
     pub(crate) fn succeed(&self, open: &Arc<Open>, negotiated: &Negotiated) {
         self.shared.events.emit(Event::Connected {

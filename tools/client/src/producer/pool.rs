@@ -59,10 +59,10 @@ impl<T: Clone> Pool<T> {
     }
 
     /// Removes the nodes for which `keep` is false, and returns them.
-    pub(crate) fn retain(&mut self, keep: impl Fn(&Address) -> bool) -> Vec<T> {
+    pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) -> Vec<T> {
         let (kept, removed) = std::mem::take(&mut self.members)
             .into_iter()
-            .partition(|member: &Member<T>| keep(&member.address));
+            .partition(|member: &Member<T>| keep(&member.node));
         self.members = kept;
         removed.into_iter().map(|member| member.node).collect()
     }

@@ -1,15 +1,30 @@
+use std::sync::Mutex;
+
 use super::*;
 use crate::config::Config;
+use crate::lookupd::mock::MockLookupd;
 use crate::producer::Producer;
 use crate::testing::MockNetwork;
+
+/// Far longer than anything in a test takes.
+const LONG: Duration = Duration::from_secs(30);
 
 fn addresses(names: &[&str]) -> BTreeSet<Address> {
     names.iter().map(|name| name.parse().unwrap()).collect()
 }
 
-fn failure() -> Vec<Arc<LookupdError>> {
-    let error = Lookupd::new("no-port", &Config::default()).unwrap_err();
-    vec![Arc::new(error)]
+/// Returns nsqlookupds with these last answers. `None` is a failure.
+fn sources(answers: &[Option<&[&str]>]) -> Vec<Source> {
+    let config = Config::default();
+    let source = |answer: &Option<&[&str]>| Source {
+        lookupd: Lookupd::new("127.0.0.1:1", &config).unwrap(),
+        answer: Some(match answer {
+            Some(names) => Ok(addresses(names)),
+            None => Err(Arc::new(Lookupd::new("no-port", &config).unwrap_err())),
+        }),
+        soon: Delay::new(config.lookupd_poll_interval, 1),
+    };
+    answers.iter().map(source).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -24,19 +39,23 @@ async fn nodes_come_and_go_with_the_answers() {
         .unwrap();
     let fixed = addresses(&["fixed:1"]).into_iter().collect::<Vec<_>>();
     let nodes = || producer.nodes().into_iter().collect::<BTreeSet<_>>();
-    apply(&producer.0, &fixed, addresses(&["a:1", "b:1"]), vec![]);
+    let apply = |answers: &[Option<&[&str]>]| apply(&producer.0, &fixed, &sources(answers));
+    apply(&[Some(&["a:1"]), Some(&["b:1"])]);
     assert_eq!(nodes(), addresses(&["a:1", "b:1", "fixed:1"]));
     // An nsqlookupd did not answer: it may know the nodes that are missing.
-    apply(&producer.0, &fixed, addresses(&["b:1"]), failure());
+    apply(&[None, Some(&["b:1"])]);
     assert_eq!(nodes(), addresses(&["a:1", "b:1", "fixed:1"]));
-    apply(&producer.0, &fixed, addresses(&["b:1"]), vec![]);
+    apply(&[Some(&[]), Some(&["b:1"])]);
     assert_eq!(nodes(), addresses(&["b:1", "fixed:1"]));
     // A node that goes gets its publishes to the end. Then its connection ends.
     let b = broker.address();
     producer.publish_on(&b, "t", "x").await.unwrap();
     let node = producer.0.pool().get(&b).unwrap();
     let open = node.connections().pop().unwrap();
-    apply(&producer.0, &fixed, BTreeSet::new(), vec![]);
+    // An nsqlookupd that has just started knows no node. The connection goes on.
+    apply(&[Some(&[]), Some(&[])]);
+    assert_eq!(nodes(), addresses(&["b:1", "fixed:1"]));
+    apply(&[Some(&["a:1"]), Some(&[])]);
     open.ended().await;
     assert!(producer.publish_on(&b, "t", "y").await.is_err());
     assert_eq!(broker.published("t"), ["x"]);
@@ -73,7 +92,7 @@ async fn the_end_waits_for_nodes_that_are_gone() {
     let mut nsqd = server.accept().await;
     nsqd.handshake().await;
     nsqd.expect("PUB t 1").await;
-    apply(&producer.0, &[], BTreeSet::new(), vec![]);
+    apply(&producer.0, &[], &sources(&[Some(&["b:1"])]));
     let began_at = tokio::time::Instant::now();
     let error = producer.close().await.unwrap_err();
     assert_eq!(began_at.elapsed().as_secs(), 30);
@@ -112,7 +131,7 @@ async fn a_flush_finds_the_node_that_leaves_the_pool_in_this_moment() {
 async fn no_node_comes_after_the_end() {
     let producer = Producer::builder().lookupd("127.0.0.1:1").build().unwrap();
     producer.close().await.unwrap();
-    apply(&producer.0, &[], addresses(&["a:1"]), vec![]);
+    apply(&producer.0, &[], &sources(&[Some(&["a:1"])]));
     assert!(producer.nodes().is_empty());
 }
 
@@ -145,19 +164,120 @@ async fn the_end_reaches_a_node_that_leaves_the_pool_in_this_moment() {
 #[test]
 fn the_discovery_begins_anew_in_another_runtime() {
     let producer = Producer::builder().lookupd("127.0.0.1:1").build().unwrap();
-    let rounds = || {
+    let progress = || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .expect("the system has descriptors");
         runtime.block_on(async {
             producer.publish("t", "x").await.unwrap_err();
-            producer.0.discovery().as_ref().map(Discovery::rounds)
+            producer.0.discovery().as_ref().map(Discovery::progress)
         })
     };
-    let first = rounds().expect("there is an nsqlookupd");
+    let first = progress().expect("there is an nsqlookupd");
     assert!(first.has_changed().is_err(), "it has ended");
-    let second = rounds().expect("there is an nsqlookupd");
+    let second = progress().expect("there is an nsqlookupd");
     assert!(!second.same_channel(&first));
-    assert_eq!(second.borrow().0, 1);
+    assert!(second.borrow().has_result);
+}
+
+/// The first publish waited for the slowest nsqlookupd: 60 s, if one takes connections and answers nothing.
+#[tokio::test]
+async fn the_first_useful_answer_is_enough() {
+    let network = MockNetwork::new();
+    let broker = network.broker("a:1");
+    let black_hole = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let lookupd = MockLookupd::start(&broker.address()).await;
+    let producer = Producer::builder()
+        .lookupd(black_hole.local_addr().unwrap().to_string())
+        .lookupd(lookupd.address())
+        .connector(network)
+        .build()
+        .unwrap();
+    let published = tokio::time::timeout(LONG, producer.publish("t", "x")).await;
+    published.expect("it waits for no other answer").unwrap();
+}
+
+/// An nsqlookupd that had just started named no node, and the producer dropped its healthy connections for 60 s.
+#[tokio::test]
+async fn an_nsqlookupd_that_knows_no_node_yet_ends_no_connection() {
+    let network = MockNetwork::new();
+    let broker = network.broker("a:1");
+    let lookupd = MockLookupd::start(&broker.address()).await;
+    let config = Config {
+        lookupd_poll_interval: Duration::from_millis(10),
+        ..Config::default()
+    };
+    let producer = Producer::builder()
+        .lookupd(lookupd.address())
+        .config(config)
+        .connector(network)
+        .build()
+        .unwrap();
+    producer.publish("t", "x").await.unwrap();
+    lookupd.set_node(None);
+    let asked = lookupd.seen().targets.len();
+    while lookupd.seen().targets.len() < asked + 3 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    producer.publish("t", "y").await.unwrap();
+    assert_eq!(broker.connections(), 1);
+}
+
+/// A producer without a node asked again after 60 s or more, and said nothing.
+#[tokio::test]
+async fn a_producer_without_a_node_asks_again_soon_and_says_so() {
+    let network = MockNetwork::new();
+    let broker = network.broker("a:1");
+    let lookupd = MockLookupd::start(&broker.address()).await;
+    lookupd.set_node(None);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let keep = Arc::clone(&seen);
+    let producer = Producer::builder()
+        .lookupd(lookupd.address())
+        .connector(network)
+        .events(move |event| keep.lock().unwrap().push(event.name()))
+        .build()
+        .unwrap();
+    let error = producer.publish("t", "x").await.unwrap_err();
+    assert!(matches!(error, PublishError::NoNode(None)), "{error}");
+    while lookupd.seen().targets.len() < 3 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(*seen.lock().unwrap(), ["no_node"]);
+    lookupd.set_node(Some(&broker.address()));
+    let publishing = async {
+        while producer.publish("t", "x").await.is_err() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let found = tokio::time::timeout(LONG, publishing).await;
+    found.expect("the node is found soon");
+}
+
+/// An nsqlookupd that was away for a moment was asked again after 60 s or more.
+#[tokio::test]
+async fn an_nsqlookupd_that_failed_is_asked_again_soon() {
+    let network = MockNetwork::new();
+    let brokers = [network.broker("a:1"), network.broker("b:1")];
+    let lookupd = MockLookupd::start(&brokers[0].address()).await;
+    // The address of an nsqlookupd that starts later.
+    let late = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = late.local_addr().unwrap();
+    drop(late);
+    let producer = Producer::builder()
+        .lookupd(lookupd.address())
+        .lookupd(address.to_string())
+        .connector(network)
+        .build()
+        .unwrap();
+    producer.publish("t", "x").await.unwrap();
+    let _late = MockLookupd::start_at(&address.to_string(), &brokers[1].address()).await;
+    let finding = async {
+        while producer.nodes().len() < 2 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let found = tokio::time::timeout(LONG, finding).await;
+    found.expect("the other node is found soon");
 }
