@@ -12,7 +12,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: publish NSQD_ADDRESS TOPIC".into());
     };
     let producer = Producer::builder()
-        .node(node.parse::<ringq_client::Address>()?)
+        .node(node)
         .events(|event| eprintln!("{event}"))
         .build()?;
     for line in std::io::stdin().lock().lines() {

@@ -109,6 +109,50 @@ impl From<&Path> for Address {
     }
 }
 
+impl TryFrom<&str> for Address {
+    type Error = AddressError;
+
+    fn try_from(text: &str) -> Result<Address, AddressError> {
+        text.parse()
+    }
+}
+
+impl TryFrom<&String> for Address {
+    type Error = AddressError;
+
+    fn try_from(text: &String) -> Result<Address, AddressError> {
+        text.parse()
+    }
+}
+
+impl TryFrom<String> for Address {
+    type Error = AddressError;
+
+    fn try_from(text: String) -> Result<Address, AddressError> {
+        text.parse()
+    }
+}
+
+/// The nsqds of a builder.
+#[derive(Debug, Default)]
+pub(crate) struct Nodes {
+    pub(crate) addresses: Vec<Address>,
+    /// The first text that is no address.
+    pub(crate) wrong: Option<AddressError>,
+}
+
+impl Nodes {
+    pub(crate) fn add<A>(&mut self, node: A)
+    where
+        A: TryInto<Address, Error: Into<AddressError>>,
+    {
+        match node.try_into().map_err(Into::into) {
+            Ok(address) => self.addresses.push(address),
+            Err(wrong) => _ = self.wrong.get_or_insert(wrong),
+        }
+    }
+}
+
 /// The reason why a text is no [`Address`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressError {

@@ -89,7 +89,7 @@ pub enum WhenUnavailable {
 /// # for _ in 0..2 {
 /// while let Some(message) = consumer.next().await {
 ///     // Only messages that were not handled before come here.
-///     message.finish().await?; // commits, and then sends FIN
+///     message.finish(); // commits, and then sends FIN
 /// #    break;
 /// }
 /// # }

@@ -12,7 +12,7 @@
 //! # let network = MockNetwork::new();
 //! # let nodes = ["10.0.0.1:4150", "10.0.0.2:4150"].map(|node| network.broker(node).address());
 //! let producer = Producer::builder()
-//!     .nodes(nodes) // ["10.0.0.1:4150".parse()?, "10.0.0.2:4150".parse()?]
+//!     .nodes(nodes) // ["10.0.0.1:4150", "10.0.0.2:4150"]
 //! #    .connector(network)
 //!     .build()?;
 //! let receipt = producer.publish("orders", "one").await?;
@@ -54,7 +54,7 @@
 //!     .await?;
 //! while let Some(message) = consumer.next().await {
 //!     println!("{} bytes", message.body().len());
-//!     message.finish().await?;
+//!     message.finish();
 //! #    break;
 //! }
 //! consumer.control().shutdown().await;
@@ -65,7 +65,8 @@
 //! # Settings, events and tests
 //! [`Config`] has the options of NSQ's Go client by name. Events ([`Event`]) tell what happens to connections: their
 //! display has the form of the Go client's log lines. The feature `tracing` sends them to `tracing` too, and the
-//! feature `metrics` counts them. The module `testing` (feature `testing`) has an nsqd in memory.
+//! feature `metrics` counts them. Without a callback and without a subscriber of `tracing`, warnings and errors go to
+//! standard error. The module `testing` (feature `testing`) has an nsqd in memory.
 //!
 //! # How the crate is made
 //! Each layer knows only those below it:

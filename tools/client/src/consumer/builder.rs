@@ -15,7 +15,7 @@ use super::shared::{ConsumerShared, NodeOrigin, handle_timeouts};
 use super::sieve::serve_waiting_copies;
 use super::touching::AutoTouch;
 use super::{Consumer, GiveUp};
-use crate::address::Address;
+use crate::address::{Address, AddressError, Nodes};
 use crate::config::{Config, without_passwords};
 use crate::connector::{Connector, SystemConnector};
 use crate::core::{Settings, Subscription};
@@ -30,7 +30,7 @@ use crate::message::GivenUp;
 pub struct ConsumerBuilder {
     topic: String,
     channel: String,
-    nodes: Vec<Address>,
+    nodes: Nodes,
     lookupds: Vec<String>,
     config: Config,
     retry_first_connection: bool,
@@ -51,7 +51,7 @@ impl fmt::Debug for ConsumerBuilder {
         f.debug_struct("ConsumerBuilder")
             .field("topic", &self.topic)
             .field("channel", &self.channel)
-            .field("nodes", &self.nodes)
+            .field("nodes", &self.nodes.addresses)
             .field("lookupds", &without_passwords(&self.lookupds))
             .finish_non_exhaustive()
     }
@@ -62,7 +62,7 @@ impl ConsumerBuilder {
         ConsumerBuilder {
             topic,
             channel,
-            nodes: Vec::new(),
+            nodes: Nodes::default(),
             lookupds: Vec::new(),
             config: Config::default(),
             retry_first_connection: true,
@@ -79,17 +79,24 @@ impl ConsumerBuilder {
         }
     }
 
-    /// Adds an nsqd to connect to.
+    /// Adds an nsqd to connect to: an [`Address`], a socket address, or a text such as `127.0.0.1:4150`. A text that is no
+    /// address is an error of [`connect`](ConsumerBuilder::connect).
     #[must_use]
-    pub fn node(mut self, node: Address) -> ConsumerBuilder {
-        self.nodes.push(node);
+    pub fn node<A>(mut self, node: A) -> ConsumerBuilder
+    where
+        A: TryInto<Address, Error: Into<AddressError>>,
+    {
+        self.nodes.add(node);
         self
     }
 
-    /// Adds nsqds to connect to.
+    /// Adds nsqds to connect to, as [`node`](ConsumerBuilder::node) does.
     #[must_use]
-    pub fn nodes(mut self, nodes: impl IntoIterator<Item = Address>) -> ConsumerBuilder {
-        self.nodes.extend(nodes);
+    pub fn nodes<A>(mut self, nodes: impl IntoIterator<Item = A>) -> ConsumerBuilder
+    where
+        A: TryInto<Address, Error: Into<AddressError>>,
+    {
+        nodes.into_iter().for_each(|node| self.nodes.add(node));
         self
     }
 
@@ -158,7 +165,8 @@ impl ConsumerBuilder {
     }
 
     /// Sets a callback for events. It runs on the tasks of the consumer and on threads that answer messages, so it must
-    /// not wait.
+    /// not wait. Without a callback, and without a subscriber of `tracing` (feature `tracing`), warnings and errors are
+    /// written to standard error.
     #[must_use]
     pub fn events(mut self, callback: impl Fn(Event) + Send + Sync + 'static) -> ConsumerBuilder {
         self.events = Events::to(callback);
@@ -242,7 +250,10 @@ impl ConsumerBuilder {
         if !is_valid_name(self.channel.as_bytes()) {
             return Err(ConnectError::Channel(self.channel));
         }
-        if self.nodes.is_empty() && self.lookupds.is_empty() {
+        if let Some(wrong) = self.nodes.wrong {
+            return Err(ConnectError::Address(wrong));
+        }
+        if self.nodes.addresses.is_empty() && self.lookupds.is_empty() {
             return Err(ConnectError::NoAddress);
         }
         let mut directories: Vec<Arc<dyn Directory>> = Vec::new();
@@ -310,7 +321,7 @@ impl ConsumerBuilder {
             false => NodeOrigin::FixedOrFail,
         };
         let mut results = Vec::new();
-        for node in self.nodes {
+        for node in self.nodes.addresses {
             let (first, result) = oneshot::channel();
             let added = shared.add(node.clone(), origin, Some(first));
             added.map_err(ConnectError::Node)?;

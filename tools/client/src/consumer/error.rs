@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use wire::name::InvalidName;
 
-use crate::address::Address;
+use crate::address::{Address, AddressError};
 use crate::config::OptionError;
 use crate::error::ConnectionError;
 use crate::lookupd::LookupdError;
@@ -22,6 +22,8 @@ pub enum ConnectError {
     Option(OptionError),
     /// There is neither a node nor an nsqlookupd.
     NoAddress,
+    /// The address of a node is wrong.
+    Address(AddressError),
     /// An nsqlookupd cannot be used.
     Lookupd(LookupdError),
     /// A node cannot be used.
@@ -39,6 +41,7 @@ impl fmt::Display for ConnectError {
             ConnectError::NoAddress => {
                 f.write_str("a consumer needs the address of an nsqd or of an nsqlookupd")
             }
+            ConnectError::Address(error) => error.fmt(f),
             ConnectError::Lookupd(error) => error.fmt(f),
             ConnectError::Node(error) => error.fmt(f),
         }
@@ -49,6 +52,7 @@ impl std::error::Error for ConnectError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             ConnectError::Option(error) => Some(error),
+            ConnectError::Address(error) => Some(error),
             ConnectError::Lookupd(error) => Some(error),
             ConnectError::Node(error) => Some(error),
             ConnectError::Topic(_) | ConnectError::Channel(_) | ConnectError::NoAddress => None,

@@ -12,7 +12,7 @@ use super::node::Node;
 use super::numbering::Numbering;
 use super::pool::{Pool, Spread};
 use super::{BuildError, Producer};
-use crate::address::Address;
+use crate::address::{Address, AddressError, Nodes};
 use crate::config::Config;
 use crate::connector::{Connector, SystemConnector};
 use crate::core::Settings;
@@ -61,7 +61,7 @@ enum Numbers {
 /// Builds a [`Producer`].
 #[must_use = "a builder does nothing before `build`"]
 pub struct ProducerBuilder {
-    nodes: Vec<Address>,
+    nodes: Nodes,
     lookupds: Vec<String>,
     config: Config,
     permits: usize,
@@ -78,7 +78,7 @@ pub struct ProducerBuilder {
 impl ProducerBuilder {
     pub(crate) fn new() -> ProducerBuilder {
         ProducerBuilder {
-            nodes: Vec::new(),
+            nodes: Nodes::default(),
             lookupds: Vec::new(),
             config: Config::default(),
             permits: PERMITS,
@@ -93,22 +93,39 @@ impl ProducerBuilder {
         }
     }
 
-    /// Adds an nsqd.
-    pub fn node(mut self, node: impl Into<Address>) -> ProducerBuilder {
-        self.nodes.push(node.into());
+    /// Adds an nsqd: an [`Address`], a socket address, or a text such as `127.0.0.1:4150`. A text that is no address is an
+    /// error of [`build`](ProducerBuilder::build).
+    pub fn node<A>(mut self, node: A) -> ProducerBuilder
+    where
+        A: TryInto<Address, Error: Into<AddressError>>,
+    {
+        self.nodes.add(node);
         self
     }
 
-    /// Adds nsqds.
-    pub fn nodes(mut self, nodes: impl IntoIterator<Item = Address>) -> ProducerBuilder {
-        self.nodes.extend(nodes);
+    /// Adds nsqds, as [`node`](ProducerBuilder::node) does.
+    pub fn nodes<A>(mut self, nodes: impl IntoIterator<Item = A>) -> ProducerBuilder
+    where
+        A: TryInto<Address, Error: Into<AddressError>>,
+    {
+        nodes.into_iter().for_each(|node| self.nodes.add(node));
         self
     }
 
     /// Adds an nsqlookupd: `host:port` of its HTTP server, or a URL. All its nodes become nodes of the producer. The
-    /// first publish asks, and then a task asks at each `lookupd_poll_interval`.
+    /// first publish asks, and then a task asks at each `lookupd_poll_interval`. While the producer has no node, and after
+    /// a question that failed, the task asks after about 0.1, 0.2, 0.4 ... s.
     pub fn lookupd(mut self, lookupd: impl Into<String>) -> ProducerBuilder {
         self.lookupds.push(lookupd.into());
+        self
+    }
+
+    /// Adds nsqlookupds.
+    pub fn lookupds<L: Into<String>>(
+        mut self,
+        lookupds: impl IntoIterator<Item = L>,
+    ) -> ProducerBuilder {
+        self.lookupds.extend(lookupds.into_iter().map(Into::into));
         self
     }
 
@@ -189,7 +206,8 @@ impl ProducerBuilder {
         self
     }
 
-    /// Sets what is called with each event. The callback must not block.
+    /// Sets what is called with each event. The callback must not block. Without a callback, and without a subscriber of
+    /// `tracing` (feature `tracing`), warnings and errors are written to standard error.
     pub fn events(mut self, events: impl Fn(Event) + Send + Sync + 'static) -> ProducerBuilder {
         self.events = Events::to(events);
         self
@@ -200,7 +218,11 @@ impl ProducerBuilder {
     /// # Errors
     /// A setting is wrong.
     pub fn build(self) -> Result<Producer, BuildError> {
-        if self.nodes.is_empty() && self.lookupds.is_empty() {
+        if let Some(wrong) = self.nodes.wrong {
+            return Err(BuildError::Address(wrong));
+        }
+        let nodes = self.nodes.addresses;
+        if nodes.is_empty() && self.lookupds.is_empty() {
             return Err(BuildError::NoNodes);
         }
         if !(1..=PERMITS_MAX).contains(&self.permits) {
@@ -245,14 +267,14 @@ impl ProducerBuilder {
             unconfirmed: Arc::default(),
         });
         let mut pool = Pool::new(self.spread);
-        for address in &self.nodes {
+        for address in &nodes {
             pool.add(address, || {
                 Arc::new(Node::new(address.clone(), Arc::clone(&shared)))
             });
         }
         let plan = (!lookupds.is_empty()).then(|| Plan {
             lookupds,
-            fixed: self.nodes,
+            fixed: nodes,
             interval: config.lookupd_poll_interval,
             jitter: config.lookupd_poll_jitter,
         });

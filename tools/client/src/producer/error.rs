@@ -9,7 +9,7 @@ use wire::name::InvalidName;
 
 use super::Receipt;
 use super::numbering::NumberError;
-use crate::address::Address;
+use crate::address::{Address, AddressError};
 use crate::config::OptionError;
 use crate::error::{ConnectionError, ErrorFrame, Outcome};
 use crate::lookupd::LookupdError;
@@ -327,6 +327,8 @@ impl std::error::Error for ReplicationError {
 pub enum BuildError {
     /// There is no node and no nsqlookupd.
     NoNodes,
+    /// The address of a node is wrong.
+    Address(AddressError),
     /// The number of permits is 0 or too large.
     Permits(usize),
     /// A limit of the batching is 0.
@@ -352,6 +354,7 @@ impl fmt::Display for BuildError {
             BuildError::Randomness(error) => {
                 write!(f, "cannot draw the id of the publisher: {error}")
             }
+            BuildError::Address(error) => error.fmt(f),
             BuildError::Option(error) => error.fmt(f),
             BuildError::Lookupd(error) => error.fmt(f),
         }
@@ -362,6 +365,7 @@ impl std::error::Error for BuildError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             BuildError::Randomness(error) => Some(error),
+            BuildError::Address(error) => Some(error),
             BuildError::Option(error) => Some(error),
             BuildError::Lookupd(error) => Some(error),
             _ => None,

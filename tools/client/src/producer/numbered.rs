@@ -32,7 +32,7 @@ use crate::address::Address;
 /// // The program draws an id once, and keeps it beside the source.
 /// let id: PublisherId = "9f86d081884c7d65".parse()?;
 /// let producer = Producer::builder()
-///     .node(node) // "127.0.0.1:4150".parse()?
+///     .node(node) // "127.0.0.1:4150"
 /// #    .connector(network)
 ///     .publisher_id(id)
 ///     .build()?;

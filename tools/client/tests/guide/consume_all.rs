@@ -5,7 +5,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut consumer = Consumer::builder("orders", "billing").lookupd(lookupd()).connect().await?;
     while let Some(message) = consumer.next().await {
         println!("{} bytes", message.body().len());
-        message.finish().await?;
+        message.finish();
     }
     Ok(())
 }

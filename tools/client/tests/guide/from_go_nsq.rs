@@ -1,11 +1,11 @@
 use std::time::Duration;
 
-use ringq_client::{Address, Config, Consumer, Message, Producer, PublishError, Requeue};
+use ringq_client::{Config, Consumer, Message, Producer, PublishError, Requeue};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = Config { max_in_flight: 100, ..Config::default() };
-    let producer = Producer::builder().node(nsqd().parse::<Address>()?).config(config.clone()).build()?;
+    let producer = Producer::builder().node(nsqd()).config(config.clone()).build()?;
     let consumer = Consumer::builder("orders", "billing")
         .config(config)
         .lookupd(lookupd())
@@ -27,7 +27,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         control.shutdown().await;
         interrupted
     };
-    let ((), interrupted) = tokio::join!(running, stopping);
+    tokio::select! {
+        () = running => {}
+        // A handler that has not ended after `drain_limit` is dropped.
+        interrupted = stopping => interrupted?,
+    }
     producer.close().await?;
-    Ok(interrupted?)
+    Ok(())
 }

@@ -1,4 +1,4 @@
-use ringq_client::{Address, Config, Consumer, Producer, Requeue};
+use ringq_client::{Config, Consumer, Producer, Requeue};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -7,7 +7,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .lookupd(lookupd_url())
         .connect()
         .await?;
-    let producer = Producer::builder().node(nsqd().parse::<Address>()?).build()?;
+    let producer = Producer::builder().node(nsqd()).build()?;
     while let Some(message) = consumer.next().await {
         match producer.publish("copies", message.body().clone()).await {
             Ok(_receipt) => message.finish(),

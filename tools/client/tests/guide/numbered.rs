@@ -1,7 +1,7 @@
-use ringq_client::{Address, Producer};
+use ringq_client::Producer;
 
 async fn publish() -> Result<(), Box<dyn std::error::Error>> {
-    let producer = Producer::builder().node(nsqd().parse::<Address>()?).number_messages().build()?;
+    let producer = Producer::builder().node(nsqd()).number_messages().build()?;
     producer.publish("orders", "one").await?;
     Ok(())
 }

@@ -5,7 +5,7 @@ use ringq_client::Producer;
 
 async fn publish() -> Result<(), Box<dyn Error>> {
     let producer = Producer::builder()
-        .nodes([first_nsqd().parse()?, second_nsqd().parse()?])
+        .nodes([first_nsqd(), second_nsqd()])
         .publish_timeout(Some(Duration::from_secs(10)))
         .events(|event| eprintln!("{event}"))
         .build()?;

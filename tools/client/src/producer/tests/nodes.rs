@@ -243,6 +243,7 @@ async fn wrong_settings_are_refused() {
     let refused = |builder: ProducerBuilder| builder.build().unwrap_err().to_string();
     let network = MockNetwork::new();
     let with_node = || builder(&network, ["a:1".parse().unwrap()]);
+    assert!(refused(with_node().node("a").node("b")).contains("address \"a\": missing port"));
     assert!(refused(Producer::builder()).contains("needs the address of an nsqd"));
     assert!(refused(with_node().permits(0)).contains("0 permits"));
     let batching = Batching {
