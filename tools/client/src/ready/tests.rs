@@ -151,6 +151,38 @@ fn a_new_connection_gets_what_the_messages_in_flight_leave() {
     assert_eq!(table.remove(1), [(2, 40)]);
 }
 
+/// The messages in flight of one connection left 3 for two others. The first took all 3, and kept them for as long as the
+/// messages were in flight.
+#[test]
+fn connections_share_what_the_messages_in_flight_of_another_leave() {
+    let mut table = Table::new(10);
+    table.add(1, COUNT_MAX);
+    table.ready.set_in_flight(ConnectionId(1), 7);
+    table.add(2, COUNT_MAX);
+    table.settle();
+    assert_eq!(table.counts(), [5, 3]);
+    table.add(3, COUNT_MAX);
+    table.settle();
+    assert_eq!(table.counts(), [3, 1, 1]);
+    // Nothing is left for the fourth: the turns go round.
+    table.add(4, COUNT_MAX);
+    table.add(5, COUNT_MAX);
+    table.settle();
+    let mut had = [false; 5];
+    for _ in 0..20 {
+        table.now += MS(3000);
+        table.redistribute();
+        table.settle();
+        for (had, count) in had.iter_mut().zip(table.counts()) {
+            *had |= count > 0;
+        }
+    }
+    assert_eq!(had, [true; 5]);
+    table.ready.set_in_flight(ConnectionId(1), 2);
+    table.settle();
+    assert_eq!(table.counts(), [2; 5]);
+}
+
 #[test]
 fn a_loss_raises_the_others_at_once() {
     let mut table = Table::new(30);

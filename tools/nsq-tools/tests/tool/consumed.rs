@@ -24,7 +24,7 @@ pub fn consume<T>(
     let runtime = Runtime::new().expect("the system has threads");
     runtime.block_on(async {
         let consumer = Consumer::builder(topic, channel)
-            .node(nsqd.tcp.into())
+            .node(nsqd.tcp)
             .config(Config {
                 max_in_flight: 1000,
                 ..Config::default()
