@@ -1,4 +1,4 @@
-//! What other threads do between two calls of a job.
+//! The acts of other threads between two calls of a job.
 
 use std::fmt;
 

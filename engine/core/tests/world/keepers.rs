@@ -218,11 +218,11 @@ impl World {
             }
             _ => {}
         }
-        self.note_job(&job);
+        self.report_job(&job);
         Some(job)
     }
 
-    fn note_job(&mut self, job: &Job) {
+    fn report_job(&mut self, job: &Job) {
         match &job.work {
             Work::Log(_, Request::Spill { .. }) => self.reached.note("spilled"),
             Work::Log(_, Request::Peek { .. }) => self.reached.note("peeked"),
@@ -247,7 +247,7 @@ impl World {
             }
             let job = self.shards[shard].jobs.remove(at).expect("just found");
             self.observe_topic(shard, &job.topic);
-            self.note_job(&job);
+            self.report_job(&job);
             let (keeper, beside) = (self.shards[shard].keeper.clone(), beside.clone());
             let nth = 2 + self.random.below(PLACES);
             self.files

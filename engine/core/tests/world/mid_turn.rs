@@ -81,7 +81,7 @@ impl World {
             if let Some((shard, id)) = self.peers[index].at
                 && self.random.below(2) == 0
             {
-                // What the broker wants after these writes, it does not get any more.
+                // The broker does not get any more what it wants after these writes.
                 self.flush_into(shard, id, &mut Vec::new());
             }
         }
