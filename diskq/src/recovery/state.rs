@@ -31,6 +31,8 @@ impl<F: Files> Opening<'_, F> {
             let trouble = match read.map(|()| decode_state(&bytes)) {
                 Ok(StateContent::Empty) => continue,
                 Ok(StateContent::State(state)) => {
+                    // The origins of messages below the boundary are not read.
+                    self.next = self.next.max(state.boundary);
                     states.push((file, state));
                     continue;
                 }

@@ -957,3 +957,22 @@ fn a_segment_that_is_too_short_costs_what_it_lost() {
         assert!(damaged > 0 && read >= 48, "{bytes} bytes: {damaged} lost");
     }
 }
+
+/// Regression: the clock was set back, and no message was left of those that a state covered. So new messages got seqs
+/// below the boundary of the state, and the next start did not read their numbers.
+#[test]
+fn new_messages_are_behind_the_saved_state() {
+    let files = SimFiles::new();
+    let keeper = Keeper::new(files.clone(), data_path());
+    let options = LogOptions {
+        slots: SlotKind::WithOrigin,
+        ..options()
+    };
+    let mut log = Log::new(options.clone());
+    let boundary = Seq::from_clock(2 * WALL_NS);
+    log.save_state(boundary, b"numbers".to_vec());
+    serve(&mut log, &keeper);
+    let recovered = open_log(&files, &data_path(), TOPIC, options, WALL_NS).unwrap();
+    assert!(recovered.state.is_some());
+    assert_eq!(recovered.log.next_seq(), boundary);
+}

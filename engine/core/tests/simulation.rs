@@ -34,7 +34,7 @@ const COUNT_TO_REACH_ALL: u64 = 2_000;
 const BASE_WITHOUT_TREE: u64 = 1;
 
 /// Seeds that failed once, each with the bug that it showed. No entry is ever removed.
-const FAILED_ONCE: [(&str, u64); 18] = [
+const FAILED_ONCE: [(&str, u64); 19] = [
     (
         "a full disk poisoned a log without a directory in a shared sync",
         1_009_607,
@@ -106,6 +106,10 @@ const FAILED_ONCE: [(&str, u64); 18] = [
     (
         "a publish that waited for room when its shard stopped got OK behind the last sync",
         34_173,
+    ),
+    (
+        "the clock was set back, and new messages got seqs below the boundary of the saved numbers",
+        7_511_674_046_647_307_543,
     ),
 ];
 
