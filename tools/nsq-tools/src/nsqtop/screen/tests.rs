@@ -77,7 +77,7 @@ fn a_narrow_terminal_hides_columns_and_cuts_no_number() {
     ];
     assert_eq!(shown[2..6], expected, "{shown:#?}");
     assert!(
-        shown[9].starts_with("5 columns hidden, needs 80x24  q quit"),
+        shown[9].starts_with("6 columns hidden, needs 80x24  q quit"),
         "{shown:#?}"
     );
     let shown = lines(&state, 76, 24);
@@ -133,7 +133,7 @@ fn what_the_user_has_chosen_is_shown() {
         "{shown:#?}"
     );
     assert!(
-        shown[16].contains("DOCTOR what limits a channel"),
+        shown[17].contains("DOCTOR what limits a channel"),
         "{shown:#?}"
     );
 }
