@@ -189,7 +189,7 @@ async fn a_connection_that_was_silent_for_too_long_takes_no_command() {
 async fn a_connection_that_nsqd_has_closed_takes_no_command() {
     let (outbox, running, mut nsqd) = open(Cut::default()).await;
     tokio::task::yield_now().await;
-    // What nsqd said before is read first, too.
+    // The response that nsqd sent before is read first, too.
     nsqd.respond("OK").await;
     nsqd.close();
     nop(&outbox);
