@@ -1,9 +1,12 @@
 //! The consumer with real nsqds and nsqlookupds.
 
+mod closed;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use closed::wait_for_close;
 use ringq_client::{Address, Config, Consumer, ConsumerBuilder, Message, Requeue};
 use test_support::TIMEOUT;
 use test_support::daemon::Daemon;
@@ -252,6 +255,7 @@ async fn an_answer_after_a_pause_of_the_process_tells_that_the_connection_is_gon
         let message = next(&mut consumer).await;
         // The runtime has one thread, which does not look at its sockets meanwhile.
         nsqd.restart();
+        wait_for_close(nsqd.tcp);
         message
             .finish()
             .await

@@ -129,7 +129,7 @@ async fn cuts_lose_nothing_and_repeat_little() {
     };
     let mut consumer = Consumer::builder("t", "c")
         .config(config)
-        .node(nsqd.tcp.into())
+        .node(nsqd.tcp)
         .connector(CutConnector {
             system: SystemConnector::default(),
             cuts: Arc::clone(&cuts),

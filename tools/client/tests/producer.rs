@@ -3,6 +3,7 @@
 mod auth_server;
 #[path = "../../../wire/upgrade/tests/certificates/mod.rs"]
 mod certificates;
+mod closed;
 mod cutting_proxy;
 mod drained;
 
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use auth_server::AuthServer;
 use bytes::Bytes;
+use closed::wait_for_close;
 use cutting_proxy::CuttingProxy;
 use drained::drain;
 use futures_util::future::join_all;
@@ -104,9 +106,11 @@ async fn a_publish_after_a_pause_of_the_process_goes_to_the_next_connection() {
         producer.publish("t", "1").await.expect("nsqd stores it");
         // The runtime has one thread, which does not look at its sockets meanwhile.
         nsqd.restart();
+        wait_for_close(nsqd.tcp);
         let published = producer.publish("t", "2").await;
         published.unwrap_or_else(|error| panic!("round {round}: {error}"));
         nsqd.restart();
+        wait_for_close(nsqd.tcp);
         producer.ping().await.expect("nsqd is there");
     }
 }
