@@ -41,6 +41,28 @@ fn a_stall_of_200_ms_a_second_is_seen_in_the_tail() {
     assert!(result.ledger.is_clean());
 }
 
+/// The time of a rate ended with the last message, although nothing was due before the end of the run.
+#[test]
+fn no_rate_is_more_than_was_offered() {
+    for toml in [
+        "rate = '100'\nduration = '2s'",
+        "rate = '1'\nvia = 'pub'\nduration = '1500ms'",
+        "rate = '100'\nmessages = 200\nduration = '20s'",
+        "rate = '500'\nduration = '300ms'\nchannels = 2",
+    ] {
+        let sink = echo(Faults::default());
+        let scenario = scenario(&format!("{toml}\nwarm-up = '0s'"));
+        let finished = run(&target(&sink), &scenario, &Options::default()).unwrap();
+        drop(sink.stop());
+        let totals = finished.result.totals;
+        let offered = totals.offered_per_s.unwrap() * 1.000_001;
+        let delivered = totals.delivered_per_s / f64::from(scenario.channels);
+        assert!(totals.acknowledged_per_s <= offered, "{toml}: {totals:?}");
+        assert!(delivered <= offered, "{toml}: {totals:?}");
+        assert!(totals.acknowledged > 0, "{toml}: {totals:?}");
+    }
+}
+
 /// Runs against a sink with faults. The ledger must count exactly the sink's faults.
 fn check_faults(toml: &str, threads: usize, channels: u64) {
     let faults = Faults {

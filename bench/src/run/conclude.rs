@@ -11,7 +11,7 @@ use crate::process::Usage;
 use crate::result::{
     Ended, HistogramKind, Interval, LoopKind, Resources, RunResult, SelfCheck, Totals,
 };
-use crate::scenario::{Consume, Scenario};
+use crate::scenario::{Arrivals, Consume, Scenario};
 use crate::self_check::{Observed, judge};
 use crate::series::{Sample, Series};
 use crate::tally::{per, percentiles, record};
@@ -84,14 +84,22 @@ impl MeasuredTimes {
     fn new(scenario: &Scenario, grid: Grid, recording: &Recording) -> MeasuredTimes {
         let all = &recording.series.all;
         let limited = scenario.messages > 0 && all.last_answer_ns < recording.publish_end_ns;
+        let failed = matches!(recording.ended, Ended::Failed { .. });
         let published_ns = if limited && all.last_answer_ns > 0 {
             all.last_answer_ns
-        } else {
+        } else if failed {
             recording.publish_end_ns.min(recording.ended_ns)
+        } else {
+            // A run ends soon after the last answer, long before the next message would have been due.
+            recording.publish_end_ns
         };
+        let planned_ns = planned_ns(scenario, recording, limited);
+        let published_ns = published_ns.max(grid.measure.saturating_add(planned_ns));
         let to_the_last = limited || scenario.consume == Consume::AfterPublish;
         let interrupted = recording.publish_end_ns < grid.publish_end;
-        let last_ns = if to_the_last {
+        let last_ns = if to_the_last && scenario.consume == Consume::AtOnce {
+            all.last_delivery_ns.max(published_ns)
+        } else if to_the_last {
             all.last_delivery_ns
         } else if interrupted {
             // Deliveries after the interruption count, and so does their time.
@@ -107,6 +115,23 @@ impl MeasuredTimes {
             to_the_last,
         }
     }
+}
+
+/// Returns the time that the messages of the measured time take at the offered rate, in nanoseconds. It is longer than
+/// the measured time if the last message is due shortly before its end: with one message a second, three messages are
+/// sent in 2.5 s, and their rate is not more than was offered. Zero in a closed loop, and where messages are not evenly
+/// spaced.
+fn planned_ns(scenario: &Scenario, recording: &Recording, limited: bool) -> u64 {
+    let is_even = scenario.arrivals == Arrivals::Even && scenario.peak <= 1.0;
+    let (Some(rate), true) = (scenario.rate.per_second(), is_even) else {
+        return 0;
+    };
+    let series = &recording.series;
+    let sent = match limited {
+        true => series.all.counts.sent,
+        false => series.measured.sent,
+    };
+    (sent as f64 / rate * 1e9) as u64
 }
 
 fn totals(scenario: &Scenario, recording: &Recording, times: &MeasuredTimes) -> Totals {
