@@ -323,3 +323,8 @@ pub fn enter_into_ledger(entries: &mut Vec<LedgerEntry>, ledger: &mut ChannelLed
 
 #[cfg(test)]
 mod tests;
+        if intended_ns > context.now_ns {
+            context.tally.counts.from_future += count;
+            let early_ns = intended_ns - context.now_ns;
+            context.tally.early_ns_max = context.tally.early_ns_max.max(early_ns);
+        }

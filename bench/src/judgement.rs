@@ -163,6 +163,12 @@ pub fn self_check(run: &RunResult) -> Judgement {
         }
     }
 }
+            Verdict::ClocksDiffer => Judgement::new(
+                Tone::Bad,
+                "Self-check",
+                "the clocks of producers and consumers differ",
+                "The latencies of deliveries are wrong by the difference.",
+            ),
 
 /// Says how much the generator sent in time, and how busy it was.
 fn generator_load(check: &SelfCheck) -> String {
@@ -194,6 +200,7 @@ pub fn whose(verdict: Verdict) -> &'static str {
     }
 }
 
+        Verdict::ClocksDiffer => "the clocks differ",
 /// Explains a search that ended because the generator reached its limit.
 pub const SEARCH_LIMITED: &str = "above that the generator was the limit: the daemon may do more";
 

@@ -225,7 +225,9 @@ fn self_check(out: &mut String, result: &RunResult) {
     match check.verdict {
         Verdict::Trusted if check.reasons.is_empty() => put!(out, ": {head}\n"),
         Verdict::Trusted => put!(out, ": {head}, but\n"),
-        Verdict::GeneratorLimited => put!(out, "\nWARNING    {head}\n           {text}\n"),
+        Verdict::GeneratorLimited | Verdict::ClocksDiffer => {
+            put!(out, "\nWARNING    {head}\n           {text}\n")
+        }
     }
     for reason in &check.reasons {
         put!(out, "           - {reason}\n");

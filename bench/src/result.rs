@@ -307,6 +307,9 @@ pub enum Verdict {
     Trusted,
     /// The generator was the bottleneck: the figures are its own, the daemon may do better.
     GeneratorLimited,
+    /// Messages came before their intended send time: the clocks of the producers' and the consumers' machines differ,
+    /// and the latencies of deliveries are wrong.
+    ClocksDiffer,
 }
 
 /// The latency that a histogram counts.

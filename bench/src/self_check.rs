@@ -29,6 +29,8 @@ pub struct Observed {
     pub publish: Option<Percentiles>,
     /// The delivery latencies; `None` when nothing was consumed.
     pub delivery: Option<Percentiles>,
+    /// Messages that came before their intended send time, and the longest time by which one did, in nanoseconds.
+    pub from_future: (u64, u64),
     /// Messages sent, and messages due that nothing but the generator kept back.
     pub sent_and_unsent: Option<(u64, u64)>,
     /// Part of the processors' time that the virtual machine's host took, in percent.
@@ -146,11 +148,22 @@ pub fn judge(observed: &Observed) -> SelfCheck {
              measure again when it takes less"
         ));
     }
-    let verdict = if reasons.is_empty() {
-        Verdict::Trusted
-    } else {
-        Verdict::GeneratorLimited
+    let (early_count, early_ns) = observed.from_future;
+    let verdict = match (early_count, reasons.is_empty()) {
+        (1.., _) => Verdict::ClocksDiffer,
+        (0, true) => Verdict::Trusted,
+        (0, false) => Verdict::GeneratorLimited,
     };
+    if early_count > 0 {
+        reasons.insert(
+            0,
+            format!(
+                "{early_count} messages came up to {:.3} ms before they were to be sent: this machine's clock is behind \
+                 that of the producers by more than that; set the clocks (NTP), or consume on the machine that publishes",
+                early_ns as f64 / 1e6
+            ),
+        );
+    }
     reasons.extend(notes);
     SelfCheck {
         verdict,

@@ -138,6 +138,7 @@ impl Series {
         self.all.counts.add(counts);
         self.all.last_answer_ns = self.all.last_answer_ns.max(tally.last_answer_ns);
         self.all.last_delivery_ns = self.all.last_delivery_ns.max(tally.last_delivery_ns);
+        self.all.early_ns_max = self.all.early_ns_max.max(tally.early_ns_max);
         self.last = Some(row.clone());
         self.rows.insert(boundary_ns, row);
     }

@@ -100,13 +100,16 @@ pub struct Counts {
     pub reordered: u64,
     /// Messages that this run did not publish.
     pub foreign: u64,
+    /// Messages that came before their intended send time, by the clock of this machine.
+    pub from_future: u64,
 }
 
 impl Counts {
     /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Counts) {
         add_fields!(self, other, sent sent_bytes acknowledged delivered finished requeued touched);
-        add_fields!(self, other, left_to_time_out reconnected error_answers reordered foreign);
+        add_fields!(self, other, left_to_time_out reconnected error_answers reordered);
+        add_fields!(self, other, foreign from_future);
     }
 }
 
@@ -120,6 +123,8 @@ pub struct Tally {
     pub last_answer_ns: u64,
     /// The time of the last delivery, in nanoseconds; zero for never.
     pub last_delivery_ns: u64,
+    /// The longest time by which a message came before its intended send time, in nanoseconds; zero for none.
+    pub early_ns_max: u64,
     /// The latencies of each [`HistogramKind`].
     latencies: [Split; HistogramKind::ALL.len()],
 }
@@ -130,6 +135,7 @@ impl Tally {
         self.counts = Counts::default();
         self.last_answer_ns = 0;
         self.last_delivery_ns = 0;
+        self.early_ns_max = 0;
         self.latencies.iter_mut().for_each(Split::clear);
     }
 
@@ -148,6 +154,7 @@ impl Tally {
         self.counts.add(&other.counts);
         self.last_answer_ns = self.last_answer_ns.max(other.last_answer_ns);
         self.last_delivery_ns = self.last_delivery_ns.max(other.last_delivery_ns);
+        self.early_ns_max = self.early_ns_max.max(other.early_ns_max);
         for (to, from) in self.latencies.iter_mut().zip(&other.latencies) {
             add(&mut to.measured, &from.measured);
             add(&mut to.other, &from.other);

@@ -195,6 +195,7 @@ impl PageData {
         })
     }
 }
+                ("clocks-differ", judgement::whose(Verdict::ClocksDiffer)),
 
 /// Takes the rounds of a side into a column, if there is one.
 fn column_of_side(

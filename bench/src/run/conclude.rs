@@ -277,6 +277,7 @@ fn self_check(
         lateness,
         publish,
         delivery,
+        from_future: (series.all.counts.from_future, series.all.early_ns_max),
         ..Observed::default()
     };
     if scenario.rate.per_second().is_some() && scenario.producers > 0 {

@@ -27,6 +27,7 @@ fn the_bottleneck_is_named() {
         sent_and_unsent: Some((1000, 0)),
         stolen_percent: Some(0.3),
         samples_late_ns: None,
+        from_future: (0, 0),
     };
     check(Observed::default(), None);
     check(calm.clone(), None);
@@ -130,4 +131,19 @@ fn threads_of_which_the_same_is_true_have_one_line() {
         found[1].starts_with("2 of 4 generator threads used 97 to 99 %"),
         "{found:?}"
     );
+}
+
+/// The latencies of such a run were 0, and the verdict was good.
+#[test]
+fn messages_from_the_future_say_that_the_clocks_differ() {
+    for threads in [vec![], vec![(99.0, 0.0)]] {
+        let check = judge(&Observed {
+            threads,
+            from_future: (3, 2_500_000),
+            ..Observed::default()
+        });
+        assert_eq!(check.verdict, Verdict::ClocksDiffer);
+        let reason = "3 messages came up to 2.500 ms before they were to be sent: ";
+        assert!(check.reasons[0].starts_with(reason), "{:?}", check.reasons);
+    }
 }
