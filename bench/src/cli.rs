@@ -135,6 +135,7 @@ fn run(args: &RunArgs) -> Result<u8, String> {
     let scenario = args.play.scenario()?;
     let options = args.play.options(stop_flag()?)?;
     let target = args.target.inspect()?;
+    run::check_topics(&target, &scenario, &options)?;
     let mut finished = run::run(&target, &scenario, &options)?;
     conclude(args.play.out.as_ref(), &mut finished)
 }

@@ -9,6 +9,7 @@
 //! The FINs of one read go out in one write.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use wire::encode;
 use wire::frame::{FrameType, Message};
@@ -30,6 +31,9 @@ pub struct Behaviour {
     pub scenario: Scenario,
     /// The run whose messages are ours; `None` accepts the messages of any run.
     pub run: Option<u16>,
+    /// True if the topics are the run's own, with names that were made up. Other topics may have messages of
+    /// applications.
+    pub owns_topics: bool,
 }
 
 impl Behaviour {
@@ -62,6 +66,21 @@ pub enum Action {
     /// TOUCH, and FIN after this many more nanoseconds.
     Touch(u64),
 }
+
+/// The publisher of a message.
+#[derive(Clone, Copy, Debug)]
+enum Origin {
+    /// This run, or any run if it publishes nothing itself.
+    Ours(Header),
+    /// This run, but the message has changed on its way.
+    Damaged,
+    /// Another program, or another run.
+    Foreign,
+}
+
+/// The delay with which foreign messages are given back: most runs do not see them twice. nsqd's default for the
+/// longest delay is an hour.
+const FOREIGN_DELAY: Duration = Duration::from_secs(60);
 
 /// An entry of a consumer in its channel's ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,9 +149,17 @@ impl Consumer {
             match kind {
                 FrameType::Message => {
                     let message = Message::parse(data).ok_or("a message frame is too short")?;
+                    let origin = self.identify(&message, behaviour, context);
+                    if let Origin::Foreign = origin {
+                        encode::req(context.output, &message.id, FOREIGN_DELAY);
+                        continue;
+                    }
                     context.tally.counts.delivered += 1;
                     context.tally.last_delivery_ns = context.now_ns;
-                    let header = self.identify(&message, behaviour, context);
+                    let header = match origin {
+                        Origin::Ours(header) => Some(header),
+                        Origin::Damaged | Origin::Foreign => None,
+                    };
                     if let Some(header) = header.filter(|_| message.attempts <= 1) {
                         if same.0 != header.intended_ns {
                             record(same, context);
@@ -161,28 +188,31 @@ impl Consumer {
         Ok(at)
     }
 
-    /// Finds out who published this message and makes the message's entry for the ledger. `None` when the message is
-    /// damaged or not ours.
+    /// Finds out who published this message and makes the message's entry for the ledger.
     #[inline]
     fn identify(
         &mut self,
         message: &Message<'_>,
         behaviour: &Behaviour,
         context: &mut CallContext<'_>,
-    ) -> Option<Header> {
+    ) -> Origin {
         let header = match (Header::decode(message.body), behaviour.run) {
             (Decoded::Intact(header), None) => header,
             (Decoded::Intact(header), Some(run)) if header.producer >> 16 == u32::from(run) => {
                 header
             }
-            // A run's own topics hold its own messages only, so this one is altered beyond recognition.
-            (Decoded::Damaged, _) | (Decoded::Foreign, Some(_)) => {
+            (Decoded::Damaged, _) => {
                 context.entries.push(LedgerEntry::Damaged);
-                return None;
+                return Origin::Damaged;
             }
-            (Decoded::Foreign, None) | (Decoded::Intact(_), Some(_)) => {
+            // A run's own topics hold its own messages only, so this one is altered beyond recognition.
+            (Decoded::Foreign, Some(_)) if behaviour.owns_topics => {
+                context.entries.push(LedgerEntry::Damaged);
+                return Origin::Damaged;
+            }
+            (Decoded::Foreign | Decoded::Intact(_), _) => {
                 context.tally.counts.foreign += 1;
-                return None;
+                return Origin::Foreign;
             }
         };
         context.entries.push(LedgerEntry::Delivered(Delivery {
@@ -202,7 +232,7 @@ impl Consumer {
                 *next = header.number + 1;
             }
         }
-        Some(header)
+        Origin::Ours(header)
     }
 
     /// Decides what becomes of a message. Only first deliveries are given back, so that each one is
@@ -304,6 +334,11 @@ fn finish(id: &MessageId, context: &mut CallContext<'_>) {
 fn record((intended_ns, count): (u64, u64), context: &mut CallContext<'_>) {
     if count > 0 {
         let measured = context.measured.contains(&intended_ns);
+        if intended_ns > context.now_ns {
+            context.tally.counts.from_future += count;
+            let early_ns = intended_ns - context.now_ns;
+            context.tally.early_ns_max = context.tally.early_ns_max.max(early_ns);
+        }
         let latency_ns = context.now_ns.saturating_sub(intended_ns);
         let delivery = context.tally.of(HistogramKind::Delivery);
         delivery.record(measured, latency_ns, count);
@@ -323,8 +358,3 @@ pub fn enter_into_ledger(entries: &mut Vec<LedgerEntry>, ledger: &mut ChannelLed
 
 #[cfg(test)]
 mod tests;
-        if intended_ns > context.now_ns {
-            context.tally.counts.from_future += count;
-            let early_ns = intended_ns - context.now_ns;
-            context.tally.early_ns_max = context.tally.early_ns_max.max(early_ns);
-        }

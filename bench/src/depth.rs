@@ -64,7 +64,7 @@ struct Channel {
 
 /// Asks `/stats` for the topics whose names begin with `prefix`, or for the topic `prefix` alone if `single`.
 /// Fails when the daemon does not answer, or not with statistics.
-fn ask(admin: &Admin, prefix: &str, single: bool) -> Result<Depth, String> {
+pub fn ask(admin: &Admin, prefix: &str, single: bool) -> Result<Depth, String> {
     let mut path = "/stats?format=json&include_clients=false&include_mem=false".to_string();
     if single {
         path.push_str("&topic=");

@@ -134,7 +134,10 @@ pub fn ledger(ledger: &Ledger) -> Judgement {
         ),
         (ledger.refused, "refused with an error"),
         (ledger.unconfirmed, "neither acknowledged nor refused"),
-        (ledger.foreign, "of somebody else on the same channels"),
+        (
+            ledger.foreign,
+            "of somebody else on the same channels, given back",
+        ),
     ]);
     judgement
 }

@@ -183,7 +183,7 @@ fn ledger(out: &mut String, result: &RunResult) {
         if ledger.foreign > 0 {
             put!(
                 out,
-                "           {} messages of somebody else\n",
+                "           {} messages of somebody else, which were given back\n",
                 ledger.foreign
             );
         }

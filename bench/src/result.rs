@@ -236,7 +236,7 @@ pub struct Ledger {
     pub reordered: u64,
     /// Deliveries after a REQ, a timeout or a dropped connection of the consumer's: expected.
     pub redelivered: u64,
-    /// Messages of somebody else.
+    /// Deliveries of messages of somebody else, which were given back.
     pub foreign: u64,
 }
 

@@ -10,6 +10,8 @@
 mod conclude;
 mod prepare;
 
+pub use prepare::check_topics;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -76,6 +78,10 @@ pub struct Options {
     /// Leave made-up topics in the daemon
     #[arg(long, help_heading = "Topics and connections")]
     pub keep_topics: bool,
+    /// Use the topic of --topic even if it has messages already. Messages that the run did not publish are given
+    /// back, with a delay of 1m
+    #[arg(long, help_heading = "Topics and connections")]
+    pub allow_messages: bool,
     /// The flag that ends the run early.
     #[arg(skip)]
     pub stop: Arc<AtomicBool>,
@@ -91,6 +97,7 @@ impl Default for Options {
             cores: Vec::new(),
             topic: None,
             keep_topics: false,
+            allow_messages: false,
             interval: Span::from_secs(1),
             stop: Arc::default(),
             progress: false,

@@ -166,12 +166,12 @@ fn a_connection_refused_in_the_middle_leaves_a_partial_report() {
     let args = ["--producers", "0", "--slow", "1", "--topic", "t"];
     let mut posted = false;
     let child = start(&sink, &out, &args, |stats| {
-        // A finished message shows that the run has begun.
+        // A delivered message shows that the run has begun.
         if !posted && stats.contains("\"channel_name\"") {
             Admin::new(sink.address).post("/pub?topic=t").unwrap();
             posted = true;
         }
-        !stats.contains("\"finished\":0,")
+        !stats.contains("\"delivered\":0,")
     });
     let stopped = sink.stop();
     let (code, stdout, stderr) = text(&child.wait_with_output().unwrap());
@@ -182,6 +182,36 @@ fn a_connection_refused_in_the_middle_leaves_a_partial_report() {
         "{stdout}{stderr}"
     );
     assert!(matches!(saved(&out).ended, Ended::Failed { .. }));
+}
+
+/// A run with the topic of an application finished the application's messages, and called them corrupted.
+#[test]
+fn messages_of_an_application_are_not_taken() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run.json");
+    let sink = echo(Faults::default());
+    let address = sink.address.to_string();
+    for _ in 0..3 {
+        Admin::new(sink.address).post("/pub?topic=orders").unwrap();
+    }
+    let flags = |command| {
+        let to = ["--tcp-address", &address, "--http-address", &address];
+        [&[command][..], &to, &["--topic", "orders"]].concat()
+    };
+    for command in ["run", "sweep", "find-max"] {
+        let words =
+            "the topic orders has messages already (3 wait, 0 are in flight, 0 are deferred)";
+        check_refused(&flags(command), 2, words);
+    }
+    let out_text = out.to_string_lossy();
+    let insisting = ["--allow-messages", "--messages", "200", "--via", "pub"];
+    let args = [&flags("run")[..], &insisting, &["--out", &out_text]].concat();
+    let (code, stdout, stderr) = text(&program(&args).output().unwrap());
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    let ledger = saved(&out).ledger;
+    assert!(ledger.is_clean() && ledger.foreign >= 3, "{ledger:?}");
+    assert_eq!((ledger.sent, ledger.received), (200, 200));
+    assert_eq!(sink.stop().unwrap().finished, 200);
 }
 
 #[test]

@@ -190,7 +190,7 @@ def backlog(runner, sizes, table, rounds):
     """Measures backlogs. Each backlog has a broker, and all brokers run at once. A round publishes 4 M messages on top
     of the backlog, and takes messages for a second. Without a backlog, it takes messages from these 4 M, and then
     removes the rest."""
-    load = f"{FULL_SPEED} --topic deep --channels 1 --consumers 0 --duration 600s"
+    load = f"{FULL_SPEED} --topic deep --allow-messages --channels 1 --consumers 0 --duration 600s"
     on_top = 4_000_000
     with contextlib.ExitStack() as stack:
         brokers = {count: stack.enter_context(Broker(runner)) for count in sizes}
@@ -204,7 +204,7 @@ def backlog(runner, sizes, table, rounds):
                 result = runner.run(broker, f"{load} --messages {on_top}")
                 table.add(variant, "published/s", result["totals"]["acknowledged_per_s"])
                 table.add(variant, "CPU us per published", result["resources"]["cpu_us_per_message"])
-                result = runner.run(broker, "--topic deep --producers 0 --consumers 2 --rdy 2500 --warm-up 100ms "
+                result = runner.run(broker, "--topic deep --allow-messages --producers 0 --consumers 2 --rdy 2500 --warm-up 100ms "
                                             "--duration 1s", leaves_some=True)
                 table.add(variant, "delivered/s", result["totals"]["delivered_per_s"])
                 table.add(variant, "CPU us per delivered", cpu_us_per_delivered(result))

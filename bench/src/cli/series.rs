@@ -15,7 +15,7 @@ use crate::judgement::SEARCH_LIMITED;
 use crate::print;
 use crate::rate::{Rate, parse_count};
 use crate::result::{Outcome, RunResult, SearchStep};
-use crate::run::Finished;
+use crate::run::{self, Finished};
 use crate::save::Files;
 use crate::scenario::Scenario;
 use crate::sweep;
@@ -101,6 +101,7 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<u8, String> {
     let scenario = rated(&args.play)?;
     let options = args.play.options(stop_flag()?)?;
     let target = args.target.inspect()?;
+    run::check_topics(&target, &scenario, &options)?;
     let started = Clock::new().now_ns();
     let rates = sweep::rates(args.from, args.to, args.steps);
     let say = |run: &RunResult| {
@@ -133,6 +134,7 @@ pub(super) fn find_max(args: &FindMaxArgs) -> Result<u8, String> {
     let scenario = rated(&args.play)?;
     let options = args.play.options(stop_flag()?)?;
     let target = args.target.inspect()?;
+    run::check_topics(&target, &scenario, &options)?;
     let started = Clock::new().now_ns();
     let say = |step: &SearchStep| {
         let missed = step.missed.join("; ");

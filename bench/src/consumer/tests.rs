@@ -9,6 +9,7 @@ fn behaviour() -> Behaviour {
     Behaviour {
         scenario: Scenario::default(),
         run: Some(RUN),
+        owns_topics: true,
     }
 }
 
@@ -114,6 +115,58 @@ fn order_damage_and_strangers_are_noticed() {
     bench.entries.clear();
     bench.frames(&message(1, 1), &other_run).unwrap();
     assert_eq!((bench.tally.counts.foreign, bench.entries.len()), (1, 0));
+}
+
+/// A message of an application was finished, and counted as one of ours that was corrupted.
+#[test]
+fn messages_of_others_are_given_back() {
+    let mut frame = [0; HEADER_BYTES];
+    let id = MessageId::new(Seq(1), 0);
+    frame::write_header(&mut frame, 5, 0, 1, &id);
+    let order = [&frame[..], b"order"].concat();
+    for (run, owns_topics) in [(Some(RUN), false), (None, false), (None, true)] {
+        let behaviour = Behaviour {
+            run,
+            owns_topics,
+            ..behaviour()
+        };
+        let mut bench = Bench::new();
+        bench.frames(&order, &behaviour).unwrap();
+        assert_eq!(bench.text(), format!("REQ {id} 60000\n"));
+        let counts = bench.tally.counts;
+        assert_eq!(
+            (counts.foreign, counts.delivered, counts.finished),
+            (1, 0, 0)
+        );
+        assert!(bench.entries.is_empty());
+    }
+    // In a topic of the run's own, nobody else publishes.
+    let mut bench = Bench::new();
+    bench.frames(&order, &behaviour()).unwrap();
+    assert_eq!(bench.entries, [LedgerEntry::Damaged]);
+    assert_eq!(bench.tally.counts.finished, 1);
+}
+
+/// A consumer whose clock is behind reported a latency of 0.
+#[test]
+fn messages_from_the_future_are_counted() {
+    let header = Header {
+        producer: u32::from(RUN) << 16,
+        number: 0,
+        intended_ns: 7000,
+    };
+    let body = header.encode(&Filler::new(&[], 0));
+    let mut frame = [0; HEADER_BYTES];
+    let id = MessageId::new(Seq(1), 0);
+    frame::write_header(&mut frame, body.len() as u32, 0, 1, &id);
+    let mut bench = Bench::new();
+    bench.frames(&message(1, 1), &behaviour()).unwrap();
+    assert_eq!(bench.tally.counts.from_future, 0);
+    bench
+        .frames(&[&frame[..], &body[..]].concat(), &behaviour())
+        .unwrap();
+    assert_eq!(bench.tally.counts.from_future, 1);
+    assert_eq!(bench.tally.early_ns_max, 2000);
 }
 
 #[test]

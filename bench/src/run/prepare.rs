@@ -9,6 +9,7 @@ use super::Options;
 use crate::clock::Clock;
 use crate::consumer::Behaviour;
 use crate::control::Control;
+use crate::depth::{self, Depth};
 use crate::generator::{ConsumerSettings, GeneratorSettings, Reading, Role, identify_json};
 use crate::header::{Filler, HEADER_BYTES};
 use crate::http::Admin;
@@ -105,7 +106,12 @@ pub(super) fn prepare(
         generators[index % threads].roles.push(role);
     }
     let ours = (scenario.producers > 0).then_some(run);
-    for (index, consumer) in consumers(scenario, &upgrades, &topics, &channels, ours)
+    let behaviour = Behaviour {
+        scenario: scenario.clone(),
+        run: ours,
+        owns_topics: options.topic.is_none(),
+    };
+    for (index, consumer) in consumers(scenario, &upgrades, &topics, &channels, behaviour)
         .into_iter()
         .enumerate()
     {
@@ -122,6 +128,35 @@ pub(super) fn prepare(
         generators,
         connections: usize::try_from(connections).unwrap_or(usize::MAX),
     })
+}
+
+/// Refuses the topics that `options` names if the daemon has messages in them: they are those of an application, or of
+/// an earlier run, and consumers of this run would get them. Without HTTP, nobody can look.
+///
+/// # Errors
+/// A topic has messages, or `/stats` does not answer; in words for the user.
+pub fn check_topics(target: &Target, scenario: &Scenario, options: &Options) -> Result<(), String> {
+    let (Some(http), Some(topic), false) = (target.http, &options.topic, options.allow_messages)
+    else {
+        return Ok(());
+    };
+    if wire::name::TopicName::new(topic.as_bytes()).is_none() {
+        // The run refuses the name.
+        return Ok(());
+    }
+    let depth = depth::ask(&Admin::new(http), topic, scenario.topics <= 1)?;
+    if depth.is_zero() {
+        return Ok(());
+    }
+    let Depth {
+        depth,
+        in_flight,
+        deferred,
+    } = depth;
+    Err(format!(
+        "the topic {topic} has messages already ({depth} wait, {in_flight} are in flight, {deferred} are deferred), of an \
+         application or of an earlier run: give another --topic, or insist with --allow-messages"
+    ))
 }
 
 /// The names of `count` topics or channels: one name as it is, several with a number.
@@ -232,17 +267,14 @@ fn consumers(
     upgrades: &Upgrades,
     topics: &[String],
     channels: &[String],
-    run: Option<u16>,
+    behaviour: Behaviour,
 ) -> Vec<ConsumerSettings> {
     let identify = identify_json(
         scenario.msg_timeout.as_millis(),
         scenario.output_buffer_timeout.as_millis(),
     );
     let identify = Arc::new(upgrades.ask(identify));
-    let behaviour = Arc::new(Behaviour {
-        scenario: scenario.clone(),
-        run,
-    });
+    let behaviour = Arc::new(behaviour);
     let total = scenario.consumer_connections();
     let (slow, stalled) = (
         scenario.slow * total as f64,

@@ -245,6 +245,7 @@ impl Store {
         serde_json::json!({
             "health": "OK",
             "published": self.counts.published,
+            "delivered": self.counts.delivered,
             "finished": self.counts.finished,
             "topics": topics.collect::<Vec<_>>(),
         })
