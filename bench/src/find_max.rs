@@ -121,7 +121,8 @@ pub fn find_max(
     let mut result = FindMaxResult {
         slo: settings.slo.to_string(),
         found_per_s,
-        generator_limited: generator_limited || found_per_s == Some(settings.most),
+        generator_limited,
+        reached_most: found_per_s == Some(settings.most),
         failed_per_s: search.failed(),
         headroom: Vec::new(),
         steps,
@@ -191,22 +192,25 @@ fn profile(
 ) -> Profile {
     let machine = fingerprint();
     let (with, without) = (held.resources, alone.resources);
-    let per = |cpu_s: f64, messages: u64| (messages > 0).then(|| cpu_s / messages as f64);
+    // A time of 0 says that the figure is below what the runs can tell.
+    let per =
+        |cpu_s: f64, messages: u64| (messages > 0 && cpu_s > 0.0).then(|| cpu_s / messages as f64);
     let published = without.and_then(|used| per(used.cpu_s, alone.totals.acknowledged));
     let delivered = with.zip(published).and_then(|(used, published)| {
         let rest = used.cpu_s - published * held.totals.acknowledged as f64;
-        per(rest.max(0.0), held.totals.delivered)
+        per(rest, held.totals.delivered)
     });
     Profile {
         daemon: target.daemon.clone(),
         slo: result.slo.clone(),
         messages_per_s: rate,
         generator_limited: result.generator_limited,
+        reached_most: result.reached_most,
         message_bytes: held.totals.message_bytes_mean,
         channels: held.scenario.channels,
         batch: held.scenario.messages_per_command(),
         cores: machine.cores,
-        daemon_cores_used: held.cores_used(),
+        daemon_cores_used: held.cores_used().filter(|cores| *cores > 0.0),
         cpu_s_per_published: published,
         cpu_s_per_delivered: delivered,
         memory_bytes_per_queued: without.and_then(|used| used.memory_bytes_per_queued),

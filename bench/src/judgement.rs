@@ -163,15 +163,15 @@ pub fn self_check(run: &RunResult) -> Judgement {
             Verdict::GeneratorLimited => limited_by_generator(format!(
                 "These {figures} are the generator's own. The daemon may do better."
             )),
-        }
-    }
-}
             Verdict::ClocksDiffer => Judgement::new(
                 Tone::Bad,
                 "Self-check",
                 "the clocks of producers and consumers differ",
                 "The latencies of deliveries are wrong by the difference.",
             ),
+        }
+    }
+}
 
 /// Says how much the generator sent in time, and how busy it was.
 fn generator_load(check: &SelfCheck) -> String {
@@ -200,12 +200,20 @@ pub fn whose(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Trusted => "the daemon's",
         Verdict::GeneratorLimited => "the generator's limit",
+        Verdict::ClocksDiffer => "the clocks differ",
     }
 }
 
-        Verdict::ClocksDiffer => "the clocks differ",
 /// Explains a search that ended because the generator reached its limit.
 pub const SEARCH_LIMITED: &str = "above that the generator was the limit: the daemon may do more";
+
+/// Explains a search that ended because it was not to try a higher rate.
+pub const SEARCH_REACHED_MOST: &str =
+    "no rate above --most was tried: the daemon may do more; give a higher --most";
+
+/// Explains a profile without the CPU time of each publish and each delivery.
+pub const CPU_NOT_TOLD_APART: &str = "the CPU times of a publish and of a delivery could not be told apart: `plan` uses \
+    their sum, and takes a delivery to cost as much as a publish";
 
 /// Tells whether the rates are limited by the generator. In an open loop that kept its rate the rates are the offered
 /// ones, and only the latencies can be in doubt.

@@ -23,7 +23,9 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use crate::judgement::CPU_NOT_TOLD_APART;
 use crate::result::Profile;
+use crate::unit::number;
 use assumptions::{Assumption, assumptions};
 use demand::Demand;
 use needs::{CalculationStep, Needs, calculate};
@@ -76,7 +78,6 @@ fn notes(demand: &Demand, profile: &Profile, needs: &Needs) -> Vec<String> {
     let size_ratio = demand.size_bytes / profile.message_bytes;
     let is_other =
         demand.channels != f64::from(profile.channels) || !(0.8..=1.25).contains(&size_ratio);
-    let used = profile.daemon_cores_used.unwrap_or(f64::INFINITY);
     let notes = [
         is_other.then(|| {
             format!(
@@ -94,16 +95,24 @@ fn notes(demand: &Demand, profile: &Profile, needs: &Needs) -> Vec<String> {
              plan is on the safe side. Better: measure with the generator on another machine"
                 .to_owned()
         }),
+        profile.reached_most.then(|| {
+            "the search for the profile ended at its --most: a node can do more, the plan is on the safe side. \
+             Better: measure with a higher --most"
+                .to_owned()
+        }),
+        (!profile.tells_cpu_apart()).then(|| CPU_NOT_TOLD_APART.to_owned()),
         (needs.cores.is_none() || needs.memory_per_node.is_none()).then(|| {
             "the profile has no CPU time or memory of the daemon, so the plan has no cores or \
              memory: run find-max on the daemon's machine"
                 .to_owned()
         }),
-        (used < 0.5 * f64::from(profile.cores)).then(|| {
+        (is_cpu_left(profile) && !profile.reached_most).then(|| {
             format!(
-                "at the measured rate the daemon used {used:.2} of {} cores: the objective ({}), one \
+                "at the measured rate the daemon used {} of {} cores: the objective ({}), one \
                  busy shard or the generator beside it was the limit, not the machine's CPU",
-                profile.cores, profile.slo
+                number(profile.daemon_cores_used.unwrap_or(0.0)),
+                profile.cores,
+                profile.slo
             )
         }),
         (needs.catch_up_s > Some(demand.retention_s)).then(|| {
@@ -113,6 +122,13 @@ fn notes(demand: &Demand, profile: &Profile, needs: &Needs) -> Vec<String> {
         }),
     ];
     notes.into_iter().flatten().collect()
+}
+
+/// Tells whether the measured rate left half of the machine's cores unused, so that something else was the limit.
+fn is_cpu_left(profile: &Profile) -> bool {
+    profile
+        .daemon_cores_used
+        .is_some_and(|used| used < 0.5 * f64::from(profile.cores))
 }
 
 /// Reads the profile and makes the plan, as text or JSON. Fails in words for the user.

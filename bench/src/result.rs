@@ -473,6 +473,9 @@ pub struct FindMaxResult {
     /// True when the search ended because the generator, not the daemon, reached its limit: the daemon
     /// can do at least `found_per_s`.
     pub generator_limited: bool,
+    /// True when the search ended at the highest rate that it was to try (`--most`).
+    #[serde(default)]
+    pub reached_most: bool,
     /// The lowest rate that missed the objective, in messages per second. Absent when every rate met it.
     pub failed_per_s: Option<f64>,
     /// For each term of the objective, how far the confirming run was from it, as a share of the
@@ -531,6 +534,9 @@ pub struct Profile {
     pub messages_per_s: f64,
     /// True when the generator was the limit: then `messages_per_s` is a lower bound.
     pub generator_limited: bool,
+    /// True when `--most` was the limit: then `messages_per_s` is a lower bound, too.
+    #[serde(default)]
+    pub reached_most: bool,
     /// Mean size of a message's body, in bytes.
     pub message_bytes: f64,
     /// Channels of each topic, each with consumers.
@@ -544,7 +550,8 @@ pub struct Profile {
     /// CPU-seconds of the daemon per message published, from a phase without consumers.
     pub cpu_s_per_published: Option<f64>,
     /// CPU-seconds of the daemon per message delivered and finished on one channel: what the held
-    /// run used beyond its publishing, over its deliveries.
+    /// run used beyond its publishing, over its deliveries. Absent if that is nothing: the two runs then do not tell
+    /// the times of a publish and of a delivery apart.
     pub cpu_s_per_delivered: Option<f64>,
     /// Resident memory per message queued, in bytes; absent when the backlog was too small to tell.
     pub memory_bytes_per_queued: Option<f64>,
@@ -552,6 +559,14 @@ pub struct Profile {
     pub memory_bytes_idle: Option<u64>,
     /// Bytes written to disk per message published, with messages staying queued.
     pub disk_bytes_per_message: Option<f64>,
+}
+
+impl Profile {
+    /// Tells whether the CPU time of a delivery is known beside that of a publish, as far as CPU time was measured.
+    pub fn tells_cpu_apart(&self) -> bool {
+        let parts = self.cpu_s_per_published.zip(self.cpu_s_per_delivered);
+        parts.is_some() || self.daemon_cores_used.is_none()
+    }
 }
 
 /// Two daemons under the same scenario.

@@ -109,7 +109,16 @@ fn find_max_ends_with_a_rate_a_profile_and_its_steps() {
         );
         assert!(result.held.is_some_and(|held| held.ledger.is_clean()));
         assert_eq!(result.headroom.len(), 2);
-        assert!(matches!(code, Some(0 | 3)), "{said}");
+        // A search that tried all that it was to try has reached its goal.
+        assert_eq!(result.reached_most, rate == 1600.0);
+        assert_eq!(
+            said.contains("no rate above --most"),
+            rate == 1600.0,
+            "{said}"
+        );
+        let expected = if result.generator_limited { 3 } else { 0 };
+        assert_eq!(code, Some(expected), "{said}");
+        assert!(!(result.reached_most && result.generator_limited), "{said}");
     } else {
         assert_eq!(code, Some(1), "{said}");
     }

@@ -1,5 +1,7 @@
 //! `nsq-bench plan` as a program: its output, and its error when there is no profile to plan with.
 
+mod support;
+
 #[path = "report/fixtures.rs"]
 #[allow(dead_code, reason = "the tests of the report use the rest")]
 mod fixtures;
@@ -9,6 +11,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use nsq_bench::result::{Ended, FindMaxResult, Outcome};
+use nsq_bench::sink::Faults;
 
 const DEMAND: [&str; 12] = [
     "--per-day",
@@ -129,6 +132,108 @@ fn without_a_profile_to_rely_on_it_says_what_to_measure() {
         })),
         "its messages_per_s is 0",
     );
+}
+
+/// One channel often costs so little that two runs do not tell its CPU time from that of publishing. Such a profile was
+/// refused, with the advice to measure in the way that it was measured.
+#[test]
+fn a_cost_that_was_not_told_apart_is_planned_with_the_sum() {
+    let directory = tempfile::tempdir().unwrap();
+    for delivered in [None, Some(0.0)] {
+        let mut found = fixtures::find_max();
+        let profile = found.profile.as_mut().unwrap();
+        profile.cpu_s_per_delivered = delivered;
+        profile.reached_most = true;
+        let profile = save(directory.path(), Outcome::FindMax(found.into()));
+        let output = plan(Some(&profile), &DEMAND);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let printed = text(&output.stdout);
+        let said: String = printed.split_whitespace().collect::<Vec<_>>().join(" ");
+        for expected in [
+            "could not be told apart: `plan` uses their sum",
+            "a delivery costs as much as a publish (the profile does not tell them apart)",
+            "the search for the profile ended at its --most",
+        ] {
+            assert!(said.contains(expected), "no `{expected}` in\n{printed}");
+        }
+        assert!(!said.contains("cores not measured"), "{printed}");
+    }
+}
+
+/// The way of the page with small numbers: the command that `plan` advises and those of the page lead to a plan.
+#[test]
+fn the_way_from_no_profile_to_a_plan_has_no_gap() {
+    let directory = tempfile::tempdir().unwrap();
+    let demand = ["--per-day", "5e9", "--size", "500"];
+    let advice = text(&plan(None, &demand).stderr);
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let page = fs::read_to_string(docs.join("capacity-planning.md")).unwrap();
+    let page = page.replace("\\\n", " ");
+    let command = |text: &str, name: &str| {
+        let begin = format!("    nsq-bench {name} ");
+        let line = text.lines().find(|line| line.starts_with(&begin));
+        let line = line.unwrap_or_else(|| panic!("no `{begin}` in\n{text}"));
+        let mut words = shlex::split(line).unwrap();
+        words.remove(0);
+        words
+    };
+    let planned = demand.map(str::to_owned).to_vec();
+    let planned = [vec!["plan".to_owned()], planned].concat();
+    for (number, (search, mut plan)) in [
+        (command(&advice, "find-max"), planned),
+        (command(&page, "find-max"), command(&page, "plan")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let profile = directory.path().join(format!("{number}.json"));
+        let profile = profile.to_string_lossy().into_owned();
+        let search = search.into_iter().map(|word| match word.as_str() {
+            // A busy machine misses the objective of the page.
+            "p99<5ms,lost=0" => "p99<60s,lost=0".to_owned(),
+            "profile.json" => profile.clone(),
+            _ => word,
+        });
+        measure(search.collect());
+        match plan.iter_mut().find(|word| *word == "profile.json") {
+            Some(word) => *word = profile,
+            None => plan.extend(["--profile".to_owned(), profile]),
+        }
+        let output = Command::new(env!("CARGO_BIN_EXE_nsq-bench"))
+            .args(&plan)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{plan:?}: {}",
+            text(&output.stderr)
+        );
+        let printed = text(&output.stdout);
+        assert!(printed.contains("to carry the peak"), "{printed}");
+        assert!(printed.contains("ended at its --most"), "{printed}");
+    }
+}
+
+/// Runs a search of small rates against a sink, until it has found a rate: an overloaded machine may miss all of them.
+fn measure(search: Vec<String>) {
+    let sink = support::echo(Faults::default());
+    let address = sink.address.to_string();
+    let small = "--start 200 --most 400 --via pub --warm-up 0s --duration 600ms --step 400ms --precision 0.5";
+    let mut said = String::new();
+    for _ in 0..10 {
+        let output = Command::new(env!("CARGO_BIN_EXE_nsq-bench"))
+            .args(&search)
+            .args(["--tcp-address", &address, "--http-address", &address])
+            .args(small.split(' '))
+            .output()
+            .unwrap();
+        said = text(&output.stdout) + &text(&output.stderr);
+        if output.status.success() && said.contains("no rate above --most") {
+            drop(sink.stop());
+            return;
+        }
+    }
+    panic!("{said}");
 }
 
 #[test]

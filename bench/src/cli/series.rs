@@ -11,7 +11,7 @@ use crate::compare::{self, Contender, Requirement};
 use crate::control::Control;
 use crate::daemon::DaemonCommand;
 use crate::find_max::{self, SearchSettings};
-use crate::judgement::SEARCH_LIMITED;
+use crate::judgement::{CPU_NOT_TOLD_APART, SEARCH_LIMITED, SEARCH_REACHED_MOST};
 use crate::print;
 use crate::rate::{Rate, parse_count};
 use crate::result::{Outcome, RunResult, SearchStep};
@@ -164,9 +164,17 @@ pub(super) fn find_max(args: &FindMaxArgs) -> Result<u8, String> {
                 }
             }
             code = 0;
+            if found.result.reached_most {
+                println!("limit      {SEARCH_REACHED_MOST}");
+            }
             if found.result.generator_limited {
                 println!("WARNING    {SEARCH_LIMITED}");
                 code = EXIT_GENERATOR;
+            }
+            if let Some(profile) = &found.result.profile
+                && !profile.tells_cpu_apart()
+            {
+                println!("profile    {CPU_NOT_TOLD_APART}");
             }
         }
         None if Control::is_set(&options.stop) => {

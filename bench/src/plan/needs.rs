@@ -74,6 +74,22 @@ pub(super) struct Needs {
     pub(super) catch_up_s: Option<f64>,
 }
 
+impl Needs {
+    /// Says what asks for the number of working nodes.
+    pub(super) fn reason(&self) -> String {
+        let exact = Some(self.nodes_exact);
+        if self.nodes_working > (self.nodes_exact - 1e-9).ceil().max(1.0) {
+            "one for each replica".to_owned()
+        } else if self.nodes_for_disk == exact {
+            "for the disk space".to_owned()
+        } else if self.nodes_for_network == exact {
+            "for the network".to_owned()
+        } else {
+            format!("each {}", per_s(self.rate_per_node))
+        }
+    }
+}
+
 /// One step of the arithmetic.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct CalculationStep {

@@ -46,13 +46,21 @@ fn read(path: Option<&Path>) -> Result<Profile, String> {
 fn check(found: FindMaxResult) -> Result<Profile, String> {
     let unreliable = |why: String| format!(" cannot be planned by: {why}");
     doubt(&found).map_or(Ok(()), |why| Err(unreliable(why)))?;
-    let profile = found.profile.ok_or_else(|| {
+    let mut profile = found.profile.ok_or_else(|| {
         format!(
             ": no rate met the objective {}, so there is nothing to plan by; relax the objective or \
              look at the daemon",
             found.slo
         )
     })?;
+    // Earlier versions wrote 0 for a time that could not be told from another one.
+    for cpu in [
+        &mut profile.daemon_cores_used,
+        &mut profile.cpu_s_per_published,
+        &mut profile.cpu_s_per_delivered,
+    ] {
+        *cpu = cpu.filter(|value| *value != 0.0);
+    }
     implausible(&profile).map_or(Ok(profile), |why| Err(unreliable(why)))
 }
 

@@ -1,7 +1,7 @@
 //! A plan as text, for a terminal of 100 columns.
 
-use super::CapacityPlan;
 use super::sensitivity::{Sensitivity, VARIED_BY};
+use super::{CapacityPlan, is_cpu_left};
 use crate::unit::{Unit, number};
 
 const COLUMNS: usize = 100;
@@ -74,27 +74,39 @@ fn answer(plan: &CapacityPlan, out: &mut String) {
     let working = needs.nodes_working;
     out.push_str("\nWhat it takes                 the working nodes together, at the peak\n");
     let spare = number(plan.demand.spare_nodes);
-    let split = format!("{} to carry the peak, {spare} spare", number(working));
+    let split = format!(
+        "{} to carry the peak ({}), {spare} spare",
+        number(working),
+        needs.reason()
+    );
     let nodes = number(needs.nodes);
     put!(out, "  {:<13} {nodes:>14}   {split}\n", "nodes");
-    let mut row = |what: &str, all: Option<f64>, show: fn(f64) -> String| match all {
+    let mut row = |what: &str, all: Option<f64>, show: fn(f64) -> String, behind: &str| match all {
         Some(all) => {
             let (together, each) = (show(all), show(all / working));
-            put!(out, "  {what:<13} {together:>14}   {each} a node\n");
+            put!(out, "  {what:<13} {together:>14}   {each}{behind}\n");
         }
         None => put!(out, "  {what:<13} {:>14}\n", "not measured"),
     };
     let memory = needs.memory_per_node.map(|memory| memory * working);
-    row("cores", needs.cores, |cores| Unit::Cores.show(cores));
-    row("memory", memory, |bytes| Unit::Bytes.show(bytes));
-    row("disk space", Some(needs.disk_bytes), |bytes| {
-        Unit::Bytes.show(bytes)
-    });
-    row("disk writes", Some(needs.disk_rate), |bytes| {
-        Unit::BytesPerSecond.show(bytes)
-    });
-    row("network in", Some(needs.network_in), gigabits);
-    row("network out", Some(needs.network_out), gigabits);
+    // Without the reason, many nodes beside a small part of a core look like a mistake.
+    let is_cpu_left = is_cpu_left(&plan.profile) && needs.nodes_for_rate == needs.nodes_exact;
+    let behind_cores = match is_cpu_left {
+        true => format!(
+            " of {} a node: CPU did not limit the measured rate",
+            plan.profile.cores
+        ),
+        false => " a node".to_owned(),
+    };
+    let cores = |cores: f64| Unit::Cores.show(cores);
+    let bytes = |bytes: f64| Unit::Bytes.show(bytes);
+    let writes = |bytes: f64| Unit::BytesPerSecond.show(bytes);
+    row("cores", needs.cores, cores, &behind_cores);
+    row("memory", memory, bytes, " a node");
+    row("disk space", Some(needs.disk_bytes), bytes, " a node");
+    row("disk writes", Some(needs.disk_rate), writes, " a node");
+    row("network in", Some(needs.network_in), gigabits, " a node");
+    row("network out", Some(needs.network_out), gigabits, " a node");
     if let Some((all, each)) = needs.connections.zip(plan.demand.clients) {
         let (all, each) = (number(all), number(each));
         put!(

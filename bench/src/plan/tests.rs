@@ -38,6 +38,7 @@ fn profile() -> Profile {
         slo: "p99<5ms,lost=0".into(),
         messages_per_s: 250_000.0,
         generator_limited: false,
+        reached_most: false,
         message_bytes: 400.0,
         channels: 3,
         batch: 100,
@@ -265,6 +266,63 @@ fn what_was_not_measured_is_absent() {
         needs_of(&full, &profile()).catch_up_s,
         None,
         "nothing left to catch up with"
+    );
+}
+
+/// "4 nodes" stood beside "0.05 cores a node" without a word about the reason.
+#[test]
+fn the_number_of_nodes_has_its_reason() {
+    let nodes = |demand: &Demand, used: f64| {
+        let profile = Profile {
+            daemon_cores_used: Some(used),
+            ..profile()
+        };
+        let text = render::text(&CapacityPlan::of(*demand, profile));
+        let line = |start: &str| {
+            let mut lines = text.lines().map(str::trim_start);
+            lines
+                .find(|line| line.starts_with(start))
+                .unwrap()
+                .to_owned()
+        };
+        (line("nodes "), line("cores "))
+    };
+    let (found, cores) = nodes(&demand(), 0.2);
+    assert!(
+        found.ends_with("2 to carry the peak (each 150,000/s), 1 spare"),
+        "{found}"
+    );
+    assert!(
+        cores.ends_with("of 4 a node: CPU did not limit the measured rate"),
+        "{cores}"
+    );
+    let (_, cores) = nodes(&demand(), 3.0);
+    assert!(cores.ends_with("cores a node"), "{cores}");
+    let disk = Demand {
+        node_disk_bytes: Some(0.5e12),
+        ..demand()
+    };
+    let (found, cores) = nodes(&disk, 0.2);
+    assert!(
+        found.ends_with("6 to carry the peak (for the disk space), 1 spare"),
+        "{found}"
+    );
+    assert!(cores.ends_with("cores a node"), "{cores}");
+    let network = Demand {
+        node_network_bytes: Some(125e6),
+        ..demand()
+    };
+    let (found, _) = nodes(&network, 0.2);
+    assert!(found.ends_with("(for the network), 1 spare"), "{found}");
+    let twice = Demand {
+        per_day: 1.0,
+        replicas: 2.0,
+        ..demand()
+    };
+    let (found, _) = nodes(&twice, 0.2);
+    assert!(
+        found.ends_with("2 to carry the peak (one for each replica), 1 spare"),
+        "{found}"
     );
 }
 

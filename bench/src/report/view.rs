@@ -160,7 +160,11 @@ impl PageData {
                             ..Column::new(&name, machine, vec![run], 0)?
                         });
                     }
-                    let limit = found.generator_limited.then_some(judgement::SEARCH_LIMITED);
+                    let limit = match (found.generator_limited, found.reached_most) {
+                        (true, _) => Some(judgement::SEARCH_LIMITED),
+                        (false, true) => Some(judgement::SEARCH_REACHED_MOST),
+                        (false, false) => None,
+                    };
                     Section::FindMax { found, limit }
                 }
                 Outcome::Compare(mut compare) => {
@@ -191,11 +195,11 @@ impl PageData {
                     "generator-limited",
                     judgement::whose(Verdict::GeneratorLimited),
                 ),
+                ("clocks-differ", judgement::whose(Verdict::ClocksDiffer)),
             ]),
         })
     }
 }
-                ("clocks-differ", judgement::whose(Verdict::ClocksDiffer)),
 
 /// Takes the rounds of a side into a column, if there is one.
 fn column_of_side(

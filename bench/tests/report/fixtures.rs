@@ -304,6 +304,7 @@ pub(crate) fn find_max() -> FindMaxResult {
         slo: "p99<5ms,lost=0".into(),
         found_per_s: Some(212_000.0),
         generator_limited: false,
+        reached_most: false,
         failed_per_s: Some(219_000.0),
         headroom: vec![
             Headroom {
@@ -333,6 +334,7 @@ pub(crate) fn find_max() -> FindMaxResult {
             slo: "p99<5ms,lost=0".into(),
             messages_per_s: 212_000.0,
             generator_limited: false,
+            reached_most: false,
             message_bytes: 400.0,
             channels: 3,
             batch: 100,
