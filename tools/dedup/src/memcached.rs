@@ -1,9 +1,10 @@
 //! [`Memcached`]: the states of messages in memcached, for several consumers of one channel.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_memcached::{AsciiProtocol, Client, Error, Status};
@@ -20,6 +21,9 @@ const WINDOW_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The shortest lease and window.
 const LIFE_MIN: Duration = Duration::from_secs(1);
+
+/// The most tries without an answer that are remembered for certain. A try takes about 50 bytes.
+const TRIES_MAX: usize = 10_000;
 
 /// Returns a life in the seconds of memcached: never 0, which means for ever.
 ///
@@ -159,6 +163,61 @@ struct Shared {
     /// A random number, which tells the leases of this store from those of other consumers.
     id: u64,
     leases: AtomicU64,
+    tries: Mutex<Tries>,
+}
+
+/// The numbers of tries to lease a key that memcached has not answered. It may carry a try out later, so the next try of
+/// the same key has the same number, and finds its own lease. The oldest tries are forgotten: their keys stay leased until
+/// the leases end.
+#[derive(Debug, Default)]
+struct Tries {
+    recent: HashMap<Fingerprint, u64>,
+    older: HashMap<Fingerprint, u64>,
+}
+
+impl Tries {
+    fn keep(&mut self, key: Fingerprint, number: u64) {
+        if self.recent.len() >= TRIES_MAX {
+            self.older = std::mem::take(&mut self.recent);
+        }
+        self.recent.insert(key, number);
+    }
+
+    fn take(&mut self, key: Fingerprint) -> Option<u64> {
+        self.recent.remove(&key).or_else(|| self.older.remove(&key))
+    }
+}
+
+/// A try to lease a key. Without an answer, its number is kept, also if the future of the request is dropped.
+struct Try<'a> {
+    shared: &'a Shared,
+    key: Fingerprint,
+    number: u64,
+    is_answered: bool,
+}
+
+impl Try<'_> {
+    fn new(shared: &Shared, key: Fingerprint) -> Try<'_> {
+        let kept = shared.tries().take(key);
+        Try {
+            shared,
+            key,
+            number: kept.unwrap_or_else(|| shared.leases.fetch_add(1, Ordering::Relaxed)),
+            is_answered: false,
+        }
+    }
+
+    fn token(&self) -> String {
+        format!("{:016x}-{:x}", self.shared.id, self.number)
+    }
+}
+
+impl Drop for Try<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.shared.tries().keep(self.key, self.number);
+        }
+    }
 }
 
 impl fmt::Debug for Shared {
@@ -232,6 +291,7 @@ impl Memcached {
             idle: Mutex::new(Vec::new()),
             id: RandomState::new().build_hasher().finish(),
             leases: AtomicU64::new(0),
+            tries: Mutex::default(),
             options,
         };
         Ok(Memcached {
@@ -257,7 +317,8 @@ impl Memcached {
 
     /// Asks about the message with this key, and leases the key if the message is fresh. `msg_timeout` is the message
     /// timeout of the connection over which the message came: the lease, unless the options have one. The future may be
-    /// dropped: then the key is leased or not, and a lease ends by itself.
+    /// dropped: then the key is leased or not. The next call with this key takes such a lease over, and so does the next
+    /// call after an error. Otherwise, the lease ends by itself.
     ///
     /// # Errors
     /// If memcached is unavailable.
@@ -266,9 +327,19 @@ impl Memcached {
         key: Fingerprint,
         msg_timeout: Duration,
     ) -> Result<SharedBegin, StoreError> {
+        let mut this_try = Try::new(&self.shared, key);
+        let begun = self.lease(key, this_try.token(), msg_timeout).await?;
+        this_try.is_answered = true;
+        Ok(begun)
+    }
+
+    async fn lease(
+        &self,
+        key: Fingerprint,
+        token: String,
+        msg_timeout: Duration,
+    ) -> Result<SharedBegin, StoreError> {
         let name = self.name(key);
-        let number = self.shared.leases.fetch_add(1, Ordering::Relaxed);
-        let token = format!("{:016x}-{number:x}", self.shared.id);
         let life = life(self.shared.options.lease.unwrap_or(msg_timeout));
         // A state may end between the two requests. Then the key is free, and one more try takes it.
         for _ in 0..2 {
@@ -281,7 +352,8 @@ impl Memcached {
             };
             match state {
                 Some(state) if state == DONE.as_bytes() => return Ok(SharedBegin::Done),
-                // This also happens if the connection ended after the lease was stored, and the request was sent again.
+                // This also happens if the connection ended after the lease was stored, and the request was sent again, or
+                // if memcached has carried out an earlier try that it had not answered.
                 Some(state) if state == token.as_bytes() => {
                     return Ok(SharedBegin::Fresh(Lease {
                         store: self.clone(),
@@ -358,6 +430,10 @@ impl Shared {
         idle.pop()
     }
 
+    fn tries(&self) -> MutexGuard<'_, Tries> {
+        self.tries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn give_back(&self, client: Client) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.push(client);
@@ -400,5 +476,25 @@ impl Lease {
             Err(StoreError::Failed(Error::Protocol(Status::NotFound))) => Ok(()),
             other => other.map(drop),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_tries_are_forgotten() {
+        let mut tries = Tries::default();
+        let key = |number: u64| Fingerprint(number.into());
+        for number in 0..3 * TRIES_MAX as u64 {
+            tries.keep(key(number), number);
+        }
+        assert_eq!(tries.take(key(0)), None);
+        for number in [TRIES_MAX as u64, 3 * TRIES_MAX as u64 - 1] {
+            assert_eq!(tries.take(key(number)), Some(number));
+            assert_eq!(tries.take(key(number)), None);
+        }
+        assert!(tries.recent.len() + tries.older.len() < 2 * TRIES_MAX);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use ringq_dedup::{Fingerprint, Lease, Memcached, MemcachedOptions, SharedBegin};
+use ringq_dedup::{Fingerprint, Lease, Memcached, MemcachedOptions, SharedBegin, StoreError};
 use test_support::memcached::{FakeMemcached, Memcached as Server};
 
 const KEY: Fingerprint = Fingerprint(99);
@@ -136,6 +136,48 @@ async fn a_connection_that_has_ended_since_its_last_question_is_made_again() {
     server.restart();
     leased.commit().await.expect("memcached can be reached");
     assert!(is_done(&store).await);
+}
+
+/// memcached stood still, and stored the lease of a check that had failed meanwhile. The message then waited behind its own
+/// lease.
+#[tokio::test]
+async fn a_lease_that_is_stored_too_late_is_that_of_the_next_try() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let late = store(&server, |options| options.timeout = Duration::from_secs(2));
+    let prompt = store(&server, |_| ());
+    for store in [&late, &prompt] {
+        store.check().await.expect("memcached answers");
+    }
+    server.stand_still();
+    let error = late.begin(KEY, MSG_TIMEOUT).await;
+    assert!(matches!(error, Err(StoreError::Timeout(_))), "{error:?}");
+    let dropped = prompt.begin(Fingerprint(7), MSG_TIMEOUT);
+    let dropped = tokio::time::timeout(Duration::from_millis(200), dropped).await;
+    assert!(dropped.is_err(), "{dropped:?}");
+    server.go_on();
+    // Without this, memcached may not have read the requests from their closed connections yet.
+    let end = Instant::now() + Duration::from_secs(30);
+    while server.stat("curr_items") < 2 {
+        assert!(Instant::now() < end, "the requests are lost");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let other = store(&server, |_| ());
+    assert!(is_in_progress(&other).await);
+    // The short limit is for a server that stands still.
+    let lease = loop {
+        match late.begin(KEY, MSG_TIMEOUT).await {
+            Ok(SharedBegin::Fresh(lease)) => break lease,
+            Err(StoreError::Timeout(_)) => assert!(Instant::now() < end),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(is_in_progress(&late).await, "a copy is not the message");
+    lease.commit().await.expect("memcached answers");
+    assert!(is_done(&other).await);
+    let begun = prompt.begin(Fingerprint(7), MSG_TIMEOUT).await;
+    assert!(matches!(begun, Ok(SharedBegin::Fresh(_))), "{begun:?}");
 }
 
 /// The library took the host for the scheme of a URL, so no IP address could be reached.

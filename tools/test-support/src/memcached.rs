@@ -10,6 +10,7 @@ use std::thread;
 
 use tempfile::TempDir;
 
+use crate::daemon::send_signal;
 use crate::{TIMEOUT, wait_until};
 
 /// A running memcached. A drop kills the process.
@@ -72,6 +73,16 @@ impl Memcached {
         let socket = self.socket();
         let listens = || UnixStream::connect(&socket).is_ok();
         assert!(wait_until(TIMEOUT, listens), "memcached does not listen");
+    }
+
+    /// Stops the process, which keeps its connections and answers nothing until [`go_on`](Memcached::go_on).
+    pub fn stand_still(&self) {
+        send_signal(self.child.id(), "STOP");
+    }
+
+    /// Lets the process go on.
+    pub fn go_on(&self) {
+        send_signal(self.child.id(), "CONT");
     }
 
     /// Kills the process, and waits for its end.
