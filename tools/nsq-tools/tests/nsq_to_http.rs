@@ -92,8 +92,9 @@ fn requests_are_those_of_the_original() {
     );
 }
 
+/// A redirect with 301, 302 or 303 makes a GET without a body of a POST. Its 200 finished a message that no server had.
 #[test]
-fn redirects_are_followed_as_by_the_original() {
+fn a_redirect_that_drops_the_body_is_a_failure() {
     let nsqd = nsqd(&["one"]);
     let server = HttpServer::start(|request, _| match request.target() {
         "/a" => Answer {
@@ -107,11 +108,11 @@ fn redirects_are_followed_as_by_the_original() {
         _ => Answer::status(200),
     });
     let post = format!("-post={}", server.url("/a"));
-    let mut tool = start(&nsqd, &[&post, "-header=X-A: 1"]);
+    let tool = start(&nsqd, &[&post, "-header=X-A: 1"]);
     let requests = server.wait_for(3);
-    nsqd.wait_for_answers("t", CHANNEL);
-    tool.stop();
-    assert_eq!(nsqd.figure("t", CHANNEL, "requeue_count"), 0);
+    nsqd.wait_for_figure("t", CHANNEL, "requeue_count", 1);
+    tool.wait_for_log(&format!("the body did not get to {}: ", server.url("/d")));
+    // The requests are those of the original.
     let second = "GET /b?c HTTP/1.1\nHost: SERVER\nUser-Agent: nsq_to_http v1.3.0\n\
                   Referer: http://SERVER/a\nX-A: 1\nAccept-Encoding: gzip\n";
     let expected = second
@@ -122,8 +123,35 @@ fn redirects_are_followed_as_by_the_original() {
         requests[2].head.starts_with("GET /d HTTP/1.1\r\n"),
         "{requests:?}"
     );
-    // All three requests went over one connection.
+    // The requests of a message go over one connection.
     assert_eq!(server.connections(), 1);
+}
+
+#[test]
+fn a_redirect_that_keeps_the_request_is_followed() {
+    let check = |flag: &str, path: &str, statuses: [u16; 2], body: &str| {
+        let nsqd = nsqd(&["one"]);
+        let server = HttpServer::start(move |request, _| {
+            let (status, next) = match request.target() {
+                "/b" => (statuses[1], "/c"),
+                "/c" => return Answer::status(200),
+                _ => (statuses[0], "/b"),
+            };
+            Answer {
+                headers: vec![format!("Location: {next}")],
+                ..Answer::status(status)
+            }
+        });
+        let mut tool = start(&nsqd, &[&format!("{flag}={}", server.url(path))]);
+        let requests = server.wait_for(3);
+        nsqd.wait_for_answers("t", CHANNEL);
+        tool.stop();
+        assert_eq!(nsqd.figure("t", CHANNEL, "requeue_count"), 0, "{flag}");
+        assert_eq!(bodies(&requests), [body; 3], "{flag}");
+    };
+    check("-post", "/a", [307, 308], "one");
+    // A GET has no body to lose: its URL had the message.
+    check("-get", "/a?x=%s", [301, 303], "");
 }
 
 #[test]

@@ -107,6 +107,12 @@ impl Hop {
         }
     }
 
+    /// Returns the URL of this request if a redirect on the way here has dropped the body. The message is then nowhere,
+    /// whatever the answer says.
+    pub(super) fn url_without_body(&self) -> Option<&str> {
+        self.lost_body.then_some(self.target.url.as_str())
+    }
+
     /// Returns the request for the HTTP client, with its headers in the order of Go's client.
     pub(super) fn request(&self, headers: &Headers) -> Request<Full<Bytes>> {
         let mut request = Request::new(Full::new(self.body.clone()));
@@ -181,7 +187,7 @@ impl Hop {
             count: self.count + 1,
             referer: self.referer_for(&target),
             is_elsewhere,
-            lost_body: self.lost_body || !keeps_body,
+            lost_body: self.lost_body || !keeps_body && self.method == Method::POST,
             target,
         }))
     }

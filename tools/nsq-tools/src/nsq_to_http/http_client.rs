@@ -47,6 +47,8 @@ pub(super) enum RequestError {
     Url(String),
     /// A redirect could not be followed.
     Redirect(RedirectError),
+    /// A redirect has made a GET of a POST, so no server has got the body. The URL is the last one, without password.
+    LostBody(String),
 }
 
 impl fmt::Display for RequestError {
@@ -78,6 +80,11 @@ impl fmt::Display for RequestError {
                 let text = redacted(text);
                 write!(f, "the server redirects to {text:?}, which is no URL")
             }
+            RequestError::LostBody(url) => write!(
+                f,
+                "the server redirects with status 301, 302 or 303, so the body did not get to {url}: give this URL to \
+                 --post, or let the server redirect with 307 or 308"
+            ),
         }
     }
 }
@@ -152,7 +159,12 @@ impl HttpClient {
             let _ = within(ends_at, discard(answer.into_body())).await;
             match next.map_err(RequestError::Redirect)? {
                 Some(next) => hop = next,
-                None => return Ok(status),
+                None => {
+                    return match hop.url_without_body() {
+                        Some(url) => Err(RequestError::LostBody(redacted(url))),
+                        None => Ok(status),
+                    };
+                }
             }
         }
     }
