@@ -7,6 +7,7 @@ use std::process::Command;
 
 use test_support::daemon::Daemon;
 use test_support::process::address_in;
+use test_support::{TIMEOUT, wait_until};
 use tool::{Tool, files};
 
 #[test]
@@ -42,6 +43,82 @@ fn matching_topics_are_found_through_the_nsqlookupds_that_answer() {
     nsqd.wait_for_figure("logs_b", "c", "in_flight_count", 0);
     tool.stop();
     let expected = [("logs_a", "a\n"), ("logs_b", "b\n")];
+    files::expect_texts(directory.path(), &expected);
+}
+
+/// One message to the topic `..` ended the archives of all topics, or made files outside of `--output-dir`.
+#[test]
+fn a_topic_of_dots_has_a_directory_of_its_own() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    for topic in [".", "..", "t"] {
+        nsqd.create_channel(topic, "c");
+        nsqd.publish(topic, &[topic]);
+    }
+    let flags = [
+        "-topic-pattern=.",
+        "-topic-refresh=200ms",
+        "-channel=c",
+        "-sync-interval=100ms",
+        "-filename-format=<TOPIC>/x",
+        "-consumer-opt=lookupd_poll_interval,200ms",
+        &format!("-lookupd-http-address={}", lookupd.http),
+        &format!("-output-dir={}/a/b", directory.path().display()),
+    ];
+    let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_file"), &flags, &[]);
+    for topic in [".", "..", "t"] {
+        nsqd.wait_for_answers(topic, "c");
+    }
+    tool.stop();
+    let expected = [
+        ("a/b/%2E%2E/x", "..\n"),
+        ("a/b/%2E/x", ".\n"),
+        ("a/b/t/x", "t\n"),
+    ];
+    files::expect_texts(directory.path(), &expected);
+}
+
+/// One topic whose file could not be written ended the tool, and so the archives of all topics.
+#[test]
+fn a_topic_whose_disk_fails_ends_no_other_topic() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    for topic in ["a", "b"] {
+        nsqd.create_channel(topic, "c");
+        nsqd.publish(topic, &["one"]);
+    }
+    let output = format!("-output-dir={}", directory.path().display());
+    let lookup = format!("-lookupd-http-address={}", lookupd.http);
+    let check = |topics: &[&str]| {
+        // A directory has the name of the file.
+        fs::create_dir(directory.path().join("a")).expect("the name is free");
+        let mut flags = vec![
+            "-topic-refresh=200ms",
+            "-channel=c",
+            "-sync-interval=100ms",
+            "-filename-format=<TOPIC>",
+            "-consumer-opt=lookupd_poll_interval,200ms",
+            &output,
+            &lookup,
+        ];
+        flags.extend(topics);
+        let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_file"), &flags, &[]);
+        let is_tried_again = || tool.log().matches("ERROR: [a/c] cannot open ").count() >= 2;
+        assert!(wait_until(TIMEOUT, is_tried_again), "{}", tool.log());
+        nsqd.publish("b", &["two"]);
+        nsqd.wait_for_answers("b", "c");
+        fs::remove_dir(directory.path().join("a")).expect("it is empty");
+        nsqd.wait_for_answers("a", "c");
+        tool.stop();
+    };
+    check(&["-topic-pattern=."]);
+    files::expect_texts(directory.path(), &[("a", "one\n"), ("b", "one\ntwo\n")]);
+    fs::remove_file(directory.path().join("a")).expect("the file is there");
+    nsqd.publish("a", &["three"]);
+    check(&["-topic=a", "-topic=b"]);
+    let expected = [("a", "three\n"), ("b", "one\ntwo\ntwo\n")];
     files::expect_texts(directory.path(), &expected);
 }
 

@@ -11,7 +11,7 @@ use regex::Regex;
 use tokio::runtime::Handle;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at};
 use wire::name::{InvalidName, is_valid_name};
 
 use super::config::{self, Config, Topics};
@@ -82,7 +82,7 @@ pub(super) async fn run(config: Config, mut stop: StopSignals) -> Result<(), Str
 }
 
 impl Archiver {
-    /// Archives until a signal comes, or a topic fails.
+    /// Archives until a signal comes, or no topic can be archived.
     async fn archive(
         &mut self,
         stop: &mut StopSignals,
@@ -120,16 +120,19 @@ impl Archiver {
         result
     }
 
-    /// Starts the fixed topics. Without fixed topics, returns those that come up.
+    /// Starts the fixed topics. Returns the topics that are to be started later, again and again: those that come up, and
+    /// those whose archive may have ended.
     fn discover(&mut self) -> Result<mpsc::Receiver<String>, String> {
         let (found, discovered) = mpsc::channel(1);
+        let period = self.shared.config.topic_refresh;
         match self.shared.config.topics.clone() {
             Topics::Fixed(topics) => {
-                for topic in topics {
+                for topic in topics.clone() {
                     self.start(topic)?;
                 }
+                tokio::spawn(name_again(topics, period, found));
             }
-            Topics::Discovered { pattern, interval } => {
+            Topics::Discovered { pattern } => {
                 let Config {
                     sources,
                     client,
@@ -140,7 +143,7 @@ impl Archiver {
                     unreachable!("topics are discovered through nsqlookupds");
                 };
                 let list = TopicList::new(lookupds, client, *http_timeouts)?;
-                tokio::spawn(watch_topics(list, pattern, interval, found));
+                tokio::spawn(watch_topics(list, pattern, period, found));
             }
         }
         Ok(discovered)
@@ -168,7 +171,8 @@ impl Archiver {
         })
     }
 
-    /// Handles the end of a topic. A topic that nsqlookupds named gets another chance.
+    /// Handles the end of a topic. A topic that nsqlookupds named gets another chance, and so does a topic whose disk
+    /// failed while other topics are archived: anybody who may publish can make a topic whose files cannot be written.
     fn end(&mut self, Ended { topic, result }: Ended) -> Result<(), String> {
         self.running.remove(&topic);
         match result {
@@ -184,8 +188,21 @@ impl Archiver {
                 }
             }
             Err(TopicError::Disk(error)) => {
-                let channel = &self.shared.config.channel;
-                Err(format!("[{topic}/{channel}] {error}"))
+                let Config {
+                    channel,
+                    topics,
+                    topic_refresh,
+                    ..
+                } = &self.shared.config;
+                let why = format!("[{topic}/{channel}] {error}");
+                let is_last = matches!(topics, Topics::Fixed(_)) && self.running.is_empty();
+                if is_last || self.orders.borrow().stop {
+                    return Err(why);
+                }
+                log_error!(
+                    "{why}; the topic's archive has ended, and is tried again after {topic_refresh:?}"
+                );
+                Ok(())
             }
         }
     }
@@ -217,6 +234,20 @@ async fn watch_topics(
             if let Some(line) = skipped_line(&topic, &pattern) {
                 log_warn!("{line}");
             } else if found.send(topic).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Sends the fixed topics once per period.
+async fn name_again(topics: Vec<String>, period: Duration, found: mpsc::Sender<String>) {
+    let mut ticks = interval_at(Instant::now() + period, period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        for topic in &topics {
+            if found.send(topic.clone()).await.is_err() {
                 return;
             }
         }

@@ -75,12 +75,18 @@ const ZSTD_LEVEL_MAX: i64 = 22;
 /// other parts are synced. Smaller batches would make the disk wait more often.
 const BATCH_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
+/// The time after which an archive that has ended is tried again, if `--topic-refresh` has no meaning for the topics and is
+/// 0: the default of the flag.
+const TOPIC_REFRESH: Duration = Duration::from_secs(60);
+
 /// The values of the flags.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
     pub(super) log_level: Level,
     pub(super) log_style: Style,
     pub(super) topics: Topics,
+    /// The time between two questions for topics, and between two tries of a topic whose disk fails.
+    pub(super) topic_refresh: Duration,
     pub(super) channel: String,
     pub(super) sources: Sources,
     pub(super) sync_interval: Duration,
@@ -100,8 +106,8 @@ pub(super) struct Config {
 pub(super) enum Topics {
     /// `--topic`, those that do not match `--topic-pattern` left out.
     Fixed(Vec<String>),
-    /// All topics of the nsqlookupds that match, asked for once per interval.
-    Discovered { pattern: Regex, interval: Duration },
+    /// All topics of the nsqlookupds that match.
+    Discovered { pattern: Regex },
 }
 
 impl Config {
@@ -169,6 +175,10 @@ impl Config {
                 ..options.log_style()
             },
             topics,
+            topic_refresh: match options.duration("topic-refresh") {
+                Duration::ZERO => TOPIC_REFRESH,
+                refresh => refresh,
+            },
             channel,
             sources,
             sync_interval,
@@ -235,8 +245,8 @@ fn topics(options: &Options, sources: &Sources) -> Result<(Topics, Vec<String>),
     }
     let pattern = pattern(&text)?;
     if topics.is_empty() {
-        let interval = positive(options, "topic-refresh")?;
-        return Ok((Topics::Discovered { pattern, interval }, Vec::new()));
+        positive(options, "topic-refresh")?;
+        return Ok((Topics::Discovered { pattern }, Vec::new()));
     }
     let all = topics.into_iter();
     let (matching, others): (Vec<String>, Vec<String>) =

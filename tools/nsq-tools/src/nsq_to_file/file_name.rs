@@ -77,7 +77,7 @@ impl NameFormat {
             format = format.replace(REVISION, "");
         }
         format = format
-            .replace("<TOPIC>", topic)
+            .replace("<TOPIC>", file_text(topic))
             .replace("<HOST>", &self.host)
             .replace("<PID>", &self.pid.to_string());
         if !format.ends_with(self.suffix) {
@@ -88,6 +88,16 @@ impl NameFormat {
             date_format: self.date_format.clone(),
             last: None,
         }
+    }
+}
+
+/// Returns the text that stands for a topic in names of files. `.` and `..` are names of topics that anybody may publish
+/// to, and lead to other directories. They are escaped as in a URL, because no topic's name has a percent sign.
+fn file_text(topic: &str) -> &str {
+    match topic {
+        "." => "%2E",
+        ".." => "%2E%2E",
+        other => other,
     }
 }
 
@@ -111,7 +121,7 @@ impl NameFormat {
         let mut regex = String::from("^");
         let date = date_pattern(&self.date_format);
         let tokens = [
-            ("<TOPIC>", regex::escape(topic)),
+            ("<TOPIC>", regex::escape(file_text(topic))),
             ("<HOST>", regex::escape(&self.host)),
             ("<PID>", "[0-9]+".to_owned()),
             ("<DATETIME>", date),
@@ -263,6 +273,25 @@ mod tests {
         check("<REV>.zst", ".zst", true, "<REV>.zst");
         check("<PID>/<TOPIC>/<TOPIC>", "", false, "7/events/events");
         check("<OTHER>", "", false, "<OTHER>");
+    }
+
+    /// One message to the topic `..` made directories outside of `--output-dir`, or ended the tool.
+    #[test]
+    fn no_topic_leads_to_another_directory() {
+        for (topic, text) in [(".", "%2E"), ("..", "%2E%2E"), ("...", "..."), (".a", ".a")] {
+            for form in [
+                "<TOPIC>/<REV>",
+                "a/<TOPIC>/b<REV>",
+                "<TOPIC><REV>",
+                "<TOPIC>/<TOPIC><REV>",
+            ] {
+                let format = format(form, "", true);
+                let found = with_revision(format.of_topic(topic).at(&now()), 0);
+                let expected = form.replace("<TOPIC>", text).replace("<REV>", "-000000");
+                assert_eq!(found, Path::new(&expected));
+                assert!(format.pattern(topic).fits(&found), "{}", found.display());
+            }
+        }
     }
 
     #[test]

@@ -218,8 +218,13 @@ fn given_values_replace_the_defaults() {
         "-topic-pattern=^clicks_",
         "-topic-refresh=5s",
     ];
-    let Topics::Discovered { pattern, interval } = read(&args).unwrap().topics else {
+    let config = read(&args).unwrap();
+    let Topics::Discovered { pattern } = config.topics else {
         panic!("without --topic, nsqlookupds name the topics");
     };
-    assert_eq!((pattern.as_str(), interval.as_secs()), ("^clicks_", 5));
+    let found = (pattern.as_str(), config.topic_refresh.as_secs());
+    assert_eq!(found, ("^clicks_", 5));
+    // The flag has no meaning for fixed topics in the original, which takes any value.
+    let fixed = ["-topic=t", "-lookupd-http-address=h:1", "-topic-refresh=0s"];
+    assert_eq!(read(&fixed).unwrap().topic_refresh.as_secs(), 60);
 }
