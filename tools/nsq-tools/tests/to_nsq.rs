@@ -64,7 +64,7 @@ fn records_end_with_the_delimiter() {
     check(
         &["-delimiter=,"],
         "one,two,three\n",
-        &["one", "two", "three\n"],
+        &["one", "two", "three"],
     );
     check(&["-delimiter", "\t"], "a b\tc\nd\t", &["a b", "c\nd"]);
     check(&[], "\n\n\n", &[]);

@@ -44,9 +44,14 @@ impl Records {
         }
     }
 
-    /// Returns the rest of the input after its end, which no delimiter ends. The rest may be empty.
+    /// Returns the rest of the input after its end, which no delimiter ends, without the line feed that ends a text. The
+    /// rest may be empty. The original drops the last byte of the rest, whatever it is.
     pub(super) fn rest(self) -> Bytes {
-        self.buffer.freeze()
+        let mut rest = self.buffer;
+        if rest.ends_with(b"\n") {
+            rest.truncate(rest.len() - 1);
+        }
+        rest.freeze()
     }
 }
 
@@ -74,7 +79,9 @@ mod tests {
         check(b'\n', "\n", &[""], "");
         check(b'\n', "one\n\ntwo\nthree", &["one", "", "two"], "three");
         check(b'\n', "one\r\n", &["one\r"], "");
-        check(b',', "one,two,three\n", &["one", "two"], "three\n");
+        check(b',', "one,two,three\n", &["one", "two"], "three");
+        check(b',', "one\n,two\n\n", &["one\n"], "two\n");
+        check(b',', "one,\n", &["one"], "");
         check(0, "a\0b", &["a"], "b");
     }
 
