@@ -93,6 +93,11 @@ impl std::error::Error for QueryError {}
 
 impl QueryError {
     /// Returns the addresses that did not answer, which are all addresses.
+    pub fn failures(&self) -> &[Failure] {
+        &self.failures
+    }
+
+    /// Takes the addresses that did not answer, which are all addresses.
     pub fn into_failures(self) -> Vec<Failure> {
         self.failures
     }

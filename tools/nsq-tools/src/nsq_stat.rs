@@ -69,10 +69,12 @@ fn poll(config: &Config) -> Result<(), String> {
         for warning in &poll.warnings {
             log_warn!("{warning}");
         }
-        let rows = table.rows(poll.figures);
-        print(&rows.text)
-            .map_err(|error| format!("failed to write to standard output - {error}"))?;
-        printed += u64::from(rows.has_line);
+        if let Some(figures) = poll.figures {
+            let rows = table.rows(figures);
+            print(&rows.text)
+                .map_err(|error| format!("failed to write to standard output - {error}"))?;
+            printed += u64::from(rows.has_line);
+        }
         thread::sleep(config.interval);
         if config.count == Some(printed) {
             return Ok(());

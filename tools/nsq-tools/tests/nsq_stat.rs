@@ -203,6 +203,48 @@ fn a_node_that_dies_is_named_and_counts_with_its_last_figures() {
     assert_eq!(wait_for_end(&mut child).code(), Some(0));
 }
 
+/// A pod whose name did not resolve yet ended the tool, if no other node had the channel.
+#[test]
+fn an_address_that_does_not_answer_at_the_start_is_waited_for() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
+    for (flag, good) in [
+        ("nsqd-http-address", nsqd.http),
+        ("lookupd-http-address", lookupd.http),
+    ] {
+        let addresses =
+            ["nope.invalid:1".to_owned(), good.to_string()].map(|it| format!("--{flag}={it}"));
+        let channel = format!("-channel={flag}");
+        let mut child = command(&["-topic=late", &channel, "-count=1", "-interval=50ms"])
+            .args(&addresses)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut errors = BufReader::new(child.stderr.take().unwrap()).lines();
+        let warnings: Vec<String> = (errors.by_ref())
+            .map_while(Result::ok)
+            .take_while(|line| !line.ends_with("waiting for the addresses that do not answer"))
+            .collect();
+        let [warning] = &warnings[..] else {
+            panic!("{warnings:?}");
+        };
+        assert!(
+            warning.contains("WARNING: nope.invalid:1 does not answer - "),
+            "{warning}"
+        );
+        nsqd.create_channel("late", flag);
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert_eq!(lines.count(), 3);
+        assert_eq!(wait_for_end(&mut child).code(), Some(0));
+        nsqd.post("/topic/delete?topic=late", b"")
+            .expect_status(200);
+        lookupd
+            .post("/topic/delete?topic=late", b"")
+            .expect_status(200);
+    }
+}
+
 /// nsqd refuses plain HTTP then, and names its HTTPS port.
 #[test]
 fn an_nsqd_that_wants_https_is_asked_again() {

@@ -2,19 +2,22 @@
 //!
 //! The original ends if any address does not answer. This tool ends if no address answers. A node
 //! that does not answer counts with its last figures, so the rates of the other nodes stay right, and
-//! a warning names the node.
+//! a warning names the node. If no node that answers has the channel, the tool waits for the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::config::Config;
 use super::table::Figures;
-use crate::cluster::{ChannelStats, Cluster, Failure, NodeAddress, NodeStats, QueryError, Sources};
+use crate::cluster::{
+    Answer, ChannelStats, Cluster, Failure, Node, NodeAddress, NodeStats, QueryError, Sources,
+};
 
 /// The figures of one poll.
 #[derive(Debug)]
 pub(super) struct Poll {
-    pub(super) figures: Figures,
+    /// `None` while only addresses that do not answer can have the channel.
+    pub(super) figures: Option<Figures>,
     /// The addresses that have stopped answering since the last poll, or answer again.
     pub(super) warnings: Vec<String>,
 }
@@ -61,6 +64,8 @@ struct Memory {
     nodes: BTreeMap<NodeAddress, Option<ChannelStats>>,
     /// The addresses that did not answer.
     silent: BTreeSet<String>,
+    /// True if no node that has answered has the channel.
+    is_waiting: bool,
 }
 
 impl Poller {
@@ -76,26 +81,30 @@ impl Poller {
 
     /// Asks for the figures.
     pub(super) fn poll(&mut self) -> Result<Poll, PollError> {
-        let found = self
-            .cluster
-            .nodes_of_topic(&self.sources, &self.topic)
-            .map_err(PollError::Nodes)?;
+        let found = self.cluster.nodes_of_topic(&self.sources, &self.topic);
+        let found = found.or_else(without_topic).map_err(PollError::Nodes)?;
         let mut nodes: BTreeSet<NodeAddress> =
             found.data.iter().map(|node| node.http_address()).collect();
         if !found.failures.is_empty() {
             nodes.extend(self.memory.nodes.keys().cloned());
         }
         let nodes: Vec<NodeAddress> = nodes.into_iter().collect();
-        let stats = self
-            .cluster
-            .stats(&nodes, &self.topic, &self.channel, false)
-            .map_err(PollError::Stats)?;
+        let mut stats = Answer {
+            data: Vec::new(),
+            failures: Vec::new(),
+        };
+        if !nodes.is_empty() || found.failures.is_empty() {
+            stats = self
+                .cluster
+                .stats(&nodes, &self.topic, &self.channel, false)
+                .map_err(PollError::Stats)?;
+        }
         let answered = stats.data.iter().map(|(address, stats)| {
             let channel = channel_of(stats, &self.topic, &self.channel);
             (address.clone(), channel.cloned())
         });
         let answered = answered.collect();
-        let warnings = self
+        let mut warnings = self
             .memory
             .update(&nodes, answered, &found.failures, &stats.failures);
         let mut figures = Figures::default();
@@ -104,13 +113,48 @@ impl Poller {
             figures.add(channel);
             has_channel = true;
         }
-        match has_channel {
-            true => Ok(Poll { figures, warnings }),
-            false => Err(PollError::Channel {
-                topic: self.topic.clone(),
-                channel: self.channel.clone(),
-            }),
+        let was_waiting = std::mem::replace(&mut self.memory.is_waiting, !has_channel);
+        if has_channel {
+            return Ok(Poll {
+                figures: Some(figures),
+                warnings,
+            });
         }
+        let missing = PollError::Channel {
+            topic: self.topic.clone(),
+            channel: self.channel.clone(),
+        };
+        if found.failures.is_empty() && stats.failures.is_empty() {
+            return Err(missing);
+        }
+        if !was_waiting {
+            warnings.push(format!(
+                "{missing}; waiting for the addresses that do not answer"
+            ));
+        }
+        Ok(Poll {
+            figures: None,
+            warnings,
+        })
+    }
+}
+
+/// Returns an answer without nodes if some nsqlookupds do not answer, and the others do not know the topic. nsqlookupd
+/// answers a question for an unknown topic with an error.
+fn without_topic(error: QueryError) -> Result<Answer<Vec<Node>>, QueryError> {
+    let is_answer = |failure: &Failure| failure.why.contains("TOPIC_NOT_FOUND");
+    let failures = error.failures();
+    let silent: Vec<Failure> = failures
+        .iter()
+        .filter(|failure| !is_answer(failure))
+        .cloned()
+        .collect();
+    match silent.is_empty() || silent.len() == failures.len() {
+        true => Err(error),
+        false => Ok(Answer {
+            data: Vec::new(),
+            failures: silent,
+        }),
     }
 }
 
