@@ -62,15 +62,24 @@ pub(crate) fn run(config: &Config, metadata: &Metadata) -> Result<(), String> {
         log_info!("TAKEOVER: {}", line(topic));
     }
     if let Some(original) = &done.original {
-        let messages: u64 = done.topics.iter().map(|topic| topic.message_count).sum();
         log_info!(
-            "TAKEOVER: {messages} messages of {} topics in {:.1} s; the files of nsqd are kept in {}",
-            done.topics.len(),
+            "TAKEOVER: {} in {:.1} s; the files of nsqd are kept in {}",
+            sum(&done.topics),
             began.elapsed().as_secs_f64(),
             original.display()
         );
     }
     Ok(())
+}
+
+/// Says how much was taken over. Beside logs with messages, a bare 0 would look like a loss.
+fn sum(topics: &[TopicTakeover]) -> String {
+    let messages: u64 = topics.iter().map(|topic| topic.message_count).sum();
+    match messages {
+        0 => "the files of nsqd had no messages; those in the logs of this nsqd stay as they are"
+            .to_owned(),
+        _ => format!("{messages} messages of {} topics", topics.len()),
+    }
 }
 
 fn line(topic: &TopicTakeover) -> String {
@@ -100,4 +109,29 @@ fn line(topic: &TopicTakeover) -> String {
 fn label() -> String {
     // A clock outside jiff's range is not worth refusing to start for.
     strtime::format("%Y-%m-%d-%H%M%S", &Zoned::now()).unwrap_or_else(|_| "undated".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// "0 messages of 0 topics" beside a log with messages looked like a loss.
+    #[test]
+    fn a_takeover_without_messages_says_what_stays() {
+        let topic = |message_count| TopicTakeover {
+            name: "t".to_owned(),
+            message_count,
+            undistributed_count: 0,
+            channels: Vec::new(),
+            is_appended: false,
+        };
+        assert_eq!(sum(&[topic(3), topic(4)]), "7 messages of 2 topics");
+        for topics in [&[][..], &[topic(0)]] {
+            let text = sum(topics);
+            assert!(
+                text.starts_with("the files of nsqd had no messages; "),
+                "{text}"
+            );
+        }
+    }
 }

@@ -51,7 +51,7 @@ const NSQD_FLAGS: &[Flag] = {
 
     Flag::new("data-path", Text, "", "directory of messages and metadata; by default the current one"),
     Flag::new("mem-queue-size", Integer(0, MAX), "10000", "number of messages per topic that stay in memory; what is beyond is on disk only"),
-    Flag::new("max-bytes-per-file", Integer(MIN, MAX), "104857600", "upper bound in bytes of a file of messages, at most 64 MiB"),
+    Flag::new("max-bytes-per-file", Integer(MIN, MAX), "104857600", "upper bound in bytes of a file of messages; values above 64 MiB mean 64 MiB"),
     Flag::new("sync-every", Integer(MIN, MAX), "2500", "number of messages per sync; at the default only --sync-timeout counts, 1 answers a publish after its sync"),
     Flag::new("sync-timeout", Duration(1, MAX), "2s", "duration of time per sync"),
     Flag::new("queue-scan-worker-pool-max", Integer(MIN, MAX), "4", "accepted, but has no effect: timers are exact"),
