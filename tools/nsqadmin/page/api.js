@@ -2,6 +2,7 @@
 
 import { parse as parseJson } from "./exact.js";
 import { ownNameHeader } from "./own-name.js";
+import { escaped } from "./route.js";
 import { facts, lastAct, lastAnswer, noteServerTime, serverNow } from "./store.js";
 
 // The longest wait for an answer, in milliseconds.
@@ -22,18 +23,11 @@ const LOOK = "It may still carry the act out. Before you try again, look at the 
 
 // The address of an endpoint of the API, such as api("topics", "orders").
 export function api(...segments) {
-  return `api/${segments.map(encodeURIComponent).join("/")}`;
+  return `api/${segments.map(escaped).join("/")}`;
 }
-
-// A segment that browsers remove from addresses, in whatever way it is escaped. nsqd takes both as names of topics and channels: without
-// this check, the address of the channel "orders" of the topic "." would be that of the topic "orders".
-const REMOVED = /^(\.|%2e){1,2}$/i;
-
-const UNNAMEABLE = "Browsers remove “.” and “..” from addresses, so this page can neither show nor change a topic or channel with such a name. Nothing was done. POST /api/acts takes names in its body.";
 
 // Asks the server, and returns the JSON of its answer. `path` is below the base path. `parse` reads the text of the answer. Throws a Failure.
 export async function ask(path, { method = "GET", body, signal, timeout = TIMEOUT, parse = parseJson } = {}) {
-  if (path.split("?")[0].split("/").some((segment) => REMOVED.test(segment))) throw new Failure(UNNAMEABLE, 0);
   const limit = new AbortController();
   const timer = setTimeout(() => limit.abort(), timeout);
   const stop = () => limit.abort();

@@ -7,10 +7,15 @@ const BASE = new URL(document.baseURI).pathname;
 document.querySelector("base").href = document.baseURI;
 const listeners = new Set();
 
-// The address of a view, such as link("topics", "orders"). Without arguments, the list of topics. Browsers remove the segments . and ..
-// from addresses, which nsqd takes as names. In a link, they have a ~ in front, which no name of a topic or channel has.
+// The address of a view, such as link("topics", "orders"). Without arguments, the list of topics.
 export function link(...segments) {
-  return BASE + segments.map((segment) => encodeURIComponent(segment).replace(/^\.{1,2}$/, "~$&")).join("/");
+  return BASE + segments.map(escaped).join("/");
+}
+
+// A segment of an address. Browsers remove the segments . and .. from addresses, which nsqd takes as names: the address of the channel
+// "orders" of the topic "." would be that of the topic "orders". So both have a ~ in front, which no name of a topic or channel has.
+export function escaped(segment) {
+  return encodeURIComponent(segment).replace(/^\.{1,2}$/, "~$&");
 }
 
 // The present view and query. `segments` are the decoded parts of the path below the base path.

@@ -151,7 +151,13 @@ impl App {
     async fn answer_below(&self, path: &str, request: &mut Request) -> (Reply, bool) {
         let method = request.method().clone();
         match route(ROUTES, method.as_str(), path) {
-            Routed::Found(endpoint, segments) => {
+            Routed::Found(endpoint, mut segments) => {
+                // The page puts a ~ in front of the names that browsers remove from addresses.
+                for segment in &mut segments {
+                    if matches!(segment.as_str(), "~." | "~..") {
+                        segment.remove(0);
+                    }
+                }
                 (self.answer_at(endpoint, &segments, request).await, true)
             }
             Routed::Redirect(path) => {

@@ -632,3 +632,20 @@ fn a_channel_lists_the_clients_of_each_node() {
         (&json!(true), Some(1))
     );
 }
+
+/// Browsers remove `.` and `..` from addresses, so nobody could show or delete such a topic on the page.
+#[test]
+fn topics_of_dots_are_shown_and_deleted() {
+    let nsqd = Daemon::nsqd(&[]);
+    let admin = Admin::start(&[&format!("--nsqd-http-address={}", nsqd.http)]);
+    for topic in [".", ".."] {
+        nsqd.create_channel(topic, "c");
+        let target = format!("/api/topics/~{topic}");
+        let shown = admin.ask("GET", &target, &[], "").expect_status(200).json();
+        assert_eq!(shown["topic_name"], topic, "{shown}");
+        let channel = format!("{target}/c");
+        admin.ask("GET", &channel, &[], "").expect_status(200);
+        admin.ask("DELETE", &target, &[], "").expect_status(200);
+        assert!(nsqd.channel(topic, "c").is_none());
+    }
+}

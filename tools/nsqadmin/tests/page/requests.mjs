@@ -27,7 +27,8 @@ async function openTopic(browser, cluster, name, answer) {
 }
 
 export const checks = {
-  // The topic "." with the channel "orders" had the address of the topic "orders", which was deleted.
+  // The topic "." with the channel "orders" had the address of the topic "orders", which was deleted. Later, the page could not show or
+  // change such topics.
   async "requests: an address never names another topic"(browser, cluster) {
     const page = await browser.open(`${cluster.admin}lookup`);
     const found = await page.evaluate(async () => {
@@ -40,20 +41,14 @@ export const checks = {
         asked.push(path);
         return Promise.resolve(new Response('{"message":""}'));
       };
-      const ends = [];
-      for (const names of [[".", "orders"], ["orders", ".."], [".."], ["...", ".a"]]) {
-        for (const method of ["DELETE", "GET"]) ends.push(await ask(api("topics", ...names), { method }).then(() => "asked", (error) => error.message.slice(0, 28)));
-      }
-      return { ends, asked, links: [link("topics", ".", "a~b"), link("topics", "..")].map((href) => new URL(href, document.baseURI).pathname) };
+      for (const names of [[".", "orders"], ["orders", ".."], [".."], ["...", ".a"]]) await ask(api("topics", ...names), { method: "DELETE" });
+      return { asked, links: [link("topics", ".", "a~b"), link("topics", "..")].map((href) => new URL(href, document.baseURI).pathname) };
     });
     const base = new URL(cluster.admin).pathname;
     equal(found, {
-      ends: [...Array(6).fill("Browsers remove “.” and “..”"), "asked", "asked"], asked: Array(2).fill(`${base}api/topics/.../.a`),
+      asked: ["~./orders", "orders/~..", "~..", ".../.a"].map((names) => `${base}api/topics/${names}`),
       links: [`${base}topics/~./a~b`, `${base}topics/~..`],
     }, "the addresses of dots");
-    await page.goto(`${cluster.admin}topics/~./orders`);
-    await page.getByRole("heading", { level: 1 }).getByText("orders").waitFor();
-    await page.getByText("Browsers remove “.” and “..” from addresses").first().waitFor();
     browser.healthy();
   },
 
