@@ -141,6 +141,9 @@ impl App {
     /// Returns the part of a path below the base path. Any other path counts as one from which a proxy has removed the base path,
     /// and as that of a probe that knows no proxy.
     fn below_base<'a>(&self, path: &'a str) -> &'a str {
+        if &*self.base_path == "/" {
+            return path;
+        }
         match path.strip_prefix(&*self.base_path) {
             Some("") => "/",
             Some(below) if below.starts_with('/') => below,

@@ -160,7 +160,12 @@ impl Nginx {
         };
         assert_eq!(get("/api/topics", &[]).json()["topics"], json!(["t"]));
         assert_eq!(get("/ping", &[]).text(), "OK");
-        let named = get("/api/settings", &["X-Forwarded-User: carol"]).json();
+        // The password belongs to nobody.
+        let own = [
+            "X-Forwarded-User: carol",
+            "Authorization: Basic Y2Fyb2w6eA==",
+        ];
+        let named = get("/api/settings", &own).json();
         assert_eq!(named["user"], json!(""), "no client names its own user");
         let own = format!("Origin: https://{NAME}");
         for (headers, status) in [
