@@ -74,7 +74,9 @@ enum Origin {
     Ours(Header),
     /// This run, but the message has changed on its way.
     Damaged,
-    /// Another program, or another run.
+    /// Another run, whose messages nobody waits for any more.
+    OtherRun,
+    /// Another program.
     Foreign,
 }
 
@@ -150,15 +152,22 @@ impl Consumer {
                 FrameType::Message => {
                     let message = Message::parse(data).ok_or("a message frame is too short")?;
                     let origin = self.identify(&message, behaviour, context);
-                    if let Origin::Foreign = origin {
-                        encode::req(context.output, &message.id, FOREIGN_DELAY);
-                        continue;
+                    match origin {
+                        Origin::Ours(_) | Origin::Damaged => {}
+                        Origin::OtherRun => {
+                            finish(&message.id, context);
+                            continue;
+                        }
+                        Origin::Foreign => {
+                            encode::req(context.output, &message.id, FOREIGN_DELAY);
+                            continue;
+                        }
                     }
                     context.tally.counts.delivered += 1;
                     context.tally.last_delivery_ns = context.now_ns;
                     let header = match origin {
                         Origin::Ours(header) => Some(header),
-                        Origin::Damaged | Origin::Foreign => None,
+                        _ => None,
                     };
                     if let Some(header) = header.filter(|_| message.attempts <= 1) {
                         if same.0 != header.intended_ns {
@@ -210,9 +219,12 @@ impl Consumer {
                 context.entries.push(LedgerEntry::Damaged);
                 return Origin::Damaged;
             }
-            (Decoded::Foreign | Decoded::Intact(_), _) => {
+            (other, _) => {
                 context.tally.counts.foreign += 1;
-                return Origin::Foreign;
+                return match other {
+                    Decoded::Intact(_) => Origin::OtherRun,
+                    _ => Origin::Foreign,
+                };
             }
         };
         context.entries.push(LedgerEntry::Delivered(Delivery {
