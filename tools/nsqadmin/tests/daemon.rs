@@ -58,6 +58,10 @@ fn what_nsqadmin_asks_all_the_time_is_not_in_the_logs_of_the_others() {
     // A poll that fails has one, too.
     http_with_headers(nsqds[0].http, "GET", "/nope", &["X-NSQ-Poll: true"], b"").expect_status(404);
     nsqds[0].wait_for_log(" 404 GET /nope ");
+    // Nobody reads bodies without one.
+    let peek = "/topic/peek?topic=clicks";
+    http_with_headers(nsqds[0].http, "GET", peek, &["X-NSQ-Poll: true"], b"").expect_status(200);
+    nsqds[0].wait_for_log(" GET /topic/peek?topic=clicks ");
 }
 
 /// A pod that was not ready had no name yet, and nsqadmin ended with it.
