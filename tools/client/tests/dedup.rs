@@ -240,7 +240,7 @@ async fn a_copy_that_goes_back_counts_no_attempt() {
     let dedup = Dedup::builder(Key::body(), filter).build();
     let mut consumer = Consumer::builder("t", "c")
         .config(config())
-        .nodes([first.tcp.into(), nsqd.tcp.into()])
+        .nodes([first.tcp, nsqd.tcp])
         .dedup(dedup.expect("complete"))
         .connect()
         .await
