@@ -174,7 +174,8 @@ async fn a_connection_that_was_silent_for_too_long_takes_no_command() {
     tokio::task::yield_now().await;
     // One poll sets the clock, and no other task runs.
     let mut standing_still = pin!(tokio::time::advance(Duration::from_secs(61)));
-    poll_fn(|cx| Poll::Ready(assert!(standing_still.as_mut().poll(cx).is_pending()))).await;
+    let is_pending = poll_fn(|cx| Poll::Ready(standing_still.as_mut().poll(cx).is_pending()));
+    assert!(is_pending.await);
     nop(&outbox);
     let ended = running.await.unwrap().0;
     assert!(

@@ -9,7 +9,7 @@ use test_support::{TIMEOUT, wait_until};
 const ESTABLISHED: &str = "01";
 
 /// Waits until no connection to `server` is open. The sockets of a process that was killed may be closed after its end.
-pub fn wait_for_close(server: SocketAddr) {
+pub(crate) fn wait_for_close(server: SocketAddr) {
     let port = format!(":{:04X}", server.port());
     let is_open = |line: &str| {
         let mut columns = line.split_whitespace().skip(2);
