@@ -35,7 +35,7 @@ async fn consume() -> Result<(), Box<dyn Error>> {
         .connect()
         .await?;
     let control = consumer.control();
-    // What blocks runs elsewhere, so the connections and Ctrl-C go on meanwhile.
+    // Blocking work runs elsewhere, so the connections and Ctrl-C go on meanwhile.
     let running = consumer.run(10, async |message: Message| {
         let body = message.body().clone();
         spawn_blocking(move || print(&body)).await?
