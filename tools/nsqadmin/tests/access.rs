@@ -434,7 +434,7 @@ fn without_a_base_path_the_page_finds_its_files_below_any_prefix() {
         assert!(page.contains(&format!(r#"<base href="{base}">"#)), "{path}");
     }
     // A rule of a proxy for `/api/` must not miss another spelling of it.
-    admin.get("//api/topics").expect_status(404);
+    admin.get("//api/topics").expect_status(301);
 }
 
 /// A browser showed `{"message":"NOT_FOUND"}`.
