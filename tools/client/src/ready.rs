@@ -495,12 +495,10 @@ impl Ready {
         assert_eq!(total, self.total, "{self:?}");
         assert!(total <= self.limit(), "{self:?}");
         let has_enough = !self.is_backoff && self.max as usize >= self.shares();
-        let is_settling = self.connections.iter().any(|it| !it.earlier.is_empty());
-        let is_excused = is_settling || self.share_left() == 0;
         for found in &self.connections {
             assert!(found.count <= found.count_max, "{self:?}");
             assert!(
-                !has_enough || found.count > 0 || found.count_max == 0 || is_excused,
+                !has_enough || found.count > 0 || found.count_max == 0 || self.is_short(),
                 "{self:?}"
             );
             assert!(

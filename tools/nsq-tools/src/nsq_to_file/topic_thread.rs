@@ -344,8 +344,8 @@ mod tests {
         assert_eq!(topic.sync_by, None);
         for (nsqd, number) in nsqds.iter_mut().zip([2, 3]) {
             nsqd.deliver(number, 1, "x").await;
-            // The clock stands still while a task can run.
-            time::sleep(Duration::from_millis(1)).await;
+            // The clock stands still while a task can run. A new connection gets its RDY after a while.
+            time::sleep(Duration::from_millis(400)).await;
         }
         let first = topic.consumer.next().await.unwrap();
         let begin = Instant::now();
