@@ -11,6 +11,15 @@ use std::time::Duration;
 use wire::encode;
 use wire::name::ChannelName;
 
+/// Publishes the message `x` on a new connection.
+fn publish(world: &mut lists::World) -> ClientId {
+    let producer = world.connect();
+    let mut input = Vec::new();
+    encode::publish(&mut input, lists::topic(), b"x");
+    world.send(producer, &input);
+    producer
+}
+
 /// A REQ moves a message from the window to the deferred messages, which the checkpoint's scan has
 /// already passed. Only a crash between this checkpoint and the next one shows a missing note, so
 /// histories hardly ever find it.
@@ -57,10 +66,7 @@ pub(super) fn a_start_keeps_deferrals() {
 pub(super) fn an_answer_in_the_middle_of_a_turn_holds() {
     let mut world = lists::World::new();
     world.subscribe(0);
-    let producer = world.connect();
-    let mut input = Vec::new();
-    encode::publish(&mut input, lists::topic(), b"x");
-    world.send(producer, &input);
+    let producer = publish(&mut world);
     assert_eq!(world.frames(producer).len(), 1, "the answer");
     world.restart();
     assert_eq!(world.counts(), (1, 0, 0));
@@ -69,10 +75,7 @@ pub(super) fn an_answer_in_the_middle_of_a_turn_holds() {
 /// The topic has no channels.
 pub(super) fn an_emptied_topic_comes_back_after_a_restart() {
     let mut world = lists::World::new();
-    let producer = world.connect();
-    let mut input = Vec::new();
-    encode::publish(&mut input, lists::topic(), b"x");
-    world.send(producer, &input);
+    publish(&mut world);
     world.rest();
     let (now, time) = (world.now(), Some(Duration::from_secs(60)));
     let emptied = world.broker.empty_topic(now, lists::TOPIC, time, TaskId(1));
@@ -90,10 +93,7 @@ pub(super) fn an_emptied_topic_comes_back_after_a_restart() {
 pub(super) fn the_use_of_an_undo_waits_for_its_checkpoint() {
     let mut world = lists::World::new();
     world.subscribe(0);
-    let producer = world.connect();
-    let mut input = Vec::new();
-    encode::publish(&mut input, lists::topic(), b"x");
-    world.send(producer, &input);
+    publish(&mut world);
     let (now, place) = (world.now(), (lists::TOPIC, lists::CHANNEL));
     let time = Some(Duration::from_secs(60));
     let emptied = world.broker.empty_channel(now, place, time, TaskId(1));
@@ -120,10 +120,7 @@ pub(super) fn a_shard_that_stops_takes_no_forwards() {
     let theirs = ShardId(1 - ours.0);
     let mut other = lists::World::with(of_shard(theirs));
     let mut forward = |world: &mut lists::World| {
-        let producer = other.connect();
-        let mut input = Vec::new();
-        encode::publish(&mut input, lists::topic(), b"x");
-        other.send(producer, &input);
+        publish(&mut other);
         let batch = other.broker.take_forwards(ours).expect("the publish");
         let (now, mut out) = (world.now(), Vec::new());
         world.broker.handle_forwards(now, &batch, &mut out);
@@ -162,10 +159,7 @@ pub(super) fn a_grace_keeps_messages_beyond_the_bounds() {
     options.topic.unclaimed = rules.into();
     let mut world = lists::World::with(options);
     world.broker.set_asks_for_channels(true);
-    let producer = world.connect();
-    let mut input = Vec::new();
-    encode::publish(&mut input, lists::topic(), b"x");
-    world.send(producer, &input);
+    publish(&mut world);
     world.rest();
     world.subscribe(1);
     assert_eq!(world.counts(), (0, 1, 0));
@@ -175,10 +169,7 @@ pub(super) fn a_grace_keeps_messages_beyond_the_bounds() {
 fn with_a_dead_letter(before: impl FnOnce(&SimFiles)) -> lists::World {
     let mut world = lists::World::with_dead_letters();
     let consumer = world.subscribe(1);
-    let producer = world.connect();
-    let mut input = Vec::new();
-    encode::publish(&mut input, lists::topic(), b"x");
-    world.send(producer, &input);
+    publish(&mut world);
     world.rest();
     let [(id, _, 1)] = world.received(consumer)[..] else {
         panic!("one message");
