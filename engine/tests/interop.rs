@@ -22,7 +22,7 @@ const MESSAGES: usize = 100_000;
 const MESSAGES_UPGRADED: usize = 20_000;
 
 /// The message timeout of clients that cannot ask for one. The scenarios use the same number.
-const MSG_TIMEOUT_FLAG: &str = "--msg-timeout=6s";
+const MSG_TIMEOUT_FLAG: &str = "--msg-timeout=15s";
 
 /// The longest wait for a scenario, which gives up by itself after 300 s.
 const SCENARIO_TIMEOUT: Duration = Duration::from_secs(350);
