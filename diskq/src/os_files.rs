@@ -87,7 +87,7 @@ impl Files for OsFiles {
         options.write(true).create_new(true).mode(FILE_MODE);
         let file = options.open(to)?;
         let is_direct = direct(&file, |file| file.write_all_at(memory.as_ref(), 0))?;
-        if !is_direct {
+        if !(is_direct && platform::says_direct(&file)) {
             file.sync_data()?;
         }
         Ok(())

@@ -1,6 +1,8 @@
 //! The system calls that only Linux has. On other systems ringq runs for developers, and goes without these calls.
 
 use memmap2::{MmapMut, MmapRaw};
+#[cfg(target_os = "linux")]
+use rustix::fs::{AtFlags, StatxFlags, statx};
 use std::fs::File;
 use std::io;
 
@@ -29,6 +31,17 @@ fn unless_unknown(advised: io::Result<()>) -> io::Result<()> {
 #[cfg(target_os = "linux")]
 pub(crate) fn sync_file_system(any_file: &File) -> io::Result<()> {
     Ok(rustix::fs::syncfs(any_file)?)
+}
+
+/// Returns true if the kernel says that direct I/O of this file goes around the page cache. Linux says so from 6.1 on. ext4
+/// accepts the flag for every file, and writes a file that it encrypts or journals through the page cache.
+#[cfg(target_os = "linux")]
+pub(crate) fn says_direct(file: &File) -> bool {
+    let found = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+    found.is_ok_and(|found| {
+        let says = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::DIOALIGN);
+        says && found.stx_dio_offset_align != 0
+    })
 }
 
 /// The error numbers with which a device, and not a limit of the process, answers: no data (a bad sector), target,
@@ -61,6 +74,10 @@ mod other_systems {
     /// There is no such call. After this error each file is synced separately.
     pub(crate) fn sync_file_system(_any_file: &File) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn says_direct(_file: &File) -> bool {
+        false
     }
 
     pub(crate) const MEDIA_ERRORS: &[i32] = &[

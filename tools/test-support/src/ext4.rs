@@ -5,18 +5,19 @@ use std::process::Command;
 
 use crate::skip::{kernel_lacks, not_tested};
 
-/// A small ext4 without a journal, which only root can mount. It is unmounted at the end of the test.
+/// A small ext4, which only root can mount. It is unmounted at the end of the test.
 pub struct Ext4 {
     /// Has the image, and the mount point.
     directory: tempfile::TempDir,
 }
 
 impl Ext4 {
-    /// Makes and mounts a file system of this many bytes. Prints a notice and returns `None` if that is not possible.
+    /// Makes a file system of this many bytes with a feature, such as `^has_journal`, and mounts it with these options. Prints a
+    /// notice and returns `None` if that is not possible.
     ///
     /// # Panics
     /// There is no `mkfs.ext4`, and `CI` is set.
-    pub fn mount(bytes: u64) -> Option<Ext4> {
+    pub fn mount(bytes: u64, feature: &str, options: &str) -> Option<Ext4> {
         let directory = tempfile::Builder::new()
             .prefix("nsqd-ext4-")
             .tempdir()
@@ -27,7 +28,7 @@ impl Ext4 {
         file.set_len(bytes).expect("a file can have a hole");
         std::fs::create_dir(ext4.path()).expect("a directory can be made");
         let made = Command::new("mkfs.ext4")
-            .args(["-q", "-F", "-m", "0", "-O", "^has_journal"])
+            .args(["-q", "-F", "-m", "0", "-O", feature])
             .arg(&image)
             .output();
         if !made.as_ref().is_ok_and(|made| made.status.success()) {
@@ -35,7 +36,7 @@ impl Ext4 {
             return None;
         }
         let mounted = Command::new("mount")
-            .args(["-o", "loop"])
+            .args(["-o", options])
             .arg(&image)
             .arg(ext4.path())
             .output();
