@@ -6,14 +6,18 @@
 //! Only what has a name of ours or of the original's is looked at. The data path itself belongs to the operator, who may
 //! have other files in it. A directory that other users cannot enter shields all files in it, so most starts look at one
 //! directory per topic and at no segment.
+//!
+//! What belongs to a user who is neither that of this process nor the owner of the data path is no file of nsqd. Root could
+//! change it, and its owner could put a link to any file of the system in its place meanwhile.
 
 use std::fs::{self, DirEntry, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use diskq::{Attempt, DiskError, LOG_SUFFIX, deleted_topic};
 use rustix::fs::OFlags;
+use rustix::process::geteuid;
 
 use crate::import::{DONE, NEW, ORIGINAL_PREFIX};
 use crate::metadata::FILE_NAME;
@@ -76,6 +80,8 @@ struct Entry {
     entry: DirEntry,
     is_dir: bool,
     mode: u32,
+    /// The users to whom nsqd's files may belong.
+    owners: [u32; 2],
 }
 
 /// Returns what other users can reach of nsqd's files in the data path, sorted by name.
@@ -84,7 +90,7 @@ fn list(data_path: &Path) -> Result<Vec<Entry>, DiskError> {
     if metadata.permissions().mode() & OTHERS == 0 {
         return Ok(Vec::new());
     }
-    let mut entries = exposed_in(data_path)?;
+    let mut entries = exposed_in(data_path, [geteuid().as_raw(), metadata.uid()])?;
     entries.retain(|entry| {
         let name = entry.entry.file_name();
         name.to_str().is_some_and(|name| match entry.is_dir {
@@ -108,18 +114,21 @@ fn is_file_of_nsqd(name: &str) -> bool {
     name == FILE_NAME || is_temporary(name, FILE_NAME) || parse_name(name).is_some()
 }
 
-/// Returns the files and directories in a directory that other users can reach. Leaves out links: they lead to files that are not nsqd's.
-fn exposed_in(directory: &Path) -> Result<Vec<Entry>, DiskError> {
+/// Returns the files and directories in a directory that belong to one of these users and that other users can reach. Leaves out
+/// links: they lead to files that are not nsqd's.
+fn exposed_in(directory: &Path, owners: [u32; 2]) -> Result<Vec<Entry>, DiskError> {
     let mut exposed = Vec::new();
     for entry in fs::read_dir(directory).in_attempt("list", directory)? {
         let entry = entry.in_attempt("list", directory)?;
         let metadata = entry.metadata().in_attempt("look at", &entry.path())?;
         let mode = metadata.permissions().mode();
-        if (metadata.is_dir() || metadata.is_file()) && mode & OTHERS != 0 {
+        let is_ours = owners.contains(&metadata.uid());
+        if is_ours && (metadata.is_dir() || metadata.is_file()) && mode & OTHERS != 0 {
             exposed.push(Entry {
                 entry,
                 is_dir: metadata.is_dir(),
                 mode: mode & 0o7777,
+                owners,
             });
         }
     }
@@ -133,7 +142,7 @@ fn close(entry: &Entry) -> (u64, Result<(), DiskError>) {
     let mut count = 0;
     let mut result = Ok(());
     if entry.is_dir {
-        match exposed_in(&path) {
+        match exposed_in(&path, entry.owners) {
             Ok(entries) => {
                 for entry in entries {
                     let (closed_count, closed) = close(&entry);
@@ -170,7 +179,9 @@ fn take_away(path: &Path, mode: u32) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{chown, symlink};
+
+    use test_support::skip::kernel_lacks;
 
     use super::*;
 
@@ -259,6 +270,31 @@ mod tests {
         let (again, result) = Exposed::close(directory.path());
         result.unwrap();
         assert_eq!(count(again), (0, None));
+    }
+
+    /// Root closed the files of another user, who could put a link in the place of a directory meanwhile.
+    #[test]
+    fn a_start_by_root_leaves_the_files_of_other_users_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        chmod(directory.path(), 0o755);
+        let file = directory.path().join("strange.log/file");
+        put(&file, 0o644);
+        chmod(file.parent().unwrap(), 0o755);
+        for path in [file.as_path(), file.parent().unwrap()] {
+            if let Err(error) = chown(path, Some(12_345), None) {
+                kernel_lacks(&format!("files of other users need root: {error}"));
+                return;
+            }
+        }
+        let (exposed, result) = Exposed::close(directory.path());
+        result.unwrap();
+        assert_eq!(exposed.count, 0);
+        assert_eq!(mode(&file), 0o644);
+        // The data path is the other user's.
+        chown(directory.path(), Some(12_345), None).unwrap();
+        let (exposed, result) = Exposed::close(directory.path());
+        result.unwrap();
+        assert_eq!(exposed.count, 2);
     }
 
     #[test]
