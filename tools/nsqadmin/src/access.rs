@@ -129,20 +129,20 @@ impl Access {
         }
     }
 
-    /// Returns the `Host` of a request from this machine that a page of another site may have sent: the owner of a name
-    /// has let it stand for 127.0.0.1 (DNS rebinding). Such a page is nsqadmin's own for the browser.
+    /// Returns the `Host` of a request from this machine that a page of another site may have sent by DNS rebinding: the
+    /// browser then takes that page for nsqadmin's own.
     ///
-    /// A proxy on this machine also sends names that nsqadmin does not know. Its headers tell it from a browser. The page can
-    /// set these headers, too, but it can neither set nor leave out `Origin` in a request that acts. So for a request
-    /// with `Origin`, the proxy's headers count only beside `Sec-Fetch-Site`: for such a host name, browsers send this field
-    /// over HTTPS only, where they have checked the name.
+    /// A proxy on this machine also sends names that nsqadmin does not know, and its headers excuse them. A page's script can
+    /// set these headers, too. But a page's request that acts has `Origin`, and has `Sec-Fetch-Site` only over HTTPS, where
+    /// the browser has checked the name. So `Origin` without `Sec-Fetch-Site` is never excused.
     pub fn unknown_host<'h>(&self, headers: &'h HeaderMap, peer: IpAddr) -> Option<&'h str> {
         let host = headers.get(HOST)?.to_str().unwrap_or("?");
         if !peer.to_canonical().is_loopback() || self.host_names.have(host) {
             return None;
         }
-        let may_be_set = headers.contains_key(ORIGIN) && !headers.contains_key("sec-fetch-site");
-        (may_be_set || !has_proxy(headers)).then_some(host)
+        let is_unchecked_page =
+            headers.contains_key(ORIGIN) && !headers.contains_key("sec-fetch-site");
+        (is_unchecked_page || !has_proxy(headers)).then_some(host)
     }
 
     /// Returns true if a request that acts comes from nsqadmin's own page, from a page of `--allowed-origin`, or from no

@@ -138,8 +138,8 @@ impl App {
         reply.into_response(request.accepts_gzip())
     }
 
-    /// Returns the part of a path below the base path. Any other path counts as one from which a proxy has removed the base path,
-    /// and as that of a probe that knows no proxy.
+    /// Returns the path without the base path. Any other path stays as it is: a proxy has removed the base path, or a probe asks
+    /// nsqadmin itself.
     fn below_base<'a>(&self, path: &'a str) -> &'a str {
         if &*self.base_path == "/" {
             return path;

@@ -10,6 +10,7 @@ use reqwest::{Client, Method, StatusCode, redirect};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use upgrade::ClientConfig;
+use url::Url;
 use wire::error::quote;
 
 use crate::answer;
@@ -90,7 +91,7 @@ impl Upstream {
     /// The HTTP library refuses the settings.
     pub fn new(flags: &ClientFlags, tls: ClientConfig, tally: Tally) -> Result<Upstream, String> {
         Ok(Upstream {
-            client: client(flags, tls.clone(), redirect::Policy::limited(REDIRECTS_MAX))?,
+            client: client(flags, tls.clone(), same_host())?,
             poster: client(flags, tls, redirect::Policy::none())?,
             answer_bytes_max: flags.answer_bytes_max,
             is_quiet: false,
@@ -226,7 +227,8 @@ impl Upstream {
         let shown = &answered.body[..answered.body.len().min(REFUSAL_BYTES_MAX)];
         let advice = match answered.status.is_redirection() {
             true => {
-                " (a POST follows no redirect: name the last URL with --nsqd-url-map, or the address with the flag)"
+                " (a POST follows no redirect, and a GET none to another host: name the last URL with --nsqd-url-map, or the \
+                 address with the flag)"
             }
             false => "",
         };
@@ -306,7 +308,7 @@ pub fn counted_name(server: Server, url: &str) -> UpstreamName {
 
 /// Returns `host:port` of a URL, without the user and the password that it may have.
 fn authority(url: &str) -> String {
-    let Ok(url) = url::Url::parse(url) else {
+    let Ok(url) = Url::parse(url) else {
         return "an address that is not a URL".to_owned();
     };
     let host = url.host_str().unwrap_or_default();
@@ -314,6 +316,18 @@ fn authority(url: &str) -> String {
         Some(port) => format!("{host}:{port}"),
         None => host.to_owned(),
     }
+}
+
+/// Returns the policy of questions. A server may send them to its own HTTPS or to another path, and not to another host:
+/// anybody can register an address, and must not choose which of the servers near nsqadmin is asked, and for what.
+fn same_host() -> redirect::Policy {
+    redirect::Policy::custom(|attempt| {
+        let asked = attempt.previous().first().and_then(Url::host_str);
+        match asked == attempt.url().host_str() && attempt.previous().len() <= REDIRECTS_MAX {
+            true => attempt.follow(),
+            false => attempt.stop(),
+        }
+    })
 }
 
 /// Returns the policy of notifications. A redirect with 307 or 308 repeats the POST. With 301, 302 or 303, the body would be

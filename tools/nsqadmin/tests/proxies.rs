@@ -1,8 +1,10 @@
 //! nsqadmin behind a real nginx, set up as docs/nsqadmin.md says: a prefix that stays, and one that the proxy removes. The blocks for
-//! Traefik and for an ingress have the same two forms, which nginx plays here.
+//! Traefik and for an ingress have the same two forms, which nginx plays here. Also nsqadmin behind a real oauth2-proxy.
 //!
-//! The test needs nginx (Debian: `nginx-light`). Without nginx, the test says so, and fails if `CI` is set.
+//! The tests need nginx (Debian: `nginx-light`), and Go, which builds oauth2-proxy. Without them, the tests say so, and fail if
+//! `CI` is set.
 
+mod oauth2_proxy;
 mod support;
 
 use std::fs;
@@ -11,6 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use oauth2_proxy::OAuth2Proxy;
 use serde_json::json;
 use support::Admin;
 use tempfile::TempDir;
@@ -107,24 +110,8 @@ impl Nginx {
         self.directory.path().join("socket")
     }
 
-    fn send(&self, method: &str, target: &str, headers: &[&str], body: &str) -> UnixStream {
-        let mut stream = UnixStream::connect(self.socket()).expect("nginx listens");
-        stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
-        let headers: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
-        let length = body.len();
-        write!(
-            stream,
-            "{method} {target} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
-        )
-        .expect("nginx reads");
-        stream
-    }
-
     fn ask(&self, method: &str, target: &str, headers: &[&str], body: &str) -> Response {
-        let mut bytes = Vec::new();
-        let mut stream = self.send(method, target, headers, body);
-        stream.read_to_end(&mut bytes).expect("an answer");
-        parse(&bytes, false).expect("an answer")
+        ask(&self.socket(), method, target, headers, body)
     }
 
     /// Opens a page of nsqadmin as a browser does, and all files that it names. Returns the address of its root.
@@ -178,11 +165,33 @@ impl Nginx {
             assert_eq!(answer.status, status, "{headers:?}: {}", answer.text());
         }
         // nginx holds nothing back.
-        let events = self.send("GET", &format!("{prefix}/api/live/events"), &[], "");
+        let live = format!("{prefix}/api/live/events");
+        let events = send(&self.socket(), "GET", &live, &[], "");
         let mut lines = BufReader::new(events).lines();
         let is_event = |line: std::io::Result<String>| line.expect("a line").starts_with("data:");
         assert!(lines.any(is_event), "no event");
     }
+}
+
+/// Sends a request to the proxy that listens on this unix socket.
+fn send(socket: &Path, method: &str, target: &str, headers: &[&str], body: &str) -> UnixStream {
+    let mut stream = UnixStream::connect(socket).expect("the proxy listens");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
+    let headers: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {target} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+    )
+    .expect("the proxy reads");
+    stream
+}
+
+fn ask(socket: &Path, method: &str, target: &str, headers: &[&str], body: &str) -> Response {
+    let mut bytes = Vec::new();
+    let mut stream = send(socket, method, target, headers, body);
+    stream.read_to_end(&mut bytes).expect("an answer");
+    parse(&bytes, false).expect("an answer")
 }
 
 /// Returns what stands between `before` and the next quotation mark, each time.
@@ -281,5 +290,35 @@ fn a_proxy_may_remove_a_prefix_that_nsqadmin_does_not_know() {
         "X-Forwarded-Host",
     ] {
         assert!(text.contains(part), "{text}");
+    }
+}
+
+/// The flags of oauth2-proxy in the docs. By default, `X-Forwarded-User` is the number of the user at the issuer.
+#[test]
+fn oauth2_proxy_names_the_user_who_has_logged_in() {
+    let (_nsqd, admin) = admin(&["--admin-user=carol@example.com"]);
+    let command = block("oauth2-proxy --provider=oidc --client-id=nsqadmin \\");
+    let (command, _) = command.split_once("\nnsqadmin ").expect("two commands");
+    let flags: Vec<String> = command
+        .split_whitespace()
+        .filter(|word| word.starts_with("--"))
+        .filter(|flag| !flag.contains("issuer") && !flag.contains("secret"))
+        .map(|flag| flag.replace("http://127.0.0.1:4171", &format!("http://{}", admin.http)))
+        .collect();
+    assert!(flags.len() > 4, "{flags:?}");
+    for (email, status) in [("carol@example.com", 200), ("dave@example.com", 403)] {
+        let Some(proxy) = OAuth2Proxy::start(&flags, email) else {
+            return;
+        };
+        let cookie = proxy.log_in();
+        let own = format!("Origin: https://{NAME}");
+        // The browser names another user, too.
+        let headers = [&cookie, own.as_str(), "X-Forwarded-User: carol@example.com"];
+        let settings = proxy.ask("GET", "/api/settings", &headers, "");
+        assert_eq!(settings.expect_status(200).json()["user"], json!(email));
+        let paused = proxy.ask("POST", "/api/topics/t/c", &headers, r#"{"action":"pause"}"#);
+        assert_eq!(paused.status, status, "{email}: {}", paused.text());
+        let stranger = proxy.ask("POST", "/api/topics/t/c", &headers[1..], "");
+        assert_eq!(stranger.status, 302, "nobody has logged in");
     }
 }

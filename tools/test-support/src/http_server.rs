@@ -63,8 +63,8 @@ pub trait Connection: Read + Write {}
 
 impl<T: Read + Write> Connection for T {}
 
-/// A server on a free port of 127.0.0.1. Its connections stay open for further requests, and each
-/// has a thread. The server runs until the test process ends.
+/// A server on a free port of 127.0.0.1. Its connections stay open for further requests, unless a request
+/// says `Connection: close`, and each has a thread. The server runs until the test process ends.
 #[derive(Debug)]
 pub struct HttpServer {
     /// The address of the server.
@@ -167,6 +167,9 @@ fn serve(
         bytes.extend_from_slice(&body);
         reader.get_mut().write_all(&bytes)?;
         reader.get_mut().flush()?;
+        if request.head.contains("\r\nConnection: close\r\n") {
+            break;
+        }
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::Path;
+use std::thread;
 
 use program::go_value::{PARSE_ERROR, parse_int};
 use program::http::HostNames;
@@ -187,13 +188,26 @@ fn client_tls(flags: &ClientFlags) -> Result<ClientConfig, String> {
 /// are not ready: their names are resolved again for each request.
 fn resolve_any(flag: &str, addresses: &[String]) -> Result<(), String> {
     let failed = |address, why| format!("failed to resolve --{flag} ({address}) - {why}");
-    let mut unresolved = Vec::new();
+    let mut places = Vec::new();
     for address in addresses {
-        let (host, port) = parts(address).map_err(|why| failed(address, why))?;
-        if let Err(why) = resolve(host, port) {
-            unresolved.push(failed(address, why));
-        }
+        places.push(parts(address).map_err(|why| failed(address, why))?);
     }
+    // All at once: a name server that does not answer takes ten seconds for each name.
+    let resolved: Vec<Result<(), String>> = thread::scope(|scope| {
+        let asking: Vec<_> = places
+            .iter()
+            .map(|(host, port)| scope.spawn(|| resolve(host, *port)))
+            .collect();
+        let answers = asking.into_iter().map(|asked| asked.join());
+        answers
+            .map(|answer| answer.expect("resolving does not panic"))
+            .collect()
+    });
+    let unresolved: Vec<String> = addresses
+        .iter()
+        .zip(resolved)
+        .filter_map(|(address, answer)| answer.err().map(|why| failed(address, why)))
+        .collect();
     match unresolved.first() {
         Some(first) if unresolved.len() == addresses.len() => return Err(first.clone()),
         _ => {}

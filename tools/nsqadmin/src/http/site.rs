@@ -22,7 +22,7 @@ const POLICY: &str = "default-src 'self'; object-src 'none'; base-uri 'self'; fo
                       frame-ancestors 'self'";
 
 impl App {
-    /// Returns the page. All its addresses have the same one.
+    /// Returns the page, which is the same for all its addresses but for the base.
     pub(super) fn page(&self, request: &Request) -> Reply {
         let Some(page) = self.assets.get("index.html") else {
             return not_found();
