@@ -92,12 +92,12 @@ impl std::fmt::Display for QueryError {
 impl std::error::Error for QueryError {}
 
 impl QueryError {
-    /// Returns the addresses that did not answer, which are all addresses.
+    /// Returns why each address gave no figures: it did not answer, or answered with an error.
     pub fn failures(&self) -> &[Failure] {
         &self.failures
     }
 
-    /// Takes the addresses that did not answer, which are all addresses.
+    /// Takes what [`QueryError::failures`] returns.
     pub fn into_failures(self) -> Vec<Failure> {
         self.failures
     }

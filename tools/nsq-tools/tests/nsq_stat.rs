@@ -245,6 +245,21 @@ fn an_address_that_does_not_answer_at_the_start_is_waited_for() {
     }
 }
 
+/// An nsqlookupd that did not know the topic counted as one that does not answer, and the tool waited for ever.
+#[test]
+fn a_channel_that_no_address_has_ends_the_tool() {
+    let lookupds = [Daemon::nsqlookupd(&[]), Daemon::nsqlookupd(&[])];
+    let nsqd = Daemon::nsqd_at(&[&lookupds[0]], &[]);
+    nsqd.create_channel("t", "c");
+    let addresses = lookupds.each_ref().map(|lookupd| lookupd.http.to_string());
+    let addresses = addresses.map(|http| format!("--lookupd-http-address={http}"));
+    let is_known = || lookupds[0].get("/lookup?topic=t").status == 200;
+    assert!(test_support::wait_until(TIMEOUT, is_known));
+    let args = ["-topic=t", "-channel=typo", "-count=1", "-interval=50ms"];
+    let exit = nsq_stat(&[&args[..], &addresses.each_ref().map(String::as_str)].concat());
+    assert_eq!(exit.status.code(), Some(1), "{exit}");
+}
+
 /// nsqd refuses plain HTTP then, and names its HTTPS port.
 #[test]
 fn an_nsqd_that_wants_https_is_asked_again() {

@@ -83,7 +83,8 @@ struct Totals {
 
 type Parsed = Result<Query<Vec<(String, String)>>, QueryRejection>;
 
-/// Returns the service. Every endpoint accepts any method, as in the original. Pages of other sites count nothing.
+/// Returns the service. Every endpoint accepts any method, as in the original. Pages of other sites count nothing, if the
+/// browser marks their requests.
 pub(super) fn router(api: Api) -> Router {
     Router::new()
         .route("/incr", any(incr))

@@ -64,7 +64,7 @@ struct Memory {
     nodes: BTreeMap<NodeAddress, Option<ChannelStats>>,
     /// The addresses that did not answer.
     silent: BTreeSet<String>,
-    /// True if no node that has answered has the channel.
+    /// True if the last poll found the channel nowhere. Its warning has been given.
     is_waiting: bool,
 }
 
@@ -82,7 +82,7 @@ impl Poller {
     /// Asks for the figures.
     pub(super) fn poll(&mut self) -> Result<Poll, PollError> {
         let found = self.cluster.nodes_of_topic(&self.sources, &self.topic);
-        let found = found.or_else(without_topic).map_err(PollError::Nodes)?;
+        let found = without_topic(found).map_err(PollError::Nodes)?;
         let mut nodes: BTreeSet<NodeAddress> =
             found.data.iter().map(|node| node.http_address()).collect();
         if !found.failures.is_empty() {
@@ -139,22 +139,28 @@ impl Poller {
     }
 }
 
-/// Returns an answer without nodes if some nsqlookupds do not answer, and the others do not know the topic. nsqlookupd
-/// answers a question for an unknown topic with an error.
-fn without_topic(error: QueryError) -> Result<Answer<Vec<Node>>, QueryError> {
-    let is_answer = |failure: &Failure| failure.why.contains("TOPIC_NOT_FOUND");
-    let failures = error.failures();
-    let silent: Vec<Failure> = failures
-        .iter()
-        .filter(|failure| !is_answer(failure))
-        .cloned()
-        .collect();
-    match silent.is_empty() || silent.len() == failures.len() {
-        true => Err(error),
-        false => Ok(Answer {
-            data: Vec::new(),
-            failures: silent,
-        }),
+/// Takes the nsqlookupds that do not know the topic for answers. nsqlookupd answers a question for an unknown topic with an
+/// error. If none knows the topic and all have answered, this stays an error.
+fn without_topic(
+    found: Result<Answer<Vec<Node>>, QueryError>,
+) -> Result<Answer<Vec<Node>>, QueryError> {
+    let is_silent = |failure: &Failure| !failure.why.contains("TOPIC_NOT_FOUND");
+    match found {
+        Ok(mut found) => {
+            found.failures.retain(is_silent);
+            Ok(found)
+        }
+        Err(error) => {
+            let all = error.failures();
+            let silent: Vec<Failure> = all.iter().filter(|it| is_silent(it)).cloned().collect();
+            match silent.is_empty() || silent.len() == all.len() {
+                true => Err(error),
+                false => Ok(Answer {
+                    data: Vec::new(),
+                    failures: silent,
+                }),
+            }
+        }
     }
 }
 

@@ -89,7 +89,7 @@ impl Archiver {
         hangup: &mut Signal,
         ends: &mut mpsc::UnboundedReceiver<Ended>,
     ) -> Result<(), String> {
-        let mut discovered = self.discover()?;
+        let mut discovered = self.start_topics()?;
         loop {
             tokio::select! {
                 () = stop.wait() => return Ok(()),
@@ -120,9 +120,9 @@ impl Archiver {
         result
     }
 
-    /// Starts the fixed topics. Returns the topics that are to be started later, again and again: those that come up, and
-    /// those whose archive may have ended.
-    fn discover(&mut self) -> Result<mpsc::Receiver<String>, String> {
+    /// Starts the fixed topics. Returns the topics to start later: those that nsqlookupds name, or the fixed ones again, because
+    /// their archives may have ended.
+    fn start_topics(&mut self) -> Result<mpsc::Receiver<String>, String> {
         let (found, discovered) = mpsc::channel(1);
         let period = self.shared.config.topic_refresh;
         match self.shared.config.topics.clone() {
@@ -130,7 +130,7 @@ impl Archiver {
                 for topic in topics.clone() {
                     self.start(topic)?;
                 }
-                tokio::spawn(name_again(topics, period, found));
+                tokio::spawn(repeat_fixed(topics, period, found));
             }
             Topics::Discovered { pattern } => {
                 let Config {
@@ -164,47 +164,41 @@ impl Archiver {
             // Without a receiver, the process is ending.
             let _ = ended.send(Ended { topic, result });
         });
-        started.map(drop).map_err(|error| {
-            // No thread tells of its end, and the stop waits for none.
-            self.running.remove(&name);
-            format!("cannot start a thread for the topic {name}: {error}")
-        })
+        match started {
+            Ok(_) => Ok(()),
+            // No thread tells of its end.
+            Err(error) => self.end(Ended {
+                topic: name,
+                result: Err(TopicError::Start(format!("cannot start a thread: {error}"))),
+            }),
+        }
     }
 
-    /// Handles the end of a topic. A topic that nsqlookupds named gets another chance, and so does a topic whose disk
-    /// failed while other topics are archived: anybody who may publish can make a topic whose files cannot be written.
+    /// Handles the end of a topic. A failed topic is tried again, unless it was the last fixed topic that was archived, or the
+    /// tool stops: anybody who may publish can make a topic whose files cannot be written.
     fn end(&mut self, Ended { topic, result }: Ended) -> Result<(), String> {
         self.running.remove(&topic);
-        match result {
-            Ok(()) => Ok(()),
+        let Config {
+            channel,
+            topics,
+            topic_refresh,
+            ..
+        } = &self.shared.config;
+        let why = match result {
+            Ok(()) => return Ok(()),
             Err(TopicError::Start(why)) => {
-                let why = format!("couldn't create logger for new topic {topic}: {why}");
-                match self.shared.config.topics {
-                    Topics::Fixed(_) => Err(why),
-                    Topics::Discovered { .. } => {
-                        log_error!("{why}");
-                        Ok(())
-                    }
-                }
+                format!("couldn't create logger for new topic {topic}: {why}")
             }
-            Err(TopicError::Disk(error)) => {
-                let Config {
-                    channel,
-                    topics,
-                    topic_refresh,
-                    ..
-                } = &self.shared.config;
-                let why = format!("[{topic}/{channel}] {error}");
-                let is_last = matches!(topics, Topics::Fixed(_)) && self.running.is_empty();
-                if is_last || self.orders.borrow().stop {
-                    return Err(why);
-                }
-                log_error!(
-                    "{why}; the topic's archive has ended, and is tried again after {topic_refresh:?}"
-                );
-                Ok(())
-            }
+            Err(TopicError::Disk(error)) => format!("[{topic}/{channel}] {error}"),
+        };
+        let is_last = matches!(topics, Topics::Fixed(_)) && self.running.is_empty();
+        if is_last || self.orders.borrow().stop {
+            return Err(why);
         }
+        log_error!(
+            "{why}; the topic's archive has ended, and is tried again after {topic_refresh:?}"
+        );
+        Ok(())
     }
 }
 
@@ -241,7 +235,7 @@ async fn watch_topics(
 }
 
 /// Sends the fixed topics once per period.
-async fn name_again(topics: Vec<String>, period: Duration, found: mpsc::Sender<String>) {
+async fn repeat_fixed(topics: Vec<String>, period: Duration, found: mpsc::Sender<String>) {
     let mut ticks = interval_at(Instant::now() + period, period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -276,14 +270,48 @@ mod tests {
     use super::*;
     use crate::nsq_to_file::disk::DiskError;
 
-    /// The stop returned the last failure, and nobody heard of the others.
-    #[tokio::test]
-    async fn a_stop_returns_the_first_failure_and_logs_the_others() {
+    /// Returns an archiver of these topics, which run, and the ends of their threads.
+    fn archiver(topics: [&str; 3]) -> (Archiver, mpsc::UnboundedReceiver<Ended>) {
         let args = ["--topic=a", "--nsqd-tcp-address=127.0.0.1:1"];
         let config = Config::from_args(args.map(OsString::from)).unwrap();
         let consuming = Consuming::new(&config.sources, config.client.clone()).unwrap();
         let (orders, _) = watch::channel(Orders::default());
-        let (ended, mut ends) = mpsc::unbounded_channel();
+        let (ended, ends) = mpsc::unbounded_channel();
+        let archiver = Archiver {
+            shared: Arc::new(Shared {
+                config,
+                consuming,
+                figures: Figures::default(),
+                controls: Mutex::default(),
+            }),
+            orders,
+            ended,
+            running: topics.map(str::to_owned).into(),
+        };
+        (archiver, ends)
+    }
+
+    /// The certificate of one topic was replaced while its archive began again, and the archives of all others ended.
+    #[tokio::test]
+    async fn a_topic_that_cannot_be_set_up_ends_no_other() {
+        let (mut archiver, _ends) = archiver(["a", "b", "c"]);
+        capture::start();
+        let mut end = |topic: &str| {
+            archiver.end(Ended {
+                topic: topic.to_owned(),
+                result: Err(TopicError::Start("no certificate".to_owned())),
+            })
+        };
+        assert_eq!((end("a"), end("b")), (Ok(()), Ok(())));
+        let why = "couldn't create logger for new topic c: no certificate".to_owned();
+        assert_eq!(end("c"), Err(why));
+        assert_eq!(capture::stop().len(), 2);
+    }
+
+    /// The stop returned the last failure, and nobody heard of the others.
+    #[tokio::test]
+    async fn a_stop_returns_the_first_failure_and_logs_the_others() {
+        let (mut archiver, mut ends) = archiver(["a", "b", "c"]);
         for topic in ["a", "b", "c"] {
             let error = DiskError {
                 verb: "sync",
@@ -297,19 +325,8 @@ mod tests {
                     _ => Err(TopicError::Disk(error)),
                 },
             };
-            ended.send(end).unwrap();
+            archiver.ended.send(end).unwrap();
         }
-        let mut archiver = Archiver {
-            shared: Arc::new(Shared {
-                config,
-                consuming,
-                figures: Figures::default(),
-                controls: Mutex::default(),
-            }),
-            orders,
-            ended,
-            running: ["a", "b", "c"].map(str::to_owned).into(),
-        };
         capture::start();
         let stopped = archiver.stop(&mut ends).await;
         let log = capture::stop();
