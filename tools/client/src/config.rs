@@ -45,8 +45,9 @@ pub struct Config {
     pub dial_timeout: Duration,
     /// The longest silence of nsqd that a connection tolerates. Default 60 s, 100 ms to 5 min.
     pub read_timeout: Duration,
-    /// The longest time in which nsqd takes no byte of a write. Default 1 s, 100 ms to 5 min. While nsqd sends its
-    /// heartbeats, the time begins when the next one is due, and ends with `read_timeout`.
+    /// The longest time in which nsqd takes no byte of a write. Default 1 s, 100 ms to 5 min. An nsqd whose heartbeats come is
+    /// slow, not gone: it gets this time from when the next heartbeat is due, but at most `read_timeout` since it last took
+    /// a byte.
     pub write_timeout: Duration,
     /// The local address of connections to nsqd. `None` leaves the choice to the system. Port 0 is any port.
     pub local_addr: Option<SocketAddr>,

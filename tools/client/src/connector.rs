@@ -107,7 +107,8 @@ impl Connector for SystemConnector {
     }
 }
 
-/// The pause of a socket's owner after which the runtime may not know what has come. Shorter pauses save system calls.
+/// If a socket was not polled for this time, the runtime may not know yet what has come. A smaller value costs more system
+/// calls.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A socket that also reads what the runtime does not know of yet.

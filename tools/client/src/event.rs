@@ -168,8 +168,8 @@ pub enum Event {
         /// The producer.
         client: Client,
     },
-    /// nsqd refused an answer, because the message was not in flight any more: its timeout was over. Reported once for each
-    /// consumer.
+    /// nsqd refused an answer, because the message was not in flight any more: its timeout was over, or the channel was
+    /// emptied. Reported once for each consumer.
     AnswerTooLate {
         /// The consumer.
         client: Client,

@@ -1,7 +1,8 @@
 //! [`Hub`]: what the tasks of one consumer share: its flow control, its connections and its counters.
 //!
-//! The lock is held for a few instructions per read of a connection, and for each answer that can change the flow: all
-//! but a success outside of a backoff. No callback of the application and no waker of it runs under the lock.
+//! The lock is held for each read of a connection, and for each answer that can change the flow: a failure, any answer in a
+//! backoff, and any answer while a connection waits for RDY. Under the lock, the work grows with the number of
+//! connections. No callback of the application and no waker of it runs under the lock.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -42,7 +43,8 @@ pub(crate) struct Hub {
     state: Mutex<State>,
     /// The level of the backoff, which an answer reads without the lock.
     level: AtomicU32,
-    /// True while an answer makes room for which a connection waits. An answer reads it without the lock, too.
+    /// True while a connection waits for RDY that answers of other connections free. An answer reads this flag without the
+    /// lock.
     is_short: AtomicBool,
     /// True when it was reported that an answer came too late.
     is_lateness_reported: AtomicBool,
@@ -157,20 +159,17 @@ impl Hub {
         state.next_id += 1;
         let line = Arc::new(Line::new(now, id, node.clone(), negotiated, outbox));
         state.lines.insert(id, Arc::clone(&line));
-        state.count_in_flight();
-        let changes = state.flow.add(now, id, line.ready_max);
-        self.carry_out(state, changes);
+        self.change(state, |flow| flow.add(now, id, line.ready_max));
         Some(line)
     }
 
     /// Takes a connection out of the distribution of RDY: nsqd is asked to send nothing more, or is about to stop.
     pub(crate) fn retire_line(&self, line: &Line) {
-        let mut state = self.state();
-        state.count_in_flight();
-        let changes = state.flow.retire(now(), line.id);
-        // The connection may be lost already; then there is nobody to tell.
-        let _ = line.send(encode::cls);
-        self.carry_out(state, changes);
+        self.change(self.state(), |flow| {
+            // The connection may be lost already; then there is nobody to tell.
+            let _ = line.send(encode::cls);
+            flow.retire(now(), line.id)
+        });
     }
 
     /// Removes a connection that is over. Returns true if it was the last one of a consumer that stops.
@@ -178,10 +177,8 @@ impl Hub {
         line.lose();
         let mut state = self.state();
         state.lines.remove(&line.id);
-        state.count_in_flight();
-        let changes = state.flow.remove(now(), line.id);
         let is_last = state.lines.is_empty() && state.is_stopping;
-        self.carry_out(state, changes);
+        self.change(state, |flow| flow.remove(now(), line.id));
         is_last
     }
 
@@ -202,10 +199,7 @@ impl Hub {
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Result<Position, ConnectionLost> {
         if verdict != Verdict::Success || self.level.load(Ordering::Relaxed) != 0 {
-            let mut state = self.state();
-            state.count_in_flight();
-            let changes = state.flow.answer(now(), verdict);
-            self.carry_out(state, changes);
+            self.change(self.state(), |flow| flow.answer(now(), verdict));
         }
         let sent = line.send(write);
         let counter = match is_finish {
@@ -224,10 +218,7 @@ impl Hub {
     /// Gives connections the room that an answer has made.
     #[cold]
     fn use_room(&self) {
-        let mut state = self.state();
-        state.count_in_flight();
-        let changes = state.flow.use_room(now());
-        self.carry_out(state, changes);
+        self.change(self.state(), |flow| flow.use_room(now()));
     }
 
     /// Returns true, once, when an answer came too late.
@@ -237,11 +228,9 @@ impl Hub {
 
     /// Changes `max_in_flight`.
     pub(crate) fn set_max_in_flight(&self, max: u32) {
-        let mut state = self.state();
+        let state = self.state();
         let lines: Vec<_> = state.lines.values().map(Arc::clone).collect();
-        state.count_in_flight();
-        let changes = state.flow.set_max(now(), max);
-        self.carry_out(state, changes);
+        self.change(state, |flow| flow.set_max(now(), max));
         for line in lines {
             self.report_truncation(&line, max);
         }
@@ -276,10 +265,7 @@ impl Hub {
 
     /// Carries out the timeouts that are due.
     pub(crate) fn handle_timeout(&self) {
-        let mut state = self.state();
-        state.count_in_flight();
-        let changes = state.flow.handle_timeout(now());
-        self.carry_out(state, changes);
+        self.change(self.state(), |flow| flow.handle_timeout(now()));
     }
 
     /// Returns true if a connection may send no more, or hardly more, before some of its messages are answered: 85 % of its
@@ -349,6 +335,13 @@ impl Hub {
         state.lines.values().for_each(|line| line.abort());
         drop(state);
         self.raise_phase(Phase::Stopped);
+    }
+
+    /// Changes the flow, which first learns what is in flight, and carries out what follows.
+    fn change(&self, mut state: MutexGuard<'_, State>, change: impl FnOnce(&mut Flow) -> Changes) {
+        state.count_in_flight();
+        let changes = change(&mut state.flow);
+        self.carry_out(state, changes);
     }
 
     /// Sends the RDY counts, in their order, before the lock is released. Then reports the change of the backoff.

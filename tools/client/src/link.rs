@@ -151,8 +151,8 @@ impl Link {
     /// Moves bytes as far as possible. Without a recipient, it is ready when the handshake is over. With one, it is
     /// ready when the connection is over.
     ///
-    /// Everything that has come is read before anything is written. So a connection that has ended while this process
-    /// stood still takes no command that was not begun: the command can go to another connection.
+    /// Up to [`ROUNDS_MAX`] reads come before a write. So a connection that has ended while this process stood still takes no
+    /// command that was not begun: the command can go to another connection.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -191,7 +191,8 @@ impl Link {
     ) -> Poll<Result<(), ConnectionError>> {
         let now = Instant::now();
         if self.failure.is_none() {
-            // The process stood still, and nothing has come meanwhile: commands are safer with another connection.
+            // After a pause of the process, nsqd counts as silent even though no timer has fired. Nothing is written then, so
+            // the commands go to another connection.
             self.connection.check_silence(now.into_std())?;
             match self.poll_write(cx, now, is_open) {
                 Ok(Request::Abort) => return Poll::Ready(Ok(())),

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   enough for all   each connection has floor(max / connections). Lower counts are sent before higher ones
-//!   scarce           max < connections: `max` connections have 1, and the turns go round
+//!   scarce           not every connection can have 1: `max` < connections, or messages in flight leave less. The turns go
+//!                    round
 //!   backoff          all have 0, or one of them has 1
 //! ```
 //!
@@ -81,9 +82,9 @@ impl Connection {
     /// Returns how many of `max` the connection holds.
     fn held(&self, now: Instant) -> u32 {
         let mut earlier = self.earlier.iter();
-        let earlier = earlier.find(|(_, until)| *until > now);
-        let earlier = earlier.map_or(0, |(count, _)| *count);
-        self.count.max(self.in_flight).max(earlier)
+        let expected = earlier.find(|(_, until)| *until > now);
+        let expected = expected.map_or(0, |(count, _)| *count);
+        self.count.max(self.in_flight).max(expected)
     }
 
     /// Sets the count.
@@ -157,8 +158,8 @@ impl Ready {
         held.fold(0, u32::saturating_add)
     }
 
-    /// Returns the share that each connection can have beside the messages in flight that are more than its share. 0: not
-    /// even 1 each.
+    /// Returns the largest share, at most the fair one, that fits into `max` when each connection counts as its share or as its
+    /// messages in flight, whichever is more. 0: not every connection can have 1.
     fn share_left(&self) -> u32 {
         let fair = fair_share(self.limit(), self.shares());
         let fits = |share: u32| {

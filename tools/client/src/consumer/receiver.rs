@@ -153,6 +153,7 @@ impl Recipient for Receiver {
 
     fn error(&mut self, error: ErrorFrame) -> Result<(), ConnectionError> {
         let Source { hub, line } = &*self.source;
+        // nsqd keeps the connection only after E_FIN_FAILED, E_REQ_FAILED and E_TOUCH_FAILED: the message was not in flight.
         let is_too_late = !error.is_fatal();
         hub.events.emit(Event::ErrorFrame {
             client: hub.client.clone(),

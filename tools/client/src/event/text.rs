@@ -91,8 +91,8 @@ impl Event {
             }
             Event::AnswerTooLate { msg_timeout, .. } => write!(
                 f,
-                "an answer came after the message timeout of {}, and nsqd delivers the message again: msg_timeout or \
-                 auto_touch gives handlers more time",
+                "an answer came after the message timeout of {}, so nsqd delivers the message again, or after the channel was \
+                 emptied: msg_timeout or auto_touch gives handlers more time",
                 duration_text(*msg_timeout)
             ),
             Event::DiscoveryFailed { error, .. } => {

@@ -125,7 +125,7 @@ impl Producer {
 }
 
 /// Asks each nsqlookupd by itself, so that none waits for another one. An nsqlookupd that failed is asked again soon, and
-/// so are all of them while the producer has no node.
+/// so are all of them while none of them names a node.
 async fn ask_for_ever(plan: Plan, inner: Weak<Inner>, report: watch::Sender<Progress>) {
     let source = |lookupd: &Lookupd| Source {
         lookupd: lookupd.clone(),
@@ -146,14 +146,15 @@ async fn ask_for_ever(plan: Plan, inner: Weak<Inner>, report: watch::Sender<Prog
         let has_failed = answer.is_err();
         sources[index].take(&inner, answer);
         let was_empty = inner.pool().len() == 0;
-        apply(&inner, &plan.fixed, &sources);
+        let is_any_named = apply(&inner, &plan.fixed, &sources);
         let is_empty = inner.pool().len() == 0;
         let is_first_round_over = sources.iter().all(|source| source.answer.is_some());
-        if is_empty && is_first_round_over && !is_emptiness_reported {
+        let is_known_empty = is_empty && is_first_round_over;
+        if is_known_empty && !is_emptiness_reported {
             let client = inner.shared.client.clone();
             inner.shared.events.emit(Event::NoNode { client });
         }
-        is_emptiness_reported = is_empty && (is_emptiness_reported || is_first_round_over);
+        is_emptiness_reported = is_known_empty;
         drop(inner);
         report.send_modify(|progress| {
             progress.has_result |= !is_empty || is_first_round_over;
@@ -163,7 +164,7 @@ async fn ask_for_ever(plan: Plan, inner: Weak<Inner>, report: watch::Sender<Prog
             emptied.notify_waiters();
         }
         let source = &mut sources[index];
-        let delay = match has_failed || is_empty {
+        let delay = match has_failed || is_empty || !is_any_named {
             true => source.soon.next(),
             false => {
                 source.soon.reset();
@@ -221,8 +222,8 @@ impl Source {
 }
 
 /// Adds new nodes. Removes the nodes that nobody names any more, if all nsqlookupds have answered. While no node is named at
-/// all, nodes with a connection stay: an nsqlookupd that has just started knows no nsqd.
-fn apply(inner: &Inner, fixed: &[Address], sources: &[Source]) {
+/// all, nodes with a connection stay: an nsqlookupd that has just started knows no nsqd. Returns true if a node is named.
+fn apply(inner: &Inner, fixed: &[Address], sources: &[Source]) -> bool {
     let answers = sources.iter().map(|source| source.answer.as_ref());
     let is_complete = answers.clone().all(|answer| matches!(answer, Some(Ok(_))));
     let named = answers.filter_map(|answer| answer?.as_ref().ok());
@@ -231,11 +232,12 @@ fn apply(inner: &Inner, fixed: &[Address], sources: &[Source]) {
         !is_complete
             || named.contains(&node.address)
             || fixed.contains(&node.address)
-            || (named.is_empty() && node.is_open())
+            || (named.is_empty() && node.is_connected())
     });
     for node in removed {
         node.retire();
     }
+    !named.is_empty()
 }
 
 #[cfg(test)]

@@ -131,9 +131,9 @@ impl Node {
         connecting.await.unwrap_or_else(stopped)
     }
 
-    /// Returns true while the node has an open connection.
-    pub(crate) fn is_open(&self) -> bool {
-        matches!(&*self.state(), State::Open(_))
+    /// Returns true while the node has a connection, or is about to have one.
+    pub(crate) fn is_connected(&self) -> bool {
+        matches!(&*self.state(), State::Open(_) | State::Connecting { .. })
     }
 
     /// States that `open` is the connection.

@@ -255,6 +255,29 @@ async fn a_producer_without_a_node_asks_again_soon_and_says_so() {
     found.expect("the node is found soon");
 }
 
+/// Beside a node with a connection, an nsqlookupd that named no node was asked again after 60 s or more.
+#[tokio::test]
+async fn an_nsqlookupd_that_names_no_node_is_asked_again_soon() {
+    let network = MockNetwork::new();
+    let broker = network.broker("a:1");
+    let lookupd = MockLookupd::start(&broker.address()).await;
+    lookupd.set_node(None);
+    let producer = Producer::builder()
+        .node(broker.address())
+        .lookupd(lookupd.address())
+        .connector(network)
+        .build()
+        .unwrap();
+    producer.publish("t", "x").await.unwrap();
+    let asking = async {
+        while lookupd.seen().targets.len() < 3 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let asked = tokio::time::timeout(LONG, asking).await;
+    asked.expect("it is asked again soon");
+}
+
 /// An nsqlookupd that was away for a moment was asked again after 60 s or more.
 #[tokio::test]
 async fn an_nsqlookupd_that_failed_is_asked_again_soon() {
