@@ -127,11 +127,13 @@ fn planned_ns(scenario: &Scenario, recording: &Recording, limited: bool) -> u64 
         return 0;
     };
     let series = &recording.series;
-    let sent = match limited {
-        true => series.all.counts.sent,
-        false => series.measured.sent,
+    let counts = match limited {
+        true => &series.all.counts,
+        false => &series.measured,
     };
-    (sent as f64 / rate * 1e9) as u64
+    // Answers to messages of the warm-up may come in the measured time.
+    let messages = counts.sent.max(counts.acknowledged);
+    (messages as f64 / rate * 1e9) as u64
 }
 
 fn totals(scenario: &Scenario, recording: &Recording, times: &MeasuredTimes) -> Totals {
