@@ -8,6 +8,9 @@ use super::Config;
 use super::table::NSQD;
 use crate::reactor::Engine;
 
+/// The bytes of an IDENTIFY of go-nsq and pynsq, about.
+const IDENTIFY_BYTES: u64 = 512;
+
 impl Config {
     /// nsqd's checks before TLS material is loaded.
     ///
@@ -62,15 +65,23 @@ impl Config {
         let values = [
             (
                 self.msg_bytes_max,
+                1,
                 "--max-msg-size=0 lets no message pass: every publish is refused",
             ),
             (
                 self.body_bytes_max,
-                "--max-body-size=0 lets no command with a body pass: every IDENTIFY and MPUB is refused",
+                IDENTIFY_BYTES,
+                "--max-body-size is too small for the IDENTIFY of client libraries, about 500 bytes: nearly all clients are \
+                 refused",
+            ),
+            (
+                self.rdy_count_max,
+                1,
+                "--max-rdy-count lets no RDY above 0 pass: no consumer gets a message",
             ),
         ];
-        let useless = values.iter().filter(|(value, _)| *value == 0);
-        let useless = useless.map(|(_, sentence)| (*sentence).to_owned());
+        let useless = values.iter().filter(|(value, least, _)| value < least);
+        let useless = useless.map(|(.., sentence)| (*sentence).to_owned());
         useless.chain(self.doubtful_addresses()).collect()
     }
 
@@ -93,6 +104,13 @@ impl Config {
             doubtful.push(format!(
                 "--broadcast-address={broadcast}: consumers take it for a host, so leave out the scheme, the port and others"
             ));
+        }
+        for address in self.lookupd_tcp_addresses.iter().flatten() {
+            if let Some(fault) = tcp_address::fault(address) {
+                doubtful.push(format!(
+                    "--lookupd-tcp-address={address}: {fault}; consumers that ask this nsqlookupd do not find this nsqd"
+                ));
+            }
         }
         for address in &self.auth_http_addresses {
             let is_url = address.contains("://") && !tcp_address::has_variable(address);

@@ -570,7 +570,7 @@ fn values_in_a_file_are_converted_as_nsqd_converts_them() {
 
 /// Values that nsqd takes, and with which somebody looks for the cause for a long time.
 #[test]
-fn doubtful_addresses_are_named() {
+fn doubtful_values_are_named() {
     let doubts = |flag: &str| {
         let config = Config::from_args([flag.into()]).expect("it is allowed");
         config.useless().join("\n")
@@ -584,6 +584,8 @@ fn doubtful_addresses_are_named() {
         "--statsd-address=h:8125",
         "--statsd-address=",
         "--lookupd-tcp-address=h:4160",
+        "--max-body-size=512",
+        "--max-rdy-count=1",
     ] {
         assert_eq!(doubts(good), "", "{good}");
     }
@@ -623,6 +625,19 @@ fn doubtful_addresses_are_named() {
         (
             "--statsd-address=h",
             "--statsd-address=h: missing port in address",
+        ),
+        (
+            "--lookupd-tcp-address=h",
+            "--lookupd-tcp-address=h: missing port in address: write <host>:<port>; consumers that ask",
+        ),
+        (
+            "--lookupd-tcp-address=a:1,b:2",
+            "--lookupd-tcp-address=a:1,b:2: write one <host>:<port> in each flag",
+        ),
+        ("--max-body-size=10", "--max-body-size is too small"),
+        (
+            "--max-rdy-count=-1",
+            "--max-rdy-count lets no RDY above 0 pass",
         ),
     ] {
         let found = doubts(bad);
