@@ -1,4 +1,5 @@
-//! The doctor: says what limits a channel, and which number to change to what.
+//! The doctor: says what limits a channel, which number to change to what, and whether the oldest message fails again and
+//! again.
 //!
 //! [`diagnose`] is a pure function of two samples of a channel over all nodes. The reasoning is
 //! Little's law: if `W` messages are in flight and `X` are finished each second, a message is in
@@ -73,7 +74,8 @@ pub fn diagnose(before: &ChannelSample, after: &ChannelSample, elapsed: Duration
     }
 }
 
-/// Returns the failed deliveries of the oldest message, if it fails again and again, and nobody has finished it between the samples.
+/// Returns the failed deliveries of the oldest message, if it fails again and again, and its age has grown by at least half of
+/// the time, so that it is probably the message of the earlier sample.
 fn oldest_failed(before: &ChannelSample, after: &ChannelSample, elapsed: Duration) -> Option<i64> {
     let running = after.nodes.iter().filter(|(_, node)| !node.is_stopped());
     let (name, node) = running.max_by_key(|(_, node)| node.oldest_ms)?;
