@@ -10,13 +10,16 @@
 //! What belongs to a user who is neither that of this process nor the owner of the data path is no file of nsqd. Root could
 //! change it, and its owner could put a link to any file of the system in its place meanwhile.
 
-use std::fs::{self, DirEntry, File, OpenOptions, Permissions};
+use std::ffi::OsStr;
+use std::fs::{self, DirEntry, File, Permissions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use diskq::{Attempt, DiskError, LOG_SUFFIX, deleted_topic};
-use rustix::fs::OFlags;
+use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, openat};
 use rustix::process::geteuid;
 
 use crate::import::{DONE, NEW, ORIGINAL_PREFIX};
@@ -139,34 +142,72 @@ fn exposed_in(directory: &Path, owners: [u32; 2]) -> Result<Vec<Entry>, DiskErro
 /// failure. The directory is closed last: until then, the next start goes through it again.
 fn close(entry: &Entry) -> (u64, Result<(), DiskError>) {
     let path = entry.entry.path();
-    let mut count = 0;
-    let mut result = Ok(());
-    if entry.is_dir {
-        match exposed_in(&path, entry.owners) {
-            Ok(entries) => {
-                for entry in entries {
-                    let (closed_count, closed) = close(&entry);
-                    count += closed_count;
-                    result = result.and(closed);
-                }
-            }
-            Err(error) => result = Err(error),
+    close_at(CWD, &path, &path, entry.owners)
+}
+
+/// Closes the file or directory that has this name in `directory`. All names are resolved in open directories, so nobody can
+/// lead this elsewhere by a link in the place of a directory.
+fn close_at(
+    directory: BorrowedFd<'_>,
+    name: &Path,
+    path: &Path,
+    owners: [u32; 2],
+) -> (u64, Result<(), DiskError>) {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = openat(directory, name, flags, Mode::empty()).map_err(io::Error::from);
+    let opened = opened.and_then(|file| {
+        let file = File::from(file);
+        let metadata = file.metadata()?;
+        Ok((file, metadata))
+    });
+    let (file, metadata) = match opened.in_attempt("open", path) {
+        Ok(opened) => opened,
+        Err(error) => return (0, Err(error)),
+    };
+    let mode = metadata.permissions().mode();
+    let is_known = metadata.is_dir() || metadata.is_file();
+    if !is_known || !owners.contains(&metadata.uid()) || mode & OTHERS == 0 {
+        return (0, Ok(()));
+    }
+    let (count, result) = match metadata.is_dir() {
+        true => close_content(&file, path, owners),
+        false => (0, Ok(())),
+    };
+    match take_away(&file, mode & 0o7777).in_attempt("chmod", path) {
+        Ok(()) => (count + 1, result),
+        Err(error) => (count, result.and(Err(error))),
+    }
+}
+
+/// Closes what a directory has.
+fn close_content(directory: &File, path: &Path, owners: [u32; 2]) -> (u64, Result<(), DiskError>) {
+    let (mut count, mut result) = (0, Ok(()));
+    let entries = match Dir::read_from(directory).map_err(io::Error::from) {
+        Ok(entries) => entries,
+        Err(error) => return (0, Err(error).in_attempt("list", path)),
+    };
+    for entry in entries {
+        let entry = match entry.map_err(io::Error::from).in_attempt("list", path) {
+            Ok(entry) => entry,
+            Err(error) => return (count, result.and(Err(error))),
+        };
+        let name = Path::new(OsStr::from_bytes(entry.file_name().to_bytes()));
+        let is_content = matches!(
+            entry.file_type(),
+            FileType::Directory | FileType::RegularFile | FileType::Unknown
+        );
+        if is_content && !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            let (closed_count, closed) =
+                close_at(directory.as_fd(), name, &path.join(name), owners);
+            count += closed_count;
+            result = result.and(closed);
         }
     }
-    if let Err(error) = take_away(&path, entry.mode) {
-        return (count, result.and(Err(error).in_attempt("chmod", &path)));
-    }
-    (count + 1, result)
+    (count, result)
 }
 
 /// Takes the permissions of other users away.
-fn take_away(path: &Path, mode: u32) -> io::Result<()> {
-    // Another program may have put a link or a pipe in the place of the file.
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-    let file: File = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)?;
+fn take_away(file: &File, mode: u32) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(mode & !OTHERS))?;
     match file.metadata()?.permissions().mode() & OTHERS {
         0 => Ok(()),
@@ -295,6 +336,25 @@ mod tests {
         let (exposed, result) = Exposed::close(directory.path());
         result.unwrap();
         assert_eq!(exposed.count, 2);
+    }
+
+    /// A link came into the place of a directory after the look at it, and files of the system lost their permissions.
+    #[test]
+    fn a_link_in_the_place_of_a_directory_leads_nowhere() {
+        let directory = tempfile::tempdir().unwrap();
+        chmod(directory.path(), 0o755);
+        let at = |name: &str| directory.path().join(name);
+        put(&at("orders.log/000000000001.segment"), 0o644);
+        put(&at("outside/file"), 0o644);
+        chmod(&at("orders.log"), 0o755);
+        let entries = list(directory.path()).unwrap();
+        assert_eq!(entries.len(), 1);
+        fs::rename(at("orders.log"), at("moved")).unwrap();
+        symlink(at("outside"), at("orders.log")).unwrap();
+        let (count, result) = close(&entries[0]);
+        assert_eq!(count, 0);
+        result.unwrap_err();
+        assert_eq!(mode(&at("outside/file")), 0o644);
     }
 
     #[test]

@@ -106,7 +106,9 @@ impl Config {
             ));
         }
         for address in self.lookupd_tcp_addresses.iter().flatten() {
-            if let Some(fault) = tcp_address::fault(address) {
+            // The name of an SRV record has no port.
+            let is_service = address.starts_with('_') && !address.contains(':');
+            if let Some(fault) = tcp_address::fault(address).filter(|_| !is_service) {
                 doubtful.push(format!(
                     "--lookupd-tcp-address={address}: {fault}; consumers that ask this nsqlookupd do not find this nsqd"
                 ));

@@ -584,6 +584,7 @@ fn doubtful_values_are_named() {
         "--statsd-address=h:8125",
         "--statsd-address=",
         "--lookupd-tcp-address=h:4160",
+        "--lookupd-tcp-address=_nsqlookupd._tcp.example.com",
         "--max-body-size=512",
         "--max-rdy-count=1",
     ] {
