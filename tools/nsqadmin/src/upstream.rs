@@ -91,7 +91,7 @@ impl Upstream {
     /// The HTTP library refuses the settings.
     pub fn new(flags: &ClientFlags, tls: ClientConfig, tally: Tally) -> Result<Upstream, String> {
         Ok(Upstream {
-            client: client(flags, tls.clone(), same_host())?,
+            client: client(flags, tls.clone(), same_question())?,
             poster: client(flags, tls, redirect::Policy::none())?,
             answer_bytes_max: flags.answer_bytes_max,
             is_quiet: false,
@@ -227,8 +227,8 @@ impl Upstream {
         let shown = &answered.body[..answered.body.len().min(REFUSAL_BYTES_MAX)];
         let advice = match answered.status.is_redirection() {
             true => {
-                " (a POST follows no redirect, and a GET none to another host: name the last URL with --nsqd-url-map, or the \
-                 address with the flag)"
+                " (a POST follows no redirect, and a GET none to another host or path: name the last URL with --nsqd-url-map, \
+                 or the address with the flag)"
             }
             false => "",
         };
@@ -318,12 +318,19 @@ fn authority(url: &str) -> String {
     }
 }
 
-/// Returns the policy of questions. A server may send them to its own HTTPS or to another path, and not to another host:
-/// anybody can register an address, and must not choose which of the servers near nsqadmin is asked, and for what.
-fn same_host() -> redirect::Policy {
+/// Returns the policy of questions. A server may send them to its own HTTPS or to another of its ports, with the same path:
+/// anybody can register an address, and must not choose what is asked of the servers near nsqadmin.
+fn same_question() -> redirect::Policy {
     redirect::Policy::custom(|attempt| {
-        let asked = attempt.previous().first().and_then(Url::host_str);
-        match asked == attempt.url().host_str() && attempt.previous().len() <= REDIRECTS_MAX {
+        let url = attempt.url();
+        let is_same = attempt.previous().last().is_some_and(|asked| {
+            let is_plainer = asked.scheme() == "https" && url.scheme() != "https";
+            asked.host() == url.host()
+                && asked.path() == url.path()
+                && asked.query() == url.query()
+                && !is_plainer
+        });
+        match is_same && attempt.previous().len() <= REDIRECTS_MAX {
             true => attempt.follow(),
             false => attempt.stop(),
         }

@@ -119,33 +119,42 @@ fn a_post_follows_no_redirect() {
     }
 }
 
-/// A registered nsqd chose the host and the path of a question by a redirect. One to its own host is followed.
+/// A registered nsqd chose the host and the path of a question by a redirect. One to another of its ports is followed.
 #[test]
-fn a_question_follows_no_redirect_to_another_host() {
-    for (host, status) in [("localhost", 502), ("127.0.0.1", 200)] {
+fn a_question_follows_no_redirect_to_another_host_or_path() {
+    for (host, path, status) in [
+        ("localhost", None, 502),
+        ("127.0.0.1", Some("/delete"), 502),
+        ("127.0.0.1", None, 200),
+    ] {
         let inner = HttpServer::start(|_, _| {
             let stats = r#"{"topics":[{"topic_name":"t","channels":[{"channel_name":"c"}]}]}"#;
             answer(200, &[], stats)
         });
         let port = inner.address.port();
-        let location = format!("Location: http://{host}:{port}/stats?format=json");
         let nsqd = HttpServer::start(move |request, _| match request.target() {
             "/info" => answer(
                 200,
                 &[],
                 r#"{"version":"1.3.0","broadcast_address":"n","http_port":1}"#,
             ),
-            _ => answer(302, std::slice::from_ref(&location), ""),
+            asked => {
+                let path = path.unwrap_or(asked);
+                answer(302, &[format!("Location: http://{host}:{port}{path}")], "")
+            }
         });
         let flag = format!("--nsqd-http-address={}", nsqd.address);
         let admin = Admin::start(&[&flag, "--live-interval=0"]);
         let shown = admin.get("/api/topics/t/c");
         assert_eq!(shown.status, status, "{}", shown.text());
-        assert_eq!(inner.connections() > 0, status == 200, "{host}");
+        assert_eq!(inner.connections() > 0, status == 200, "{host} {path:?}");
         if status != 200 {
             let text = shown.text();
             assert!(text.contains("got response 302 "), "{text}");
-            assert!(text.contains("a GET none to another host"), "{text}");
+            assert!(
+                text.contains("a GET none to another host or path"),
+                "{text}"
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! nsqadmin behind a real nginx, set up as docs/nsqadmin.md says: a prefix that stays, and one that the proxy removes. The blocks for
 //! Traefik and for an ingress have the same two forms, which nginx plays here. Also nsqadmin behind a real oauth2-proxy.
 //!
-//! The tests need nginx (Debian: `nginx-light`), and Go, which builds oauth2-proxy. Without them, the tests say so, and fail if
+//! The tests need nginx (Debian: `nginx-light`), and openssl and Go, which builds oauth2-proxy. Without them, the tests say so, and fail if
 //! `CI` is set.
 
 mod oauth2_proxy;

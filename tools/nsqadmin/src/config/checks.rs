@@ -194,14 +194,20 @@ fn resolve_any(flag: &str, addresses: &[String]) -> Result<(), String> {
     }
     // All at once: a name server that does not answer takes ten seconds for each name.
     let resolved: Vec<Result<(), String>> = thread::scope(|scope| {
+        let ask = |(host, port): &(&str, u16)| resolve(host, *port);
         let asking: Vec<_> = places
             .iter()
-            .map(|(host, port)| scope.spawn(|| resolve(host, *port)))
+            .map(|place| {
+                let thread = thread::Builder::new().spawn_scoped(scope, move || ask(place));
+                // The system has no thread left.
+                thread.map_err(|_| ask(place))
+            })
             .collect();
-        let answers = asking.into_iter().map(|asked| asked.join());
-        answers
-            .map(|answer| answer.expect("resolving does not panic"))
-            .collect()
+        let answers = asking.into_iter().map(|asked| match asked {
+            Ok(thread) => thread.join().expect("resolving does not panic"),
+            Err(answer) => answer,
+        });
+        answers.collect()
     });
     let unresolved: Vec<String> = addresses
         .iter()
