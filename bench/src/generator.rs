@@ -134,6 +134,8 @@ struct Generator {
     ended_publishing: bool,
     /// Connections that are being set up.
     setups: usize,
+    /// The thread has one connection, a producer's, and sleeps in its reads instead of in epoll.
+    blocks: bool,
 }
 
 /// Runs a generator thread to its end. Reports a failure to the conductor.
@@ -196,6 +198,7 @@ impl Generator {
             published: false,
             ended_publishing: false,
             setups: 0,
+            blocks: false,
         })
     }
 
@@ -209,7 +212,7 @@ impl Generator {
 
     fn live(&mut self) -> Result<(), String> {
         self.set_up()?;
-        if !self.start() {
+        if !self.start()? {
             // Stopped before the first send.
             return Ok(());
         }

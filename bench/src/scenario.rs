@@ -46,6 +46,17 @@ impl Via {
     }
 }
 
+/// The kind of program that a producer imitates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Client {
+    /// A thread has many connections, and handles what is ready.
+    #[default]
+    EventLoop,
+    /// Each connection has a thread of its own, which sends a command and sleeps until its answer has come.
+    Blocking,
+}
+
 /// The time at which consumers begin to take messages. They always subscribe before anything is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -65,6 +76,9 @@ pub enum Arrivals {
     /// At random, independent of one another (a Poisson process).
     Poisson,
 }
+
+/// The most producers with a thread of their own.
+const BLOCKING_MAX: u32 = 4096;
 
 impl Scenario {
     /// Returns the number of messages that one publish command carries.
@@ -100,6 +114,10 @@ impl Scenario {
 
     /// Describes the run in one line.
     pub fn summary(&self) -> String {
+        let blocking = match self.client {
+            Client::EventLoop => "",
+            Client::Blocking => ", blocking",
+        };
         let via = match self.via {
             Via::Pub => "PUB".to_owned(),
             Via::Mpub => format!("MPUB of {}", self.batch),
@@ -120,7 +138,7 @@ impl Scenario {
             format!("{} {what}{plural}", number(count.into()))
         };
         format!(
-            "{name}{}, {} each; {} ({via}), {} per channel (RDY {}); messages of {} bytes{}; {rate}; {} \
+            "{name}{}, {} each; {} ({via}{blocking}), {} per channel (RDY {}); messages of {} bytes{}; {rate}; {} \
              after {} of warm-up",
             counted(self.topics, "topic"),
             counted(self.channels, "channel"),
@@ -201,6 +219,17 @@ impl Scenario {
         }
         if self.peak > 1.0 && self.rate == Rate::Max {
             return Err("a day's curve (peak) needs a rate".into());
+        }
+        if self.client == Client::Blocking && self.rate != Rate::Max {
+            return Err(
+                "a blocking client sends as fast as it is answered: leave the rate out".into(),
+            );
+        }
+        if self.client == Client::Blocking && self.producers > BLOCKING_MAX {
+            return Err(format!(
+                "{} blocking clients are more threads than {BLOCKING_MAX}",
+                self.producers
+            ));
         }
         if self.consume == Consume::AfterPublish && self.producers == 0 {
             return Err("consume after-publish needs producers".into());

@@ -63,6 +63,25 @@ fn no_rate_is_more_than_was_offered() {
     }
 }
 
+/// Each producer has a thread, which sleeps in its reads. The consumers have a thread of their own.
+#[test]
+fn blocking_clients_get_an_answer_to_each_command() {
+    for (toml, messages) in [
+        ("via = 'pub'\nproducers = 3\nmessages = 300", 300),
+        ("via = 'mpub'\nbatch = 7\nproducers = 2\nmessages = 70", 70),
+        ("via = 'http-pub'\nproducers = 2\nmessages = 20", 20),
+    ] {
+        let sink = echo(Faults::default());
+        let scenario = scenario(&format!("{toml}\nclient = 'blocking'\nwarm-up = '0s'"));
+        let finished = run(&target(&sink), &scenario, &Options::default()).unwrap();
+        drop(sink.stop());
+        let result = finished.result;
+        assert_eq!(result.ended, Ended::Complete, "{toml}");
+        assert_eq!(result.totals.acknowledged, messages, "{toml}");
+        assert!(result.ledger.is_clean(), "{toml}: {:?}", result.ledger);
+    }
+}
+
 /// Runs against a sink with faults. The ledger must count exactly the sink's faults.
 fn check_faults(toml: &str, threads: usize, channels: u64) {
     let faults = Faults {

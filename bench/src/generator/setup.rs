@@ -2,12 +2,14 @@
 
 use std::cmp::Reverse;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use rustix::event::epoll;
 
 use super::connection::Role;
 use super::{Generator, SETUPS_MAX, TICK_NS};
 use crate::control::Control;
+use crate::scenario::Client;
 
 impl Generator {
     /// Sets up all connections, a limited number at once.
@@ -36,10 +38,11 @@ impl Generator {
     }
 
     /// Starts the producers; false when there is no time of the first send.
-    pub(super) fn start(&mut self) -> bool {
+    pub(super) fn start(&mut self) -> Result<bool, String> {
         let Some(grid) = self.control().grid.get().copied() else {
-            return false;
+            return Ok(false);
         };
+        self.block_in_reads()?;
         self.grid = grid;
         self.has_begun = true;
         if !self.scenario().storm_every.is_zero() {
@@ -52,7 +55,24 @@ impl Generator {
                 self.publishes.push(Reverse((self.grid.start, index)));
             }
         }
-        true
+        Ok(true)
+    }
+
+    /// Lets the reads of a blocking client wait for input, up to the next tick.
+    fn block_in_reads(&mut self) -> Result<(), String> {
+        let is_blocking = self.scenario().client == Client::Blocking;
+        let ([connection], true) = (&self.connections[..], is_blocking) else {
+            return Ok(());
+        };
+        if let (Role::Producer(_), Some(link)) = (&connection.role, &connection.link) {
+            let stream = link.stream();
+            let waits = stream
+                .set_nonblocking(false)
+                .and_then(|()| stream.set_read_timeout(Some(Duration::from_nanos(TICK_NS))));
+            waits.map_err(|error| connection.failure(&error))?;
+            self.blocks = true;
+        }
+        Ok(())
     }
 
     /// Begins a connection, or begins it anew.

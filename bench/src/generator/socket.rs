@@ -18,6 +18,9 @@ impl Generator {
     /// Waits for the sockets, but not beyond `until_ns`, and handles those that are ready.
     pub(super) fn poll(&mut self, until_ns: u64) -> Result<(), String> {
         let wait_ns = until_ns.saturating_sub(self.settings.clock.now_ns());
+        if self.blocks && wait_ns > 0 {
+            return self.read(0, READ_BYTES);
+        }
         let timeout = Timespec {
             tv_sec: (wait_ns / 1_000_000_000).cast_signed(),
             tv_nsec: (wait_ns % 1_000_000_000).cast_signed(),

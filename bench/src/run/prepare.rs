@@ -16,7 +16,7 @@ use crate::http::Admin;
 use crate::pace::{Curve, Pace};
 use crate::producer::{MessageBodies, Producer, PublishSettings};
 use crate::random::Random;
-use crate::scenario::Scenario;
+use crate::scenario::{Client, Scenario};
 use crate::size::Sizes;
 use crate::target::Target;
 use crate::upgrades::Upgrades;
@@ -82,7 +82,14 @@ pub(super) fn prepare(
         control.allow_redeliveries();
     }
     let shared = Arc::new(scenario.clone());
-    let mut generators: Vec<GeneratorSettings> = (0..options.threads.max(1))
+    let consuming = options.threads.max(1);
+    let threads = match scenario.client {
+        Client::EventLoop => consuming,
+        // Consumers have threads of their own.
+        Client::Blocking if scenario.consumers > 0 => scenario.producers as usize + consuming,
+        Client::Blocking => scenario.producers.max(1) as usize,
+    };
+    let mut generators: Vec<GeneratorSettings> = (0..threads)
         .map(|generator| GeneratorSettings {
             generator,
             core: (!options.cores.is_empty())
@@ -97,7 +104,6 @@ pub(super) fn prepare(
             seed: scenario.seed ^ (generator as u64) << 32,
         })
         .collect();
-    let threads = generators.len();
     for (index, producer) in producers(target, scenario, &topics, run)
         .into_iter()
         .enumerate()
@@ -117,7 +123,7 @@ pub(super) fn prepare(
     {
         // Consumers go to the threads from the other end, so that one producer and one consumer are on different
         // threads.
-        generators[threads - 1 - index % threads]
+        generators[threads - 1 - index % consuming]
             .roles
             .push(Role::consumer(consumer));
     }
@@ -213,6 +219,14 @@ pub(super) fn clean_up(target: &Target, topics: &[String], options: &Options) {
     }
 }
 
+/// Returns how many messages of a connection may be unanswered. A blocking client has one command under way.
+fn window(scenario: &Scenario) -> u64 {
+    u64::from(match scenario.client {
+        Client::EventLoop => scenario.window,
+        Client::Blocking => scenario.messages_per_command(),
+    })
+}
+
 fn producers(target: &Target, scenario: &Scenario, topics: &[String], run: u16) -> Vec<Producer> {
     let count = scenario.producers;
     let rate = scenario.rate.per_second();
@@ -220,7 +234,7 @@ fn producers(target: &Target, scenario: &Scenario, topics: &[String], run: u16) 
         via: scenario.via,
         batch: scenario.batch,
         defer_ms: scenario.defer.as_millis(),
-        window: rate.is_none().then_some(u64::from(scenario.window)),
+        window: rate.is_none().then(|| window(scenario)),
         topics: topics.to_vec(),
         host: target.http.map(|http| http.to_string()).unwrap_or_default(),
         bodies: Arc::new(bodies(&scenario.size, scenario.seed)),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::{Arrivals, Consume, Via};
+use super::{Arrivals, Client, Consume, Via};
 use crate::rate::{Rate, parse_count};
 use crate::size::Sizes;
 use crate::span::Span;
@@ -115,6 +115,10 @@ scenario! {
         /// The run starts and ends at the low of the night, with the peak in the middle.
         peak: f64 = 1.0, "FACTOR",
             "Run one compressed day whose highest rate is FACTOR times its mean; 1 is flat [1]";
+        /// Results from before there was a choice have no such field.
+        #[serde(default)]
+        client: Client = Client::EventLoop, "KIND",
+            "Producers: event-loop, or blocking, which have a thread each and wait for each answer [event-loop]";
         /// A connection for HTTP has one request under way.
         window: u32 = 1000, "MESSAGES",
             "With --rate max: messages of a connection that may await their OK [1000]";

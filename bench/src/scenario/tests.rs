@@ -68,4 +68,9 @@ fn what_does_not_fit_together_is_refused() {
     check("via = 'http-pub'\nsnappy = true", "HTTP");
     check("producers = 0\nconsume = 'after-publish'", "producers");
     check("pause = '1s'", "needs consume after-publish");
+    check("client = 'blocking'\nrate = '5'", "leave the rate out");
+    check(
+        "client = 'blocking'\nproducers = 5000",
+        "more threads than 4096",
+    );
 }
