@@ -155,6 +155,8 @@ pub struct Config {
     pub pin_shards: bool,
     /// `--io`: `auto`, or the name of an [`crate::reactor::Engine`].
     pub io: String,
+    /// `--look`; zero: never.
+    pub look: Duration,
     /// `--check`
     pub check: Check,
     /// `--peek`
@@ -275,6 +277,7 @@ impl Config {
             shard_count: shard_count(count("shards")),
             pin_shards: boolean("pin-shards"),
             io: text("io"),
+            look: duration("look"),
             check: Check::of(options.word("check")),
             lookupd_tls_root_ca_file: text("lookupd-tls-root-ca-file"),
             peek: boolean("peek"),

@@ -241,6 +241,14 @@ pub(crate) fn send_staged(each: impl FnMut(Sent)) {
     current().reactor.driver.send_staged(each);
 }
 
+/// Sets how long this thread may look for answers before it sleeps. Zero, as at the start: it sleeps at once.
+///
+/// # Panics
+/// Outside of [`run`].
+pub(crate) fn look_for(window: Duration) {
+    *current().reactor.spin.borrow_mut() = Spin::new(window);
+}
+
 /// Returns whether the engine of this thread receives for descriptors.
 #[cfg(test)]
 pub(crate) fn receives() -> bool {
@@ -356,7 +364,7 @@ impl Reactor {
             next_serial: Cell::new(0),
             budget: Budget::default(),
             last: RefCell::default(),
-            spin: RefCell::default(),
+            spin: RefCell::new(Spin::new(Duration::ZERO)),
             awake_since: Cell::new(Instant::now()),
         })
     }
@@ -385,6 +393,7 @@ impl Reactor {
         self.notify.announce_awake();
         let _is_woken = self.driver.for_each_ready(|token| {
             if let Some(source) = self.source(token) {
+                self.spin.borrow_mut().record_answer(token.index());
                 source.answer(token);
             }
         });

@@ -106,6 +106,7 @@ const OWN_FLAGS: &[Flag] = {
     Flag::new("shards", Integer(0, SHARDS_MAX), "0", "number of shards; 0 for one per core that this process may use"),
     Flag::new("pin-shards", Boolean, "false", "bind each shard to a core"),
     Flag::new("io", Text, "auto", "how shards wait for sockets: io_uring, epoll (runs everywhere), or auto: io_uring where the system allows it, else epoll"),
+    Flag::new("look", Duration(0, 1_000_000), "50µs", "with io_uring: how long a shard with at most 4 active connections looks for the next request before it sleeps, while that pays; 0 to sleep at once"),
     Flag::new("check", Word(&words::CHECK), "false", "check whether this machine is ready for a start with these flags, and end: true for a text, json for programs")
         .without_key(),
     Flag::new("lookupd-tls-root-ca-file", Text, "", "path to the file of authorities that sign the certificates of nsqlookupds (PEM); if given, nsqd registers over TLS and asks over HTTPS")

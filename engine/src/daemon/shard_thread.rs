@@ -90,7 +90,9 @@ impl ShardThread {
             stored,
             storage,
         } = self;
-        let options = options::broker_options(&shared.info.config, id, shards, seed);
+        let config = &shared.info.config;
+        reactor::look_for(config.look);
+        let options = options::broker_options(config, id, shards, seed);
         let broker = recovery::restore(options, &data_path, shared.clock, stored.topics);
         shared.lookup.announce(broker.changes_so_far());
         let shard = Shard::new(id, shared, broker, storage, stored.tombstones);

@@ -1,7 +1,6 @@
 //! The wait of a thread without ready tasks: first it looks for answers for a moment, then it sleeps.
 
 use super::Reactor;
-use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -13,26 +12,15 @@ impl Reactor {
     pub(super) fn wait(&self, next_timer: Option<Instant>) -> io::Result<()> {
         let start = Instant::now();
         let timer = next_timer.map(|at| at.saturating_duration_since(start));
-        let (window, is_measured) = {
-            let spin = self.spin.borrow();
-            let window = spin.window(timer);
-            (
-                window.filter(|_| self.driver.can_look_for_free()),
-                spin.wants_sleep(),
-            )
-        };
+        let window = self.spin.borrow().window(timer);
+        let window = window.filter(|_| self.driver.can_look_for_free());
         let hit = window.map(|window| self.spin_until(start + window));
         let hit = hit.transpose()?;
         let now = match hit {
             Some(false) => Instant::now(),
             _ => start,
         };
-        let before = is_measured.then(processor_time);
         let entered = self.driver.enter(time_left(next_timer, hit, now));
-        if let Some(before) = before {
-            let cost = processor_time().saturating_sub(before);
-            self.spin.borrow_mut().record_sleep(cost);
-        }
         let end = Instant::now();
         let worked = start.saturating_duration_since(self.awake_since.replace(end));
         self.spin.borrow_mut().record_wait(worked, end - start, hit);
@@ -67,12 +55,6 @@ fn time_left(next_timer: Option<Instant>, hit: Option<bool>, now: Instant) -> Op
         return Some(Duration::ZERO);
     }
     next_timer.map(|at| at.saturating_duration_since(now))
-}
-
-/// Returns the processor time that this thread has used.
-fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 #[cfg(test)]
