@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,12 +12,16 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_support::http::{Response, http};
 use test_support::http_server::{Answer, HttpServer, Received};
-use test_support::packages::{install, run_installer};
-use test_support::skip::not_tested;
+use test_support::packages::install;
+use test_support::process::run;
+use test_support::skip::{network_lacks, not_tested};
 use test_support::{TIMEOUT, wait_until};
 use url::Url;
 
 use super::ask;
+
+/// The longest time that Go may take.
+const BUILD_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A running oauth2-proxy that listens on a unix socket. A drop kills it.
 pub(super) struct OAuth2Proxy {
@@ -87,7 +91,7 @@ impl OAuth2Proxy {
     }
 }
 
-/// Returns the program, which Go builds once in the target directory.
+/// Returns the program, which Go builds once in the target directory. `None`: there is no Go, or the module cannot be fetched.
 fn program() -> Option<PathBuf> {
     let go = Command::new("go").arg("version").output();
     if !go.is_ok_and(|output| output.status.success()) {
@@ -102,9 +106,18 @@ fn program() -> Option<PathBuf> {
         let module = fs::read_to_string(source.join("module")).expect("the file exists");
         let mut go = Command::new("go");
         go.current_dir(target).env("GOBIN", target);
-        run_installer(go.args(["install", module.trim()]));
+        let built = run(go.args(["install", module.trim()]), BUILD_TIMEOUT);
+        if !built.status.success() {
+            network_lacks(&format!("oauth2-proxy cannot be built: {built}"));
+        }
     });
-    Some(installed.join("oauth2-proxy"))
+    let program = installed.join("oauth2-proxy");
+    if program.exists() {
+        return Some(program);
+    }
+    // The next run tries again.
+    fs::remove_file(installed.join("installed")).expect("the directory is there");
+    None
 }
 
 fn location(answer: &Response) -> Url {
