@@ -48,7 +48,7 @@ fn no_rate_is_more_than_was_offered() {
         "rate = '100'\nduration = '2s'",
         "rate = '1'\nvia = 'pub'\nduration = '1500ms'",
         "rate = '100'\nmessages = 200\nduration = '20s'",
-        "rate = '500'\nduration = '300ms'\nchannels = 2",
+        "rate = '500'\nduration = '2300ms'\nchannels = 2",
     ] {
         let sink = echo(Faults::default());
         let scenario = scenario(&format!("{toml}\nwarm-up = '0s'"));

@@ -83,7 +83,7 @@ fn find_max_ends_with_a_rate_a_profile_and_its_steps() {
     // Any machine meets this objective. The search ends at --most.
     let line = format!(
         "find-max --tcp-address {0} --http-address {0} --slo p99<60s,lost=0 --start 400 --most 1600 \
-         --via pub --warm-up 0s --duration 1s --step 400ms --precision 0.5",
+         --via pub --warm-up 0s --duration 1s --step 1s --precision 0.5",
         sink.address
     );
     let has_cpu = |outcome: &Outcome| match outcome {

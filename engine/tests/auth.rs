@@ -12,8 +12,8 @@ use std::thread;
 use std::time::Duration;
 
 use support::{
-    Broker, Certificates, Client, Launch, Reply, Request, TIMEOUT, open_files, rss, serve_http,
-    serve_https, tcp_state, wait_until, whole_machine,
+    Broker, Certificates, Client, Launch, PATIENT, Reply, Request, TIMEOUT, open_files, rss,
+    serve_http, serve_https, tcp_state, wait_until, whole_machine,
 };
 use upgrade::{ClientTrust, ServerTls, server_config};
 
@@ -723,7 +723,8 @@ fn servers_over_https_are_trusted_by_their_authority_and_told_who_the_client_is(
     let server = format!("--auth-http-address=https://{address}/auth");
     let authority = format!("--tls-root-ca-file={}", certificates.text("ca.pem"));
     let policy = "--tls-client-auth-policy=require-verify";
-    let broker = certificates.broker(2, &[&server, &authority, policy]);
+    let flags = [&[&server, &authority, policy], &PATIENT[..]].concat();
+    let broker = certificates.broker(2, &flags);
     let mut client = Client::connect(broker.tcp_addr());
     client.upgrade(&[certificates.tls_with_certificate_of(&certificates)]);
     client.send(&auth(b"secret"));
@@ -783,7 +784,7 @@ fn an_answer_may_have_many_and_folded_header_lines() {
         (" folded: first\r\n".to_owned(), false),
     ] {
         let flag = format!("--auth-http-address={}", serve_text(head(&lines)));
-        let broker = Broker::start(1, &[&flag]);
+        let broker = Broker::start(1, &[&[flag.as_str()], &PATIENT[..]].concat());
         let mut client = Client::connect(broker.tcp_addr());
         client.send(&auth(b"secret"));
         let shown = &lines[..lines.len().min(40)];

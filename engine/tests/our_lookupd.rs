@@ -5,7 +5,7 @@ mod ringq_lookupd;
 mod support;
 
 use ringq_lookupd::Lookupd;
-use support::{Broker, Certificates, Client, TIMEOUT, http, wait_until};
+use support::{Broker, Certificates, Client, PATIENT, TIMEOUT, http, wait_until};
 
 impl Lookupd {
     fn flag(&self) -> String {
@@ -160,6 +160,8 @@ fn a_broker_that_registers_over_tls_asks_over_https() {
             &file("lookupd-tls-root-ca-file", "ca.pem"),
             &file("tls-cert", "client.pem"),
             &file("tls-key", "client-key.pem"),
+            PATIENT[0],
+            PATIENT[1],
         ],
     );
     for lookupd in [&lookupd, &without_https] {

@@ -34,7 +34,7 @@ const COUNT_TO_REACH_ALL: u64 = 2_000;
 const BASE_WITHOUT_TREE: u64 = 1;
 
 /// Seeds that failed once, each with the bug that it showed. No entry is ever removed.
-const FAILED_ONCE: [(&str, u64); 19] = [
+const FAILED_ONCE: [(&str, u64); 20] = [
     (
         "a full disk poisoned a log without a directory in a shared sync",
         1_009_607,
@@ -110,6 +110,10 @@ const FAILED_ONCE: [(&str, u64); 19] = [
     (
         "the clock was set back, and new messages got seqs below the boundary of the saved numbers",
         7_511_674_046_647_307_543,
+    ),
+    (
+        "the model believed in an undo whose time was over before the clock was set back",
+        15_327_475_553_090_275_360,
     ),
 ];
 

@@ -18,6 +18,12 @@ use super::sandbox::{
 };
 use super::{TIMEOUT, wait_until};
 
+/// Flags of a broker that waits longer for HTTP servers than by default, because they may wait for a busy machine.
+pub const PATIENT: [&str; 2] = [
+    "--http-client-connect-timeout=60s",
+    "--http-client-request-timeout=60s",
+];
+
 /// The number of log lines that are printed when a test fails.
 const LOG_LINES_PRINTED: usize = 150;
 

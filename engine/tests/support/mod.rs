@@ -33,7 +33,7 @@ mod server;
 mod statsd;
 mod transport;
 
-pub use broker::{Broker, Confinement, Exit, Launch, io_args, nsqd_path, run, run_nsqd};
+pub use broker::{Broker, Confinement, Exit, Launch, PATIENT, io_args, nsqd_path, run, run_nsqd};
 pub use certificates::Certificates;
 pub use client::{Client, Frame, FrameType, Message, MessageId};
 pub use dns::Dns;

@@ -145,7 +145,7 @@ async fn a_lease_that_is_stored_too_late_is_that_of_the_next_try() {
     let Some(server) = Server::start() else {
         return;
     };
-    let late = store(&server, |options| options.timeout = Duration::from_secs(2));
+    let late = store(&server, |options| options.timeout = Duration::from_secs(6));
     let prompt = store(&server, |_| ());
     for store in [&late, &prompt] {
         store.check().await.expect("memcached answers");

@@ -9,6 +9,12 @@ use test_support::TIMEOUT;
 use test_support::daemon::{Daemon, send_signal, wait_for_end};
 use test_support::process::{Exit, run};
 
+/// Flags of a tool that waits longer for its servers than by default, because they may wait for a busy machine.
+const PATIENT: [&str; 2] = [
+    "-http-client-connect-timeout=30s",
+    "-http-client-request-timeout=30s",
+];
+
 const HEADING: &str = "\
 ------rate------+----------------depth----------------+--------------metadata---------------
 ingress  egress |   total     mem    disk inflt   def |     req     t-o         msgs clients
@@ -217,6 +223,7 @@ fn an_address_that_does_not_answer_at_the_start_is_waited_for() {
         let channel = format!("-channel={flag}");
         let mut child = command(&["-topic=late", &channel, "-count=1", "-interval=50ms"])
             .args(&addresses)
+            .args(PATIENT)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -256,7 +263,8 @@ fn a_channel_that_no_address_has_ends_the_tool() {
     let is_known = || lookupds[0].get("/lookup?topic=t").status == 200;
     assert!(test_support::wait_until(TIMEOUT, is_known));
     let args = ["-topic=t", "-channel=typo", "-count=1", "-interval=50ms"];
-    let exit = nsq_stat(&[&args[..], &addresses.each_ref().map(String::as_str)].concat());
+    let addresses = addresses.each_ref().map(String::as_str);
+    let exit = nsq_stat(&[&args[..], &addresses, &PATIENT].concat());
     assert_eq!(exit.status.code(), Some(1), "{exit}");
 }
 

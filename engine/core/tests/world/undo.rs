@@ -201,7 +201,9 @@ impl World {
         // Only with --sync-every=1 do answers wait for the disk.
         let is_kept = is_trusted && (!is_power_lost || self.group_commit);
         for undo in self.model.undos.open.values_mut() {
-            undo.is_sure &= is_kept && undo.is_answered;
+            // The broker may have dropped the messages, because the time was over. If the clock is set back, the rest of
+            // the undo is there again.
+            undo.is_sure &= is_kept && undo.is_answered && undo.until > self.mono;
             undo.is_after_crash = true;
             undo.is_after_power_failure |= is_power_lost;
         }

@@ -55,9 +55,11 @@ func newConfig() *nsq.Config {
 	}
 	if compression != "" {
 		set(compression, true)
-		// The time to compress a megabyte counts as writing. Its default limit of 1 s is too short on a busy machine.
-		set("write_timeout", "30s")
 	}
+	// The TLS handshake and the time to compress a megabyte count as writing. The default limits of 1 s are too short on a
+	// busy machine.
+	set("write_timeout", "30s")
+	set("dial_timeout", "30s")
 	return config
 }
 

@@ -1,5 +1,7 @@
 use std::sync::Mutex;
 
+use test_support::dead_port::DeadPort;
+
 use super::*;
 use crate::config::Config;
 use crate::lookupd::mock::MockLookupd;
@@ -285,9 +287,8 @@ async fn an_nsqlookupd_that_failed_is_asked_again_soon() {
     let brokers = [network.broker("a:1"), network.broker("b:1")];
     let lookupd = MockLookupd::start(&brokers[0].address()).await;
     // The address of an nsqlookupd that starts later.
-    let late = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = late.local_addr().unwrap();
-    drop(late);
+    let late = DeadPort::bind();
+    let address = late.address;
     let producer = Producer::builder()
         .lookupd(lookupd.address())
         .lookupd(address.to_string())
