@@ -34,7 +34,7 @@ const COUNT_TO_REACH_ALL: u64 = 2_000;
 const BASE_WITHOUT_TREE: u64 = 1;
 
 /// Seeds that failed once, each with the bug that it showed. No entry is ever removed.
-const FAILED_ONCE: [(&str, u64); 20] = [
+const FAILED_ONCE: [(&str, u64); 21] = [
     (
         "a full disk poisoned a log without a directory in a shared sync",
         1_009_607,
@@ -114,6 +114,10 @@ const FAILED_ONCE: [(&str, u64); 20] = [
     (
         "the model believed in an undo whose time was over before the clock was set back",
         15_327_475_553_090_275_360,
+    ),
+    (
+        "the model wanted answers on a connection that a killed process had just ended",
+        777_000_117_738,
     ),
 ];
 

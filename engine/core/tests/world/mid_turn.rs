@@ -27,6 +27,9 @@ pub(super) struct MidTurn {
     next: Option<(Event, u64)>,
     /// True if the only place is behind the next publish, whose answer may leave before the turn ends.
     is_behind_publish: bool,
+    /// True while sockets take the last answers of a process that is killed. The broker may have ended a connection, and nobody
+    /// has taken the output that says so.
+    pub(super) is_dying: bool,
     /// True from the kill in a turn to the end of the step.
     pub(super) is_killed: bool,
 }
@@ -68,7 +71,9 @@ impl World {
             Some((Event::Kill, _)) => {
                 self.reached.note("killed in a turn");
                 self.say("killed in a turn");
+                self.mid_turn.is_dying = true;
                 self.let_answers_out();
+                self.mid_turn.is_dying = false;
                 self.mid_turn.is_killed = true;
             }
             None => {}

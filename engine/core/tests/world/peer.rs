@@ -613,6 +613,7 @@ impl World {
                 Sent::Over => {
                     let peer = &self.peers[index];
                     let all = peer.was_refused || peer.is_cut_short || peer.awaiting.is_empty();
+                    let all = all || self.mid_turn.is_dying;
                     assert!(all, "closed before the answers: {:?}", peer.awaiting);
                     self.reached.note("closed after answers");
                     return self.end_later(index);
