@@ -34,7 +34,7 @@ const COUNT_TO_REACH_ALL: u64 = 2_000;
 const BASE_WITHOUT_TREE: u64 = 1;
 
 /// Seeds that failed once, each with the bug that it showed. No entry is ever removed.
-const FAILED_ONCE: [(&str, u64); 21] = [
+const FAILED_ONCE: [(&str, u64); 22] = [
     (
         "a full disk poisoned a log without a directory in a shared sync",
         1_009_607,
@@ -118,6 +118,10 @@ const FAILED_ONCE: [(&str, u64); 21] = [
     (
         "the model wanted answers on a connection that a killed process had just ended",
         777_000_117_738,
+    ),
+    (
+        "the model knew nothing of a hole of one power failure that counts as damaged after the next one",
+        43_214_001_327,
     ),
 ];
 
