@@ -221,7 +221,7 @@ fn measure(search: Vec<String>) {
     let small = "--start 200 --most 400 --via pub --warm-up 0s --precision 0.5";
     let mut said = String::new();
     for attempt in 1..=10 {
-        // What is on its way at the end of a step counts as not carried. A longer step forgives more of it.
+        // Messages on their way at the end of a step count as not carried. A longer step forgives more of them.
         let (step, hold) = (400 * attempt, 600 * attempt);
         let output = Command::new(env!("CARGO_BIN_EXE_nsq-bench"))
             .args(&search)

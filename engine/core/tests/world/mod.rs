@@ -1286,8 +1286,8 @@ impl World {
                 self.model.allow_damage(topic_of(line));
                 self.lose_dead_letters(topic_of(line));
             }
-            // What the first power failure took before its sync may count as damaged after a second one. Nobody is owed it,
-            // so everything that is owed must still arrive.
+            // Messages that the first power failure took before their sync may count as damaged after a second one. Nobody is
+            // owed them, so everything that is owed must still arrive.
             let may_be_told = may_be_damaged || self.power_failures > 1;
             assert!(may_be_told, "nothing is damaged here: {line}");
         }
