@@ -176,6 +176,12 @@ impl Files for OsFiles {
         Ok(fs::metadata(path)?.len())
     }
 
+    fn will_read(&self, path: &Path, bytes: u32) {
+        if let Ok(file) = File::open(path) {
+            platform::will_read(&file, bytes);
+        }
+    }
+
     fn read_at(&self, path: &Path, offset: u64, out: &mut [u8]) -> io::Result<()> {
         File::open(path)?.read_exact_at(out, offset)
     }

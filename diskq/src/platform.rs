@@ -2,9 +2,11 @@
 
 use memmap2::{MmapMut, MmapRaw};
 #[cfg(target_os = "linux")]
-use rustix::fs::{AtFlags, StatxFlags, statx};
+use rustix::fs::{Advice, AtFlags, StatxFlags, fadvise, statx};
 use std::fs::File;
 use std::io;
+#[cfg(target_os = "linux")]
+use std::num::NonZero;
 
 /// Asks for huge pages for a buffer. Succeeds also where the kernel has no huge pages.
 #[cfg(target_os = "linux")]
@@ -25,6 +27,13 @@ fn unless_unknown(advised: io::Result<()>) -> io::Result<()> {
         Some(libc::EINVAL) => Ok(()),
         _ => Err(error),
     })
+}
+
+/// Starts to read the first bytes of a file into the page cache. A file system that does not take the advice reads them
+/// later.
+#[cfg(target_os = "linux")]
+pub(crate) fn will_read(file: &File, bytes: u32) {
+    let _ = fadvise(file, 0, NonZero::new(u64::from(bytes)), Advice::WillNeed);
 }
 
 /// Syncs a whole file system.
@@ -70,6 +79,8 @@ mod other_systems {
     pub(crate) fn populate(_pages: &MmapRaw, _start: usize, _length: usize) -> io::Result<()> {
         Ok(())
     }
+
+    pub(crate) fn will_read(_file: &File, _bytes: u32) {}
 
     /// There is no such call. After this error each file is synced separately.
     pub(crate) fn sync_file_system(_any_file: &File) -> io::Result<()> {

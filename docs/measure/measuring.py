@@ -1,5 +1,6 @@
 """The parts that measurements share: a broker on free loopback ports, nsq-bench against it, a table of figures."""
 
+import argparse
 import http.client
 import json
 import re
@@ -213,6 +214,30 @@ def interrupt(*_):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+def parse_comparison(doc, rows):
+    """Returns the options of a script that compares ours with the original and with an older nsqd of ours, row by row."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--original", required=True, type=Path, help="the original's nsqd")
+    parser.add_argument("--before", type=Path, help="an older nsqd of ours")
+    parser.add_argument("--ours", type=Path, default=Path("target/release"), help="folder of our programs")
+    parser.add_argument("--rows", default=",".join(rows), help="names, separated by commas")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()), help="where data paths are made")
+    return parser.parse_args()
+
+
+def in_turns(row, programs, rounds, figures):
+    """Runs each program once per round, in the other order than the round before, and prints the table of `figures(program)`,
+    which returns a figure for each metric."""
+    table = Table(row)
+    for round_number in range(rounds):
+        for variant in list(programs)[::-1 if round_number % 2 else 1]:
+            with programs[variant]() as program:
+                for metric, value in figures(program).items():
+                    table.add(variant, metric, value)
+    table.show()
 
 
 def measure_rows(measure, options):

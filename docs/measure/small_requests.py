@@ -11,13 +11,9 @@ per row, program and figure: the median (range), and its ratio to the original. 
 `cargo build --release -p engine -p nsq-bench`.
 """
 
-import argparse
-import tempfile
-from pathlib import Path
-
 import hot_path
 from engines import figure
-from measuring import Broker, Table, measure_rows
+from measuring import Broker, in_turns, measure_rows, parse_comparison
 
 MEASURED = "--consumers 0 --channels 0 --warm-up 500ms --duration 2s"
 # With more threads, the generator would be too late to read what the daemon has used.
@@ -54,27 +50,13 @@ def measure(name, runner, options):
         programs["before"] = lambda: Broker(runner, ours, program=options.before)
     programs["ringq"] = lambda: Broker(runner, ours)
     programs["null daemon"] = lambda: Sink(runner, program=options.ours / "nsq-bench")
-    table = Table(name)
-    for round_number in range(options.rounds):
-        for variant in list(programs)[::-1 if round_number % 2 else 1]:
-            with programs[variant]() as program:
-                outcome = runner.run(program, load)
-            for metric in (hot_path.RATE_P, hot_path.CPU, hot_path.PUB99):
-                table.add(variant, metric, figure(outcome, metric))
-    table.show()
 
+    def figures(program):
+        outcome = runner.run(program, load)
+        return {metric: figure(outcome, metric) for metric in (hot_path.RATE_P, hot_path.CPU, hot_path.PUB99)}
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--original", required=True, type=Path, help="the original's nsqd")
-    parser.add_argument("--before", type=Path, help="an older nsqd of ours")
-    parser.add_argument("--ours", type=Path, default=Path("target/release"), help="folder of our programs")
-    parser.add_argument("--rows", default=",".join(ROWS), help="names, separated by commas")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()), help="where data paths are made")
-    options = parser.parse_args()
-    measure_rows(measure, options)
+    in_turns(name, programs, options.rounds, figures)
 
 
 if __name__ == "__main__":
-    main()
+    measure_rows(measure, parse_comparison(__doc__, ROWS))

@@ -106,6 +106,11 @@ impl<F: Files> LogDirectory<'_, F> {
         Ok((memory, damage))
     }
 
+    /// Starts to read the first `bytes` bytes of one of the files.
+    pub(crate) fn will_read(&self, name: &str, bytes: u32) {
+        self.files.will_read(&self.path.join(name), bytes);
+    }
+
     /// Reads from one of the files. What the device cannot read is read a second time: an error that
     /// does not come again costs nothing.
     pub(crate) fn read(&self, name: &str, offset: u64, out: &mut [u8]) -> io::Result<()> {
