@@ -1,15 +1,13 @@
 //! After every failure there is a message in words, a report of the run up to the failure, and an
 //! exit code.
 
-mod support;
-
 use std::path::Path;
 use std::process::{Child, Output};
 
+use crate::support::{echo, program};
 use nsq_bench::http::Admin;
 use nsq_bench::result::{Ended, Outcome, SavedResult};
 use nsq_bench::sink::{Faults, Sink};
-use support::{echo, program};
 
 fn text(output: &Output) -> (Option<i32>, String, String) {
     (

@@ -2,13 +2,11 @@
 //! lost, duplicated and altered messages are counted exactly. The tests use real sockets and the
 //! built-in sink.
 
-mod support;
-
+use crate::support::{echo, scenario, target};
 use nsq_bench::result::{Ended, HistogramKind, LoopKind};
 use nsq_bench::run::{Options, run};
 use nsq_bench::sink::Faults;
 use nsq_bench::span::Span;
-use support::{echo, scenario, target};
 
 #[test]
 fn a_stall_of_200_ms_a_second_is_seen_in_the_tail() {

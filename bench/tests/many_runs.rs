@@ -1,13 +1,11 @@
 //! `sweep`, `find-max` and `compare` on the command line, against sinks. No test depends on the
 //! speed of the sinks.
 
-mod support;
-
 use std::process::{Command, Output};
 
+use crate::support::echo;
 use nsq_bench::result::{Ended, Outcome, SavedResult, SearchStep};
 use nsq_bench::sink::Faults;
-use support::echo;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nsq-bench");
 

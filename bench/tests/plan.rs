@@ -1,11 +1,7 @@
 //! `nsq-bench plan` as a program: its output, and its error when there is no profile to plan with.
 
-mod support;
-
-#[path = "report/fixtures.rs"]
-#[allow(dead_code, reason = "the tests of the report use the rest")]
-mod fixtures;
-
+use crate::fixtures;
+use crate::support;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};

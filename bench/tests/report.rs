@@ -3,11 +3,9 @@
 //! The tests need chromium. If it is missing, they say so and do nothing, or fail if `CI` is set.
 //! The pages and pictures stay in `target/tmp/report`.
 
-#[path = "report/browser.rs"]
 mod browser;
-#[path = "report/fixtures.rs"]
-mod fixtures;
 
+use crate::fixtures;
 use std::fs;
 use std::path::{Path, PathBuf};
 

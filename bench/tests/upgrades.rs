@@ -3,18 +3,17 @@
 
 #[path = "../../wire/upgrade/tests/certificates/mod.rs"]
 mod files;
-mod support;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Child;
 
+use crate::support::{echo, program, scenario, start, target};
 use nsq_bench::result::Ended;
 use nsq_bench::run::{Options, run};
 use nsq_bench::sink::{Faults, Sink};
 use nsq_bench::upgrades::server_config;
-use support::{echo, program, scenario, start, target};
 
 /// A directory with certificates. See [`files::write`].
 struct Certificates {

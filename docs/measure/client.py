@@ -4,7 +4,7 @@
     docs/measure/client.py [--ours target/release] [--rounds 5] [--data DIR]
 
 Each run has a fresh nsqd of ours, and the client's example `throughput` with its defaults, whose output has the figures.
-Needs `cargo build --release -p engine` and `cargo build --release -p ringq-client --example throughput`.
+Needs `cargo build --release -p nsqd` and `cargo build --release -p ringq-client --example throughput`.
 """
 
 import argparse

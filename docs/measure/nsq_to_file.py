@@ -5,7 +5,7 @@
 
 Each run has a fresh nsqd of ours, which has all messages before the tool starts: in memory, so that the tool has the disk
 for itself, except in one case. The time ends when the channel has no message left; those that are in flight then do not
-count. Afterwards each message must be in the files. CASES has the flags. Needs `cargo build --release -p engine -p nsq-tools`. Both tools write to files below DIR (default /tmp).
+count. Afterwards each message must be in the files. CASES has the flags. Needs `cargo build --release -p nsqd -p nsq-tools`. Both tools write to files below DIR (default /tmp).
 """
 
 import gzip

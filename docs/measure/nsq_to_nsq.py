@@ -5,7 +5,7 @@
 
 Each run has two fresh nsqds of ours. The first one has all messages before the tool starts. The time begins with the
 tool, and ends when the second nsqd has all messages and the first one waits for no answer. CASES has the flags. Needs
-`cargo build --release -p engine -p nsq-tools`.
+`cargo build --release -p nsqd -p nsq-tools`.
 """
 
 import json

@@ -11,7 +11,7 @@
 //! log's memory, and [`patch_attempts`] adapts a header to a later delivery.
 
 use crate::id::MessageId;
-use crate::limits::{ID_BYTES, MESSAGE_BODY_BYTES_MAX, SIZE_BYTES};
+use crate::limits::{ID_BYTES, SIZE_BYTES};
 
 /// Offset of a frame's type, in bytes.
 pub(crate) const TYPE_AT: usize = SIZE_BYTES;
@@ -25,6 +25,10 @@ pub const ATTEMPTS_AT: usize = TIMESTAMP_AT + size_of::<i64>();
 pub(crate) const ID_AT: usize = ATTEMPTS_AT + size_of::<u16>();
 /// Offset of a message frame's body, which is the size of the header, in bytes.
 pub const HEADER_BYTES: usize = 34;
+
+/// Largest body of a message frame, in bytes. The frame's size is a signed 32-bit integer that
+/// counts the header behind it too. `--max-msg-size` should stay far below this number.
+const MESSAGE_BODY_BYTES_MAX: u32 = (i32::MAX as usize - (HEADER_BYTES - SIZE_BYTES)) as u32;
 
 const _: () = assert!(HEADER_BYTES == ID_AT + ID_BYTES);
 

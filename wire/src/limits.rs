@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use crate::frame::HEADER_BYTES;
-
 /// Longest command line in bytes, LF included. The number is the size of nsqd's read buffer: nsqd
 /// closes the connection of a peer that sends this many bytes without an LF, and sends no answer.
 pub const LINE_BYTES_MAX: usize = 16384;
@@ -85,11 +83,6 @@ impl Default for Limits {
         }
     }
 }
-
-/// Largest body of a message frame, in bytes. The frame's size is a signed 32-bit integer that
-/// counts the header behind it too. `--max-msg-size` should stay far below this number.
-pub(crate) const MESSAGE_BODY_BYTES_MAX: u32 =
-    (i32::MAX as usize - (HEADER_BYTES - SIZE_BYTES)) as u32;
 
 #[cfg(test)]
 mod tests {

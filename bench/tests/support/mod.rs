@@ -27,13 +27,11 @@ pub(crate) fn start(faults: Faults, tls: Option<Arc<ServerConfig>>) -> Sink {
 }
 
 /// Returns the sink as a target, with HTTP.
-#[allow(dead_code)]
 pub(crate) fn target(sink: &Sink) -> Target {
     Target::inspect(sink.address, Some(sink.address), None).unwrap()
 }
 
 /// Parses a scenario in the notation of the files.
-#[allow(dead_code)]
 pub(crate) fn scenario(toml: &str) -> Scenario {
     let scenario = Patch::from_toml(toml).unwrap().apply(Scenario::default());
     scenario.check().unwrap();
@@ -41,7 +39,6 @@ pub(crate) fn scenario(toml: &str) -> Scenario {
 }
 
 /// Returns a command that runs the program with these arguments and captures its output.
-#[allow(dead_code)]
 pub(crate) fn program(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nsq-bench"));
     command

@@ -1,12 +1,10 @@
 //! The consumer with real nsqds and nsqlookupds.
 
-mod closed;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use closed::wait_for_close;
+use crate::closed::wait_for_close;
 use ringq_client::{Address, Config, Consumer, ConsumerBuilder, Message, Requeue};
 use test_support::TIMEOUT;
 use test_support::daemon::Daemon;

@@ -254,7 +254,7 @@ fn each_message_counts_once() {
     let mut nodes = nodes_with(&runtime, messages);
     let directory = tempfile::tempdir().expect("a directory");
     let mut consuming = Consuming {
-        test: "each_message_counts_once",
+        test: "killed_consumer::each_message_counts_once",
         nodes: &mut nodes,
         path: &directory.path().join("result"),
         store: None,
@@ -281,7 +281,7 @@ fn each_message_counts_although_leases_are_lost() {
     let mut nodes = nodes_with(&runtime, messages);
     let directory = tempfile::tempdir().expect("a directory");
     let mut consuming = Consuming {
-        test: "each_message_counts_although_leases_are_lost",
+        test: "killed_consumer::each_message_counts_although_leases_are_lost",
         nodes: &mut nodes,
         path: &directory.path().join("result"),
         store: Some(&store),

@@ -1,15 +1,12 @@
 //! Producers whose messages have numbers, with a real nsqd that is killed, over connections that break at random bytes.
 
-mod cutting_proxy;
-mod drained;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::cutting_proxy::CuttingProxy;
+use crate::drained::drain;
 use bytes::Bytes;
-use cutting_proxy::CuttingProxy;
-use drained::drain;
 use futures_util::future::join_all;
 use ringq_client::{
     Config, Outcome, Producer, ProducerBuilder, PublishError, PublisherId, Receipt,

@@ -1,20 +1,16 @@
 //! The producer with real nsqds and nsqlookupds.
 
-mod auth_server;
 #[path = "../../../wire/upgrade/tests/certificates/mod.rs"]
 mod certificates;
-mod closed;
-mod cutting_proxy;
-mod drained;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use auth_server::AuthServer;
+use crate::auth_server::AuthServer;
+use crate::closed::wait_for_close;
+use crate::cutting_proxy::CuttingProxy;
+use crate::drained::drain;
 use bytes::Bytes;
-use closed::wait_for_close;
-use cutting_proxy::CuttingProxy;
-use drained::drain;
 use futures_util::future::join_all;
 use ringq_client::{Address, Config, Outcome, Producer, ProducerBuilder, PublishError};
 use test_support::TIMEOUT;

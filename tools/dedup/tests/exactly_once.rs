@@ -80,7 +80,7 @@ fn start(path: &Path) -> (Child, ChildStdin, BufReader<std::process::ChildStdout
     let mut child = Command::new(env::current_exe().expect("this program"))
         .args([
             "--exact",
-            "each_message_counts_once_and_in_order",
+            "exactly_once::each_message_counts_once_and_in_order",
             "--nocapture",
         ])
         .env(RESULT, path)

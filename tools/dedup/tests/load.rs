@@ -2,7 +2,7 @@
 //! phase, and for forgetful filters of any number of constituents. Time is virtual, and the keys follow from a seed, so
 //! each run is the same.
 //!
-//! `cargo test -p ringq-dedup --test load -- --nocapture` prints the tables of docs/deduplication.md.
+//! `cargo test -p ringq-dedup --test dedup load:: -- --nocapture` prints the tables of docs/deduplication.md.
 
 use std::time::Duration;
 

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::flow::sum;
-use crate::sample::Pause;
+use crate::sample::{Pause, sum};
 
 /// The diagnosis of a channel.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::sample::{ChannelSample, NodeSample};
+use crate::sample::{ChannelSample, NodeSample, sum};
 
 /// The rates and levels of a channel. Rates are per second. A node that is in one sample only counts
 /// for the levels and not for the rates.
@@ -99,10 +99,4 @@ pub fn grown(before: i64, after: i64) -> i64 {
         true => after,
         false => after.saturating_sub(before),
     }
-}
-
-/// Returns the sum of the figures of nodes. A node may answer with any number, so a sum beyond the range stays at
-/// its end.
-pub fn sum(figures: impl IntoIterator<Item = i64>) -> i64 {
-    figures.into_iter().fold(0, i64::saturating_add)
 }

@@ -23,8 +23,8 @@ use std::time::Duration;
 
 pub use diagnosis::{Change, Diagnosis, Limit, Paused, Saturation, Setting, Unreached};
 pub use flow::Flow;
-pub use flow::{grown, sum};
-pub use sample::{ChannelSample, NodeSample, Pause, uptime};
+pub use flow::grown;
+pub use sample::{ChannelSample, NodeSample, Pause, sum, uptime};
 pub use sentence::{duration, short};
 
 /// The part by which a proposed number exceeds what the present arrivals need.

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::flow::sum;
-
 /// One channel at one moment, on every node that has it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChannelSample {
@@ -141,4 +139,10 @@ impl ChannelSample {
             dead_letters_of: self.dead_letters_of.clone(),
         }
     }
+}
+
+/// Returns the sum of the figures of nodes. A node may answer with any number, so a sum beyond the range stays at
+/// its end.
+pub fn sum(figures: impl IntoIterator<Item = i64>) -> i64 {
+    figures.into_iter().fold(0, i64::saturating_add)
 }

@@ -1,20 +1,18 @@
 //! `--dedup` of all consuming tools, with real daemons: two nsqds have the same messages, and each is handled once.
 
-mod tool;
-
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::tool::Tool;
+use crate::tool::consumed::texts;
 use test_support::daemon::Daemon;
 use test_support::dead_port::DeadPort;
 use test_support::http_server::{Answer, HttpServer};
 use test_support::memcached::Memcached;
 use test_support::tmpfs::Tmpfs;
 use test_support::{TIMEOUT, wait_until};
-use tool::Tool;
-use tool::consumed::texts;
 
 const BODIES: [&str; 3] = [r#"{"id":1}"#, r#"{"id":2}"#, r#"{"id":3}"#];
 /// Copies of the first and the last message, with other bytes around the value.

@@ -5,8 +5,6 @@
 //! All scripts share one directory, an nsqd, a second nsqd, an nsqlookupd and an HTTP server. The
 //! addresses of the page stand for the real ones.
 
-mod tool;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;

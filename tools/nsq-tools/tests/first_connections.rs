@@ -1,14 +1,12 @@
 //! The start of tools that consume from several nsqds and topics, when one of the nsqds cannot be connected.
 
-mod tool;
-
 use std::net::TcpListener;
 use std::time::Duration;
 
+use crate::tool::Tool;
+use crate::tool::consumed::consume;
 use test_support::daemon::Daemon;
 use test_support::wait_until;
-use tool::Tool;
-use tool::consumed::consume;
 
 /// Starts a tool with a good nsqd, and with one that never answers.
 ///

@@ -2,12 +2,11 @@
 //!
 //! With `NSQ_TOOLS_ORIGINAL=DIR`, the tools of NSQ 1.3.0 in `DIR` must refuse the values with the same line.
 
-mod tool;
-
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
+use crate::tool::Tool;
 use nsq_tools::nsq_forget::NSQ_FORGET;
 use nsq_tools::nsq_pubsub::NSQ_PUBSUB;
 use nsq_tools::nsq_stat::NSQ_STAT;
@@ -22,7 +21,6 @@ use program::flag::{Flag, Kind};
 use serde_json::Value;
 use test_support::TIMEOUT;
 use test_support::process::{Exit, run};
-use tool::Tool;
 
 /// The tools of NSQ 1.3.0 that this project has, too.
 const WITH_ORIGINAL: [(&Program, &str); 6] = [

@@ -1,18 +1,16 @@
 //! `nsq_forget` with real daemons: counts, answers, state, signals.
 
-mod tool;
-
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::Command;
 
+use crate::tool::Tool;
 use serde_json::{Value, json};
 use test_support::daemon::Daemon;
 use test_support::http::{Response, http, http_with_headers};
 use test_support::process::run;
 use test_support::{TIMEOUT, wait_until};
-use tool::Tool;
 
 /// A running nsq_forget. A drop kills it.
 struct Forget {

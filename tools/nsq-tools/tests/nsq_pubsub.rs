@@ -1,20 +1,18 @@
 //! `nsq_pubsub` with real daemons: streams, their ends, pages, signals.
 
-mod tool;
-
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
+use crate::tool::Tool;
+use crate::tool::consumed::consume;
 use socket2::{Domain, Socket, Type};
 use test_support::daemon::Daemon;
 use test_support::http::{Response, http, http_with_headers};
 use test_support::process::run;
 use test_support::{TIMEOUT, wait_until};
-use tool::Tool;
-use tool::consumed::consume;
 
 const HEAD: &str =
     "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n";

@@ -1,15 +1,13 @@
 //! `nsq_tail` with real daemons.
 
-mod tool;
-
 use std::fs;
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
+use crate::tool::Tool;
 use test_support::daemon::{Daemon, wait_for_end};
 use test_support::process::{Exit, run};
 use test_support::{TIMEOUT, wait_until};
-use tool::Tool;
 
 fn command(nsqd: &Daemon, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nsq_tail"));

@@ -1,19 +1,17 @@
 //! `nsq_tail --output-dir` with a real nsqd and real files.
 
-mod tool;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::tool::{Tool, files};
 use test_support::daemon::Daemon;
 use test_support::packages::is_installed;
 use test_support::process::{Exit, run};
 use test_support::tmpfs::Tmpfs;
 use test_support::{TIMEOUT, wait_until};
-use tool::{Tool, files};
 
 fn flags(nsqd: &Daemon, directory: &Path, args: &[&str]) -> Vec<String> {
     let own = [

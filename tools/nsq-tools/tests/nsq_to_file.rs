@@ -1,18 +1,16 @@
 //! `nsq_to_file` with real daemons, real files and real signals.
 
-mod tool;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
+use crate::tool::{Tool, files};
 use tempfile::TempDir;
 use test_support::daemon::Daemon;
 use test_support::process::{Exit, run};
 use test_support::{TIMEOUT, wait_until};
-use tool::{Tool, files};
 
 /// A directory of the tool, and the flags that every run has.
 struct Run<'a> {

@@ -3,8 +3,6 @@
 //!
 //! `RINGQ_TEST_KILLS` is the number of kills for each form of files, 20 by default.
 
-mod tool;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -13,10 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use crate::tool::Tool;
+use crate::tool::files::{self, Content};
 use test_support::daemon::Daemon;
 use test_support::{TIMEOUT, wait_until};
-use tool::Tool;
-use tool::files::{self, Content};
 
 const KILLS_DEFAULT: u64 = 20;
 

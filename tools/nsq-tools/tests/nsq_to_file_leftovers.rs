@@ -1,14 +1,12 @@
 //! `nsq_to_file` that ends while it moves a file of an earlier run to another file system.
 
-mod tool;
-
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
 
+use crate::tool::{Tool, files};
 use test_support::daemon::Daemon;
 use test_support::tmpfs::Tmpfs;
 use test_support::{TIMEOUT, wait_until};
-use tool::{Tool, files};
 
 /// The size of the file. It takes far longer to copy than the tool takes to end.
 const BYTES: u64 = 512 << 20;

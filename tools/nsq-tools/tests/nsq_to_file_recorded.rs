@@ -5,16 +5,14 @@
 //! another way (docs/compatibility.md). The lines about the age of a file are left out, because their moment depends on
 //! the time that a sync takes.
 
-mod tool;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use crate::tool::{Tool, files};
 use serde::Deserialize;
 use test_support::daemon::Daemon;
 use test_support::{TIMEOUT, wait_until};
-use tool::{Tool, files};
 
 const RECORDED: &str = include_str!("nsq_to_file/recorded.json");
 

@@ -1,14 +1,12 @@
 //! `nsq_to_file` without `--topic`: the topics that nsqlookupds name.
 
-mod tool;
-
 use std::fs;
 use std::process::Command;
 
+use crate::tool::{Tool, files};
 use test_support::daemon::Daemon;
 use test_support::process::address_in;
 use test_support::{TIMEOUT, wait_until};
-use tool::{Tool, files};
 
 #[test]
 fn matching_topics_are_found_through_the_nsqlookupds_that_answer() {

@@ -1,7 +1,5 @@
 //! `nsq_to_http` with a real nsqd and a real HTTP server.
 
-mod tool;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::net::TcpListener;
@@ -9,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::tool::Tool;
 use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer, Received};
 use test_support::process::run;
 use test_support::{TIMEOUT, wait_until};
-use tool::Tool;
 
 const CHANNEL: &str = "nsq_to_http";
 

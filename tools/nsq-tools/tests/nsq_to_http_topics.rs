@@ -1,14 +1,12 @@
 //! `nsq_to_http` with several topics, a real nsqd and a real HTTP server.
 
-mod tool;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::tool::Tool;
 use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer, Received};
-use tool::Tool;
 
 const CHANNEL: &str = "nsq_to_http";
 

@@ -1,14 +1,12 @@
 //! `nsq_to_nsq` with real nsqds at both ends.
 
-mod tool;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::tool::Tool;
+use crate::tool::consumed::{bodies, texts};
 use test_support::daemon::Daemon;
 use test_support::dead_port::DeadPort;
 use test_support::{TIMEOUT, wait_until};
-use tool::Tool;
-use tool::consumed::{bodies, texts};
 
 const CHANNEL: &str = "nsq_to_nsq";
 

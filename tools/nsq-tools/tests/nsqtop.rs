@@ -1,17 +1,15 @@
 //! `nsqtop` with real daemons, in a pseudo-terminal and without one.
 
-mod tool;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::tool::pty::Pty;
 use test_support::daemon::{Daemon, send_signal};
 use test_support::process::run;
 use test_support::{TIMEOUT, wait_until};
-use tool::pty::Pty;
 
 fn nsqtop(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nsqtop"));
@@ -268,7 +266,7 @@ fn a_panic_restores_the_terminal() {
     command.args([
         "--ignored",
         "--exact",
-        "panics_while_it_draws",
+        "nsqtop::panics_while_it_draws",
         "--nocapture",
     ]);
     // A backtrace would move the panic's text off the screen.

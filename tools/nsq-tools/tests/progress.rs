@@ -1,13 +1,11 @@
 //! The line with the progress, in a pseudo-terminal and without one.
 
-mod tool;
-
 use std::process::Command;
 
+use crate::tool::Tool;
+use crate::tool::pty::Pty;
 use test_support::daemon::{Daemon, send_signal};
 use test_support::http_server::{Answer, HttpServer};
-use tool::Tool;
-use tool::pty::Pty;
 
 /// Starts an nsqd with three messages in the channel `t/c`.
 fn nsqd() -> Daemon {

@@ -3,11 +3,8 @@
 //! The outcomes of the originals are recorded in the case files. With `NSQ_TOOLS_ORIGINAL=DIR`, the originals in `DIR` run
 //! beside our tools, and the records are written again.
 
-#[path = "side_by_side/case.rs"]
 mod case;
-#[path = "side_by_side/outcome.rs"]
 mod outcome;
-mod tool;
 
 use std::path::Path;
 

@@ -2,8 +2,6 @@
 //! twice, or while the disk hangs at the start. SIGHUP kills the tools that have no use for it, as it killed the
 //! original's.
 
-mod tool;
-
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -11,10 +9,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 
+use crate::tool::Tool;
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use test_support::daemon::Daemon;
 use test_support::{TIMEOUT, wait_until};
-use tool::Tool;
 
 const SIGHUP: i32 = 1;
 

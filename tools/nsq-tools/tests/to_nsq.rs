@@ -1,19 +1,17 @@
 //! `to_nsq` with real nsqds.
 
-mod tool;
-
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::tool::Tool;
+use crate::tool::consumed::texts;
+use crate::tool::cutting_proxy::CuttingProxy;
+use crate::tool::pty::Pty;
 use test_support::daemon::Daemon;
 use test_support::{TIMEOUT, wait_until};
-use tool::Tool;
-use tool::consumed::texts;
-use tool::cutting_proxy::CuttingProxy;
-use tool::pty::Pty;
 
 /// Starts an nsqd with the topic `t` and a channel that keeps its messages.
 fn nsqd(args: &[&str]) -> Daemon {

@@ -1,7 +1,5 @@
 //! `to_nsq --number-messages` with an nsqd that goes away and comes back.
 
-mod tool;
-
 use std::io::Write;
 use std::process::ChildStdin;
 use std::sync::Arc;
@@ -9,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::tool::Tool;
+use crate::tool::consumed::texts;
 use test_support::daemon::Daemon;
 use test_support::{TIMEOUT, wait_until};
-use tool::Tool;
-use tool::consumed::texts;
 
 /// Starts an nsqd that recognises numbered records of the topic `t`, and a tool with numbers.
 fn start() -> (Daemon, Tool) {

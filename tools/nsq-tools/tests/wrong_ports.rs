@@ -1,12 +1,10 @@
 //! Each tool with the address of another port than the flag means: the error says what the port is, and which port is
 //! meant.
 
-mod tool;
-
 use std::io::Write;
 
+use crate::tool::Tool;
 use test_support::daemon::Daemon;
-use tool::Tool;
 
 const NSQD: &str = "a nsqd TCP endpoint is required: this address belongs to an HTTP server (nsqd has TCP on port 4150";
 const LOOKUPD_TCP: &str = "a nsqd TCP endpoint is required: this address is the TCP port of an nsqlookupd (nsqd has TCP on port 4150";

@@ -1,13 +1,11 @@
 //! Rights, over real sockets: the user's header, pages of other sites, `/config`, and the base path. `routes.rs` has
 //! every route with and without rights.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use crate::support::Admin;
 use serde_json::json;
-use support::Admin;
 use test_support::TIMEOUT;
 use test_support::daemon::Daemon;
 use test_support::http::{Response, parse};

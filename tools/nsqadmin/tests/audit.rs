@@ -1,12 +1,10 @@
 //! The audit lines of the log: they do not depend on the level of the log.
 
-mod support;
-
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 
-use support::{Admin, PATIENT};
+use crate::support::{Admin, PATIENT};
 use test_support::daemon::{Daemon, send_signal, wait_for_end};
 use test_support::http::http_with_headers;
 use test_support::{TIMEOUT, wait_until};

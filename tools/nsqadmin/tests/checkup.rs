@@ -1,13 +1,11 @@
 //! The checkup over real sockets: channels, producers, shards, disks, and servers that are gone.
 
-mod support;
-
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
+use crate::support::Admin;
 use serde_json::{Value, json};
-use support::Admin;
 use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer};
 use test_support::original_nsqd;

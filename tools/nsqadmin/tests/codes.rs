@@ -77,11 +77,11 @@ fn sentences() -> BTreeMap<String, String> {
 
 #[test]
 fn each_code_of_nsqd_has_a_sentence() {
-    let http = root().join("engine/src/http");
+    let http = root().join("engine/nsqd/src/http");
     let mut files = sources(&http, &OTHERS);
     files.push(http.with_extension("rs"));
     // The codes of requests that reach no endpoint.
-    files.push(root().join("tools/program/src/http/reply.rs"));
+    files.push(root().join("engine/program/src/http/reply.rs"));
     let of_nsqd = codes(&files);
     for known in [
         "UNDO_OF_EPHEMERAL",

@@ -1,10 +1,8 @@
 //! `GET /config/*` of every key of the table of flags. `differential/config.case` compares the keys of the original
 //! with its answers.
 
-mod support;
-
+use crate::support::Admin;
 use nsqadmin::config::NSQADMIN;
-use support::Admin;
 
 /// The keys that the original lacks, and their values without flags.
 const OWN: [(&str, &str); 21] = [

@@ -2,13 +2,12 @@
 
 #[path = "../../../wire/upgrade/tests/certificates/mod.rs"]
 mod certificates;
-mod support;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use crate::support::Admin;
 use serde_json::json;
-use support::Admin;
 use test_support::daemon::Daemon;
 use test_support::process::address_in;
 use test_support::{TIMEOUT, wait_until};

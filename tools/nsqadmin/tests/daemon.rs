@@ -1,10 +1,8 @@
 //! The real binary with real daemons: start, stop, three nodes of which one dies, acts, notifications,
 //! and servers that misbehave.
 
-mod support;
-
+use crate::support::{Admin, cluster, run_nsqadmin};
 use serde_json::{Value, json};
-use support::{Admin, cluster, run_nsqadmin};
 use test_support::daemon::Daemon;
 use test_support::http::http_with_headers;
 use test_support::http_server::{Answer, HttpServer};

@@ -1,14 +1,12 @@
 //! Servers that hang: all are asked at the same moment, and each has a deadline of its own.
 
-mod support;
-
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::support::Admin;
 use serde_json::json;
-use support::Admin;
 use test_support::daemon::Daemon;
 use test_support::{TIMEOUT, original_nsqd, wait_until};
 

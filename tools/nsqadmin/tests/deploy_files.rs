@@ -1,11 +1,9 @@
 //! The unit of tools/deploy: nsqadmin starts with its flags and its configuration file.
 
-mod support;
-
 use std::fs;
 use std::path::PathBuf;
 
-use support::{Admin, cluster};
+use crate::support::{Admin, cluster};
 use test_support::daemon::Daemon;
 
 fn text(name: &str) -> String {

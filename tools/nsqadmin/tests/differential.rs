@@ -1,16 +1,14 @@
 //! Sends the same requests to the original nsqadmin and to ours (`test_support::differential`). Both
 //! ask a cluster of our own daemons in the same state.
 
-mod consumer;
-mod support;
-
+use crate::consumer;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use consumer::Consumer;
-use support::{Admin, PATIENT};
+use crate::consumer::Consumer;
+use crate::support::{Admin, PATIENT};
 use test_support::daemon::Daemon;
 use test_support::differential::{self, Addresses, Frame, Suite, Words, replace_behind};
 

@@ -1,12 +1,10 @@
 //! The past of figures in `--history-file`, with the real binary: restarts, kills, damage, and wrong clocks.
 
-mod support;
-
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use crate::support::{Admin, cluster};
 use nsqadmin::history::{History, Key, Point};
 use serde_json::{Value, json};
-use support::{Admin, cluster};
 use test_support::daemon::Daemon;
 
 /// Returns the data of the next event of a stream.

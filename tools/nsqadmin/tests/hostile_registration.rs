@@ -1,9 +1,7 @@
 //! Registrations in nsqlookupd that lead elsewhere, and redirects: nsqadmin asks the nsqds, and no other server for them.
 
-mod support;
-
+use crate::support::Admin;
 use serde_json::json;
-use support::Admin;
 use test_support::http_server::{Answer, HttpServer};
 
 fn answer(status: u16, headers: &[String], body: &str) -> Answer {

@@ -1,12 +1,10 @@
 //! Acts whose client goes before the answer: they are carried out to the end, and have their line in the audit log.
 
-mod support;
-
 use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use support::Admin;
+use crate::support::Admin;
 use test_support::http_server::{Answer, HttpServer};
 use test_support::{TIMEOUT, wait_until};
 

@@ -1,15 +1,13 @@
 //! `/metrics` of the real binary, read by Prometheus's own parser for Python.
 
-mod support;
-
 use std::io::Read;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::support::Admin;
 use serde_json::{Value, json};
-use support::Admin;
 use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer};
 use test_support::packages::is_installed;

@@ -1,10 +1,8 @@
 //! Acts on all that match, over real sockets: the listing, its token, a node that dies in between, and the
 //! audit log and notifications of each act.
 
-mod support;
-
+use crate::support::Admin;
 use serde_json::{Value, json};
-use support::Admin;
 use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer};
 use test_support::{TIMEOUT, wait_until};

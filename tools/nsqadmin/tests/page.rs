@@ -5,21 +5,19 @@
 //! into the target directory once. Without one of them, the test says so and does nothing, or fails
 //! if `CI` is set. The pictures stay in `target/tmp/page`.
 //!
-//! One check alone: `PAGE_CHECK='actions: delete' cargo test -p nsqadmin --test page -- --nocapture`
+//! One check alone: `PAGE_CHECK='actions: delete' cargo test -p nsqadmin --test nsqadmin page:: -- --nocapture`
 
-mod hostile_nsqd;
-mod large_cluster;
-mod support;
-
+use crate::hostile_nsqd;
+use crate::large_cluster;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::support::PATIENT;
 use nsqadmin::history::{History, Key, Point};
 use serde_json::json;
-use support::PATIENT;
 use test_support::TIMEOUT;
 use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer, Received};

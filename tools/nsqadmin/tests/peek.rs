@@ -1,10 +1,8 @@
 //! Messages that nsqadmin shows without consuming them: of several nodes, with filters, for users who may
 //! read bodies and for others, and nodes that show nothing.
 
-mod support;
-
+use crate::support::Admin;
 use serde_json::{Value, json};
-use support::Admin;
 use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer};
 use test_support::original_nsqd;

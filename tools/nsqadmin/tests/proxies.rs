@@ -4,8 +4,8 @@
 //! The tests need nginx (Debian: `nginx-light`), and openssl and Go, which builds oauth2-proxy. Without them, the tests say so, and fail if
 //! `CI` is set.
 
+#[path = "oauth2_proxy/mod.rs"]
 mod oauth2_proxy;
-mod support;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,9 +13,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use crate::support::Admin;
 use oauth2_proxy::OAuth2Proxy;
 use serde_json::json;
-use support::Admin;
 use tempfile::TempDir;
 use test_support::daemon::Daemon;
 use test_support::http::{Response, parse};

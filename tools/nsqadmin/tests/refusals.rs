@@ -1,10 +1,8 @@
 //! Acts that no server carries out, and mistakes of the caller: their status, their message and their line in the
 //! audit log.
 
-mod support;
-
+use crate::support::{Admin, cluster};
 use serde_json::Value;
-use support::{Admin, cluster};
 use test_support::daemon::Daemon;
 
 /// Starts a cluster of two nsqds and its nsqadmin, which knows both nodes of the topic `clicks`.

@@ -1,15 +1,13 @@
 //! The rights of every route of the table, with every method, over real sockets: as nobody, as a user who is no
 //! admin, from a page of another site, and as an admin.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::Path;
 
+use crate::support::Admin;
 use serde_json::{Value, json};
-use support::Admin;
 use test_support::TIMEOUT;
 use test_support::daemon::Daemon;
 use test_support::wait_until;

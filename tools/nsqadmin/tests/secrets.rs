@@ -1,8 +1,6 @@
 //! Secrets in the URLs of flags: neither logs, nor answers, nor the page's commands show them.
 
-mod support;
-
-use support::Admin;
+use crate::support::Admin;
 use test_support::daemon::Daemon;
 use test_support::{TIMEOUT, wait_until};
 

@@ -1,13 +1,11 @@
 //! An endpoint of notifications that accepts connections and never answers: acts do not wait for it, and the log says which
 //! notifications it does not get.
 
-mod support;
-
 use std::fmt::Write as _;
 use std::net::{SocketAddr, TcpListener};
 
+use crate::support::Admin;
 use serde_json::json;
-use support::Admin;
 use test_support::http_server::{Answer, HttpServer};
 use test_support::{TIMEOUT, wait_until};
 

@@ -1,10 +1,8 @@
 //! The terms of acts: a pause with an end, a note and a name, and an empty with an undo. The nsqds of this test
 //! answer like ringq's and like nsqd 1.3.0, which knows no terms.
 
-mod support;
-
+use crate::support::Admin;
 use serde_json::json;
-use support::Admin;
 use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer, Received};
 

@@ -2,15 +2,14 @@
 
 #[path = "../../../wire/upgrade/tests/certificates/mod.rs"]
 mod certificates;
-mod support;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
+use crate::support::{Client, Lookupd, MAGIC, identify, run_nsqlookupd};
 use rustls::{ClientConnection, StreamOwned};
-use support::{Client, Lookupd, MAGIC, identify, run_nsqlookupd};
 use test_support::differential::Client as _;
 use test_support::http::http_with_headers;
 use test_support::process::address_in;

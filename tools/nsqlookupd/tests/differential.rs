@@ -1,10 +1,8 @@
 //! Sends the same bytes to the original nsqlookupd and to ours (`test_support::differential`).
 
-mod support;
-
 use std::path::Path;
 
-use support::{Client, Lookupd};
+use crate::support::{Client, Lookupd};
 use test_support::differential::{self, Daemon, Suite, replace_behind, without_ringq_version};
 
 #[test]

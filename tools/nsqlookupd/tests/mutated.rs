@@ -2,11 +2,8 @@
 //! `RINGQ_SIM_COUNT` sets the number of inputs, and more than 20,000 are new ones. The fuzz target `session` makes the
 //! same checks with inputs that coverage chooses.
 
-#[path = "mutated/exchange.rs"]
 mod exchange;
-#[path = "mutated/input.rs"]
 mod input;
-#[path = "mutated/session.rs"]
 mod session;
 
 use fastrand::Rng;

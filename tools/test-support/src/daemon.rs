@@ -2,7 +2,7 @@
 //! 127.0.0.1.
 //!
 //! `cargo test --workspace` builds the binaries. A test of one crate needs them from an earlier
-//! build: `cargo build -p engine -p nsqlookupd`. The variables `NSQD_BIN` and `NSQLOOKUPD_BIN` name
+//! build: `cargo build -p nsqd -p nsqlookupd`. The variables `NSQD_BIN` and `NSQLOOKUPD_BIN` name
 //! other programs, such as the originals.
 
 use std::net::SocketAddr;
@@ -99,7 +99,7 @@ impl Daemon {
         };
         assert!(
             program.exists(),
-            "{program:?} is missing: run `cargo build -p engine -p nsqlookupd`"
+            "{program:?} is missing: run `cargo build -p nsqd -p nsqlookupd`"
         );
         let ports = ["127.0.0.1:0", "127.0.0.1:0"];
         let Started {

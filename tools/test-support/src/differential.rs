@@ -6,7 +6,7 @@
 //! [`Suite::original`] names its program:
 //!
 //! ```text
-//! NSQD_ORIGINAL=/path/to/nsqd cargo test -p engine --test differential
+//! NSQD_ORIGINAL=/path/to/nsqd cargo test -p nsqd --test nsqd differential::
 //! ```
 //!
 //! also checks the recording, and with `RINGQ_RECORD=1` writes a new one. `RINGQ_CASE=name` plays

@@ -14,7 +14,7 @@ const TOKENS_MAX: usize = 100;
 /// A place in a JSON body by RFC 6901, such as `/order/id` or `/items/0`. `~1` stands for a slash in a name, and `~0`
 /// for a tilde. The empty pointer is the whole body.
 ///
-/// This is the only parser of pointers for the client and the tools. nsqd has a parser of its own (`engine/core`): the
+/// This is the only parser of pointers for the client and the tools. nsqd has a parser of its own (`engine/rules`): the
 /// broker's rules depend on no client library, their pointers have tighter bounds, and their search stops at the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonPointer {

@@ -15,7 +15,7 @@ use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer};
 use test_support::{TIMEOUT, wait_until};
 
-use crate::case::{Bytes, Case, Source, Until};
+use super::case::{Bytes, Case, Source, Until};
 use crate::tool::{Tool, consumed, files};
 
 /// The channel of the sources and of the destinations.

@@ -1,7 +1,6 @@
 //! A tool under test: a process with its log.
 
-// Each test binary uses a part of this file.
-#![allow(dead_code, unreachable_pub)]
+#![allow(unreachable_pub)]
 
 pub mod consumed;
 pub mod cutting_proxy;

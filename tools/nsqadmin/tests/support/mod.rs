@@ -1,7 +1,6 @@
 //! The tools of the tests over real sockets: the real binary as a child process.
 
-// Every test binary compiles this module for itself and uses only a part of it.
-#![allow(dead_code, unreachable_pub)]
+#![allow(unreachable_pub)]
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

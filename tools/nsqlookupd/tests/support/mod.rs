@@ -1,8 +1,7 @@
 //! The tools of the tests over real sockets: the real binary as a child process, and a client of
 //! protocol V1.
 
-// Every test binary compiles this module for itself and uses only a part of it.
-#![allow(dead_code, unreachable_pub)]
+#![allow(unreachable_pub)]
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -129,7 +129,7 @@ fn describe(case: &Case, differing: &[Differing<'_>], package: &str) -> String {
     let name = &case.name;
     let _ = writeln!(
         text,
-        "    alone: RINGQ_CASE={name} cargo test -p {package} --test differential"
+        "    alone: RINGQ_CASE={name} cargo test -p {package} --test {package} differential::"
     );
     text
 }

@@ -1,0 +1,356 @@
+//! Auth servers: threads beside the shards ask them over HTTP what a client may do.
+//!
+//! ```text
+//!   shard: Output::Authorize ──► AuthServers::ask ──► ThreadPool: one server after the other ──► HTTP
+//!     ▲                                                  │
+//!     └───────────────── Broker::handle_grants ◄─────────┘
+//! ```
+//!
+//! Any client that can connect can cause a question to an auth server. So the queues are bounded, and a
+//! question is dropped with its connection. Clients whose grants have expired have a queue and threads of their
+//! own: new clients do not delay them. The questions of new clients are asked in the order of their AUTH
+//! commands.
+
+use crate::config::Config;
+use crate::thread_pool::{Bounds, Full, JobNumber, ThreadPool};
+use engine_rules::{AuthQuery, Authorization, Grants, Random};
+use program::http_client::{HttpClient, HttpSettings, push_query_value};
+use regex::Regex;
+use serde_json::{Map, Value};
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use wire::error::quote;
+use wire::go_json::{
+    self, JsonObject, array, field, integer, object, push_array, push_bytes, string, text,
+};
+
+/// The bounds for the questions of new clients. The questions of clients whose grants have expired have the
+/// same bounds of their own. Clients beyond `threads_max` wait for one another; no other client waits for them.
+const QUESTIONS: Bounds = Bounds {
+    threads_max: 64,
+    // All clients of a busy node come back at once after its restart: a connection waits with its secret and
+    // a few hundred bytes more.
+    waiting_max: 10_000,
+    bytes_max: 16 * 1024 * 1024,
+};
+
+/// The first bytes of a secret, up to this number, do not count. So clients with long secrets do not block
+/// clients with ordinary ones.
+const SECRET_BYTES_FREE: usize = 4 * 1024;
+
+/// The auth servers of this node.
+#[derive(Clone)]
+pub(crate) struct AuthServers {
+    servers: Arc<Servers>,
+    strangers: ThreadPool,
+    renewals: ThreadPool,
+}
+
+/// A question that waits for its answer. Dropping it takes the question back, unless it is being asked.
+pub(crate) struct Question {
+    pool: ThreadPool,
+    number: JobNumber,
+}
+
+impl Question {
+    /// Takes the question back if it waits and fewer threads are free than questions wait. Returns true if the question
+    /// will never be asked.
+    pub(crate) fn take_back_if_no_thread(&self) -> bool {
+        self.pool.take_back_if_no_thread(self.number)
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        // A question that is being asked gets an answer that no connection takes.
+        self.pool.take_back(self.number);
+    }
+}
+
+struct Servers {
+    /// The configured addresses, at least one.
+    addresses: Vec<String>,
+    is_post: bool,
+    http: HttpClient,
+    /// Chooses the server that a question goes to first, so that the servers share the work.
+    random: Mutex<Random>,
+}
+
+impl AuthServers {
+    /// Starts the threads that ask the configured auth servers. `None` if no server is configured.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub(crate) fn start(config: &Config, http: HttpSettings) -> io::Result<Option<AuthServers>> {
+        if config.auth_http_addresses.is_empty() {
+            return Ok(None);
+        }
+        let seed = RandomState::new().hash_one(std::process::id());
+        Ok(Some(AuthServers {
+            servers: Arc::new(Servers {
+                addresses: config.auth_http_addresses.clone(),
+                is_post: config.auth_http_request_method == "post",
+                http: HttpClient::new(http),
+                random: Mutex::new(Random::new(seed)),
+            }),
+            strangers: ThreadPool::start("auth", QUESTIONS)?,
+            renewals: ThreadPool::start("auth-renewal", QUESTIONS)?,
+        }))
+    }
+
+    /// Asks one server after the other until one answers. `answer` gets the grants, or the reasons why no server
+    /// answered, for the log. `answer` runs on another thread. Never waits.
+    ///
+    /// # Errors
+    /// Too many questions wait; `answer` is dropped.
+    pub(crate) fn ask(
+        &self,
+        query: AuthQuery,
+        answer: impl FnOnce(Result<Grants, String>) + Send + 'static,
+    ) -> Result<Question, Full> {
+        let pool = match query.is_renewal {
+            true => &self.renewals,
+            false => &self.strangers,
+        };
+        let bytes = query.secret.len().saturating_sub(SECRET_BYTES_FREE);
+        let servers = self.servers.clone();
+        let number = pool.give(bytes, Box::new(move || answer(servers.ask(&query))))?;
+        Ok(Question {
+            pool: pool.clone(),
+            number,
+        })
+    }
+}
+
+impl Servers {
+    fn ask(&self, query: &AuthQuery) -> Result<Grants, String> {
+        let count = self.addresses.len();
+        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = random.below(count as u64) as usize;
+        drop(random);
+        let mut failures = Vec::new();
+        for address in self.addresses.iter().cycle().skip(start).take(count) {
+            match self.ask_one(address, query) {
+                Ok(grants) => return Ok(grants),
+                Err(why) => failures.push(format!("failed to auth against {address} - {why}")),
+            }
+        }
+        Err(failures.join("; "))
+    }
+
+    fn ask_one(&self, address: &str, query: &AuthQuery) -> Result<Grants, String> {
+        let url = match address.contains("://") {
+            true => address.to_owned(),
+            false => format!("http://{address}/auth"),
+        };
+        let body = match self.is_post {
+            true => self.http.post_json(&url, &post_body(query))?,
+            // The query is also put behind a URL that has one already: auth servers for nsqd are used to that.
+            false => self.http.get(&format!("{url}?{}", get_query(query)))?,
+        };
+        decode(&body)
+    }
+}
+
+/// The parameters, in the order of their names.
+fn parameters(query: &AuthQuery) -> [(&'static str, &[u8]); 4] {
+    let (tls, common_name): (&[u8], _) = match &query.tls {
+        Some(session) => (b"true", session.common_name.as_str()),
+        None => (b"false", ""),
+    };
+    [
+        ("common_name", common_name.as_bytes()),
+        ("remote_ip", query.remote_ip.as_bytes()),
+        ("secret", &query.secret),
+        ("tls", tls),
+    ]
+}
+
+fn get_query(query: &AuthQuery) -> String {
+    let mut text = String::new();
+    for (name, value) in parameters(query) {
+        if !text.is_empty() {
+            text.push('&');
+        }
+        text.push_str(name);
+        text.push('=');
+        push_query_value(&mut text, value);
+    }
+    text
+}
+
+/// nsqd encodes Go's map of lists.
+fn post_body(query: &AuthQuery) -> String {
+    let mut json = String::new();
+    let mut object = JsonObject::new(&mut json);
+    for (name, value) in parameters(query) {
+        push_array(object.key(name), [value], push_bytes);
+    }
+    object.end();
+    json
+}
+
+/// Decodes the answer of a server. The error is for the log.
+fn decode(body: &[u8]) -> Result<Grants, String> {
+    let value = go_json::parse(body)?;
+    let nothing = Map::new();
+    let fields = object(&value, "auth.State")?.unwrap_or(&nothing);
+    let ttl = integer(fields, "ttl")?;
+    check_expires(fields)?;
+    let mut grants = Grants {
+        ttl: Duration::from_secs(u64::try_from(ttl).unwrap_or(0)),
+        identity: string(fields, "identity")?,
+        identity_url: string(fields, "identity_url")?,
+        authorizations: Vec::new(),
+    };
+    for value in array(fields, "authorizations")? {
+        let fields = object(value, "auth.Authorization")?.unwrap_or(&nothing);
+        grants.authorizations.push(authorization(fields)?);
+    }
+    match ttl > 0 {
+        true => Ok(grants),
+        false => Err(format!("invalid TTL {ttl} (must be >0)")),
+    }
+}
+
+/// Checks the field `expires`. nsqd does not use its value, but refuses an answer in which the value is no time.
+fn check_expires(fields: &Map<String, Value>) -> Result<(), String> {
+    match field(fields, "expires") {
+        None => Ok(()),
+        Some(value) => {
+            let time = text(value, "expires")?;
+            let parsed = time.parse::<jiff::Timestamp>();
+            parsed
+                .map(drop)
+                .map_err(|why| format!("parsing time {} - {why}", quote(time.as_bytes())))
+        }
+    }
+}
+
+fn authorization(fields: &Map<String, Value>) -> Result<Authorization, String> {
+    let topic = string(fields, "topic")?;
+    let channels = array(fields, "channels")?.iter();
+    let channels: Vec<&str> = channels
+        .map(|channel| text(channel, "channels"))
+        .collect::<Result<_, String>>()?;
+    let (mut may_subscribe, mut may_publish) = (false, false);
+    for permission in array(fields, "permissions")? {
+        match text(permission, "permissions")? {
+            "subscribe" => may_subscribe = true,
+            "publish" => may_publish = true,
+            other => return Err(format!("unknown permission {other}")),
+        }
+    }
+    let channels = channels.into_iter();
+    Ok(Authorization {
+        topic: compile("topic", &topic)?,
+        channels: channels
+            .map(|channel| compile("channel", channel))
+            .collect::<Result<_, String>>()?,
+        may_subscribe,
+        may_publish,
+    })
+}
+
+fn compile(of: &str, pattern: &str) -> Result<Regex, String> {
+    Regex::new(pattern).map_err(|error| {
+        let why = error.to_string();
+        // The lines before the last one only mark the place in the pattern.
+        let why = why.lines().last().unwrap_or_default();
+        let why = why.trim_start_matches("error: ");
+        let pattern = quote(pattern.as_bytes());
+        format!("unable to compile {of} {pattern} error parsing regexp: {why}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query() -> AuthQuery {
+        AuthQuery {
+            secret: b"se cret&=%/\xff\""[..].into(),
+            is_renewal: false,
+            remote_ip: "127.0.0.1".to_owned(),
+            tls: None,
+        }
+    }
+
+    /// Captured from nsqd.
+    #[test]
+    fn questions_are_nsqds() {
+        assert_eq!(
+            get_query(&query()),
+            "common_name=&remote_ip=127.0.0.1&secret=se+cret%26%3D%25%2F%FF%22&tls=false"
+        );
+        assert_eq!(
+            post_body(&query()),
+            r#"{"common_name":[""],"remote_ip":["127.0.0.1"],"secret":["se cret\u0026=%/\ufffd\""],"tls":["false"]}"#
+        );
+        assert!(!format!("{:?}", query()).contains("cret&"));
+    }
+
+    #[test]
+    fn answers_are_read_as_go_does() {
+        let shown = |body: &str| match decode(body.as_bytes()) {
+            Err(why) => why,
+            Ok(grants) => {
+                let authorizations = grants.authorizations.iter().map(|a| {
+                    format!(
+                        " {} {:?} {}{}",
+                        a.topic,
+                        a.channels.iter().map(Regex::as_str).collect::<Vec<_>>(),
+                        if a.may_subscribe { 's' } else { '-' },
+                        if a.may_publish { 'p' } else { '-' },
+                    )
+                });
+                let authorizations: String = authorizations.collect();
+                let (ttl, identity) = (grants.ttl.as_secs(), grants.identity);
+                format!("{ttl} {identity} {}{authorizations}", grants.identity_url)
+            }
+        };
+        for (body, expected) in [
+            (
+                r#"{"ttl":3600,"identity":"bob","identity_url":"u","authorizations":[{"topic":"^orders$","channels":["^bill.*$"],"permissions":["subscribe","publish"]}]}"#,
+                r#"3600 bob u ^orders$ ["^bill.*$"] sp"#,
+            ),
+            (r#"{"TTL":1,"Identity":"x","more":[{}]}"#, "1 x "),
+            (r#"{"ttl":1,"authorizations":null,"expires":null}"#, "1  "),
+            (r#"{"ttl":1,"authorizations":[{}]}"#, "1    [] --"),
+            (r#"{"ttl":1,"expires":"2026-01-02T03:04:05Z"}"#, "1  "),
+            (r#"{"ttl":9223372036854775807}"#, "9223372036854775807  "),
+            ("null", "invalid TTL 0 (must be >0)"),
+            (
+                r#"{"status_code":200,"data":{"ttl":1}}"#,
+                "invalid TTL 0 (must be >0)",
+            ),
+            (r#"{"ttl":-1}"#, "invalid TTL -1 (must be >0)"),
+            (
+                r#"{"ttl":"1"}"#,
+                "json: cannot unmarshal string into ttl of type int",
+            ),
+            (
+                r#"{"ttl":1.5}"#,
+                "json: cannot unmarshal number 1.5 into ttl of type int",
+            ),
+            ("", "unexpected end of JSON input"),
+            (
+                r#"{"ttl":1,"authorizations":[{"permissions":["admin"]}]}"#,
+                "unknown permission admin",
+            ),
+            (
+                r#"{"ttl":0,"authorizations":[{"topic":"("}]}"#,
+                r#"unable to compile topic "(" error parsing regexp: unclosed group"#,
+            ),
+            (
+                r#"{"ttl":1,"authorizations":[{"channels":[".*","[z-a]"]}]}"#,
+                r#"unable to compile channel "[z-a]" error parsing regexp: invalid character class range, the start must be <= the end"#,
+            ),
+        ] {
+            assert_eq!(shown(body), expected, "{body}");
+        }
+        assert!(shown(r#"{"ttl":1,"expires":"soon"}"#).starts_with("parsing time \"soon\" - "));
+    }
+}

@@ -1,0 +1,777 @@
+use program::log::Format;
+use program::{Value, page_with_table};
+
+use super::*;
+
+fn parse(args: &[&str]) -> Result<Config, Exit> {
+    Config::from_args_on_host(args.iter().map(OsString::from), "vm")
+}
+
+fn good(args: &[&str]) -> Config {
+    parse(args).unwrap_or_else(|exit| panic!("{args:?}: {exit:?}"))
+}
+
+/// The first line on stderr of a command line that fails with `code`.
+fn bad(code: u8, args: &[&str]) -> String {
+    let exit = parse(args).expect_err("must fail");
+    assert_eq!(exit.code, code, "{args:?}: {exit:?}");
+    assert_eq!(exit.stdout, "");
+    exit.stderr.lines().next().unwrap_or_default().to_string()
+}
+
+#[test]
+fn defaults_are_nsqds() {
+    let config = good(&[]);
+    assert_eq!(config.log_level, Level::Info);
+    assert_eq!(config.log_style.prefix, "[nsqd] ");
+    assert_eq!(config.node_id, 617);
+    assert_eq!(config.tcp_address, "0.0.0.0:4150");
+    assert_eq!(config.http_address, "0.0.0.0:4151");
+    assert_eq!(config.broadcast_address, "vm");
+    assert_eq!(
+        (config.broadcast_tcp_port, config.broadcast_http_port),
+        (0, 0)
+    );
+    assert_eq!(config.data_path, std::env::current_dir().unwrap());
+    assert_eq!(config.mem_queue_count, 10_000);
+    assert_eq!(config.file_bytes_max, 104_857_600);
+    assert_eq!(config.sync_every, 2500);
+    assert_eq!(config.sync_timeout, Duration::from_secs(2));
+    assert_eq!(config.msg_timeout, Duration::from_secs(60));
+    assert_eq!(config.msg_timeout_max, Duration::from_secs(900));
+    assert_eq!(config.msg_bytes_max, 1_048_576);
+    assert_eq!(config.body_bytes_max, 5_242_880);
+    assert_eq!(config.req_timeout_max, Duration::from_secs(3600));
+    assert_eq!(config.heartbeat_interval_max, Duration::from_secs(60));
+    assert_eq!(config.rdy_count_max, 2500);
+    assert_eq!(config.output_buffer_bytes_max, 65_536);
+    assert_eq!(config.output_buffer_timeout_max, Duration::from_secs(30));
+    assert_eq!(config.output_buffer_timeout_min, Duration::from_millis(25));
+    assert_eq!(config.output_buffer_timeout, Duration::from_millis(250));
+    assert_eq!(config.channel_consumers_max, 0);
+    assert_eq!(config.deflate_level_max, 6);
+    assert_eq!(
+        config.shard_count,
+        std::thread::available_parallelism().unwrap()
+    );
+    assert!(!config.pin_shards);
+}
+
+#[test]
+fn flags_are_read_as_go_reads_them() {
+    assert_eq!(good(&["-node-id", "5"]).node_id, 5);
+    assert_eq!(good(&["--node-id=0x1f"]).node_id, 31);
+    assert_eq!(good(&["--node-id=1", "-node-id=2"]).node_id, 2, "last wins");
+    assert_eq!(good(&["--log-prefix="]).log_style.prefix, "");
+    assert_eq!(
+        good(&["--log-prefix", "--x"]).log_style.prefix,
+        "--x",
+        "a value may look like a flag"
+    );
+    assert_eq!(good(&["--log-prefix=a=b,c d"]).log_style.prefix, "a=b,c d");
+    assert_eq!(good(&["-log-level", "WARN"]).log_level, Level::Warn);
+    assert_eq!(
+        good(&["--msg-timeout", "1h1h"]).msg_timeout,
+        Duration::from_secs(7200)
+    );
+    assert_eq!(good(&["--msg-timeout=-1s"]).msg_timeout, Duration::ZERO);
+    assert_eq!(good(&["--max-msg-size", "-1"]).msg_bytes_max, 0);
+    assert_eq!(good(&["--sync-every=-5"]).sync_every, 0);
+    assert_eq!(good(&["--http-address="]).http_address, "");
+    assert_eq!(good(&["--data-path=/x/y"]).data_path, PathBuf::from("/x/y"));
+    assert_eq!(
+        good(&["--data-path", "first", "--data-path", ""]).data_path,
+        good(&[]).data_path
+    );
+    assert!(good(&["--pin-shards"]).pin_shards);
+    assert!(!good(&["--pin-shards=F"]).pin_shards);
+    assert_eq!(good(&["--shards", "3"]).shard_count.get(), 3);
+    assert_eq!(
+        good(&["--verbose", "--worker-id", "--node-id=5"]).node_id,
+        5
+    );
+}
+
+#[test]
+fn everything_after_a_non_flag_is_ignored() {
+    for stop in ["foo", "--", "-", ""] {
+        assert_eq!(
+            good(&[stop, "--node-id=5", "--nope"]).node_id,
+            617,
+            "{stop:?}"
+        );
+    }
+    assert_eq!(good(&["--worker-id", "5", "--node-id=5"]).node_id, 617);
+}
+
+#[test]
+fn flag_errors_are_gos_and_exit_2() {
+    assert_eq!(bad(2, &["-foo"]), "flag provided but not defined: -foo");
+    assert_eq!(bad(2, &["--foo=1"]), "flag provided but not defined: -foo");
+    assert_eq!(
+        bad(2, &["--mem-queue-size"]),
+        "flag needs an argument: -mem-queue-size"
+    );
+    assert_eq!(bad(2, &["---x"]), "bad flag syntax: ---x");
+    assert_eq!(bad(2, &["--=x"]), "bad flag syntax: --=x");
+    assert_eq!(bad(2, &["-=x"]), "bad flag syntax: -=x");
+    assert_eq!(
+        bad(2, &["--mem-queue-size=abc"]),
+        "invalid value \"abc\" for flag -mem-queue-size: parse error"
+    );
+    assert_eq!(
+        bad(2, &["--mem-queue-size=99999999999999999999"]),
+        "invalid value \"99999999999999999999\" for flag -mem-queue-size: value out of range"
+    );
+    assert_eq!(
+        bad(2, &["--msg-timeout", "5"]),
+        "invalid value \"5\" for flag -msg-timeout: parse error"
+    );
+    assert_eq!(
+        bad(2, &["--node-id="]),
+        "invalid value \"\" for flag -node-id: parse error"
+    );
+    assert_eq!(
+        bad(2, &["--worker-id=5"]),
+        "invalid boolean value \"5\" for -worker-id: parse error"
+    );
+    assert_eq!(
+        bad(2, &["--log-level=foo"]),
+        "invalid value \"foo\" for flag -log-level: invalid log level 'foo' \
+         (debug, info, warn, error, fatal)"
+    );
+}
+
+#[test]
+fn the_first_error_from_the_left_wins() {
+    assert_eq!(
+        bad(2, &["--foo", "--node-id=x"]),
+        "flag provided but not defined: -foo"
+    );
+    assert_eq!(
+        bad(2, &["--node-id=x", "--foo"]),
+        "invalid value \"x\" for flag -node-id: parse error"
+    );
+    assert_eq!(
+        bad(2, &["--node-id=x", "--help"]),
+        "invalid value \"x\" for flag -node-id: parse error"
+    );
+    let exit = parse(&["--help", "--node-id=x"]).unwrap_err();
+    assert_eq!(exit.code, 0);
+}
+
+#[test]
+fn help_and_version_exit_0() {
+    for help in ["-h", "-help", "--help", "--h"] {
+        let exit = parse(&[help]).unwrap_err();
+        assert_eq!((exit.code, exit.stdout.as_str()), (0, ""));
+        assert!(
+            exit.stderr
+                .starts_with("Usage of nsqd:\n  -auth-http-address value\n    \t")
+        );
+    }
+    let help = parse(&["-h"]).unwrap_err().stderr;
+    assert!(
+        help.contains("\n  -log-prefix string\n    \tlog message prefix (default \"[nsqd] \")")
+    );
+    assert!(help.contains("\n  -msg-timeout duration\n    \tdefault duration to wait"));
+    assert!(help.contains(" before requeueing a message (default 1m0s)\n"));
+    assert!(help.contains("\n  -pin-shards\n    \tbind each shard to a core\n"));
+    assert!(help.contains("from the host name (default 617)\n"));
+    let (nsqds, ours) = help
+        .split_once("Flags of ringq that the original nsqd does not have:\n")
+        .expect("ours stand apart");
+    assert!(ours.starts_with("  -allowed-host value\n"), "{ours}");
+    assert!(!nsqds.contains("shards"), "{nsqds}");
+    assert!(help.contains("\n  -log-level value\n    \tset log verbosity: debug, info, warn, error, or fatal (default INFO)\n"));
+    let exit = parse(&["--version"]).unwrap_err();
+    assert_eq!((exit.code, exit.stderr.as_str()), (0, ""));
+    assert!(
+        exit.stdout.starts_with("nsqd v1.3.0 (built w/rust"),
+        "{}",
+        exit.stdout
+    );
+    assert_eq!(exit.stdout.lines().count(), 2, "{}", exit.stdout);
+    assert!(parse(&["--version=false"]).is_ok());
+}
+
+#[test]
+fn the_form_of_log_lines_is_text_or_json() {
+    let check = |args: &[&str], expected| {
+        assert_eq!(good(args).log_style.format, expected, "{args:?}");
+    };
+    check(&[], Format::Text);
+    check(&["--log-format=json"], Format::Json);
+    check(&["-log-format", "json", "--log-format=text"], Format::Text);
+    assert_eq!(
+        bad(2, &["--log-format=xml"]),
+        "invalid value \"xml\" for flag -log-format: must be text or json"
+    );
+    let in_file = |line| parse_file(line).map(|config| config.log_style.format);
+    assert_eq!(in_file("log_format = \"json\""), Ok(Format::Json));
+    assert_eq!(
+        file_error("log_format = \"xml\""),
+        "FATAL: failed parsing log_format xml"
+    );
+}
+
+#[test]
+fn a_check_is_asked_for_with_or_without_a_word() {
+    let check = |args: &[&str], expected| assert_eq!(good(args).check, expected, "{args:?}");
+    check(&[], Check::No);
+    check(&["--check"], Check::Text);
+    check(&["-check", "--shards=3"], Check::Text);
+    check(&["--check=true"], Check::Text);
+    check(&["--check=json"], Check::Json);
+    check(&["--check=json", "--check=false"], Check::No);
+    let error = bad(2, &["--check=xml"]);
+    assert_eq!(
+        error,
+        "invalid boolean value \"xml\" for -check: parse error"
+    );
+    assert_eq!(flag("check").key(), None, "a file cannot ask for it");
+    let config = good(&["--check", "--shards=3"]);
+    assert_eq!(config.shard_count.get(), 3, "what follows counts");
+}
+
+/// Returns the answer of the checks, which are made in their order.
+fn refused(args: &[&str]) -> String {
+    let config = good(args);
+    config
+        .check_before_tls()
+        .and_then(|()| config.check_after_tls())
+        .expect_err("must be refused")
+}
+
+#[test]
+fn values_are_checked_in_nsqds_order_and_words() {
+    let check = |arg: &str, why: &str| assert_eq!(refused(&[arg]), why, "{arg}");
+    check("--max-deflate-level=0", "--max-deflate-level must be [1,9]");
+    check(
+        "--max-deflate-level=10",
+        "--max-deflate-level must be [1,9]",
+    );
+    check("--node-id=1024", "--node-id must be [0,1024)");
+    check("--node-id=-1", "--node-id must be [0,1024)");
+    check(
+        "--output-buffer-timeout=0",
+        "--output-buffer-timeout must be greater than 0s",
+    );
+    check(
+        "--sync-timeout=-1s",
+        "--sync-timeout must be greater than 0s",
+    );
+    check(
+        "--mem-queue-size=-1",
+        "--mem-queue-size must not be negative",
+    );
+    check(
+        "--max-channel-consumers=-1",
+        "--max-channel-consumers must not be negative",
+    );
+    check(
+        "--broadcast-tcp-port=65536",
+        "--broadcast-tcp-port must be [0,65535]",
+    );
+    check("--shards=1025", "--shards must be [0,1024]");
+    assert_eq!(
+        refused(&["--shards=-1", "--node-id=-1", "--max-deflate-level=0"]),
+        "--max-deflate-level must be [1,9]"
+    );
+    assert_eq!(
+        refused(&["--shards=-1", "--node-id=-1"]),
+        "--node-id must be [0,1024)"
+    );
+    // The rest of the table, whose flags may not be offered yet.
+    let mut config = good(&[]);
+    config.e2e_percentiles = vec![1.0, 1.5];
+    let check = |config: &Config, expected: Result<(), &str>| {
+        assert_eq!(
+            config.check_after_tls(),
+            expected.map_err(str::to_string),
+            "{config:?}"
+        );
+    };
+    check(
+        &config,
+        Err("invalid E2E processing latency percentile: 1.5"),
+    );
+    config.auth_http_request_method = "POST".to_string();
+    check(
+        &config,
+        Err("--auth-http-request-method must be post or get"),
+    );
+    config.auth_http_request_method = "post".to_string();
+    for bad in [0.0, -0.5, f64::NAN, 1.1] {
+        config.e2e_percentiles = vec![bad];
+        assert!(config.check_after_tls().is_err(), "{bad}");
+    }
+    config.e2e_percentiles = vec![1.0, 0.00001];
+    check(&config, Ok(()));
+}
+
+fn flag(name: &str) -> &'static program::flag::Flag {
+    NSQD.flag(name).expect("in the table")
+}
+
+fn value(args: &[&str], name: &str) -> Value {
+    good(args).options.value(name).clone()
+}
+
+#[test]
+fn values_of_each_type_are_parsed_with_gos_errors() {
+    let arg = |name: &str, text: &str| format!("--{name}={text}");
+    let bad = |name: &str, text: &str| bad(2, &[&arg(name, text)]);
+    let good = |name: &str, text: &str| value(&[&arg(name, text)], name);
+    assert_eq!(
+        bad("deflate", "maybe"),
+        "invalid boolean value \"maybe\" for -deflate: parse error"
+    );
+    assert_eq!(
+        bad("tls-required", "foo"),
+        "invalid boolean value \"foo\" for -tls-required: strconv.ParseBool: parsing \"foo\": \
+         invalid syntax"
+    );
+    assert_eq!(
+        bad("tls-min-version", "ssl3.0"),
+        "invalid value \"ssl3.0\" for flag -tls-min-version: unknown tlsVersionOption \"ssl3.0\""
+    );
+    for (text, expected) in [
+        ("true", TlsRequired::Yes),
+        ("TRUE", TlsRequired::Yes),
+        ("TCP-https", TlsRequired::ExceptHttp),
+        ("0", TlsRequired::No),
+    ] {
+        assert_eq!(good("tls-required", text), Value::Word(expected as i64));
+    }
+    for (text, expected) in [
+        ("", TlsVersion::V10),
+        ("TLS1.3", TlsVersion::V13),
+        ("tls1.1", TlsVersion::V11),
+    ] {
+        assert_eq!(good("tls-min-version", text), Value::Word(expected as i64));
+    }
+    assert_eq!(
+        good("lookupd-tcp-address", "a:1,b:2"),
+        Value::List(vec!["a:1,b:2".to_string()]),
+        "no comma splitting"
+    );
+    assert_eq!(
+        good("e2e-processing-latency-percentile", "0.5,1e-3"),
+        Value::Floats(vec![0.5, 0.001])
+    );
+    for (text, part) in [("abc", "abc"), ("0.5,,x", ""), ("0.5, 1", " 1")] {
+        let exit = parse(&[&arg("e2e-processing-latency-percentile", text)]).unwrap_err();
+        let line = format!("Could not parse: {part}\n");
+        assert!(exit.stderr.ends_with(&line), "{}", exit.stderr);
+        assert_eq!((exit.code, exit.stderr.lines().count()), (1, 1));
+    }
+}
+
+/// Starts with a configuration file.
+fn parse_file(text: &str) -> Result<Config, Exit> {
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let path = directory.path().join("nsqd.toml");
+    std::fs::write(&path, text).expect("the directory can be written");
+    parse(&[&format!("--config={}", path.display())])
+}
+
+/// The line of a configuration file that is refused, without its time. A wrong value has its place in the file behind
+/// nsqd's text, which this function checks and leaves out.
+fn file_error(text: &str) -> String {
+    let exit = parse_file(text).expect_err(text);
+    assert_eq!((exit.code, exit.stderr.lines().count()), (1, 1));
+    let line = exit.stderr.trim_end_matches('\n');
+    let at = ["ERROR: ", "FATAL: "]
+        .iter()
+        .find_map(|word| line.find(word));
+    let line = &line[at.expect("a level")..];
+    let Some((line, place)) = line.rsplit_once(" (") else {
+        return line.to_string();
+    };
+    let key = text.split([' ', '=']).next().expect("a key");
+    let is_named = place.starts_with(&format!("key {key} in /")) || line.contains(key);
+    assert!(
+        is_named && place.ends_with("/nsqd.toml)"),
+        "{line} ({place}"
+    );
+    line.to_string()
+}
+
+fn file_value(name: &str, text: &str) -> Value {
+    let config = parse_file(text).unwrap_or_else(|exit| panic!("{text}: {exit:?}"));
+    config.options.value(name).clone()
+}
+
+#[test]
+fn values_in_a_file_are_refused_in_nsqds_words() {
+    let check = |line: &str, tail: &str| {
+        let expected = format!("ERROR: Resolve failed to coerce value {tail}");
+        assert_eq!(file_error(line), expected, "{line}");
+    };
+    check(
+        "msg_timeout = 1.5",
+        "1.5 (1m0s) for field MsgTimeout - invalid time.Duration value type float64",
+    );
+    check(
+        "msg_timeout = true",
+        "true (1m0s) for field MsgTimeout - invalid time.Duration value type bool",
+    );
+    check(
+        "msg_timeout = []",
+        "[] (1m0s) for field MsgTimeout - invalid time.Duration value type []interface {}",
+    );
+    check(
+        "msg_timeout = {a = 1}",
+        "map[a:1] (1m0s) for field MsgTimeout - invalid time.Duration value type \
+         map[string]interface {}",
+    );
+    check(
+        "msg_timeout = \"5\"",
+        "5 (1m0s) for field MsgTimeout - time: missing unit in duration \"5\"",
+    );
+    check(
+        "msg_timeout = \"5d\"",
+        "5d (1m0s) for field MsgTimeout - time: unknown unit \"d\" in duration \"5d\"",
+    );
+    check(
+        "msg_timeout = \"x\"",
+        "x (1m0s) for field MsgTimeout - time: invalid duration \"x\"",
+    );
+    check(
+        "mem_queue_size = 1.0",
+        "1 (10000) for field MemQueueSize - invalid int64 value type float64",
+    );
+    check(
+        "mem_queue_size = \"0x10\"",
+        "0x10 (10000) for field MemQueueSize - strconv.ParseInt: parsing \"0x10\": invalid syntax",
+    );
+    check(
+        "mem_queue_size = [1, 2.5]",
+        "[1 2.5] (10000) for field MemQueueSize - invalid int64 value type []interface {}",
+    );
+    check(
+        "id = \"99999999999999999999\"",
+        "99999999999999999999 (617) for field ID - strconv.ParseInt: parsing \
+         \"99999999999999999999\": value out of range",
+    );
+    check(
+        "deflate = \"nope\"",
+        "nope (true) for field DeflateEnabled - strconv.ParseBool: parsing \"nope\": invalid syntax",
+    );
+    check(
+        "deflate = 1.0",
+        "1 (true) for field DeflateEnabled - invalid bool value type float64",
+    );
+    check(
+        "broadcast_tcp_port = true",
+        "true (0) for field BroadcastTCPPort - invalid int64 value type bool",
+    );
+    check(
+        "e2e_processing_latency_percentiles = \"0.5, x\"",
+        "0.5, x ([]) for field E2EProcessingLatencyPercentiles - strconv.ParseFloat: parsing \
+         \"x\": invalid syntax",
+    );
+    // nsqd takes these values for something else, or crashes.
+    check(
+        "tcp_address = 5",
+        "5 (0.0.0.0:4150) for field TCPAddress - invalid string value type int64",
+    );
+    check(
+        "deflate = 1",
+        "1 (true) for field DeflateEnabled - write true or false: nsqd takes 0 for true",
+    );
+    check(
+        "nsqlookupd_tcp_addresses = true",
+        "true ([]) for field NSQLookupdTCPAddresses - invalid []string value type bool",
+    );
+    check(
+        "nsqlookupd_tcp_addresses = [1]",
+        "[1] ([]) for field NSQLookupdTCPAddresses - 1 in an array that takes only strings",
+    );
+    check(
+        "e2e_processing_latency_percentiles = [0.5, 1]",
+        "[0.5 1] ([]) for field E2EProcessingLatencyPercentiles - 1 in an array that takes only \
+         floats (1.0, not 1)",
+    );
+    check(
+        "e2e_processing_latency_percentiles = 0.5",
+        "0.5 ([]) for field E2EProcessingLatencyPercentiles - invalid []float64 value type float64",
+    );
+    for (line, expected) in [
+        ("tls_required = \"maybe\"", "tls_required maybe"),
+        ("tls_required = 5", "tls_required 5"),
+        ("tls_required = \"\"", "tls_required "),
+        ("tls_min_version = \"ssl3.0\"", "tls_min_version ssl3.0"),
+        ("tls_min_version = 5", "tls_min_version 5"),
+        ("log_level = \"warning\"", "log_level warning"),
+        ("log_level = 5", "log_level 5"),
+    ] {
+        assert_eq!(
+            file_error(line),
+            format!("FATAL: failed parsing {expected}")
+        );
+    }
+}
+
+#[test]
+fn values_in_a_file_are_converted_as_nsqd_converts_them() {
+    let check = |name: &str, line: &str, expected: Value| {
+        assert_eq!(file_value(name, line), expected, "{line}");
+    };
+    let texts = |texts: &[&str]| Value::List(texts.iter().map(|text| text.to_string()).collect());
+    check("node-id", "id = 5", Value::Integer(5));
+    check("node-id", "id = \"+12\"", Value::Integer(12));
+    check(
+        "mem-queue-size",
+        "mem_queue_size = 0x10",
+        Value::Integer(16),
+    );
+    let second = Value::Duration(1_000_000_000);
+    check("msg-timeout", "msg_timeout = 1000", second.clone());
+    check("msg-timeout", "msg_timeout = \"1s\"", second);
+    check("deflate", "deflate = false", Value::Boolean(false));
+    check("deflate", "deflate = \"T\"", Value::Boolean(true));
+    check(
+        "log-level",
+        "log_level = \"Debug\"",
+        Value::Level(Level::Debug),
+    );
+    let yes = Value::Word(TlsRequired::Yes as i64);
+    check("tls-required", "tls_required = true", yes.clone());
+    check("tls-required", "tls_required = \"True\"", yes);
+    let default = Value::Word(TlsVersion::V10 as i64);
+    check("tls-min-version", "tls_min_version = \"\"", default);
+    let name = "lookupd-tcp-address";
+    let key = "nsqlookupd_tcp_addresses";
+    check(name, &format!("{key} = \"a, b\""), texts(&["a", " b"]));
+    check(
+        name,
+        &format!("{key} = [\"a,b\", \"c\"]"),
+        texts(&["a,b", "c"]),
+    );
+    check(
+        "auth-http-address",
+        "auth_http_addresses = []",
+        Value::NoList,
+    );
+    let name = "e2e-processing-latency-percentile";
+    let key = "e2e_processing_latency_percentiles";
+    let numbers = Value::Floats(vec![0.5, 0.99]);
+    check(name, &format!("{key} = \"0.5, 0.99\""), numbers.clone());
+    check(name, &format!("{key} = [0.5, 0.99]"), numbers);
+    check(name, &format!("{key} = []"), Value::NoList);
+    check("shards", "shards = 3", Value::Integer(3));
+    let not_keys = file_value("node-id", "node_id = 5\nID = 5");
+    assert_eq!(not_keys, value(&[], "node-id"));
+    let config = parse_file("node_id = 5\nid = 6\nverbose = true\n[x]\ny = 1").unwrap();
+    assert_eq!(config.options.unknown_keys(), ["node_id", "verbose", "x"]);
+}
+
+/// Values that nsqd takes, and with which somebody looks for the cause for a long time.
+#[test]
+fn doubtful_values_are_named() {
+    let doubts = |flag: &str| {
+        let config = Config::from_args([flag.into()]).expect("it is allowed");
+        config.useless().join("\n")
+    };
+    for good in [
+        "--broadcast-address=10.0.0.1",
+        "--broadcast-address=::1",
+        "--broadcast-address=[::1]",
+        "--auth-http-address=h:4181",
+        "--auth-http-address=https://h/a,b",
+        "--statsd-address=h:8125",
+        "--statsd-address=",
+        "--lookupd-tcp-address=h:4160",
+        "--lookupd-tcp-address=_nsqlookupd._tcp.example.com",
+        "--max-body-size=512",
+        "--max-rdy-count=1",
+    ] {
+        assert_eq!(doubts(good), "", "{good}");
+    }
+    for (bad, expected) in [
+        (
+            "--broadcast-address=",
+            "--broadcast-address is empty, so consumers",
+        ),
+        (
+            "--broadcast-address=$(POD_IP)",
+            "--broadcast-address=$(POD_IP): a variable was not replaced",
+        ),
+        (
+            "--broadcast-address=h:4150",
+            "--broadcast-address=h:4150: consumers take it for a host",
+        ),
+        (
+            "--broadcast-address=http://h",
+            "--broadcast-address=http://h: consumers take it for a host",
+        ),
+        (
+            "--auth-http-address=h",
+            "--auth-http-address=h: missing port in address: write <host>:<port>; without a port, 80 is asked",
+        ),
+        (
+            "--auth-http-address=a:1,b:2",
+            "--auth-http-address=a:1,b:2: write one <host>:<port> in each flag",
+        ),
+        (
+            "--auth-http-address=h:1/auth",
+            "--auth-http-address=h:1/auth: write one <host>:<port> in each flag",
+        ),
+        (
+            "--auth-http-address=http://${H}:1",
+            "--auth-http-address=http://${H}:1: a variable was not replaced",
+        ),
+        (
+            "--statsd-address=h",
+            "--statsd-address=h: missing port in address",
+        ),
+        (
+            "--lookupd-tcp-address=h",
+            "--lookupd-tcp-address=h: missing port in address: write <host>:<port>; consumers that ask",
+        ),
+        (
+            "--lookupd-tcp-address=a:1,b:2",
+            "--lookupd-tcp-address=a:1,b:2: write one <host>:<port> in each flag",
+        ),
+        ("--max-body-size=10", "--max-body-size is too small"),
+        (
+            "--max-rdy-count=-1",
+            "--max-rdy-count lets no RDY above 0 pass",
+        ),
+    ] {
+        let found = doubts(bad);
+        assert!(found.starts_with(expected), "{bad}: {found}");
+    }
+}
+
+#[test]
+fn flags_overrule_the_file_and_the_file_the_defaults() {
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let path = directory.path().join("nsqd.toml");
+    std::fs::write(
+        &path,
+        "id = 7\nmsg_timeout = \"2s\"\nmax_rdy_count = true\nlog_level = \"error\"\ntypo = 1\n",
+    )
+    .expect("the directory can be written");
+    let file = format!("--config={}", path.display());
+    let config = good(&[&file, "--max-rdy-count=9", "--log-level=warn"]);
+    assert_eq!(config.node_id, 7);
+    assert_eq!(config.msg_timeout, Duration::from_secs(2));
+    assert_eq!(config.rdy_count_max, 9, "what is overruled is not judged");
+    assert_eq!(config.log_level, Level::Warn);
+    assert_eq!(config.msg_bytes_max, 1_048_576);
+    assert_eq!(config.options.unknown_keys(), ["typo"]);
+    assert_eq!(
+        good(&["--node-id=617", &file, "--max-rdy-count=1"]).node_id,
+        617,
+        "also if the flag says what is the default"
+    );
+    let line = bad(1, &[&file]);
+    let expected = format!(
+        " ERROR: Resolve failed to coerce value true (2500) for field MaxRdyCount - invalid int64 value type bool (key \
+         max_rdy_count in {})",
+        path.display()
+    );
+    assert!(line.ends_with(&expected), "{line}");
+    assert!(line.starts_with("20"), "no prefix: {line}");
+
+    std::fs::write(&path, "log_level = \"loud\"").expect("the directory can be written");
+    let line = bad(1, &[&file, "--log-level=debug"]);
+    let expected = format!(
+        " FATAL: failed parsing log_level loud (in {})",
+        path.display()
+    );
+    assert!(
+        line.starts_with("[nsqd] ") && line.ends_with(&expected),
+        "checked even if overruled: {line}"
+    );
+    assert_eq!(parse(&[&file, "--version"]).unwrap_err().code, 0);
+    assert_eq!(good(&["--config="]), good(&[]));
+
+    std::fs::write(&path, "a = 1\na = ").expect("the directory can be written");
+    let line = bad(1, &[&file]);
+    let why = format!(
+        "failed to load config file {} - toml: line 2: ",
+        path.display()
+    );
+    assert!(line.contains(&why), "{line}");
+    let line = bad(1, &["--config=/nope"]);
+    let why = "FATAL: failed to load config file /nope - open /nope: no such file or directory";
+    assert!(line.ends_with(why), "{line}");
+    let line = bad(1, &[&format!("--config={}", directory.path().display())]);
+    assert!(line.ends_with(": is a directory"), "{line}");
+}
+
+#[test]
+fn fields_and_keys_are_named_as_nsqd_names_them() {
+    let check = |name: &str, field: &str, key: Option<&str>| {
+        assert_eq!(flag(name).field(), field);
+        assert_eq!(flag(name).key().as_deref(), key);
+    };
+    check("tcp-address", "TCPAddress", Some("tcp_address"));
+    check("tls-min-version", "TLSMinVersion", Some("tls_min_version"));
+    check(
+        "tls-root-ca-file",
+        "TLSRootCAFile",
+        Some("tls_root_ca_file"),
+    );
+    check(
+        "statsd-udp-packet-size",
+        "StatsdUDPPacketSize",
+        Some("statsd_udp_packet_size"),
+    );
+    check(
+        "http-client-connect-timeout",
+        "HTTPClientConnectTimeout",
+        Some("http_client_connect_timeout"),
+    );
+    check(
+        "e2e-processing-latency-window-time",
+        "E2EProcessingLatencyWindowTime",
+        Some("e2e_processing_latency_window_time"),
+    );
+    check(
+        "enable-experiment",
+        "Experiments",
+        Some("enable_experiment"),
+    );
+    check("snappy", "SnappyEnabled", Some("snappy"));
+    check(
+        "auth-http-address",
+        "AuthHTTPAddresses",
+        Some("auth_http_addresses"),
+    );
+    check("verbose", "Verbose", None);
+    check("worker-id", "WorkerId", None);
+    let options = good(&["--max-rdy-count=-3"]).options;
+    assert_eq!(options.by_key("max_rdy_count"), Some(&Value::Integer(-3)));
+    for name in [
+        "node_id",
+        "lookupd_tcp_address",
+        "config",
+        "version",
+        "ID",
+        "",
+    ] {
+        assert_eq!(options.by_key(name), None, "{name}");
+    }
+}
+
+/// docs/configuration.md holds a table of all flags, and it is this one. To write it anew, run this
+/// test with UPDATE_DOCS=1.
+#[test]
+fn the_documentation_has_every_flag() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let page = std::fs::read_to_string(path).expect("the page exists");
+    let updated = page_with_table(&page, "nsqd's flags", NSQD.flags);
+    let updated = page_with_table(&updated, "our flags", NSQD.own_flags);
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, &updated).expect("the page can be written");
+    }
+    assert!(
+        page == updated,
+        "out of date: run with UPDATE_DOCS=1 and look at the difference"
+    );
+}

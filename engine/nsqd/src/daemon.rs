@@ -1,0 +1,330 @@
+//! The life of the process: checks, shards, and the end.
+
+pub(crate) mod advice;
+mod reload;
+mod rule_memory;
+mod seed;
+mod shard_thread;
+
+use crate::auth::AuthServers;
+use crate::config::Config;
+use crate::drain::{self, DrainSwitch, DrainedShards};
+use crate::lookup::LookupPeers;
+use crate::metadata_writer::MetadataWriter;
+use crate::net::address::Addresses;
+use crate::process::Info;
+use crate::recovery::StoredTopics;
+use crate::shard::health::Health;
+use crate::shard::mail::{Inbox, Mail, Post};
+use crate::shard::storage::Storage;
+use crate::shard::{Clock, Shard, Shared};
+use crate::thread_pool::{Bounds, ThreadPool};
+use crate::tls::ListenerTls;
+use crate::{config, preflight, recovery, statsd, takeover, tls};
+use advice::lock_failed;
+use diskq::{DataPath, DataPathLock, Keeper, OsFiles};
+use diskq_import::{Exposed, Metadata};
+use engine_rules::{Owed, ShardId};
+use futures_channel::oneshot;
+use futures_lite::future::block_on;
+use program::{log, log_error, log_info, log_warn, version};
+use shard_thread::{Plan, ShardThread};
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::SystemTime;
+
+/// The bounds of the threads that prepare long answers, and of those that peek: a scrape of `/metrics` takes some 10 ms of
+/// one thread. A shard waits for none of them.
+const REPORTS: Bounds = Bounds {
+    threads_max: 2,
+    waiting_max: 64,
+    bytes_max: usize::MAX,
+};
+
+/// A start that failed; the text is for the FATAL line.
+#[derive(Debug)]
+pub struct StartError(String);
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// A running broker.
+pub struct Daemon {
+    /// The addresses at which the broker listens.
+    pub addresses: Addresses,
+    stops: Vec<oneshot::Sender<()>>,
+    shards: Vec<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
+    metadata: MetadataWriter,
+    statsd: mpsc::Sender<statsd::Event>,
+    lookup: LookupPeers,
+    config: Arc<Config>,
+    tls: Option<ListenerTls>,
+    drain: DrainSwitch,
+    lock: DataPathLock,
+}
+
+impl Daemon {
+    /// Starts a broker. `end` ends the process by a call of [`Daemon::stop`], when a drain is over.
+    ///
+    /// # Errors
+    /// Why it cannot start, and what to do. Nothing was changed on disk by a broker that did not
+    /// get the lock of its data path.
+    pub fn start(
+        mut config: Config,
+        end: impl FnOnce() + Send + 'static,
+    ) -> Result<Daemon, StartError> {
+        let lock = DataPathLock::acquire(&config.data_path)
+            .and_then(|lock| diskq::check_writable(&config.data_path).map(|()| lock))
+            .map_err(|error| lock_failed(&config.data_path, &error))?;
+        let refuse = |why: String| StartError(format!("failed to instantiate nsqd - {why}"));
+        config.check_before_tls().map_err(refuse)?;
+        let tls = tls::configure(&mut config).map_err(refuse)?;
+        let tls = tls.map(ListenerTls::new);
+        config.check_after_tls().map_err(refuse)?;
+        log_info!("{}", config::version_line());
+        log_info!("{}", version::of_ringq());
+        log_info!("ID: {}", config.node_id);
+        for ignored in config.options.ignored() {
+            log_warn!("{ignored}");
+        }
+        for useless in config.useless() {
+            log_warn!("{useless}");
+        }
+        let http_settings = tls::http_settings(&config).map_err(refuse)?;
+        let lookup_settings =
+            tls::lookup_settings(&config, http_settings.clone()).map_err(refuse)?;
+        let ready = preflight::prepare(&config).map_err(|error| refuse(error.to_string()))?;
+        let metadata = Metadata::load(&config.data_path).map_err(|error| {
+            StartError(format!(
+                "failed to load metadata - {error} ({})",
+                advice::of_metadata(&config.data_path)
+            ))
+        })?;
+        takeover::run(&config, &metadata).map_err(StartError)?;
+        close_to_others(&config.data_path);
+        if let Err(error) = Metadata::remove_leftovers(&config.data_path) {
+            log_warn!("a file of an interrupted write of nsqd.dat stays - {error}");
+        }
+        let shards = u32::try_from(config.shard_count.get()).unwrap_or(u32::MAX);
+        let stored = recovery::divide(&config, metadata, shards).map_err(StartError)?;
+        let topics = stored.iter().flat_map(|stored| stored.topics.keys());
+        rule_memory::tell(&config, topics.map(String::as_str)).map_err(StartError)?;
+        let (post, inboxes) = Post::new(shards);
+        let data_path = DataPath::from(config.data_path.clone());
+        let (metadata, writer) =
+            MetadataWriter::start(shards, data_path.clone()).map_err(no_thread)?;
+        let auth = AuthServers::start(&config, http_settings).map_err(no_thread)?;
+        let start_time = SystemTime::now();
+        let info = Info::new(Arc::new(config), ready.addresses.ports(), start_time);
+        let teller = has_peers_teller(&post);
+        let lookup = LookupPeers::start(&info.config, info.announced, lookup_settings, teller)
+            .map_err(no_thread)?;
+        let peeks = Keeper::new(OsFiles, data_path.clone());
+        let (drain, drain_orders) = drain::switch();
+        let timeout = Some(info.config.drain_timeout).filter(|timeout| !timeout.is_zero());
+        let plan = Plan {
+            engine: ready.engine,
+            addresses: ready.addresses,
+            shards,
+            seed: seed::draw(),
+            data_path,
+            shared: Shared {
+                clock: Clock::start(),
+                post: post.clone(),
+                metadata: metadata.clone(),
+                lookup: lookup.clone(),
+                auth,
+                health: Health::new(shards),
+                drain: drain.clone(),
+                is_started: Arc::default(),
+                info,
+                tls,
+                reports: ThreadPool::start("reports", REPORTS).map_err(no_thread)?,
+                peek_threads: ThreadPool::start("peeks", REPORTS).map_err(no_thread)?,
+                peeks,
+            },
+        };
+        let (statsd, statsd_events) = mpsc::channel();
+        let mut daemon = Daemon {
+            addresses: plan.addresses.clone(),
+            stops: Vec::new(),
+            shards: Vec::new(),
+            threads: vec![writer],
+            metadata,
+            statsd: statsd.clone(),
+            lookup,
+            config: plan.shared.info.config.clone(),
+            tls: plan.shared.tls.clone(),
+            drain,
+            lock,
+        };
+        daemon.start_shards(&plan, inboxes, stored)?;
+        // Now the shards' listeners hold the addresses.
+        drop(ready.reserved);
+        drain_orders
+            .start(post.clone(), timeout, end)
+            .map_err(no_thread)?;
+        let pusher = statsd::start(&plan.shared.info, post, (statsd, statsd_events));
+        daemon.threads.extend(pusher.map_err(no_thread)?);
+        for (name, address) in daemon.addresses.named() {
+            log_info!("{name}: listening on {address}");
+        }
+        daemon.lookup.begin();
+        plan.shared.is_started.store(true, Ordering::Relaxed);
+        Ok(daemon)
+    }
+
+    /// Starts all shards, and returns when they listen.
+    fn start_shards(
+        &mut self,
+        plan: &Plan,
+        inboxes: Vec<Inbox>,
+        stored: Vec<StoredTopics>,
+    ) -> Result<(), StartError> {
+        let (started, starts) = mpsc::channel();
+        for ((index, inbox), stored) in (0..).zip(inboxes).zip(stored) {
+            self.start_shard(plan, ShardId(index), inbox, stored, started.clone())?;
+        }
+        drop(started);
+        for _ in 0..plan.shards {
+            let result = starts
+                .recv()
+                .map_err(|_| StartError("a shard ended at once".to_owned()))?;
+            result.map_err(|why| {
+                // The other shards may hold the sockets to the end of the process.
+                self.addresses.retire();
+                StartError(why)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn start_shard(
+        &mut self,
+        plan: &Plan,
+        id: ShardId,
+        inbox: Inbox,
+        stored: StoredTopics,
+        started: mpsc::Sender<Result<(), String>>,
+    ) -> Result<(), StartError> {
+        let (storage, threads) =
+            Storage::start(id, &plan.data_path, &plan.shared.post).map_err(no_thread)?;
+        self.threads.extend(threads);
+        let (stop, stopped) = oneshot::channel();
+        self.stops.push(stop);
+        let shard = ShardThread {
+            plan: plan.clone(),
+            id,
+            inbox,
+            stored,
+            storage,
+        };
+        let thread = shard.spawn(started, stopped).map_err(no_thread)?;
+        self.shards.push(thread);
+        Ok(())
+    }
+
+    /// Begins a drain at SIGTERM, if `--drain-on-sigterm` says so and no drain is under way. Returns false if the
+    /// process is to stop.
+    pub fn drains_instead(&self) -> bool {
+        self.config.drain_on_sigterm
+            && !self.drain.is_draining()
+            && block_on(self.drain.set(true, "SIGTERM")).is_ok()
+    }
+
+    /// Stops the broker: closes connections, makes everything durable, releases the data path.
+    pub fn stop(self) {
+        for (name, address) in self.addresses.named() {
+            log_info!("{name}: closing {address}");
+        }
+        self.addresses.retire();
+        log_info!("NSQ: closing topics");
+        for stop in self.stops {
+            // A shard that ended by itself needs no telling.
+            let _ = stop.send(());
+        }
+        for shard in self.shards {
+            if shard.join().is_err() {
+                log_error!("a shard did not end well");
+            }
+        }
+        log_info!("NSQ: stopping subsystems");
+        // Without pushes, nobody listens.
+        let _ = self.statsd.send(statsd::Event::Stop);
+        self.lookup.stop();
+        self.metadata.stop();
+        for thread in self.threads {
+            if thread.join().is_err() {
+                log_error!("a thread did not end well");
+            }
+        }
+        drop(self.lock);
+        log_info!("NSQ: bye");
+        log::flush();
+    }
+}
+
+/// Takes the permissions of other users away from nsqd's files. A failure does not keep the broker from its work.
+fn close_to_others(data_path: &Path) {
+    let (exposed, result) = Exposed::close(data_path);
+    if let Some(found) = advice::exposed(data_path, &exposed) {
+        log_warn!(
+            "{found} - this start took the permissions away; {}",
+            advice::READERS
+        );
+    }
+    if let Err(error) = result {
+        log_warn!("other users of this machine may reach files of nsqd: {error}");
+    }
+}
+
+/// Returns a function that tells every shard whether there is an nsqlookupd to ask.
+fn has_peers_teller(post: &Post) -> impl Fn(bool) + Send + Sync + 'static {
+    let post = post.clone();
+    move |has_peers| {
+        for shard in post.shards() {
+            let call = Mail::Call(Box::new(move |shard| {
+                shard.with_broker(|broker, _, _| broker.set_asks_for_channels(has_peers));
+            }));
+            post.send(shard, call);
+        }
+    }
+}
+
+impl DrainedShards for Post {
+    fn set_draining(&self, is_draining: bool) {
+        for shard in self.shards() {
+            let call = move |shard: Rc<Shard>| async move {
+                shard.with_broker(|broker, _, out| broker.set_draining(is_draining, out));
+            };
+            // A shard that has stopped takes no publishes.
+            let _: Option<()> = block_on(self.call(shard, call));
+        }
+    }
+
+    fn owed(&self) -> Option<Owed> {
+        let mut owed = Owed::default();
+        for shard in self.shards() {
+            let call = |shard: Rc<Shard>| async move {
+                shard.with_broker(|broker, now, out| broker.drain(now, out))
+            };
+            owed.add(block_on(self.call(shard, call))?);
+        }
+        Some(owed)
+    }
+}
+
+fn no_thread(error: io::Error) -> StartError {
+    StartError(program::thread_refused("a thread", &error))
+}

@@ -1,0 +1,133 @@
+//! `/metrics`: the figures of `/stats`, of the shards and of the process, for Prometheus.
+//!
+//! ```text
+//!   shards ──► snapshot in slices ──► a thread beside the shards: families, labels, text ──► answer in parts, which leave
+//!                                                                                           while others are made
+//! ```
+//!
+//! [`own`] has our names, and [`foreign`] the names of the exporters that are in use.
+
+use std::path::Path;
+use std::task::Context;
+
+use super::{BUSY, Background, Broker, Busy, Info};
+use engine_rules::stats::{ShardStats, StatsFilter, StatsSnapshot};
+use futures_channel::mpsc;
+use futures_lite::StreamExt;
+use program::http::{Failure, Query, Reply};
+use program::metrics::{Exposition, Format};
+use rustix::fs::statvfs;
+
+mod foreign;
+mod own;
+
+const INVALID_NAMES: Failure = Failure::bad("INVALID_ARG_NAMES");
+
+/// The names that a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Names {
+    /// Our own.
+    Own,
+    /// The names of lovoo/nsq_exporter.
+    NsqExporter,
+    /// The names of adamweiner/nsqd-prometheus-exporter.
+    NsqdPrometheusExporter,
+    /// The names of telegraf's nsq input with telegraf's output for Prometheus.
+    Telegraf,
+}
+
+impl Names {
+    fn from_query(query: &Query<'_>) -> Result<Names, Failure> {
+        match query.get("names") {
+            None | Some("" | "ringq") => Ok(Names::Own),
+            Some("nsq_exporter") => Ok(Names::NsqExporter),
+            Some("nsqd-prometheus-exporter") => Ok(Names::NsqdPrometheusExporter),
+            Some("telegraf") => Ok(Names::Telegraf),
+            Some(_) => Err(INVALID_NAMES),
+        }
+    }
+}
+
+/// Everything that the metrics show.
+struct Figures {
+    snapshot: StatsSnapshot,
+    shards: Vec<ShardStats>,
+    info: Info,
+    is_healthy: bool,
+    is_draining: bool,
+    /// Size of the file system of the data path, and the bytes that nsqd may still use. Read beside the shards.
+    disk: Option<Disk>,
+}
+
+#[derive(Clone, Copy)]
+struct Disk {
+    size_bytes: u64,
+    available_bytes: u64,
+}
+
+/// Returns the answer to `/metrics`.
+///
+/// # Errors
+/// 400 for unknown names, 503 if too many long answers are being prepared.
+pub(super) async fn metrics<B: Broker>(
+    broker: &B,
+    query: &Query<'_>,
+    format: Format,
+) -> Result<Reply, Failure> {
+    let names = Names::from_query(query)?;
+    let filter = StatsFilter {
+        topic: query.get_filter("topic"),
+        channel: query.get_filter("channel"),
+        include_clients: query.get_switch("include_clients", false),
+        include_disk: false,
+        include_logs: names == Names::Own,
+        include_histograms: names == Names::Own && query.get_switch("include_histograms", true),
+    };
+    let mut snapshot = broker.stats(&filter).await;
+    if filter.channel.is_some() {
+        snapshot.topics.retain(|topic| !topic.channels.is_empty());
+    }
+    let mut figures = Figures {
+        snapshot,
+        shards: broker.shards().await,
+        info: broker.info().clone(),
+        is_healthy: broker.health().is_ok(),
+        is_draining: broker.is_draining(),
+        disk: None,
+    };
+    let (sender, mut parts) = mpsc::unbounded();
+    let render = move || {
+        figures.snapshot.sort();
+        figures.disk = disk(&figures.info.config.data_path);
+        let mut out = Exposition::in_parts(format, move |part| {
+            // The caller may be gone: an HTTP client that hung up.
+            let _ = sender.unbounded_send(part);
+        });
+        match names {
+            Names::Own => own::append(&mut out, &figures),
+            Names::NsqExporter => foreign::append_nsq_exporter(&mut out, &figures),
+            Names::NsqdPrometheusExporter => {
+                foreign::append_nsqd_prometheus_exporter(&mut out, &figures);
+            }
+            Names::Telegraf => foreign::append_telegraf(&mut out, &figures),
+        }
+        out.end();
+    };
+    let begun = broker.begin_in_background(Background::Report, render);
+    begun.map_err(|Busy| BUSY)?;
+    let first = parts.next().await.ok_or(BUSY)?;
+    let poll_next = move |cx: &mut Context<'_>| parts.poll_next(cx);
+    Ok(Reply::metrics_as_made(format, first, poll_next))
+}
+
+/// Asks the file system of the data path. `None`: it does not answer.
+fn disk(data_path: &Path) -> Option<Disk> {
+    let found = statvfs(data_path).ok()?;
+    Some(Disk {
+        size_bytes: found.f_blocks * found.f_frsize,
+        available_bytes: found.f_bavail * found.f_frsize,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,444 @@
+//! The answer of a peek while it is put together, and its JSON.
+
+use super::question::{Wanted, shown_place};
+use super::{
+    ColdFrame, ColdReader, READ_BYTES_MAX, SCANNED_BYTES_MAX, SCANNED_MAX, SHOWN_BYTES_MAX,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use engine_rules::{
+    ColdMessage, LogEnd, PeekBudget, PeekFrom, PeekPlace, PeekSlice, PeekState, PeekedFrame,
+    PeekedMessage, Seq,
+};
+use http::StatusCode;
+use program::http::Reply;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use wire::frame::{DATA_AT, HEADER_BYTES, Message};
+use wire::go_json::{JsonObject, push_array};
+
+/// Messages that are read from a file together at most.
+const READ_TOGETHER: usize = 32;
+
+/// The messages that were found so far.
+#[derive(Debug)]
+pub(super) struct Answer {
+    wanted: Wanted,
+    shown: Vec<Shown>,
+    /// The place at which the list goes on.
+    next: Option<PeekPlace>,
+    /// The end of the topic's log at the first slice.
+    log_end: Option<LogEnd>,
+    scanned: u64,
+    scanned_bytes: u64,
+    shown_bytes: usize,
+    /// True if the last slice was longer than the limit or the budget.
+    is_cut: bool,
+}
+
+/// A message that is shown.
+#[derive(Debug)]
+struct Shown {
+    /// Its number among the messages that were gone through.
+    number: u64,
+    message: PeekedMessage,
+    /// `None`: the message is damaged.
+    frame: Option<ColdFrame>,
+}
+
+impl Shown {
+    /// The bytes of the body that are shown.
+    fn body_bytes(&self) -> usize {
+        let frame = self.frame.as_ref();
+        frame.map_or(0, |(frame, _)| frame.len().saturating_sub(HEADER_BYTES))
+    }
+}
+
+/// A message that was not where the shard had seen it, and its number.
+pub(super) type Missing = (u64, PeekedMessage);
+
+impl Answer {
+    pub(super) fn new(wanted: Wanted) -> Answer {
+        Answer {
+            next: wanted.place,
+            wanted,
+            shown: Vec::new(),
+            log_end: None,
+            scanned: 0,
+            scanned_bytes: 0,
+            shown_bytes: 0,
+            is_cut: false,
+        }
+    }
+
+    pub(super) fn wanted(&self) -> &Wanted {
+        &self.wanted
+    }
+
+    /// The place at which the next slice begins. `None`: the list has ended.
+    pub(super) fn next(&self) -> Option<PeekPlace> {
+        self.next
+    }
+
+    /// Returns the list of the next slice. If the answer has as many messages as it may have, another message needs
+    /// more attempts than the last of them.
+    pub(super) fn from(&self) -> PeekFrom {
+        match (self.wanted.from, self.shown.last()) {
+            (PeekFrom::Attempts(_), Some(last)) if self.has_enough() => {
+                PeekFrom::Attempts(last.message.attempts.saturating_add(1))
+            }
+            (from, _) => from,
+        }
+    }
+
+    /// Returns the bounds of the next slice.
+    pub(super) fn slice_budget(&self, most: PeekBudget) -> PeekBudget {
+        let is_limited = self.wanted.filter.accepts_all() && !self.seeks_best();
+        let messages_max = match is_limited {
+            true => most.messages_max.min(self.wanted.limit - self.shown.len()),
+            false => most.messages_max,
+        };
+        let left = usize::try_from(SCANNED_MAX - self.scanned).unwrap_or(usize::MAX);
+        PeekBudget {
+            messages_max,
+            entries_max: most.entries_max.min(left),
+            ..most
+        }
+    }
+
+    /// True if the search goes on when there are enough messages, because better ones may follow.
+    fn seeks_best(&self) -> bool {
+        matches!(self.wanted.from, PeekFrom::Attempts(_))
+    }
+
+    /// True if the answer has as many messages as it may have.
+    fn has_enough(&self) -> bool {
+        self.shown.len() >= self.wanted.limit || self.shown_bytes >= SHOWN_BYTES_MAX
+    }
+
+    /// True if the limit or the budget is reached.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_cut
+            || !self.seeks_best() && self.has_enough()
+            || self.scanned >= SCANNED_MAX
+            || self.scanned_bytes >= SCANNED_BYTES_MAX
+    }
+
+    /// Takes the messages of a slice that fit. Reads from disk what is not in memory, up to [`READ_BYTES_MAX`]. Returns the
+    /// messages that could not be read.
+    pub(super) fn take_slice(&mut self, slice: PeekSlice, read: &ColdReader) -> Vec<Missing> {
+        let bytes_left = SCANNED_BYTES_MAX.saturating_sub(self.scanned_bytes);
+        let bytes_max = READ_BYTES_MAX.min(u32::try_from(bytes_left).unwrap_or(u32::MAX));
+        let mut cold = read_cold(&self.wanted.topic, &slice, bytes_max, read);
+        let mut missing = Vec::new();
+        let mut behind = self.next;
+        self.log_end = self.log_end.or(slice.log_end);
+        let is_limited = !self.seeks_best();
+        for mut message in slice.messages {
+            // A message that could not be read may still be shown, and takes its place.
+            let count = self.shown.len() + missing.len();
+            if self.is_full() || is_limited && count >= self.wanted.limit {
+                self.is_cut = true;
+                self.next = behind;
+                return missing;
+            }
+            let is_cold = matches!(message.frame, PeekedFrame::Cold(_));
+            let read = cold.remove(&message.seq);
+            if is_cold && read.is_none() {
+                // The next slice begins with the first message that was not read.
+                self.next = behind;
+                return missing;
+            }
+            self.scanned += 1;
+            behind = Some(message.next);
+            match std::mem::replace(&mut message.frame, PeekedFrame::Gone) {
+                PeekedFrame::Copied(frame, length) => {
+                    self.scanned_bytes += frame.len() as u64;
+                    self.take(self.scanned, message, Some((frame, length)));
+                }
+                PeekedFrame::Damaged => self.take(self.scanned, message, None),
+                PeekedFrame::Gone => {}
+                PeekedFrame::Cold(_) => match read.flatten() {
+                    Some((frame, length)) => {
+                        self.scanned_bytes += length as u64;
+                        self.take(self.scanned, message, Some((frame, length)));
+                    }
+                    None => missing.push((self.scanned, message)),
+                },
+            }
+        }
+        self.scanned += slice.passed;
+        self.next = slice.next;
+        missing
+    }
+
+    /// Takes messages that have moved, from where they are now. A message that is on disk and still cannot be read is
+    /// damaged.
+    pub(super) fn take_moved(
+        &mut self,
+        missing: Vec<Missing>,
+        found: Vec<PeekedFrame>,
+        read: &ColdReader,
+    ) {
+        for ((number, message), found) in missing.into_iter().zip(found) {
+            match found {
+                PeekedFrame::Copied(frame, length) => {
+                    self.scanned_bytes += frame.len() as u64;
+                    self.take(number, message, Some((frame, length)));
+                }
+                PeekedFrame::Damaged => self.take(number, message, None),
+                PeekedFrame::Gone => {}
+                PeekedFrame::Cold(cold) => {
+                    let frame = read(&self.wanted.topic, &cold, 1, READ_BYTES_MAX).pop();
+                    self.scanned_bytes += frame.as_ref().map_or(0, |(_, length)| *length as u64);
+                    self.take(number, message, frame);
+                }
+            }
+        }
+        self.sort();
+    }
+
+    /// Brings the messages into the order of the list, or of the attempts.
+    fn sort(&mut self) {
+        match self.seeks_best() {
+            true => {
+                let key = |shown: &Shown| (Reverse(shown.message.attempts), shown.number);
+                self.shown.sort_by_key(key);
+            }
+            false => self.shown.sort_by_key(|shown| shown.number),
+        }
+    }
+
+    /// Takes one of the messages with the most attempts. A message that has gone from list to list during the search
+    /// comes twice, and counts once. Removes the messages that are too many.
+    fn take_best(&mut self, shown: Shown) {
+        let seq = shown.message.seq;
+        self.shown.retain(|other| other.message.seq != seq);
+        self.shown.push(shown);
+        self.sort();
+        let (mut count, mut bytes) = (0, 0);
+        for shown in self.shown.iter().take(self.wanted.limit) {
+            if bytes >= SHOWN_BYTES_MAX {
+                break;
+            }
+            count += 1;
+            bytes += shown.body_bytes();
+        }
+        self.shown.truncate(count);
+        self.shown_bytes = bytes;
+    }
+
+    fn take(&mut self, number: u64, message: PeekedMessage, frame: Option<ColdFrame>) {
+        let body = frame
+            .as_ref()
+            .and_then(|(frame, _)| frame.get(HEADER_BYTES..));
+        // Nobody knows what is in a damaged body: it is shown where everything is shown.
+        let is_wanted = match body {
+            Some(body) => self.wanted.filter.accepts(body),
+            None => self.wanted.filter.accepts_all(),
+        };
+        if !is_wanted {
+            return;
+        }
+        // The rest of the body has been searched, and is not shown.
+        let frame = frame.map(|(mut frame, length)| {
+            frame.truncate(HEADER_BYTES + self.wanted.body_bytes_max);
+            frame.shrink_to_fit();
+            (frame, length)
+        });
+        let shown = Shown {
+            number,
+            message,
+            frame,
+        };
+        if self.seeks_best() {
+            return self.take_best(shown);
+        }
+        self.shown_bytes += shown.body_bytes();
+        self.shown.push(shown);
+    }
+
+    pub(super) fn into_reply(self) -> Reply {
+        let mut json = String::new();
+        let mut object = JsonObject::new(&mut json);
+        object.text("topic", &self.wanted.topic);
+        if let Some(channel) = &self.wanted.channel {
+            object.text("channel", channel);
+        }
+        push_array(object.key("messages"), &self.shown, |out, shown| {
+            push_message(out, shown, self.wanted.body_bytes_max);
+        });
+        object.number("scanned_messages", self.scanned);
+        object.number("scanned_bytes", self.scanned_bytes);
+        if let Some(end) = self.log_end {
+            object.text("newest", &String::from_utf8_lossy(end.newest_id.as_bytes()));
+        }
+        if let Some(unscanned) = self.unscanned() {
+            object.number("unscanned_messages", unscanned);
+        }
+        object.text("ended_by", self.end());
+        if let Some(next) = self.next {
+            object.text("next", &shown_place(next));
+        }
+        object.end();
+        Reply::json(StatusCode::OK, json)
+    }
+
+    /// Returns how many messages behind `since` were not gone through: the log has them no more in memory, or the answer
+    /// ended before. A topic that is made again leaves a gap between seqs, and only its messages are counted. `None`: the
+    /// request does not begin at the end of the log, or nobody knows the number. Then nsqd has started since, or the log ends
+    /// before `since`, because the topic was made again after the clock had gone back.
+    fn unscanned(&self) -> Option<u64> {
+        let PeekFrom::Published { since } = self.wanted.from else {
+            return None;
+        };
+        let end = self.log_end?;
+        let is_whole = self.wanted.has_since && self.wanted.place.is_none();
+        let is_known = end.first.0 <= since.0.saturating_add(1) && since <= end.newest;
+        let published = end.newest.0.saturating_sub(since.0).min(end.message_count);
+        (is_whole && is_known).then(|| published.saturating_sub(self.scanned))
+    }
+
+    fn end(&self) -> &'static str {
+        if self.next.is_none() {
+            "end"
+        } else if !self.seeks_best() && self.shown.len() >= self.wanted.limit {
+            "limit"
+        } else {
+            "budget"
+        }
+    }
+}
+
+/// Reads messages of a slice that are on disk in the order of the list, neighbours together. Ends when they have
+/// `bytes_max` bytes, or with one that could not be read, which is `None`. The last message may exceed the bytes.
+fn read_cold(
+    topic: &str,
+    slice: &PeekSlice,
+    bytes_max: u32,
+    read: &ColdReader,
+) -> HashMap<Seq, Option<ColdFrame>> {
+    let places = slice.messages.iter().filter_map(|it| match it.frame {
+        PeekedFrame::Cold(cold) => Some((it.seq, cold)),
+        _ => None,
+    });
+    let places: Vec<(Seq, ColdMessage)> = places.collect();
+    let are_neighbours = |(_, a): &(Seq, ColdMessage), (_, b): &(Seq, ColdMessage)| {
+        (a.segment, a.head) == (b.segment, b.head) && a.index.abs_diff(b.index) == 1
+    };
+    let mut frames = HashMap::new();
+    let mut bytes_left = bytes_max as usize;
+    // The first read is of one message, so a slice has one in any case.
+    let mut together_max = 1;
+    for mut neighbours in places.chunk_by(are_neighbours) {
+        while let Some((seq, _)) = neighbours.first() {
+            if frames.contains_key(seq) {
+                neighbours = &neighbours[1..];
+                continue;
+            }
+            if bytes_left == 0 {
+                return frames;
+            }
+            let mut together = neighbours[..neighbours.len().min(together_max)].to_vec();
+            together.sort_by_key(|(_, cold)| cold.index);
+            let (first, count) = (&together[0], together.len());
+            let found = read(topic, &first.1, count as u32, bytes_left as u32);
+            if found.is_empty() && count == 1 {
+                frames.insert(first.0, None);
+                return frames;
+            }
+            // A read that is cut ends before the first message of a list that begins with the newest.
+            together_max = match found.len() == count {
+                true => READ_TOGETHER.min(2 * together_max),
+                false => 1,
+            };
+            for ((seq, _), frame) in together.iter().zip(found) {
+                bytes_left = bytes_left.saturating_sub(frame.1);
+                frames.insert(*seq, Some(frame));
+            }
+        }
+    }
+    frames
+}
+
+fn push_message(out: &mut String, shown: &Shown, body_bytes_max: usize) {
+    let message = &shown.message;
+    let mut object = JsonObject::new(out);
+    object.text("id", &String::from_utf8_lossy(message.id.as_bytes()));
+    if !matches!(message.state, PeekState::Published { .. }) {
+        object.number("attempts", message.attempts);
+    }
+    push_state(&mut object, &message.state);
+    let parsed = shown.frame.as_ref().and_then(|(frame, length)| {
+        Some((
+            Message::parse(frame.get(DATA_AT..)?)?,
+            length - HEADER_BYTES,
+        ))
+    });
+    let Some((parsed, body_bytes)) = parsed else {
+        object.boolean("damaged", true);
+        return object.end();
+    };
+    object.number("timestamp", parsed.timestamp_ns);
+    object.number("body_bytes", body_bytes as u64);
+    let body = &parsed.body[..parsed.body.len().min(body_bytes_max)];
+    let is_cut = body.len() < body_bytes;
+    match text_of(body, is_cut) {
+        Some(text) => {
+            object.boolean("is_cut", is_cut);
+            object.text("encoding", "text");
+            object.text("body", text);
+        }
+        None => {
+            object.boolean("is_cut", is_cut);
+            object.text("encoding", "base64");
+            object.text("body", &STANDARD.encode(body));
+        }
+    }
+    object.end();
+}
+
+/// Returns a body as text. The end of a body that is cut may be in the middle of a character.
+fn text_of(body: &[u8], is_cut: bool) -> Option<&str> {
+    match std::str::from_utf8(body) {
+        Ok(text) => Some(text),
+        Err(error) if is_cut && error.error_len().is_none() => {
+            std::str::from_utf8(&body[..error.valid_up_to()]).ok()
+        }
+        Err(_) => None,
+    }
+}
+
+fn push_state(object: &mut JsonObject<'_>, state: &PeekState) {
+    match state {
+        PeekState::Waiting => object.text("state", "waiting"),
+        PeekState::Requeued => object.text("state", "requeued"),
+        PeekState::InFlight {
+            client,
+            since_ns,
+            until_ns,
+        } => {
+            object.text("state", "in_flight");
+            if let Some((address, id)) = client {
+                object.text("client", address);
+                object.text("client_id", id);
+            }
+            object.number("delivered_at", *since_ns);
+            object.number("times_out_at", *until_ns);
+        }
+        PeekState::DeferredUntil(at) => {
+            object.text("state", "deferred");
+            object.number("deferred_until", *at);
+        }
+        PeekState::Published { is_finished } => {
+            object.text("state", "published");
+            if let Some(is_finished) = is_finished {
+                object.boolean("finished", *is_finished);
+            }
+        }
+        PeekState::DeferredFor(ms) => {
+            object.text("state", "deferred");
+            object.number("defer_ms", *ms);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! nsqd: the shell around the rules in `engine-rules`.
+//!
+//! This crate owns everything that touches the outside: nsqd's flags, sockets, the reactor, the
+//! keeper's threads, HTTP, nsqd.dat. It decides nothing about messages. What nsqd has in common with NSQ's other
+//! programs is in the crate `program`.
+//!
+//! ```text
+//!   main ──► config ──► daemon ──► lock, preflight, takeover, recovery ──► one shard per core
+//!                                                                       │
+//!   shard/connection (TCP) ───┐                                         ▼
+//!   shard/http_server ──► http ┴─────────────────────► shard: engine_rules::Broker
+//!                                                        │  └──► shard/mail ──► other shards
+//!                                                        └─────► shard/storage ──► diskq::Keeper
+//! ```
+//!
+//! docs/architecture.md has the order in which the modules depend on each other, docs/engine.md explains each part, and
+//! docs/contributing.md says where to add a flag, a command or an HTTP endpoint.
+
+#![deny(unsafe_code)]
+
+mod auth;
+pub mod check;
+pub mod config;
+pub mod daemon;
+mod drain;
+pub mod http;
+mod log_level;
+mod lookup;
+mod metadata_writer;
+pub mod net;
+mod options;
+pub mod preflight;
+pub mod process;
+pub mod reactor;
+mod recovery;
+#[cfg(target_os = "linux")]
+mod scheduler_slice;
+mod shard;
+mod statsd;
+mod takeover;
+mod thread_pool;
+mod tls;

@@ -1,0 +1,122 @@
+//! The only writer of nsqd.dat. Each shard tells its topics, and the writer writes the topics of all shards.
+//!
+//! Writes coalesce: the next write serves all shards that ask while a write is under way.
+
+use diskq::{DataPath, TopicFacts};
+use diskq_import::Metadata;
+use engine_rules::ShardId;
+use futures_channel::oneshot;
+use program::{log_error, log_info};
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+struct Report {
+    shard: ShardId,
+    topics: Vec<TopicFacts>,
+    written: oneshot::Sender<Result<(), NotPersisted>>,
+}
+
+/// nsqd.dat could not be written. The writer has logged why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotPersisted;
+
+/// The first of several failures in a row is logged, and then one per this interval.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
+
+enum Message {
+    Report(Report),
+    Stop,
+}
+
+/// Sends reports to the writer.
+#[derive(Clone)]
+pub(crate) struct MetadataWriter {
+    messages: Sender<Message>,
+}
+
+impl MetadataWriter {
+    /// Starts the writer. Nothing is written before each of `shards` shards has reported once.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub(crate) fn start(
+        shards: u32,
+        data_path: DataPath,
+    ) -> io::Result<(MetadataWriter, JoinHandle<()>)> {
+        let (messages, queue) = channel();
+        let thread = Builder::new()
+            .name("metadata".to_owned())
+            .spawn(move || run(shards as usize, &data_path, &queue))?;
+        Ok((MetadataWriter { messages }, thread))
+    }
+
+    /// Hands in what a shard holds now and waits until a file that says so is on disk.
+    ///
+    /// # Errors
+    /// The write failed, once. The file is as it was.
+    pub(crate) async fn store(
+        &self,
+        shard: ShardId,
+        topics: Vec<TopicFacts>,
+    ) -> Result<(), NotPersisted> {
+        let (written, done) = oneshot::channel();
+        let report = Message::Report(Report {
+            shard,
+            topics,
+            written,
+        });
+        // Without a receiver the writer has ended.
+        let _ = self.messages.send(report);
+        done.await.unwrap_or(Err(NotPersisted))
+    }
+
+    /// Ends the writer's thread, after what was asked for before.
+    pub(crate) fn stop(&self) {
+        // It may have ended already: then there is nothing to end.
+        let _ = self.messages.send(Message::Stop);
+    }
+}
+
+fn run(shards: usize, data_path: &DataPath, messages: &Receiver<Message>) {
+    let mut held: Vec<Option<Vec<TopicFacts>>> = vec![None; shards];
+    let mut waiting = Vec::new();
+    let mut told_at: Option<Instant> = None;
+    let mut is_stopping = false;
+    while !is_stopping && let Ok(first) = messages.recv() {
+        for message in std::iter::once(first).chain(messages.try_iter()) {
+            match message {
+                Message::Report(report) => {
+                    held[report.shard.0 as usize] = Some(report.topics);
+                    waiting.push(report.written);
+                }
+                Message::Stop => is_stopping = true,
+            }
+        }
+        if waiting.is_empty() || held.iter().any(Option::is_none) {
+            continue;
+        }
+        let metadata = Metadata {
+            topics: held.iter().flatten().flatten().cloned().collect(),
+        };
+        let path = Metadata::path(data_path);
+        log_info!(
+            "NSQ: persisting topic/channel metadata to {}",
+            path.display()
+        );
+        let result = metadata.store(data_path);
+        match &result {
+            Ok(()) => told_at = None,
+            Err(error) if told_at.is_none_or(|at| at.elapsed() >= TOLD_EVERY) => {
+                log_error!("failed to persist metadata - {error}; it is tried again");
+                told_at = Some(Instant::now());
+            }
+            Err(_) => {}
+        }
+        for written in waiting.drain(..) {
+            // The shard's task that asked may be gone.
+            let _ = written.send(result.as_ref().map_err(|_| NotPersisted).copied());
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! [`Health`]: whether the logs of all shards take messages.
+//!
+//! A shard is unhealthy if one of its logs takes no messages, or a topic is set aside. Threads share the reasons. Only
+//! a change of a reason, /ping and /stats touch them: no message does.
+
+use engine_rules::ShardId;
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// One health value for all shards.
+#[derive(Clone)]
+pub(crate) struct Health {
+    of_shards: Arc<Mutex<Vec<Option<Arc<str>>>>>,
+}
+
+impl Health {
+    /// Everything is well on `shards` shards.
+    pub(crate) fn new(shards: u32) -> Health {
+        Health {
+            of_shards: Arc::new(Mutex::new(vec![None; shards as usize])),
+        }
+    }
+
+    /// Returns the reason of the first unhealthy shard as an error.
+    pub(crate) fn get(&self) -> Result<(), String> {
+        let of_shards = self
+            .of_shards
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match of_shards.iter().flatten().next() {
+            Some(reason) => Err(reason.to_string()),
+            None => Ok(()),
+        }
+    }
+
+    fn set(&self, shard: ShardId, reason: Option<Arc<str>>) {
+        let mut of_shards = self
+            .of_shards
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        of_shards[shard.0 as usize] = reason;
+    }
+}
+
+/// A shard's report of its own health. Only changes reach [`Health`].
+pub(crate) struct ShardHealth {
+    shard: ShardId,
+    told: RefCell<Option<Arc<str>>>,
+    health: Health,
+}
+
+impl ShardHealth {
+    /// Everything is well on `shard`.
+    pub(crate) fn new(shard: ShardId, health: Health) -> ShardHealth {
+        ShardHealth {
+            shard,
+            told: RefCell::default(),
+            health,
+        }
+    }
+
+    /// Tells the others why the shard is unhealthy, if it is. Costs a comparison if nothing has changed.
+    pub(crate) fn report(&self, reason: Option<&Arc<str>>) {
+        let mut told = self.told.borrow_mut();
+        if told.as_ref() != reason {
+            *told = reason.cloned();
+            self.health.set(self.shard, told.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_reason_of_the_first_shard_that_has_one_is_shown() {
+        let health = Health::new(2);
+        let shards = [0, 1].map(|shard| ShardHealth::new(ShardId(shard), health.clone()));
+        let note = |shard: usize, reason: &str| {
+            let reason = (!reason.is_empty()).then(|| Arc::from(reason));
+            shards[shard].report(reason.as_ref());
+            health.get().err().unwrap_or_default()
+        };
+        assert_eq!(note(1, ""), "");
+        assert_eq!(note(1, "full"), "full");
+        assert_eq!(note(0, "no descriptor"), "no descriptor");
+        // It stays bad, for another reason.
+        assert_eq!(note(0, "sync failed"), "sync failed");
+        assert_eq!(note(0, "sync failed"), "sync failed");
+        assert_eq!(note(0, ""), "full");
+        assert_eq!(health.get(), Err("full".to_owned()));
+        assert_eq!(note(1, ""), "");
+    }
+}

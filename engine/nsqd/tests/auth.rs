@@ -1,0 +1,796 @@
+//! AUTH with an auth server that belongs to the test: the permitted commands, the expiry of grants,
+//! and the requests to the server.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use crate::support::{
+    Broker, Certificates, Client, Launch, PATIENT, Reply, Request, TIMEOUT, open_files, rss,
+    serve_http, serve_https, tcp_state, wait_until, whole_machine,
+};
+use upgrade::{ClientTrust, ServerTls, server_config};
+
+/// An auth server that records the requests and answers with the present result of `reply`.
+struct AuthServer {
+    address: String,
+    requests: Arc<Mutex<Vec<Request>>>,
+    reply: Arc<Mutex<Reply>>,
+}
+
+impl AuthServer {
+    fn start(reply: Reply) -> AuthServer {
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let reply = Arc::new(Mutex::new(reply));
+        let (noted, current) = (requests.clone(), reply.clone());
+        let address = serve_http(move |request| {
+            noted
+                .lock()
+                .expect("no test fails here")
+                .push(request.clone());
+            current.lock().expect("no test fails here").clone()
+        });
+        AuthServer {
+            address: address.to_string(),
+            requests,
+            reply,
+        }
+    }
+
+    fn flag(&self) -> String {
+        format!("--auth-http-address={}", self.address)
+    }
+
+    fn answers(&self, reply: Reply) {
+        *self.reply.lock().expect("no test fails here") = reply;
+    }
+
+    fn requests(&self) -> Vec<Request> {
+        self.requests.lock().expect("no test fails here").clone()
+    }
+}
+
+fn grants(ttl: u64, topic: &str, channels: &[&str], permissions: &[&str]) -> Reply {
+    let body = serde_json::json!({
+        "ttl": ttl,
+        "identity": "<a>&",
+        "identity_url": "http://example.com/a",
+        "authorizations": [{"topic": topic, "channels": channels, "permissions": permissions}],
+    });
+    Reply::new(200, body.to_string())
+}
+
+fn all() -> Reply {
+    grants(3600, ".*", &[".*"], &["subscribe", "publish"])
+}
+
+const WELCOME: &str = "{\"identity\":\"\\u003ca\\u003e\\u0026\",\"identity_url\":\"http://example.com/a\",\"permission_count\":1}";
+
+fn auth(secret: &[u8]) -> Vec<u8> {
+    Client::command_with_body("AUTH", secret)
+}
+
+fn authed(broker: &Broker) -> Client {
+    let mut client = Client::connect(broker.tcp_addr());
+    client.send(&auth(b"secret"));
+    client.expect_response(WELCOME);
+    client
+}
+
+#[test]
+fn authorised_clients_are_served_and_shown() {
+    let server = AuthServer::start(all());
+    let broker = Broker::start(3, &[&server.flag()]);
+    let mut client = Client::connect(broker.tcp_addr());
+    let response = client.identify(r#"{"feature_negotiation":true,"client_id":"c"}"#);
+    assert!(response.contains("\"auth_required\":true"), "{response}");
+    // Several commands are sent at once. They wait for the answer.
+    let mut commands = auth(b"se cret&=%/\"");
+    commands.extend(Client::command_with_body("PUB t", b"x"));
+    client.send(&commands);
+    client.expect_response(WELCOME);
+    client.expect_ok();
+    let request = server.requests().remove(0);
+    assert_eq!(
+        (request.method.as_str(), request.target.as_str()),
+        (
+            "GET",
+            "/auth?common_name=&remote_ip=127.0.0.1&secret=se+cret%26%3D%25%2F%22&tls=false"
+        )
+    );
+    let expected = [
+        ("accept", "application/vnd.nsq; version=1.0"),
+        ("accept-encoding", "gzip"),
+        ("user-agent", "Go-http-client/1.1"),
+        ("host", server.address.as_str()),
+    ];
+    let headers: BTreeMap<String, String> = request.headers;
+    for (name, value) in expected {
+        assert_eq!(headers.get(name).map(String::as_str), Some(value), "{name}");
+    }
+    // Topics of all shards are used, by commands that cross shards and by moves.
+    for n in 0..6 {
+        client.publish(&format!("t{n}"), b"x");
+        client.publish_many(&format!("t{n}"), &["y", "z"]);
+        client.publish_deferred(&format!("t{n}"), 0, b"w");
+    }
+    for _ in 0..40 {
+        client.publish("t1", b"more");
+        client.publish("t2", b"more");
+    }
+    for _ in 0..40 {
+        client.publish("t3", b"more");
+    }
+    client.subscribe("t2", "c");
+    let clients = broker.channel_stats("t2", "c").expect("it is there")["clients"].clone();
+    assert_eq!(clients[0]["authed"], true);
+    assert_eq!(clients[0]["auth_identity"], "<a>&");
+    assert_eq!(clients[0]["auth_identity_url"], "http://example.com/a");
+    assert_eq!(server.requests().len(), 1, "all commands share one request");
+}
+
+/// Checks every error in nsqd's order.
+#[test]
+fn unauthorised_clients_get_the_reason() {
+    let server = AuthServer::start(grants(3600, "^orders$", &["^bill.*$"], &["subscribe"]));
+    let broker = Broker::start(2, &[&server.flag()]);
+    let pub_ = |topic: &str| Client::command_with_body(&format!("PUB {topic}"), b"x");
+    let first = "E_AUTH_FIRST AUTH required before";
+    let cases: Vec<(Vec<u8>, String)> = vec![
+        (pub_("orders"), format!("{first} PUB")),
+        (b"SUB orders billing\n".to_vec(), format!("{first} SUB")),
+        (
+            Client::command_with_body("DPUB orders 5", b"x"),
+            format!("{first} DPUB"),
+        ),
+        (Client::mpub("orders", &["x"]), format!("{first} MPUB")),
+        // An MPUB is checked before its messages have arrived. A PUB is checked after its message
+        // has arrived.
+        (b"MPUB orders\n".to_vec(), format!("{first} MPUB")),
+        (Client::mpub("orders", &[""]), format!("{first} MPUB")),
+        (
+            b"PUB orders\n\0\0\0\0".to_vec(),
+            "E_BAD_MESSAGE PUB invalid message body size 0".to_owned(),
+        ),
+        (
+            b"SUB orders b:d\n".to_vec(),
+            "E_BAD_CHANNEL SUB channel name \"b:d\" is not valid".to_owned(),
+        ),
+        (
+            b"AUTH x\n".to_vec(),
+            "E_INVALID AUTH invalid number of parameters".to_owned(),
+        ),
+        (
+            b"AUTH\n\0\0\0\0".to_vec(),
+            "E_BAD_BODY AUTH invalid body size 0".to_owned(),
+        ),
+    ];
+    for (sent, error) in cases {
+        let mut client = Client::connect(broker.tcp_addr());
+        client.send(&sent);
+        client.expect_error(&error);
+        client.expect_close();
+    }
+    let denied =
+        |command: &str, what: &str| format!("E_UNAUTHORIZED AUTH failed for {command} on {what}");
+    let cases: Vec<(Vec<u8>, String)> = vec![
+        (auth(b"again"), "E_INVALID AUTH already set".to_owned()),
+        // No channel pattern fits a publish, so the publish is not permitted.
+        (pub_("orders"), denied("PUB", "\"orders\" \"\"")),
+        (
+            Client::mpub("orders", &[""]),
+            denied("MPUB", "\"orders\" \"\""),
+        ),
+        (
+            Client::command_with_body("DPUB orders 5", b"x"),
+            denied("DPUB", "\"orders\" \"\""),
+        ),
+        (
+            b"SUB orders other\n".to_vec(),
+            denied("SUB", "\"orders\" \"other\""),
+        ),
+        (
+            b"SUB orders2 billing\n".to_vec(),
+            denied("SUB", "\"orders2\" \"billing\""),
+        ),
+    ];
+    for (sent, error) in cases {
+        let mut client = authed(&broker);
+        client.send(&sent);
+        client.expect_error(&error);
+        client.expect_close();
+    }
+    assert!(broker.topic_stats("orders").is_none(), "nothing was made");
+    authed(&broker).subscribe("orders", "billing");
+}
+
+#[test]
+fn unusable_answers_fail() {
+    let server = AuthServer::start(Reply::new(200, "{\"ttl\":1}"));
+    let broker = Broker::start(1, &[&server.flag()]);
+    let attempt = |error: &str| {
+        let mut client = Client::connect(broker.tcp_addr());
+        client.send(&auth(b"hush-hush"));
+        client.expect_error(error);
+        client.expect_close();
+    };
+    attempt("E_UNAUTHORIZED AUTH no authorizations found");
+    for (reply, why) in [
+        (Reply::new(201, ""), "got response 201 Created \"\""),
+        (
+            Reply::new(500, "boom"),
+            "got response 500 Internal Server Error \"boom\"",
+        ),
+        (Reply::new(403, "no"), "expected"),
+        (Reply::new(200, "hello"), "expected value"),
+        (Reply::new(200, "{}"), "invalid TTL 0 (must be >0)"),
+        (grants(1, "(", &[], &[]), "unable to compile topic \"(\""),
+        (grants(1, "", &[], &["admin"]), "unknown permission admin"),
+    ] {
+        server.answers(reply);
+        attempt("E_AUTH_FAILED AUTH failed");
+        broker.wait_for_log(why);
+    }
+    broker.wait_for_log("WARNING: PROTOCOL(V2): [127.0.0.1:");
+    broker.wait_for_log("E_AUTH_FAILED AUTH failed - failed to auth against");
+    assert!(!broker.log().contains("hush-hush"), "the secret is one");
+    // No server listens.
+    let refused = Broker::start(1, &["--auth-http-address=127.0.0.1:1"]);
+    let mut client = Client::connect(refused.tcp_addr());
+    client.send(&auth(b"hush-hush"));
+    client.expect_error("E_AUTH_FAILED AUTH failed");
+    refused.wait_for_log(
+        "failed to auth against 127.0.0.1:1 - Get \"http://127.0.0.1:1/auth\": dial tcp \
+         127.0.0.1:1: connect: connection refused",
+    );
+    assert!(!refused.log().contains("hush-hush"), "the secret is one");
+}
+
+#[test]
+fn the_next_server_is_asked_when_one_fails() {
+    let good = AuthServer::start(all());
+    let bad = AuthServer::start(Reply::new(500, ""));
+    // This server accepts and closes the connection.
+    let rude = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let rude_address = rude.local_addr().expect("it is bound");
+    thread::spawn(move || rude.incoming().for_each(drop));
+    let flags = [
+        bad.flag(),
+        format!("--auth-http-address={rude_address}"),
+        good.flag(),
+    ];
+    let broker = Broker::start(1, &flags.each_ref().map(String::as_str));
+    for _ in 0..60 {
+        authed(&broker);
+    }
+    assert_eq!(good.requests().len(), 60);
+    let asked_first = bad.requests().len();
+    // The broker starts anywhere in the list, so it asks the bad server about one time out of
+    // three.
+    assert!((1..60).contains(&asked_first), "{asked_first}");
+}
+
+#[test]
+fn posts_redirects_and_urls() {
+    let server = AuthServer::start(all());
+    let url = format!("http://{}/my/path?x=y", server.address);
+    let broker = Broker::start(
+        1,
+        &[
+            &format!("--auth-http-address={url}"),
+            "--auth-http-request-method=post",
+        ],
+    );
+    authed(&broker);
+    let request = server.requests().remove(0);
+    assert_eq!(
+        (request.method.as_str(), request.target.as_str()),
+        ("POST", "/my/path?x=y")
+    );
+    assert_eq!(
+        request.body,
+        r#"{"common_name":[""],"remote_ip":["127.0.0.1"],"secret":["secret"],"tls":["false"]}"#
+    );
+    let content_type = request.headers.get("content-type").map(String::as_str);
+    assert_eq!(content_type, Some("application/json"));
+    // 307 repeats the POST, 302 becomes a GET without body, as in Go.
+    for (status, method, body_bytes) in [(307, "POST", request.body.len()), (302, "GET", 0)] {
+        let address = server.address.clone();
+        let redirecting = AuthServer::start(
+            Reply::new(status, "").header("Location", format!("http://{address}/moved")),
+        );
+        let broker = Broker::start(1, &[&redirecting.flag(), "--auth-http-request-method=post"]);
+        authed(&broker);
+        let request = server.requests().pop().expect("it was asked");
+        assert_eq!(
+            (request.method.as_str(), request.target.as_str()),
+            (method, "/moved")
+        );
+        assert_eq!(request.body.len(), body_bytes);
+    }
+    // A URL that already has a query gets a second question mark.
+    let broker = Broker::start(1, &[&format!("--auth-http-address={url}")]);
+    authed(&broker);
+    let target = server.requests().pop().expect("it was asked").target;
+    assert!(target.starts_with("/my/path?x=y?common_name=&"), "{target}");
+    let exit = Launch::new(1, &["--auth-http-request-method=GET"]).try_start();
+    let exit = exit.err().expect("it does not start");
+    let text = exit.to_string();
+    assert!(
+        text.contains("--auth-http-request-method must be post or get"),
+        "{text}"
+    );
+}
+
+/// After the grants expire, the next command that needs them makes the broker ask again.
+#[test]
+fn expired_grants_are_requested_again() {
+    let server = AuthServer::start(grants(1, ".*", &[".*"], &["subscribe", "publish"]));
+    let broker = Broker::start(2, &[&server.flag()]);
+    let mut client = authed(&broker);
+    client.publish("t", b"x");
+    let mut consumer = authed(&broker);
+    consumer.subscribe("t", "c");
+    consumer.ready(5);
+    let message = consumer.message();
+    let before = server.requests().len();
+    thread::sleep(Duration::from_millis(1100));
+    client.publish("t", b"y");
+    assert_eq!(server.requests().len(), before + 1);
+    // A consumer continues without new grants: only SUB is checked.
+    consumer.finish(&message.id);
+    consumer.message();
+    // These grants are revoked.
+    let mut revoked = authed(&broker);
+    let mut failing = authed(&broker);
+    thread::sleep(Duration::from_millis(1100));
+    server.answers(Reply::new(200, "{\"ttl\":1}"));
+    revoked.send(&Client::mpub("t", &["x"]));
+    revoked.expect_error("E_UNAUTHORIZED AUTH failed for MPUB on \"t\" \"\"");
+    revoked.expect_close();
+    server.answers(Reply::new(500, ""));
+    failing.send(b"SUB t c\n");
+    failing.expect_error("E_AUTH_FAILED AUTH failed");
+    failing.expect_close();
+}
+
+/// The timeout of an auth server is the configured one.
+#[test]
+fn a_slow_server_delays_only_waiting_clients() {
+    let (open, gate) = mpsc::channel::<()>();
+    let gate = Mutex::new(gate);
+    let count = Arc::new(AtomicU32::new(0));
+    let asked = count.clone();
+    let address = serve_http(move |_| {
+        // The first request is served at once.
+        if asked.fetch_add(1, Ordering::SeqCst) > 0 {
+            let _ = gate.lock().expect("no test fails here").recv();
+        }
+        all()
+    });
+    let flag = format!("--auth-http-address={address}");
+    let broker = Broker::start(1, &[&flag, "--http-client-request-timeout=60s"]);
+    let mut quick = authed(&broker);
+    let mut slow = Client::connect(broker.tcp_addr());
+    let mut commands = auth(b"slow");
+    commands.extend(Client::command_with_body("PUB t", b"slow"));
+    commands.extend(b"NOP\nNOP\n");
+    slow.send(&commands);
+    // This client does not wait for the answer.
+    let mut gone = Client::connect(broker.tcp_addr());
+    gone.send(&auth(b"gone"));
+    assert!(wait_until(TIMEOUT, || count.load(Ordering::SeqCst) == 3));
+    drop(gone);
+    for _ in 0..10 {
+        quick.publish("t", b"quick");
+    }
+    open.send(()).expect("it waits");
+    open.send(()).expect("it waits");
+    slow.expect_response(WELCOME);
+    slow.expect_ok();
+    drop(open);
+
+    // This server never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let flag = format!(
+        "--auth-http-address={}",
+        silent.local_addr().expect("it is bound")
+    );
+    thread::spawn(move || {
+        let held: Vec<_> = silent.incoming().collect();
+        drop(held);
+    });
+    let broker = Broker::start(1, &[&flag, "--http-client-request-timeout=300ms"]);
+    let mut client = Client::connect(broker.tcp_addr());
+    client.send(&auth(b"secret"));
+    client.expect_error("E_AUTH_FAILED AUTH failed");
+    client.expect_close();
+}
+
+/// An auth server that answers only clients with the secret `quick` until it is opened.
+struct SlowAuth {
+    flag: String,
+    asked: Arc<Mutex<Vec<String>>>,
+    /// Dropping the sender opens the server.
+    closed: Option<mpsc::Sender<()>>,
+}
+
+impl SlowAuth {
+    fn start(quick: &'static str, ttl: u64) -> SlowAuth {
+        let (closed, gate) = mpsc::channel::<()>();
+        let gate = Mutex::new(gate);
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let noted = asked.clone();
+        let address = serve_http(move |request| {
+            let body: serde_json::Value = serde_json::from_str(&request.body).expect("JSON");
+            let secret = body["secret"][0].as_str().expect("a text").to_owned();
+            let is_quick = secret == quick;
+            noted.lock().expect("no test fails here").push(secret);
+            if !is_quick {
+                // Receiving fails when the sender is dropped. That opens the server.
+                let _ = gate.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            }
+            grants(ttl, ".*", &[".*"], &["subscribe", "publish"])
+        });
+        SlowAuth {
+            flag: format!("--auth-http-address={address}"),
+            asked,
+            closed: Some(closed),
+        }
+    }
+
+    fn broker(&self, shards: usize) -> Broker {
+        let flags = [
+            &self.flag,
+            "--auth-http-request-method=post",
+            "--http-client-request-timeout=10m",
+        ];
+        Broker::start(shards, &flags)
+    }
+
+    fn open(&mut self) {
+        self.closed = None;
+    }
+
+    /// Counts the requests with secrets that begin with `secret`.
+    fn count(&self, secret: &str) -> usize {
+        let asked = self.asked.lock().expect("no test fails here");
+        asked
+            .iter()
+            .filter(|asked| asked.starts_with(secret))
+            .count()
+    }
+
+    /// Connects new clients until the most requests that may run at the same time are running.
+    fn occupy(&self, broker: &Broker) -> Vec<Client> {
+        let strangers = (0..QUESTIONS_MAX).map(|n| stranger(broker, &format!("stranger {n}")));
+        let strangers: Vec<Client> = strangers.collect();
+        let are_asked_for = wait_until(TIMEOUT, || self.count("stranger") == QUESTIONS_MAX);
+        assert!(are_asked_for, "only {}", self.count("stranger"));
+        strangers
+    }
+}
+
+/// The most requests that run at the same time.
+const QUESTIONS_MAX: usize = 64;
+
+fn stranger(broker: &Broker, secret: &str) -> Client {
+    let mut client = Client::connect(broker.tcp_addr());
+    client.send(&auth(secret.as_bytes()));
+    client
+}
+
+/// Returns the number of connections to a port of this machine that wait to be accepted.
+/// `/proc/net/tcp` shows it as the receive queue of the listening socket.
+fn connections_to_accept(port: u16) -> u64 {
+    const LISTEN: &str = "0A";
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux has the table");
+    let waiting = table.lines().skip(1).map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_ours = fields[1].ends_with(&format!(":{port:04X}")) && fields[3] == LISTEN;
+        let (_, queue) = fields[4].split_once(':').expect("two queues");
+        u64::from_str_radix(queue, 16).expect("a length") * u64::from(is_ours)
+    });
+    waiting.sum()
+}
+
+/// A new client that leaves while its request waits behind others causes no request and leaves
+/// nothing behind.
+#[test]
+fn new_clients_that_leave_cause_no_request() {
+    let mut server = SlowAuth::start("", 3600);
+    let broker = server.broker(2);
+    let mut strangers = server.occupy(&broker);
+    let before = open_files(broker.pid());
+    for n in 0..300 {
+        let mut gone = stranger(&broker, &format!("gone {n}"));
+        if n % 2 == 0 {
+            // The broker does not read these commands before the answer.
+            gone.send(b"NOP\nNOP\n");
+        }
+    }
+    let port = broker.tcp_addr().port();
+    let are_gone = wait_until(TIMEOUT, || {
+        connections_to_accept(port) == 0 && open_files(broker.pid()) <= before
+    });
+    assert!(
+        are_gone,
+        "{} descriptors, {before} before they came",
+        open_files(broker.pid())
+    );
+    let mut newcomer = stranger(&broker, "newcomer");
+    server.open();
+    newcomer.expect_response(WELCOME);
+    strangers
+        .iter_mut()
+        .for_each(|stranger| stranger.expect_response(WELCOME));
+    assert_eq!(server.count("gone"), 0);
+}
+
+/// A client ends its side and reads nothing while its request waits behind others and its messages wait for room in the
+/// socket. The task that waited for room kept the descriptor for ever once.
+#[test]
+fn a_client_that_leaves_with_unsent_messages_frees_its_descriptor() {
+    const MESSAGES: u32 = 30;
+    let _machine = whole_machine();
+    let (open, gate) = mpsc::channel::<()>();
+    let (asked, is_closed) = (
+        Arc::new(AtomicU32::new(0)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let (count, closed, gate) = (asked.clone(), is_closed.clone(), Mutex::new(gate));
+    let address = serve_http(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+        if closed.load(Ordering::SeqCst) {
+            // Receiving fails when the sender is dropped. That opens the server.
+            let _ = gate.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        }
+        grants(1, ".*", &[".*"], &["subscribe", "publish"])
+    });
+    let flag = format!("--auth-http-address={address}");
+    let broker = Broker::start(1, &[&flag, "--http-client-request-timeout=10m"]);
+    let mut gone = authed(&broker);
+    gone.subscribe("t", "c");
+    gone.ready(MESSAGES);
+    let mut producer = authed(&broker);
+    for _ in 0..MESSAGES {
+        producer.publish("t", &[b'x'; 1_000_000]);
+    }
+    drop(producer);
+    // The messages are more than the sockets hold.
+    let mut in_flight = 0;
+    let is_stuck = wait_until(TIMEOUT, || {
+        let channel = broker.channel_stats("t", "c").expect("it is there");
+        let before = in_flight;
+        in_flight = channel["in_flight_count"].as_u64().expect("a number");
+        thread::sleep(Duration::from_millis(200));
+        in_flight > 0 && in_flight == before
+    });
+    assert!(is_stuck && in_flight < u64::from(MESSAGES), "{in_flight}");
+    // The auth server leaves its largest number of requests at the same time without an answer.
+    let mut others: Vec<Client> = (0..QUESTIONS_MAX).map(|_| authed(&broker)).collect();
+    thread::sleep(Duration::from_millis(1100));
+    let before = asked.load(Ordering::SeqCst);
+    is_closed.store(true, Ordering::SeqCst);
+    for other in &mut others {
+        other.send(&Client::command_with_body("PUB t", b"x"));
+    }
+    let are_busy = || asked.load(Ordering::SeqCst) == before + QUESTIONS_MAX as u32;
+    assert!(wait_until(TIMEOUT, are_busy));
+    gone.send(&Client::command_with_body("PUB t", b"x"));
+    gone.close_write();
+    // A socket whose peer has ended its side is closed by the process only.
+    let state = || tcp_state(broker.tcp_addr(), gone.local_addr());
+    let is_freed = wait_until(TIMEOUT, || {
+        state()
+            .as_deref()
+            .is_none_or(|state| !["01", "08"].contains(&state))
+    });
+    assert!(is_freed, "the broker holds the socket");
+    drop(open);
+    for other in &mut others {
+        other.expect_ok();
+    }
+}
+
+/// The memory for long secrets that wait is bounded. Clients with an ordinary secret are still
+/// served.
+#[test]
+fn secrets_that_wait_take_a_bounded_amount_of_memory() {
+    const SECRET_BYTES: usize = 1_000_000;
+    const STRANGERS: usize = 500;
+    /// The number of secrets that fit into 16 MiB. The first 4 KiB of each secret do not count.
+    const TAKEN: usize = 16;
+    let _machine = whole_machine();
+    let mut server = SlowAuth::start("", 3600);
+    let broker = server.broker(2);
+    let mut strangers = server.occupy(&broker);
+    let before = rss(broker.pid()).anonymous_bytes;
+    let (answers, answered) = mpsc::channel();
+    for _ in 0..STRANGERS {
+        let answers = answers.clone();
+        let mut client = stranger(&broker, &"x".repeat(SECRET_BYTES));
+        client.set_read_timeout(TIMEOUT * 10);
+        thread::spawn(move || {
+            let text = client
+                .try_frame()
+                .map(|frame| frame.map(|frame| frame.text()));
+            // The test may have failed in the meantime.
+            let _ = answers.send(text);
+        });
+    }
+    let next = || {
+        let text = answered.recv_timeout(TIMEOUT).expect("an answer in time");
+        text.expect("the connection works").expect("a frame")
+    };
+    for _ in TAKEN..STRANGERS {
+        assert_eq!(next(), "E_AUTH_FAILED AUTH failed");
+    }
+    broker.wait_for_log("too many questions wait for an auth server");
+    let grown = rss(broker.pid()).anonymous_bytes.saturating_sub(before);
+    eprintln!("auth: {} KiB for {TAKEN} secrets that wait", grown / 1024);
+    // This limit covers the secrets, the threads, the allocator's reserve, and secrets that were
+    // half read at the same time.
+    assert!(
+        grown < (STRANGERS * SECRET_BYTES / 2) as u64,
+        "{grown} bytes"
+    );
+    let mut newcomer = stranger(&broker, "newcomer");
+    server.open();
+    for _ in 0..TAKEN {
+        assert_eq!(next(), WELCOME);
+    }
+    newcomer.expect_response(WELCOME);
+    strangers
+        .iter_mut()
+        .for_each(|stranger| stranger.expect_response(WELCOME));
+}
+
+/// Requests for new clients have a queue. Requests for clients whose grants have expired do not
+/// wait in this queue.
+#[test]
+fn new_clients_do_not_delay_authorised_ones() {
+    let mut server = SlowAuth::start("known", 1);
+    let broker = server.broker(1);
+    let mut known = stranger(&broker, "known");
+    known.expect_response(WELCOME);
+    let strangers = server.occupy(&broker);
+    let waiting: Vec<Client> = (0..100).map(|_| stranger(&broker, "waits")).collect();
+    let is_renewed = wait_until(TIMEOUT, || {
+        known.publish("topic", b"x");
+        server.count("known") > 2
+    });
+    assert!(is_renewed, "the grants have expired twice");
+    server.open();
+    for mut client in strangers.into_iter().chain(waiting) {
+        client.expect_response(WELCOME);
+    }
+}
+
+/// Answers every request on every connection with this text.
+fn serve_text(answer: String) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut request = [0; 4096];
+            // The client may close the connection.
+            let _ = stream.read(&mut request);
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    address
+}
+
+/// The auth server speaks no HTTP, cuts its answer short, or never ends it.
+#[test]
+fn a_server_that_speaks_nonsense_fails() {
+    for answer in [
+        "garbage\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{\"ttl\"",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        "",
+    ] {
+        let flag = format!("--auth-http-address={}", serve_text(answer.to_owned()));
+        let broker = Broker::start(1, &[&flag]);
+        let mut client = Client::connect(broker.tcp_addr());
+        client.send(&auth(b"secret"));
+        client.expect_error("E_AUTH_FAILED AUTH failed");
+        client.expect_close();
+    }
+}
+
+#[test]
+fn servers_over_https_are_trusted_by_their_authority_and_told_who_the_client_is() {
+    let certificates = Certificates::new();
+    let config = server_config(&ServerTls {
+        cert: &certificates.path("server.pem"),
+        key: &certificates.path("server-key.pem"),
+        clients: ClientTrust::Everybody,
+        only_tls13: false,
+    });
+    let (requests, asked) = mpsc::channel();
+    let address = serve_https(config.expect("its files were made above"), move |request| {
+        requests.send(request.clone()).expect("somebody listens");
+        all()
+    });
+    let server = format!("--auth-http-address=https://{address}/auth");
+    let authority = format!("--tls-root-ca-file={}", certificates.text("ca.pem"));
+    let policy = "--tls-client-auth-policy=require-verify";
+    let flags = [&[&server, &authority, policy], &PATIENT[..]].concat();
+    let broker = certificates.broker(2, &flags);
+    let mut client = Client::connect(broker.tcp_addr());
+    client.upgrade(&[certificates.tls_with_certificate_of(&certificates)]);
+    client.send(&auth(b"secret"));
+    client.expect_response(WELCOME);
+    let target = asked.recv().expect("it was asked").target;
+    assert!(target.contains("common_name=client&"), "{target}");
+    assert!(target.ends_with("&tls=true"), "{target}");
+
+    // The certificate of this server is its own root.
+    let own = server_config(&ServerTls {
+        cert: &certificates.path("ca.pem"),
+        key: &certificates.path("ca-key.pem"),
+        clients: ClientTrust::Everybody,
+        only_tls13: false,
+    });
+    let own = serve_https(own.expect("its files were made above"), |_| all());
+    let own = format!("--auth-http-address=https://{own}/auth");
+    let broker = Broker::start(1, &[&own, &authority]);
+    let mut client = Client::connect(broker.tcp_addr());
+    client.send(&auth(b"secret"));
+    client.expect_response(WELCOME);
+
+    // A server whose authority is unknown gets no request.
+    let others = Certificates::new();
+    let authority = format!("--tls-root-ca-file={}", others.text("ca.pem"));
+    let broker = Broker::start(1, &[&server, &authority]);
+    let mut client = Client::connect(broker.tcp_addr());
+    client.send(&auth(b"the secret"));
+    client.expect_error("E_AUTH_FAILED AUTH failed");
+    let line = broker.wait_for_log("AUTH failed failed to auth against https://");
+    assert!(!line.contains("secret"), "{line}");
+    assert!(asked.try_recv().is_err(), "it was asked");
+}
+
+/// A proxy adds header lines, and old ones fold long lines. Go's client bounds the bytes of a head, not its lines.
+#[test]
+fn an_answer_may_have_many_and_folded_header_lines() {
+    let head = |lines: &str| {
+        let body = all().body;
+        format!(
+            "HTTP/1.1 200 OK\r\n{lines}Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let large = format!("X-Large: {}\r\n", "x".repeat(9 << 20));
+    for (lines, is_taken) in [
+        ("X-Line: 1\r\n".repeat(101), true),
+        ("X-Line: 1\r\n".repeat(50_000), true),
+        (
+            "X-Folded: 1,\r\n  2,\r\n\t3\r\nX-Spaced : 4\r\n".to_owned(),
+            true,
+        ),
+        ("X-Bare: 1\n".repeat(200), true),
+        (large.clone(), true),
+        (large.repeat(2), false),
+        ("no colon\r\n".to_owned(), false),
+        (" folded: first\r\n".to_owned(), false),
+    ] {
+        let flag = format!("--auth-http-address={}", serve_text(head(&lines)));
+        let broker = Broker::start(1, &[&[flag.as_str()], &PATIENT[..]].concat());
+        let mut client = Client::connect(broker.tcp_addr());
+        client.send(&auth(b"secret"));
+        let shown = &lines[..lines.len().min(40)];
+        if is_taken {
+            let answer = client.frame().text();
+            assert_eq!(answer, WELCOME, "{shown:?}: {}", broker.log());
+        } else {
+            client.expect_error("E_AUTH_FAILED AUTH failed");
+        }
+    }
+}

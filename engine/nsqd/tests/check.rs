@@ -1,0 +1,544 @@
+//! `nsqd --check` with the real binary. The check names each fault of a machine and what to do
+//! about it. It changes no files and does not disturb a running broker.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Permissions;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::support::{
+    Broker, Client, Exit, Tmpfs, answer_io_uring_with, contents, first_core, has_io_uring,
+    is_installed, nsqd_path, run, without_privileges,
+};
+use serde_json::Value;
+
+/// The longest time of a check. An address in use takes a second, and the syncs take as long as the
+/// disk needs.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Returns the command of a check with two shards and free ports. Later flags override these.
+fn check(via: &[String], data_path: &Path, args: &[&str]) -> Command {
+    let mut words = via.to_vec();
+    words.push(nsqd_path().display().to_string());
+    let mut command = Command::new(&words[0]);
+    command
+        .args(&words[1..])
+        .args(["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"])
+        .arg(format!("--data-path={}", data_path.display()))
+        .args(["--shards=2", "--check=json"])
+        .args(args);
+    command
+}
+
+/// The findings of a check in JSON.
+struct Report {
+    exit: Exit,
+    json: Value,
+}
+
+impl Report {
+    fn of(mut command: Command) -> Report {
+        let exit = run(&mut command, TIMEOUT);
+        assert_eq!(exit.stderr, "", "{exit}");
+        let json: Value = serde_json::from_str(&exit.stdout)
+            .unwrap_or_else(|error| panic!("{error}: only JSON is expected: {exit}"));
+        let is_failure = json["state"] == "failure";
+        assert_eq!(exit.code(), i32::from(is_failure), "{exit}");
+        Report { exit, json }
+    }
+
+    #[track_caller]
+    fn finding(&self, name: &str) -> &Value {
+        let checks = self.json["checks"].as_array().expect("an array");
+        let mut found = checks.iter().filter(|check| check["name"] == name);
+        match (found.next(), found.next()) {
+            (Some(finding), None) => finding,
+            _ => panic!("one {name} is expected: {}", self.exit),
+        }
+    }
+
+    /// Checks that the finding has this state, contains all of these parts, and has a remedy.
+    #[track_caller]
+    fn says(&self, name: &str, state: &str, parts: &[&str]) {
+        let finding = self.finding(name);
+        assert_eq!(finding["state"], state, "{finding}");
+        let text = format!("{} {}", finding["found"], finding["advice"]);
+        for part in parts {
+            assert!(text.contains(part), "{part:?} is missing in {text}");
+        }
+        let has_advice = finding["advice"] != "";
+        assert_eq!(has_advice, state != "ok", "{finding}");
+    }
+
+    /// Returns the names of the checks that failed.
+    fn failures(&self) -> Vec<&str> {
+        let checks = self.json["checks"].as_array().expect("an array");
+        checks
+            .iter()
+            .filter(|check| check["state"] == "failure")
+            .map(|check| check["name"].as_str().expect("a text"))
+            .collect()
+    }
+}
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::Builder::new()
+        .prefix("nsqd-check-")
+        .tempdir()
+        .expect("a temporary directory can be made")
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+#[test]
+fn a_good_machine_is_ready_and_stays_as_it_is() {
+    let data = scratch();
+    for via in [Vec::new(), without_privileges()] {
+        let report = Report::of(check(&via, data.path(), &[]));
+        assert_eq!(report.failures(), Vec::<&str>::new(), "{}", report.exit);
+        for name in [
+            "flags",
+            "open-files",
+            "mappings",
+            "clock",
+            "data-path",
+            "permissions",
+            "nsqd.dat",
+            "segments",
+            "tcp-address",
+            "http-address",
+        ] {
+            report.says(name, "ok", &[]);
+        }
+        // With epoll, nsqd is ready too.
+        let io = if has_io_uring() { "ok" } else { "warning" };
+        report.says("io", io, &[]);
+        // These checks may give warnings on a good machine.
+        for name in ["cores", "file-system", "free-space", "sync-speed"] {
+            report.finding(name);
+        }
+        assert!(contents(data.path()).is_empty(), "{}", report.exit);
+    }
+}
+
+/// Both forms have the same names, states and sentences. Times and free bytes differ from run to
+/// run.
+#[test]
+fn text_and_json_have_the_same_findings() {
+    let data = scratch();
+    let missing = data.path().join("missing");
+    let json = Report::of(check(&[], &missing, &[]));
+    let text = run(&mut check(&[], &missing, &["--check"]), TIMEOUT);
+    assert_eq!((text.code(), text.stderr.as_str()), (1, ""), "{text}");
+    let word = |state: &Value| match state.as_str() {
+        Some("ok") => "ok",
+        Some("warning") => "warn",
+        _ => "FAIL",
+    };
+    let expected: Vec<_> = json.json["checks"]
+        .as_array()
+        .expect("an array")
+        .iter()
+        .map(|check| {
+            (
+                word(&check["state"]),
+                check["name"].as_str().expect("a text"),
+            )
+        })
+        .collect();
+    let lines: Vec<_> = text.stdout.lines().collect();
+    let (summary, lines) = lines.split_last().expect("a summary");
+    let shown: Vec<_> = lines
+        .iter()
+        .filter(|line| !line.starts_with(' '))
+        .map(|line| {
+            let mut words = line.split_whitespace();
+            (
+                words.next().expect("a state"),
+                words.next().expect("a name"),
+            )
+        })
+        .collect();
+    assert_eq!(shown, expected, "{text}");
+    let begin = "This machine is not ready for nsqd with these flags: 1 failure, ";
+    assert!(summary.starts_with(begin), "{text}");
+    let advice = json.finding("data-path")["advice"].as_str();
+    let advice = format!("What to do: {}", advice.expect("a text"));
+    assert!(lines.iter().any(|line| line.trim() == advice), "{text}");
+}
+
+#[test]
+fn a_data_path_that_cannot_be_used_is_named() {
+    let data = scratch();
+    let missing = data.path().join("missing");
+    let report = Report::of(check(&[], &missing, &[]));
+    let shown = missing.display().to_string();
+    assert_eq!(report.failures(), ["data-path"]);
+    report.says(
+        "data-path",
+        "failure",
+        &[&shown, "does not exist", &format!("mkdir -p {shown}")],
+    );
+    assert!(!missing.exists(), "a data path is never created");
+
+    let file = data.path().join("file");
+    std::fs::write(&file, "x").expect("written");
+    let report = Report::of(check(&[], &file, &[]));
+    report.says("data-path", "failure", &["is not a directory"]);
+
+    let closed = data.path().join("closed");
+    std::fs::create_dir(&closed).expect("created");
+    std::fs::set_permissions(&closed, Permissions::from_mode(0o500)).expect("ours");
+    let report = Report::of(check(&without_privileges(), &closed, &[]));
+    assert_eq!(report.failures(), ["data-path"]);
+    report.says("data-path", "failure", &["permission denied", "chown"]);
+    assert!(contents(&closed).is_empty());
+}
+
+/// Returns the modes of everything below a directory, by path.
+fn modes(directory: &Path) -> BTreeMap<PathBuf, u32> {
+    let mut modes = BTreeMap::new();
+    for entry in std::fs::read_dir(directory).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        let metadata = path.symlink_metadata().expect("the broker has stopped");
+        modes.insert(path.clone(), metadata.permissions().mode() & 0o7777);
+        if metadata.is_dir() {
+            modes.append(&mut self::modes(&path));
+        }
+    }
+    modes
+}
+
+/// Returns the only mode of the files, and the only mode of the directories.
+fn one_mode_each(directory: &Path) -> (u32, u32) {
+    let mut files = BTreeSet::new();
+    let mut directories = BTreeSet::new();
+    for (path, mode) in modes(directory) {
+        match path.is_dir() {
+            true => directories.insert(mode),
+            false => files.insert(mode),
+        };
+    }
+    let only = |modes: BTreeSet<u32>| match modes.len() {
+        1 => modes.into_iter().next().expect("there is one"),
+        _ => panic!("{modes:?} in decimals"),
+    };
+    (only(files), only(directories))
+}
+
+/// Everybody could read what producers published. Files of an earlier version were never closed.
+#[test]
+fn messages_are_closed_to_other_users_and_those_of_earlier_versions_are_closed_at_a_start() {
+    let mut broker = Broker::start(1, &["--dedup=orders=publisher", "--dedup=clicks=body"]);
+    let data_path = broker.data_path().to_owned();
+    std::fs::set_permissions(&data_path, Permissions::from_mode(0o755)).expect("ours");
+    for topic in ["orders", "clicks", "gone"] {
+        for target in ["topic/create", "channel/create", "pub"] {
+            let body: &[u8] = if target == "pub" { b"body" } else { b"" };
+            let target = format!("/{target}?topic={topic}&channel=billing");
+            assert_eq!(broker.post(&target, body).status, 200, "{target}");
+        }
+    }
+    let deleted = broker.post("/topic/delete?topic=gone", b"");
+    assert_eq!(deleted.status, 200);
+    assert!(broker.sigterm_and_wait().success());
+    assert_eq!(one_mode_each(&data_path), (0o600, 0o700));
+    let report = Report::of(check(&[], &data_path, &[]));
+    report.says("permissions", "ok", &[]);
+
+    // An earlier version left files so, with the usual umask.
+    for path in modes(&data_path).keys() {
+        let mode = if path.is_dir() { 0o755 } else { 0o644 };
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).expect("ours");
+    }
+    let before = modes(&data_path);
+    let report = Report::of(check(&[], &data_path, &[]));
+    let parts = [
+        "clicks.log (mode 0755) and 2 more",
+        "a start takes these permissions away",
+        "group",
+    ];
+    report.says("permissions", "warning", &parts);
+    assert_eq!(modes(&data_path), before, "a check changes nothing");
+    broker.restart();
+    let line = broker.wait_for_log("other users of this machine");
+    assert!(
+        line.contains("this start took the permissions away"),
+        "{line}"
+    );
+    assert!(broker.sigterm_and_wait().success());
+    broker.restart();
+    assert!(broker.sigterm_and_wait().success());
+    assert!(!broker.log().contains("other users"), "{}", broker.log());
+    assert_eq!(one_mode_each(&data_path), (0o600, 0o700));
+    let mode = std::fs::metadata(&data_path).expect("there").permissions();
+    assert_eq!(mode.mode() & 0o777, 0o755, "the operator's own directory");
+}
+
+#[test]
+fn a_takeover_that_is_due_is_announced() {
+    let data = scratch();
+    let listed = r#"{"topics":[{"channels":[],"name":"orders","paused":false}],"version":"1.3.0"}"#;
+    let write = |name: &str, text: &str| {
+        std::fs::write(data.path().join(name), text).expect("written");
+    };
+    write("nsqd.dat", listed);
+    write("orders.diskqueue.000000.dat", &"x".repeat(1000));
+    let report = Report::of(check(&[], data.path(), &[]));
+    report.says("takeover", "ok", &["takes over 1 queue (1000 bytes)"]);
+    write("clicks.diskqueue.000000.dat", "x");
+    let report = Report::of(check(&[], data.path(), &[]));
+    report.says("takeover", "warning", &["nsqd.dat does not list clicks"]);
+    write("nsqd.dat", "{");
+    let report = Report::of(check(&[], data.path(), &[]));
+    report.says("nsqd.dat", "failure", &["bring back an nsqd.dat"]);
+    std::fs::create_dir(data.path().join("import.done")).expect("the name is free");
+    write("import.done/manifest", "damaged");
+    write("nsqd.dat", listed);
+    let report = Report::of(check(&[], data.path(), &[]));
+    report.says(
+        "takeover",
+        "failure",
+        &["a start fails", "manifest is damaged"],
+    );
+}
+
+#[test]
+fn a_value_with_which_nothing_works_is_named() {
+    let data = scratch();
+    let report = Report::of(check(&[], data.path(), &["--max-msg-size=0"]));
+    report.says(
+        "flags",
+        "warning",
+        &["--max-msg-size=0", "every publish is refused"],
+    );
+}
+
+#[test]
+fn a_read_only_file_system_is_named() {
+    let Some(tmpfs) = Tmpfs::mount("1m") else {
+        return;
+    };
+    tmpfs.make_read_only();
+    let report = Report::of(check(&[], &tmpfs.path(), &[]));
+    report.says("data-path", "failure", &["mounted read-only", "remount,rw"]);
+}
+
+#[test]
+fn a_tiny_file_system_in_memory_is_named() {
+    let Some(tmpfs) = Tmpfs::mount("2m") else {
+        return;
+    };
+    let report = Report::of(check(&[], &tmpfs.path(), &[]));
+    assert_eq!(report.failures(), Vec::<&str>::new(), "{}", report.exit);
+    let point = tmpfs.path().display().to_string();
+    let in_memory = ["tmpfs", &*point, "is memory", "on a disk"];
+    report.says("file-system", "warning", &in_memory);
+    let room = ["2.0 MiB of 2.0 MiB are free", "larger file system"];
+    report.says("free-space", "warning", &room);
+    report.says("segments", "ok", &[]);
+    assert!(contents(&tmpfs.path()).is_empty());
+    let filler = tmpfs.fill("filler");
+    let report = Report::of(check(&[], &tmpfs.path(), &[]));
+    assert_eq!(report.failures(), ["free-space", "segments"]);
+    report.says("free-space", "failure", &["publishes would be refused"]);
+    report.says(
+        "segments",
+        "failure",
+        &["no space left on device", "free some room"],
+    );
+    let names: Vec<_> = contents(&tmpfs.path())
+        .into_iter()
+        .map(|(path, _)| path)
+        .collect();
+    assert_eq!(names, [filler]);
+}
+
+#[test]
+fn a_taken_port_is_named_and_so_is_a_port_that_is_given_twice() {
+    let data = scratch();
+    // Nobody else uses this address.
+    let holder = TcpListener::bind("127.0.23.3:0").expect("a port is free");
+    let taken = holder.local_addr().expect("bound").to_string();
+    let flag = format!("--http-address={taken}");
+    let report = Report::of(check(&[], data.path(), &[&flag]));
+    assert_eq!(report.failures(), ["http-address"]);
+    let parts = [&*taken, "address already in use", "choose another port"];
+    report.says("http-address", "failure", &parts);
+    report.says("tcp-address", "ok", &["is free"]);
+    drop(holder);
+    let twice = format!("--tcp-address={taken}");
+    let report = Report::of(check(&[], data.path(), &[&flag, &twice]));
+    assert_eq!(report.failures(), ["http-address"]);
+    report.says("tcp-address", "ok", &[&taken]);
+    let why = ["--tcp-address has it already", "choose another port"];
+    report.says("http-address", "failure", &why);
+}
+
+#[test]
+fn a_unix_socket_is_tried_and_removed() {
+    let data = scratch();
+    let socket = data.path().join("n.sock");
+    let flag = format!("--tcp-address={}", socket.display());
+    let report = Report::of(check(&[], data.path(), &[&flag]));
+    report.says("tcp-address", "ok", &["n.sock is free"]);
+    assert!(contents(data.path()).is_empty());
+}
+
+#[test]
+fn forbidden_io_uring_is_a_warning_and_a_failure_if_it_is_asked_for() {
+    let data = scratch();
+    let forbidden = |io: &str| {
+        let mut command = check(&[], data.path(), &[io]);
+        answer_io_uring_with(&mut command, libc::EPERM);
+        Report::of(command)
+    };
+    let report = forbidden("--io=auto");
+    assert_eq!(report.failures(), Vec::<&str>::new(), "{}", report.exit);
+    let why = [
+        "not allowed to use io_uring",
+        "seccomp",
+        "docker: --security-opt",
+    ];
+    report.says("io", "warning", &why);
+    report.says(
+        "io",
+        "warning",
+        &["with epoll; it takes more processor time for many small requests"],
+    );
+    let report = forbidden("--io=io_uring");
+    assert_eq!(report.failures(), ["io"]);
+    report.says("io", "failure", &why);
+    let report = forbidden("--io=epoll");
+    report.says("io", "ok", &["epoll works for 2 shards"]);
+}
+
+#[test]
+fn few_descriptors_are_named() {
+    if !is_installed("prlimit", "util-linux") {
+        return;
+    }
+    let data = scratch();
+    let report = |limit: &str| {
+        let mut via = words(&["prlimit", &format!("--nofile={limit}")]);
+        via.extend(without_privileges());
+        Report::of(check(&via, data.path(), &[]))
+    };
+    let raise = ["systemd: LimitNOFILE=", "docker: --ulimit nofile="];
+    let few = report("256:512");
+    assert_eq!(few.failures(), Vec::<&str>::new(), "{}", few.exit);
+    few.says("open-files", "warning", &raise);
+    few.says(
+        "open-files",
+        "warning",
+        &["up to 512", "2 shards and 416 clients"],
+    );
+    let too_few = report("64:64");
+    assert!(
+        too_few.failures().contains(&"open-files"),
+        "{}",
+        too_few.exit
+    );
+    too_few.says("open-files", "failure", &raise);
+    too_few.says(
+        "open-files",
+        "failure",
+        &["is 64, but 2 shards need at least 96"],
+    );
+}
+
+#[test]
+fn values_that_a_start_refuses_are_named() {
+    let data = scratch();
+    for (flags, why) in [
+        (
+            &["--max-deflate-level=10"][..],
+            "--max-deflate-level must be [1,9]",
+        ),
+        (&["--io=magic"], "--io must be auto, io_uring, epoll"),
+        (&["--tls-required"], "without TLS key and cert"),
+        (
+            &["--tls-cert=/nope", "--tls-key=/nope"],
+            "open /nope: no such file",
+        ),
+    ] {
+        let report = Report::of(check(&[], data.path(), flags));
+        assert_eq!(report.failures()[0], "flags", "{}", report.exit);
+        report.says("flags", "failure", &[why]);
+    }
+    let report = Report::of(check(
+        &[],
+        data.path(),
+        &["--max-rdy-count=7", "true", "--io=magic"],
+    ));
+    report.says("flags", "warning", &["is ignored: true --io=magic"]);
+    std::fs::write(data.path().join("nsqd.dat"), "{").expect("written");
+    let report = Report::of(check(&[], data.path(), &[]));
+    assert_eq!(report.failures(), ["nsqd.dat"]);
+    report.says("nsqd.dat", "failure", &["nsqd.dat", "move the file aside"]);
+    let exit = run(&mut check(&[], data.path(), &["--check=xml"]), TIMEOUT);
+    assert_eq!((exit.code(), exit.stdout.as_str()), (2, ""), "{exit}");
+}
+
+#[test]
+fn more_shards_than_cores_are_named() {
+    if !is_installed("taskset", "util-linux") {
+        return;
+    }
+    let data = scratch();
+    let via = words(&["taskset", "-c", &first_core()]);
+    let report = Report::of(check(&via, data.path(), &[]));
+    let parts = [
+        "2 shards, but this process may use only 1 core",
+        "--shards=0",
+    ];
+    report.says("cores", "warning", &parts);
+}
+
+/// Repeats the check on the data path and the addresses of a running broker.
+#[test]
+fn a_running_broker_is_not_disturbed() {
+    let mut broker = Broker::start_on("127.0.23.4", 2, &[]);
+    let path = broker.data_path().to_path_buf();
+    let mut client = Client::connect(broker.tcp_addr());
+    client.subscribe("busy", "channel");
+    client.ready(1);
+    let mut producer = Client::connect(broker.tcp_addr());
+    let tcp = format!("--tcp-address={}", broker.tcp_addr());
+    let http = format!("--http-address={}", broker.http_addr());
+    for round in 0..3 {
+        let report = Report::of(check(&[], &path, &[&tcp, &http]));
+        let taken = ["data-path", "tcp-address", "http-address"];
+        assert_eq!(report.failures(), taken, "{}", report.exit);
+        let parts = ["another nsqd", "the directory is fine", "choose another"];
+        report.says("data-path", "failure", &parts);
+        // The check still examines the disk.
+        report.says("segments", "ok", &[]);
+        report.finding("sync-speed");
+        let body = format!("round {round}");
+        producer.publish("busy", body.as_bytes());
+        let message = client.message();
+        assert_eq!(message.body, body.as_bytes());
+        client.finish(&message.id);
+    }
+    let left = contents(&path).into_iter().map(|(path, _)| path);
+    let left: Vec<_> = left
+        .filter(|path| path.to_string_lossy().contains("check"))
+        .filter(|path| path.parent() == Some(broker.data_path()))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    broker.get("/ping").expect_status(200);
+    let log = broker.log();
+    for word in ["WARNING", "ERROR", "FATAL"] {
+        assert!(!log.contains(word), "{log}");
+    }
+    broker.sigterm_and_wait();
+    let report = Report::of(check(&[], &path, &[&tcp, &http]));
+    assert_eq!(report.failures(), Vec::<&str>::new(), "{}", report.exit);
+    report.says("nsqd.dat", "ok", &["lists 1 topic"]);
+}

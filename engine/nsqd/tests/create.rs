@@ -1,0 +1,119 @@
+//! `--create`: topics and channels that always exist.
+
+use std::fs;
+
+use crate::support::{Broker, Client, TIMEOUT, run_nsqd, wait_until};
+
+fn channels(broker: &Broker, topic: &str) -> Vec<String> {
+    let stats = broker.topic_stats(topic).expect("it always exists");
+    let channels = stats["channels"].as_array().expect("a list").clone();
+    let names = channels.iter().map(|it| it["channel_name"].as_str());
+    names.map(|name| name.expect("text").to_owned()).collect()
+}
+
+#[test]
+fn what_is_listed_exists_from_the_start_on() {
+    let flags = [
+        "--create=orders/billing",
+        "--create=audit",
+        "--create=orders/archive",
+    ];
+    // Topics of all shards.
+    let more: Vec<String> = (0..8).map(|n| format!("--create=t{n}/c")).collect();
+    let args: Vec<&str> = flags
+        .into_iter()
+        .chain(more.iter().map(|it| &**it))
+        .collect();
+    let mut broker = Broker::start(2, &args);
+    assert_eq!(channels(&broker, "orders"), ["archive", "billing"]);
+    assert_eq!(channels(&broker, "audit"), [] as [&str; 0]);
+    for n in 0..8 {
+        assert_eq!(channels(&broker, &format!("t{n}")), ["c"]);
+    }
+    broker.wait_for_log("INFO: TOPIC(audit): made what --create lists");
+    let mut producer = Client::connect(broker.tcp_addr());
+    producer.publish("orders", b"x");
+    let depth = |broker: &Broker| {
+        broker
+            .channel_stats("orders", "billing")
+            .expect("it exists")["depth"]
+            .clone()
+    };
+    assert_eq!(depth(&broker), 1);
+    // A restart finds them, and makes nothing.
+    broker.kill9();
+    broker.restart();
+    assert_eq!(channels(&broker, "orders"), ["archive", "billing"]);
+    assert_eq!(depth(&broker), 1);
+    assert!(!broker.log().contains("--create"), "{}", broker.log());
+}
+
+#[test]
+fn what_is_listed_is_made_again_after_its_deletion() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("nsqd.toml");
+    fs::write(&file, "create = [\"orders/billing\", \"audit\"]\n").expect("a file");
+    let mut broker = Broker::start(2, &[&format!("--config={}", file.display())]);
+    let mut producer = Client::connect(broker.tcp_addr());
+    let depth = || {
+        broker
+            .channel_stats("orders", "billing")
+            .expect("it exists")["depth"]
+            .clone()
+    };
+    for path in [
+        "/channel/delete?topic=orders&channel=billing",
+        "/topic/delete?topic=orders",
+    ] {
+        producer.publish("orders", b"x");
+        let mut consumer = Client::connect(broker.tcp_addr());
+        consumer.subscribe("orders", "billing");
+        assert_eq!(depth(), 1);
+        broker.post(path, b"").expect_status(200);
+        consumer.expect_close();
+        assert_eq!(depth(), 0, "{path}");
+        producer.publish("orders", b"y");
+        assert_eq!(depth(), 1, "{path}");
+        let path = "/channel/empty?topic=orders&channel=billing";
+        broker.post(path, b"").expect_status(200);
+    }
+    let line = "TOPIC(orders): made what --create lists";
+    let made = || broker.log().matches(line).count();
+    wait_until(TIMEOUT, || made() >= 3);
+    assert_eq!(made(), 3);
+    broker
+        .post("/channel/create?topic=orders&channel=other", b"")
+        .expect_status(200);
+    broker
+        .post("/channel/delete?topic=orders&channel=other", b"")
+        .expect_status(200);
+    assert_eq!(channels(&broker, "orders"), ["billing"]);
+    // The deletion of a topic survives a crash, and so does its successor.
+    producer.publish("orders", b"z");
+    broker.kill9();
+    broker.restart();
+    let stats = broker
+        .channel_stats("orders", "billing")
+        .expect("it exists");
+    assert_eq!(stats["depth"], 1);
+}
+
+#[test]
+fn a_name_that_cannot_always_exist_is_refused() {
+    for (entry, why) in [
+        (
+            "orders/",
+            "--create: \"orders/\" is not topic or topic/channel: \"\" is not a valid name",
+        ),
+        ("x#ephemeral", "x#ephemeral is ephemeral"),
+    ] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let args = [
+            format!("--data-path={}", directory.path().display()),
+            format!("--create={entry}"),
+        ];
+        let exit = run_nsqd(&args, TIMEOUT);
+        assert!(!exit.status.success());
+        assert!(exit.stderr.contains(why), "{}", exit.stderr);
+    }
+}

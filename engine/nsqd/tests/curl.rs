@@ -1,0 +1,680 @@
+//! Tests of the HTTP interface with `curl`: status, body and headers.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::support::{
+    Broker, Certificates, Client, Response, TIMEOUT, http_with_headers, is_installed, parse_http,
+    run, wait_until, whole_machine,
+};
+use serde_json::json;
+
+const V1: &str = "nsq; version=1.0";
+const JSON: &str = "application/json; charset=utf-8";
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// A broker and the files that hold request bodies.
+struct Session {
+    broker: Broker,
+    bodies: tempfile::TempDir,
+    /// The certificates, if the broker serves HTTPS.
+    certificates: Option<Certificates>,
+}
+
+impl Session {
+    fn start(shards: usize, is_secure: bool) -> Session {
+        let bodies = tempfile::tempdir().expect("a temporary directory can be made");
+        let certificates = is_secure.then(Certificates::new);
+        Session {
+            broker: match &certificates {
+                Some(certificates) => certificates.broker(shards, &[]),
+                None => Broker::start(shards, &[]),
+            },
+            bodies,
+            certificates,
+        }
+    }
+
+    fn url(&self, target: &str) -> String {
+        match self.certificates {
+            Some(_) => format!("https://{}{target}", self.broker.https_addr()),
+            None => format!("http://{}{target}", self.broker.http_addr()),
+        }
+    }
+
+    /// Returns a curl command that knows the authority.
+    fn command(&self) -> Command {
+        let mut command = Command::new("curl");
+        // curl ignores the user's settings and a proxy of the environment.
+        command.args(["--disable", "--noproxy", "*"]);
+        if let Some(certificates) = &self.certificates {
+            command.args(["--cacert", &certificates.text("ca.pem")]);
+        }
+        command
+    }
+
+    fn curl(&self, options: &[&str], target: &str) -> Response {
+        let url = self.url(target);
+        let is_head = options.contains(&"--head");
+        let mut command = self.command();
+        // --raw, because the headers that come with --include describe the raw body.
+        command.args([
+            "--silent",
+            "--show-error",
+            "--include",
+            "--raw",
+            "--max-time",
+            "60",
+        ]);
+        command.args(options).arg(url);
+        let output = command.output().expect("curl can be run");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.success(),
+            "curl {options:?} {target}: {error}"
+        );
+        parse_http(&output.stdout, is_head).expect("curl prints an HTTP response")
+    }
+
+    fn get(&self, target: &str) -> Response {
+        self.curl(&[], target)
+    }
+
+    fn post(&self, target: &str, body: &[u8]) -> Response {
+        let path: PathBuf = self.bodies.path().join("body");
+        std::fs::write(&path, body).expect("a temporary file can be written");
+        self.curl(
+            &[
+                "--request",
+                "POST",
+                "--data-binary",
+                &format!("@{}", path.display()),
+            ],
+            target,
+        )
+    }
+
+    /// Sends a POST without a body. It must succeed with an empty body.
+    fn admin(&self, target: &str) {
+        let response = self.post(target, b"");
+        assert_eq!(
+            (response.status, response.text().as_str()),
+            (200, ""),
+            "{target}"
+        );
+        assert_eq!(response.header("x-nsq-content-type"), Some(V1), "{target}");
+        assert_eq!(response.header("content-length"), Some("0"), "{target}");
+    }
+
+    /// Sends a POST that publishes.
+    fn publish(&self, target: &str, body: &[u8]) {
+        let response = self.post(target, body);
+        assert_eq!(
+            (response.status, response.text().as_str()),
+            (200, "OK"),
+            "{target}"
+        );
+        assert_eq!(response.header("x-nsq-content-type"), Some(V1), "{target}");
+        assert_eq!(response.header("content-type"), Some(TEXT), "{target}");
+    }
+
+    fn check_error(&self, response: Response, target: &str, status: u16, code: &str) -> Response {
+        let expected = json!({ "message": code }).to_string();
+        assert_eq!(
+            (response.status, response.text()),
+            (status, expected),
+            "{target}"
+        );
+        assert_eq!(response.header("x-nsq-content-type"), Some(V1), "{target}");
+        assert_eq!(response.header("content-type"), Some(JSON), "{target}");
+        response
+    }
+
+    fn refused(&self, target: &str, body: &[u8], status: u16, code: &str) {
+        self.check_error(self.post(target, body), target, status, code);
+    }
+
+    fn stats(&self, query: &str) -> serde_json::Value {
+        let response = self.get(&format!("/stats?format=json&{query}"));
+        assert_eq!(response.status, 200);
+        assert_eq!(response.header("x-nsq-content-type"), Some(V1));
+        assert_eq!(response.header("content-type"), Some(JSON));
+        response.json()
+    }
+
+    /// Waits until a number of a channel in /stats is `value`. The number may lag behind a
+    /// publication.
+    fn expect_channel(&self, topic: &str, channel: &str, key: &str, value: serde_json::Value) {
+        let mut last = json!(null);
+        let good = wait_until(TIMEOUT, || {
+            last = self.stats(&format!("topic={topic}&channel={channel}"));
+            last["topics"][0]["channels"][0][key] == value
+        });
+        assert!(good, "{topic}/{channel}: {key} is not {value}: {last}");
+    }
+}
+
+#[test]
+fn every_endpoint_answers_curl() {
+    if !is_installed("curl", "the package curl") {
+        return;
+    }
+    let _machine = whole_machine();
+    for (shards, is_secure) in [(1, false), (2, false), (5, false), (1, true), (5, true)] {
+        let session = Session::start(shards, is_secure);
+        ping_and_info(&session);
+        publishing(&session);
+        stats(&session);
+        topics(&session);
+        channels(&session);
+        publishing_errors(&session);
+        admin_errors(&session);
+        routing(&session);
+    }
+}
+
+/// Connections with requests for topics of several shards move together with their TLS.
+#[test]
+fn https_connections_move_between_shards() {
+    const TOPICS: usize = 4;
+    const STREAK: usize = 30;
+    if !is_installed("curl", "the package curl") {
+        return;
+    }
+    let session = Session::start(5, true);
+    let topics = (0..TOPICS).flat_map(|n| std::iter::repeat_n(format!("moved-{n}"), STREAK));
+    let urls: Vec<String> = topics
+        .map(|topic| session.url(&format!("/pub?topic={topic}")))
+        .collect();
+    let mut command = session.command();
+    command.args([
+        "--silent",
+        "--show-error",
+        "--fail",
+        "--data-binary",
+        "a message",
+    ]);
+    command
+        .args(["--write-out", " %{num_connects}\n"])
+        .args(&urls);
+    let exit = run(&mut command, TIMEOUT);
+    let answers: Vec<&str> = exit.stdout.lines().collect();
+    assert_eq!(answers[0], "OK 1", "{exit}");
+    assert!(
+        answers[1..].iter().all(|answer| *answer == "OK 0"),
+        "one connection: {exit}"
+    );
+    for n in 0..TOPICS {
+        let topic = session
+            .broker
+            .topic_stats(&format!("moved-{n}"))
+            .expect("published to");
+        assert_eq!(topic["message_count"], STREAK);
+    }
+}
+
+#[test]
+fn plain_http_is_told_that_it_is_https() {
+    let certificates = Certificates::new();
+    let broker = certificates.broker(1, &[]);
+    let mut stream = TcpStream::connect(broker.https_addr()).expect("listening");
+    stream
+        .write_all(b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n")
+        .expect("connected");
+    let mut answer = String::new();
+    // A reset may follow the answer.
+    let _ = stream.read_to_string(&mut answer);
+    assert_eq!(
+        answer,
+        "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+    );
+    broker.wait_for_log("WARNING: http: TLS handshake error from 127.0.0.1:");
+    let mut stream = TcpStream::connect(broker.https_addr()).expect("listening");
+    stream.write_all(b"garbage").expect("connected");
+    broker.wait_for_log(": tls: first record does not look like a TLS handshake");
+}
+
+fn ping_and_info(session: &Session) {
+    let ping = session.get("/ping");
+    assert_eq!((ping.status, ping.text().as_str()), (200, "OK"));
+    assert_eq!(ping.header("x-nsq-content-type"), None);
+    assert_eq!(ping.header("content-type"), Some(TEXT));
+    assert_eq!(ping.header("content-length"), Some("2"));
+
+    let info = session.get("/info");
+    assert_eq!(info.status, 200);
+    assert_eq!(info.header("x-nsq-content-type"), Some(V1));
+    assert_eq!(info.header("content-type"), Some(JSON));
+    let value = info.json();
+    assert_eq!(value["version"], "1.3.0");
+    assert_eq!(value["tcp_port"], session.broker.tcp_addr().port());
+    assert_eq!(value["http_port"], session.broker.http_addr().port());
+    assert_eq!(value["max_heartbeat_interval"], 60_000_000_000_u64);
+    assert_eq!(value["max_output_buffer_size"], 65536);
+    assert_eq!(value["max_output_buffer_timeout"], 30_000_000_000_u64);
+    assert_eq!(value["max_deflate_level"], 6);
+    assert_eq!(value["ringq_version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(value.as_object().map(|object| object.len()), Some(13));
+}
+
+/// Checks that everything published is delivered byte for byte.
+fn publishing(session: &Session) {
+    session.admin("/topic/create?topic=pub");
+    session.admin("/channel/create?topic=pub&channel=all");
+    session.publish("/pub?topic=pub", b"one");
+    session.publish("/pub?topic=pub", &[b'm'; 1_048_576]);
+    session.publish("/pub?topic=pub&defer=0", b"not deferred");
+    session.publish("/mpub?topic=pub", b"line 1\nline 2\r\n\n\nline 3");
+    session.publish("/mpub?topic=pub", b"");
+    session.publish("/mpub?topic=pub&binary=false", b"line 4\n");
+    let binary = binary_body(&[b"with\nnewline", b"\0\xff"]);
+    session.publish("/mpub?topic=pub&binary=true", &binary);
+    let sent = Instant::now();
+    session.publish("/pub?topic=pub&defer=1500", b"deferred");
+    let mut expected: Vec<Vec<u8>> = [
+        b"one".as_slice(),
+        &[b'm'; 1_048_576],
+        b"not deferred",
+        b"line 1",
+        b"line 2\r",
+        b"line 3",
+        b"line 4",
+        b"with\nnewline",
+        b"\0\xff",
+        b"deferred",
+    ]
+    .map(Vec::from)
+    .to_vec();
+    session.expect_channel("pub", "all", "message_count", json!(expected.len()));
+
+    let mut client = Client::connect(session.broker.tcp_addr());
+    client.subscribe("pub", "all");
+    client.ready(1);
+    let mut received = Vec::new();
+    for _ in &expected {
+        let message = client.message();
+        client.finish(&message.id);
+        if message.body == b"deferred" {
+            assert!(sent.elapsed() >= Duration::from_millis(1500));
+        }
+        received.push(message.body);
+    }
+    expected.sort();
+    received.sort();
+    assert!(
+        expected == received,
+        "{} bodies came back changed",
+        expected.len()
+    );
+}
+
+fn binary_body(bodies: &[&[u8]]) -> Vec<u8> {
+    let size = |length: usize| {
+        u32::try_from(length)
+            .expect("bodies are small")
+            .to_be_bytes()
+    };
+    let mut bytes = size(bodies.len()).to_vec();
+    for body in bodies {
+        bytes.extend_from_slice(&size(body.len()));
+        bytes.extend_from_slice(body);
+    }
+    bytes
+}
+
+fn stats(session: &Session) {
+    session.admin("/topic/create?topic=stats-b");
+    session.admin("/topic/create?topic=stats-a");
+    session.admin("/channel/create?topic=stats-a&channel=two");
+    session.admin("/channel/create?topic=stats-a&channel=one");
+    session.publish("/pub?topic=stats-a", b"12345");
+    session.expect_channel("stats-a", "one", "depth", json!(1));
+
+    let all = session.stats("");
+    assert_eq!(all["version"], "1.3.0");
+    assert_eq!(all["health"], "OK");
+    assert!(all["start_time"].is_u64() && all["memory"]["gc_total_runs"].is_u64());
+    let topics = all["topics"].as_array().expect("topics is an array");
+    let mut names: Vec<_> = topics
+        .iter()
+        .map(|topic| topic["topic_name"].to_string())
+        .collect();
+    assert!(names.iter().any(|name| name == "\"stats-b\""), "{names:?}");
+    assert!(names.is_sorted(), "{names:?}");
+    names.dedup();
+    assert_eq!(names.len(), topics.len());
+
+    let one = session.stats("topic=stats-a&include_mem=false");
+    assert!(one.get("memory").is_none());
+    let topic = &one["topics"][0];
+    assert_eq!(one["topics"].as_array().map(Vec::len), Some(1));
+    assert_eq!(
+        (&topic["message_count"], &topic["message_bytes"]),
+        (&json!(1), &json!(5))
+    );
+    assert_eq!(
+        (&topic["depth"], &topic["paused"]),
+        (&json!(0), &json!(false))
+    );
+    assert_eq!(topic["channels"][0]["channel_name"], "one");
+    assert_eq!(topic["channels"][1]["channel_name"], "two");
+    assert_eq!(topic["channels"][0]["clients"], json!([]));
+
+    let one = session.stats("topic=stats-a&channel=two&include_clients=false");
+    assert_eq!(
+        one["topics"][0]["channels"].as_array().map(Vec::len),
+        Some(1)
+    );
+    assert_eq!(one["topics"][0]["channels"][0]["clients"], json!(null));
+    assert_eq!(one["producers"], json!(null));
+
+    let none = session.stats("topic=nosuch");
+    assert_eq!(
+        (&none["topics"], &none["producers"]),
+        (&json!(null), &json!(null))
+    );
+    let none = session.stats("channel=nosuch&include_clients=0");
+    assert_eq!(none["topics"], json!([]));
+
+    let text = session.get("/stats?topic=stats-a");
+    assert_eq!(text.status, 200);
+    assert_eq!(text.header("x-nsq-content-type"), Some(V1));
+    assert_eq!(text.header("content-type"), Some(TEXT));
+    let text = text.text();
+    assert!(text.starts_with("nsqd v1.3.0 (built w/"), "{text}");
+    for part in [
+        "\nstart_time ",
+        "\nuptime ",
+        "\nHealth: OK\n",
+        "\nMemory:\n",
+        "\nTopics:\n",
+    ] {
+        assert!(text.contains(part), "{part:?} is missing: {text}");
+    }
+    assert!(
+        text.contains("   [stats-a        ] depth: 0     be-depth: 0     msgs: 1 "),
+        "{text}"
+    );
+    assert!(
+        text.contains("[one                      ] depth: 1     be-depth: "),
+        "{text}"
+    );
+    assert!(!text.contains("stats-b"), "{text}");
+}
+
+fn topics(session: &Session) {
+    session.admin("/topic/create?topic=t");
+    session.admin("/topic/create?topic=t");
+    let topic = || session.stats("topic=t")["topics"][0].clone();
+    session.admin("/topic/pause?topic=t");
+    assert_eq!(topic()["paused"], true);
+    session.admin("/channel/create?topic=t&channel=c");
+    session.publish("/pub?topic=t", b"held by the pause");
+    assert_eq!(
+        (&topic()["depth"], &topic()["channels"][0]["depth"]),
+        (&json!(1), &json!(0))
+    );
+    session.admin("/topic/empty?topic=t");
+    assert_eq!(topic()["depth"], 0);
+    session.publish("/pub?topic=t", b"let go");
+    session.admin("/topic/unpause?topic=t");
+    assert_eq!(topic()["paused"], false);
+    session.expect_channel("t", "c", "depth", json!(1));
+    session.expect_channel("t", "c", "message_count", json!(1));
+    session.admin("/topic/delete?topic=t");
+    assert_eq!(session.stats("topic=t")["topics"], json!(null));
+    session.refused("/topic/delete?topic=t", b"", 404, "TOPIC_NOT_FOUND");
+    // "#" must be escaped in a URL.
+    session.admin("/topic/create?topic=short%23ephemeral");
+    assert_eq!(
+        session.stats("topic=short%23ephemeral")["topics"][0]["depth"],
+        0
+    );
+    session.admin("/topic/delete?topic=short%23ephemeral");
+    // The topics of all shards come in one list.
+    let created: Vec<String> = (10..30).map(|number| format!("listed{number}")).collect();
+    for topic in created.iter().rev() {
+        session.admin(&format!("/topic/create?topic={topic}"));
+    }
+    let answer = session.curl(&[], "/topics").expect_status(200);
+    assert_eq!(answer.header("content-type"), Some(JSON));
+    let mut listed = answer.json()["topics"].clone();
+    let listed = listed.as_array_mut().expect("a list");
+    assert!(listed.is_sorted_by_key(|name| name.as_str()), "{listed:?}");
+    listed.retain(|name| name.as_str().is_some_and(|name| name.starts_with("listed")));
+    assert_eq!(*listed, created);
+    for topic in created {
+        session.admin(&format!("/topic/delete?topic={topic}"));
+    }
+}
+
+fn channels(session: &Session) {
+    session.admin("/topic/create?topic=u");
+    session.admin("/channel/create?topic=u&channel=c");
+    session.admin("/channel/create?topic=u&channel=c");
+    session.admin("/channel/pause?topic=u&channel=c");
+    session.expect_channel("u", "c", "paused", json!(true));
+    let mut client = Client::connect(session.broker.tcp_addr());
+    client.subscribe("u", "c");
+    client.ready(1);
+    session.publish("/pub?topic=u", b"held by the pause");
+    session.expect_channel("u", "c", "depth", json!(1));
+    client.expect_silence(Duration::from_millis(300));
+    session.admin("/channel/empty?topic=u&channel=c");
+    session.expect_channel("u", "c", "depth", json!(0));
+    session.publish("/pub?topic=u", b"let go");
+    session.admin("/channel/unpause?topic=u&channel=c");
+    session.expect_channel("u", "c", "paused", json!(false));
+    assert_eq!(client.message().body, b"let go");
+    session.admin("/channel/delete?topic=u&channel=c");
+    client.expect_close();
+    assert_eq!(session.stats("topic=u")["topics"][0]["channels"], json!([]));
+    session.refused(
+        "/channel/delete?topic=u&channel=c",
+        b"",
+        404,
+        "CHANNEL_NOT_FOUND",
+    );
+}
+
+fn publishing_errors(session: &Session) {
+    session.refused("/pub", b"x", 400, "MISSING_ARG_TOPIC");
+    session.refused("/pub?topic=", b"x", 400, "INVALID_TOPIC");
+    session.refused("/pub?topic=a%20b", b"x", 400, "INVALID_TOPIC");
+    session.refused(
+        &format!("/pub?topic={}", "a".repeat(65)),
+        b"x",
+        400,
+        "INVALID_TOPIC",
+    );
+    session.refused("/pub?topic=%zz", b"x", 400, "INVALID_REQUEST");
+    session.refused("/pub?topic=a;b=c", b"x", 400, "INVALID_REQUEST");
+    session.refused("/pub?topic=e", b"", 400, "MSG_EMPTY");
+    session.refused("/pub", b"", 400, "MSG_EMPTY");
+    session.refused("/pub?topic=e", &[b'x'; 1_048_577], 413, "MSG_TOO_BIG");
+    assert_eq!(
+        session.stats("topic=e")["topics"],
+        json!(null),
+        "bad bodies create no topic"
+    );
+    for defer in ["abc", "", "-1", "1.5", "3600001"] {
+        session.refused(
+            &format!("/pub?topic=e&defer={defer}"),
+            b"x",
+            400,
+            "INVALID_DEFER",
+        );
+    }
+
+    session.refused("/mpub", b"x", 400, "MISSING_ARG_TOPIC");
+    session.refused("/mpub?topic=a%20b", b"x", 400, "INVALID_TOPIC");
+    session.refused("/mpub?topic=e&%zz", b"x", 400, "INVALID_REQUEST");
+    session.refused("/mpub?topic=e", &[b'x'; 1_048_577], 413, "MSG_TOO_BIG");
+    session.refused("/mpub?topic=e", &[b'\n'; 5_242_881], 413, "BODY_TOO_BIG");
+    let binary = "/mpub?topic=e&binary=true";
+    session.refused(binary, b"", 413, "BAD_BODY");
+    session.refused(binary, &0_u32.to_be_bytes(), 413, "BAD_BODY");
+    session.refused(binary, &1_048_576_u32.to_be_bytes(), 413, "BAD_BODY");
+    session.refused(binary, &1_u32.to_be_bytes(), 413, "BAD_MESSAGE");
+    session.refused(binary, &binary_body(&[b""]), 413, "BAD_MESSAGE");
+    session.refused(
+        binary,
+        &binary_body(&[&[b'x'; 1_048_577]]),
+        413,
+        "BAD_MESSAGE",
+    );
+    let cut = binary_body(&[b"whole", b"cut"]);
+    session.refused(binary, &cut[..cut.len() - 1], 413, "BAD_MESSAGE");
+    let stats = session.stats("topic=e");
+    assert_eq!(
+        stats["topics"][0]["message_count"], 0,
+        "refused bodies store nothing"
+    );
+}
+
+fn admin_errors(session: &Session) {
+    for action in ["create", "delete", "empty", "pause", "unpause"] {
+        let path = format!("/topic/{action}");
+        session.refused(&path, b"", 400, "MISSING_ARG_TOPIC");
+        session.refused(&format!("{path}?topic=%zz"), b"", 400, "INVALID_REQUEST");
+        // Only two of the five actions check the name themselves.
+        let (status, code) = match action {
+            "create" | "empty" => (400, "INVALID_TOPIC"),
+            _ => (404, "TOPIC_NOT_FOUND"),
+        };
+        session.refused(&format!("{path}?topic=a%20b"), b"", status, code);
+        if action != "create" {
+            session.refused(&format!("{path}?topic=nosuch"), b"", 404, "TOPIC_NOT_FOUND");
+        }
+    }
+    session.admin("/topic/create?topic=v");
+    for action in ["create", "delete", "empty", "pause", "unpause"] {
+        let path = format!("/channel/{action}");
+        session.refused(&path, b"", 400, "MISSING_ARG_TOPIC");
+        session.refused(&format!("{path}?topic=%zz"), b"", 400, "INVALID_REQUEST");
+        session.refused(
+            &format!("{path}?topic=a%20b&channel=c"),
+            b"",
+            400,
+            "INVALID_ARG_TOPIC",
+        );
+        session.refused(&format!("{path}?topic=v"), b"", 400, "MISSING_ARG_CHANNEL");
+        session.refused(
+            &format!("{path}?topic=v&channel=a:b"),
+            b"",
+            400,
+            "INVALID_ARG_CHANNEL",
+        );
+        session.refused(
+            &format!("{path}?topic=nosuch&channel=c"),
+            b"",
+            404,
+            "TOPIC_NOT_FOUND",
+        );
+        if action != "create" {
+            session.refused(
+                &format!("{path}?topic=v&channel=no"),
+                b"",
+                404,
+                "CHANNEL_NOT_FOUND",
+            );
+        }
+    }
+    assert_eq!(session.stats("topic=nosuch")["topics"], json!(null));
+}
+
+fn routing(session: &Session) {
+    session.refused("/nosuch", b"", 404, "NOT_FOUND");
+    session.check_error(session.get("/"), "/", 404, "NOT_FOUND");
+    let wrong = session.check_error(session.get("/pub"), "GET /pub", 405, "METHOD_NOT_ALLOWED");
+    assert_eq!(wrong.header("allow"), Some("OPTIONS, POST"));
+    let wrong = session.post("/ping", b"");
+    let wrong = session.check_error(wrong, "POST /ping", 405, "METHOD_NOT_ALLOWED");
+    assert_eq!(wrong.header("allow"), Some("GET, OPTIONS"));
+
+    let head = session.curl(&["--head"], "/ping");
+    assert_eq!(
+        (head.status, head.header("allow")),
+        (405, Some("GET, OPTIONS"))
+    );
+
+    let options = session.curl(&["--request", "OPTIONS"], "/pub");
+    assert_eq!((options.status, options.text().as_str()), (200, ""));
+    assert_eq!(options.header("allow"), Some("OPTIONS, POST"));
+    assert_eq!(options.header("x-nsq-content-type"), None);
+
+    let moved = session.get("/ping/");
+    assert_eq!(
+        (moved.status, moved.header("location")),
+        (301, Some("/ping"))
+    );
+    let moved = session.post("/PUB?topic=x", b"x");
+    assert_eq!(
+        (moved.status, moved.header("location")),
+        (307, Some("/pub?topic=x"))
+    );
+    // curl itself follows the redirect.
+    let url = session.url("/stats/?format=json");
+    let followed = run(
+        session
+            .command()
+            .args(["--silent", "--fail", "--location", &url]),
+        TIMEOUT,
+    );
+    assert!(
+        followed.stdout.starts_with("{\"version\":\"1.3.0\""),
+        "{followed}"
+    );
+}
+
+/// The answers were recorded from nsqd 0.3.8.
+#[test]
+fn producers_from_before_1_0_find_their_endpoints_where_they_are_wanted() {
+    let broker = Broker::start(2, &["--old-http-endpoints"]);
+    let ok = r#"{"status_code":200,"status_txt":"OK","data":null}"#;
+    assert_eq!(
+        broker
+            .get("/create_topic?topic=t")
+            .expect_status(200)
+            .text(),
+        ok
+    );
+    let created = broker.post("/create_channel?topic=t&channel=c", b"");
+    assert_eq!(created.expect_status(200).text(), ok);
+    let put = broker.post("/put?topic=t", b"one").expect_status(200);
+    assert_eq!(
+        (put.text().as_str(), put.header("x-nsq-content-type")),
+        ("OK", None)
+    );
+    broker
+        .post("/mput?topic=t", b"two\nthree")
+        .expect_status(200);
+    broker
+        .post("/mput?topic=t&binary", b"\0\0\0\x01\0\0\0\x04four")
+        .expect_status(200);
+    // A client that asks for the answers of 1.0 gets them.
+    let accept = ["Accept: application/vnd.nsq; version=1.0"];
+    let get = |target| http_with_headers(broker.http_addr(), "GET", target, &accept, b"");
+    let topics = || get("/stats?format=json").json()["topics"].clone();
+    let is_there = || topics()[0]["channels"][0]["depth"] == 4;
+    assert!(wait_until(TIMEOUT, is_there));
+    assert_eq!(get("/info").json()["tcp_port"], broker.tcp_addr().port());
+    assert_eq!(get("/info").header("x-nsq-content-type"), Some(V1));
+    let error = |code: &str| format!(r#"{{"status_code":500,"status_txt":"{code}","data":null}}"#);
+    for (target, body, code) in [
+        ("/put?topic=a:b", "x", "INVALID_TOPIC"),
+        ("/put?topic=t", "", "MSG_EMPTY"),
+        ("/pause_topic?topic=none", "", "TOPIC_NOT_FOUND"),
+        ("/delete_channel?topic=t", "", "MISSING_ARG_CHANNEL"),
+    ] {
+        let refused = broker.post(target, body.as_bytes()).expect_status(500);
+        assert_eq!(refused.text(), error(code), "{target}");
+    }
+    let info = broker.get("/info").json();
+    assert_eq!(info["data"]["tcp_port"], broker.tcp_addr().port());
+    broker.get("/delete_topic?topic=t").expect_status(200);
+    assert_eq!(topics(), json!([]));
+}

@@ -1,0 +1,953 @@
+//! Failures at the start. Each failure ends the program with code 1 (2 for the command line) and
+//! one FATAL line, and changes no file. The line says what is wrong and what to do.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::support::{
+    Broker, Certificates, Client, Confinement, Exit, IoUringSwitch, Launch, Tmpfs,
+    answer_io_uring_with, contents, has_io_uring, is_root, kernel, nsqd_path, run, run_nsqd,
+    without_privileges,
+};
+use test_support::daemon::send_signal;
+
+/// The longest wait. A refusal takes milliseconds. An address in use is tried for a second.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Runs a broker that must refuse to start on `data_path`. Returns the text of its FATAL line.
+fn refused(command: &mut Command, data_path: &Path) -> String {
+    let exists = data_path.is_dir();
+    let before = if exists {
+        contents(data_path)
+    } else {
+        Vec::new()
+    };
+    let exit = run(command, TIMEOUT);
+    assert_eq!(exit.code(), 1, "{exit}");
+    assert_eq!(exit.stdout, "", "nothing but the log: {exit}");
+    if exists {
+        assert!(
+            before == contents(data_path),
+            "a refused start changed the data path: {exit}"
+        );
+    } else {
+        assert!(!data_path.is_dir(), "a data path is never created: {exit}");
+    }
+    fatal_text(&exit)
+}
+
+/// Returns the text after `FATAL: `. Panics unless exactly one line has it, and that line is the
+/// last one.
+fn fatal_text(exit: &Exit) -> String {
+    let lines: Vec<&str> = exit.stderr.lines().collect();
+    let fatal: Vec<&&str> = lines
+        .iter()
+        .filter(|line| line.contains(" FATAL: "))
+        .collect();
+    assert_eq!(fatal.len(), 1, "one FATAL line is expected: {exit}");
+    assert_eq!(
+        Some(fatal[0]),
+        lines.last(),
+        "the FATAL line comes last: {exit}"
+    );
+    assert!(fatal[0].starts_with("[nsqd] 20"), "{exit}");
+    for other in &lines[..lines.len() - 1] {
+        assert!(
+            other.contains(" INFO: "),
+            "only INFO lines come before the FATAL line: {other:?}"
+        );
+    }
+    fatal[0]
+        .split_once(" FATAL: ")
+        .expect("the line has FATAL")
+        .1
+        .to_owned()
+}
+
+/// Returns the command `via... nsqd` with two shards, free ports and this data path.
+fn nsqd(via: &[String], data_path: &Path) -> Command {
+    nsqd_on(via, data_path, "127.0.0.1:0", "127.0.0.1:0")
+}
+
+fn nsqd_on(via: &[String], data_path: &Path, tcp: &str, http: &str) -> Command {
+    let mut command = match via.split_first() {
+        None => Command::new(nsqd_path()),
+        Some((program, arguments)) => {
+            let mut command = Command::new(program);
+            command.args(arguments).arg(nsqd_path());
+            command
+        }
+    };
+    command
+        .arg(format!("--tcp-address={tcp}"))
+        .arg(format!("--http-address={http}"))
+        .arg(format!("--data-path={}", data_path.display()))
+        .arg("--shards=2");
+    command
+}
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::Builder::new()
+        .prefix("nsqd-start-")
+        .tempdir()
+        .expect("a temporary directory can be made")
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+#[track_caller]
+fn says(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part:?} is missing in: {text}");
+    }
+}
+
+// --- addresses
+
+#[test]
+fn an_address_in_use_is_refused_with_the_address_and_what_to_do() {
+    let holder = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let taken = holder.local_addr().expect("bound").to_string();
+    let data = scratch();
+    let free = "127.0.0.1:0";
+    for (tcp, http) in [(taken.as_str(), free), (free, taken.as_str())] {
+        let text = refused(&mut nsqd_on(&[], data.path(), tcp, http), data.path());
+        let why = format!(
+            "failed to instantiate nsqd - listen ({taken}) failed - listen tcp {taken}: bind: \
+             address already in use"
+        );
+        assert!(text.starts_with(&why), "{text}");
+        says(
+            &text,
+            &["another process listens there", "choose another port"],
+        );
+    }
+}
+
+/// The shards bind with SO_REUSEPORT. Without a check, a second broker of the same user would start
+/// and get half of the connections.
+#[test]
+fn another_broker_of_ours_on_the_same_port_is_refused_and_the_first_one_unharmed() {
+    let first = Broker::start(2, &[]);
+    let data = scratch();
+    let (tcp, http) = (first.tcp_addr().to_string(), first.http_addr().to_string());
+    let free = "127.0.0.1:0";
+    for (tcp, http) in [(tcp.as_str(), free), (free, http.as_str())] {
+        let text = refused(&mut nsqd_on(&[], data.path(), tcp, http), data.path());
+        says(&text, &["address already in use", "perhaps another nsqd"]);
+    }
+    for _ in 0..20 {
+        Client::connect(first.tcp_addr()).publish("unharmed", b"x");
+    }
+    let stats = first
+        .topic_stats("unharmed")
+        .expect("all connections reached the first broker");
+    assert_eq!(stats["message_count"], 20);
+}
+
+#[test]
+fn one_port_for_both_protocols_is_refused() {
+    let data = scratch();
+    let port = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = port.local_addr().expect("bound").to_string();
+    drop(port);
+    let text = refused(
+        &mut nsqd_on(&[], data.path(), &address, &address),
+        data.path(),
+    );
+    says(
+        &text,
+        &[
+            &format!("listen ({address}) failed"),
+            "address already in use",
+        ],
+    );
+}
+
+#[test]
+fn addresses_that_mean_nothing_are_refused_in_nsqds_words() {
+    let data = scratch();
+    for (address, parts) in [
+        (
+            "127.0.0.1:99999",
+            &["listen (127.0.0.1:99999) failed - listen tcp: address 99999: invalid port"][..],
+        ),
+        (
+            "no-such-host.invalid:4150",
+            &["listen (no-such-host.invalid:4150) failed", "lookup"],
+        ),
+        (
+            "127.0.0.1:no-such-service",
+            &["failed - listen tcp: lookup tcp/no-such-service: unknown port"],
+        ),
+        (
+            "/etc/passwd",
+            &[
+                "listen (/etc/passwd) failed - listen unix /etc/passwd: bind: address already in \
+                 use",
+                "the file is no socket",
+            ],
+        ),
+        (
+            "/no/such/n.sock",
+            &["failed - listen unix /no/such/n.sock: bind: no such file or directory"],
+        ),
+        (
+            "192.0.2.1:4150",
+            &[
+                "cannot assign requested address",
+                "no interface of this machine",
+            ],
+        ),
+    ] {
+        let text = refused(
+            &mut nsqd_on(&[], data.path(), address, "127.0.0.1:0"),
+            data.path(),
+        );
+        says(&text, parts);
+    }
+}
+
+// --- TLS
+
+/// The order of the checks is nsqd's, and so are the words, if nsqd has such a check.
+#[test]
+fn certificates_that_cannot_be_used_are_refused() {
+    let files = Certificates::new();
+    let data = scratch();
+    std::fs::write(files.path("garbage.pem"), b"garbage").expect("written");
+    let file = |name: &str| match name {
+        "" | "/nope" => name.to_owned(),
+        name => files.text(name),
+    };
+    let check = |flags: &[(&str, &str)], why: &str| {
+        let mut command = nsqd(&[], data.path());
+        for (flag, value) in flags {
+            command.arg(format!("--{flag}={value}"));
+        }
+        let text = refused(&mut command, data.path());
+        let why = format!("failed to instantiate nsqd - {why}");
+        assert!(text.starts_with(&why), "{flags:?}: {text}");
+    };
+    let pair = |cert: &str, key: &str, why: &str| {
+        let why = format!("failed to build TLS config - {why}");
+        check(&[("tls-cert", &file(cert)), ("tls-key", &file(key))], &why);
+    };
+    pair("server.pem", "", "open : no such file or directory");
+    pair("", "server-key.pem", "open : no such file or directory");
+    pair("/nope", "/nope", "open /nope: no such file or directory");
+    pair(
+        "server.pem",
+        "client-key.pem",
+        "tls: private key does not match public key",
+    );
+    let no_pem = "tls: failed to find any PEM data in";
+    pair(
+        "garbage.pem",
+        "server-key.pem",
+        &format!("{no_pem} certificate input"),
+    );
+    pair("server.pem", "garbage.pem", &format!("{no_pem} key input"));
+    let switched = "tls: failed to find certificate PEM data in certificate input, but did find a \
+                    private key; PEM inputs may have been switched";
+    pair("server-key.pem", "server.pem", switched);
+    let cert = "tls: found a certificate rather than a key in the PEM for the private key";
+    pair("server.pem", "server.pem", cert);
+
+    let own = [
+        ("tls-cert", &*file("server.pem")),
+        ("tls-key", &*file("server-key.pem")),
+    ];
+    let with = |flag, value| [own[0], own[1], (flag, value)];
+    let garbage = file("garbage.pem");
+    let append = "failed to append certificate to pool";
+    let failed = "failed to build TLS config";
+    check(
+        &with("tls-root-ca-file", &garbage),
+        &format!("{failed} - {append}"),
+    );
+    let nope = "open /nope: no such file or directory";
+    check(
+        &with("tls-root-ca-file", "/nope"),
+        &format!("{failed} - {nope}"),
+    );
+    check(
+        &with("tls-client-auth-policy", "require-verify"),
+        &format!("{failed} - tls: no authorities to verify client certificates with: "),
+    );
+    let failed = "failed to build client TLS config";
+    check(
+        &[("tls-root-ca-file", &garbage)],
+        &format!("{failed} - {append}"),
+    );
+    check(
+        &[("tls-root-ca-file", "/nope")],
+        &format!("{failed} - {nope}"),
+    );
+    for flag in [
+        ("tls-required", "true"),
+        ("tls-required", "tcp-https"),
+        ("tls-client-auth-policy", "anything"),
+    ] {
+        check(
+            &[flag],
+            "cannot require TLS client connections without TLS key and cert",
+        );
+    }
+}
+
+/// A rule whose memory the system refuses ended the process at a later publish, with a signal.
+#[test]
+fn memory_of_rules_that_the_system_refuses_is_named() {
+    for (rule, kib) in [
+        ("*=publisher,memory=1073741824", 1 << 20),
+        ("*=body,window=1h,memory=68719476736", 8 << 20),
+    ] {
+        let data = scratch();
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -v {kib}; exec \"$0\" \"$@\"")]);
+        command.arg(nsqd_path()).arg("--shards=1");
+        command.arg(format!("--dedup={rule}"));
+        command.arg(format!("--data-path={}", data.path().display()));
+        command.args(["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"]);
+        let text = refused(&mut command, data.path());
+        assert!(
+            text.contains(
+                "--dedup: the system does not give the memory for the rule of the pattern *"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("smaller memory="), "{text}");
+    }
+}
+
+// --- the data path
+
+#[test]
+fn a_data_path_in_use_is_refused_while_it_is() {
+    let mut first = Broker::start(1, &[]);
+    let path = first.data_path().to_path_buf();
+    let exit = run(&mut nsqd(&[], &path), TIMEOUT);
+    assert_eq!(exit.code(), 1, "{exit}");
+    assert_eq!(
+        fatal_text(&exit),
+        format!(
+            "failed to instantiate nsqd - failed to lock data-path: cannot flock directory {} - \
+             resource temporarily unavailable (possibly in use by another instance of nsqd)",
+            path.display()
+        )
+    );
+    Client::connect(first.tcp_addr()).publish("unharmed", b"x");
+    first.kill9();
+    // The lock ends with its process, however the process ended.
+    first.restart();
+}
+
+#[test]
+fn a_data_path_that_is_no_directory_is_refused() {
+    let data = scratch();
+    let missing = data.path().join("missing");
+    let text = refused(&mut nsqd(&[], &missing), &missing);
+    let shown = missing.display();
+    assert!(
+        text.starts_with(&format!(
+            "failed to instantiate nsqd - failed to lock data-path: open {shown}: no such file or \
+             directory"
+        )),
+        "{text}"
+    );
+    says(&text, &["create it"]);
+
+    let file = data.path().join("file");
+    std::fs::write(&file, b"not a directory").expect("written");
+    let text = refused(&mut nsqd(&[], &file), data.path());
+    says(
+        &text,
+        &[
+            "failed to lock data-path",
+            &file.display().to_string(),
+            "not a directory",
+        ],
+    );
+}
+
+#[test]
+fn a_data_path_without_permission_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let data = scratch();
+    let closed = data.path().join("closed");
+    std::fs::create_dir(&closed).expect("created");
+    // The directory is neither readable nor writable, or readable only.
+    for mode in [0o000, 0o500] {
+        std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(mode)).expect("ours");
+        let mut command = nsqd(&without_privileges(), &closed);
+        let exit = run(&mut command, TIMEOUT);
+        std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).expect("ours");
+        assert_eq!(exit.code(), 1, "{exit}");
+        let text = fatal_text(&exit);
+        says(
+            &text,
+            &[
+                "data-path",
+                &closed.display().to_string(),
+                "ermission denied",
+            ],
+        );
+        assert!(contents(&closed).is_empty(), "nothing was written");
+    }
+}
+
+#[test]
+fn a_data_path_on_a_read_only_file_system_is_refused() {
+    let Some(tmpfs) = Tmpfs::mount("1m") else {
+        return;
+    };
+    tmpfs.make_read_only();
+    let text = refused(&mut nsqd(&[], &tmpfs.path()), &tmpfs.path());
+    says(
+        &text,
+        &[
+            "data-path",
+            &tmpfs.path().display().to_string(),
+            "ead-only file system",
+        ],
+    );
+}
+
+#[test]
+fn metadata_that_cannot_be_read_is_refused_and_left_alone() {
+    for (content, why) in [
+        (&b""[..], "unexpected end of JSON input"),
+        (b"{\"topics\":[", "unexpected end of JSON input"),
+        (b"\0\0\0\0", "at line 1 column 1"),
+        (b"{\"topics\":17}", "cannot unmarshal"),
+    ] {
+        let data = scratch();
+        let path = data.path().join("nsqd.dat");
+        std::fs::write(&path, content).expect("written");
+        let text = refused(&mut nsqd(&[], data.path()), data.path());
+        let start = format!(
+            "failed to load metadata - failed to parse metadata in {} - ",
+            path.display()
+        );
+        assert!(text.starts_with(&start), "{text}");
+        says(&text, &[why]);
+    }
+    let data = scratch();
+    let path = data.path().join("nsqd.dat");
+    std::fs::create_dir(&path).expect("created");
+    let text = refused(&mut nsqd(&[], data.path()), data.path());
+    says(
+        &text,
+        &[
+            "failed to load metadata - failed to read metadata from",
+            "is a directory",
+        ],
+    );
+}
+
+#[test]
+fn odd_but_valid_metadata_starts_with_warnings() {
+    let data = scratch();
+    let odd = br#" {"TOPICS":[null,{"name":"good","Channels":[{"name":"bad name"},{"name":"c"}]},
+        {"name":"bad:name"},{"name":"good","paused":true}],"extra":[1,2]} "#;
+    std::fs::write(data.path().join("nsqd.dat"), odd).expect("written");
+    let launch = Launch {
+        data_path: Some(data.path().to_path_buf()),
+        ..Launch::new(2, &[])
+    };
+    let broker = launch.start();
+    broker.wait_for_log("WARNING: skipping creation of invalid topic bad:name");
+    broker.wait_for_log("WARNING: skipping creation of invalid channel bad name");
+    let stats = broker.stats();
+    let topics = stats["topics"].as_array().expect("an array");
+    assert_eq!(topics.len(), 1, "{stats}");
+    assert_eq!(topics[0]["topic_name"], "good");
+    assert_eq!(
+        topics[0]["paused"], true,
+        "duplicates merge towards pausing"
+    );
+    assert_eq!(topics[0]["channels"][0]["channel_name"], "c");
+}
+
+// --- the command line
+
+#[test]
+fn a_bad_command_line_ends_with_code_2_and_the_usage() {
+    for (args, first_line) in [
+        (&["--nope"][..], "flag provided but not defined: -nope"),
+        (
+            &["--shards=x"],
+            "invalid value \"x\" for flag -shards: parse error",
+        ),
+        (
+            &["--mem-queue-size"],
+            "flag needs an argument: -mem-queue-size",
+        ),
+        (
+            &["--msg-timeout=5"],
+            "invalid value \"5\" for flag -msg-timeout: parse error",
+        ),
+        (&["---x"], "bad flag syntax: ---x"),
+        (
+            &["--verbose=maybe"],
+            "invalid boolean value \"maybe\" for -verbose: parse error",
+        ),
+    ] {
+        let data = scratch();
+        let exit = run(
+            Command::new(nsqd_path())
+                .args(args)
+                .current_dir(data.path()),
+            TIMEOUT,
+        );
+        assert_eq!(exit.code(), 2, "{exit}");
+        assert_eq!(exit.stderr.lines().next(), Some(first_line), "{exit}");
+        says(
+            &exit.stderr,
+            &["\nUsage of nsqd:\n", "  -tcp-address string\n"],
+        );
+        assert!(contents(data.path()).is_empty(), "nothing was written");
+    }
+}
+
+#[test]
+fn values_out_of_range_end_with_code_1_in_nsqds_words() {
+    for (flag, text) in [
+        (
+            "--max-deflate-level=10",
+            "--max-deflate-level must be [1,9]",
+        ),
+        ("--node-id=1024", "--node-id must be [0,1024)"),
+        (
+            "--mem-queue-size=-1",
+            "--mem-queue-size must not be negative",
+        ),
+        (
+            "--sync-timeout=0s",
+            "--sync-timeout must be greater than 0s",
+        ),
+        ("--shards=1025", "--shards must be [0,1024]"),
+    ] {
+        let data = scratch();
+        let fatal = refused(nsqd(&[], data.path()).arg(flag), data.path());
+        assert_eq!(fatal, format!("failed to instantiate nsqd - {text}"));
+    }
+}
+
+/// With several faults, the first one in nsqd's order is reported: configuration file, data path,
+/// values, addresses.
+#[test]
+fn the_first_of_several_reasons_is_that_of_nsqd() {
+    let data = scratch();
+    let file = data.path().join("nsqd.toml");
+    std::fs::write(&file, "msg_timeout = 1.5\n").expect("written");
+    let config = format!("--config={}", file.display());
+    let missing = data.path().join("missing");
+    let start = |data_path: &Path, args: &[&str]| {
+        let mut command = nsqd_on(&[], data_path, "127.0.0.1:99999", "127.0.0.1:0");
+        command.args(args);
+        let exit = run(&mut command, TIMEOUT);
+        assert_eq!(exit.code(), 1, "{exit}");
+        exit
+    };
+    let bad_value = "--max-deflate-level=0";
+    let exit = start(&missing, &[&config, bad_value]);
+    assert_eq!(exit.stderr.lines().count(), 1, "{exit}");
+    assert!(exit.stderr.starts_with("20"), "no prefix: {exit}");
+    let why = format!(
+        " ERROR: Resolve failed to coerce value 1.5 (1m0s) for field MsgTimeout - invalid time.Duration value type float64 \
+         (key msg_timeout in {})\n",
+        file.display()
+    );
+    assert!(exit.stderr.ends_with(&why), "{exit}");
+    let exit = start(&missing, &[bad_value]);
+    says(&fatal_text(&exit), &["failed to lock data-path"]);
+    let exit = start(data.path(), &[bad_value, "--node-id=-1"]);
+    let text = "failed to instantiate nsqd - --max-deflate-level must be [1,9]";
+    assert_eq!(fatal_text(&exit), text);
+    assert_eq!(
+        exit.stderr.lines().count(),
+        1,
+        "the error comes before the version: {exit}"
+    );
+    let exit = start(data.path(), &[]);
+    says(&fatal_text(&exit), &["invalid port"]);
+    says(&exit.stderr, &["INFO: nsqd v1.3.0 (built w/", "INFO: ID: "]);
+}
+
+#[test]
+fn a_config_file_is_read_and_its_mistakes_are_named() {
+    let data = scratch();
+    let file = data.path().join("nsqd.toml");
+    let text = "id = 5\nlog_prefix = \"[own] \"\nmax_rdy_count = 7\nnode_id = 6\n[other]\nx = 1\n";
+    std::fs::write(&file, text).expect("written");
+    let config = format!("--config={}", file.display());
+    let broker = Broker::start(1, &[&config, "--max-rdy-count=8"]);
+    let line = broker.wait_for_log("INFO: ID: 5");
+    assert!(line.starts_with("[own] 20"), "{line}");
+    broker.wait_for_log(
+        "WARNING: keys in the config file that mean nothing, ignored: node_id, other",
+    );
+    for (key, value) in [
+        ("id", "5"),
+        ("max_rdy_count", "8"),
+        ("log_prefix", "[own] "),
+    ] {
+        let shown = broker.get(&format!("/config/{key}")).expect_status(200);
+        assert_eq!(shown.text(), value, "{key}");
+    }
+    std::fs::write(&file, "log_level = 5\n").expect("written");
+    let exit = run(nsqd(&[], data.path()).arg(&config), TIMEOUT);
+    assert_eq!(exit.code(), 1, "{exit}");
+    let why = format!("failed parsing log_level 5 (in {})", file.display());
+    assert_eq!(fatal_text(&exit), why);
+    std::fs::write(&file, "id = \n").expect("written");
+    let exit = run(nsqd(&[], data.path()).arg(&config), TIMEOUT);
+    let why = format!(
+        "failed to load config file {} - toml: line 1: ",
+        file.display()
+    );
+    says(&fatal_text(&exit), &[&why]);
+}
+
+/// Clients choose parts of some messages. No such part breaks out of its JSON string.
+#[test]
+fn each_log_line_is_an_object_if_json_is_asked_for() {
+    let data = scratch();
+    let mut child = nsqd(&[], data.path())
+        .args(["--log-format=json", "--log-prefix=[own] "])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("nsqd can be run");
+    let mut stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
+    let next = |stderr: &mut BufReader<_>| {
+        let mut line = String::new();
+        stderr.read_line(&mut line).expect("stderr is text");
+        (!line.is_empty()).then(|| LogObject::parse(&line))
+    };
+    let mut objects = Vec::new();
+    let address = loop {
+        let object = next(&mut stderr).expect("nsqd starts");
+        let message = object.message.clone();
+        objects.push(object);
+        if let Some(address) = message.strip_prefix("TCP: listening on ") {
+            break address.to_owned();
+        }
+    };
+    let mut client = TcpStream::connect(address).expect("nsqd listens");
+    client.write_all(b"\n\"\x1b}").expect("nsqd reads");
+    client.read_to_end(&mut Vec::new()).expect("nsqd answers");
+    send_signal(child.id(), "TERM");
+    while let Some(object) = next(&mut stderr) {
+        objects.push(object);
+    }
+    assert!(child.wait().expect("nsqd ends").success());
+    let has = |level: &str, message: &str| {
+        let found = objects
+            .iter()
+            .any(|object| object.level == level && object.message.contains(message));
+        assert!(found, "{level} {message:?} is missing in {objects:?}");
+    };
+    has("info", "nsqd v1.3.0 (built w/");
+    has("error", "bad protocol magic '\n\"\u{1b}}'");
+    has("info", "NSQ: bye");
+
+    let mut command = nsqd_on(&[], data.path(), "127.0.0.1:99999", "127.0.0.1:0");
+    let exit = run(command.arg("--log-format=json"), TIMEOUT);
+    assert_eq!(exit.code(), 1, "{exit}");
+    let lines = exit.stderr.split_inclusive('\n');
+    let objects: Vec<LogObject> = lines.map(LogObject::parse).collect();
+    let last = objects.last().expect("a reason");
+    assert_eq!(last.level, "fatal");
+    says(&last.message, &["failed to instantiate nsqd - listen ("]);
+}
+
+/// A log line in JSON.
+#[derive(Debug)]
+struct LogObject {
+    level: String,
+    message: String,
+}
+
+impl LogObject {
+    /// Parses the line. Panics unless it is the object that the documentation promises.
+    fn parse(line: &str) -> LogObject {
+        let text = line.strip_suffix('\n').expect("whole lines");
+        let object: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let keys: Vec<&str> = object.keys().map(String::as_str).collect();
+        assert_eq!(keys, ["level", "message", "program", "time"], "{text}");
+        let field = |key: &str| object[key].as_str().expect("a text").to_owned();
+        assert_eq!(field("program"), "nsqd");
+        let time = field("time");
+        time.parse::<jiff::Timestamp>().expect("RFC 3339");
+        assert_eq!(time.find('.'), Some(19), "{time}");
+        LogObject {
+            level: field("level"),
+            message: field("message"),
+        }
+    }
+}
+
+#[test]
+fn help_and_version_are_answers() {
+    for flag in ["--version", "-version"] {
+        let exit = run_nsqd(&[flag], TIMEOUT);
+        assert_eq!((exit.code(), exit.stderr.as_str()), (0, ""), "{exit}");
+        assert!(exit.stdout.starts_with("nsqd v1.3.0 (built w/"), "{exit}");
+        let (_, second) = exit.stdout.split_once('\n').expect("two lines");
+        assert_eq!(second, format!("ringq {}\n", env!("CARGO_PKG_VERSION")));
+    }
+    for flag in ["--help", "-h"] {
+        let exit = run_nsqd(&[flag], TIMEOUT);
+        assert_eq!((exit.code(), exit.stdout.as_str()), (0, ""), "{exit}");
+        assert!(exit.stderr.starts_with("Usage of nsqd:\n"), "{exit}");
+        for flag in [
+            "-data-path string\n",
+            "-mem-queue-size int\n",
+            "(default 10000)",
+        ] {
+            says(&exit.stderr, &[flag]);
+        }
+    }
+}
+
+// --- the system
+
+#[test]
+fn io_uring_forbidden_by_seccomp_is_explained() {
+    // Some filters answer ENOSYS on a kernel with io_uring. A unit test covers really old kernels,
+    // because the judgement depends on the version.
+    for errno in [libc::EPERM, libc::EACCES, libc::ENOSYS] {
+        let data = scratch();
+        let mut command = nsqd(&[], data.path());
+        command.arg("--io=io_uring");
+        answer_io_uring_with(&mut command, errno);
+        let text = refused(&mut command, data.path());
+        assert!(text.starts_with("failed to instantiate nsqd - "), "{text}");
+        if is_old_kernel() && errno == libc::ENOSYS {
+            says(&text, &["too old for io_uring", "use Linux"]);
+        } else {
+            says(
+                &text,
+                &[
+                    "not allowed to use io_uring",
+                    "seccomp",
+                    "docker: --security-opt",
+                ],
+            );
+        }
+    }
+    // The message contains any other error.
+    let data = scratch();
+    let mut command = nsqd(&[], data.path());
+    command.arg("--io=io_uring");
+    answer_io_uring_with(&mut command, libc::ENOMEM);
+    says(
+        &refused(&mut command, data.path()),
+        &["io_uring does not work here", "allocate memory"],
+    );
+}
+
+fn is_old_kernel() -> bool {
+    kernel() < (5, 11)
+}
+
+/// The kernel's answer with the switch at 1 is EPERM. Source: `io_uring_disabled` in
+/// Documentation/admin-guide/sysctl/kernel.rst of Linux.
+#[test]
+fn io_uring_switched_off_by_sysctl_is_explained() {
+    let Some(switch) = IoUringSwitch::showing("1") else {
+        return;
+    };
+    let data = scratch();
+    let texts = [
+        "kernel.io_uring_disabled = 1",
+        "sysctl -w kernel.io_uring_disabled=0",
+    ];
+    let mut command = nsqd(&switch.via(), data.path());
+    answer_io_uring_with(&mut command, libc::EPERM);
+    let text = refused(command.arg("--io=io_uring"), data.path());
+    says(&text, &texts);
+    // A broker without `--io=io_uring` serves without io_uring.
+    let launch = Launch {
+        via: switch.via(),
+        confinement: Confinement::NoIoUring(libc::EPERM),
+        data_path: Some(data.path().to_path_buf()),
+        ..Launch::new(2, &["--io=auto"])
+    };
+    says(&served_without_io_uring(launch), &texts);
+}
+
+/// Starts a broker that must not use io_uring, and publishes and consumes a message. Returns the
+/// log line with the reason.
+fn served_without_io_uring(launch: Launch) -> String {
+    let broker = launch.start();
+    let mut producer = Client::connect(broker.tcp_addr());
+    producer.publish("t", b"x");
+    let mut consumer = Client::connect(broker.tcp_addr());
+    consumer.subscribe("t", "c");
+    consumer.ready(1);
+    assert_eq!(consumer.message().body, b"x");
+    let line = broker.wait_for_log("nsqd uses epoll instead");
+    says(
+        &line,
+        &[
+            "WARNING: io_uring cannot be used: ",
+            "more processor time for many small requests",
+        ],
+    );
+    line
+}
+
+#[test]
+fn without_io_uring_a_broker_serves_with_epoll_and_says_so() {
+    for (confinement, text) in [
+        (
+            Confinement::NoIoUring(libc::EPERM),
+            "not allowed to use io_uring",
+        ),
+        (
+            Confinement::NoIoUring(libc::ENOMEM),
+            "io_uring does not work here",
+        ),
+        (Confinement::LikeContainer, "not allowed to use io_uring"),
+    ] {
+        let launch = Launch {
+            confinement,
+            ..Launch::new(2, &["--io=auto"])
+        };
+        says(&served_without_io_uring(launch), &[text]);
+    }
+}
+
+#[test]
+fn a_ring_that_does_not_receive_serves_and_says_so() {
+    if !has_io_uring() {
+        return;
+    }
+    let launch = Launch {
+        confinement: Confinement::NoReceiving,
+        ..Launch::new(2, &["--io=io_uring"])
+    };
+    let broker = launch.start();
+    broker.wait_for_log("the ring does not receive for connections with small requests");
+    let mut producer = Client::connect(broker.tcp_addr());
+    let mut consumer = Client::connect(broker.tcp_addr());
+    consumer.subscribe("t", "c");
+    consumer.ready(1);
+    // More than the small reads after which a ring would receive.
+    for number in 0..100u8 {
+        producer.publish("t", &[number]);
+        let message = consumer.message();
+        assert_eq!(message.body, [number]);
+        consumer.finish(&message.id);
+    }
+}
+
+#[test]
+fn an_unknown_engine_is_refused() {
+    let data = scratch();
+    let text = refused(nsqd(&[], data.path()).arg("--io=kqueue"), data.path());
+    says(&text, &["--io must be auto, io_uring, epoll"]);
+}
+
+#[test]
+fn too_little_locked_memory_is_explained() {
+    let data = scratch();
+    let mut via = words(&["prlimit", "--memlock=4096:4096"]);
+    via.extend(without_privileges());
+    let mut command = nsqd(&via, data.path());
+    command.arg("--io=io_uring");
+    if !charges_locked_memory() {
+        // Linux 5.12 to 6.12 do not need locked memory.
+        let launch = Launch {
+            via,
+            data_path: Some(data.path().to_path_buf()),
+            ..Launch::new(2, &[])
+        };
+        let mut client = Client::connect(launch.start().tcp_addr());
+        client.send(b"PUB t\n\0\0\0\x01x");
+        return client.expect_ok();
+    }
+    let text = refused(&mut command, data.path());
+    says(
+        &text,
+        &[
+            "the limit on locked memory is 4 KiB, but 2 shards need 128 KiB",
+            "ulimit -l",
+            "LimitMEMLOCK=",
+            "--shards",
+        ],
+    );
+}
+
+fn charges_locked_memory() -> bool {
+    !((5, 12)..(6, 13)).contains(&kernel())
+}
+
+#[test]
+fn too_few_descriptors_are_explained() {
+    let data = scratch();
+    let mut via = words(&["prlimit", "--nofile=64:64"]);
+    via.extend(without_privileges());
+    let text = refused(&mut nsqd(&via, data.path()), data.path());
+    says(
+        &text,
+        &[
+            "the limit on open files is 64",
+            "ulimit -n",
+            "LimitNOFILE=",
+            "--shards",
+        ],
+    );
+}
+
+/// The broker raises a soft limit up to the hard limit, because a soft limit is only a default.
+#[test]
+fn soft_limits_are_raised() {
+    let mut via = words(&["prlimit", "--nofile=64:4096"]);
+    via.extend(without_privileges());
+    let broker = Launch {
+        via,
+        ..Launch::new(2, &[])
+    }
+    .start();
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", broker.pid())).expect("runs");
+    let files = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"))
+        .expect("listed");
+    let soft = files.split_whitespace().nth(3).expect("a number");
+    assert_eq!(soft, "4096", "{files}");
+    if !is_root() {
+        return;
+    }
+    let status = std::fs::read_to_string(format!("/proc/{}/status", broker.pid())).expect("runs");
+    says(&status, &["CapEff:\t0000000000000000"]);
+}
+
+/// A supervisor restarts a broker at once. The addresses of a killed broker, and of a broker with
+/// lingering connections, are free again within a second. The start tries them for this long.
+#[test]
+fn a_restart_on_the_same_ports_succeeds_at_once() {
+    let mut broker = Broker::start_on("127.0.23.2", 2, &[]);
+    let tcp = broker.tcp_addr();
+    for round in 0..3 {
+        let mut client = Client::connect(broker.tcp_addr());
+        client.publish("restart", b"x");
+        if round == 0 {
+            broker.sigterm_and_wait();
+        } else {
+            broker.kill9();
+        }
+        broker.restart_on_same_ports();
+        assert_eq!(broker.tcp_addr(), tcp);
+    }
+}

@@ -1,0 +1,452 @@
+//! The broker as a child process: starts it, reads its ports from its log, stops, kills and
+//! restarts it.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use test_support::daemon::send_signal;
+use test_support::http::{Response, http};
+pub use test_support::process::{Exit, run};
+use test_support::process::{LOG_LINES_MAX, Log, address_in};
+
+use super::sandbox::{
+    answer_io_uring_with, confine_like_container, deny_receive_buffers, hear_hangups, permit_only,
+};
+use super::{TIMEOUT, wait_until};
+
+/// Flags of a broker that waits longer for HTTP servers than by default, because they may wait for a busy machine.
+pub const PATIENT: [&str; 2] = [
+    "--http-client-connect-timeout=60s",
+    "--http-client-request-timeout=60s",
+];
+
+/// The number of log lines that are printed when a test fails.
+const LOG_LINES_PRINTED: usize = 150;
+
+/// Returns the path of the broker under test.
+pub fn nsqd_path() -> PathBuf {
+    match (
+        std::env::var_os("NSQD_BIN"),
+        option_env!("CARGO_BIN_EXE_nsqd"),
+    ) {
+        (Some(path), _) => PathBuf::from(path),
+        (None, Some(path)) => PathBuf::from(path),
+        (None, None) => panic!("no broker to test: set NSQD_BIN"),
+    }
+}
+
+/// Returns true when the broker under test has no `--shards`.
+fn is_standin() -> bool {
+    std::env::var("NSQD_BIN_IS_STANDIN").is_ok_and(|value| value == "1")
+}
+
+/// The seccomp filter of a broker.
+#[derive(Clone, Copy, Debug)]
+pub enum Confinement {
+    /// There is no filter.
+    None,
+    /// The calls of io_uring fail with this error number.
+    NoIoUring(i32),
+    /// A ring gets no receive buffers, so it does not receive, as on many kernels.
+    NoReceiving,
+    /// The filter is like the default of container runtimes.
+    LikeContainer,
+    /// The filter permits only these calls.
+    PermitOnly(&'static [i64]),
+}
+
+impl Confinement {
+    /// Returns the filter for every broker of a run: `RINGQ_TEST_CONFINED=1` confines them like
+    /// containers, and with `RINGQ_TEST_CONFINED=recv` their rings do not receive.
+    pub fn of_this_run() -> Confinement {
+        match std::env::var("RINGQ_TEST_CONFINED").as_deref() {
+            Ok("1") => Confinement::LikeContainer,
+            Ok("recv") => Confinement::NoReceiving,
+            _ => Confinement::None,
+        }
+    }
+}
+
+/// Returns the flag for the engine in `RINGQ_TEST_IO`, which every broker of this run uses. Without
+/// the variable, the broker chooses.
+pub fn io_args() -> Option<String> {
+    let engine = std::env::var("RINGQ_TEST_IO").ok()?;
+    Some(format!("--io={engine}"))
+}
+
+/// The settings of a start. `Broker::start` covers the usual case.
+///
+///     let launch = Launch { data_path: Some(fixture), ..Launch::new(2, &[]) };
+///     let broker = launch.start();
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The value of `--shards`.
+    pub shards: usize,
+    /// Further flags, which come after the flags from this struct.
+    pub extra_args: Vec<String>,
+    /// The data path, which is kept after the test. `None` stands for a new directory that is
+    /// removed with the `Broker`.
+    pub data_path: Option<PathBuf>,
+    /// `--tcp-address`. The system chooses the port for port 0.
+    pub tcp_address: String,
+    /// `--http-address`. The system chooses the port for port 0.
+    pub http_address: String,
+    /// A program that becomes the broker, and its arguments: `["prlimit", "--nofile=100"]`. The
+    /// program must exec, so that its process id is the broker's. An empty list means no program.
+    pub via: Vec<String>,
+    /// The calls that the system denies the broker.
+    pub confinement: Confinement,
+    /// A broker to start instead of the one under test. It gets no `--shards`.
+    pub program: Option<PathBuf>,
+}
+
+impl Launch {
+    pub fn new(shards: usize, extra_args: &[&str]) -> Launch {
+        Launch {
+            shards,
+            extra_args: extra_args.iter().map(|arg| (*arg).to_owned()).collect(),
+            data_path: None,
+            tcp_address: "127.0.0.1:0".to_owned(),
+            http_address: "127.0.0.1:0".to_owned(),
+            via: Vec::new(),
+            confinement: Confinement::of_this_run(),
+            program: None,
+        }
+    }
+
+    /// Starts the broker and waits until it listens. Panics with its log if it does not.
+    pub fn start(self) -> Broker {
+        match self.try_start() {
+            Ok(broker) => broker,
+            Err(exit) => panic!("the broker did not start: {exit}"),
+        }
+    }
+
+    /// Starts the broker and waits until it listens. Returns `Err` if it exits before.
+    pub fn try_start(self) -> Result<Broker, Exit> {
+        let scratch = match self.data_path {
+            Some(_) => None,
+            None => Some(
+                tempfile::Builder::new()
+                    .prefix("nsqd-test-")
+                    .tempdir()
+                    .expect("a temporary directory can be made"),
+            ),
+        };
+        let data_path = match (&self.data_path, &scratch) {
+            (Some(path), _) => path.clone(),
+            (None, Some(scratch)) => scratch.path().to_path_buf(),
+            (None, None) => unreachable!("one of the two exists by construction"),
+        };
+        let running = Running::start(&self, &data_path)?;
+        Ok(Broker {
+            launch: self,
+            data_path,
+            _scratch: scratch,
+            running,
+        })
+    }
+
+    fn command(&self, data_path: &Path) -> Command {
+        let broker = self.program.clone().unwrap_or_else(nsqd_path);
+        let mut command = match self.via.split_first() {
+            None => Command::new(broker),
+            Some((program, arguments)) => {
+                let mut command = Command::new(program);
+                command.args(arguments).arg(broker);
+                command
+            }
+        };
+        command
+            .arg(format!("--tcp-address={}", self.tcp_address))
+            .arg(format!("--http-address={}", self.http_address))
+            .arg(format!("--data-path={}", data_path.display()));
+        if !is_standin() && self.program.is_none() {
+            command.arg(format!("--shards={}", self.shards));
+            command.args(io_args());
+        }
+        match self.confinement {
+            Confinement::None => {}
+            Confinement::NoIoUring(errno) => answer_io_uring_with(&mut command, errno),
+            Confinement::NoReceiving => deny_receive_buffers(&mut command),
+            Confinement::LikeContainer => confine_like_container(&mut command),
+            Confinement::PermitOnly(calls) => permit_only(&mut command, calls),
+        }
+        command.args(&self.extra_args);
+        command
+    }
+}
+
+/// A running broker, or a broker that was just killed. A drop kills the process and removes its
+/// data. If the test is failing, the drop prints the end of the broker's log first.
+pub struct Broker {
+    launch: Launch,
+    data_path: PathBuf,
+    // This field comes after `data_path`, so it is dropped after `drop` has killed the process.
+    _scratch: Option<tempfile::TempDir>,
+    running: Running,
+}
+
+impl Broker {
+    /// Starts a broker on free ports of 127.0.0.1 with a fresh data path, and waits until it
+    /// listens.
+    pub fn start(shards: usize, extra_args: &[&str]) -> Broker {
+        Launch::new(shards, extra_args).start()
+    }
+
+    /// Starts the broker on a loopback address of its own. While it is down, nobody else gets its ports.
+    pub fn start_on(host: &str, shards: usize, extra_args: &[&str]) -> Broker {
+        let address = format!("{host}:0");
+        Launch {
+            tcp_address: address.clone(),
+            http_address: address,
+            ..Launch::new(shards, extra_args)
+        }
+        .start()
+    }
+
+    /// Returns the address of the protocol. Panics if it is a unix socket.
+    pub fn tcp_addr(&self) -> SocketAddr {
+        self.running.tcp_addr.expect("the broker listens on TCP")
+    }
+
+    /// Returns the address of HTTP. Panics if it is a unix socket.
+    pub fn http_addr(&self) -> SocketAddr {
+        self.running.http_addr.expect("the broker listens on TCP")
+    }
+
+    /// Returns the address of HTTPS, if the broker has one.
+    pub fn https_addr(&self) -> SocketAddr {
+        address_in(&self.wait_for_log("HTTPS: listening on ")).expect("it is over TCP")
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.running.child.id()
+    }
+
+    pub fn data_path(&self) -> &Path {
+        &self.data_path
+    }
+
+    /// Sends a GET to the broker. Panics only if there is no HTTP answer.
+    pub fn get(&self, target: &str) -> Response {
+        http(self.http_addr(), "GET", target, b"")
+    }
+
+    /// Sends a POST to the broker. Panics only if there is no HTTP answer.
+    pub fn post(&self, target: &str, body: &[u8]) -> Response {
+        http(self.http_addr(), "POST", target, body)
+    }
+
+    /// Returns `/stats` as JSON, with clients and without memory figures.
+    pub fn stats(&self) -> serde_json::Value {
+        self.get("/stats?format=json&include_mem=false")
+            .expect_status(200)
+            .json()
+    }
+
+    /// Returns the object of one topic in `/stats`, if the topic exists.
+    pub fn topic_stats(&self, topic: &str) -> Option<serde_json::Value> {
+        let all = self.stats();
+        let topics = all["topics"].as_array()?;
+        topics
+            .iter()
+            .find(|value| value["topic_name"] == topic)
+            .cloned()
+    }
+
+    /// Returns the object of one channel in `/stats`, if the channel exists.
+    pub fn channel_stats(&self, topic: &str, channel: &str) -> Option<serde_json::Value> {
+        let topic = self.topic_stats(topic)?;
+        let channels = topic["channels"].as_array()?;
+        channels
+            .iter()
+            .find(|value| value["channel_name"] == channel)
+            .cloned()
+    }
+
+    /// Sends SIGKILL and waits until the process is gone. The data path stays for `restart`.
+    pub fn kill9(&mut self) {
+        self.running
+            .child
+            .kill()
+            .expect("a child that was not waited for can be signalled");
+        self.running.wait(TIMEOUT);
+    }
+
+    /// Sends SIGTERM without waiting.
+    pub fn sigterm(&self) {
+        self.signal("TERM");
+    }
+
+    /// Sends a signal by name, such as `HUP`, `INT` or `STOP`.
+    pub fn signal(&self, name: &str) {
+        send_signal(self.pid(), name);
+    }
+
+    /// Sends SIGTERM and waits for the end. Fails if the broker takes longer than `TIMEOUT`.
+    pub fn sigterm_and_wait(&mut self) -> ExitStatus {
+        self.sigterm();
+        self.running.wait(TIMEOUT)
+    }
+
+    /// Waits for an end with another cause.
+    pub fn wait(&mut self, timeout: Duration) -> ExitStatus {
+        self.running.wait(timeout)
+    }
+
+    /// Returns the exit status if the process has ended.
+    pub fn try_wait(&mut self) -> Option<ExitStatus> {
+        self.running
+            .child
+            .try_wait()
+            .expect("a child can be waited for")
+    }
+
+    /// Starts again on the same data path with new ports. The process must have ended.
+    pub fn restart(&mut self) {
+        let launch = self.launch.clone();
+        self.restart_as(launch);
+    }
+
+    /// Starts again on the same data path and the same ports. The process must have ended.
+    pub fn restart_on_same_ports(&mut self) {
+        let launch = Launch {
+            tcp_address: self.tcp_addr().to_string(),
+            http_address: self.http_addr().to_string(),
+            ..self.launch.clone()
+        };
+        self.restart_as(launch);
+    }
+
+    /// Starts again on the same data path, with other shards or flags.
+    pub fn restart_with(&mut self, shards: usize, extra_args: &[&str]) {
+        self.restart_as(Launch::new(shards, extra_args));
+    }
+
+    fn restart_as(&mut self, launch: Launch) {
+        assert!(
+            self.try_wait().is_some(),
+            "restart: the broker is still running"
+        );
+        match Running::start(&launch, &self.data_path) {
+            Ok(running) => self.running = running,
+            Err(exit) => panic!("the broker did not start again: {exit}"),
+        }
+        self.launch = launch;
+    }
+
+    /// Returns the log of the current run so far.
+    pub fn log(&self) -> String {
+        self.running.log.text(LOG_LINES_MAX)
+    }
+
+    /// Waits for a log line that contains `text` and returns it.
+    pub fn wait_for_log(&self, text: &str) -> String {
+        match self.running.log.wait_for(text, TIMEOUT) {
+            Some(line) => line,
+            None => panic!(
+                "no log line with {text:?} within {TIMEOUT:?}:\n{}",
+                self.log()
+            ),
+        }
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!(
+                "--- end of the broker's log (pid {}) ---\n{}---",
+                self.pid(),
+                self.running.log.text(LOG_LINES_PRINTED)
+            );
+        }
+        // Both calls fail only if the process has been waited for already.
+        let _ = self.running.child.kill();
+        let _ = self.running.child.wait();
+    }
+}
+
+/// One process from start to end.
+struct Running {
+    child: Child,
+    /// The address of the protocol. `None` stands for a unix socket.
+    tcp_addr: Option<SocketAddr>,
+    http_addr: Option<SocketAddr>,
+    log: Arc<Log>,
+    drain: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(launch: &Launch, data_path: &Path) -> Result<Running, Exit> {
+        let mut command = launch.command(data_path);
+        hear_hangups(&mut command);
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{} cannot be run: {error}", nsqd_path().display()));
+        let stderr = child.stderr.take().expect("stderr is piped");
+        let log = Arc::new(Log::default());
+        let drain = std::thread::spawn({
+            let log = Arc::clone(&log);
+            move || log.drain(stderr)
+        });
+
+        let tcp = log.wait_for("TCP: listening on ", TIMEOUT);
+        let http = log.wait_for(" HTTP: listening on ", TIMEOUT);
+        if let (Some(tcp), Some(http)) = (tcp, http) {
+            let tcp_addr = address_in(&tcp);
+            let http_addr = address_in(&http);
+            return Ok(Running {
+                child,
+                tcp_addr,
+                http_addr,
+                log,
+                drain: Some(drain),
+            });
+        }
+        // A closed stderr means that the process is ending. If the broker does not end, it hangs.
+        let ended = wait_until(TIMEOUT, || matches!(child.try_wait(), Ok(Some(_))));
+        let _ = child.kill(); // It may have ended already.
+        let status = child.wait().expect("a child can be waited for");
+        let stderr = log.text(LOG_LINES_MAX);
+        assert!(ended, "the broker neither listens nor exits:\n{stderr}");
+        Err(Exit {
+            status,
+            stdout: String::new(),
+            stderr,
+        })
+    }
+
+    fn wait(&mut self, timeout: Duration) -> ExitStatus {
+        let mut status = None;
+        wait_until(timeout, || {
+            status = self.child.try_wait().expect("a child can be waited for");
+            status.is_some()
+        });
+        let Some(status) = status else {
+            panic!(
+                "the broker (pid {}) has not ended after {timeout:?}",
+                self.child.id()
+            );
+        };
+        // The log is complete once its pipe is closed.
+        if let Some(drain) = self.drain.take() {
+            drain.join().expect("the log reader does not panic");
+        }
+        status
+    }
+}
+
+/// Runs the broker with exactly these arguments and waits for its end: for `--version`, bad flags
+/// and refused starts. If the broker still runs after `timeout`, it is killed and the test fails.
+pub fn run_nsqd<S: AsRef<std::ffi::OsStr>>(args: &[S], timeout: Duration) -> Exit {
+    run(Command::new(nsqd_path()).args(args), timeout)
+}

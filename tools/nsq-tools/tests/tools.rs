@@ -1,0 +1,29 @@
+//! The tests of the tools, which run as programs. Each module has the tests of one subject.
+
+mod dedup;
+mod documentation;
+mod ending;
+mod first_connections;
+mod flags;
+mod nsq_forget;
+mod nsq_pubsub;
+mod nsq_stat;
+mod nsq_tail;
+mod nsq_tail_files;
+mod nsq_to_file;
+mod nsq_to_file_kill;
+mod nsq_to_file_leftovers;
+mod nsq_to_file_recorded;
+mod nsq_to_file_topics;
+mod nsq_to_http;
+mod nsq_to_http_topics;
+mod nsq_to_nsq;
+mod nsqtop;
+mod pages;
+mod progress;
+mod side_by_side;
+mod signals;
+mod to_nsq;
+mod to_nsq_restart;
+mod tool;
+mod wrong_ports;

@@ -1,0 +1,29 @@
+//! The tests of nsqadmin: the program, its page in a browser, and its HTTP answers. Each module has the tests of one subject.
+
+mod access;
+mod audit;
+mod checkup;
+mod codes;
+mod config;
+mod connections;
+mod consumer;
+mod daemon;
+mod deadline;
+mod deploy_files;
+mod differential;
+mod history;
+mod hostile_nsqd;
+mod hostile_registration;
+mod interrupted;
+mod large_cluster;
+mod metrics;
+mod orders;
+mod page;
+mod peek;
+mod proxies;
+mod refusals;
+mod routes;
+mod secrets;
+mod silent_endpoint;
+mod support;
+mod terms;
