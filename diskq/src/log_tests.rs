@@ -351,8 +351,20 @@ impl World {
                         self.finish(Seq(seq));
                     }
                 }
-                None => self.step_time(300),
+                None => {
+                    // A socket write ends at some time.
+                    self.unpin();
+                    self.step_time(300);
+                }
             }
+        }
+    }
+
+    /// Ends a socket write.
+    fn unpin(&mut self) {
+        if let Some(run) = self.pinned.pop() {
+            self.frames_are_right(&run);
+            self.log.unpin(run.first);
         }
     }
 
@@ -448,12 +460,7 @@ fn run(world: &mut World, op: Op) {
                 world.pinned.push(run);
             }
         }
-        Op::Unpin => {
-            if let Some(run) = world.pinned.pop() {
-                world.frames_are_right(&run);
-                world.log.unpin(run.first);
-            }
-        }
+        Op::Unpin => world.unpin(),
         Op::Pump(count) => world.pump(count),
         Op::Time(ms) => {
             world.mono += Duration::from_millis(ms);
@@ -1740,10 +1747,11 @@ fn what_failed_waits_before_it_is_tried_again() {
     for (timeout, is_urgent) in [(0, false), (2000, false), (2000, true)] {
         let mut options = small_options();
         options.sync_timeout = Duration::from_millis(timeout);
-        let wait = match is_urgent {
+        let wait = if is_urgent {
             // Room may be wanted that comes with the checkpoint.
-            true => 250,
-            false => timeout.max(250),
+            250
+        } else {
+            timeout.max(250)
         };
         let mut world = World::new(options);
         world.step_time(100_000);
@@ -2394,6 +2402,31 @@ fn what_a_socket_write_points_into_stays_when_the_load_finds_less() {
         );
         assert_eq!(world.log.stats().damaged_count, lost.len());
     }
+}
+
+/// Every load was repeated as long as the socket write went on, also if the messages of the piece were whole.
+#[test]
+fn a_load_that_finds_damage_behind_the_piece_ends_while_a_socket_write_points_into_it() {
+    let (mut world, range) = world_with_a_cold_segment();
+    assert_eq!(world.take(range, 10, u32::MAX), None);
+    world.pump(1);
+    let run = world.take(range, 10, u32::MAX).unwrap();
+    assert_eq!(run.count, 1, "a 64th of the segment");
+    world.log.pin(run.first);
+    let segment = world.log.segment_of(range.start).unwrap();
+    let path = log_path(&data_path(), TOPIC).join(segment_file(segment.number));
+    let last_byte = segment.end - 1;
+    world.files.damage(&path, last_byte as usize, 1);
+    world.pump(10);
+    let rest = SeqRange::new(range.start.offset(1), range.end);
+    assert!(matches!(
+        world.log.take_run(rest, 1, u32::MAX),
+        Taken::Run(_)
+    ));
+    world.frames_are_right(&run);
+    let last = SeqRange::new(Seq(range.end.0 - 1), range.end);
+    assert_eq!(world.log.take_run(last, 10, u32::MAX), Taken::Damaged(last));
+    world.log.unpin(run.first);
 }
 
 #[test]

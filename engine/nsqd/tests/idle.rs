@@ -3,7 +3,9 @@
 //!
 //! To run this test alone with its figures:
 //!
-//!     cargo test --release -p nsqd --test nsqd idle:: -- --nocapture
+//!     cargo test --release -p nsqd --test idle -- --nocapture
+
+mod support;
 
 use std::time::{Duration, Instant};
 

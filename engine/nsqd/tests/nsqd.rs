@@ -21,7 +21,6 @@ mod drain;
 mod encodings;
 mod grace;
 mod http_deadlines;
-mod idle;
 mod interop;
 mod lifecycle;
 mod limits;

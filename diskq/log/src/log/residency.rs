@@ -81,10 +81,11 @@ impl Log {
             }
             return;
         };
-        let is_pinned = self.segments.sealed[index].pins > 0;
+        let segment = &self.segments.sealed[index];
         match result {
-            // A socket write points into the piece. The piece is whole and the loaded segment is not: load it again.
-            Ok((memory, damage)) if is_pinned && !damage.is_empty() => {
+            // A socket write points into the piece, which is whole. The same messages are damaged in the loaded segment: load
+            // it again.
+            Ok((memory, damage)) if segment.pins > 0 && hits_piece(segment, &damage) => {
                 self.keep_buffer(memory);
                 self.load_retries.push((number, self.mono + RETRY_AFTER));
             }
@@ -341,4 +342,14 @@ impl Log {
             self.requests.push_back(Request::Free(oldest));
         }
     }
+}
+
+/// Returns true if a message of the segment's piece is damaged in the loaded segment.
+fn hits_piece(segment: &Segment, damage: &[Damage]) -> bool {
+    let Residency::Loading(Some(piece)) = &segment.residency else {
+        return false;
+    };
+    // Damage without seqs is of the whole file.
+    let is_hit = |seqs: &SeqRange| seqs.is_empty() || !seqs.intersection(&piece.seqs).is_empty();
+    damage.iter().any(|damage| is_hit(&damage.seqs))
 }
