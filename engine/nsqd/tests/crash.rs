@@ -17,7 +17,6 @@
 //! settled. A delivery after the FIN is permitted, because a FIN may be lost with the broker. The
 //! test counts and prints such deliveries.
 
-use crate::support;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -25,7 +24,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::support::{Broker, Client, FrameType, Message, Random, number_from_env, whole_machine};
+use crate::support::{
+    self, Broker, Client, FrameType, Message, Random, number_from_env, whole_machine,
+};
 
 const TOPIC: &str = "crash";
 const CHANNELS: [&str; 2] = ["first", "second"];

@@ -16,8 +16,6 @@ mod nsqadmin;
 mod prometheus;
 mod telegraf;
 
-use crate::ringq_lookupd;
-use crate::support;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

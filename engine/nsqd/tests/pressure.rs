@@ -1,7 +1,6 @@
 //! Clients send without pause and read nothing. The broker stops reading from them before they fill
 //! its memory. It loses none of their answers if they read later.
 
-use crate::support;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    Broker, Certificates, Client, TIMEOUT, Upgrade, http, rss, wait_until, whole_machine,
+    self, Broker, Certificates, Client, TIMEOUT, Upgrade, http, rss, wait_until, whole_machine,
 };
 use upgrade::Upgrades;
 

@@ -1,10 +1,9 @@
 //! SIGHUP: the configuration file and the certificates are read again.
 
-use crate::support;
 use std::fs;
 use std::path::PathBuf;
 
-use crate::support::{Broker, Certificates, Client, TIMEOUT, http, wait_until};
+use crate::support::{self, Broker, Certificates, Client, TIMEOUT, http, wait_until};
 use tempfile::TempDir;
 
 /// A configuration file that a test changes.

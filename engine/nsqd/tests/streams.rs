@@ -1,7 +1,6 @@
 //! Malformed and hostile streams over real sockets. Each gets the answer of the protocol's error
 //! tables, closes at most its own connection, and harms no other client.
 
-use crate::support;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    Broker, Client, Frame, FrameType, Message, Random, TIMEOUT, tcp_state, wait_until,
+    self, Broker, Client, Frame, FrameType, Message, Random, TIMEOUT, tcp_state, wait_until,
     whole_machine,
 };
 

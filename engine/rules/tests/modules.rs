@@ -20,7 +20,20 @@ fn crates() -> Vec<PathBuf> {
     members.map(|member| root.join(member)).collect()
 }
 
-/// Parts of the client in which files name each other in a circle.
+/// Crates in which a part of a module names the module around it. In all others, such a pair is a circle.
+const NAME_THEIR_OUTSIDE: [&str; 9] = [
+    "wire",
+    "wire/upgrade",
+    "engine/program",
+    "engine/nsqd",
+    "tools/nsqlookupd",
+    "tools/client",
+    "tools/nsqadmin",
+    "tools/test-support",
+    "bench",
+];
+
+/// Modules of the client whose parts name each other in a circle. Each counts as one file.
 const CIRCLES: [&str; 2] = ["producer", "testing"];
 
 #[test]
@@ -28,16 +41,22 @@ fn no_module_depends_on_itself() {
     let mut files = 0;
     let mut cycles = Vec::new();
     for package in crates() {
-        let graph = ModuleGraph::of_files(&package.join("src/lib.rs"));
+        let mut graph = ModuleGraph::of_files(&package.join("src/lib.rs"));
         files += graph.len();
-        let graph = graph.of_subjects();
-        let found = [graph.top_level().cycle(), graph.cycle()];
-        for cycle in found.into_iter().flatten() {
-            let is_known = CIRCLES.iter().any(|part| cycle.starts_with(part));
-            if !(package.ends_with("tools/client") && is_known) {
-                cycles.push(format!("{}: {cycle}", package.display()));
+        if package.ends_with("tools/client") {
+            for module in CIRCLES {
+                graph.join_parts(module);
             }
         }
+        if NAME_THEIR_OUTSIDE
+            .iter()
+            .any(|name| package.ends_with(name))
+        {
+            graph.leave_outside();
+        }
+        let found = [graph.top_level().cycle(), graph.cycle()];
+        let found = found.into_iter().flatten();
+        cycles.extend(found.map(|cycle| format!("{}: {cycle}", package.display())));
     }
     assert!(files > 600, "{files} files");
     assert!(cycles.is_empty(), "{}", cycles.join("\n"));

@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use super::support::{Broker, Client, TIMEOUT, wait_until};
 use super::{GO, Latency, Poller, Scene, now_seconds};
+use crate::support::{Broker, Client, TIMEOUT, wait_until};
 
 #[derive(Deserialize)]
 struct Stats {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::Scene;
-use super::support::{Statsd, TIMEOUT, wait_until};
+use crate::support::{Statsd, TIMEOUT, wait_until};
 
 /// A series: its name and its labels without `instance`.
 type Series = (String, Vec<String>);

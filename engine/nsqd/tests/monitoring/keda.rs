@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 
 use serde::Deserialize;
 
-use super::ringq_lookupd::Lookupd;
-use super::support::{Broker, TIMEOUT, wait_until};
 use super::{GO, Poller, Scene};
+use crate::ringq_lookupd::Lookupd;
+use crate::support::{Broker, TIMEOUT, wait_until};
 
 /// The headers of a question to nsqlookupd, in Go's order.
 const ACCEPT_JSON: [&str; 3] = [GO[0], "Accept: application/json; charset=utf-8", GO[1]];

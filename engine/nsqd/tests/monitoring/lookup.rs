@@ -3,9 +3,9 @@
 
 use serde::Deserialize;
 
-use super::ringq_lookupd::Lookupd;
-use super::support::{Broker, TIMEOUT, http, wait_until};
 use super::{GO, Poller, Scene};
+use crate::ringq_lookupd::Lookupd;
+use crate::support::{Broker, TIMEOUT, http, wait_until};
 
 const BROADCAST: &str = "--broadcast-address=127.0.0.1";
 const ACCEPT_V1: [&str; 3] = [GO[0], "Accept: application/vnd.nsq; version=1.0", GO[1]];

@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use super::support::Broker;
 use super::{GO, Latency, Poller, Scene, now_seconds};
+use crate::support::Broker;
 
 const ACCEPT: &str = "Accept: application/vnd.nsq; version=1.0";
 

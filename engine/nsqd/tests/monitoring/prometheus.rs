@@ -7,8 +7,8 @@ use serde_json::Value;
 use test_support::prometheus::{self, Metrics, scrape};
 
 use super::Scene;
-use super::ringq_lookupd::Lookupd;
-use super::support::{
+use crate::ringq_lookupd::Lookupd;
+use crate::support::{
     Broker, Client, Response, TIMEOUT, has_python, http_with_headers, interop_dir, wait_until,
 };
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use super::Scene;
-use super::support::{TIMEOUT, go_program, run};
+use crate::support::{TIMEOUT, go_program, run};
 
 #[test]
 fn telegraf_gathers_servers_topics_channels_and_clients() {

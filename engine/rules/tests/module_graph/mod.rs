@@ -78,13 +78,18 @@ impl ModuleGraph {
         graph
     }
 
-    /// Returns the graph without the edges to the modules around each module: a module and its parts are one subject, and
-    /// may name each other.
-    pub(crate) fn of_subjects(mut self) -> ModuleGraph {
+    /// Removes the edges that lead from a module to the modules around it.
+    pub(crate) fn leave_outside(&mut self) {
         for (module, named) in &mut self.edges {
-            named.retain(|other| !other.is_empty() && !module.starts_with(&format!("{other}::")));
+            named.retain(|other| !other.is_empty() && !is_within(module, other));
         }
-        self
+    }
+
+    /// Removes the edges between the parts of `whole`.
+    pub(crate) fn join_parts(&mut self, whole: &str) {
+        for (module, named) in &mut self.edges {
+            named.retain(|other| !(is_within(module, whole) && is_within(other, whole)));
+        }
     }
 
     /// Returns the number of modules.
@@ -130,6 +135,12 @@ impl ModuleGraph {
         way.pop();
         cycle
     }
+}
+
+/// Returns true if `module` is `whole` or a part of it.
+fn is_within(module: &str, whole: &str) -> bool {
+    let rest = module.strip_prefix(whole);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
 fn name(path: &[String]) -> String {
