@@ -115,7 +115,7 @@ export const checks = {
     const bar = page.getByRole("alert").filter({ hasText: "The figures are those of" });
     equal(await bar.count(), 0, "a bar before the figures are old");
     await bar.getByText("nsqadmin gets new ones seldom: a server answers slowly").waitFor({ timeout: 40_000 });
-    await page.unroute("**/api/live/topics");
+    await page.unrouteAll({ behavior: "wait" });
     await until(async () => await bar.count() === 0, "the bar goes");
     await row.getByText("unknown", { exact: true }).waitFor({ state: "detached" });
     await remove(cluster.nsqds, "elsewhere");

@@ -56,13 +56,13 @@ export const checks = {
     await page.route(path, replace((topic) => { topic.nodes[0].node = 7; }));
     await broken("The table “The topic on each node”").waitFor();
     await page.getByRole("region", { name: "Channels of the topic" }).getByText("archive").waitFor();
-    await page.unroute(path);
+    await page.unrouteAll({ behavior: "wait" });
     await until(async () => await broken("The table “The topic on each node”").count() === 0, "the table comes back with the next figures");
     // A view that fails.
     await page.route(path, replace((topic) => { topic.e2e_processing_latency = { percentiles: 7 }; }));
     await broken("This page").waitFor();
     equal(await page.getByRole("navigation", { name: "Main" }).count(), 1, "the frame of the page");
-    await page.unroute(path);
+    await page.unrouteAll({ behavior: "wait" });
     await page.getByRole("button", { name: "Try again" }).click();
     await page.locator("tfoot").waitFor();
     browser.healthy();
