@@ -120,9 +120,9 @@ pub trait Files {
     fn list(&self, path: &Path) -> io::Result<Vec<Entry>>;
     /// The length of the file.
     fn length(&self, path: &Path) -> io::Result<u64>;
-    /// Tells that the first `bytes` bytes of the file are read soon, so that the device reads several files at once. A
-    /// file that cannot be opened is left to [`Files::read_at`], which says why.
-    fn will_read(&self, _path: &Path, _bytes: u32) {}
+    /// Starts to read the first `bytes` bytes of the file into the page cache, and does not wait. Only advice: errors are
+    /// left to [`Files::read_at`].
+    fn read_ahead(&self, _path: &Path, _bytes: u32) {}
     /// Fills `out` from the file, starting at `offset`.
     fn read_at(&self, path: &Path, offset: u64, out: &mut [u8]) -> io::Result<()>;
     /// Writes all of `bytes` at `offset`, making the file if it does not exist.

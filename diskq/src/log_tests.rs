@@ -2333,7 +2333,10 @@ fn a_file_that_is_gone_is_damage_and_a_failing_load_is_tried_again() {
 
 /// A world whose second segment is cold, and the seqs of that segment.
 fn world_with_a_cold_segment() -> (World, SeqRange) {
-    let mut options = small_options();
+    world_with_a_cold_segment_of(small_options())
+}
+
+fn world_with_a_cold_segment_of(mut options: LogOptions) -> (World, SeqRange) {
     options.resident_messages = 0;
     let mut world = World::new(options);
     for _ in 0..100 {
@@ -2407,26 +2410,34 @@ fn what_a_socket_write_points_into_stays_when_the_load_finds_less() {
 /// Every load was repeated as long as the socket write went on, also if the messages of the piece were whole.
 #[test]
 fn a_load_that_finds_damage_behind_the_piece_ends_while_a_socket_write_points_into_it() {
-    let (mut world, range) = world_with_a_cold_segment();
-    assert_eq!(world.take(range, 10, u32::MAX), None);
-    world.pump(1);
-    let run = world.take(range, 10, u32::MAX).unwrap();
-    assert_eq!(run.count, 1, "a 64th of the segment");
-    world.log.pin(run.first);
-    let segment = world.log.segment_of(range.start).unwrap();
-    let path = log_path(&data_path(), TOPIC).join(segment_file(segment.number));
-    let last_byte = segment.end - 1;
-    world.files.damage(&path, last_byte as usize, 1);
-    world.pump(10);
-    let rest = SeqRange::new(range.start.offset(1), range.end);
-    assert!(matches!(
-        world.log.take_run(rest, 1, u32::MAX),
-        Taken::Run(_)
-    ));
-    world.frames_are_right(&run);
-    let last = SeqRange::new(Seq(range.end.0 - 1), range.end);
-    assert_eq!(world.log.take_run(last, 10, u32::MAX), Taken::Damaged(last));
-    world.log.unpin(run.first);
+    for is_unreadable in [false, true] {
+        let mut options = small_options();
+        options.segment_bytes_min = options.segment_bytes_max;
+        let middle = options.segment_bytes_max as usize / 2;
+        let (mut world, range) = world_with_a_cold_segment_of(options);
+        assert_eq!(world.take(range, 10, u32::MAX), None);
+        world.pump(1);
+        let run = world.take(range, 10, u32::MAX).unwrap();
+        assert_eq!(run.count, 1, "a 64th of the segment");
+        world.log.pin(run.first);
+        let number = world.log.segment_of(range.start).unwrap().number;
+        let path = log_path(&data_path(), TOPIC).join(segment_file(number));
+        // The piece is in the first page, and the slots are in the last one.
+        if is_unreadable {
+            world.files.spoil(&path, middle, libc::EIO);
+        } else {
+            world.files.damage(&path, middle, 1);
+        }
+        world.pump(10);
+        let second = SeqRange::one(range.start.offset(1));
+        assert!(matches!(
+            world.log.take_run(second, 1, u32::MAX),
+            Taken::Run(_)
+        ));
+        world.frames_are_right(&run);
+        assert!(world.log.stats().damaged_count > 0, "{is_unreadable}");
+        world.log.unpin(run.first);
+    }
 }
 
 #[test]

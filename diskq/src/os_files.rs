@@ -176,9 +176,9 @@ impl Files for OsFiles {
         Ok(fs::metadata(path)?.len())
     }
 
-    fn will_read(&self, path: &Path, bytes: u32) {
+    fn read_ahead(&self, path: &Path, bytes: u32) {
         if let Ok(file) = File::open(path) {
-            platform::will_read(&file, bytes);
+            platform::read_ahead(&file, bytes);
         }
     }
 

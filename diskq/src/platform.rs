@@ -29,10 +29,10 @@ fn unless_unknown(advised: io::Result<()>) -> io::Result<()> {
     })
 }
 
-/// Starts to read the first bytes of a file into the page cache. A file system that does not take the advice reads them
-/// later.
+/// Starts to read the first bytes of a file into the page cache.
 #[cfg(target_os = "linux")]
-pub(crate) fn will_read(file: &File, bytes: u32) {
+pub(crate) fn read_ahead(file: &File, bytes: u32) {
+    // Only advice: without it, the read comes later.
     let _ = fadvise(file, 0, NonZero::new(u64::from(bytes)), Advice::WillNeed);
 }
 
@@ -80,7 +80,7 @@ mod other_systems {
         Ok(())
     }
 
-    pub(crate) fn will_read(_file: &File, _bytes: u32) {}
+    pub(crate) fn read_ahead(_file: &File, _bytes: u32) {}
 
     /// There is no such call. After this error each file is synced separately.
     pub(crate) fn sync_file_system(_any_file: &File) -> io::Result<()> {

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compares programs under many small requests: one thread per connection, which waits for each answer.
+"""Compares programs under many small requests: each connection waits for each answer, on at most 32 event loops.
 
     docs/measure/small_requests.py --original NSQD [--before OLD/nsqd] [--rows pub-1,pub-32] [--rounds 5]
 
 The programs are the original with its queue in memory, an older nsqd of ours if --before names one, ours, and the null
 daemon `nsq-bench sink`, which answers OK and does nothing else: it shows what the kernel's part costs at least. Ours has
 its defaults, and in the rows with MPUB its backlog in memory, as the original's: otherwise these rows measure the disk.
-Each round runs all programs, on fresh data paths, in the other order than the round before. Prints a line of Markdown
+Each round runs all programs, on fresh data paths, in the reverse order of the round before. Prints a line of Markdown
 per row, program and figure: the median (range), and its ratio to the original. Needs
 `cargo build --release -p nsqd -p nsq-bench`.
 """

@@ -118,7 +118,7 @@ scenario! {
         /// Results from before there was a choice have no such field.
         #[serde(default)]
         client: Client = Client::EventLoop, "KIND",
-            "Producers: event-loop, or blocking, which have a thread each and wait for each answer [event-loop]";
+            "Producers: event-loop, or blocking: a thread each and one command under way, without --window and --threads [event-loop]";
         /// A connection for HTTP has one request under way.
         window: u32 = 1000, "MESSAGES",
             "With --rate max: messages of a connection that may await their OK [1000]";

@@ -106,9 +106,9 @@ impl<F: Files> LogDirectory<'_, F> {
         Ok((memory, damage))
     }
 
-    /// Starts to read the first `bytes` bytes of one of the files.
-    pub(crate) fn will_read(&self, name: &str, bytes: u32) {
-        self.files.will_read(&self.path.join(name), bytes);
+    /// [`Files::read_ahead`] for one of the files.
+    pub(crate) fn read_ahead(&self, name: &str, bytes: u32) {
+        self.files.read_ahead(&self.path.join(name), bytes);
     }
 
     /// Reads from one of the files. What the device cannot read is read a second time: an error that

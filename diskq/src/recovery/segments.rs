@@ -63,10 +63,11 @@ impl<F: Files> Opening<'_, F> {
     }
 
     pub(super) fn read_segments(&mut self, entries: &[Entry]) -> Result<(), DiskError> {
-        // Spilled segments went around the page cache. A device that reads one head after the other needs 50 us for each.
+        // Starts all reads before the first is needed. The writes of spilled segments went around the page cache, and a
+        // read from the disk takes some 50 us.
         for entry in entries {
             if segment_number(&entry.name).is_some() {
-                self.directory.will_read(&entry.name, HEAD_BYTES);
+                self.directory.read_ahead(&entry.name, HEAD_BYTES);
             }
         }
         let mut found = Vec::new();

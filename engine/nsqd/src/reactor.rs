@@ -347,7 +347,7 @@ impl Runtime {
         }
     }
 
-    /// Returns whether the thread may wait, after a look for one more task.
+    /// Returns whether the thread may wait: no task is ready, and no other thread has woken this one.
     fn may_wait(&self, tick: Poll<()>) -> bool {
         tick.is_pending()
             && self.reactor.last.borrow().is_empty()

@@ -83,9 +83,9 @@ impl Log {
         };
         let segment = &self.segments.sealed[index];
         match result {
-            // A socket write points into the piece, which is whole. The same messages are damaged in the loaded segment: load
-            // it again.
-            Ok((memory, damage)) if segment.pins > 0 && hits_piece(segment, &damage) => {
+            // A socket write points into the piece, which is whole. The loaded segment has damage in the piece's messages,
+            // so it cannot replace the piece. The next load may succeed, or the write has ended.
+            Ok((memory, damage)) if segment.pins > 0 && damages_piece(segment, &damage) => {
                 self.keep_buffer(memory);
                 self.load_retries.push((number, self.mono + RETRY_AFTER));
             }
@@ -345,11 +345,11 @@ impl Log {
 }
 
 /// Returns true if a message of the segment's piece is damaged in the loaded segment.
-fn hits_piece(segment: &Segment, damage: &[Damage]) -> bool {
+fn damages_piece(segment: &Segment, damage: &[Damage]) -> bool {
     let Residency::Loading(Some(piece)) = &segment.residency else {
         return false;
     };
-    // Damage without seqs is of the whole file.
-    let is_hit = |seqs: &SeqRange| seqs.is_empty() || !seqs.intersection(&piece.seqs).is_empty();
-    damage.iter().any(|damage| is_hit(&damage.seqs))
+    // What the device could not read is damage without seqs. The messages that it hits are damage with seqs, too.
+    let is_hit = |damage: &Damage| !damage.seqs.intersection(&piece.seqs).is_empty();
+    damage.iter().any(is_hit)
 }

@@ -2,20 +2,20 @@
 //!
 //! A thread that sleeps halts its core. The next request then waits until the core and the thread run again: 40 to 100 us on
 //! virtual machines, more than answering it takes. Where each request comes soon after the answer to the one before, not
-//! sleeping at all is quicker, and also cheaper. A thread finds out by a try now and then, and goes on looking while nearly
-//! every try is a hit. An idle thread makes no tries.
+//! sleeping at all is quicker, and also cheaper. A thread finds out by a try now and then, and goes on looking while at
+//! least four of five tries are hits. An idle thread makes no tries.
 //!
 //! With many active connections, the next request comes soon in any case, and looking would only take processor time. So a
-//! thread looks only while few connections are active (docs/decisions/0004-reactor.md).
+//! thread looks only while few connections are active (docs/decisions/0013-one-request-at-a-time.md).
 
 use std::time::Duration;
 
 /// A timer that is due within this time is waited for asleep, so that input gathers until then.
 const TIMER_SOON: Duration = Duration::from_micros(50);
-/// Behind longer turns a sleep does not matter.
+/// Behind a longer turn, the cost of a sleep does not matter: a hit counts as a miss.
 const TURN_MAX: Duration = Duration::from_micros(50);
-/// Only waits up to this length count towards a try. (A sleep turns a wait of 20 us into one of 100 to 200 us.)
-const SHORT: Duration = Duration::from_micros(300);
+/// Only waits up to this length count towards a try.
+const SHORT_WAIT_MAX: Duration = Duration::from_micros(300);
 /// Short waits in a row before a try.
 const WAITS_PER_TRY: u8 = 32;
 /// A miss lowers the score by this, a hit raises it by one.
@@ -27,14 +27,14 @@ const FEW: usize = 4;
 /// An answer from a connection that is not among the last [`FEW`] raises the crowd by this. Any other lowers it by one.
 const STRANGER: u8 = 8;
 const CROWD_MAX: u8 = 64;
-/// Above this, there are many connections. A heartbeat beside four active ones ends the looking for some dozen answers.
+/// Above this, there are many connections. A heartbeat beside four active ones ends the looking for about 26 answers.
 const CROWD: u8 = 2 * STRANGER;
 
 /// Decides for one thread whether it looks for answers before it sleeps.
 pub(super) struct Spin {
     /// The length of a try. Zero: never.
     window: Duration,
-    /// Above 0 it goes on.
+    /// Above 0, the thread looks before each sleep.
     score: u8,
     waits_until_try: u8,
     /// The sources that answered last.
@@ -79,15 +79,19 @@ impl Spin {
         (is_worth_it && is_allowed && !is_soon).then_some(window)
     }
 
-    /// A turn of `worked` and a wait of `waited` are over; `hit` says what came of looking, if it was tried.
+    /// Records a turn of `worked` and the wait of `waited` after it. `hit` says whether looking found an answer; `None` if
+    /// the thread did not look.
     pub(super) fn record_wait(&mut self, worked: Duration, waited: Duration, hit: Option<bool>) {
         match hit {
-            Some(true) if worked <= TURN_MAX => self.score = (self.score + 1).min(SCORE_MAX),
+            // A longer look found the answer late: another thread had the processor, to which the look leaves it.
+            Some(true) if worked <= TURN_MAX && waited <= 2 * self.window => {
+                self.score = (self.score + 1).min(SCORE_MAX);
+            }
             Some(_) => {
                 self.score = self.score.saturating_sub(MISS);
                 self.waits_until_try = WAITS_PER_TRY;
             }
-            None if worked <= TURN_MAX && waited <= SHORT => {
+            None if worked <= TURN_MAX && waited <= SHORT_WAIT_MAX => {
                 self.waits_until_try = self.waits_until_try.saturating_sub(1);
             }
             None => self.waits_until_try = WAITS_PER_TRY,
@@ -154,6 +158,21 @@ mod tests {
     #[test]
     fn long_turns_end_it() {
         assert_eq!(tries(&[20], Duration::from_micros(200)), 0);
+    }
+
+    /// Another thread had the processor for its whole slice, and the answer came meanwhile.
+    #[test]
+    fn a_look_that_lost_its_processor_is_a_miss() {
+        let mut spin = Spin::new(WINDOW);
+        for _ in 0..100 {
+            wait(&mut spin, WORK, Duration::from_micros(20));
+        }
+        let late = (0..10).take_while(|_| {
+            let is_on = spin.window(None).is_some();
+            spin.record_wait(WORK, Duration::from_millis(3), is_on.then_some(true));
+            is_on
+        });
+        assert_eq!(late.count(), 4);
     }
 
     #[test]
