@@ -66,6 +66,7 @@ fn main() -> Result<(), Failure> {
         println!("\nThe broker keeps running. Try:");
         println!("  curl -d 'hello' 'http://{http_address}/pub?topic=greetings'");
         println!("  curl 'http://{http_address}/stats'");
+        println!("  curl 'http://{http_address}/metrics'");
         println!("Ctrl-C stops it.");
         signals.add_signal(SIGINT)?;
         signals.forever().next();
