@@ -8,6 +8,10 @@
 //!                └──── report of the run ─► result (JSON, HDR logs) ─► plan, report
 //!   sweep, find-max, compare: many runs
 //! ```
+//!
+//! The crate owns loads, histograms and the ledger of messages. It knows a daemon only from outside, by its sockets, and
+//! by `/proc` if the daemon is on the same machine. Start with `scenario.rs`, then `run.rs`. A new option is a field in
+//! `scenario/fields.rs`, its use in `generator` or `run`, and its row in docs/benchmarking.md.
 #![forbid(unsafe_code)]
 
 /// Appends formatted text to a `String`; writing to one cannot fail.

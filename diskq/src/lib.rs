@@ -34,7 +34,8 @@
 //! if the log itself had let go of them. Two devices that fail at once are not covered, nor is a data path that another
 //! program writes to ([`DataPathLock`] keeps nsqd out).
 //!
-//! The bytes are drawn in `docs/format.md`.
+//! Start with `keeper.rs` for the work, and with `recovery.rs` for the start. Each new call of the system goes into
+//! `files.rs`, and into `sim_files.rs` for the simulation. The bytes are drawn in `docs/format.md`.
 #![deny(unsafe_code)]
 
 mod data_path;

@@ -21,6 +21,8 @@
 //! [`command::Command`] borrows from the input. Decoding allocates memory only for the text of an
 //! error and the strings of an IDENTIFY.
 //!
+//! Start with `command.rs` and `decode.rs`. A new command touches these two, and `encode.rs` for clients.
+//!
 //! The contract is nsqd 1.3.0, byte for byte. Code that looks odd imitates a quirk of nsqd and says
 //! so.
 #![forbid(unsafe_code)]

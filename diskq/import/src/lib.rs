@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The crate owns the formats of nsqd, import, export and the program `diskq`. It knows no clients
-//! and no sockets. The crates below it store the logs. Everything here blocks.
+//! and no sockets. The crates below it store the logs. Everything here blocks. Start with `import.rs`. A change of what is
+//! taken over has a test with files that the original has written.
 #![forbid(unsafe_code)]
 
 mod export;

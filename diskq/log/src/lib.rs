@@ -20,7 +20,8 @@
 //! - **A failed sync is final** ([`AppendError::Poisoned`]); a sync that could not start for want of a descriptor is not
 //!   a failed one, and is tried again.
 //!
-//! The bytes are drawn in `docs/format.md`. The only unsafe code is one call of the processor's CRC instruction
+//! Start with `log.rs`, then docs/log.md. A new job for the disk is a variant of [`Request`] and of [`Reply`], and its work
+//! in the keeper of the crate `diskq`. The bytes are drawn in `docs/format.md`. The only unsafe code is one call of the processor's CRC instruction
 //! (`crc.rs`).
 #![deny(unsafe_code)]
 

@@ -13,6 +13,7 @@
 //!                                                        └─────► shard/storage ──► diskq::Keeper
 //! ```
 //!
+//! Start with `main.rs` and `daemon.rs`. A new flag touches `config`, and an HTTP endpoint `http`.
 //! docs/architecture.md has the order in which the modules depend on each other, docs/engine.md explains each part, and
 //! docs/contributing.md says where to add a flag, a command or an HTTP endpoint.
 

@@ -15,6 +15,9 @@
 //!   bytes for a connection ◄── Broker::output ◄── Outbound: own bytes and runs of the log
 //! ```
 //!
+//! Start with `broker/receive.rs`, and follow a message as docs/architecture.md does. A new rule is a change of `topic` or
+//! `channel`, a figure in `stats.rs`, and an action or a check of the simulation.
+//!
 //! One [`Broker`] is one shard. The shell calls, in any order: [`Broker::connect`],
 //! [`Broker::receive`], [`Broker::disconnect`], [`Broker::handle_reply`], [`Broker::handle_timeout`]
 //! and the administrative calls; at the end of each turn it calls [`Broker::end_turn`], performs the

@@ -11,6 +11,9 @@
 //!   /stats ─► ChannelSample ─┐
 //!   /stats ─► ChannelSample ─┴─► Flow (rates, S, R) ─► Limit ─► one sentence
 //! ```
+//!
+//! The crate asks nobody: nsqadmin and nsqtop hand it the samples. A new diagnosis is a variant of `Limit`, its rule in
+//! [`diagnose`], and its sentence.
 
 #![forbid(unsafe_code)]
 

@@ -15,6 +15,9 @@
 //!                            ├──► timing_lines  how long the last requests took
 //!                            └──► cluster       the nsqds and their figures, over HTTP
 //! ```
+//!
+//! The crate ringq-client publishes and consumes for the tools. A change of one tool touches its own module, and its rows
+//! in docs/tools.md. Start with a short one, such as `nsq_tail.rs`.
 
 #![forbid(unsafe_code)]
 

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! The order to read: `config`, `server`, `http` (what is answered), `cluster` with `upstream` (what is asked),
-//! `answer` and `figures` (what comes back), then `collector`, `live` and `checkup`.
+//! `answer` and `figures` (what comes back), then `collector`, `live` and `checkup`. A new figure touches `answer`,
+//! `figures` and the page.
 //!
 //! The figures, the list of nodes, the rules about users and pages, and the texts for graphite are
 //! functions without sockets and clocks. The contract is nsqadmin 1.3.0, except for the defects that

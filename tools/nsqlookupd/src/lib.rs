@@ -7,7 +7,7 @@
 //!
 //! [`Database`](database::Database), [`Decoder`](decoder::Decoder), [`Session`](session::Session)
 //! and the answers in [`http`] are state machines and functions without sockets and clocks.
-//! [`server`] is the shell around them, on tokio. The contract is nsqlookupd 1.3.0, byte for byte,
+//! [`server`] is the shell around them, on tokio. Start with `session.rs`. The contract is nsqlookupd 1.3.0, byte for byte,
 //! but for its crashes.
 
 #![forbid(unsafe_code)]

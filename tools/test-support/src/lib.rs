@@ -1,6 +1,6 @@
 //! The parts that tests of several programs share: an HTTP client, processes and their output,
 //! running daemons, the parser of Prometheus, packages of other ecosystems, small file systems, and the differential tests
-//! against the originals.
+//! against the originals. No program depends on it. What only one crate's tests need stays in that crate.
 
 #![forbid(unsafe_code)]
 
