@@ -5,19 +5,17 @@ mod sink;
 mod target;
 
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
-use crate::result::Ended;
-use crate::run::{self, Finished};
-use crate::{plan, print, report, save};
+use crate::result::{Ended, Outcome};
+use crate::{plan, print, report, run};
 use series::{CompareArgs, FindMaxArgs, SweepArgs};
 use sink::SinkArgs;
-use target::{PlayArgs, TargetArgs};
+use target::RunArgs;
 
 /// The exit code when a run failed or was not clean, a bound was missed, or `plan` or `report` failed.
 pub const EXIT_FAILED: u8 = 1;
@@ -62,15 +60,6 @@ enum Command {
     Report(report::Args),
 }
 
-/// The flags of `run`.
-#[derive(Debug, Args)]
-struct RunArgs {
-    #[command(flatten)]
-    target: TargetArgs,
-    #[command(flatten)]
-    play: PlayArgs,
-}
-
 /// Runs the program.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -94,13 +83,10 @@ pub fn main() -> ExitCode {
             return print_or_fail("report", page);
         }
     };
-    match outcome {
-        Ok(code) => ExitCode::from(code),
-        Err(error) => {
-            eprintln!("nsq-bench: {error}");
-            ExitCode::from(EXIT_USAGE)
-        }
-    }
+    ExitCode::from(outcome.unwrap_or_else(|error| {
+        eprintln!("nsq-bench: {error}");
+        EXIT_USAGE
+    }))
 }
 
 /// Prints the output of a subcommand that needs no daemon; an error goes to standard error.
@@ -131,31 +117,25 @@ fn stop_flag() -> Result<Arc<AtomicBool>, String> {
     Ok(stop)
 }
 
+/// Runs one scenario. The exit code is 0 when the run ended as it should and every message arrived once and intact.
 fn run(args: &RunArgs) -> Result<u8, String> {
     let scenario = args.play.scenario()?;
-    let options = args.play.options(stop_flag()?)?;
-    let target = args.target.inspect()?;
-    run::check_topics(&target, &scenario, &options)?;
+    let (target, options) = args.prepare(&scenario)?;
     let mut finished = run::run(&target, &scenario, &options)?;
-    conclude(args.play.out.as_ref(), &mut finished)
-}
-
-/// Saves and prints a run; the exit code tells how it went.
-fn conclude(out: Option<&PathBuf>, finished: &mut Finished) -> Result<u8, String> {
     // The report is printed before the file is written: a failed write must not lose the report.
     print!("{}", print::run(&finished.result));
-    if let Some(path) = save::run(out.map(PathBuf::as_path), finished)? {
-        println!("saved      {}", path.display());
-    }
-    Ok(exit_code(finished))
-}
-
-/// Returns the exit code of a run: 0 when the run ended as it should and every message arrived once and intact.
-fn exit_code(finished: &Finished) -> u8 {
-    let result = &finished.result;
-    let clean = result.ledger.is_clean() && result.ledger.refused == 0;
-    match &result.ended {
-        Ended::Complete | Ended::Interrupted if clean => 0,
+    let ledger = finished.result.ledger;
+    let code = match finished.result.ended {
+        Ended::Complete | Ended::Interrupted if ledger.is_clean() && ledger.refused == 0 => 0,
         _ => EXIT_FAILED,
-    }
+    };
+    let name = if scenario.name.is_empty() {
+        "run"
+    } else {
+        &scenario.name
+    };
+    args.play.save_logs(name, &mut finished)?;
+    let outcome = Outcome::Run(Box::new(finished.result));
+    args.play.save(name, finished.started_unix_ms, outcome)?;
+    Ok(code)
 }

@@ -22,14 +22,6 @@ pub struct Contender {
     pub command: DaemonCommand,
 }
 
-/// A bound on a ratio: `delivered_per_s>=0.95`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Requirement {
-    metric: String,
-    bound: Bound,
-    limit: f64,
-}
-
 struct Meter {
     name: &'static str,
     unit: &'static str,
@@ -81,30 +73,29 @@ fn switches_per_message(run: &RunResult) -> Option<f64> {
     (messages > 0).then(|| switches as f64 / messages as f64)
 }
 
-impl FromStr for Requirement {
+impl FromStr for Threshold {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Requirement, String> {
+    /// Reads a bound such as `delivered_per_s>=0.95`, of which nothing is measured yet.
+    fn from_str(text: &str) -> Result<Threshold, String> {
         let wrong = || format!("`{text}` is no requirement such as delivered_per_s>=0.95");
-        let split = |by, bound| {
-            text.split_once(by)
-                .map(|(metric, limit)| (metric, bound, limit))
+        let (bound, parts) = match text.split_once(">=") {
+            Some(parts) => (Bound::AtLeast, Some(parts)),
+            None => (Bound::AtMost, text.split_once("<=")),
         };
-        let found = split(">=", Bound::AtLeast).or_else(|| split("<=", Bound::AtMost));
-        let (metric, bound, limit) = found.ok_or_else(wrong)?;
+        let (metric, limit) = parts.ok_or_else(wrong)?;
         let limit: f64 = limit.trim().parse().map_err(|_| wrong())?;
         let metric = metric.trim();
         if !METERS.iter().any(|meter| meter.name == metric) {
-            let known: Vec<&str> = METERS.iter().map(|meter| meter.name).collect();
-            return Err(format!(
-                "there is no metric `{metric}`; there are {}",
-                known.join(", ")
-            ));
+            let known = METERS.map(|meter| meter.name).join(", ");
+            return Err(format!("there is no metric `{metric}`; there are {known}"));
         }
-        Ok(Requirement {
+        Ok(Threshold {
             metric: metric.into(),
             bound,
             limit,
+            measured: None,
+            met: false,
         })
     }
 }
@@ -122,17 +113,15 @@ pub fn compare(
     let mut runs = [Vec::new(), Vec::new()];
     for round in 0..rounds {
         for (side, contender) in contenders.iter().enumerate() {
-            let finished = run_against_fresh_daemon(contender, scenario, base, options).and_then(
-                |mut finished| {
-                    each(round, &contender.name, &mut finished)?;
-                    Ok(finished)
-                },
-            );
-            let finished = match finished {
-                Ok(finished) => finished,
-                Err(error) => return (runs, Some(format!("{}: {error}", contender.name))),
+            let mut finished = run_against_fresh_daemon(contender, scenario, base, options);
+            let told = match &mut finished {
+                Ok(finished) => each(round, &contender.name, finished),
+                Err(_) => Ok(()),
             };
-            runs[side].push(finished.result);
+            match told.and(finished) {
+                Ok(finished) => runs[side].push(finished.result),
+                Err(error) => return (runs, Some(format!("{}: {error}", contender.name))),
+            }
             if Control::is_set(&options.stop) {
                 return (runs, Some("interrupted".into()));
             }
@@ -148,8 +137,8 @@ fn run_against_fresh_daemon(
     base: &Path,
     options: &Options,
 ) -> Result<Finished, String> {
-    let daemon = RunningDaemon::start(&contender.command, base)?;
-    let mut finished = run::run(&daemon.target, scenario, options)?;
+    let (daemon, target) = RunningDaemon::start(&contender.command, base)?;
+    let mut finished = run::run(&target, scenario, options)?;
     finished.result.daemon.kind.clone_from(&contender.name);
     if Control::is_set(&options.stop) && finished.result.is_failed() {
         // Ctrl-C also reaches the daemon, because the daemon shares the terminal.
@@ -168,47 +157,39 @@ pub fn judge(
     contenders: &[Contender; 2],
     scenario: &Scenario,
     (runs, failure): ([Vec<RunResult>; 2], Option<String>),
-    requirements: &[Requirement],
+    requirements: &[Threshold],
 ) -> CompareResult {
     let [a_runs, b_runs] = runs;
     let mut failures: Vec<String> = failure.into_iter().collect();
     for (contender, runs) in contenders.iter().zip([&a_runs, &b_runs]) {
-        for (round, run) in runs.iter().enumerate() {
-            failures.extend(
-                flaw(run).map(|flaw| format!("{} in round {}: {flaw}", contender.name, round + 1)),
-            );
+        for (round, run) in (1..).zip(runs) {
+            let flaw = flaw(run).map(|flaw| format!("{} in round {round}: {flaw}", contender.name));
+            failures.extend(flaw);
         }
     }
-    let side = |contender: &Contender, runs: Vec<RunResult>| Side {
-        name: contender.name.clone(),
-        command: contender.command.text.clone(),
-        metrics: METERS
-            .iter()
-            .filter_map(|meter| metric(meter, &runs))
-            .collect(),
-        runs,
+    let side = |contender: &Contender, runs: Vec<RunResult>| {
+        let metrics = METERS.iter().filter_map(|meter| metric(meter, &runs));
+        Side {
+            name: contender.name.clone(),
+            command: contender.command.text.clone(),
+            metrics: metrics.collect(),
+            runs,
+        }
     };
     let a = side(&contenders[0], a_runs);
     let b = side(&contenders[1], b_runs);
-    let ratios: Vec<Ratio> = METERS
-        .iter()
-        .filter_map(|meter| ratio(meter.name, &a, &b))
-        .collect();
+    let ratios = METERS.iter().filter_map(|meter| ratio(meter.name, &a, &b));
+    let ratios: Vec<Ratio> = ratios.collect();
     let is_limited = |run: &RunResult| run.self_check.verdict == Verdict::GeneratorLimited;
     let limited = a.runs.iter().chain(&b.runs).any(is_limited);
-    let mut thresholds = Vec::new();
-    for Requirement {
-        metric,
-        bound,
-        limit,
-    } in requirements
-    {
-        let (bound, limit) = (*bound, *limit);
+    let mut thresholds = requirements.to_vec();
+    for threshold in &mut thresholds {
+        let Threshold { metric, limit, .. } = &*threshold;
         let ratio = ratios.iter().find(|ratio| ratio.metric == *metric);
         let measured = ratio.map(|ratio| ratio.median);
-        let met = measured.is_some_and(|ratio| match bound {
-            Bound::AtLeast => ratio >= limit,
-            Bound::AtMost => ratio <= limit,
+        let met = measured.is_some_and(|ratio| match threshold.bound {
+            Bound::AtLeast => ratio >= *limit,
+            Bound::AtMost => ratio <= *limit,
         });
         let is_spoiled = |meter: &Meter| meter.name == metric && meter.needs_a_free_generator;
         failures.extend(match measured {
@@ -219,13 +200,7 @@ pub fn judge(
             )),
             Some(_) => None,
         });
-        thresholds.push(Threshold {
-            metric: metric.clone(),
-            bound,
-            limit,
-            measured,
-            met,
-        });
+        (threshold.measured, threshold.met) = (measured, met);
     }
     CompareResult {
         scenario: scenario.name.clone(),
@@ -242,12 +217,12 @@ pub fn judge(
 /// The flaw of a run, if it has one.
 fn flaw(run: &RunResult) -> Option<String> {
     match &run.ended {
-        Ended::Failed { reason } => return Some(reason.clone()),
-        Ended::NotDrained => return Some("not everything arrived".into()),
-        Ended::Interrupted => return Some("interrupted".into()),
-        Ended::Complete => {}
+        Ended::Failed { reason } => Some(reason.clone()),
+        Ended::NotDrained => Some("not everything arrived".into()),
+        Ended::Interrupted => Some("interrupted".into()),
+        Ended::Complete if run.ledger.is_clean() => None,
+        Ended::Complete => Some(judgement::faults(&run.ledger)),
     }
-    (!run.ledger.is_clean()).then(|| judgement::faults(&run.ledger))
 }
 
 fn metric(meter: &Meter, runs: &[RunResult]) -> Option<Metric> {
@@ -283,13 +258,8 @@ fn spread(values: impl Iterator<Item = f64>) -> Option<(f64, f64, f64)> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     let (first, last) = (*values.first()?, *values.last()?);
-    let middle = values.len() / 2;
-    let median = if values.len().is_multiple_of(2) {
-        f64::midpoint(values[middle - 1], values[middle])
-    } else {
-        values[middle]
-    };
-    Some((median, first, last))
+    let (low, high) = ((values.len() - 1) / 2, values.len() / 2);
+    Some((f64::midpoint(values[low], values[high]), first, last))
 }
 
 /// Formats a comparison as a table for the terminal, one metric a line, with failed checks below.

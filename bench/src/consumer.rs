@@ -151,9 +151,9 @@ impl Consumer {
             match kind {
                 FrameType::Message => {
                     let message = Message::parse(data).ok_or("a message frame is too short")?;
-                    let origin = self.identify(&message, behaviour, context);
-                    match origin {
-                        Origin::Ours(_) | Origin::Damaged => {}
+                    let header = match self.identify(&message, behaviour, context) {
+                        Origin::Ours(header) => Some(header),
+                        Origin::Damaged => None,
                         Origin::OtherRun => {
                             finish(&message.id, context);
                             continue;
@@ -162,13 +162,9 @@ impl Consumer {
                             encode::req(context.output, &message.id, FOREIGN_DELAY);
                             continue;
                         }
-                    }
+                    };
                     context.tally.counts.delivered += 1;
                     context.tally.last_delivery_ns = context.now_ns;
-                    let header = match origin {
-                        Origin::Ours(header) => Some(header),
-                        _ => None,
-                    };
                     if let Some(header) = header.filter(|_| message.attempts <= 1) {
                         if same.0 != header.intended_ns {
                             record(same, context);
@@ -205,26 +201,25 @@ impl Consumer {
         behaviour: &Behaviour,
         context: &mut CallContext<'_>,
     ) -> Origin {
-        let header = match (Header::decode(message.body), behaviour.run) {
-            (Decoded::Intact(header), None) => header,
-            (Decoded::Intact(header), Some(run)) if header.producer >> 16 == u32::from(run) => {
-                header
-            }
-            (Decoded::Damaged, _) => {
-                context.entries.push(LedgerEntry::Damaged);
-                return Origin::Damaged;
-            }
-            // A run's own topics hold its own messages only, so this one is altered beyond recognition.
-            (Decoded::Foreign, Some(_)) if behaviour.owns_topics => {
-                context.entries.push(LedgerEntry::Damaged);
-                return Origin::Damaged;
-            }
-            (other, _) => {
+        let is_ours = |header: &Header| {
+            let run = behaviour.run.map(u32::from);
+            run.is_none_or(|run| header.producer >> 16 == run)
+        };
+        // A run's own topics hold its own messages only: a foreign one is altered beyond recognition.
+        let has_strangers = behaviour.run.is_none() || !behaviour.owns_topics;
+        let header = match Header::decode(message.body) {
+            Decoded::Intact(header) if is_ours(&header) => header,
+            Decoded::Intact(_) => {
                 context.tally.counts.foreign += 1;
-                return match other {
-                    Decoded::Intact(_) => Origin::OtherRun,
-                    _ => Origin::Foreign,
-                };
+                return Origin::OtherRun;
+            }
+            Decoded::Foreign if has_strangers => {
+                context.tally.counts.foreign += 1;
+                return Origin::Foreign;
+            }
+            Decoded::Damaged | Decoded::Foreign => {
+                context.entries.push(LedgerEntry::Damaged);
+                return Origin::Damaged;
             }
         };
         context.entries.push(LedgerEntry::Delivered(Delivery {
@@ -260,25 +255,20 @@ impl Consumer {
         let first = message.attempts <= 1;
         let choice = if first { self.random.unit() } else { 1.0 };
         let requeue = choice < scenario.requeue;
-        let time_out = !requeue && choice < scenario.requeue + scenario.time_out;
-        if requeue || time_out {
-            context
-                .entries
-                .push(LedgerEntry::GivenBack(header.producer, header.number));
-        }
-        if time_out {
-            context.tally.counts.left_to_time_out += 1;
-            return;
+        if choice < scenario.requeue + scenario.time_out {
+            let entry = LedgerEntry::GivenBack(header.producer, header.number);
+            context.entries.push(entry);
+            if !requeue {
+                context.tally.counts.left_to_time_out += 1;
+                return;
+            }
         }
         let work_ns = scenario.work.draw_ns(&mut self.random);
-        let action = match (requeue, self.random.chance(scenario.touch)) {
-            (true, _) => Action::Requeue,
-            (false, true) => Action::Touch(work_ns - work_ns / 2),
-            (false, false) => Action::Finish,
-        };
-        let in_ns = match action {
-            Action::Touch(rest_ns) => work_ns - rest_ns,
-            _ => work_ns,
+        let touch = self.random.chance(scenario.touch);
+        let (in_ns, action) = match (requeue, touch) {
+            (true, _) => (work_ns, Action::Requeue),
+            (false, true) => (work_ns / 2, Action::Touch(work_ns - work_ns / 2)),
+            (false, false) => (work_ns, Action::Finish),
         };
         let held = HeldMessage {
             due_ns: context.now_ns + in_ns,
@@ -308,9 +298,7 @@ impl Consumer {
             Action::Touch(rest_ns) => {
                 encode::touch(context.output, &held.id);
                 context.tally.counts.touched += 1;
-                if rest_ns == 0 {
-                    finish(&held.id, context);
-                } else {
+                if rest_ns > 0 {
                     context.held.push(HeldMessage {
                         due_ns: held.due_ns + rest_ns,
                         action: Action::Finish,
@@ -318,6 +306,7 @@ impl Consumer {
                     });
                     return;
                 }
+                finish(&held.id, context);
             }
         }
         self.held.swap_remove(index);
@@ -344,17 +333,18 @@ fn finish(id: &MessageId, context: &mut CallContext<'_>) {
 
 #[inline]
 fn record((intended_ns, count): (u64, u64), context: &mut CallContext<'_>) {
-    if count > 0 {
-        let measured = context.measured.contains(&intended_ns);
-        if intended_ns > context.now_ns {
-            context.tally.counts.from_future += count;
-            let early_ns = intended_ns - context.now_ns;
-            context.tally.early_ns_max = context.tally.early_ns_max.max(early_ns);
-        }
-        let latency_ns = context.now_ns.saturating_sub(intended_ns);
-        let delivery = context.tally.of(HistogramKind::Delivery);
-        delivery.record(measured, latency_ns, count);
+    if count == 0 {
+        return;
     }
+    let measured = context.measured.contains(&intended_ns);
+    let early_ns = intended_ns.saturating_sub(context.now_ns);
+    if early_ns > 0 {
+        context.tally.counts.from_future += count;
+        context.tally.early_ns_max = context.tally.early_ns_max.max(early_ns);
+    }
+    let latency_ns = context.now_ns.saturating_sub(intended_ns);
+    let delivery = context.tally.of(HistogramKind::Delivery);
+    delivery.record(measured, latency_ns, count);
 }
 
 /// Moves the entries of a consumer into its channel's ledger.

@@ -1,7 +1,7 @@
 //! [`Control`]: the state that the threads of a run share, besides their reports.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use crate::grid::Grid;
 use crate::ledger::ChannelLedger;
@@ -27,7 +27,7 @@ pub struct Control {
     /// Messages acknowledged by the producers that are done.
     pub owed: AtomicU64,
     /// The ledgers, one per channel of a topic.
-    pub ledgers: Vec<Mutex<ChannelLedger>>,
+    ledgers: Vec<Mutex<ChannelLedger>>,
 }
 
 impl Control {
@@ -42,12 +42,18 @@ impl Control {
     /// Allows repeated deliveries on all channels: some consumers read so late that messages may time out
     /// on their way to them.
     pub fn allow_redeliveries(&self) {
-        for ledger in &self.ledgers {
-            ledger
-                .lock()
-                .expect("no generator panics")
-                .allow_redeliveries();
-        }
+        self.all_ledgers()
+            .for_each(|mut ledger| ledger.allow_redeliveries());
+    }
+
+    /// Locks the ledger of a channel.
+    pub fn ledger(&self, channel: usize) -> MutexGuard<'_, ChannelLedger> {
+        self.ledgers[channel].lock().expect("no generator panics")
+    }
+
+    /// Locks the ledgers of all channels, one after the other.
+    pub fn all_ledgers(&self) -> impl Iterator<Item = MutexGuard<'_, ChannelLedger>> {
+        (0..self.ledgers.len()).map(|channel| self.ledger(channel))
     }
 
     /// Reads a flag; sees all that was written before [`Control::set`].
@@ -73,16 +79,12 @@ impl Control {
 
     fn all_have(&self, and: impl Fn(&ChannelLedger) -> bool) -> bool {
         let owed = self.owed.load(Ordering::Acquire);
-        self.ledgers.iter().all(|ledger| {
-            let ledger = ledger.lock().expect("no generator panics");
-            ledger.arrived() >= owed && and(&ledger)
-        })
+        self.all_ledgers()
+            .all(|ledger| ledger.arrived() >= owed && and(&ledger))
     }
 
     /// Messages that arrived, over all channels.
     pub fn arrived(&self) -> u64 {
-        let arrived =
-            |ledger: &Mutex<ChannelLedger>| ledger.lock().expect("no generator panics").arrived();
-        self.ledgers.iter().map(arrived).sum()
+        self.all_ledgers().map(|ledger| ledger.arrived()).sum()
     }
 }

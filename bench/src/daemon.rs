@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -53,15 +54,14 @@ impl DaemonCommand {
 #[derive(Debug)]
 pub struct RunningDaemon {
     child: Child,
-    /// The daemon as the generator sees it.
-    pub target: Target,
     directory: TempDir,
 }
 
 impl RunningDaemon {
-    /// Starts the command with a fresh data directory below `base` and waits until it answers.
+    /// Starts the command with a fresh data directory below `base` and waits until it answers. Returns the daemon, and
+    /// the daemon as the generator sees it.
     /// Fails when it does not come up; in words for the user, with the end of its log.
-    pub fn start(command: &DaemonCommand, base: &std::path::Path) -> Result<RunningDaemon, String> {
+    pub fn start(command: &DaemonCommand, base: &Path) -> Result<(RunningDaemon, Target), String> {
         let text = |error: std::io::Error| format!("cannot start `{}`: {error}", command.text);
         let directory = tempfile::Builder::new()
             .prefix("nsq-bench-")
@@ -85,48 +85,30 @@ impl RunningDaemon {
             .spawn()
             .map_err(text)?;
         let http = command.text.contains("{http}").then_some(http);
-        let mut daemon = RunningDaemon {
-            target: Target {
-                tcp,
-                http,
-                process: None,
-                daemon: crate::result::Daemon::default(),
-                rdy_max: None,
-                msg_timeout: None,
-            },
-            child,
-            directory,
-        };
-        let pid = daemon.child.id();
+        let mut daemon = RunningDaemon { child, directory };
         let deadline = Instant::now() + START_MAX;
         loop {
-            match Target::inspect(tcp, http, Some(pid)) {
-                Ok(target) => {
-                    daemon.target = target;
-                    daemon.target.daemon.command = Some(command.text.clone());
-                    return Ok(daemon);
+            let error = match Target::inspect(tcp, http, Some(daemon.child.id())) {
+                Ok(mut target) => {
+                    target.daemon.command = Some(command.text.clone());
+                    return Ok((daemon, target));
                 }
-                Err(error) => {
-                    let ended = daemon.child.try_wait().map_err(text)?;
-                    if let Some(status) = ended {
-                        let log = daemon.log();
-                        return Err(format!("`{}` ended with {status}:\n{log}", command.text));
-                    }
-                    if Instant::now() > deadline {
-                        let log = daemon.log();
-                        return Err(format!(
-                            "`{}` does not come up: {error}\n{log}",
-                            command.text
-                        ));
-                    }
+                Err(error) => error,
+            };
+            let problem = match daemon.child.try_wait().map_err(text)? {
+                Some(status) => format!("ended with {status}:"),
+                None if Instant::now() > deadline => format!("does not come up: {error}"),
+                None => {
                     std::thread::sleep(LOOK);
+                    continue;
                 }
-            }
+            };
+            return Err(format!("`{}` {problem}\n{}", command.text, daemon.log()));
         }
     }
 
     /// Returns the last lines of the daemon's log.
-    pub fn log(&self) -> String {
+    fn log(&self) -> String {
         let log = fs::read(self.directory.path().join("log")).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
         let lines: Vec<&str> = log.lines().collect();
@@ -137,15 +119,13 @@ impl RunningDaemon {
     /// Fails when the daemon had to be killed, or had ended before; in words for the user.
     pub fn stop(mut self) -> Result<(), String> {
         if let Ok(Some(status)) = self.child.try_wait() {
+            let log = self.log();
             return Err(format!(
-                "the daemon had ended by itself, with {status}:\n{}",
-                self.log()
+                "the daemon had ended by itself, with {status}:\n{log}"
             ));
         }
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        if let Some(pid) = pid {
-            kill_process(pid, Signal::TERM).map_err(|error| format!("cannot stop: {error}"))?;
-        }
+        kill_process(Pid::from_child(&self.child), Signal::TERM)
+            .map_err(|error| format!("cannot stop: {error}"))?;
         let deadline = Instant::now() + STOP_MAX;
         while Instant::now() < deadline {
             if matches!(self.child.try_wait(), Ok(Some(_))) {
@@ -154,9 +134,9 @@ impl RunningDaemon {
             std::thread::sleep(LOOK);
         }
         // Dropping kills it.
+        let seconds = STOP_MAX.as_secs();
         Err(format!(
-            "the daemon did not end within {} s of SIGTERM",
-            STOP_MAX.as_secs()
+            "the daemon did not end within {seconds} s of SIGTERM"
         ))
     }
 }
@@ -171,11 +151,9 @@ impl Drop for RunningDaemon {
 
 /// Finds two addresses of loopback that were free a moment ago.
 fn free_addresses() -> std::io::Result<(SocketAddr, SocketAddr)> {
-    let listeners = (
-        TcpListener::bind("127.0.0.1:0")?,
-        TcpListener::bind("127.0.0.1:0")?,
-    );
-    Ok((listeners.0.local_addr()?, listeners.1.local_addr()?))
+    let bind = || TcpListener::bind("127.0.0.1:0");
+    let (one, other) = (bind()?, bind()?);
+    Ok((one.local_addr()?, other.local_addr()?))
 }
 
 #[cfg(test)]

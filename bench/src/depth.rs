@@ -12,7 +12,7 @@ use serde::Deserialize;
 use crate::clock::Clock;
 use crate::control::Control;
 use crate::grid::Grid;
-use crate::http::Admin;
+use crate::http::call;
 
 /// Time between two looks of the sampler at its stop flag.
 const STOP_LOOK: Duration = Duration::from_millis(10);
@@ -37,51 +37,44 @@ impl Depth {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Stats {
-    #[serde(default)]
     topics: Vec<Topic>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Topic {
     topic_name: String,
-    #[serde(default)]
     depth: u64,
-    #[serde(default)]
     channels: Vec<Channel>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Channel {
-    #[serde(default)]
     depth: u64,
-    #[serde(default)]
     in_flight_count: u64,
-    #[serde(default)]
     deferred_count: u64,
 }
 
 /// Asks `/stats` for the topics whose names begin with `prefix`, or for the topic `prefix` alone if `single`.
 /// Fails when the daemon does not answer, or not with statistics.
-pub fn ask(admin: &Admin, prefix: &str, single: bool) -> Result<Depth, String> {
+pub fn ask(http: SocketAddr, prefix: &str, single: bool) -> Result<Depth, String> {
     let mut path = "/stats?format=json&include_clients=false&include_mem=false".to_string();
     if single {
-        path.push_str("&topic=");
-        path.push_str(prefix);
+        path += &format!("&topic={prefix}");
     }
-    parse(&admin.get(&path)?, prefix)
+    parse(&call(http, "GET", &path)?, prefix)
 }
 
 fn parse(body: &[u8], prefix: &str) -> Result<Depth, String> {
     let stats: Stats =
         serde_json::from_slice(body).map_err(|error| format!("/stats is no JSON: {error}"))?;
     let mut sum = Depth::default();
-    for topic in stats
-        .topics
-        .iter()
-        .filter(|t| t.topic_name.starts_with(prefix))
-    {
+    let is_ours = |topic: &&Topic| topic.topic_name.starts_with(prefix);
+    for topic in stats.topics.iter().filter(is_ours) {
         sum.depth += topic.depth;
         for channel in &topic.channels {
             sum.depth += channel.depth;
@@ -117,7 +110,6 @@ impl DepthSampler {
         let prefix = prefix.to_string();
         let handle = http.and_then(|http| {
             let look = move || {
-                let admin = Admin::new(http);
                 let mut next_ns = grid.start;
                 while !Control::is_set(&stopped) {
                     let now_ns = clock.now_ns();
@@ -126,7 +118,7 @@ impl DepthSampler {
                         continue;
                     }
                     // A daemon that does not answer in time leaves this row without a depth.
-                    if let Ok(depth) = ask(&admin, &prefix, single) {
+                    if let Ok(depth) = ask(http, &prefix, single) {
                         // The conductor is gone only when the run is over.
                         let _ = tx.send((next_ns, depth));
                     }

@@ -2,7 +2,7 @@
 
 use crate::control::Control;
 use crate::machine::fingerprint;
-use crate::rate::{Rate, parse_count};
+use crate::rate::parse_count;
 use crate::result::{FindMaxResult, HistogramKind, Profile, RunResult, SearchStep, Verdict};
 use crate::run::{self, Finished, Options};
 use crate::scenario::Scenario;
@@ -68,16 +68,10 @@ pub fn find_max(
             Next::Found(rate) => break Some(rate),
             Next::Nothing => break None,
         };
-        let duration = if stage == Stage::Hold {
-            scenario.duration
-        } else {
-            settings.step
-        };
-        let scenario = Scenario {
-            rate: Rate::PerSecond(rate),
-            duration,
-            ..scenario.clone()
-        };
+        let mut scenario = scenario.at_rate(rate);
+        if stage != Stage::Hold {
+            scenario.duration = settings.step;
+        }
         let (step, finished) = loop {
             let finished = match run::run(target, &scenario, options) {
                 Ok(finished) => finished,
@@ -95,24 +89,18 @@ pub fn find_max(
                 (_, Stage::Hold) => 1,
                 (_, Stage::Ramp | Stage::Bisect) => TRIES_MAX,
             };
-            let tries = steps
-                .iter()
-                .rev()
-                .take_while(|s| s.offered_per_s == rate)
-                .count();
-            let stopped = Control::is_set(&options.stop) || finished.result.is_failed();
-            if tries >= tries_max || stopped {
+            let at_rate = |step: &&SearchStep| step.offered_per_s == rate;
+            let tries = steps.iter().rev().take_while(at_rate).count();
+            if Control::is_set(&options.stop) || finished.result.is_failed() {
+                break 'search None;
+            }
+            if tries >= tries_max {
                 break (step, finished);
             }
         };
         let passed = step.passed;
-        if Control::is_set(&options.stop) || finished.result.is_failed() {
-            break None;
-        }
-        if !passed && step.verdict == Verdict::GeneratorLimited {
-            // The generator may be what failed: higher rates would say nothing about the daemon.
-            generator_limited = true;
-        }
+        // The generator may be what failed: higher rates would say nothing about the daemon.
+        generator_limited |= !passed && step.verdict == Verdict::GeneratorLimited;
         search.tried(passed);
         if stage == Stage::Hold && passed {
             held = Some(finished);
@@ -123,7 +111,7 @@ pub fn find_max(
         found_per_s,
         generator_limited,
         reached_most: found_per_s == Some(settings.most),
-        failed_per_s: search.failed(),
+        failed_per_s: search.failed,
         headroom: Vec::new(),
         steps,
         held: None,
@@ -131,9 +119,16 @@ pub fn find_max(
     };
     if let (Some(rate), Some(held)) = (found_per_s, &held) {
         result.headroom = settings.slo.headroom(&held.result);
-        match publish_alone(target, scenario, rate, settings.step, options) {
+        // The same rate without consumers says what publishing and queueing cost by themselves. The channels are there,
+        // so that messages stay queued for them; without HTTP they stay in the topic.
+        let mut alone = scenario.at_rate(rate);
+        alone.duration = settings.step;
+        alone.consumers = 0;
+        alone.channels = target.http.map_or(0, |_| scenario.channels);
+        match run::run(target, &alone, options) {
             Ok(alone) => {
-                result.profile = Some(profile(target, &result, rate, &held.result, &alone));
+                let profile = profile(target, &result, rate, &held.result, &alone.result);
+                result.profile = Some(profile);
             }
             Err(error) => failure = Some(error),
         }
@@ -158,29 +153,6 @@ fn step(stage: Stage, rate: f64, slo: &Slo, run: &RunResult) -> SearchStep {
         publish_p99_us: p99(HistogramKind::Publish),
         delivery_p99_us: p99(HistogramKind::Delivery),
     }
-}
-
-/// Runs the same rate without consumers, to learn what publishing and queueing cost by themselves. The
-/// channels are there, so that messages stay queued for them; without HTTP they stay in the topic.
-fn publish_alone(
-    target: &Target,
-    scenario: &Scenario,
-    rate: f64,
-    duration: Span,
-    options: &Options,
-) -> Result<RunResult, String> {
-    let alone = Scenario {
-        rate: Rate::PerSecond(rate),
-        duration,
-        consumers: 0,
-        channels: if target.http.is_some() {
-            scenario.channels
-        } else {
-            0
-        },
-        ..scenario.clone()
-    };
-    run::run(target, &alone, options).map(|finished| finished.result)
 }
 
 fn profile(

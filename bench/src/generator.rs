@@ -15,6 +15,7 @@ mod socket;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -68,14 +69,18 @@ pub enum Report {
     /// A connection failed, and with it the run.
     Failed(String),
     /// A generator thread has ended.
-    Ended {
-        /// The messages that its producers sent.
-        records: Vec<ProducerRecord>,
-        /// Messages that were due when publishing ended and had not been sent.
-        unsent: u64,
-        /// The counts and latencies since its last interval.
-        rest: Box<Tally>,
-    },
+    Ended(LastReport),
+}
+
+/// The last report of a generator thread, or of several together.
+#[derive(Debug, Default)]
+pub struct LastReport {
+    /// The messages that its producers sent.
+    pub records: Vec<ProducerRecord>,
+    /// Messages that were due when publishing ended and had not been sent.
+    pub unsent: u64,
+    /// The counts and latencies since its last interval.
+    pub tally: Box<Tally>,
 }
 
 /// The settings of a generator thread.
@@ -160,9 +165,18 @@ pub fn run(settings: GeneratorSettings, reports: Sender<Report>, spares: Receive
     }
 }
 
+/// Takes the first entry of a heap if it is due.
+fn take_due<T: Ord>(
+    heap: &mut BinaryHeap<Reverse<(T, usize)>>,
+    is_due: impl Fn(&T) -> bool,
+) -> Option<(T, usize)> {
+    let next = heap.peek_mut().filter(|next| is_due(&next.0.0))?;
+    Some(PeekMut::pop(next).0)
+}
+
 impl Generator {
     fn new(
-        mut settings: GeneratorSettings,
+        settings: GeneratorSettings,
         reports: Sender<Report>,
         spares: Receiver<Box<Tally>>,
     ) -> io::Result<Generator> {
@@ -171,16 +185,11 @@ impl Generator {
         }
         // The kernel may delay a timer by the slack: the default of 50 us would all be lateness.
         rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?;
-        let roles = std::mem::take(&mut settings.roles).into_iter();
-        let connections: Vec<Connection> =
-            roles.map(|role| Connection::new(role, &settings)).collect();
-        let is_slow = |index: &usize| connections[*index].is_slow();
-        let slow = (0..connections.len()).filter(is_slow).collect();
         Ok(Generator {
             random: Random::new(settings.seed),
             settings,
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-            connections,
+            connections: Vec::new(),
             grid: Grid::default(),
             has_begun: false,
             tally: Box::default(),
@@ -191,7 +200,7 @@ impl Generator {
             publishes: BinaryHeap::new(),
             held: BinaryHeap::new(),
             again: Vec::new(),
-            slow,
+            slow: Vec::new(),
             events: Vec::with_capacity(EVENTS_MAX),
             next_storm_ns: u64::MAX,
             consuming: false,
@@ -233,22 +242,12 @@ impl Generator {
             }
             self.publish_due(now_ns)?;
             self.act_on_due()?;
-            let next_publish = self
-                .publishes
-                .peek()
-                .map_or(u64::MAX, |Reverse((at, _))| *at);
-            let next_held = self
-                .held
-                .peek()
-                .map_or(u64::MAX, |Reverse((held, _))| held.due_ns);
-            let mut until_ns = next_publish
-                .min(next_held)
-                .min(next_tick_ns)
-                .min(boundary_ns);
-            if !self.again.is_empty() {
-                until_ns = 0;
-            }
-            self.poll(until_ns)?;
+            let next_publish = self.publishes.peek().map(|Reverse((at, _))| *at);
+            let next_held = self.held.peek().map(|Reverse((held, _))| held.due_ns);
+            let look_ns = next_tick_ns.min(boundary_ns);
+            let until_ns = if self.again.is_empty() { look_ns } else { 0 };
+            let due = next_publish.into_iter().chain(next_held);
+            self.poll(due.fold(until_ns, u64::min))?;
             for index in std::mem::take(&mut self.again) {
                 self.proceed(index)?;
             }
@@ -296,11 +295,7 @@ impl Generator {
     }
 
     fn publish_due(&mut self, now_ns: u64) -> Result<(), String> {
-        while let Some(Reverse((at, index))) = self.publishes.peek().copied() {
-            if at > now_ns {
-                break;
-            }
-            self.publishes.pop();
+        while let Some((_, index)) = take_due(&mut self.publishes, |at| *at <= now_ns) {
             self.connections[index].scheduled = false;
             self.proceed(index)?;
         }
@@ -314,21 +309,16 @@ impl Generator {
         let now_ns = self.settings.clock.now_ns();
         let mut touched: Vec<usize> = Vec::new();
         let mut later = Vec::new();
-        while let Some(Reverse((held, index))) = self.held.peek().copied() {
-            if held.due_ns > now_ns {
-                break;
-            }
-            self.held.pop();
+        let is_due = |held: &HeldMessage| held.due_ns <= now_ns;
+        while let Some((held, index)) = take_due(&mut self.held, is_due) {
             let connection = &mut self.connections[index];
-            let (Role::Consumer(settings, consumer), Some(link)) =
-                (&mut connection.role, &mut connection.link)
-            else {
+            let Role::Consumer(settings, consumer) = &mut connection.role else {
                 continue;
             };
             let mut context = CallContext {
                 now_ns,
                 measured: self.grid.measured(),
-                output: &mut link.output,
+                output: &mut connection.link.output,
                 tally: &mut self.tally,
                 entries: &mut self.entries,
                 held: &mut later,
@@ -359,24 +349,19 @@ impl Generator {
     }
 
     fn end(&mut self) {
-        let mut records = Vec::new();
-        let mut unsent = 0;
+        let mut last = LastReport {
+            tally: std::mem::take(&mut self.tally),
+            ..LastReport::default()
+        };
         let until_ns = self.grid.publish_end.min(self.settings.clock.now_ns());
         for connection in &mut self.connections {
             if let Role::Producer(producer) = &connection.role {
-                records.push(producer.record());
-                unsent += producer.unsent(until_ns);
+                last.records.push(producer.record());
+                last.unsent += producer.unsent(until_ns);
             }
             // Sends the last FINs. A broken connection has nothing to lose, so the error does not matter.
-            if let Some(link) = &mut connection.link {
-                drop(link.flush());
-            }
+            drop(connection.link.flush());
         }
-        let rest = std::mem::take(&mut self.tally);
-        drop(self.reports.send(Report::Ended {
-            records,
-            unsent,
-            rest,
-        }));
+        drop(self.reports.send(Report::Ended(last)));
     }
 }

@@ -1,5 +1,5 @@
 //! HTTP/1.1 as far as nsqd's interface needs it: publishing over a kept-alive connection
-//! ([`request`], [`Response::parse`]) and the administrator's calls ([`Admin`]).
+//! ([`request`], [`Response::parse`]) and the administrator's calls ([`call`]).
 //!
 //! No client library is used, because the load path writes requests into the same buffer and reads answers in the same
 //! loop as V2. `httparse` parses the answers.
@@ -16,13 +16,17 @@ const HEADERS_MAX: usize = 32;
 
 /// Appends a POST's head for a body of `body_bytes`.
 pub fn request(out: &mut Vec<u8>, path: &str, host: &str, body_bytes: usize) {
-    out.extend_from_slice(b"POST ");
-    out.extend_from_slice(path.as_bytes());
-    out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
-    out.extend_from_slice(host.as_bytes());
-    out.extend_from_slice(b"\r\nContent-Length: ");
-    out.extend_from_slice(body_bytes.to_string().as_bytes());
-    out.extend_from_slice(b"\r\n\r\n");
+    let head =
+        format!("POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {body_bytes}\r\n\r\n");
+    out.extend_from_slice(head.as_bytes());
+}
+
+/// Returns the content length that headers state.
+pub fn content_length(headers: &[httparse::Header<'_>]) -> Option<usize> {
+    let is_length =
+        |header: &&httparse::Header<'_>| header.name.eq_ignore_ascii_case("content-length");
+    let value = headers.iter().find(is_length)?.value;
+    std::str::from_utf8(value).ok()?.trim().parse().ok()
 }
 
 /// An answer.
@@ -48,12 +52,7 @@ impl<'a> Response<'a> {
         let httparse::Status::Complete(head_bytes) = parsed else {
             return Ok(None);
         };
-        let length = head
-            .headers
-            .iter()
-            .find(|header| header.name.eq_ignore_ascii_case("content-length"))
-            .and_then(|header| std::str::from_utf8(header.value).ok()?.trim().parse().ok());
-        let length: usize = length.ok_or("an HTTP answer without a length")?;
+        let length = content_length(head.headers).ok_or("an HTTP answer without a length")?;
         let Some(body) = input.get(head_bytes..head_bytes.saturating_add(length)) else {
             return Ok(None);
         };
@@ -65,57 +64,35 @@ impl<'a> Response<'a> {
     }
 }
 
-/// Calls to a daemon's HTTP address, one at a time, blocking. Each has a connection of its own and speaks HTTP/1.0,
-/// so that the answer is in one piece and ends with the connection.
-#[derive(Debug)]
-pub struct Admin {
-    address: SocketAddr,
+/// Sends a request without a body to a daemon's HTTP address, and returns the body of the answer. Each call has a
+/// connection of its own and speaks HTTP/1.0, so that the answer is in one piece and ends with the connection.
+/// Fails when the daemon cannot be reached or does not answer 200, in words.
+pub fn call(address: SocketAddr, method: &str, path: &str) -> Result<Vec<u8>, String> {
+    let failed = |why: &str| format!("{method} http://{address}{path}: {why}");
+    let mut input = exchange(address, method, path).map_err(|error| failed(&error.to_string()))?;
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut head = httparse::Response::new(&mut headers);
+    let parsed = head.parse(&input);
+    let (Some(status), Ok(httparse::Status::Complete(at))) = (head.code, parsed) else {
+        return Err(failed("no HTTP answer"));
+    };
+    let body = input.split_off(at);
+    if status != 200 {
+        let shown = String::from_utf8_lossy(&body[..body.len().min(BODY_BYTES_SHOWN)]);
+        return Err(failed(&format!("answer {status}, {}", shown.trim())));
+    }
+    Ok(body)
 }
 
-impl Admin {
-    /// Makes a caller of the daemon at this address. Nothing is connected yet.
-    pub fn new(address: SocketAddr) -> Admin {
-        Admin { address }
-    }
-
-    /// Sends a POST without a body. Fails when the daemon cannot be reached or does not answer 200, in words.
-    pub fn post(&self, path: &str) -> Result<(), String> {
-        self.call("POST", path).map(drop)
-    }
-
-    /// Sends a GET and returns the body. Fails as [`Admin::post`] does.
-    pub fn get(&self, path: &str) -> Result<Vec<u8>, String> {
-        self.call("GET", path)
-    }
-
-    fn call(&self, method: &str, path: &str) -> Result<Vec<u8>, String> {
-        let failed = |why: &str| format!("{method} http://{}{path}: {why}", self.address);
-        let mut input = Vec::new();
-        self.exchange(method, path, &mut input)
-            .map_err(|error| failed(&error.to_string()))?;
-        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
-        let mut head = httparse::Response::new(&mut headers);
-        let parsed = head.parse(&input);
-        let (Some(status), Ok(httparse::Status::Complete(at))) = (head.code, parsed) else {
-            return Err(failed("no HTTP answer"));
-        };
-        let body = input.split_off(at);
-        if status != 200 {
-            let shown = String::from_utf8_lossy(&body[..body.len().min(BODY_BYTES_SHOWN)]);
-            return Err(failed(&format!("answer {status}, {}", shown.trim())));
-        }
-        Ok(body)
-    }
-
-    fn exchange(&self, method: &str, path: &str, input: &mut Vec<u8>) -> io::Result<usize> {
-        let mut stream = TcpStream::connect_timeout(&self.address, CALL_TIMEOUT)?;
-        stream.set_read_timeout(Some(CALL_TIMEOUT))?;
-        stream.set_write_timeout(Some(CALL_TIMEOUT))?;
-        let host = self.address;
-        let head = format!("{method} {path} HTTP/1.0\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n");
-        stream.write_all(head.as_bytes())?;
-        stream.read_to_end(input)
-    }
+fn exchange(address: SocketAddr, method: &str, path: &str) -> io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect_timeout(&address, CALL_TIMEOUT)?;
+    stream.set_read_timeout(Some(CALL_TIMEOUT))?;
+    stream.set_write_timeout(Some(CALL_TIMEOUT))?;
+    let head = format!("{method} {path} HTTP/1.0\r\nHost: {address}\r\nContent-Length: 0\r\n\r\n");
+    stream.write_all(head.as_bytes())?;
+    let mut input = Vec::new();
+    stream.read_to_end(&mut input)?;
+    Ok(input)
 }
 
 #[cfg(test)]

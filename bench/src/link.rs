@@ -32,17 +32,6 @@ pub struct Link {
     upgrades: Option<Box<Upgrades>>,
 }
 
-/// The outcome of a read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadOutcome {
-    /// This many new bytes came.
-    Bytes(usize),
-    /// No bytes came; more may come later.
-    Later,
-    /// The other side has closed the connection.
-    End,
-}
-
 impl Link {
     /// Begins to connect, without waiting.
     /// Fails when the system refuses a socket or the address at once.
@@ -113,11 +102,8 @@ impl Link {
     /// Bytes that wait to be sent.
     #[inline]
     pub fn unsent(&self) -> usize {
-        let sealed = match &self.upgrades {
-            Some(upgrades) => upgrades.wire.len() - upgrades.sent,
-            None => 0,
-        };
-        self.output.len() - self.sent + sealed
+        let sealed = |upgrades: &Upgrades| upgrades.wire.len() - upgrades.sent;
+        self.output.len() - self.sent + self.upgrades.as_deref().map_or(0, sealed)
     }
 
     /// Writes what the socket takes; true when nothing is left.
@@ -138,24 +124,24 @@ impl Link {
         }
     }
 
-    /// Reads once into `scratch`, behind the rest of the last read. Returns the outcome and the length of
-    /// the whole input. The caller handles it and gives the new rest to [`Link::keep`].
-    /// Fails when the connection is broken.
-    pub fn read(&mut self, scratch: &mut Vec<u8>, most: usize) -> io::Result<(ReadOutcome, usize)> {
-        if let Some(upgrades) = &mut self.upgrades {
-            return read_and_open(&mut self.stream, upgrades, &mut self.rest, scratch, most);
-        }
+    /// Reads once into `scratch`, behind the rest of the last read. Returns the length of the whole input; `None`
+    /// when nothing new came. The caller handles the input and gives the new rest to [`Link::keep`].
+    /// Fails when the connection is broken, or closed by the other side.
+    pub fn read(&mut self, scratch: &mut Vec<u8>, most: usize) -> io::Result<Option<usize>> {
         let kept = self.rest.len();
         if scratch.len() < kept + most {
             scratch.resize(kept + most, 0);
         }
         scratch[..kept].copy_from_slice(&self.rest);
-        let read = read_some(&mut self.stream, &mut scratch[kept..kept + most])?;
-        if let ReadOutcome::Bytes(bytes) = read {
-            self.rest.clear();
-            return Ok((read, kept + bytes));
+        let length = match &mut self.upgrades {
+            Some(upgrades) => read_and_open(&mut self.stream, upgrades, scratch, kept, most)?,
+            None => kept + read_some(&mut self.stream, &mut scratch[kept..kept + most])?,
+        };
+        if length == kept {
+            return Ok(None);
         }
-        Ok((read, kept))
+        self.rest.clear();
+        Ok(Some(length))
     }
 
     /// Keeps input for the next read.
@@ -211,53 +197,38 @@ fn write(stream: &mut TcpStream, bytes: &mut Vec<u8>, sent: &mut usize) -> io::R
     Ok(bytes.len() == *sent)
 }
 
-/// Reads the bytes that the socket has.
-fn read_some(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<ReadOutcome> {
+/// Reads the bytes that the socket has; none may be there.
+fn read_some(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         return match stream.read(buffer) {
-            Ok(0) => Ok(ReadOutcome::End),
-            Ok(bytes) => Ok(ReadOutcome::Bytes(bytes)),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(ReadOutcome::Later),
+            Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => Err(error),
+            read => read,
         };
     }
 }
 
-/// Does [`Link::read`] through TLS and compression.
+/// Does [`Link::read`] through TLS and compression, behind the first `kept` bytes of `scratch`. The length stays when
+/// a part of a record came, or a record without data.
 fn read_and_open(
     stream: &mut TcpStream,
     upgrades: &mut Upgrades,
-    rest: &mut Vec<u8>,
     scratch: &mut Vec<u8>,
+    kept: usize,
     most: usize,
-) -> io::Result<(ReadOutcome, usize)> {
+) -> io::Result<usize> {
     let mut wire = [0; WIRE_READ_BYTES];
-    let wire = &mut wire[..most.min(WIRE_READ_BYTES)];
-    let kept = rest.len();
-    let read = read_some(stream, wire)?;
-    let ReadOutcome::Bytes(bytes) = read else {
-        return Ok((read, kept));
-    };
-    if scratch.len() < kept {
-        scratch.resize(kept, 0);
+    let bytes = read_some(stream, &mut wire[..most.min(WIRE_READ_BYTES)])?;
+    if bytes == 0 {
+        return Ok(kept);
     }
-    scratch[..kept].copy_from_slice(rest);
     let mut wire = &wire[..bytes];
-    let length = match open_all(scratch, kept, |plain| upgrades.open(&mut wire, plain)) {
-        Ok(length) => length,
-        Err(error) => {
-            // TLS sends an alert to the other side. If sending fails, the first error is still the cause.
-            let _ = write(stream, &mut upgrades.wire, &mut upgrades.sent);
-            return Err(error.into());
-        }
-    };
-    if length == kept {
-        // A part of a record, or a record without data.
-        return Ok((ReadOutcome::Later, kept));
-    }
-    rest.clear();
-    Ok((ReadOutcome::Bytes(length - kept), length))
+    open_all(scratch, kept, |plain| upgrades.open(&mut wire, plain)).map_err(|error| {
+        // TLS sends an alert to the other side. If sending fails, the first error is still the cause.
+        let _ = write(stream, &mut upgrades.wire, &mut upgrades.sent);
+        error.into()
+    })
 }
 
 /// Decodes all input behind the first `length` bytes of `buffer`, which grows. Returns the new length.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::time::clock_getcpuclockid;
@@ -34,14 +35,13 @@ pub struct Usage {
 impl Usage {
     /// Returns the use since `earlier`, with the memory of now.
     pub fn since(self, earlier: Usage) -> Usage {
+        let used = |of: fn(&Usage) -> u64| of(&self).saturating_sub(of(&earlier));
         let written = self.disk_written_bytes.zip(earlier.disk_written_bytes);
         Usage {
-            cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
+            cpu_ns: used(|usage| usage.cpu_ns),
             rss_bytes: self.rss_bytes,
-            switches_voluntary: (self.switches_voluntary)
-                .saturating_sub(earlier.switches_voluntary),
-            switches_involuntary: (self.switches_involuntary)
-                .saturating_sub(earlier.switches_involuntary),
+            switches_voluntary: used(|usage| usage.switches_voluntary),
+            switches_involuntary: used(|usage| usage.switches_involuntary),
             disk_written_bytes: written.map(|(now, then)| now.saturating_sub(then)),
         }
     }
@@ -54,11 +54,7 @@ impl Process {
         if !is_local(address) {
             return None;
         }
-        let inodes = listening_inodes(address.port());
-        let links: Vec<String> = inodes
-            .iter()
-            .map(|inode| format!("socket:[{inode}]"))
-            .collect();
+        let links = listening_sockets(address.port());
         if links.is_empty() {
             return None;
         }
@@ -68,18 +64,11 @@ impl Process {
             .find(|process| process.has_link(&links))
     }
 
-    fn has_link(self, links: &[String]) -> bool {
-        let Ok(descriptors) = fs::read_dir(format!("/proc/{}/fd", self.pid)) else {
-            return false;
-        };
-        descriptors
-            .flatten()
-            .filter_map(|entry| fs::read_link(entry.path()).ok())
-            .any(|link| {
-                links
-                    .iter()
-                    .any(|wanted| link.as_os_str() == wanted.as_str())
-            })
+    fn has_link(self, links: &[PathBuf]) -> bool {
+        let descriptors = fs::read_dir(format!("/proc/{}/fd", self.pid));
+        let descriptors = descriptors.into_iter().flatten().flatten();
+        let mut found = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok());
+        found.any(|link| links.contains(&link))
     }
 
     /// Reads what the process has used; `None` when the process is gone.
@@ -96,14 +85,11 @@ impl Process {
             disk_written_bytes: written,
             ..Usage::default()
         };
-        for task in fs::read_dir(format!("/proc/{}/task", self.pid))
-            .ok()?
-            .flatten()
-        {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid)).ok()?;
+        for task in tasks.flatten() {
             // A thread may end while we look.
-            let read = |file: &str| fs::read_to_string(task.path().join(file)).unwrap_or_default();
-            let status = read("status");
-            let count = |name| field(&status, name).map_or(0, first_number);
+            let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
+            let count = |name| field(&status, name).map_or(0, number);
             usage.switches_voluntary += count("voluntary_ctxt_switches");
             usage.switches_involuntary += count("nonvoluntary_ctxt_switches");
         }
@@ -113,15 +99,14 @@ impl Process {
 
 /// CPU time used and CPU time waited for by a thread of this process, in nanoseconds.
 pub fn thread_times_ns(thread: u32) -> (u64, u64) {
-    let text =
-        fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).unwrap_or_default();
-    let mut numbers = text.split_whitespace().map(first_number);
+    let text = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat"));
+    let text = text.unwrap_or_default();
+    let mut numbers = text.split_whitespace().map(number);
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-fn first_number(text: &str) -> u64 {
-    let word = text.split_whitespace().next();
-    word.and_then(|word| word.parse().ok()).unwrap_or(0)
+fn number(text: &str) -> u64 {
+    text.parse().unwrap_or(0)
 }
 
 /// Tells whether the address belongs to this machine: only then a socket can be bound to it.
@@ -129,26 +114,23 @@ fn is_local(address: SocketAddr) -> bool {
     address.ip().is_loopback() || std::net::UdpSocket::bind((address.ip(), 0)).is_ok()
 }
 
-/// The inodes of the sockets that listen on a port.
-fn listening_inodes(port: u16) -> Vec<u64> {
+/// The sockets that listen on a port, as the links of descriptors name them.
+fn listening_sockets(port: u16) -> Vec<PathBuf> {
     const LISTENING: &str = "0A";
-    let mut inodes = Vec::new();
+    let port = format!(":{port:04X}");
+    let mut sockets = Vec::new();
     for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
         let text = fs::read_to_string(table).unwrap_or_default();
         for line in text.lines().skip(1) {
             let words: Vec<&str> = line.split_whitespace().collect();
-            let [_, local, _, state, ..] = words[..] else {
-                continue;
-            };
-            let at_port = local
-                .rsplit_once(':')
-                .is_some_and(|(_, hex)| u16::from_str_radix(hex, 16) == Ok(port));
-            if at_port && state == LISTENING {
-                inodes.extend(words.get(9).and_then(|inode| inode.parse::<u64>().ok()));
+            if let [_, local, _, LISTENING, _, _, _, _, _, inode, ..] = words[..]
+                && local.ends_with(&port)
+            {
+                sockets.push(format!("socket:[{inode}]").into());
             }
         }
     }
-    inodes
+    sockets
 }
 
 #[cfg(test)]

@@ -21,23 +21,14 @@ use crate::result::HistogramKind;
 use crate::scenario::Via;
 use crate::tally::Tally;
 
-/// The bodies of all messages of a run: one filler, cut to sizes that were drawn beforehand, so that
-/// the load path neither draws nor computes a checksum over them.
-#[derive(Clone, Debug)]
-pub struct MessageBodies {
-    /// Incompressible bytes, as many as the largest message has.
-    pub filler: Vec<u8>,
-    /// The sizes, to be used in turn.
-    pub sizes: Vec<Filler>,
-}
-
-/// The settings that all producers of a run share.
+/// The settings that all producers of a run share. The bodies of all messages are one filler, cut to sizes that were
+/// drawn beforehand, so that the load path neither draws nor computes a checksum over them.
 #[derive(Clone, Debug)]
 pub struct PublishSettings {
     /// The command that publishes.
     pub via: Via,
-    /// Messages of one batched command, at least 1.
-    pub batch: u32,
+    /// Messages of one command, at least 1.
+    pub per_command: u32,
     /// The delay of each message published by DPUB, in milliseconds.
     pub defer_ms: u64,
     /// In a closed loop: messages that may be outstanding. `None` in an open loop.
@@ -46,8 +37,10 @@ pub struct PublishSettings {
     pub topics: Vec<String>,
     /// The value of HTTP's Host header.
     pub host: String,
-    /// The bodies of the messages, made beforehand.
-    pub bodies: Arc<MessageBodies>,
+    /// Incompressible bytes, as many as the largest message has.
+    pub filler: Vec<u8>,
+    /// The sizes, to be used in turn.
+    pub sizes: Vec<Filler>,
 }
 
 /// One command that awaits its answer.
@@ -62,14 +55,11 @@ struct Outstanding {
 #[derive(Debug)]
 pub struct Producer {
     settings: Arc<PublishSettings>,
-    /// The header's producer: the run and the place among its producers.
-    id: u32,
     /// The producer's topics, which take turns, as places in the list of the settings.
     topics: Vec<usize>,
     turn: usize,
     /// Place in the list of sizes.
     size_at: usize,
-    next: u64,
     /// The producer stops at this number.
     pub(crate) limit: u64,
     /// The pace; `None` in a closed loop.
@@ -82,6 +72,7 @@ pub struct Producer {
     outstanding_messages: u64,
     /// The time from which on only the generator itself was in the way; `None` while something else is.
     free_since_ns: Option<u64>,
+    /// What was sent so far. The next message's number is `sent`.
     record: ProducerRecord,
     ended: bool,
 }
@@ -108,21 +99,12 @@ impl Producer {
         limit: u64,
     ) -> Producer {
         let count = settings.topics.len();
-        let topics: Vec<usize> = if count > producers as usize {
-            (index as usize..count)
-                .step_by(producers as usize)
-                .collect()
-        } else {
-            vec![index as usize % count]
-        };
-        let id = u32::from(run) << 16 | index;
+        let first = index as usize % count;
         Producer {
-            size_at: index as usize % settings.bodies.sizes.len(),
+            size_at: index as usize % settings.sizes.len(),
             settings,
-            id,
-            topics,
+            topics: (first..count).step_by(producers as usize).collect(),
             turn: 0,
-            next: 0,
             limit,
             pace,
             pacer: None,
@@ -131,7 +113,7 @@ impl Producer {
             outstanding_messages: 0,
             free_since_ns: Some(0),
             record: ProducerRecord {
-                producer: id,
+                producer: u32::from(run) << 16 | index,
                 ..ProducerRecord::default()
             },
             ended: false,
@@ -147,7 +129,7 @@ impl Producer {
 
     /// Returns the place among the run's producers, from 0 on.
     pub fn index(&self) -> u32 {
-        self.id & 0xffff
+        self.record.producer & 0xffff
     }
 
     /// Tells whether the producer publishes by HTTP.
@@ -158,7 +140,8 @@ impl Producer {
     /// Encodes the commands that are due, as far as there is room. Returns what to wait for.
     pub fn publish(&mut self, now_ns: u64, output: &mut Vec<u8>, tally: &mut Tally) -> Wait {
         loop {
-            if self.ended || self.next >= self.limit {
+            let left = self.limit - self.record.sent;
+            if self.ended || left == 0 {
                 return Wait::Done;
             }
             let intended_ns = match &self.pacer {
@@ -177,27 +160,25 @@ impl Producer {
                 self.free_since_ns = None;
                 return Wait::Daemon;
             }
-            let left = self.limit - self.next;
-            let count = self
-                .messages_per_command()
-                .min(u32::try_from(left).unwrap_or(u32::MAX));
+            let left = u32::try_from(left).unwrap_or(u32::MAX);
+            let count = self.settings.per_command.min(left);
             let measured = self.measured.contains(&intended_ns);
             if self.pacer.is_some() {
                 let free_since_ns = *self.free_since_ns.get_or_insert(now_ns);
                 let lateness_ns = now_ns.saturating_sub(intended_ns.max(free_since_ns));
                 let lateness = tally.of(HistogramKind::Lateness);
-                lateness.record(measured, lateness_ns, u64::from(count));
+                lateness.record(measured, lateness_ns, count.into());
             }
             let bodies_bytes = self.encode(intended_ns, count, output);
             tally.counts.sent += u64::from(count);
             tally.counts.sent_bytes += bodies_bytes as u64;
             self.outstanding.push_back(Outstanding {
-                first: self.next,
+                first: self.record.sent,
                 count,
                 intended_ns,
             });
             self.outstanding_messages += u64::from(count);
-            self.next += u64::from(count);
+            self.record.sent += u64::from(count);
             if let Some(pacer) = &mut self.pacer {
                 pacer.advance();
             }
@@ -205,20 +186,10 @@ impl Producer {
     }
 
     fn has_room(&self, output: &[u8]) -> bool {
-        let window_left = match self.settings.window {
-            Some(window) => self.outstanding_messages < window,
-            None => true,
-        };
+        let window = self.settings.window;
+        let window_left = window.is_none_or(|window| self.outstanding_messages < window);
         let answered = !self.settings.via.is_http() || self.outstanding.is_empty();
         window_left && answered && output.len() < OUTPUT_BYTES_MAX
-    }
-
-    fn messages_per_command(&self) -> u32 {
-        if self.settings.via.is_batched() {
-            self.settings.batch
-        } else {
-            1
-        }
     }
 
     /// Appends one command with `count` messages; returns the bytes of their bodies.
@@ -226,32 +197,26 @@ impl Producer {
         let settings = Arc::clone(&self.settings);
         let topic = &settings.topics[self.topics[self.turn]];
         self.turn = (self.turn + 1) % self.topics.len();
-        let first_size = self.size_at;
-        self.size_at = (self.size_at + count as usize) % settings.bodies.sizes.len();
-        let sizes = settings.bodies.sizes.iter().cycle().skip(first_size);
-        let sizes = || sizes.clone().take(count as usize);
-        let bodies_bytes = sizes()
-            .map(|size| HEADER_BYTES + size.bytes())
-            .sum::<usize>();
+        let sizes = settings.sizes.iter().cycle().skip(self.size_at);
+        let sizes = sizes.take(count as usize);
+        self.size_at = (self.size_at + count as usize) % settings.sizes.len();
+        let fillers_bytes: usize = sizes.clone().map(Filler::bytes).sum();
+        let bodies_bytes = HEADER_BYTES * count as usize + fillers_bytes;
         let batch_bytes = 4 + 4 * count as usize + bodies_bytes;
         output.reserve(batch_bytes + 128);
         match settings.via {
             Via::Pub => line(output, &["PUB ", topic, "\n"]),
-            Via::Dpub => line(
-                output,
-                &["DPUB ", topic, " ", &settings.defer_ms.to_string(), "\n"],
-            ),
+            Via::Dpub => {
+                let defer_ms = settings.defer_ms.to_string();
+                line(output, &["DPUB ", topic, " ", &defer_ms, "\n"]);
+            }
             Via::Mpub => {
                 line(output, &["MPUB ", topic, "\n"]);
                 size(output, batch_bytes);
             }
             Via::HttpPub => {
-                http::request(
-                    output,
-                    &format!("/pub?topic={topic}"),
-                    &settings.host,
-                    bodies_bytes,
-                );
+                let path = format!("/pub?topic={topic}");
+                http::request(output, &path, &settings.host, bodies_bytes);
             }
             Via::HttpMpub => {
                 let path = format!("/mpub?topic={topic}&binary=true");
@@ -263,16 +228,16 @@ impl Producer {
         }
         let has_size = settings.via != Via::HttpPub;
         let mut header = Header {
-            producer: self.id,
-            number: self.next,
+            producer: self.record.producer,
+            number: self.record.sent,
             intended_ns,
         };
-        for filler in sizes() {
+        for filler in sizes {
             if has_size {
                 size(output, HEADER_BYTES + filler.bytes());
             }
             output.extend_from_slice(&header.encode(filler));
-            output.extend_from_slice(&settings.bodies.filler[..filler.bytes()]);
+            output.extend_from_slice(&settings.filler[..filler.bytes()]);
             header.number += 1;
         }
         bodies_bytes
@@ -326,9 +291,8 @@ impl Producer {
         self.outstanding_messages -= count;
         if !ok {
             tally.counts.error_answers += 1;
-            self.record
-                .refused
-                .push(command.first..command.first + count);
+            let refused = command.first..command.first + count;
+            self.record.refused.push(refused);
             // nsqd closes the connection after these; what was behind them stays unconfirmed.
             let goes_on = ["E_PUB_FAILED", "E_MPUB_FAILED", "E_DPUB_FAILED"];
             if goes_on.iter().any(|code| text.starts_with(code)) || self.settings.via.is_http() {
@@ -363,7 +327,7 @@ impl Producer {
     /// Returns how many messages the daemon acknowledged.
     pub fn acknowledged(&self) -> u64 {
         let refused: u64 = self.record.refused.iter().map(|r| r.end - r.start).sum();
-        self.next - refused - self.outstanding_messages
+        self.record.sent - refused - self.outstanding_messages
     }
 
     /// Returns how many messages were due by `until_ns` and are not sent.
@@ -374,20 +338,17 @@ impl Producer {
         let mut count = 0;
         while pacer.peek().is_some_and(|at| at < until_ns) {
             pacer.advance();
-            count += u64::from(self.messages_per_command());
+            count += u64::from(self.settings.per_command);
         }
-        count.min(self.limit - self.next)
+        count.min(self.limit - self.record.sent)
     }
 
     /// Returns the record for the ledger, in which outstanding messages are unconfirmed.
     pub fn record(&self) -> ProducerRecord {
         let mut record = self.record.clone();
-        record.sent = self.next;
-        let ranges = self
-            .outstanding
-            .iter()
-            .map(|o| o.first..o.first + u64::from(o.count));
-        record.unconfirmed.extend(ranges);
+        let range = |o: &Outstanding| o.first..o.first + u64::from(o.count);
+        let unconfirmed = self.outstanding.iter().map(range);
+        record.unconfirmed.extend(unconfirmed);
         record
     }
 }

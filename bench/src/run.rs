@@ -23,9 +23,8 @@ use clap::builder::TypedValueParser;
 use crate::clock::Clock;
 use crate::control::Control;
 use crate::depth::DepthSampler;
-use crate::generator::{self, GeneratorSettings, Report};
+use crate::generator::{self, GeneratorSettings, LastReport, Report};
 use crate::grid::Grid;
-use crate::ledger::ProducerRecord;
 use crate::machine::ProcessorTicks;
 use crate::process::{Usage, thread_times_ns};
 use crate::progress::Progress;
@@ -90,21 +89,6 @@ pub struct Options {
     pub progress: bool,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            threads: 1,
-            cores: Vec::new(),
-            topic: None,
-            keep_topics: false,
-            allow_messages: false,
-            interval: Span::from_secs(1),
-            stop: Arc::default(),
-            progress: false,
-        }
-    }
-}
-
 /// A finished run.
 #[derive(Clone, Debug)]
 pub struct Finished {
@@ -140,37 +124,25 @@ pub fn run(target: &Target, scenario: &Scenario, options: &Options) -> Result<Fi
         threads: Vec::new(),
         handles: Vec::new(),
         failure: None,
-        rest: LastReports::default(),
+        rest: LastReport::default(),
     };
     conductor.spawn(prepared.generators, &report_tx)?;
     drop(report_tx);
-    let grid = match conductor.set_up(prepared.connections) {
-        Ok(grid) => grid,
-        Err(error) => {
-            conductor.stop();
-            prepare::clean_up(target, &prepared.topics, options);
-            return Err(error);
-        }
-    };
-    let mut depths = DepthSampler::start(
-        target.http,
-        &prepared.prefix,
-        prepared.topics.len() == 1,
-        clock,
-        grid,
-    );
+    let grid = conductor.set_up(prepared.connections).inspect_err(|_| {
+        conductor.stop();
+        prepare::clean_up(target, &prepared.topics, options);
+    })?;
+    let single = prepared.topics.len() == 1;
+    let mut depths = DepthSampler::start(target.http, &prepared.prefix, single, clock, grid);
     let mut recording = conductor.conduct(grid, &mut depths);
     let rest = conductor.stop();
-    recording
-        .series
-        .end(clock.now_ns().min(recording.ended_ns), &rest.tally);
-    recording.series.depths.extend(depths.stop());
+    let series = &mut recording.series;
+    series.end(recording.ended_ns, &rest.tally);
+    series.depths.extend(depths.stop());
     prepare::clean_up(target, &prepared.topics, options);
-    let log = std::mem::take(&mut recording.series.log);
-    let result = conclude::conclude(&conductor, grid, recording, rest);
     Ok(Finished {
-        result,
-        log,
+        log: std::mem::take(&mut series.log),
+        result: conclude::conclude(&conductor, grid, recording, rest),
         started_unix_ms: grid.start / 1_000_000,
     })
 }
@@ -200,44 +172,6 @@ struct Drain {
     drained_ns: Option<u64>,
 }
 
-impl Drain {
-    fn new(now_ns: u64, depths: &DepthSampler) -> Drain {
-        Drain {
-            since_ns: now_ns,
-            progress_ns: now_ns,
-            arrived: 0,
-            looks_from: depths.looks.len(),
-            drained_ns: None,
-        }
-    }
-}
-
-/// The last reports of the generator threads together.
-#[derive(Default)]
-struct LastReports {
-    records: Vec<ProducerRecord>,
-    unsent: u64,
-    tally: Tally,
-}
-
-impl LastReports {
-    fn take(&mut self, report: Report) {
-        match report {
-            Report::Ended {
-                records,
-                unsent,
-                rest: tally,
-            } => {
-                self.records.extend(records);
-                self.unsent += unsent;
-                self.tally.add(&tally);
-            }
-            Report::Interval { tally, .. } => self.tally.add(&tally),
-            Report::Started { .. } | Report::Failed(_) => {}
-        }
-    }
-}
-
 /// The thread that directs a run.
 struct Conductor<'a> {
     target: &'a Target,
@@ -253,7 +187,7 @@ struct Conductor<'a> {
     handles: Vec<JoinHandle<()>>,
     failure: Option<String>,
     /// The last reports of the threads that ended already.
-    rest: LastReports,
+    rest: LastReport,
 }
 
 impl Conductor<'_> {
@@ -360,7 +294,13 @@ impl Conductor<'_> {
                 && (producers > 0 || now_ns >= ends_at);
             let Some(drain) = &mut drain else {
                 if done {
-                    drain = Some(Drain::new(now_ns, depths));
+                    drain = Some(Drain {
+                        since_ns: now_ns,
+                        progress_ns: now_ns,
+                        arrived: 0,
+                        looks_from: depths.looks.len(),
+                        drained_ns: None,
+                    });
                     Control::set(&self.control.published);
                     recording.published_usage = self.usage();
                 } else if now_ns > ends_at + self.scenario.drain.as_ns() {
@@ -412,9 +352,10 @@ impl Conductor<'_> {
         }
         // A message that a late reader gives back may have timed out and come again long before.
         let is_complete = self.scenario.reads_late() && self.control.has_arrived();
-        Some(match is_complete {
-            true => Ended::Complete,
-            false => Ended::NotDrained,
+        Some(if is_complete {
+            Ended::Complete
+        } else {
+            Ended::NotDrained
         })
     }
 
@@ -422,11 +363,8 @@ impl Conductor<'_> {
     /// or longer where the scenario itself lets messages rest in the daemon until they are due.
     fn idle_ns_max(&self) -> u64 {
         let rest = self.scenario.rest_max(self.target.msg_timeout);
-        let due_ns = if rest.is_zero() {
-            0
-        } else {
-            rest.as_ns().saturating_add(LATE_NS_MAX)
-        };
+        let late_ns_max = if rest.is_zero() { 0 } else { LATE_NS_MAX };
+        let due_ns = rest.as_ns().saturating_add(late_ns_max);
         self.scenario.drain.as_ns().max(due_ns)
     }
 
@@ -441,8 +379,9 @@ impl Conductor<'_> {
                     boundary_ns,
                     mut tally,
                 }) => {
-                    if let Some(series) = series.as_deref_mut() {
-                        series.interval(boundary_ns, &tally);
+                    match &mut series {
+                        Some(series) => series.interval(boundary_ns, &tally),
+                        None => self.rest.tally.add(&tally),
                     }
                     tally.clear();
                     // A thread that has ended needs no more.
@@ -451,8 +390,11 @@ impl Conductor<'_> {
                 Ok(Report::Failed(reason)) => {
                     self.failure.get_or_insert(reason);
                 }
-                // A thread ends early only behind a failure.
-                Ok(ended @ Report::Ended { .. }) => self.rest.take(ended),
+                Ok(Report::Ended(last)) => {
+                    self.rest.records.extend(last.records);
+                    self.rest.unsent += last.unsent;
+                    self.rest.tally.add(&last.tally);
+                }
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
             }
             next = self.reports.recv_timeout(Duration::ZERO);
@@ -467,26 +409,19 @@ impl Conductor<'_> {
         Sample {
             taken_ns: self.clock.now_ns(),
             usage: self.usage(),
-            threads: self
-                .threads
-                .iter()
-                .map(|thread| thread_times_ns(*thread))
-                .collect(),
+            threads: self.threads.iter().copied().map(thread_times_ns).collect(),
             processors: ProcessorTicks::now(),
         }
     }
 
     /// Ends the generator threads and takes their last reports.
-    fn stop(&mut self) -> LastReports {
+    fn stop(&mut self) -> LastReport {
         Control::set(&self.control.stop);
         for handle in self.handles.drain(..) {
             // A panic aborts the program.
             drop(handle.join());
         }
-        let mut rest = std::mem::take(&mut self.rest);
-        while let Ok(report) = self.reports.try_recv() {
-            rest.take(report);
-        }
-        rest
+        self.receive(None, Duration::ZERO);
+        std::mem::take(&mut self.rest)
     }
 }

@@ -9,17 +9,14 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use hdrhistogram::serialization::{Deserializer, V2DeflateSerializer};
 
 use crate::machine::fingerprint;
-use crate::result::{Outcome, RunResult, SCHEMA, SavedResult};
+use crate::result::{Outcome, SCHEMA, SavedResult};
 use crate::run::Finished;
 use crate::series::LoggedHistogram;
 use crate::tally::Latencies;
 
-/// The files of one measurement: `NAME.json`, `NAME.publish.hlog` and so on.
+/// The files of one measurement: `NAME.json`, `NAME.publish.hlog` and so on. Known by the path of the first.
 #[derive(Clone, Debug)]
-pub struct Files {
-    directory: PathBuf,
-    name: String,
-}
+pub struct Files(PathBuf);
 
 impl Files {
     /// Chooses the files: `path` itself if it ends in `.json`, else files called `name` in the directory `path`.
@@ -28,26 +25,16 @@ impl Files {
         let is_file = path
             .extension()
             .is_some_and(|extension| extension == "json");
-        let (directory, name) = if is_file {
-            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-            let parent = path
-                .parent()
-                .filter(|parent| !parent.as_os_str().is_empty());
-            (parent.unwrap_or(Path::new(".")), stem.into_owned())
+        let in_directory = || path.join(format!("{name}.json"));
+        let json = if is_file {
+            path.to_owned()
         } else {
-            (path, name.to_string())
+            in_directory()
         };
+        let directory = json.parent().unwrap_or(Path::new(""));
         fs::create_dir_all(directory)
             .map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
-        Ok(Files {
-            directory: directory.into(),
-            name,
-        })
-    }
-
-    /// The path of the JSON file.
-    pub fn json(&self) -> PathBuf {
-        self.directory.join(format!("{}.json", self.name))
+        Ok(Files(json))
     }
 
     /// Writes the interval logs of a run and names them in its result. `part` tells several runs of
@@ -56,14 +43,13 @@ impl Files {
     pub fn logs(&self, finished: &mut Finished, part: &str) -> Result<(), String> {
         for record in &mut finished.result.histograms {
             let kind = record.kind.name();
-            let name = format!("{}{part}.{kind}.hlog", self.name);
-            let intervals = finished
-                .log
-                .iter()
-                .filter(|logged| logged.kind == record.kind);
+            let stem = self.0.file_stem().unwrap_or_default();
+            let name = format!("{}{part}.{kind}.hlog", stem.to_string_lossy());
+            let is_of_kind = |logged: &&LoggedHistogram| logged.kind == record.kind;
+            let intervals = finished.log.iter().filter(is_of_kind);
             let text = interval_log(kind, finished.started_unix_ms, intervals)
                 .map_err(|error| format!("cannot make {name}: {error}"))?;
-            write(&self.directory.join(&name), &text)?;
+            write(&self.0.with_file_name(&name), &text)?;
             record.hdr_log = Some(name);
         }
         Ok(())
@@ -71,7 +57,7 @@ impl Files {
 
     /// Writes the JSON file.
     /// Fails when it cannot be written, in words for the user.
-    pub fn result(&self, started_unix_ms: u64, outcome: Outcome) -> Result<PathBuf, String> {
+    pub fn result(&self, started_unix_ms: u64, outcome: Outcome) -> Result<&Path, String> {
         let saved = SavedResult {
             schema: SCHEMA,
             tool: format!("nsq-bench {}", env!("CARGO_PKG_VERSION")),
@@ -80,9 +66,8 @@ impl Files {
             machine: fingerprint(),
             outcome,
         };
-        let path = self.json();
-        write(&path, saved.to_json().as_bytes())?;
-        Ok(path)
+        write(&self.0, saved.to_json().as_bytes())?;
+        Ok(&self.0)
     }
 }
 
@@ -96,7 +81,6 @@ fn interval_log<'a>(
     started_unix_ms: u64,
     intervals: impl Iterator<Item = &'a LoggedHistogram>,
 ) -> io::Result<Vec<u8>> {
-    let other = |error: String| io::Error::other(error);
     let start = UNIX_EPOCH + Duration::from_millis(started_unix_ms);
     let mut text = Vec::new();
     let mut serializer = V2DeflateSerializer::new();
@@ -110,30 +94,13 @@ fn interval_log<'a>(
     for interval in intervals {
         let histogram: Latencies = Deserializer::new()
             .deserialize(&mut &interval.bytes[..])
-            .map_err(|error| other(format!("{error:?}")))?;
+            .map_err(|error| io::Error::other(format!("{error:?}")))?;
         let from = Duration::from_secs_f64(interval.start_s);
         let length = Duration::from_secs_f64(interval.length_s);
         log.write_histogram(&histogram, from, length, Tag::new(tag))
-            .map_err(|error| other(format!("{error:?}")))?;
+            .map_err(|error| io::Error::other(format!("{error:?}")))?;
     }
     Ok(text)
-}
-
-/// Saves a single run, if `--out` asks for it.
-/// Fails when a file cannot be written, in words for the user.
-pub fn run(out: Option<&Path>, finished: &mut Finished) -> Result<Option<PathBuf>, String> {
-    let Some(path) = out else {
-        return Ok(None);
-    };
-    let name = match finished.result.scenario.name.as_str() {
-        "" => "run",
-        name => name,
-    };
-    let files = Files::at(path, name)?;
-    files.logs(finished, "")?;
-    let result: RunResult = finished.result.clone();
-    let outcome = Outcome::Run(Box::new(result));
-    files.result(finished.started_unix_ms, outcome).map(Some)
 }
 
 #[cfg(test)]

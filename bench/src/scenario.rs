@@ -86,6 +86,19 @@ impl Scenario {
         if self.via.is_batched() { self.batch } else { 1 }
     }
 
+    /// Returns the offered load in messages per second; `None` in a closed loop, and if nothing is published.
+    pub fn offered_per_s(&self) -> Option<f64> {
+        self.rate.per_second().filter(|_| self.producers > 0)
+    }
+
+    /// Returns the scenario with this offered load, in messages per second.
+    pub fn at_rate(&self, rate: f64) -> Scenario {
+        Scenario {
+            rate: Rate::PerSecond(rate),
+            ..self.clone()
+        }
+    }
+
     /// Returns the number of consumer connections, over all channels and topics.
     pub fn consumer_connections(&self) -> u64 {
         u64::from(self.consumers) * u64::from(self.channels) * u64::from(self.topics)
@@ -114,10 +127,8 @@ impl Scenario {
 
     /// Describes the run in one line.
     pub fn summary(&self) -> String {
-        let blocking = match self.client {
-            Client::EventLoop => "",
-            Client::Blocking => ", blocking",
-        };
+        let is_blocking = self.client == Client::Blocking;
+        let blocking = if is_blocking { ", blocking" } else { "" };
         let via = match self.via {
             Via::Pub => "PUB".to_owned(),
             Via::Mpub => format!("MPUB of {}", self.batch),
@@ -129,17 +140,15 @@ impl Scenario {
             Rate::Max => "as fast as answered (closed loop)".to_owned(),
             Rate::PerSecond(rate) => format!("{} offered (open loop)", Unit::PerSecond.show(rate)),
         };
-        let name = match self.name.as_str() {
-            "" => String::new(),
-            name => format!("{name}: "),
-        };
+        let colon = if self.name.is_empty() { "" } else { ": " };
         let counted = |count: u32, what: &str| {
             let plural = if count == 1 { "" } else { "s" };
             format!("{} {what}{plural}", number(count.into()))
         };
         format!(
-            "{name}{}, {} each; {} ({via}{blocking}), {} per channel (RDY {}); messages of {} bytes{}; {rate}; {} \
+            "{}{colon}{}, {} each; {} ({via}{blocking}), {} per channel (RDY {}); messages of {} bytes{}; {rate}; {} \
              after {} of warm-up",
+            self.name,
             counted(self.topics, "topic"),
             counted(self.channels, "channel"),
             counted(self.producers, "producer"),
@@ -178,10 +187,9 @@ impl Scenario {
             ("stalled", self.stalled),
             ("storm", self.storm),
         ];
-        for (name, share) in shares {
-            if !(0.0..=1.0).contains(&share) {
-                return Err(format!("{name} {share} is no share: it goes from 0 to 1"));
-            }
+        let is_wrong = |(_, share): &&(&str, f64)| !(0.0..=1.0).contains(share);
+        if let Some((name, share)) = shares.iter().find(is_wrong) {
+            return Err(format!("{name} {share} is no share: it goes from 0 to 1"));
         }
         if self.requeue + self.time_out > 1.0 || self.slow + self.stalled > 1.0 {
             return Err("shares that exclude each other add up to more than 1".into());
@@ -193,20 +201,15 @@ impl Scenario {
             ("rdy", self.rdy),
             ("slow-bytes", self.slow_bytes),
         ];
-        for (name, count) in positive {
-            if count == 0 {
-                return Err(format!("{name} must be at least 1"));
-            }
+        if let Some((name, _)) = positive.iter().find(|(_, count)| *count == 0) {
+            return Err(format!("{name} must be at least 1"));
         }
         if self.producers == 0 && self.consumers == 0 {
             return Err("neither producers nor consumers: there is nothing to run".into());
         }
         if self.producers > crate::header::PRODUCERS_MAX {
-            return Err(format!(
-                "{} producers are more than {}",
-                self.producers,
-                crate::header::PRODUCERS_MAX
-            ));
+            let most = crate::header::PRODUCERS_MAX;
+            return Err(format!("{} producers are more than {most}", self.producers));
         }
         if self.consumers > 0 && self.channels == 0 {
             return Err("consumers need at least one channel".into());

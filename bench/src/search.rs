@@ -51,7 +51,8 @@ pub struct Search {
     stage: Stage,
     rate: f64,
     passed: Option<f64>,
-    failed: Option<f64>,
+    /// The lowest rate that failed, in ramp, bisection or hold; `None` when every rate passed.
+    pub failed: Option<f64>,
     /// The gap at which bisecting ends, as a share of the failed rate.
     precision: f64,
     most: f64,
@@ -87,27 +88,21 @@ impl Search {
         Next::Try(self.stage, self.rate)
     }
 
-    /// Returns the lowest rate that failed, in ramp, bisection or hold; `None` when every rate passed.
-    pub fn failed(&self) -> Option<f64> {
-        self.failed
-    }
-
     /// Enters the outcome of the rate that [`Search::next`] named.
     pub fn tried(&mut self, passed: bool) {
+        let outcome = if passed {
+            &mut self.passed
+        } else {
+            &mut self.failed
+        };
+        *outcome = Some(self.rate);
         if self.stage == Stage::Hold {
-            if passed {
-                self.held = true;
-            } else {
-                self.failed = Some(self.rate);
+            self.held = passed;
+            if !passed {
                 self.retreats += 1;
                 self.rate *= 0.9;
             }
             return;
-        }
-        if passed {
-            self.passed = Some(self.rate);
-        } else {
-            self.failed = Some(self.rate);
         }
         match (self.passed, self.failed) {
             (Some(passed), None) if passed >= self.most => self.stage = Stage::Hold,

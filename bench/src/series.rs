@@ -7,7 +7,7 @@ use crate::grid::Grid;
 use crate::machine::ProcessorTicks;
 use crate::process::Usage;
 use crate::result::{HistogramKind, Interval, Phase, ProcessInterval};
-use crate::tally::{Counts, Latencies, Tally, add, latencies, per, percentiles, serialised};
+use crate::tally::{Counts, Tally, per, percentiles, serialised};
 
 /// A histogram of one interval in its serialised form, for the HDR log.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,15 +48,12 @@ pub struct Series {
     pub samples: BTreeMap<u64, Sample>,
     /// Depths by boundary.
     pub depths: BTreeMap<u64, Depth>,
-    /// The counts of the whole run, and the times of the last answer and delivery.
+    /// The counts and latencies of the whole run.
     pub all: Tally,
     /// Counts of the measured intervals.
     pub measured: Counts,
-    /// The latencies of each [`HistogramKind`] of all messages that were intended in the measured time.
-    pub sums: [Latencies; HistogramKind::ALL.len()],
     /// The histograms for the HDR log.
     pub log: Vec<LoggedHistogram>,
-    last: Option<Interval>,
 }
 
 impl Series {
@@ -71,9 +68,7 @@ impl Series {
             depths: BTreeMap::new(),
             all: Tally::default(),
             measured: Counts::default(),
-            sums: HistogramKind::ALL.map(|_| latencies()),
             log: Vec::new(),
-            last: None,
         }
     }
 
@@ -91,15 +86,18 @@ impl Series {
 
     /// Returns the newest finished interval.
     pub fn last(&self) -> Option<&Interval> {
-        self.last.as_ref()
+        self.rows.last_key_value().map(|(_, row)| row)
+    }
+
+    /// Returns the end of the newest finished interval, or the start of the run.
+    fn end_ns(&self) -> u64 {
+        let last = self.rows.last_key_value();
+        last.map_or(self.grid.start, |(end, _)| *end)
     }
 
     fn close(&mut self, boundary_ns: u64, tally: &Tally) {
         let phase = self.grid.phase_before(boundary_ns);
-        let from_ns = self
-            .rows
-            .last_key_value()
-            .map_or(self.grid.start, |(end, _)| *end);
+        let from_ns = self.end_ns();
         let start_s = (from_ns - self.grid.start) as f64 / 1e9;
         let length_s = (boundary_ns.saturating_sub(from_ns)) as f64 / 1e9;
         let counts = &tally.counts;
@@ -121,41 +119,26 @@ impl Series {
             lateness,
             ..Interval::default()
         };
-        let sums = self.sums.iter_mut();
-        for ((kind, part), sum) in HistogramKind::ALL.into_iter().zip(split).zip(sums) {
-            let part = &part.measured;
-            if part.is_empty() {
-                continue;
-            }
-            add(sum, part);
+        let kinds = HistogramKind::ALL.into_iter().zip(split);
+        for (kind, part) in kinds.filter(|(_, part)| !part.measured.is_empty()) {
             self.log.push(LoggedHistogram {
                 kind,
                 start_s,
                 length_s,
-                bytes: serialised(part),
+                bytes: serialised(&part.measured),
             });
         }
-        self.all.counts.add(counts);
-        self.all.last_answer_ns = self.all.last_answer_ns.max(tally.last_answer_ns);
-        self.all.last_delivery_ns = self.all.last_delivery_ns.max(tally.last_delivery_ns);
-        self.all.early_ns_max = self.all.early_ns_max.max(tally.early_ns_max);
-        self.last = Some(row.clone());
+        self.all.add(tally);
         self.rows.insert(boundary_ns, row);
     }
 
     /// Ends the series: closes the open intervals, and adds what happened since the last boundary.
     pub fn end(&mut self, end_ns: u64, rest: &Tally) {
-        let mut sum = Tally::default();
-        sum.add(rest);
-        let open = std::mem::take(&mut self.open);
-        for (_, tally) in open.values() {
+        let mut sum = rest.clone();
+        for (_, tally) in std::mem::take(&mut self.open).values() {
             sum.add(tally);
         }
-        let last = self
-            .rows
-            .last_key_value()
-            .map_or(self.grid.start, |(end, _)| *end);
-        self.close(end_ns.max(last + 1), &sum);
+        self.close(end_ns.max(self.end_ns() + 1), &sum);
     }
 
     /// The rows, with everything that was sampled at their ends. `offered` says what was offered then,
@@ -172,18 +155,14 @@ impl Series {
                 row.in_flight = Some(depth.in_flight);
                 row.deferred = Some(depth.deferred);
             }
-            let before = self
-                .samples
-                .range(..end)
-                .next_back()
-                .map(|(_, sample)| sample);
-            if let (Some(now), Some(before)) = (self.samples.get(end), before) {
-                let percent = |ns: u64| ns as f64 / 1e7 / row.length_s.max(1e-9);
+            let before = self.samples.range(..end).next_back();
+            if let Some((now, (_, before))) = self.samples.get(end).zip(before) {
+                let per_s = |count: u64| count as f64 / row.length_s.max(1e-9);
+                let percent = |ns: u64| per_s(ns) / 1e7;
                 let cpu = |sample: &Sample| sample.threads.iter().map(|(cpu, _)| cpu).sum::<u64>();
                 row.generator_cpu_percent = percent(cpu(now).saturating_sub(cpu(before)));
                 row.daemon = now.usage.zip(before.usage).map(|(now, before)| {
                     let used = now.since(before);
-                    let per_s = |count: u64| count as f64 / row.length_s.max(1e-9);
                     ProcessInterval {
                         cpu_percent: percent(used.cpu_ns),
                         rss_bytes: used.rss_bytes,

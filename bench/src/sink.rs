@@ -29,11 +29,11 @@ use upgrade::ServerConfig;
 
 use crate::clock::Clock;
 use crate::header::HEADER_BYTES;
-use crate::link::{Link, ReadOutcome};
+use crate::link::Link;
 use crate::span::Span;
 use crate::target::resolve;
 use channel::Store;
-use client::{Client, ClientContext};
+use client::Client;
 
 const READ_BYTES: usize = 256 * 1024;
 const LISTENER: u64 = u64::MAX;
@@ -102,8 +102,7 @@ fn parse_stall(text: &str) -> Result<(Span, Span), String> {
 
 fn parse_one_in(text: &str) -> Result<u64, String> {
     let n = text.strip_prefix("1/").and_then(|n| n.parse().ok());
-    n.filter(|n| *n > 0)
-        .ok_or_else(|| "a share such as 1/10000".into())
+    Ok(n.filter(|n| *n > 0).ok_or("a share such as 1/10000")?)
 }
 
 /// The counts of what a sink did.
@@ -143,9 +142,8 @@ impl Sink {
         let address = listener.local_addr()?;
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
-        let handle = thread::Builder::new()
-            .name("sink".into())
-            .spawn(move || Server::new(options, tls, listener)?.serve(&seen))?;
+        let serve = move || Server::new(options, tls, listener)?.serve(&seen);
+        let handle = thread::Builder::new().name("sink".into()).spawn(serve)?;
         Ok(Sink {
             address,
             stop,
@@ -157,9 +155,8 @@ impl Sink {
     /// Fails when it had ended before because it could not wait for its sockets.
     pub fn stop(self) -> io::Result<SinkCounts> {
         self.stop.store(true, Ordering::Release);
-        self.handle
-            .join()
-            .unwrap_or_else(|_| Err(io::Error::other("the sink panicked")))
+        let panicked = |_| Err(io::Error::other("the sink panicked"));
+        self.handle.join().unwrap_or_else(panicked)
     }
 }
 
@@ -233,11 +230,9 @@ impl Server {
 
     fn accept(&mut self) -> io::Result<()> {
         loop {
-            let stream = match self.listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                // The client aborted before it was accepted, or no descriptor is free: the next may succeed.
-                Err(_) => return Ok(()),
+            // Nobody waits, the client aborted before it was accepted, or no descriptor is free: the next may succeed.
+            let Ok((stream, _)) = self.listener.accept() else {
+                return Ok(());
             };
             stream.set_nonblocking(true)?;
             stream.set_nodelay(true)?;
@@ -255,21 +250,13 @@ impl Server {
         let Some(Some(client)) = self.clients.get_mut(index) else {
             return;
         };
-        let (outcome, length) = match client.link.read(&mut self.scratch, READ_BYTES) {
-            Ok(read) => read,
+        let length = match client.link.read(&mut self.scratch, READ_BYTES) {
+            Ok(Some(length)) => length,
+            Ok(None) => return self.write(index),
             Err(_) => return self.close(index),
         };
-        match outcome {
-            ReadOutcome::End => return self.close(index),
-            ReadOutcome::Later => return self.write(index),
-            ReadOutcome::Bytes(_) => {}
-        }
-        let mut shared = ClientContext {
-            store: &mut self.store,
-            now_ns: self.clock.now_ns(),
-            tls: self.tls.as_ref(),
-        };
-        let handled = client.input(&self.scratch[..length], &mut shared);
+        let input = &self.scratch[..length];
+        let handled = client.input(input, &mut self.store, self.tls.as_ref());
         client.link.keep(&self.scratch[handled..length]);
         self.write(index);
     }
@@ -279,12 +266,7 @@ impl Server {
         let Some(Some(client)) = self.clients.get_mut(index) else {
             return;
         };
-        let mut shared = ClientContext {
-            store: &mut self.store,
-            now_ns: self.clock.now_ns(),
-            tls: self.tls.as_ref(),
-        };
-        client.deliver(&mut shared);
+        client.deliver(&mut self.store, self.clock.now_ns());
         let Ok(empty) = client.link.flush() else {
             return self.close(index);
         };
@@ -295,9 +277,7 @@ impl Server {
         if waits != client.waits_to_write {
             client.waits_to_write = waits;
             let mut flags = epoll::EventFlags::IN;
-            if waits {
-                flags |= epoll::EventFlags::OUT;
-            }
+            flags.set(epoll::EventFlags::OUT, waits);
             let token = epoll::EventData::new_u64(index as u64);
             if epoll::modify(&self.epoll, client.link.stream(), token, flags).is_err() {
                 self.close(index);

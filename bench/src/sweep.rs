@@ -1,7 +1,6 @@
 //! `sweep`: a staircase of rates, and the knee of latency over rate.
 
 use crate::judgement;
-use crate::rate::Rate;
 use crate::result::{Ended, RunResult, SweepResult, Verdict};
 use crate::run::{self, Options};
 use crate::scenario::Scenario;
@@ -13,15 +12,9 @@ const KNEE_FACTOR: f64 = 10.0;
 
 /// Spreads `steps` rates from the first to the last, at even ratios.
 pub fn rates(from: f64, to: f64, steps: u32) -> Vec<f64> {
-    match steps {
-        0 | 1 => vec![from],
-        _ => {
-            let ratio = (to / from).powf(1.0 / f64::from(steps - 1));
-            (0..steps)
-                .map(|step| from * ratio.powi(step.cast_signed()))
-                .collect()
-        }
-    }
+    let ratio = (to / from).powf(1.0 / f64::from(steps.max(2) - 1));
+    let rate = |step: u32| from * ratio.powi(step.cast_signed());
+    (0..steps).map(rate).collect()
 }
 
 /// Runs the scenario at each rate until a run fails. Returns the result, and the reason if a run
@@ -36,23 +29,16 @@ pub fn sweep(
     let mut steps = Vec::new();
     let mut failure = None;
     for rate in rates {
-        let scenario = Scenario {
-            rate: Rate::PerSecond(*rate),
-            ..scenario.clone()
-        };
-        let finished = match run::run(target, &scenario, options) {
-            Ok(finished) => finished,
+        let result = match run::run(target, &scenario.at_rate(*rate), options) {
+            Ok(finished) => finished.result,
             Err(error) => {
                 failure = Some(error);
                 break;
             }
         };
-        say(&finished.result);
-        let failed = matches!(
-            finished.result.ended,
-            Ended::Failed { .. } | Ended::Interrupted
-        );
-        steps.push(finished.result);
+        say(&result);
+        let failed = result.is_failed() || result.ended == Ended::Interrupted;
+        steps.push(result);
         if failed {
             break;
         }
@@ -69,18 +55,14 @@ pub fn p99_us(run: &RunResult) -> Option<f64> {
 /// Finds the highest rate in front of the knee.
 fn knee(steps: &[RunResult]) -> Option<f64> {
     let base_us = steps.iter().filter_map(p99_us).reduce(f64::min)?;
-    let carried = |run: &&RunResult| {
-        let Some(offered) = run.totals.offered_per_s else {
-            return false;
-        };
-        run.totals.acknowledged_per_s >= CARRIED_SHARE * offered
-            && p99_us(run).is_some_and(|p99| p99 <= KNEE_FACTOR * base_us)
-            && run.self_check.verdict == Verdict::Trusted
+    let carried = |run: &RunResult| {
+        let offered = run.totals.offered_per_s?;
+        let is_carried = run.totals.acknowledged_per_s >= CARRIED_SHARE * offered
+            && p99_us(run)? <= KNEE_FACTOR * base_us
+            && run.self_check.verdict == Verdict::Trusted;
+        is_carried.then_some(offered)
     };
-    let carried = steps.iter().filter(carried);
-    carried
-        .filter_map(|run| run.totals.offered_per_s)
-        .reduce(f64::max)
+    steps.iter().filter_map(carried).reduce(f64::max)
 }
 
 /// Draws the knee for the terminal: a line per rate, a bar as long as the logarithm of its p99.

@@ -33,11 +33,8 @@ impl Split {
     /// Records `count` messages of the same latency.
     #[inline]
     pub fn record(&mut self, measured: bool, latency_ns: u64, count: u64) {
-        let histogram = if measured {
-            &mut self.measured
-        } else {
-            &mut self.other
-        };
+        let (ours, other) = (&mut self.measured, &mut self.other);
+        let histogram = if measured { ours } else { other };
         histogram.saturating_record_n(latency_ns, count);
     }
 
@@ -133,9 +130,11 @@ impl Tally {
     /// Sets all counts to zero and empties the histograms; keeps their memory.
     pub fn clear(&mut self) {
         self.counts = Counts::default();
-        self.last_answer_ns = 0;
-        self.last_delivery_ns = 0;
-        self.early_ns_max = 0;
+        (
+            self.last_answer_ns,
+            self.last_delivery_ns,
+            self.early_ns_max,
+        ) = (0, 0, 0);
         self.latencies.iter_mut().for_each(Split::clear);
     }
 
@@ -195,10 +194,7 @@ pub fn serialised(histogram: &Latencies) -> Vec<u8> {
 
 /// A histogram for a saved result, if there is anything in it.
 pub fn record(kind: HistogramKind, histogram: &Latencies) -> Option<HistogramRecord> {
-    if histogram.is_empty() {
-        return None;
-    }
-    Some(HistogramRecord {
+    (!histogram.is_empty()).then(|| HistogramRecord {
         kind,
         count: histogram.len(),
         min_us: histogram.min() as f64 / 1000.0,

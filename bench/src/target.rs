@@ -9,7 +9,7 @@ use wire::encode::{self, FrameDecoded, decode_frame};
 use wire::frame::FrameType;
 
 use crate::generator::identify_json;
-use crate::http::Admin;
+use crate::http::call;
 use crate::process::Process;
 use crate::result::Daemon;
 
@@ -35,12 +35,11 @@ pub struct Target {
 
 /// The part of an IDENTIFY answer that is of interest.
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct Identity {
-    #[serde(default)]
     version: String,
     max_rdy_count: Option<u64>,
     msg_timeout: Option<u64>,
-    #[serde(default)]
     nsq_bench_sink: bool,
 }
 
@@ -54,16 +53,14 @@ impl Target {
     ) -> Result<Target, String> {
         let identity = greet(tcp).map_err(|error| format!("no daemon at {tcp}: {error}"))?;
         if let Some(http) = http {
-            Admin::new(http).get("/ping").map_err(|error| {
+            call(http, "GET", "/ping").map_err(|error| {
                 format!(
                     "the HTTP address does not answer ({error}); give --http-address, or `none`"
                 )
             })?;
         }
-        let process = match pid {
-            Some(pid) => Some(Process { pid }),
-            None => Process::listening_at(tcp),
-        };
+        let process = pid.map(|pid| Process { pid });
+        let process = process.or_else(|| Process::listening_at(tcp));
         Ok(Target {
             tcp,
             http,
@@ -105,18 +102,16 @@ fn greet(tcp: SocketAddr) -> Result<Identity, String> {
             FrameDecoded::Frame { data, .. } => {
                 return Err(format!("it answers {}", String::from_utf8_lossy(data)));
             }
-            FrameDecoded::Bad => return Err("it does not speak NSQ".into()),
-            FrameDecoded::NeedMore(bytes) if bytes > 1 << 20 => {
+            FrameDecoded::NeedMore(bytes) if bytes <= 1 << 20 => {}
+            FrameDecoded::NeedMore(_) | FrameDecoded::Bad => {
                 return Err("it does not speak NSQ".into());
             }
-            FrameDecoded::NeedMore(_) => {}
         }
-        let bytes = match stream.read(&mut chunk) {
+        match stream.read(&mut chunk) {
             Ok(0) => return Err("it closes the connection".into()),
-            Ok(bytes) => bytes,
+            Ok(bytes) => input.extend_from_slice(&chunk[..bytes]),
             Err(error) => return Err(format!("it does not answer: {error}")),
-        };
-        input.extend_from_slice(&chunk[..bytes]);
+        }
     }
 }
 

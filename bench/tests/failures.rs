@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Output};
 
 use crate::support::{echo, program};
-use nsq_bench::http::Admin;
+use nsq_bench::http::call;
 use nsq_bench::result::{Ended, Outcome, SavedResult};
 use nsq_bench::sink::{Faults, Sink};
 
@@ -96,9 +96,8 @@ fn start(sink: &Sink, out: &Path, args: &[&str], mut until: impl FnMut(&str) -> 
     all.extend_from_slice(&["--warm-up", "0s", "--duration", "100s", "--out", &out]);
     all.extend_from_slice(args);
     let mut child = program(&all).spawn().unwrap();
-    let admin = Admin::new(sink.address);
     loop {
-        let stats = admin.get("/stats?format=json").unwrap();
+        let stats = call(sink.address, "GET", "/stats?format=json").unwrap();
         let ended = child.try_wait().unwrap();
         if until(&String::from_utf8_lossy(&stats)) || ended.is_some() {
             break;
@@ -166,7 +165,7 @@ fn a_connection_refused_in_the_middle_leaves_a_partial_report() {
     let child = start(&sink, &out, &args, |stats| {
         // A delivered message shows that the run has begun.
         if !posted && stats.contains("\"channel_name\"") {
-            Admin::new(sink.address).post("/pub?topic=t").unwrap();
+            call(sink.address, "POST", "/pub?topic=t").unwrap();
             posted = true;
         }
         !stats.contains("\"delivered\":0,")
@@ -190,7 +189,7 @@ fn messages_of_an_application_are_not_taken() {
     let sink = echo(Faults::default());
     let address = sink.address.to_string();
     for _ in 0..3 {
-        Admin::new(sink.address).post("/pub?topic=orders").unwrap();
+        call(sink.address, "POST", "/pub?topic=orders").unwrap();
     }
     let flags = |command| {
         let to = ["--tcp-address", &address, "--http-address", &address];

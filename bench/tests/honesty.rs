@@ -2,7 +2,7 @@
 //! lost, duplicated and altered messages are counted exactly. The tests use real sockets and the
 //! built-in sink.
 
-use crate::support::{echo, scenario, target};
+use crate::support::{echo, options, scenario, target};
 use nsq_bench::result::{Ended, HistogramKind, LoopKind};
 use nsq_bench::run::{Options, run};
 use nsq_bench::sink::Faults;
@@ -17,7 +17,7 @@ fn a_stall_of_200_ms_a_second_is_seen_in_the_tail() {
     let sink = echo(faults);
     let scenario =
         scenario("rate = '1000'\nvia = 'pub'\nwarm-up = '0s'\nduration = '3s'\ndrain = '30s'");
-    let finished = run(&target(&sink), &scenario, &Options::default()).unwrap();
+    let finished = run(&target(&sink), &scenario, &options()).unwrap();
     let counts = sink.stop().unwrap();
     assert!(counts.stalls >= 2, "the sink did not stall: {counts:?}");
     let result = finished.result;
@@ -50,7 +50,7 @@ fn no_rate_is_more_than_was_offered() {
     ] {
         let sink = echo(Faults::default());
         let scenario = scenario(&format!("{toml}\nwarm-up = '0s'"));
-        let finished = run(&target(&sink), &scenario, &Options::default()).unwrap();
+        let finished = run(&target(&sink), &scenario, &options()).unwrap();
         drop(sink.stop());
         let totals = finished.result.totals;
         let offered = totals.offered_per_s.unwrap() * 1.000_001;
@@ -71,7 +71,7 @@ fn blocking_clients_get_an_answer_to_each_command() {
     ] {
         let sink = echo(Faults::default());
         let scenario = scenario(&format!("{toml}\nclient = 'blocking'\nwarm-up = '0s'"));
-        let finished = run(&target(&sink), &scenario, &Options::default()).unwrap();
+        let finished = run(&target(&sink), &scenario, &options()).unwrap();
         drop(sink.stop());
         let result = finished.result;
         assert_eq!(result.ended, Ended::Complete, "{toml}");
@@ -91,7 +91,7 @@ fn check_faults(toml: &str, threads: usize, channels: u64) {
     let sink = echo(faults);
     let options = Options {
         threads,
-        ..Options::default()
+        ..options()
     };
     let finished = run(&target(&sink), &scenario(toml), &options).unwrap();
     let counts = sink.stop().unwrap();
@@ -136,7 +136,7 @@ fn without_faults_the_ledger_is_clean() {
         let scenario = scenario(&format!(
             "messages = 5000\nwarm-up = '0s'\nduration = '100s'\n{toml}"
         ));
-        let finished = run(&target(&sink), &scenario, &Options::default()).unwrap();
+        let finished = run(&target(&sink), &scenario, &options()).unwrap();
         let counts = sink.stop().unwrap();
         let result = finished.result;
         assert_eq!(result.ended, Ended::Complete, "{toml}");

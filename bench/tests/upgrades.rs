@@ -9,9 +9,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Child;
 
-use crate::support::{echo, program, scenario, start, target};
+use crate::support::{echo, options, program, scenario, start, target};
 use nsq_bench::result::Ended;
-use nsq_bench::run::{Options, run};
+use nsq_bench::run::run;
 use nsq_bench::sink::{Faults, Sink};
 use nsq_bench::upgrades::server_config;
 
@@ -45,7 +45,7 @@ impl Certificates {
 
 fn check_exact(sink: Sink, toml: &str, messages: u64) {
     let text = format!("messages = {messages}\nwarm-up = '0s'\nduration = '100s'\n{toml}");
-    let finished = run(&target(&sink), &scenario(&text), &Options::default()).unwrap();
+    let finished = run(&target(&sink), &scenario(&text), &options()).unwrap();
     let counts = sink.stop().unwrap();
     let result = finished.result;
     assert_eq!(result.ended, Ended::Complete, "{toml}");
@@ -118,7 +118,7 @@ fn a_client_shows_its_certificate() {
     let shown = format!("{tls}tls-cert = '{cert}'\ntls-key = '{key}'\nsnappy = true");
     check_exact(sink(), &shown, 2000);
     let sink = sink();
-    let error = run(&target(&sink), &scenario(&tls), &Options::default()).unwrap_err();
+    let error = run(&target(&sink), &scenario(&tls), &options()).unwrap_err();
     assert!(error.contains("CertificateRequired"), "{error}");
     sink.stop().unwrap();
 }

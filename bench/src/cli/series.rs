@@ -4,18 +4,18 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::target::{PlayArgs, TargetArgs};
+use super::target::{PlayArgs, RunArgs};
 use super::{EXIT_FAILED, EXIT_GENERATOR, stop_flag};
 use crate::clock::Clock;
-use crate::compare::{self, Contender, Requirement};
+use crate::compare::{self, Contender};
 use crate::control::Control;
 use crate::daemon::DaemonCommand;
 use crate::find_max::{self, SearchSettings};
 use crate::judgement::{CPU_NOT_TOLD_APART, SEARCH_LIMITED, SEARCH_REACHED_MOST};
 use crate::print;
 use crate::rate::{Rate, parse_count};
-use crate::result::{Outcome, RunResult, SearchStep};
-use crate::run::{self, Finished};
+use crate::result::{Outcome, RunResult, SearchStep, Threshold};
+use crate::run::Finished;
 use crate::save::Files;
 use crate::scenario::Scenario;
 use crate::sweep;
@@ -24,9 +24,7 @@ use crate::sweep;
 #[derive(Debug, Args)]
 pub(super) struct SweepArgs {
     #[command(flatten)]
-    target: TargetArgs,
-    #[command(flatten)]
-    play: PlayArgs,
+    run: RunArgs,
     /// The lowest rate, in messages per second
     #[arg(long, value_name = "MESSAGES/S", default_value = "1000", help_heading = "Sweep",
           value_parser = parse_count)]
@@ -45,9 +43,7 @@ pub(super) struct SweepArgs {
 #[derive(Debug, Args)]
 pub(super) struct FindMaxArgs {
     #[command(flatten)]
-    target: TargetArgs,
-    #[command(flatten)]
-    play: PlayArgs,
+    run: RunArgs,
     #[command(flatten)]
     search: SearchSettings,
 }
@@ -77,7 +73,7 @@ pub(super) struct CompareArgs {
     /// A bound on a median ratio B/A, such as delivered_per_s>=0.95 or cpu_us_per_message<=0.5;
     /// may be given several times. When one is missed the exit code is 1
     #[arg(long, value_name = "BOUND")]
-    require: Vec<Requirement>,
+    require: Vec<Threshold>,
     #[command(flatten)]
     play: PlayArgs,
 }
@@ -98,11 +94,9 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<u8, String> {
     if args.from > args.to {
         return Err("--from is more than --to".into());
     }
-    let scenario = rated(&args.play)?;
-    let options = args.play.options(stop_flag()?)?;
-    let target = args.target.inspect()?;
-    run::check_topics(&target, &scenario, &options)?;
-    let started = Clock::new().now_ns();
+    let scenario = rated(&args.run.play)?;
+    let (target, options) = args.run.prepare(&scenario)?;
+    let started_ms = unix_ms();
     let rates = sweep::rates(args.from, args.to, args.steps);
     let say = |run: &RunResult| {
         println!(
@@ -120,7 +114,9 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<u8, String> {
     let flawed = |run: &RunResult| run.is_failed() || !run.ledger.is_clean();
     let failed = failure.is_some() || result.steps.iter().any(flawed);
     print_failure(failure);
-    save(&args.play, "sweep", started, Outcome::Sweep(result))?;
+    args.run
+        .play
+        .save("sweep", started_ms, Outcome::Sweep(result))?;
     Ok(if failed { EXIT_FAILED } else { 0 })
 }
 
@@ -131,11 +127,10 @@ pub(super) fn find_max(args: &FindMaxArgs) -> Result<u8, String> {
             "--precision {precision} is not between 0.001 and 0.5"
         ));
     }
-    let scenario = rated(&args.play)?;
-    let options = args.play.options(stop_flag()?)?;
-    let target = args.target.inspect()?;
-    run::check_topics(&target, &scenario, &options)?;
-    let started = Clock::new().now_ns();
+    let play = &args.run.play;
+    let scenario = rated(play)?;
+    let (target, options) = args.run.prepare(&scenario)?;
+    let started_ms = unix_ms();
     let say = |step: &SearchStep| {
         let missed = step.missed.join("; ");
         println!(
@@ -153,11 +148,8 @@ pub(super) fn find_max(args: &FindMaxArgs) -> Result<u8, String> {
     }
     match found.result.found_per_s {
         Some(rate) => {
-            println!(
-                "found      {} msg/s within {}",
-                print::count(rate),
-                found.result.slo
-            );
+            let rate = print::count(rate);
+            println!("found      {rate} msg/s within {}", found.result.slo);
             for term in &found.result.headroom {
                 if let Some(left) = term.left_share {
                     println!("headroom   {:.0} % of {}", 100.0 * left, term.term);
@@ -182,31 +174,27 @@ pub(super) fn find_max(args: &FindMaxArgs) -> Result<u8, String> {
         }
         None => println!("found      no rate within {}", found.result.slo),
     }
-    if let Some(held) = &mut found.held {
-        if let Some(path) = &args.play.out {
-            Files::at(path, "find-max")?.logs(held, "")?;
-        }
-        found.result.held = Some(held.result.clone());
+    if let Some(mut held) = found.held {
+        play.save_logs("find-max", &mut held)?;
+        found.result.held = Some(held.result);
     }
     let outcome = Outcome::FindMax(Box::new(found.result));
-    save(&args.play, "find-max", started, outcome)?;
+    play.save("find-max", started_ms, outcome)?;
     Ok(code)
 }
 
 pub(super) fn compare(args: &CompareArgs) -> Result<u8, String> {
     let scenario = args.play.scenario()?;
-    let contender = |name: &String, command: &str| {
-        DaemonCommand::new(command).map(|command| Contender {
-            name: name.clone(),
-            command,
-        })
+    let contender = |name: &String, command: &str| -> Result<Contender, String> {
+        let (name, command) = (name.clone(), DaemonCommand::new(command)?);
+        Ok(Contender { name, command })
     };
     let contenders = [
         contender(&args.name_a, &args.a)?,
         contender(&args.name_b, &args.b)?,
     ];
     let options = args.play.options(stop_flag()?)?;
-    let started = Clock::new().now_ns();
+    let started_ms = unix_ms();
     let base = args.data_base.clone().unwrap_or_else(std::env::temp_dir);
     let out = args.play.out.as_ref();
     let files = out.map(|path| Files::at(path, "compare")).transpose()?;
@@ -215,16 +203,15 @@ pub(super) fn compare(args: &CompareArgs) -> Result<u8, String> {
         let published = print::count(totals.acknowledged_per_s);
         let delivered = print::count(totals.delivered_per_s);
         println!("round {round} {name}: published {published}/s, delivered {delivered}/s");
-        match &files {
-            Some(files) => files.logs(finished, &format!(".{round}.{name}")),
-            None => Ok(()),
-        }
+        let save = |files: &Files| files.logs(finished, &format!(".{round}.{name}"));
+        files.as_ref().map_or(Ok(()), save)
     };
     let runs = compare::compare(&contenders, &scenario, args.rounds, &base, &options, each);
     let result = compare::judge(&contenders, &scenario, runs, &args.require);
     print!("{}", compare::table(&result));
     let code = if result.passed { 0 } else { EXIT_FAILED };
-    save(&args.play, "compare", started, Outcome::Compare(result))?;
+    args.play
+        .save("compare", started_ms, Outcome::Compare(result))?;
     Ok(code)
 }
 
@@ -235,10 +222,7 @@ fn print_failure(failure: Option<String>) {
     }
 }
 
-fn save(play: &PlayArgs, name: &str, started_ns: u64, outcome: Outcome) -> Result<(), String> {
-    if let Some(path) = &play.out {
-        let path = Files::at(path, name)?.result(started_ns / 1_000_000, outcome)?;
-        println!("saved      {}", path.display());
-    }
-    Ok(())
+/// The time now, in milliseconds of Unix time.
+fn unix_ms() -> u64 {
+    Clock::new().now_ns() / 1_000_000
 }

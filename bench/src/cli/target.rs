@@ -1,14 +1,16 @@
 //! Flags that several subcommands share.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 
-use crate::run::Options;
+use super::stop_flag;
+use crate::result::Outcome;
+use crate::run::{Finished, Options, check_topics};
+use crate::save::Files;
 use crate::scenario::{Patch, Scenario};
 use crate::span::Span;
 use crate::target::{Target, resolve};
@@ -19,7 +21,7 @@ const DEFAULT_PORTS: (u16, u16) = (4150, 4151);
 /// The addresses and the process of the daemon: flags.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Daemon")]
-pub(super) struct TargetArgs {
+struct TargetArgs {
     /// The daemon's TCP address [127.0.0.1:4150]
     #[arg(
         long,
@@ -40,14 +42,13 @@ pub(super) struct TargetArgs {
 impl TargetArgs {
     /// Connects to the daemon and asks what it is.
     /// Fails when an address is wrong or the daemon does not answer; in words for the user.
-    pub(super) fn inspect(&self) -> Result<Target, String> {
+    fn inspect(&self) -> Result<Target, String> {
         let tcp = resolve(&self.tcp_address)?;
         let http = match self.http_address.as_deref() {
             Some("none") => None,
             Some(address) => Some(resolve(address)?),
-            None => {
-                (tcp.port() == DEFAULT_PORTS.0).then(|| SocketAddr::new(tcp.ip(), DEFAULT_PORTS.1))
-            }
+            None if tcp.port() == DEFAULT_PORTS.0 => Some((tcp.ip(), DEFAULT_PORTS.1).into()),
+            None => None,
         };
         Target::inspect(tcp, http, self.pid)
     }
@@ -72,10 +73,8 @@ impl PlayArgs {
     /// Returns the scenario of file and flags.
     /// Fails when the file cannot be read or the parts do not fit together; in words for the user.
     pub(super) fn scenario(&self) -> Result<Scenario, String> {
-        let mut scenario = Scenario::default();
-        if let Some(path) = &self.scenario {
-            scenario = read_scenario(path)?.apply(scenario);
-        }
+        let file = self.scenario.as_ref().map(read_scenario).transpose()?;
+        let scenario = file.unwrap_or_default().apply(Scenario::default());
         let scenario = self.patch.clone().apply(scenario);
         scenario.check()?;
         Ok(scenario)
@@ -98,6 +97,45 @@ impl PlayArgs {
             progress: true,
             ..given.clone()
         })
+    }
+
+    /// Writes the HDR logs of a run, if `--out` asks for them. `name` is that of the files in a directory.
+    /// Fails when a file cannot be written; in words for the user.
+    pub(super) fn save_logs(&self, name: &str, finished: &mut Finished) -> Result<(), String> {
+        match &self.out {
+            Some(path) => Files::at(path, name)?.logs(finished, ""),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the result, if `--out` asks for it, and says where.
+    /// Fails when the file cannot be written; in words for the user.
+    pub(super) fn save(&self, name: &str, unix_ms: u64, outcome: Outcome) -> Result<(), String> {
+        if let Some(path) = &self.out {
+            let files = Files::at(path, name)?;
+            println!("saved      {}", files.result(unix_ms, outcome)?.display());
+        }
+        Ok(())
+    }
+}
+
+/// The flags of a measurement of one daemon.
+#[derive(Debug, Args)]
+pub(super) struct RunArgs {
+    #[command(flatten)]
+    target: TargetArgs,
+    #[command(flatten)]
+    pub(super) play: PlayArgs,
+}
+
+impl RunArgs {
+    /// Connects to the daemon and checks that the scenario may use its topics.
+    /// Fails when it may not, or as [`PlayArgs::options`] and [`TargetArgs::inspect`] do.
+    pub(super) fn prepare(&self, scenario: &Scenario) -> Result<(Target, Options), String> {
+        let options = self.play.options(stop_flag()?)?;
+        let target = self.target.inspect()?;
+        check_topics(&target, scenario, &options)?;
+        Ok((target, options))
     }
 }
 

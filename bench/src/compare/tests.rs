@@ -9,11 +9,11 @@ fn the_spread_is_median_least_and_most() {
 
 #[test]
 fn requirements_name_a_metric_and_a_bound() {
-    let requirement: Requirement = "delivered_per_s>=0.95".parse().unwrap();
+    let requirement: Threshold = "delivered_per_s>=0.95".parse().unwrap();
     assert_eq!(requirement.bound, Bound::AtLeast);
-    let requirement: Requirement = "cpu_us_per_message <= 0.3".parse().unwrap();
+    let requirement: Threshold = "cpu_us_per_message <= 0.3".parse().unwrap();
     assert_eq!((requirement.bound, requirement.limit), (Bound::AtMost, 0.3));
     for text in ["", "speed>=1", "delivered_per_s=1", "delivered_per_s>=x"] {
-        assert!(text.parse::<Requirement>().is_err(), "{text}");
+        assert!(text.parse::<Threshold>().is_err(), "{text}");
     }
 }

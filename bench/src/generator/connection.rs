@@ -1,10 +1,10 @@
 //! [`Connection`]: one connection of a generator thread, from its greeting on.
 //!
 //! ```text
-//!   Closed ─► Greeting(n answers to come) ────────────────► Live
-//!         ├─► Upgrading(n done) ─► Greeting(consumer's) ──► │
-//!         └─► Opening, HTTP ──────────────────────────────► │
-//!   a consumer that is dropped begins anew  ◄───────────────┘
+//!   connect ─► Greeting(n answers to come) ────────────────► Live
+//!          ├─► Upgrading(n done) ─► Greeting(consumer's) ──► │
+//!          └─► Opening, HTTP ──────────────────────────────► │
+//!   a consumer that is dropped begins anew  ◄────────────────┘
 //! ```
 //!
 //! Without upgrades the connection sends everything at once. With upgrades a daemon drops what comes too
@@ -42,18 +42,12 @@ pub enum Reading {
 pub struct ConsumerSettings {
     /// The topic to subscribe to.
     pub topic: String,
-    /// The channel's name, and the number of its ledger.
-    pub channel: (String, usize),
-    /// The ready count: messages that may be in flight to the consumer.
-    pub rdy: u32,
+    /// The channel's name.
+    pub channel: String,
     /// The way the consumer reads.
     pub reading: Reading,
-    /// The JSON body of IDENTIFY.
-    pub identify: Arc<Vec<u8>>,
     /// The answers that the consumer gives.
     pub behaviour: Arc<Behaviour>,
-    /// Seed of the consumer's random choices.
-    pub seed: u64,
 }
 
 /// The purpose of a connection.
@@ -65,18 +59,9 @@ pub enum Role {
     Consumer(Box<ConsumerSettings>, Box<Consumer>),
 }
 
-impl Role {
-    /// Makes a consumer's role from its settings.
-    pub fn consumer(settings: ConsumerSettings) -> Role {
-        let consumer = Consumer::new(settings.channel.1, settings.seed);
-        Role::Consumer(Box::new(settings), Box::new(consumer))
-    }
-}
-
 /// The stage of a connection's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    Closed,
     /// The socket is connecting, and the protocol has no greeting.
     Opening,
     /// This many upgrades are made. The answer to IDENTIFY, or the OK behind the last upgrade, is to come.
@@ -91,7 +76,7 @@ pub(super) enum Stage {
 pub(super) struct Connection {
     pub(super) role: Role,
     pub(super) stage: Stage,
-    pub(super) link: Option<Link>,
+    pub(super) link: Link,
     /// The readiness that epoll waits for.
     pub(super) interest: EventFlags,
     /// The connection has an entry in the heap of publishes.
@@ -109,53 +94,67 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(role: Role, settings: &GeneratorSettings) -> Connection {
+    /// Begins to connect and to greet.
+    pub(super) fn new(role: Role, settings: &GeneratorSettings) -> Result<Connection, String> {
         let (address, reading) = match &role {
             Role::Producer(producer) if producer.is_http() => (settings.http, Reading::AtOnce),
             Role::Producer(_) => (None, Reading::AtOnce),
             Role::Consumer(consumer, _) => (None, consumer.reading),
         };
-        Connection {
+        let address = address.unwrap_or(settings.tcp);
+        let link = Link::connect(address)
+            .map_err(|error| format!("{}: cannot connect: {error}", name(&role, address)))?;
+        let mut connection = Connection {
             role,
-            stage: Stage::Closed,
-            link: None,
+            stage: Stage::Opening,
+            link,
             interest: EventFlags::empty(),
             scheduled: false,
             done: false,
-            address: address.unwrap_or(settings.tcp),
+            address,
             upgrades: Arc::clone(&settings.upgrades),
             ready_sent: false,
             reading,
             allowed_ns: 0,
-        }
+        };
+        connection.begin();
+        Ok(connection)
     }
 
-    /// Begins to connect and to greet.
-    pub(super) fn open(&mut self) -> io::Result<()> {
-        let mut link = Link::connect(self.address)?;
-        self.stage = match &self.role {
-            Role::Producer(producer) if producer.is_http() => Stage::Opening,
-            Role::Producer(..) => {
-                link.output.extend_from_slice(&wire::decode::MAGIC_V2);
-                let identify = self.upgrades.ask(identify_json(0, 0));
-                encode::identify(&mut link.output, &identify);
-                Stage::Greeting(1)
+    /// Begins anew with a socket of its own.
+    pub(super) fn open_again(&mut self) -> Result<(), String> {
+        self.link = Link::connect(self.address).map_err(|error| self.failure(&error))?;
+        self.begin();
+        Ok(())
+    }
+
+    /// Begins to greet.
+    fn begin(&mut self) {
+        self.interest = EventFlags::IN | EventFlags::OUT;
+        self.ready_sent = false;
+        let identify = match &self.role {
+            Role::Producer(producer) if producer.is_http() => {
+                self.stage = Stage::Opening;
+                return;
             }
+            Role::Producer(..) => identify_json(0, 0),
             Role::Consumer(settings, _) => {
-                link.output.extend_from_slice(&wire::decode::MAGIC_V2);
-                encode::identify(&mut link.output, &settings.identify);
-                if self.upgrades.is_empty() {
-                    subscribe(&mut link.output, settings)?;
-                }
+                let scenario = &settings.behaviour.scenario;
+                let holds_ms = scenario.output_buffer_timeout.as_millis();
+                identify_json(scenario.msg_timeout.as_millis(), holds_ms)
+            }
+        };
+        let output = &mut self.link.output;
+        output.extend_from_slice(&wire::decode::MAGIC_V2);
+        encode::identify(output, &self.upgrades.ask(identify));
+        self.stage = match &self.role {
+            _ if !self.upgrades.is_empty() => Stage::Upgrading(0),
+            Role::Producer(..) => Stage::Greeting(1),
+            Role::Consumer(settings, _) => {
+                subscribe(output, settings);
                 Stage::Greeting(2)
             }
         };
-        if matches!(self.stage, Stage::Greeting(_)) && !self.upgrades.is_empty() {
-            self.stage = Stage::Upgrading(0);
-        }
-        self.ready_sent = false;
-        self.link = Some(link);
-        Ok(())
     }
 
     /// Takes the answers to the greeting at the front of the input, which is the first `length` bytes of
@@ -175,16 +174,12 @@ impl Connection {
             match (kind, self.stage) {
                 (FrameType::Response, Stage::Greeting(_)) if data == b"_heartbeat_" => {
                     // A SUB may take long where there are many.
-                    if let Some(link) = &mut self.link {
-                        encode::nop(&mut link.output);
-                    }
+                    encode::nop(&mut self.link.output);
                 }
                 (FrameType::Response, Stage::Upgrading(done)) => {
                     let upgraded = self.proceed_upgrading(done, data);
-                    if upgraded.map_err(|text| format!("{}: {text}", self.name()))?
-                        && let Some(link) = &mut self.link
-                    {
-                        let opened = link.open_behind_upgrade(scratch, part);
+                    if upgraded.map_err(|text| format!("{}: {text}", self.name()))? {
+                        let opened = self.link.open_behind_upgrade(scratch, part);
                         part = opened.map_err(|error| self.failure(&error))?;
                     }
                 }
@@ -210,9 +205,7 @@ impl Connection {
             let text = String::from_utf8_lossy(answer);
             return Err(format!("answers an upgrade with `{text}`, not OK"));
         }
-        let Some(link) = &mut self.link else {
-            return Ok(false);
-        };
+        let link = &mut self.link;
         if let Some(upgrade) = self.upgrades.upgrade(done).map_err(|e| e.to_string())? {
             link.upgrade(upgrade).map_err(|error| error.to_string())?;
             self.stage = Stage::Upgrading(done + 1);
@@ -220,7 +213,7 @@ impl Connection {
         }
         self.stage = Stage::Live;
         if let Role::Consumer(settings, _) = &self.role {
-            subscribe(&mut link.output, settings).map_err(|error| error.to_string())?;
+            subscribe(&mut link.output, settings);
             self.stage = Stage::Greeting(1);
         }
         Ok(false)
@@ -228,12 +221,8 @@ impl Connection {
 
     /// Makes a connection without a greeting live: its socket is connected.
     pub(super) fn opened(&mut self) -> io::Result<()> {
-        if let Some(error) = self
-            .link
-            .as_ref()
-            .and_then(|link| link.stream().take_error().transpose())
-        {
-            return Err(error?);
+        if let Some(error) = self.link.stream().take_error()? {
+            return Err(error);
         }
         self.stage = Stage::Live;
         Ok(())
@@ -241,21 +230,18 @@ impl Connection {
 
     /// Sends RDY, once per connection; false when RDY was sent before, and for producers.
     pub(super) fn ask_for_messages(&mut self) -> bool {
-        let (Role::Consumer(settings, _), Stage::Live, Some(link), false) =
-            (&self.role, self.stage, &mut self.link, self.ready_sent)
+        let (Role::Consumer(settings, _), Stage::Live, false) =
+            (&self.role, self.stage, self.ready_sent)
         else {
             return false;
         };
-        encode::rdy(&mut link.output, settings.rdy);
+        encode::rdy(&mut self.link.output, settings.behaviour.scenario.rdy);
         self.ready_sent = true;
         true
     }
 
     pub(super) fn is_in_setup(&self) -> bool {
-        matches!(
-            self.stage,
-            Stage::Opening | Stage::Upgrading(_) | Stage::Greeting(_)
-        )
+        self.stage != Stage::Live
     }
 
     pub(super) fn is_live_consumer(&self) -> bool {
@@ -306,8 +292,7 @@ impl Connection {
         if self.reads_at_once() {
             flags |= EventFlags::IN;
         }
-        let unsent = self.link.as_ref().is_some_and(|link| link.unsent() > 0);
-        if unsent || self.stage == Stage::Opening {
+        if self.link.unsent() > 0 || self.stage == Stage::Opening {
             flags |= EventFlags::OUT;
         }
         flags
@@ -315,20 +300,12 @@ impl Connection {
 
     /// The connection's name in messages for the user.
     pub(super) fn name(&self) -> String {
-        match &self.role {
-            Role::Producer(producer) => {
-                format!("producer {} to {}", producer.index(), self.address)
-            }
-            Role::Consumer(settings, _) => format!(
-                "consumer of {}/{} at {}",
-                settings.topic, settings.channel.0, self.address
-            ),
-        }
+        name(&self.role, self.address)
     }
 
     /// An I/O error in words for the user.
     pub(super) fn failure(&self, error: &io::Error) -> String {
-        let doing = if self.is_in_setup() || self.stage == Stage::Closed {
+        let doing = if self.is_in_setup() {
             "cannot connect"
         } else {
             "the connection broke"
@@ -341,12 +318,21 @@ impl Connection {
     }
 }
 
-fn subscribe(output: &mut Vec<u8>, settings: &ConsumerSettings) -> io::Result<()> {
+fn name(role: &Role, address: SocketAddr) -> String {
+    match role {
+        Role::Producer(producer) => format!("producer {} to {address}", producer.index()),
+        Role::Consumer(settings, _) => {
+            let ConsumerSettings { topic, channel, .. } = &**settings;
+            format!("consumer of {topic}/{channel} at {address}")
+        }
+    }
+}
+
+fn subscribe(output: &mut Vec<u8>, settings: &ConsumerSettings) {
     let topic = TopicName::new(settings.topic.as_bytes());
-    let channel = ChannelName::new(settings.channel.0.as_bytes());
-    let names = topic.zip(channel).ok_or(io::ErrorKind::InvalidInput)?;
-    encode::sub(output, names.0, names.1);
-    Ok(())
+    let channel = ChannelName::new(settings.channel.as_bytes());
+    let (topic, channel) = topic.zip(channel).expect("`prepare` has checked the names");
+    encode::sub(output, topic, channel);
 }
 
 /// Makes the body of an IDENTIFY. Both times are in milliseconds; zero leaves the value to the daemon.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::event::epoll;
 
-use super::connection::Role;
+use super::connection::{Connection, Role};
 use super::{Generator, SETUPS_MAX, TICK_NS};
 use crate::control::Control;
 use crate::scenario::Client;
@@ -14,18 +14,21 @@ use crate::scenario::Client;
 impl Generator {
     /// Sets up all connections, a limited number at once.
     pub(super) fn set_up(&mut self) -> Result<(), String> {
-        let total = self.connections.len();
-        let (mut opened, mut told) = (0, 0);
+        let mut roles = std::mem::take(&mut self.settings.roles).into_iter();
+        let (total, mut told) = (roles.len(), 0);
         while told < total {
-            while opened < total && self.setups < SETUPS_MAX {
-                self.open(opened)?;
-                opened += 1;
+            let room = SETUPS_MAX.saturating_sub(self.setups);
+            for role in roles.by_ref().take(room) {
+                let index = self.connections.len();
+                self.connections
+                    .push(Connection::new(role, &self.settings)?);
+                self.watch(index)?;
             }
             self.poll(self.settings.clock.now_ns() + TICK_NS)?;
             if Control::is_set(&self.control().stop) {
                 return Ok(());
             }
-            let ready = opened - self.setups;
+            let ready = self.connections.len() - self.setups;
             self.control()
                 .ready
                 .fetch_add(ready - told, Ordering::AcqRel);
@@ -49,6 +52,9 @@ impl Generator {
             self.next_storm_ns = grid.start + self.scenario().storm_every.as_ns();
         }
         for (index, connection) in self.connections.iter_mut().enumerate() {
+            if connection.is_slow() {
+                self.slow.push(index);
+            }
             if let Role::Producer(producer) = &mut connection.role {
                 producer.begin(self.grid.start, self.grid.measured());
                 connection.scheduled = true;
@@ -64,8 +70,8 @@ impl Generator {
         let ([connection], true) = (&self.connections[..], is_blocking) else {
             return Ok(());
         };
-        if let (Role::Producer(_), Some(link)) = (&connection.role, &connection.link) {
-            let stream = link.stream();
+        if let Role::Producer(_) = &connection.role {
+            let stream = connection.link.stream();
             let waits = stream
                 .set_nonblocking(false)
                 .and_then(|()| stream.set_read_timeout(Some(Duration::from_nanos(TICK_NS))));
@@ -75,32 +81,28 @@ impl Generator {
         Ok(())
     }
 
-    /// Begins a connection, or begins it anew.
-    pub(super) fn open(&mut self, index: usize) -> Result<(), String> {
-        let connection = &mut self.connections[index];
-        if !connection.is_in_setup() {
-            self.setups += 1;
-        }
-        connection
-            .open()
-            .map_err(|error| connection.failure(&error))?;
-        let link = connection.link.as_ref().expect("it was opened");
+    /// Tells epoll of the socket of a connection whose set-up has begun.
+    fn watch(&mut self, index: usize) -> Result<(), String> {
+        let connection = &self.connections[index];
+        self.setups += 1;
         let token = epoll::EventData::new_u64(index as u64);
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT;
-        epoll::add(&self.epoll, link.stream(), token, flags)
-            .map_err(|error| connection.failure(&error.into()))?;
-        connection.interest = flags;
-        Ok(())
+        epoll::add(
+            &self.epoll,
+            connection.link.stream(),
+            token,
+            connection.interest,
+        )
+        .map_err(|error| connection.failure(&error.into()))
     }
 
     pub(super) fn reconnect(&mut self, index: usize) -> Result<(), String> {
         self.tally.counts.reconnected += 1;
-        if let Role::Consumer(_, consumer) = &mut self.connections[index].role {
-            let ledger = &self.settings.control.ledgers[consumer.channel];
-            consumer.dropped(&mut ledger.lock().expect("no generator panics"));
+        let connection = &mut self.connections[index];
+        if let Role::Consumer(_, consumer) = &mut connection.role {
+            consumer.dropped(&mut self.settings.control.ledger(consumer.channel));
         }
-        self.open(index)?;
-        Ok(())
+        connection.open_again()?;
+        self.watch(index)
     }
 
     pub(super) fn storm(&mut self, share: f64) -> Result<(), String> {

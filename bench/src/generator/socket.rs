@@ -11,7 +11,6 @@ use rustix::event::{Timespec, epoll};
 use super::connection::{Role, Stage};
 use super::{Generator, READ_BYTES, ROUNDS_MAX};
 use crate::consumer::{CallContext, enter_into_ledger};
-use crate::link::ReadOutcome;
 use crate::producer::Wait;
 
 impl Generator {
@@ -34,7 +33,6 @@ impl Generator {
         for event in &events {
             let index = event.data.u64() as usize;
             let flags = event.flags;
-            let readable = epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
             let connection = &mut self.connections[index];
             if connection.stage == Stage::Opening && flags.intersects(epoll::EventFlags::OUT) {
                 connection
@@ -43,7 +41,7 @@ impl Generator {
                 self.setups -= 1;
             }
             let gone = epoll::EventFlags::HUP | epoll::EventFlags::ERR;
-            if flags.intersects(readable) && connection.reads_at_once() {
+            if flags.intersects(gone | epoll::EventFlags::IN) && connection.reads_at_once() {
                 self.read(index, READ_BYTES)?;
             } else if flags.intersects(gone) {
                 self.broken(index, &io::ErrorKind::UnexpectedEof.into())?;
@@ -58,18 +56,11 @@ impl Generator {
     /// Reads once and handles what came.
     pub(super) fn read(&mut self, index: usize, most: usize) -> Result<(), String> {
         let connection = &mut self.connections[index];
-        let Some(link) = &mut connection.link else {
-            return Ok(());
-        };
-        let (outcome, mut length) = match link.read(&mut self.scratch, most) {
-            Ok(read) => read,
+        let mut length = match connection.link.read(&mut self.scratch, most) {
+            Ok(Some(length)) => length,
+            Ok(None) => return self.proceed(index),
             Err(error) => return self.broken(index, &error),
         };
-        match outcome {
-            ReadOutcome::Later => return self.proceed(index),
-            ReadOutcome::End => return self.broken(index, &io::ErrorKind::UnexpectedEof.into()),
-            ReadOutcome::Bytes(_) => {}
-        }
         let mut handled = 0;
         if connection.is_in_setup() {
             let rest = connection.greet(&mut self.scratch, length)?;
@@ -84,22 +75,18 @@ impl Generator {
         if connection.stage == Stage::Live {
             handled += self.handle(index, handled..length)?;
         }
-        if let Some(link) = &mut self.connections[index].link {
-            link.keep(&self.scratch[handled..length]);
-        }
+        let rest = &self.scratch[handled..length];
+        self.connections[index].link.keep(rest);
         self.proceed(index)
     }
 
     /// Handles the frames or answers at the front of a part of the scratch buffer; returns their bytes.
     pub(super) fn handle(&mut self, index: usize, part: Range<usize>) -> Result<usize, String> {
         let connection = &mut self.connections[index];
-        let Some(link) = &mut connection.link else {
-            return Ok(0);
-        };
         // Each read has its own time, because handling the reads before it took a while.
         let now_ns = self.settings.clock.now_ns();
         let input = &self.scratch[part];
-        let output = &mut link.output;
+        let output = &mut connection.link.output;
         let handled = match &mut connection.role {
             Role::Producer(producer) => producer.answers(input, now_ns, output, &mut self.tally),
             Role::Consumer(settings, consumer) => {
@@ -115,11 +102,8 @@ impl Generator {
                 let handled = consumer.frames(input, &settings.behaviour, &mut context);
                 let entries = held.into_iter().map(|held| Reverse((held, index)));
                 self.held.extend(entries);
-                let ledger = &self.settings.control.ledgers[consumer.channel];
-                enter_into_ledger(
-                    &mut self.entries,
-                    &mut ledger.lock().expect("no generator panics"),
-                );
+                let mut ledger = self.settings.control.ledger(consumer.channel);
+                enter_into_ledger(&mut self.entries, &mut ledger);
                 handled
             }
         };
@@ -141,9 +125,7 @@ impl Generator {
     pub(super) fn proceed(&mut self, index: usize) -> Result<(), String> {
         for _ in 0..ROUNDS_MAX {
             let connection = &mut self.connections[index];
-            let Some(link) = &mut connection.link else {
-                return Ok(());
-            };
+            let link = &mut connection.link;
             let mut wait = Wait::Done;
             let mut awaits_answer = true;
             if let Role::Producer(producer) = &mut connection.role
@@ -183,12 +165,9 @@ impl Generator {
     pub(super) fn set_interest(&mut self, index: usize) -> Result<(), String> {
         let connection = &mut self.connections[index];
         let wanted = connection.wanted_interest();
-        let Some(link) = &connection.link else {
-            return Ok(());
-        };
         if wanted != connection.interest {
             let token = epoll::EventData::new_u64(index as u64);
-            epoll::modify(&self.epoll, link.stream(), token, wanted)
+            epoll::modify(&self.epoll, connection.link.stream(), token, wanted)
                 .map_err(|error| connection.failure(&error.into()))?;
             connection.interest = wanted;
         }

@@ -13,12 +13,13 @@ fn settings(via: Via, window: Option<u64>) -> Arc<PublishSettings> {
     let sizes = vec![Filler::new(&filler, 0), Filler::new(&filler, 100)];
     Arc::new(PublishSettings {
         via,
-        batch: 3,
+        per_command: if via.is_batched() { 3 } else { 1 },
         defer_ms: 1500,
         window,
         topics: vec!["a".into(), "b".into()],
         host: "h".into(),
-        bodies: Arc::new(MessageBodies { filler, sizes }),
+        filler,
+        sizes,
     })
 }
 

@@ -1,9 +1,7 @@
 //! The result of a run, from its recording.
 
-use std::sync::MutexGuard;
-
-use super::{Conductor, LastReports, Recording};
-use crate::control::Control;
+use super::{Conductor, Recording};
+use crate::generator::LastReport;
 use crate::grid::Grid;
 use crate::ledger::{ChannelLedger, final_ledger};
 use crate::pace::Curve;
@@ -25,24 +23,21 @@ pub(super) fn conclude(
     conductor: &Conductor<'_>,
     grid: Grid,
     recording: Recording,
-    rest: LastReports,
+    rest: LastReport,
 ) -> RunResult {
     let scenario = conductor.scenario;
     let times = MeasuredTimes::new(scenario, grid, &recording);
     let totals = totals(scenario, &recording, &times);
-    let offered = |at: u64| offered_at(scenario, grid, at);
-    let series = recording.series.rows(offered);
-    let resources = resources(&recording, &times, &totals, &series);
-    let self_check = self_check(scenario, &recording, &times, &rest);
+    let series = recording.series.rows(|at| offered_at(scenario, grid, at));
+    let ends = ends(&recording.series, &times);
+    let resources = ends.and_then(|ends| resources(&recording, ends, &totals, &series));
+    let self_check = self_check(scenario, &recording, ends, &rest);
     let counts = &recording.series.all.counts;
-    let histograms = HistogramKind::ALL.into_iter().zip(&recording.series.sums);
-    let histograms = histograms.filter_map(|(kind, sum)| record(kind, sum));
-    let control: &Control = &conductor.control;
-    let ledgers: Vec<MutexGuard<'_, ChannelLedger>> = control
-        .ledgers
-        .iter()
-        .map(|ledger| ledger.lock().expect("no generator panics"))
-        .collect();
+    let histograms = HistogramKind::ALL
+        .into_iter()
+        .zip(recording.series.all.latencies());
+    let histograms = histograms.filter_map(|(kind, split)| record(kind, &split.measured));
+    let ledgers: Vec<_> = conductor.control.all_ledgers().collect();
     let channels: Vec<&ChannelLedger> = ledgers.iter().map(|guard| &**guard).collect();
     let mut ledger = final_ledger(&rest.records, &channels);
     ledger.reordered = counts.reordered;
@@ -54,10 +49,10 @@ pub(super) fn conclude(
     RunResult {
         daemon: conductor.target.daemon.clone(),
         scenario: scenario.clone(),
-        loop_kind: match (scenario.producers, scenario.rate.per_second()) {
-            (0, _) => LoopKind::None,
-            (_, None) => LoopKind::Closed,
-            (_, Some(_)) => LoopKind::Open,
+        loop_kind: match scenario.offered_per_s() {
+            _ if scenario.producers == 0 => LoopKind::None,
+            None => LoopKind::Closed,
+            Some(_) => LoopKind::Open,
         },
         ended: recording.ended,
         totals,
@@ -84,28 +79,21 @@ impl MeasuredTimes {
     fn new(scenario: &Scenario, grid: Grid, recording: &Recording) -> MeasuredTimes {
         let all = &recording.series.all;
         let limited = scenario.messages > 0 && all.last_answer_ns < recording.publish_end_ns;
-        let failed = matches!(recording.ended, Ended::Failed { .. });
-        let published_ns = if limited && all.last_answer_ns > 0 {
-            all.last_answer_ns
-        } else if failed {
-            recording.publish_end_ns.min(recording.ended_ns)
-        } else {
+        let published_ns = match recording.ended {
+            _ if limited && all.last_answer_ns > 0 => all.last_answer_ns,
+            Ended::Failed { .. } => recording.publish_end_ns.min(recording.ended_ns),
             // A run ends soon after the last answer, long before the next message would have been due.
-            recording.publish_end_ns
+            _ => recording.publish_end_ns,
         };
         let planned_ns = planned_ns(scenario, recording, limited);
         let published_ns = published_ns.max(grid.measure.saturating_add(planned_ns));
         let to_the_last = limited || scenario.consume == Consume::AfterPublish;
         let interrupted = recording.publish_end_ns < grid.publish_end;
-        let last_ns = if to_the_last && scenario.consume == Consume::AtOnce {
-            all.last_delivery_ns.max(published_ns)
-        } else if to_the_last {
-            all.last_delivery_ns
-        } else if interrupted {
+        let last_ns = match scenario.consume {
+            Consume::AfterPublish => all.last_delivery_ns,
             // Deliveries after the interruption count, and so does their time.
-            all.last_delivery_ns.max(published_ns)
-        } else {
-            published_ns
+            Consume::AtOnce if limited || interrupted => all.last_delivery_ns.max(published_ns),
+            Consume::AtOnce => published_ns,
         };
         let from_ns = recording.consumed_from.map_or(grid.measure, |(at, _)| at);
         MeasuredTimes {
@@ -127,9 +115,10 @@ fn planned_ns(scenario: &Scenario, recording: &Recording, limited: bool) -> u64 
         return 0;
     };
     let series = &recording.series;
-    let counts = match limited {
-        true => &series.all.counts,
-        false => &series.measured,
+    let counts = if limited {
+        &series.all.counts
+    } else {
+        &series.measured
     };
     // Answers to messages of the warm-up may come in the measured time.
     let messages = counts.sent.max(counts.acknowledged);
@@ -141,24 +130,13 @@ fn totals(scenario: &Scenario, recording: &Recording, times: &MeasuredTimes) -> 
     let (all, measured) = (&recording.series.all.counts, &recording.series.measured);
     let measured_s = seconds(times.from_ns, times.published_ns);
     let limited = times.to_the_last && scenario.consume == Consume::AtOnce;
-    let acknowledged = if limited {
-        all.acknowledged
-    } else {
-        measured.acknowledged
-    };
-    let delivered = if times.to_the_last {
-        all.delivered
-    } else {
-        measured.delivered
-    };
+    let acknowledged = if limited { all } else { measured }.acknowledged;
+    let delivered = if times.to_the_last { all } else { measured }.delivered;
     let message_bytes_mean = per(all.sent_bytes, all.sent as f64);
     let acknowledged_per_s = per(acknowledged, measured_s);
     Totals {
         measured_s,
-        offered_per_s: scenario
-            .rate
-            .per_second()
-            .filter(|_| scenario.producers > 0),
+        offered_per_s: scenario.offered_per_s(),
         acknowledged,
         acknowledged_per_s,
         delivered,
@@ -175,10 +153,7 @@ fn totals(scenario: &Scenario, recording: &Recording, times: &MeasuredTimes) -> 
 }
 
 fn offered_at(scenario: &Scenario, grid: Grid, at: u64) -> Option<f64> {
-    let rate = scenario
-        .rate
-        .per_second()
-        .filter(|_| scenario.producers > 0)?;
+    let rate = scenario.offered_per_s()?;
     if scenario.peak <= 1.0 {
         return Some(rate);
     }
@@ -187,25 +162,22 @@ fn offered_at(scenario: &Scenario, grid: Grid, at: u64) -> Option<f64> {
     Some(rate * Curve::new(scenario.peak).at(part))
 }
 
+/// A sample with its boundary.
+type SampleAt<'a> = (u64, &'a Sample);
+
 /// The samples at the two ends of the measured time. When all deliveries count, the second end is that of
 /// the run.
-fn ends<'a>(
-    series: &'a Series,
-    times: &MeasuredTimes,
-) -> Option<(u64, &'a Sample, u64, &'a Sample)> {
+fn ends<'a>(series: &'a Series, times: &MeasuredTimes) -> Option<[SampleAt<'a>; 2]> {
     let (from_ns, from) = series.samples.range(times.from_ns..).next()?;
-    let (to_ns, to) = if times.to_the_last {
-        series.samples.last_key_value()?
-    } else {
-        let end = series.samples.range(times.delivered.1..).next();
-        end.or(series.samples.last_key_value())?
-    };
-    (from_ns < to_ns).then_some((*from_ns, from, *to_ns, to))
+    let mut behind = series.samples.range(times.delivered.1..);
+    let end = behind.next().filter(|_| !times.to_the_last);
+    let (to_ns, to) = end.or(series.samples.last_key_value())?;
+    (from_ns < to_ns).then_some([(*from_ns, from), (*to_ns, to)])
 }
 
 /// Returns the lateness of the later of two samples, in nanoseconds, if the samples say too little of the time between
 /// their boundaries.
-fn samples_lateness((from_ns, from): (u64, &Sample), (to_ns, to): (u64, &Sample)) -> Option<u64> {
+fn samples_lateness((from_ns, from): SampleAt<'_>, (to_ns, to): SampleAt<'_>) -> Option<u64> {
     let late_ns = |boundary_ns: u64, sample: &Sample| sample.taken_ns.saturating_sub(boundary_ns);
     let late_ns = late_ns(from_ns, from).max(late_ns(to_ns, to));
     (late_ns as f64 > LATE_SHARE * (to_ns - from_ns) as f64).then_some(late_ns)
@@ -213,12 +185,11 @@ fn samples_lateness((from_ns, from): (u64, &Sample), (to_ns, to): (u64, &Sample)
 
 fn resources(
     recording: &Recording,
-    times: &MeasuredTimes,
+    [(from_ns, from), (to_ns, to)]: [SampleAt<'_>; 2],
     totals: &Totals,
     rows: &[Interval],
 ) -> Option<Resources> {
     let series = &recording.series;
-    let (from_ns, from, to_ns, to) = ends(series, times)?;
     if samples_lateness((from_ns, from), (to_ns, to)).is_some() {
         return None;
     }
@@ -226,13 +197,9 @@ fn resources(
     let from = from.usage?;
     // A process that died meanwhile has no usage at the end, or that of its remains.
     let alive = |sample: &Sample| sample.usage.filter(|usage| usage.cpu_ns >= from.cpu_ns);
-    let (to, whole) = match alive(to) {
-        Some(usage) => (usage, true),
-        None => {
-            let mut between = series.samples.range(from_ns + 1..to_ns).rev();
-            (between.find_map(|(_, sample)| alive(sample))?, false)
-        }
-    };
+    let whole = alive(to).is_some();
+    let mut samples = series.samples.range(from_ns + 1..=to_ns).rev();
+    let to = samples.find_map(|(_, sample)| alive(sample))?;
     let used = to.since(from);
     let cpu_s = used.cpu_ns as f64 / 1e9;
     let per =
@@ -243,7 +210,6 @@ fn resources(
     };
     let consumed_from = recording.consumed_from.and_then(|(_, usage)| usage);
     let published = consumed_from.and(recording.published_usage);
-    let written = used.disk_written_bytes;
     let rss = |row: &Interval| row.daemon.map_or(0, |daemon| daemon.rss_bytes);
     let deepest = rows.iter().max_by_key(|row| row.depth);
     let per_queued = deepest.and_then(|row| {
@@ -258,8 +224,8 @@ fn resources(
         rss_start_bytes: start.rss_bytes,
         rss_max_bytes: rows.iter().map(rss).max().unwrap_or(0).max(to.rss_bytes),
         memory_bytes_per_queued: per_queued,
-        disk_written_bytes: written.unwrap_or(0),
-        disk_bytes_per_message: written
+        disk_written_bytes: used.disk_written_bytes.unwrap_or(0),
+        disk_bytes_per_message: (used.disk_written_bytes)
             .filter(|_| whole && totals.acknowledged > 0)
             .map(|written| written as f64 / totals.acknowledged as f64),
         switches_voluntary: used.switches_voluntary,
@@ -270,11 +236,12 @@ fn resources(
 fn self_check(
     scenario: &Scenario,
     recording: &Recording,
-    times: &MeasuredTimes,
-    rest: &LastReports,
+    ends: Option<[SampleAt<'_>; 2]>,
+    rest: &LastReport,
 ) -> SelfCheck {
     let series = &recording.series;
-    let [publish, delivery, lateness] = series.sums.each_ref().map(percentiles);
+    let latencies = series.all.latencies().each_ref();
+    let [publish, delivery, lateness] = latencies.map(|split| percentiles(&split.measured));
     let mut observed = Observed {
         lateness,
         publish,
@@ -282,22 +249,18 @@ fn self_check(
         from_future: (series.all.counts.from_future, series.all.early_ns_max),
         ..Observed::default()
     };
-    if scenario.rate.per_second().is_some() && scenario.producers > 0 {
+    if scenario.offered_per_s().is_some() {
         // Messages that were due after an interruption were not to be sent.
         let interrupted = recording.ended == Ended::Interrupted;
         let unsent = if interrupted { 0 } else { rest.unsent };
         observed.sent_and_unsent = Some((series.measured.sent, unsent));
     }
-    if let Some((from_ns, from, to_ns, to)) = ends(series, times) {
+    if let Some([(from_ns, from), (to_ns, to)]) = ends {
         observed.samples_late_ns = samples_lateness((from_ns, from), (to_ns, to));
-        let percent = |ns: u64| 100.0 * ns as f64 / (to_ns - from_ns) as f64;
+        let length_ns = (to_ns - from_ns) as f64;
+        let percent = |from: u64, to: u64| 100.0 * to.saturating_sub(from) as f64 / length_ns;
         let threads = from.threads.iter().zip(&to.threads);
-        let shares = threads.map(|(from, to)| {
-            (
-                percent(to.0.saturating_sub(from.0)),
-                percent(to.1.saturating_sub(from.1)),
-            )
-        });
+        let shares = threads.map(|(from, to)| (percent(from.0, to.0), percent(from.1, to.1)));
         observed.threads = shares.collect();
         let ticks = to.processors.zip(from.processors);
         observed.stolen_percent = ticks.and_then(|(to, from)| to.stolen_percent_since(from));

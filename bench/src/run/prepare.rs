@@ -7,14 +7,14 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Options;
 use crate::clock::Clock;
-use crate::consumer::Behaviour;
+use crate::consumer::{Behaviour, Consumer};
 use crate::control::Control;
-use crate::depth::{self, Depth};
-use crate::generator::{ConsumerSettings, GeneratorSettings, Reading, Role, identify_json};
+use crate::depth;
+use crate::generator::{ConsumerSettings, GeneratorSettings, Reading, Role};
 use crate::header::{Filler, HEADER_BYTES};
-use crate::http::Admin;
+use crate::http::call;
 use crate::pace::{Curve, Pace};
-use crate::producer::{MessageBodies, Producer, PublishSettings};
+use crate::producer::{Producer, PublishSettings};
 use crate::random::Random;
 use crate::scenario::{Client, Scenario};
 use crate::size::Sizes;
@@ -61,10 +61,8 @@ pub(super) fn prepare(
     let upgrades = Arc::new(Upgrades::new(scenario, target.tcp)?);
     // The clock's lower bits differ from run to run.
     let run = (Random::new(clock.now_ns()).bits() & 0xffff) as u16;
-    let prefix = match &options.topic {
-        Some(topic) => topic.clone(),
-        None => format!("nsq_bench_{run:04x}"),
-    };
+    let made_up = || format!("nsq_bench_{run:04x}");
+    let prefix = options.topic.clone().unwrap_or_else(made_up);
     let topics = names(&prefix, scenario.topics);
     if wire::name::TopicName::new(topics[topics.len() - 1].as_bytes()).is_none() {
         return Err(format!("`{prefix}` is no name for a topic"));
@@ -73,11 +71,11 @@ pub(super) fn prepare(
     make_channels(target, scenario, &topics, &channels)?;
 
     let consumed = if scenario.consumers > 0 {
-        scenario.channels
+        channels.len()
     } else {
         0
     };
-    let control = Arc::new(Control::new(consumed as usize));
+    let control = Arc::new(Control::new(consumed));
     if scenario.reads_late() {
         control.allow_redeliveries();
     }
@@ -104,28 +102,22 @@ pub(super) fn prepare(
             seed: scenario.seed ^ (generator as u64) << 32,
         })
         .collect();
-    for (index, producer) in producers(target, scenario, &topics, run)
-        .into_iter()
-        .enumerate()
-    {
+    let producers = producers(target, scenario, &topics, run);
+    for (index, producer) in producers.into_iter().enumerate() {
         let role = Role::Producer(Box::new(producer));
         generators[index % threads].roles.push(role);
     }
-    let ours = (scenario.producers > 0).then_some(run);
     let behaviour = Behaviour {
         scenario: scenario.clone(),
-        run: ours,
+        run: (scenario.producers > 0).then_some(run),
         owns_topics: options.topic.is_none(),
     };
-    for (index, consumer) in consumers(scenario, &upgrades, &topics, &channels, behaviour)
-        .into_iter()
-        .enumerate()
-    {
+    let consumers = consumers(&topics, &channels, behaviour);
+    for (index, consumer) in consumers.into_iter().enumerate() {
         // Consumers go to the threads from the other end, so that one producer and one consumer are on different
         // threads.
-        generators[threads - 1 - index % consuming]
-            .roles
-            .push(Role::consumer(consumer));
+        let thread = threads - 1 - index % consuming;
+        generators[thread].roles.push(consumer);
     }
     Ok(Prepared {
         topics,
@@ -150,18 +142,14 @@ pub fn check_topics(target: &Target, scenario: &Scenario, options: &Options) -> 
         // The run refuses the name.
         return Ok(());
     }
-    let depth = depth::ask(&Admin::new(http), topic, scenario.topics <= 1)?;
+    let depth = depth::ask(http, topic, scenario.topics <= 1)?;
     if depth.is_zero() {
         return Ok(());
     }
-    let Depth {
-        depth,
-        in_flight,
-        deferred,
-    } = depth;
     Err(format!(
-        "the topic {topic} has messages already ({depth} wait, {in_flight} are in flight, {deferred} are deferred), of an \
-         application or of an earlier run: give another --topic, or insist with --allow-messages"
+        "the topic {topic} has messages already ({} wait, {} are in flight, {} are deferred), of an application or of an \
+         earlier run: give another --topic, or insist with --allow-messages",
+        depth.depth, depth.in_flight, depth.deferred
     ))
 }
 
@@ -183,17 +171,14 @@ fn make_channels(
     if scenario.consumers > 0 || scenario.channels == 0 {
         return Ok(());
     }
-    let Some(http) = target.http else {
-        return Err(
-            "channels without consumers are made over HTTP: give --http-address, or --channels 0"
-                .into(),
-        );
-    };
-    let admin = Admin::new(http);
+    let http = target.http.ok_or(
+        "channels without consumers are made over HTTP: give --http-address, or --channels 0",
+    )?;
     for topic in topics {
-        admin.post(&format!("/topic/create?topic={topic}"))?;
+        call(http, "POST", &format!("/topic/create?topic={topic}"))?;
         for channel in channels {
-            admin.post(&format!("/channel/create?topic={topic}&channel={channel}"))?;
+            let path = format!("/channel/create?topic={topic}&channel={channel}");
+            call(http, "POST", &path)?;
         }
     }
     Ok(())
@@ -204,115 +189,95 @@ pub(super) fn clean_up(target: &Target, topics: &[String], options: &Options) {
     let (Some(http), false) = (target.http, options.keep_topics || options.topic.is_some()) else {
         return;
     };
-    let admin = Admin::new(http);
     let until = Instant::now() + CLEAN_UP_MAX;
-    for (index, topic) in topics.iter().enumerate() {
+    for (topic, left) in topics.iter().zip((0..topics.len()).rev()) {
         // A topic that was never made, or a dead daemon: there is nothing to clean up.
-        if admin.post(&format!("/topic/delete?topic={topic}")).is_err() {
+        if call(http, "POST", &format!("/topic/delete?topic={topic}")).is_err() {
             return;
         }
-        if Instant::now() > until && index + 1 < topics.len() {
-            let left = topics.len() - index - 1;
+        if Instant::now() > until && left > 0 {
             eprintln!("nsq-bench: the daemon deletes slowly: {left} topics are left in it");
             return;
         }
     }
 }
 
-/// Returns how many messages of a connection may be unanswered. A blocking client has one command under way.
-fn window(scenario: &Scenario) -> u64 {
-    u64::from(match scenario.client {
-        Client::EventLoop => scenario.window,
-        Client::Blocking => scenario.messages_per_command(),
-    })
-}
-
 fn producers(target: &Target, scenario: &Scenario, topics: &[String], run: u16) -> Vec<Producer> {
     let count = scenario.producers;
     let rate = scenario.rate.per_second();
+    let per_command = scenario.messages_per_command();
+    let (filler, sizes) = bodies(&scenario.size, scenario.seed);
     let publish = Arc::new(PublishSettings {
         via: scenario.via,
-        batch: scenario.batch,
+        per_command,
         defer_ms: scenario.defer.as_millis(),
-        window: rate.is_none().then(|| window(scenario)),
+        window: rate.is_none().then_some(match scenario.client {
+            Client::EventLoop => scenario.window.into(),
+            // A blocking client has one command under way.
+            Client::Blocking => per_command.into(),
+        }),
         topics: topics.to_vec(),
         host: target.http.map(|http| http.to_string()).unwrap_or_default(),
-        bodies: Arc::new(bodies(&scenario.size, scenario.seed)),
+        filler,
+        sizes,
     });
-    let per_command = f64::from(scenario.messages_per_command());
     let curve = (scenario.peak > 1.0).then(|| Curve::new(scenario.peak));
     let producer = |index: u32| {
         let pace = rate.map(|rate| Pace {
-            commands_per_s: rate / per_command / f64::from(count),
+            commands_per_s: rate / f64::from(per_command) / f64::from(count),
             arrivals: scenario.arrivals,
             offset: f64::from(index) / f64::from(count),
             curve,
             seed: scenario.seed.wrapping_add(u64::from(index)),
         });
-        let (all, count_u64) = (scenario.messages, u64::from(count));
-        let limit = match all {
+        let limit = match scenario.messages {
             0 => u64::MAX,
-            _ => all / count_u64 + u64::from(u64::from(index) < all % count_u64),
+            // The first producers send what is left over.
+            all => all.saturating_add(u64::from(count - 1 - index)) / u64::from(count),
         };
         Producer::new(Arc::clone(&publish), run, (index, count), pace, limit)
     };
     (0..count).map(producer).collect()
 }
 
-fn bodies(sizes: &Sizes, seed: u64) -> MessageBodies {
+/// Makes the filler of all messages, and draws their sizes.
+fn bodies(sizes: &Sizes, seed: u64) -> (Vec<u8>, Vec<Filler>) {
     let mut random = Random::new(seed);
     let mut filler = Vec::with_capacity(sizes.bytes_max() + 8);
     while filler.len() < sizes.bytes_max() {
         filler.extend_from_slice(&random.bits().to_le_bytes());
     }
-    let draws = if matches!(sizes, Sizes::Fixed(_)) {
-        1
-    } else {
-        SIZES
-    };
-    let sizes = (0..draws)
-        .map(|_| Filler::new(&filler, sizes.draw(&mut random) - HEADER_BYTES))
-        .collect();
-    MessageBodies { filler, sizes }
+    let is_fixed = matches!(sizes, Sizes::Fixed(_));
+    let draws = if is_fixed { 1 } else { SIZES };
+    let draw = |_| Filler::new(&filler, sizes.draw(&mut random) - HEADER_BYTES);
+    let sizes = (0..draws).map(draw).collect();
+    (filler, sizes)
 }
 
-fn consumers(
-    scenario: &Scenario,
-    upgrades: &Upgrades,
-    topics: &[String],
-    channels: &[String],
-    behaviour: Behaviour,
-) -> Vec<ConsumerSettings> {
-    let identify = identify_json(
-        scenario.msg_timeout.as_millis(),
-        scenario.output_buffer_timeout.as_millis(),
-    );
-    let identify = Arc::new(upgrades.ask(identify));
+fn consumers(topics: &[String], channels: &[String], behaviour: Behaviour) -> Vec<Role> {
     let behaviour = Arc::new(behaviour);
-    let total = scenario.consumer_connections();
-    let (slow, stalled) = (
-        scenario.slow * total as f64,
-        scenario.stalled * total as f64,
-    );
-    let (slow, stalled) = (slow.round() as u64, stalled.round() as u64);
+    let scenario = &behaviour.scenario;
+    let total = scenario.consumer_connections() as f64;
+    let part = |share: f64| (share * total).round() as u64;
+    let (slow, stalled) = (part(scenario.slow), part(scenario.stalled));
     let mut consumers = Vec::new();
     for topic in topics {
         for (number, channel) in channels.iter().enumerate() {
             for _ in 0..scenario.consumers {
                 let index = consumers.len() as u64;
-                consumers.push(ConsumerSettings {
+                let settings = ConsumerSettings {
                     topic: topic.clone(),
-                    channel: (channel.clone(), number),
-                    rdy: scenario.rdy,
+                    channel: channel.clone(),
                     reading: match index {
                         index if index < slow => Reading::Slow(scenario.slow_bytes),
                         index if index < slow + stalled => Reading::Stalled,
                         _ => Reading::AtOnce,
                     },
-                    identify: Arc::clone(&identify),
                     behaviour: Arc::clone(&behaviour),
-                    seed: scenario.seed.wrapping_mul(31).wrapping_add(index),
-                });
+                };
+                let seed = scenario.seed.wrapping_mul(31).wrapping_add(index);
+                let consumer = Consumer::new(number, seed);
+                consumers.push(Role::Consumer(Box::new(settings), Box::new(consumer)));
             }
         }
     }

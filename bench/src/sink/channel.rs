@@ -1,6 +1,6 @@
 //! [`Store`]: the sink's topics and channels, and its faults.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
 
 use wire::frame::{self, HEADER_BYTES as FRAME_BYTES};
@@ -47,7 +47,6 @@ pub(super) struct Store {
     /// Consumers that may have something to get.
     pub(super) woken: Vec<usize>,
     next_id: u64,
-    made_up: u64,
     filler_bytes: Vec<u8>,
     filler: Filler,
 }
@@ -63,7 +62,6 @@ impl Store {
             channels: Vec::new(),
             woken: Vec::new(),
             next_id: 1,
-            made_up: 0,
             filler: Filler::new(&filler_bytes, filler_bytes.len()),
             filler_bytes,
         }
@@ -88,19 +86,12 @@ impl Store {
             copies = 2;
         } else if hits(self.faults.alter_one_in, 5) {
             self.counts.altered += 1;
-            let mut altered = body.to_vec();
-            if let Some(last) = altered.last_mut() {
+            if let Some(last) = Rc::make_mut(&mut body).last_mut() {
                 *last ^= 1;
             }
-            body = altered.into();
         }
         let queued = Queued { body, attempts: 0 };
-        if !self.topics.contains_key(topic) {
-            self.topics.insert(topic.into(), Topic::default());
-        }
-        let Some(topic) = self.topics.get_mut(topic) else {
-            return;
-        };
+        let topic = self.topics.entry(topic.into()).or_default();
         for _ in 0..copies {
             if topic.channels.is_empty() {
                 topic.waiting.push_back(queued.clone());
@@ -131,8 +122,11 @@ impl Store {
         index
     }
 
-    pub(super) fn enter(&mut self, client: usize, channel: usize) {
-        self.channels[channel].consumers.push(client);
+    /// Lets a client consume from a channel.
+    pub(super) fn enter(&mut self, client: usize, topic: &str, channel: &str) -> usize {
+        let index = self.channel(topic, channel);
+        self.channels[index].consumers.push(client);
+        index
     }
 
     /// Takes back the messages of a connection that ends.
@@ -141,18 +135,10 @@ impl Store {
             return;
         };
         channel.consumers.retain(|consumer| *consumer != client);
-        let mut back = Vec::new();
-        channel.in_flight.retain(|id, (holder, queued)| {
-            let stays = *holder != client;
-            if !stays {
-                back.push((*id, queued.clone()));
-            }
-            stays
-        });
-        back.sort_by_key(|(id, _)| *id);
-        channel
-            .queue
-            .extend(back.into_iter().map(|(_, queued)| queued));
+        let held = (channel.in_flight).extract_if(|_, (holder, _)| *holder == client);
+        let back: BTreeMap<MessageId, (usize, Queued)> = held.collect();
+        let back = back.into_values().map(|(_, queued)| queued);
+        channel.queue.extend(back);
         self.woken.extend_from_slice(&channel.consumers);
     }
 
@@ -170,31 +156,28 @@ impl Store {
         output: &mut Vec<u8>,
     ) -> bool {
         let id = MessageId::new(Seq(self.next_id), 0);
-        let mut head = [0; FRAME_BYTES];
+        let mut frame = |attempts: u16, body: [&[u8]; 2]| {
+            let mut head = [0; FRAME_BYTES];
+            let bytes = u32::try_from(body[0].len() + body[1].len()).unwrap_or(u32::MAX);
+            frame::write_header(&mut head, bytes, now_ns.cast_signed(), attempts, &id);
+            for part in [&head[..], body[0], body[1]] {
+                output.extend_from_slice(part);
+            }
+        };
         if self.mode == Mode::Null {
             let header = Header {
                 producer: MADE_UP,
-                number: self.made_up,
+                number: self.next_id - 1,
                 intended_ns: now_ns,
             };
-            self.made_up += 1;
-            let body_bytes = HEADER_BYTES + self.filler.bytes();
-            let bytes = u32::try_from(body_bytes).unwrap_or(u32::MAX);
-            frame::write_header(&mut head, bytes, now_ns.cast_signed(), 1, &id);
-            output.extend_from_slice(&head);
-            output.extend_from_slice(&header.encode(&self.filler));
-            output.extend_from_slice(&self.filler_bytes);
+            frame(1, [&header.encode(&self.filler), &self.filler_bytes]);
         } else {
             let channel = &mut self.channels[channel];
             let Some(mut queued) = channel.queue.pop_front() else {
                 return false;
             };
             queued.attempts = queued.attempts.saturating_add(1);
-            let bytes = u32::try_from(queued.body.len()).unwrap_or(u32::MAX);
-            let timestamp_ns = now_ns.cast_signed();
-            frame::write_header(&mut head, bytes, timestamp_ns, queued.attempts, &id);
-            output.extend_from_slice(&head);
-            output.extend_from_slice(&queued.body);
+            frame(queued.attempts, [&queued.body, &[]]);
             channel.in_flight.insert(id, (client, queued));
         }
         self.next_id += 1;

@@ -7,6 +7,7 @@ use wire::command::Command;
 use wire::decode::{ClientState, Context, Decoded, Decoder, MAGIC_V2};
 use wire::encode;
 use wire::error::{ErrorCode, WireError};
+use wire::id::MessageId;
 use wire::identify::IdentifyRequest;
 use wire::limits::Limits;
 
@@ -22,28 +23,16 @@ const DELIVERY_BYTES_MAX: usize = OUTPUT_BYTES_MAX;
 /// The deflate level of a client that names none, and the highest level.
 const DEFLATE_LEVEL: (i64, i64) = (6, 9);
 
-/// The sink's state that a client works on.
-pub(super) struct ClientContext<'a> {
-    pub(super) store: &'a mut Store,
-    pub(super) now_ns: u64,
-    /// The configuration to grant TLS with, if there is one.
-    pub(super) tls: Option<&'a Arc<ServerConfig>>,
-}
-
-/// The protocol a client speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Language {
-    Unknown,
-    V2,
-    Http,
-}
+/// The configuration to grant TLS with, if there is one.
+type Tls<'a> = Option<&'a Arc<ServerConfig>>;
 
 /// One connection.
 #[derive(Debug)]
 pub(super) struct Client {
     index: usize,
     pub(super) link: Link,
-    language: Language,
+    /// The protocol that the client speaks: HTTP, or V2; `None` before its first bytes.
+    is_http: Option<bool>,
     decoder: Decoder,
     limits: Limits,
     state: ClientState,
@@ -60,14 +49,9 @@ impl Client {
         Client {
             index,
             link,
-            language: Language::Unknown,
+            is_http: None,
             decoder: Decoder::default(),
-            limits: Limits {
-                message_bytes_max: i32::MAX,
-                body_bytes_max: i32::MAX,
-                rdy_count_max: RDY_MAX,
-                ..Limits::default()
-            },
+            limits: limits(),
             state: ClientState::Init,
             channel: None,
             ready: 0,
@@ -78,21 +62,18 @@ impl Client {
     }
 
     /// Handles input; returns the bytes handled.
-    pub(super) fn input(&mut self, input: &[u8], shared: &mut ClientContext<'_>) -> usize {
+    pub(super) fn input(&mut self, input: &[u8], store: &mut Store, tls: Tls<'_>) -> usize {
         let mut at = 0;
-        if self.language == Language::Unknown {
-            let Some((head, _)) = input.split_first_chunk::<4>() else {
+        if self.is_http.is_none() {
+            let Some(head) = input.first_chunk() else {
                 return 0;
             };
-            if *head == MAGIC_V2 {
-                self.language = Language::V2;
-                at = head.len();
-            } else {
-                self.language = Language::Http;
-            }
+            let is_http = *head != MAGIC_V2;
+            self.is_http = Some(is_http);
+            at = if is_http { 0 } else { head.len() };
         }
-        if self.language == Language::Http {
-            let (handled, close) = http::answer(input, &mut self.link.output, shared.store);
+        if self.is_http == Some(true) {
+            let (handled, close) = http::answer(input, &mut self.link.output, store);
             self.closing |= close;
             return handled;
         }
@@ -105,48 +86,44 @@ impl Client {
                 has_numbers: false,
                 limits: &self.limits,
             };
-            match self.decoder.decode(&input[at..], &context) {
+            let done = match self.decoder.decode(&input[at..], &context) {
                 Decoded::NeedMore(_) => break,
-                Decoded::Command {
-                    command: Command::Identify { body },
-                    consumed,
-                } => {
-                    at += consumed;
-                    match identify(&mut self.link, body, shared) {
-                        Ok(false) => {}
-                        // Like nsqd, the sink drops what the client sent before it knew of the upgrade.
-                        Ok(true) => return input.len(),
-                        Err(error) => {
-                            encode::error(&mut self.link.output, &error);
-                            self.closing = true;
-                        }
-                    }
-                }
                 Decoded::Command { command, consumed } => {
                     at += consumed;
-                    self.execute(&command, shared);
+                    self.execute(&command, store, tls)
                 }
-                Decoded::Reject { error, .. } => {
+                Decoded::Reject { error, .. } => Err(error),
+                Decoded::Close => {
+                    self.closing = true;
+                    break;
+                }
+            };
+            match done {
+                Ok(false) => {}
+                // Like nsqd, the sink drops what the client sent before it knew of the upgrade.
+                Ok(true) => return input.len(),
+                Err(error) => {
                     encode::error(&mut self.link.output, &error);
                     self.closing = true;
                 }
-                Decoded::Close => self.closing = true,
             }
         }
         at
     }
 
-    fn execute(&mut self, command: &Command<'_>, shared: &mut ClientContext<'_>) {
+    /// Carries out a command; true when it upgraded the connection. An error closes the connection.
+    fn execute(
+        &mut self,
+        command: &Command<'_>,
+        store: &mut Store,
+        tls: Tls<'_>,
+    ) -> Result<bool, WireError> {
         let output = &mut self.link.output;
-        let store = &mut *shared.store;
         match command {
+            Command::Identify { body } => return identify(&mut self.link, body, tls),
             Command::Auth { .. } => encode::error(output, &WireError::auth_disabled()),
-            Command::Sub {
-                topic,
-                channel: name,
-            } => {
-                let found = store.channel(topic.as_str(), name.as_str());
-                store.enter(self.index, found);
+            Command::Sub { topic, channel } => {
+                let found = store.enter(self.index, topic.as_str(), channel.as_str());
                 self.channel = Some(found);
                 self.state = ClientState::Subscribed;
                 output.extend_from_slice(encode::OK);
@@ -163,19 +140,17 @@ impl Client {
             }
             Command::Rdy { count } => self.ready = *count,
             Command::Fin { id } | Command::Req { id, .. } => {
-                let Some(channel) = self.channel else { return };
-                let is_fin = matches!(command, Command::Fin { .. });
-                let known = if is_fin {
-                    store.finish(channel, id)
-                } else {
-                    store.requeue(channel, id)
+                let Some(channel) = self.channel else {
+                    return Ok(false);
+                };
+                let (known, failed): (_, fn(&MessageId, &str) -> WireError) = match command {
+                    Command::Fin { .. } => (store.finish(channel, id), WireError::fin_failed),
+                    _ => (store.requeue(channel, id), WireError::req_failed),
                 };
                 if known {
                     self.in_flight = self.in_flight.saturating_sub(1);
-                } else if is_fin {
-                    encode::error(output, &WireError::fin_failed(id, "ID not in flight"));
                 } else {
-                    encode::error(output, &WireError::req_failed(id, "ID not in flight"));
+                    encode::error(output, &failed(id, "ID not in flight"));
                 }
             }
             Command::Cls => {
@@ -183,44 +158,45 @@ impl Client {
                 self.state = ClientState::Closing;
                 output.extend_from_slice(encode::CLOSE_WAIT);
             }
-            // `input` has handled IDENTIFY, because IDENTIFY changes the link.
-            Command::Identify { .. }
-            | Command::Touch { .. }
-            | Command::Nop
-            | Command::RdyIgnored => {}
+            Command::Touch { .. } | Command::Nop | Command::RdyIgnored => {}
         }
+        Ok(false)
     }
 
     /// Tells whether a message waits that only lacks room in the client's buffer.
     pub(super) fn has_more(&self, store: &Store) -> bool {
-        self.in_flight < self.ready
-            && self
-                .channel
-                .is_some_and(|channel| store.has_message(channel))
+        let has_message = |channel| store.has_message(channel);
+        self.in_flight < self.ready && self.channel.is_some_and(has_message)
     }
 
     /// Appends messages up to the ready count.
-    pub(super) fn deliver(&mut self, shared: &mut ClientContext<'_>) {
+    pub(super) fn deliver(&mut self, store: &mut Store, now_ns: u64) {
         let Some(channel) = self.channel else { return };
-        while self.in_flight < self.ready && self.link.unsent() < DELIVERY_BYTES_MAX {
-            let output = &mut self.link.output;
-            if !shared
-                .store
-                .deliver(channel, self.index, shared.now_ns, output)
-            {
-                break;
-            }
+        while self.in_flight < self.ready
+            && self.link.unsent() < DELIVERY_BYTES_MAX
+            && store.deliver(channel, self.index, now_ns, &mut self.link.output)
+        {
             self.in_flight += 1;
         }
     }
 }
 
+/// The sink's limits: sizes have none.
+pub(super) fn limits() -> Limits {
+    Limits {
+        message_bytes_max: i32::MAX,
+        body_bytes_max: i32::MAX,
+        rdy_count_max: RDY_MAX,
+        ..Limits::default()
+    }
+}
+
 /// Answers an IDENTIFY and upgrades the connection; true when it did.
-fn identify(link: &mut Link, body: &[u8], shared: &ClientContext<'_>) -> Result<bool, WireError> {
+fn identify(link: &mut Link, body: &[u8], tls: Tls<'_>) -> Result<bool, WireError> {
     let request = IdentifyRequest::decode(body)?;
     // Upgrades come once; an IDENTIFY that is sent again gets none.
     let negotiates = request.feature_negotiation && !link.is_upgraded();
-    let tls = shared.tls.filter(|_| negotiates && request.tls_v1);
+    let tls = tls.filter(|_| negotiates && request.tls_v1);
     let snappy = negotiates && request.snappy;
     let deflate = negotiates && request.deflate;
     if snappy && deflate {
@@ -242,24 +218,18 @@ fn identify(link: &mut Link, body: &[u8], shared: &ClientContext<'_>) -> Result<
         "max_deflate_level": DEFLATE_LEVEL.1,
     });
     encode::response(&mut link.output, identity.to_string().as_bytes());
-    let mut upgrades = Vec::new();
-    if let Some(config) = tls {
-        let upgrade = Upgrade::tls_server(config);
-        upgrades.push(upgrade.map_err(|error| WireError::identify_failed(&error.to_string()))?);
-    }
-    if snappy {
-        upgrades.push(Upgrade::snappy());
-    }
-    if deflate {
-        let level = u32::try_from(level).expect("between 1 and the highest");
-        upgrades.push(Upgrade::deflate(level));
-    }
-    let upgraded = !upgrades.is_empty();
-    for upgrade in upgrades {
+    let level = u32::try_from(level).expect("between 1 and the highest");
+    let upgrades = [
+        tls.map(Upgrade::tls_server),
+        snappy.then(|| Ok(Upgrade::snappy())),
+        deflate.then(|| Ok(Upgrade::deflate(level))),
+    ];
+    for upgrade in upgrades.into_iter().flatten() {
+        let upgrade = upgrade.map_err(|error| WireError::identify_failed(&error.to_string()))?;
         link.upgrade(upgrade)
             .map_err(|error| WireError::identify_failed(&error.to_string()))?;
         // TLS keeps its OK, and the output behind it, until the handshake is done.
         link.output.extend_from_slice(encode::OK);
     }
-    Ok(upgraded)
+    Ok(link.is_upgraded() && negotiates)
 }

@@ -1,9 +1,10 @@
 //! The part of HTTP that the generator speaks.
 
 use wire::command::Batch;
-use wire::limits::Limits;
 
 use super::channel::Store;
+use super::client::limits;
+use crate::http::content_length;
 
 /// Answers the requests at the front of `input`. Returns the bytes handled, and true if the connection ends behind the
 /// answer.
@@ -21,21 +22,15 @@ pub(super) fn answer(input: &[u8], output: &mut Vec<u8>, store: &mut Store) -> (
                 return (consumed, true);
             }
         };
-        let length = request
-            .headers
-            .iter()
-            .find(|header| header.name.eq_ignore_ascii_case("content-length"))
-            .and_then(|header| std::str::from_utf8(header.value).ok()?.parse().ok())
-            .unwrap_or(0usize);
+        let length = content_length(request.headers).unwrap_or(0);
         let Some(body) = rest.get(head_bytes..head_bytes.saturating_add(length)) else {
             return (consumed, false);
         };
         consumed += head_bytes + length;
-        let close = request.version == Some(0);
         let target = request.path.unwrap_or_default();
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         route(path, query, body, output, store);
-        if close {
+        if request.version == Some(0) {
             return (consumed, true);
         }
     }
@@ -43,32 +38,24 @@ pub(super) fn answer(input: &[u8], output: &mut Vec<u8>, store: &mut Store) -> (
 
 fn route(path: &str, query: &str, body: &[u8], output: &mut Vec<u8>, store: &mut Store) {
     let parameter = |name: &str| {
-        let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-        pairs
-            .find(|(key, _)| *key == name)
-            .map_or("", |(_, value)| value)
+        let mut pairs = query.split('&');
+        let value = pairs.find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+        value.unwrap_or_default()
     };
     match path {
         "/pub" => {
             store.publish(parameter("topic"), body);
             respond(output, 200, b"OK");
         }
-        "/mpub" => {
-            let limits = Limits {
-                message_bytes_max: i32::MAX,
-                body_bytes_max: i32::MAX,
-                ..Limits::default()
-            };
-            match Batch::parse_binary(body, &limits) {
-                Ok(batch) => {
-                    for message in batch {
-                        store.publish(parameter("topic"), message);
-                    }
-                    respond(output, 200, b"OK");
+        "/mpub" => match Batch::parse_binary(body, &limits()) {
+            Ok(batch) => {
+                for message in batch {
+                    store.publish(parameter("topic"), message);
                 }
-                Err(error) => respond(output, 413, error.as_str().as_bytes()),
+                respond(output, 200, b"OK");
             }
-        }
+            Err(error) => respond(output, 413, error.as_str().as_bytes()),
+        },
         "/ping" => respond(output, 200, b"OK"),
         "/stats" => respond(output, 200, store.stats().to_string().as_bytes()),
         "/channel/create" => {
@@ -81,10 +68,8 @@ fn route(path: &str, query: &str, body: &[u8], output: &mut Vec<u8>, store: &mut
 }
 
 fn respond(output: &mut Vec<u8>, status: u16, body: &[u8]) {
-    let head = format!(
-        "HTTP/1.1 {status} -\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status} -\r\nContent-Length: {length}\r\n\r\n");
     output.extend_from_slice(head.as_bytes());
     output.extend_from_slice(body);
 }

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use clap::Parser;
+use nsq_bench::run::Options;
 use nsq_bench::scenario::{Patch, Scenario};
 use nsq_bench::sink::{Faults, Mode, Sink, SinkOptions};
 use nsq_bench::target::Target;
@@ -36,6 +38,16 @@ pub(crate) fn scenario(toml: &str) -> Scenario {
     let scenario = Patch::from_toml(toml).unwrap().apply(Scenario::default());
     scenario.check().unwrap();
     scenario
+}
+
+/// Returns the options of a run without flags.
+pub(crate) fn options() -> Options {
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        options: Options,
+    }
+    Flags::parse_from(["run"]).options
 }
 
 /// Returns a command that runs the program with these arguments and captures its output.
