@@ -211,14 +211,6 @@ impl Generator {
         })
     }
 
-    fn control(&self) -> &Control {
-        &self.settings.control
-    }
-
-    fn scenario(&self) -> &Scenario {
-        &self.settings.scenario
-    }
-
     fn live(&mut self) -> Result<(), String> {
         self.set_up()?;
         if !self.start()? {
@@ -230,7 +222,7 @@ impl Generator {
         loop {
             let now_ns = self.settings.clock.now_ns();
             if now_ns >= next_tick_ns {
-                if Control::is_set(&self.control().stop) {
+                if Control::is_set(&self.settings.control.stop) {
                     return Ok(());
                 }
                 self.tick(now_ns)?;
@@ -256,7 +248,7 @@ impl Generator {
 
     /// Looks at the flags, lets slow readers read, and starts a storm if one is due.
     fn tick(&mut self, now_ns: u64) -> Result<(), String> {
-        if !self.consuming && Control::is_set(&self.control().consume) {
+        if !self.consuming && Control::is_set(&self.settings.control.consume) {
             self.consuming = true;
             for index in 0..self.connections.len() {
                 if self.connections[index].ask_for_messages() {
@@ -264,7 +256,7 @@ impl Generator {
                 }
             }
         }
-        if !self.ended_publishing && Control::is_set(&self.control().end_publishing) {
+        if !self.ended_publishing && Control::is_set(&self.settings.control.end_publishing) {
             self.ended_publishing = true;
             for index in 0..self.connections.len() {
                 if let Role::Producer(producer) = &mut self.connections[index].role {
@@ -273,7 +265,7 @@ impl Generator {
                 }
             }
         }
-        if !self.published && Control::is_set(&self.control().published) {
+        if !self.published && Control::is_set(&self.settings.control.published) {
             self.published = true;
             for index in 0..self.connections.len() {
                 self.connections[index].resume_reading();
@@ -281,8 +273,8 @@ impl Generator {
             }
         }
         if now_ns >= self.next_storm_ns && !self.published {
-            self.next_storm_ns = now_ns + self.scenario().storm_every.as_ns();
-            self.storm(self.scenario().storm)?;
+            self.next_storm_ns = now_ns + self.settings.scenario.storm_every.as_ns();
+            self.storm(self.settings.scenario.storm)?;
         }
         for at in 0..self.slow.len() {
             let index = self.slow[at];
@@ -338,14 +330,12 @@ impl Generator {
 
     fn close_interval(&mut self, boundary_ns: u64) {
         let fresh = self.spares.try_recv().unwrap_or_default();
-        let tally = std::mem::replace(&mut self.tally, fresh);
-        let report = Report::Interval {
+        // The conductor is gone only when the run is over.
+        drop(self.reports.send(Report::Interval {
             generator: self.settings.generator,
             boundary_ns,
-            tally,
-        };
-        // The conductor is gone only when the run is over.
-        drop(self.reports.send(report));
+            tally: std::mem::replace(&mut self.tally, fresh),
+        }));
     }
 
     fn end(&mut self) {

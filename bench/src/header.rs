@@ -79,16 +79,8 @@ impl Header {
         let Some((head, filler)) = body.split_first_chunk::<HEADER_BYTES>() else {
             return Decoded::Foreign;
         };
-        let field = |at: usize| {
-            head[at..]
-                .first_chunk()
-                .map_or(0, |b| u64::from_le_bytes(*b))
-        };
-        let word = |at: usize| {
-            head[at..]
-                .first_chunk()
-                .map_or(0, |b| u32::from_le_bytes(*b))
-        };
+        let field = |at: usize| u64::from_le_bytes(*head[at..].first_chunk().expect("a field"));
+        let word = |at: usize| u32::from_le_bytes(*head[at..].first_chunk().expect("a field"));
         let mut crc = Hasher::new();
         crc.update(filler);
         crc.update(&head[..CRC_AT]);

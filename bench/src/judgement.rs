@@ -90,9 +90,8 @@ pub fn added_up(runs: &[&RunResult]) -> Ledger {
 pub fn ledger(ledger: &Ledger) -> Judgement {
     let counted = |counts: &[(u64, &str)]| -> Vec<String> {
         let counts = counts.iter().filter(|(count, _)| *count > 0);
-        counts
-            .map(|(count, what)| format!("{} {what}", number(*count as f64)))
-            .collect()
+        let shown = counts.map(|(count, what)| format!("{} {what}", number(*count as f64)));
+        shown.collect()
     };
     let acknowledged = number(ledger.acknowledged as f64);
     let new = |tone, head: &str, text| Judgement::new(tone, "Ledger", head, text);
@@ -123,21 +122,17 @@ pub fn ledger(ledger: &Ledger) -> Judgement {
         );
         new(tone, "everything arrived once, intact", text)
     };
+    let redelivered = "redelivered after REQ, timeout or a dropped connection, as expected";
+    let foreign = "of somebody else on the same channels, given back";
     judgement.reasons = counted(&[
         (
             ledger.reordered,
             "arrived behind a later one (NSQ promises no order)",
         ),
-        (
-            ledger.redelivered,
-            "redelivered after REQ, timeout or a dropped connection, as expected",
-        ),
+        (ledger.redelivered, redelivered),
         (ledger.refused, "refused with an error"),
         (ledger.unconfirmed, "neither acknowledged nor refused"),
-        (
-            ledger.foreign,
-            "of somebody else on the same channels, given back",
-        ),
+        (ledger.foreign, foreign),
     ]);
     judgement
 }
@@ -152,10 +147,8 @@ pub fn faults(ledger: &Ledger) -> String {
 
 /// Judges whether a run's figures are the daemon's or the generator's own.
 pub fn self_check(run: &RunResult) -> Judgement {
-    let figures = match rates_are_the_generators(run) {
-        true => "rates",
-        false => "latencies",
-    };
+    let is_rates = rates_are_the_generators(run);
+    let figures = if is_rates { "rates" } else { "latencies" };
     Judgement {
         reasons: run.self_check.reasons.clone(),
         ..match run.self_check.verdict {
@@ -232,80 +225,63 @@ pub fn counted_from(kind: LoopKind) -> &'static str {
 }
 
 fn loop_kind(kind: LoopKind) -> Judgement {
-    let (tone, head, text) = match kind {
-        LoopKind::Open => (
-            Tone::Good,
-            "Open loop",
-            "Latency counts from the intended send time: stalls are in it with their whole length.",
-        ),
-        LoopKind::Closed => (
-            Tone::Warn,
-            "Closed loop",
-            "Publishing waited for answers and latency counts from the actual send: good for the \
-             highest rate, but stalls are hidden.",
-        ),
-        LoopKind::None => (
-            Tone::Warn,
-            "Nothing was published",
-            "Latency counts from the intended send times that the messages carry.",
-        ),
-    };
-    Judgement::new(tone, "", head, text)
+    let open =
+        "Latency counts from the intended send time: stalls are in it with their whole length.";
+    let closed = "Publishing waited for answers and latency counts from the actual send: good for \
+                  the highest rate, but stalls are hidden.";
+    let none = "Latency counts from the intended send times that the messages carry.";
+    match kind {
+        LoopKind::Open => Judgement::new(Tone::Good, "", "Open loop", open),
+        LoopKind::Closed => Judgement::new(Tone::Warn, "", "Closed loop", closed),
+        LoopKind::None => Judgement::new(Tone::Warn, "", "Nothing was published", none),
+    }
 }
 
 /// Judges how a run ended.
 pub fn ended(ended: &Ended) -> Judgement {
-    let (tone, head, text) = match ended {
-        Ended::Complete => {
-            let text = "Everything outstanding was waited for.";
-            (Tone::Good, "Ran to its end", text.to_owned())
-        }
-        Ended::NotDrained => {
-            let text = "Not everything had arrived when the drain time was over; what is missing counts as lost.";
-            (Tone::Bad, "Not drained", text.to_owned())
-        }
-        Ended::Interrupted => {
-            let text = "This is what ran until then.";
-            (Tone::Warn, "Interrupted", text.to_owned())
-        }
+    let new = |tone, head, text: &str| Judgement::new(tone, "", head, text);
+    let missing =
+        "Not everything had arrived when the drain time was over; what is missing counts as lost.";
+    match ended {
+        Ended::Complete => new(
+            Tone::Good,
+            "Ran to its end",
+            "Everything outstanding was waited for.",
+        ),
+        Ended::NotDrained => new(Tone::Bad, "Not drained", missing),
+        Ended::Interrupted => new(Tone::Warn, "Interrupted", "This is what ran until then."),
         Ended::Failed { reason } => {
             let text = format!("{reason}; this is what ran until then.");
-            (Tone::Bad, "Failed", text)
+            new(Tone::Bad, "Failed", &text)
         }
-    };
-    Judgement::new(tone, "", head, text)
+    }
 }
 
 /// Judges whether a comparison passed.
 pub fn comparison(compare: &CompareResult) -> Judgement {
-    let (tone, head, text) = match (compare.passed, compare.thresholds.is_empty()) {
-        (true, true) => (
-            Tone::Good,
-            "clean",
-            "Every run was clean and no figure was the generator's own. No thresholds were given.",
-        ),
-        (true, false) => (
-            Tone::Good,
-            "passed",
-            "Every threshold was met, every run was clean, no figure was the generator's own.",
-        ),
-        (false, _) => (Tone::Bad, "not passed", ""),
-    };
+    let clean =
+        "Every run was clean and no figure was the generator's own. No thresholds were given.";
+    let passed = "Every threshold was met, every run was clean, no figure was the generator's own.";
+    let new = |tone, head, text| Judgement::new(tone, "Comparison", head, text);
     Judgement {
         reasons: compare.failures.clone(),
-        ..Judgement::new(tone, "Comparison", head, text)
+        ..match (compare.passed, compare.thresholds.is_empty()) {
+            (true, true) => new(Tone::Good, "clean", clean),
+            (true, false) => new(Tone::Good, "passed", passed),
+            (false, _) => new(Tone::Bad, "not passed", ""),
+        }
     }
 }
 
 /// Says where the knee of a sweep is.
 pub fn knee(knee_per_s: Option<f64>) -> String {
-    match knee_per_s {
-        Some(rate) => format!(
-            "The knee is at {}: beyond it the rate was not carried, p99 was more than ten times the \
-             smallest of all steps, or the figures were the generator's own.",
-            Unit::PerSecond.show(rate)
-        ),
-        None => "There is no knee: no rate was carried with latencies that are the daemon's own."
-            .to_owned(),
-    }
+    let Some(rate) = knee_per_s else {
+        return "There is no knee: no rate was carried with latencies that are the daemon's own."
+            .to_owned();
+    };
+    format!(
+        "The knee is at {}: beyond it the rate was not carried, p99 was more than ten times the \
+         smallest of all steps, or the figures were the generator's own.",
+        Unit::PerSecond.show(rate)
+    )
 }

@@ -61,11 +61,6 @@ impl Bitmap {
         true
     }
 
-    /// Returns how many numbers the set has.
-    pub fn count(&self) -> u64 {
-        self.count
-    }
-
     /// Returns how many numbers of the range the set has.
     pub fn count_in(&self, range: Range<u64>) -> u64 {
         let mut total = 0;
@@ -96,10 +91,8 @@ impl Bitmap {
     pub fn span(&self) -> Range<u64> {
         let end = self.chunks.len() as u64 * CHUNK;
         let has = |number: &u64| self.count_in(*number..number + 1) == 1;
-        match ((0..end).find(has), (0..end).rev().find(has)) {
-            (Some(first), Some(last)) => first..last + 1,
-            _ => 0..0,
-        }
+        let ends = (0..end).find(has).zip((0..end).rev().find(has));
+        ends.map_or(0..0, |(first, last)| first..last + 1)
     }
 }
 
@@ -235,15 +228,9 @@ pub fn final_ledger(producers: &[ProducerRecord], channels: &[&ChannelLedger]) -
     }
     ledger.acknowledged = ledger.sent - ledger.refused - ledger.unconfirmed;
     for channel in channels {
-        ledger.received += channel.received;
-        ledger.duplicated += channel.duplicated;
-        ledger.redelivered += channel.redelivered;
-        ledger.corrupted += channel.corrupted;
+        add_fields!(ledger, channel, received duplicated redelivered corrupted);
         let missing: u64 = if producers.is_empty() {
-            let holes = |seen: &Bitmap| {
-                let span = seen.span();
-                span.end - span.start - seen.count()
-            };
+            let holes = |seen: &Bitmap| seen.span().count() as u64 - seen.count;
             channel.seen.iter().map(holes).sum()
         } else {
             producers.iter().map(|record| channel.missing(record)).sum()

@@ -2,20 +2,20 @@
 
 use crate::judgement::{self, Judgement};
 use crate::result::{
-    Daemon, Ended, HistogramKind, HistogramRecord, LoopKind, Resources, RunResult, Verdict,
+    Ended, HistogramKind, HistogramRecord, LoopKind, Resources, RunResult, Verdict,
 };
 use crate::unit::number;
 
 /// A run's report.
 pub fn run(result: &RunResult) -> String {
     let mut out = String::new();
-    let Daemon {
-        kind,
-        version,
-        tcp_address,
-        ..
-    } = &result.daemon;
-    put!(out, "daemon     {kind} {version} at {tcp_address}\n");
+    let daemon = &result.daemon;
+    let (kind, version) = (&daemon.kind, &daemon.version);
+    put!(
+        out,
+        "daemon     {kind} {version} at {}\n",
+        daemon.tcp_address
+    );
     put!(out, "scenario   {}\n", result.scenario.summary());
     if result.ended != Ended::Complete {
         let Judgement { head, text, .. } = judgement::ended(&result.ended);
@@ -33,14 +33,12 @@ pub fn run(result: &RunResult) -> String {
             Some(rate) => format!(" of {} offered", count(rate)),
             None => " (closed loop)".into(),
         };
-        let (megabytes, seconds) = (
-            count(totals.acknowledged_bytes_per_s / 1e6),
-            totals.measured_s,
-        );
+        let megabytes = count(totals.acknowledged_bytes_per_s / 1e6);
         put!(
             out,
-            "published  {published} msg/s{offered}, {megabytes} MB/s of bodies, for {seconds:.1} s{whose}\n"
+            "published  {published} msg/s{offered}, {megabytes} MB/s of bodies, "
         );
+        put!(out, "for {:.1} s{whose}\n", totals.measured_s);
     }
     let channels = result.ledger.channels;
     if channels > 0 {
@@ -55,9 +53,9 @@ pub fn run(result: &RunResult) -> String {
     ledger(&mut out, result);
     match &result.resources {
         Some(used) => resources(&mut out, used),
-        None => out.push_str(
-            "daemon     not a process of this machine that we may see: no CPU and memory\n",
-        ),
+        None => {
+            out += "daemon     not a process of this machine that we may see: no CPU and memory\n"
+        }
     }
     self_check(&mut out, result);
     out
@@ -74,19 +72,12 @@ fn resources(out: &mut String, used: &Resources) {
     if let Some(us) = used.cpu_us_per_delivered {
         put!(out, ", {us:.3} us per delivered");
     }
-    put!(
-        out,
-        ", RSS up to {} MB",
-        count(used.rss_max_bytes as f64 / 1e6)
-    );
+    let megabytes = |bytes: u64| count(bytes as f64 / 1e6);
+    put!(out, ", RSS up to {} MB", megabytes(used.rss_max_bytes));
     if let Some(bytes) = used.memory_bytes_per_queued {
         put!(out, " = {bytes:.0} bytes per queued message");
     }
-    put!(
-        out,
-        ", disk {} MB",
-        count(used.disk_written_bytes as f64 / 1e6)
-    );
+    put!(out, ", disk {} MB", megabytes(used.disk_written_bytes));
     if let Some(bytes) = used.disk_bytes_per_message {
         put!(out, " = {bytes:.0} bytes per message");
     }
@@ -102,10 +93,10 @@ fn lower_case(text: &str) -> String {
 }
 
 fn latencies(out: &mut String, result: &RunResult) {
-    let from = judgement::counted_from(result.loop_kind);
     if result.histograms.is_empty() {
         return;
     }
+    let from = judgement::counted_from(result.loop_kind);
     put!(
         out,
         "latency ms      p50      p90      p99    p99.9   p99.99      max   ({from})\n"
@@ -128,69 +119,53 @@ fn latencies(out: &mut String, result: &RunResult) {
         put!(out, "  {} values\n", record.count);
     }
     if starred {
-        put!(
-            out,
-            "  * a quarter or more of it may be the generator's own lateness\n"
-        );
+        *out += "  * a quarter or more of it may be the generator's own lateness\n";
     }
 }
 
 fn columns(record: &HistogramRecord) -> [f64; 6] {
-    [
-        record.p50_us,
-        record.p90_us,
-        record.p99_us,
-        record.p999_us,
-        record.p9999_us,
-        record.max_us,
-    ]
+    record.percentiles_us().map(|(_, value)| value)
 }
 
 fn ledger(out: &mut String, result: &RunResult) {
     let ledger = &result.ledger;
     if result.loop_kind != LoopKind::None {
-        counted(
-            out,
-            "ledger",
-            &[
-                ("sent", ledger.sent),
-                ("acknowledged", ledger.acknowledged),
-                ("refused", ledger.refused),
-                ("unconfirmed", ledger.unconfirmed),
-            ],
-        );
+        let sent = [
+            ("sent", ledger.sent),
+            ("acknowledged", ledger.acknowledged),
+            ("refused", ledger.refused),
+            ("unconfirmed", ledger.unconfirmed),
+        ];
+        counted(out, "ledger", &sent);
     }
     if ledger.channels > 0 {
-        counted(
-            out,
-            "",
-            &[
-                ("received", ledger.received),
-                ("lost", ledger.lost),
-                ("duplicated", ledger.duplicated),
-                ("corrupted", ledger.corrupted),
-                ("reordered", ledger.reordered),
-                ("redelivered", ledger.redelivered),
-            ],
-        );
+        let received = [
+            ("received", ledger.received),
+            ("lost", ledger.lost),
+            ("duplicated", ledger.duplicated),
+            ("corrupted", ledger.corrupted),
+            ("reordered", ledger.reordered),
+            ("redelivered", ledger.redelivered),
+        ];
+        counted(out, "", &received);
         if ledger.outstanding > 0 {
             let left = ledger.outstanding;
             put!(
                 out,
-                "           {left} were still outstanding when the run was cut short\n"
+                "{:11}{left} were still outstanding when the run was cut short\n",
+                ""
             );
         }
         if ledger.foreign > 0 {
+            let foreign = ledger.foreign;
             put!(
                 out,
-                "           {} messages of somebody else, which were given back\n",
-                ledger.foreign
+                "{:11}{foreign} messages of somebody else, which were given back\n",
+                ""
             );
         }
         if result.loop_kind == LoopKind::None {
-            out.push_str(
-                "           lost counts the holes: without producers nothing else is known\n",
-            );
+            *out += "           lost counts the holes: without producers nothing else is known\n";
         }
     }
     let totals = &result.totals;
@@ -215,11 +190,8 @@ fn counted(out: &mut String, front: &str, counts: &[(&str, u64)]) {
 
 fn self_check(out: &mut String, result: &RunResult) {
     let check = &result.self_check;
-    let cpu: Vec<String> = check
-        .thread_cpu_percent
-        .iter()
-        .map(|cpu| format!("{cpu:.0} %"))
-        .collect();
+    let cpu = check.thread_cpu_percent.iter();
+    let cpu: Vec<String> = cpu.map(|cpu| format!("{cpu:.0} %")).collect();
     put!(out, "generator  CPU {} of a core", cpu.join(" + "));
     let Judgement { head, text, .. } = judgement::self_check(result);
     match check.verdict {

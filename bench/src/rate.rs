@@ -19,11 +19,6 @@ pub enum Rate {
 }
 
 impl Rate {
-    /// A day's messages, spread evenly.
-    pub fn per_day(messages: f64) -> Rate {
-        Rate::PerSecond(messages / DAY_SECONDS)
-    }
-
     /// Returns the messages per second; `None` for [`Rate::Max`].
     pub fn per_second(self) -> Option<f64> {
         match self {
@@ -37,18 +32,12 @@ impl Rate {
 /// Fails when the text is no such number; in words for the user.
 pub fn parse_count(text: &str) -> Result<f64, String> {
     let wrong = || format!("`{text}` is no positive number such as 50000, 50k, 1.5M or 5e9");
-    let (number, factor) = match text.as_bytes().last() {
-        Some(b'k') => (&text[..text.len() - 1], 1e3),
-        Some(b'M') => (&text[..text.len() - 1], 1e6),
-        Some(b'G') => (&text[..text.len() - 1], 1e9),
-        _ => (text, 1.0),
-    };
+    let scaled = |(unit, factor): (char, f64)| Some((text.strip_suffix(unit)?, factor));
+    let scales = [('k', 1e3), ('M', 1e6), ('G', 1e9)];
+    let (number, factor) = scales.into_iter().find_map(scaled).unwrap_or((text, 1.0));
     let count = number.trim().parse::<f64>().map_err(|_| wrong())? * factor;
-    if count.is_finite() && count > 0.0 {
-        Ok(count)
-    } else {
-        Err(wrong())
-    }
+    let count = Some(count).filter(|count| count.is_finite() && *count > 0.0);
+    count.ok_or_else(wrong)
 }
 
 impl FromStr for Rate {
@@ -58,9 +47,8 @@ impl FromStr for Rate {
         if text == "max" {
             return Ok(Rate::Max);
         }
-        parse_count(text)
-            .map(Rate::PerSecond)
-            .map_err(|error| format!("{error}, nor `max`"))
+        let rate = parse_count(text).map_err(|error| format!("{error}, nor `max`"))?;
+        Ok(Rate::PerSecond(rate))
     }
 }
 

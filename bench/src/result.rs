@@ -299,7 +299,7 @@ pub struct SelfCheck {
 }
 
 /// The verdict of a self-check.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// The generator kept up: the figures are the daemon's.
@@ -371,6 +371,20 @@ pub struct HistogramRecord {
     pub hdr_base64: String,
     /// The HDR interval log with the same values, a file name beside this file, if it was written.
     pub hdr_log: Option<String>,
+}
+
+impl HistogramRecord {
+    /// Returns the saved percentiles, each with its value in microseconds. The last is the largest value.
+    pub fn percentiles_us(&self) -> [(f64, f64); 6] {
+        [
+            (50.0, self.p50_us),
+            (90.0, self.p90_us),
+            (99.0, self.p99_us),
+            (99.9, self.p999_us),
+            (99.99, self.p9999_us),
+            (100.0, self.max_us),
+        ]
+    }
 }
 
 /// One row of the time series.

@@ -52,13 +52,12 @@ impl Threads {
             .0
             .iter()
             .map(|(_, of_thread)| figure(*of_thread).round());
-        let (least, most) = figures.fold((f64::INFINITY, 0.0_f64), |(least, most), figure| {
-            (least.min(figure), most.max(figure))
-        });
-        match least == most {
-            true => format!("{least:.0}"),
-            false => format!("{least:.0} to {most:.0}"),
+        let least = figures.clone().fold(f64::INFINITY, f64::min);
+        let most = figures.fold(0.0, f64::max);
+        if least == most {
+            return format!("{least:.0}");
         }
+        format!("{least:.0} to {most:.0}")
     }
 }
 
@@ -101,40 +100,32 @@ pub fn judge(observed: &Observed) -> SelfCheck {
             ));
         }
     }
-    if let Some(lateness) = observed.lateness {
-        let latencies = [
-            ("publish", observed.publish),
-            ("delivery", observed.delivery),
-        ];
-        for (name, latency) in latencies {
-            let Some(latency) = latency else { continue };
-            let late = lateness.p99_us > LATENESS_US_MIN
-                && lateness.p99_us > LATENESS_SHARE * latency.p99_us;
-            if late {
+    let late_us = observed.lateness.map(|lateness| lateness.p99_us);
+    let late_us = late_us.filter(|late_us| *late_us > LATENESS_US_MIN);
+    if let Some(late_us) = late_us {
+        let publish = observed.publish.map(|latency| ("publish", latency));
+        let delivery = observed.delivery.map(|latency| ("delivery", latency));
+        for (name, latency) in publish.into_iter().chain(delivery) {
+            let share = late_us / latency.p99_us;
+            if share > LATENESS_SHARE {
                 reasons.push(format!(
-                    "the generator sent up to {:.0} us late (p99), which is {:.0} % of the p99 {name} \
+                    "the generator sent up to {late_us:.0} us late (p99), which is {:.0} % of the p99 {name} \
                      latency",
-                    lateness.p99_us,
-                    100.0 * lateness.p99_us / latency.p99_us
+                    100.0 * share
                 ));
             }
         }
     }
-    let sent_share = observed.sent_and_unsent.map(|(sent, unsent)| {
-        if sent + unsent == 0 {
-            1.0
-        } else {
-            sent as f64 / (sent + unsent) as f64
-        }
-    });
-    let behind = sent_share.is_some_and(|share| share < SENT_SHARE);
-    let had_lateness = observed
-        .lateness
-        .is_some_and(|late| late.p99_us > LATENESS_US_MIN);
-    if behind && had_lateness {
+    let sent_share = observed
+        .sent_and_unsent
+        .map(|(sent, unsent)| match sent + unsent {
+            0 => 1.0,
+            due => sent as f64 / due as f64,
+        });
+    if let Some(share) = sent_share.filter(|share| *share < SENT_SHARE && late_us.is_some()) {
+        let percent = 100.0 * share;
         reasons.push(format!(
-            "only {:.1} % of the offered messages were sent in time",
-            100.0 * sent_share.unwrap_or(0.0)
+            "only {percent:.1} % of the offered messages were sent in time"
         ));
     }
     if let Some(late_ns) = observed.samples_late_ns {
@@ -151,25 +142,20 @@ pub fn judge(observed: &Observed) -> SelfCheck {
              measure again when it takes less"
         ));
     }
-    let early_ns = observed.from_future.1;
-    let early_count = match early_ns > EARLY_NS_MIN {
-        true => observed.from_future.0,
-        false => 0,
+    let (early_count, early_ns) = observed.from_future;
+    let is_early = early_count > 0 && early_ns > EARLY_NS_MIN;
+    let verdict = match (is_early, reasons.is_empty()) {
+        (true, _) => Verdict::ClocksDiffer,
+        (false, true) => Verdict::Trusted,
+        (false, false) => Verdict::GeneratorLimited,
     };
-    let verdict = match (early_count, reasons.is_empty()) {
-        (1.., _) => Verdict::ClocksDiffer,
-        (0, true) => Verdict::Trusted,
-        (0, false) => Verdict::GeneratorLimited,
-    };
-    if early_count > 0 {
-        reasons.insert(
-            0,
-            format!(
-                "{early_count} messages came up to {:.3} ms before they were to be sent: this machine's clock is behind \
-                 that of the producers by more than that; set the clocks (NTP), or consume on the machine that publishes",
-                early_ns as f64 / 1e6
-            ),
+    if is_early {
+        let early = format!(
+            "{early_count} messages came up to {:.3} ms before they were to be sent: this machine's clock is behind \
+             that of the producers by more than that; set the clocks (NTP), or consume on the machine that publishes",
+            early_ns as f64 / 1e6
         );
+        reasons.insert(0, early);
     }
     reasons.extend(notes);
     SelfCheck {

@@ -105,26 +105,28 @@ impl Slo {
         }
         let totals = &run.totals;
         if let Some(offered) = totals.offered_per_s {
-            let share = totals.acknowledged_per_s / offered;
-            if share < CARRIED_SHARE {
-                missed.push(format!(
-                    "only {:.1} % of the rate were acknowledged",
-                    100.0 * share
-                ));
-            }
             let channels = f64::from(run.ledger.channels);
-            let share = totals.delivered_per_s / (offered * channels.max(1.0));
-            if channels > 0.0 && share < CARRIED_SHARE {
-                missed.push(format!(
-                    "only {:.1} % of the rate were delivered",
-                    100.0 * share
-                ));
+            let carried = [
+                (totals.acknowledged_per_s / offered, "acknowledged"),
+                // Without channels nothing is to be delivered: NaN is not less than anything.
+                (totals.delivered_per_s / (offered * channels), "delivered"),
+            ];
+            for (share, what) in carried
+                .into_iter()
+                .filter(|(share, _)| *share < CARRIED_SHARE)
+            {
+                let percent = 100.0 * share;
+                missed.push(format!("only {percent:.1} % of the rate were {what}"));
             }
         }
         for term in &self.terms {
             match term.measure(run) {
                 Some(value) if term.allows(value) => {}
-                Some(value) => missed.push(format!("{} was {value:.0}{}", term.text, term.unit())),
+                Some(value) => {
+                    let is_count = matches!(term.quantity, Quantity::Count(_));
+                    let unit = if is_count { "" } else { " us" };
+                    missed.push(format!("{} was {value:.0}{unit}", term.text));
+                }
                 None => missed.push(format!("{} could not be measured", term.text)),
             }
         }
@@ -147,36 +149,22 @@ impl Slo {
 
 impl Term {
     fn measure(&self, run: &RunResult) -> Option<f64> {
-        match self.quantity {
-            Quantity::Latency(percentile) => Some(value(run.main_latency()?, percentile)),
-            Quantity::Publish(percentile) => {
-                Some(value(run.histogram(HistogramKind::Publish)?, percentile))
-            }
-            Quantity::Count(count) => Some(count(&run.ledger) as f64),
-        }
+        let publish = || run.histogram(HistogramKind::Publish);
+        Some(match self.quantity {
+            Quantity::Latency(percentile) => value(run.main_latency()?, percentile),
+            Quantity::Publish(percentile) => value(publish()?, percentile),
+            Quantity::Count(count) => count(&run.ledger) as f64,
+        })
     }
 
     fn allows(&self, value: f64) -> bool {
         value < self.limit || (self.inclusive && value <= self.limit)
     }
-
-    fn unit(&self) -> &'static str {
-        match self.quantity {
-            Quantity::Count(_) => "",
-            _ => " us",
-        }
-    }
 }
 
 /// A percentile: those that are saved, else the next higher saved one, which is the stricter side.
 fn value(record: &HistogramRecord, percentile: f64) -> f64 {
-    let saved = [
-        (50.0, record.p50_us),
-        (90.0, record.p90_us),
-        (99.0, record.p99_us),
-        (99.9, record.p999_us),
-        (99.99, record.p9999_us),
-    ];
+    let saved = record.percentiles_us();
     let found = saved.iter().find(|(of, _)| percentile <= *of);
     found.map_or(record.max_us, |(_, value)| *value)
 }

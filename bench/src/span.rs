@@ -43,11 +43,6 @@ impl Span {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Returns the length in seconds.
-    pub fn as_secs_f64(self) -> f64 {
-        self.0.as_secs_f64()
-    }
-
     /// Tells whether the length is zero.
     pub fn is_zero(self) -> bool {
         self.0.is_zero()
@@ -61,18 +56,15 @@ impl FromStr for Span {
         let wrong = || {
             format!("`{text}` is no length of time: write a number and ns, us, ms, s, m, h or d")
         };
+        if text == "0" {
+            return Ok(Span::default());
+        }
         let unit_at = text.find(|c: char| c.is_ascii_alphabetic());
-        let (number, unit_ns) = match unit_at {
-            None if text == "0" => return Ok(Span::default()),
-            None => return Err(wrong()),
-            Some(at) => {
-                let (number, unit) = text.split_at(at);
-                let known = UNITS.iter().find(|(name, _)| *name == unit);
-                (number, known.ok_or_else(wrong)?.1)
-            }
-        };
+        let (number, unit) = text.split_at(unit_at.ok_or_else(wrong)?);
+        let known = UNITS.iter().find(|(name, _)| *name == unit);
+        let (_, unit_ns) = known.ok_or_else(wrong)?;
         let number: f64 = number.trim().parse().map_err(|_| wrong())?;
-        let ns = number * unit_ns as f64;
+        let ns = number * *unit_ns as f64;
         if !(0.0..9e18).contains(&ns) {
             return Err(wrong());
         }
@@ -87,10 +79,10 @@ impl fmt::Display for Span {
         if ns == 0 {
             return f.write_str("0s");
         }
-        let (name, unit_ns) = UNITS
+        let mut units = UNITS
             .iter()
-            .find(|(_, unit_ns)| ns.is_multiple_of(*unit_ns))
-            .expect("everything is a multiple of 1 ns");
+            .filter(|(_, unit_ns)| ns.is_multiple_of(*unit_ns));
+        let (name, unit_ns) = units.next().expect("all are multiples of 1 ns");
         write!(f, "{}{name}", ns / unit_ns)
     }
 }

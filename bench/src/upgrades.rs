@@ -42,13 +42,9 @@ impl Upgrades {
     /// `address` where there is no such name.
     /// Fails when a file cannot be used; in words for the user.
     pub fn new(scenario: &Scenario, address: SocketAddr) -> Result<Upgrades, String> {
-        let tls = if scenario.tls {
-            Some(tls(scenario, address)?)
-        } else {
-            None
-        };
+        let tls = scenario.tls.then(|| tls(scenario, address));
         Ok(Upgrades {
-            tls,
+            tls: tls.transpose()?,
             snappy: scenario.snappy,
             deflate: scenario.deflate,
         })
@@ -84,25 +80,17 @@ impl Upgrades {
             serde_json::from_slice(answer)
                 .map_err(|error| format!("its answer to IDENTIFY is not understood: {error}"))?
         };
+        let tls = self.tls.is_some();
         let features = [
-            (
-                "TLS",
-                self.tls.is_some(),
-                granted.tls_v1,
-                "nsqd needs --tls-cert and --tls-key",
-            ),
-            ("snappy", self.snappy, granted.snappy, "nsqd needs --snappy"),
-            (
-                "deflate",
-                self.deflate > 0,
-                granted.deflate,
-                "nsqd needs --deflate",
-            ),
+            ("TLS", tls, granted.tls_v1, "--tls-cert and --tls-key"),
+            ("snappy", self.snappy, granted.snappy, "--snappy"),
+            ("deflate", self.deflate > 0, granted.deflate, "--deflate"),
         ];
-        for (name, asked, granted, remedy) in features {
+        for (name, asked, granted, flags) in features {
             if asked && !granted {
                 return Err(format!(
-                    "the daemon does not grant {name} ({remedy}); nothing is measured without it"
+                    "the daemon does not grant {name} (nsqd needs {flags}); nothing is measured \
+                     without it"
                 ));
             }
             if granted && !asked {
@@ -122,17 +110,13 @@ impl Upgrades {
     /// Returns the upgrade to add when `done` upgrades are there; `None` when none is missing.
     /// Fails when the library refuses the configuration.
     pub fn upgrade(&self, done: usize) -> Result<Option<Upgrade>, UpgradeError> {
-        let compression = match &self.tls {
-            Some((config, name)) if done == 0 => {
-                return Upgrade::tls_client(config, name.clone()).map(Some);
-            }
-            tls => done == usize::from(tls.is_some()),
-        };
-        Ok(match (compression, self.snappy, self.deflate) {
-            (true, true, _) => Some(Upgrade::snappy()),
-            (true, false, level) if level > 0 => Some(Upgrade::deflate(level)),
-            _ => None,
-        })
+        if let (Some((config, name)), 0) = (&self.tls, done) {
+            return Upgrade::tls_client(config, name.clone()).map(Some);
+        }
+        let is_missing = done == usize::from(self.tls.is_some());
+        let deflate = (self.deflate > 0).then(|| Upgrade::deflate(self.deflate));
+        let compression = self.snappy.then(Upgrade::snappy).or(deflate);
+        Ok(compression.filter(|_| is_missing))
     }
 }
 
@@ -141,12 +125,12 @@ fn tls(
     scenario: &Scenario,
     address: SocketAddr,
 ) -> Result<(Arc<ClientConfig>, ServerName<'static>), String> {
-    let roots = match scenario.tls_insecure {
-        true => None,
-        false => Some(authorities(&scenario.tls_ca).map_err(|error| format!("--tls-ca: {error}"))?),
-    };
-    let cert_and_key = (!scenario.tls_cert.as_os_str().is_empty())
-        .then_some((&*scenario.tls_cert, &*scenario.tls_key));
+    let roots = (!scenario.tls_insecure).then(|| authorities(&scenario.tls_ca));
+    let roots = roots
+        .transpose()
+        .map_err(|error| format!("--tls-ca: {error}"))?;
+    let cert_and_key = Some((&*scenario.tls_cert, &*scenario.tls_key));
+    let cert_and_key = cert_and_key.filter(|(cert, _)| !cert.as_os_str().is_empty());
     let config = client_config(&ClientTls {
         authorities: roots,
         cert_and_key,

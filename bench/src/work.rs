@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -34,10 +33,7 @@ impl Work {
             Work::Uniform(least, most) => {
                 least.as_ns() + random.below(most.as_ns() - least.as_ns() + 1)
             }
-            Work::Exponential(mean) => {
-                let time = mean.0.as_secs_f64() * random.exponential();
-                Span(Duration::from_secs_f64(time)).as_ns()
-            }
+            Work::Exponential(mean) => Span(mean.0.mul_f64(random.exponential())).as_ns(),
         }
     }
 }
@@ -47,14 +43,10 @@ impl FromStr for Work {
 
     fn from_str(text: &str) -> Result<Work, String> {
         match text.split_once(':') {
-            None => {
-                let span: Span = text.parse()?;
-                Ok(if span.is_zero() {
-                    Work::None
-                } else {
-                    Work::Fixed(span)
-                })
-            }
+            None => Ok(match text.parse::<Span>()? {
+                span if span.is_zero() => Work::None,
+                span => Work::Fixed(span),
+            }),
             Some(("exp", mean)) => Ok(Work::Exponential(mean.parse()?)),
             Some(("uniform", range)) => {
                 let (least, most) = range

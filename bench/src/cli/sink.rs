@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::{EXIT_FAILED, stop_flag};
-use crate::sink::{Faults, Mode, Sink, SinkOptions};
+use crate::sink::{Mode, Sink, SinkOptions};
 use crate::upgrades::server_config;
 
 /// The flags of `sink`.
@@ -32,13 +32,12 @@ pub(super) struct SinkArgs {
 
 /// Runs a sink until a signal, then prints its counts.
 pub(super) fn main(args: &SinkArgs) -> Result<u8, String> {
-    let Faults {
-        drop_one_in,
-        duplicate_one_in,
-        alter_one_in,
-        ..
-    } = args.options.faults;
-    let faults = [drop_one_in, duplicate_one_in, alter_one_in];
+    let faults = &args.options.faults;
+    let faults = [
+        faults.drop_one_in,
+        faults.duplicate_one_in,
+        faults.alter_one_in,
+    ];
     if faults.iter().any(Option::is_some) && args.options.mode == Mode::Null {
         return Err("--drop, --duplicate and --alter need --mode echo".into());
     }
@@ -47,13 +46,9 @@ pub(super) fn main(args: &SinkArgs) -> Result<u8, String> {
         // The sink's thread inherits the core of this thread.
         core_affinity::set_for_current(core_affinity::CoreId { id });
     }
-    let tls = match (&args.tls_cert, &args.tls_key) {
-        (Some(cert), Some(key)) => {
-            let config = server_config(cert, key, args.tls_client_ca.as_deref());
-            Some(config.map_err(|error| error.to_string())?)
-        }
-        _ => None,
-    };
+    let files = args.tls_cert.as_ref().zip(args.tls_key.as_ref());
+    let tls = files.map(|(cert, key)| server_config(cert, key, args.tls_client_ca.as_deref()));
+    let tls = tls.transpose().map_err(|error| error.to_string())?;
     let sink = Sink::start(args.options, tls)
         .map_err(|error| format!("cannot listen at {}: {error}", args.options.address))?;
     println!("sink: listening on {}", sink.address);
@@ -62,17 +57,17 @@ pub(super) fn main(args: &SinkArgs) -> Result<u8, String> {
     }
     match sink.stop() {
         Ok(counts) => {
-            println!(
-                "sink: published {}, delivered {}, finished {}, dropped {}, duplicated {}, altered {}, \
-                 stalls {}",
-                counts.published,
-                counts.delivered,
-                counts.finished,
-                counts.dropped,
-                counts.duplicated,
-                counts.altered,
-                counts.stalls
+            let (published, delivered) = (counts.published, counts.delivered);
+            print!(
+                "sink: published {published}, delivered {delivered}, finished {}",
+                counts.finished
             );
+            let (dropped, duplicated) = (counts.dropped, counts.duplicated);
+            print!(
+                ", dropped {dropped}, duplicated {duplicated}, altered {}",
+                counts.altered
+            );
+            println!(", stalls {}", counts.stalls);
             Ok(0)
         }
         Err(error) => {

@@ -25,16 +25,19 @@ impl Generator {
                 self.watch(index)?;
             }
             self.poll(self.settings.clock.now_ns() + TICK_NS)?;
-            if Control::is_set(&self.control().stop) {
+            if Control::is_set(&self.settings.control.stop) {
                 return Ok(());
             }
             let ready = self.connections.len() - self.setups;
-            self.control()
+            self.settings
+                .control
                 .ready
                 .fetch_add(ready - told, Ordering::AcqRel);
             told = ready;
         }
-        while self.control().grid.get().is_none() && !Control::is_set(&self.control().stop) {
+        while self.settings.control.grid.get().is_none()
+            && !Control::is_set(&self.settings.control.stop)
+        {
             self.poll(self.settings.clock.now_ns() + TICK_NS / 5)?;
         }
         Ok(())
@@ -42,14 +45,14 @@ impl Generator {
 
     /// Starts the producers; false when there is no time of the first send.
     pub(super) fn start(&mut self) -> Result<bool, String> {
-        let Some(grid) = self.control().grid.get().copied() else {
+        let Some(grid) = self.settings.control.grid.get().copied() else {
             return Ok(false);
         };
         self.block_in_reads()?;
         self.grid = grid;
         self.has_begun = true;
-        if !self.scenario().storm_every.is_zero() {
-            self.next_storm_ns = grid.start + self.scenario().storm_every.as_ns();
+        if !self.settings.scenario.storm_every.is_zero() {
+            self.next_storm_ns = grid.start + self.settings.scenario.storm_every.as_ns();
         }
         for (index, connection) in self.connections.iter_mut().enumerate() {
             if connection.is_slow() {
@@ -66,7 +69,7 @@ impl Generator {
 
     /// Lets the reads of a blocking client wait for input, up to the next tick.
     fn block_in_reads(&mut self) -> Result<(), String> {
-        let is_blocking = self.scenario().client == Client::Blocking;
+        let is_blocking = self.settings.scenario.client == Client::Blocking;
         let ([connection], true) = (&self.connections[..], is_blocking) else {
             return Ok(());
         };

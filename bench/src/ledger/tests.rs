@@ -16,7 +16,7 @@ fn a_bitmap_agrees_with_a_set() {
         assert_eq!(bitmap.insert(number), set.insert(number));
     }
     assert!(matches!(bitmap.chunks[1], Chunk::Full));
-    assert_eq!(bitmap.count(), set.len() as u64);
+    assert_eq!(bitmap.count, set.len() as u64);
     for _ in 0..50 {
         let start = random.below(limit);
         let range = start..start + random.below(2 * CHUNK);

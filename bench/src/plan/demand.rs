@@ -86,7 +86,7 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    text.parse().map(|span: Span| span.as_secs_f64())
+    text.parse().map(|span: Span| span.0.as_secs_f64())
 }
 
 fn gigabytes(text: &str) -> Result<f64, String> {

@@ -12,7 +12,7 @@ use crate::result::{
     CompareResult, FindMaxResult, HistogramKind, Ledger, Machine, Outcome, RunResult, SavedResult,
     Side, Verdict,
 };
-use crate::tally::Latencies;
+use crate::tally::{Latencies, latencies};
 
 /// Points of a spectrum for each nine of its axis.
 const POINTS_PER_NINE: f64 = 24.0;
@@ -22,7 +22,7 @@ const POINTS_PER_NINE: f64 = 24.0;
 pub(super) struct PageData {
     results: Vec<ShownResult>,
     runs: Group,
-    whose: BTreeMap<&'static str, &'static str>,
+    whose: BTreeMap<Verdict, &'static str>,
 }
 
 /// A saved result without its runs, and its name on the page.
@@ -139,26 +139,24 @@ impl PageData {
                 Outcome::Sweep(sweep) => {
                     let runs: Vec<&RunResult> = sweep.steps.iter().collect();
                     let verdicts = judgement::of_many(&runs, "step");
-                    let mut steps = Vec::new();
-                    for run in sweep.steps {
-                        let mut step = Column::new(&name, machine, vec![run], 0)?;
-                        step.run.series.clear();
-                        steps.push(step);
-                    }
+                    let step = |mut run: RunResult| {
+                        run.series.clear();
+                        Column::new(&name, machine, vec![run], 0)
+                    };
+                    let steps = sweep.steps.into_iter().map(step);
                     Section::Sweep {
                         knee_per_s: sweep.knee_per_s,
                         knee: judgement::knee(sweep.knee_per_s),
                         verdicts,
-                        steps: Group::new(steps, 1),
+                        steps: Group::new(steps.collect::<Result<_, _>>()?, 1),
                     }
                 }
                 Outcome::FindMax(mut found) => {
                     if let Some(run) = found.held.take() {
+                        let mut column = Column::new(&name, machine, vec![run], 0)?;
                         let remark = "the confirming run at the highest rate within the objective";
-                        columns.push(Column {
-                            remark: remark.to_owned(),
-                            ..Column::new(&name, machine, vec![run], 0)?
-                        });
+                        column.remark = remark.to_owned();
+                        columns.push(column);
                     }
                     let limit = match (found.generator_limited, found.reached_most) {
                         (true, _) => Some(judgement::SEARCH_LIMITED),
@@ -186,17 +184,17 @@ impl PageData {
                 section,
             });
         }
+        let verdicts = [
+            Verdict::Trusted,
+            Verdict::GeneratorLimited,
+            Verdict::ClocksDiffer,
+        ];
         Ok(PageData {
             results,
             runs: Group::new(columns, usize::MAX),
-            whose: BTreeMap::from([
-                ("trusted", judgement::whose(Verdict::Trusted)),
-                (
-                    "generator-limited",
-                    judgement::whose(Verdict::GeneratorLimited),
-                ),
-                ("clocks-differ", judgement::whose(Verdict::ClocksDiffer)),
-            ]),
+            whose: verdicts
+                .map(|verdict| (verdict, judgement::whose(verdict)))
+                .into(),
         })
     }
 }
@@ -276,23 +274,17 @@ impl Column {
 
 /// Adds up the histograms of several runs: percentiles of percentiles would be wrong.
 fn merged(runs: &[&RunResult], kind: HistogramKind) -> Result<Option<Latencies>, String> {
-    let mut all: Option<Latencies> = None;
+    let mut all = latencies();
+    all.auto(true);
     for record in runs.iter().filter_map(|run| run.histogram(kind)) {
-        let bytes = BASE64_STANDARD
-            .decode(&record.hdr_base64)
-            .map_err(|error| error.to_string())?;
+        let bytes = BASE64_STANDARD.decode(&record.hdr_base64);
+        let bytes = bytes.map_err(|error| error.to_string())?;
         let one: Latencies = Deserializer::new()
             .deserialize(&mut bytes.as_slice())
             .map_err(|error| error.to_string())?;
-        match &mut all {
-            None => all = Some(one),
-            Some(all) => {
-                all.auto(true);
-                all.add(&one).map_err(|error| error.to_string())?;
-            }
-        }
+        all.add(&one).map_err(|error| error.to_string())?;
     }
-    Ok(all.filter(|latencies| !latencies.is_empty()))
+    Ok((!all.is_empty()).then_some(all))
 }
 
 impl Latency {
@@ -316,10 +308,8 @@ impl Latency {
 impl Group {
     /// The runs, with the spectrum of the first `most` latencies of each.
     fn new(columns: Vec<Column>, most: usize) -> Group {
-        let shown = columns
-            .iter()
-            .flat_map(|run| run.latencies.iter().take(most));
-        let shown: Vec<&Latencies> = shown.map(|latency| &latency.histogram).collect();
+        let shown = columns.iter().map(|run| run.latencies.iter().take(most));
+        let shown: Vec<&Latencies> = shown.flatten().map(|latency| &latency.histogram).collect();
         Group {
             spectrum: Spectrum::of(&shown),
             columns,
@@ -338,12 +328,9 @@ impl Spectrum {
         at.dedup();
         let values = |latencies: &&Latencies| {
             let end = end(latencies);
-            let value = |nines: &f64| match nines.total_cmp(&end) {
-                std::cmp::Ordering::Less => {
-                    Some(latencies.value_at_quantile(1.0 - 10f64.powf(-nines)))
-                }
-                std::cmp::Ordering::Equal => Some(latencies.max()),
-                std::cmp::Ordering::Greater => None,
+            let value = |nines: &f64| match *nines {
+                nines if nines < end => Some(latencies.value_at_quantile(1.0 - 10f64.powf(-nines))),
+                nines => (nines == end).then(|| latencies.max()),
             };
             at.iter().map(value).collect()
         };

@@ -6,7 +6,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::{Arrivals, Client, Consume, Via};
-use crate::rate::{Rate, parse_count};
+use crate::rate::{DAY_SECONDS, Rate, parse_count};
 use crate::size::Sizes;
 use crate::span::Span;
 use crate::work::Work;
@@ -85,7 +85,8 @@ macro_rules! scenario {
                 scenario.name = self.name.unwrap_or(scenario.name);
                 scenario.description = self.description.unwrap_or(scenario.description);
                 if let Some(messages) = self.per_day {
-                    scenario.rate = Rate::per_day(messages);
+                    // A day's messages are spread evenly.
+                    scenario.rate = Rate::PerSecond(messages / DAY_SECONDS);
                 }
                 $($(scenario.$field = self.$field.unwrap_or(scenario.$field);)*)*
                 $(scenario.$switch = self.$switch.unwrap_or(scenario.$switch);)*
