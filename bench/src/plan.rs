@@ -7,7 +7,7 @@
 //!                                                       └─► render: text, or JSON
 //! ```
 //!
-//! [`calculate`] is the whole arithmetic, a pure function: each step has its value and shows how it came about. The
+//! [`calculate`] is the whole arithmetic, a pure function, and [`steps`] shows how each value came about. The
 //! sensitivities come from calling it again with one input varied at a time.
 
 mod assumptions;
@@ -28,7 +28,7 @@ use crate::result::Profile;
 use crate::unit::number;
 use assumptions::{Assumption, assumptions};
 use demand::Demand;
-use needs::{CalculationStep, Needs, calculate};
+use needs::{CalculationStep, Needs, calculate, steps};
 use profile::measuring_command;
 use sensitivity::Sensitivity;
 
@@ -60,10 +60,10 @@ struct CapacityPlan {
 
 impl CapacityPlan {
     fn of(demand: Demand, profile: Profile) -> CapacityPlan {
-        let (needs, steps) = calculate(&demand, &profile);
+        let needs = calculate(&demand, &profile);
         CapacityPlan {
             needs,
-            steps,
+            steps: steps(&demand, &profile, &needs),
             assumptions: assumptions(&demand, &profile),
             notes: notes(&demand, &profile, &needs),
             sensitivities: sensitivity::sensitivities(&demand, &profile),

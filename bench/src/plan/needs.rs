@@ -75,10 +75,25 @@ pub(super) struct Needs {
 }
 
 impl Needs {
+    /// Rounds the nodes up. Rounding errors must not add a node.
+    fn rounded_nodes(&self) -> f64 {
+        (self.nodes_exact - 1e-9).ceil()
+    }
+
+    /// The bytes per second in the direction of the network that has more.
+    fn busier_direction(&self) -> f64 {
+        self.network_in.max(self.network_out)
+    }
+
+    /// The messages per second that all working nodes can carry, each message counted once.
+    fn rate_of_working_nodes(&self, demand: &Demand) -> f64 {
+        self.nodes_working * self.capacity_per_node / demand.replicas
+    }
+
     /// Says what asks for the number of working nodes.
     pub(super) fn reason(&self) -> String {
         let exact = Some(self.nodes_exact);
-        if self.nodes_working > (self.nodes_exact - 1e-9).ceil().max(1.0) {
+        if self.nodes_working > self.rounded_nodes().max(1.0) {
             "one for each replica".to_owned()
         } else if self.nodes_for_disk == exact {
             "for the disk space".to_owned()
@@ -104,13 +119,69 @@ pub(super) struct CalculationStep {
     pub(super) assumes: Vec<char>,
 }
 
-/// Adds a step: name, keys of its assumptions, the place that gets the value, the value and its unit, formula.
-macro_rules! step {
-    ($steps:ident, $what:literal $keys:tt, $place:expr, $value:expr => $unit:ident, $($formula:tt)*) => {
-        let value = $value;
-        $place = value.into();
-        step!($steps, $what $keys, value => $unit, $($formula)*);
+/// Calculates the needs. [`steps`] shows the arithmetic.
+pub(super) fn calculate(demand: &Demand, profile: &Profile) -> Needs {
+    let mean_rate = demand.per_day / DAY_SECONDS;
+    let mut needs = Needs {
+        mean_rate,
+        peak_rate: mean_rate * demand.peak,
+        channel_factor: channel_factor(demand, profile),
+        size_factor: (demand.size_bytes / profile.message_bytes).max(1.0),
+        stored_bytes: stored(demand.size_bytes, demand),
+        ..Needs::default()
     };
+    needs.node_traffic = needs.peak_rate * demand.replicas;
+    let factor = needs.channel_factor * needs.size_factor;
+    needs.capacity_per_node = profile.messages_per_s / factor;
+    needs.rate_per_node = needs.capacity_per_node * demand.utilisation;
+
+    needs.backlog_messages = backlog(demand, needs.peak_rate);
+    let kept_messages = needs.backlog_messages * demand.replicas;
+    needs.disk_bytes = kept_messages * needs.stored_bytes / demand.fill;
+    let stored_when_measured = stored(profile.message_bytes, demand);
+    let written = profile.disk_bytes_per_message.unwrap_or(0.0);
+    needs.write_factor = (written / stored_when_measured).max(1.0);
+    needs.disk_rate = needs.node_traffic * needs.stored_bytes * needs.write_factor;
+
+    let bytes_in = demand.size_bytes + PUBLISH_WIRE_BYTES + demand.channels * FINISH_WIRE_BYTES;
+    needs.network_in = needs.node_traffic * bytes_in * PACKET_FACTOR;
+    let bytes_out = demand.channels * (demand.size_bytes + DELIVERY_WIRE_BYTES) + OK_WIRE_BYTES;
+    needs.network_out = needs.node_traffic * bytes_out * PACKET_FACTOR;
+
+    needs.nodes_for_rate = needs.node_traffic / needs.rate_per_node;
+    needs.nodes_for_disk = demand.node_disk_bytes.map(|each| needs.disk_bytes / each);
+    let planned = demand
+        .node_network_bytes
+        .map(|each| each * demand.utilisation);
+    needs.nodes_for_network = planned.map(|each| needs.busier_direction() / each);
+    let for_the_rest = [needs.nodes_for_disk, needs.nodes_for_network];
+    let for_the_rest = for_the_rest.into_iter().flatten();
+    needs.nodes_exact = for_the_rest.fold(needs.nodes_for_rate, f64::max);
+    needs.nodes_working = needs.rounded_nodes().max(demand.replicas).max(1.0);
+    needs.nodes = needs.nodes_working + demand.spare_nodes;
+    needs.connections = demand.clients.map(|clients| clients * needs.nodes);
+
+    needs.cpu_s_per_message = measured_cpu_s(profile).map(|cpu_s| cpu_s * factor);
+    let cores = |cpu_s: f64| needs.node_traffic * cpu_s / demand.utilisation;
+    needs.cores = needs.cpu_s_per_message.map(cores);
+
+    // A message in memory takes its size at least, even if most messages had left memory while this was measured.
+    let grown = (needs.stored_bytes / stored_when_measured).max(1.0);
+    let queued_bytes = profile.memory_bytes_per_queued.unwrap_or(0.0) * grown;
+    needs.queued_bytes = queued_bytes.max(needs.stored_bytes);
+    let in_memory = demand.mem_queue * needs.queued_bytes;
+    let backlogs = in_memory.max(topic_memory_bytes(demand, profile)) * demand.topics;
+    needs.resident_bytes = backlogs.min(kept_messages / needs.nodes_working * needs.queued_bytes);
+    let memory = |idle: u64| (idle as f64 + needs.resident_bytes) / demand.fill;
+    needs.memory_per_node = profile.memory_bytes_idle.map(memory);
+
+    let left = needs.rate_of_working_nodes(demand) - mean_rate;
+    needs.catch_up_s = (left > 0.0).then(|| needs.backlog_messages / left);
+    needs
+}
+
+/// Adds a step: name, keys of its assumptions, the value and its unit, formula.
+macro_rules! step {
     ($steps:ident, $what:literal [$($key:ident)*], $value:expr => $unit:ident, $($formula:tt)*) => {
         $steps.push(CalculationStep {
             what: $what,
@@ -123,166 +194,127 @@ macro_rules! step {
     };
 }
 
-/// Calculates the needs and the steps that show them. The steps are in the order in which people read them.
-pub(super) fn calculate(demand: &Demand, profile: &Profile) -> (Needs, Vec<CalculationStep>) {
-    let mut needs = Needs::default();
-    let [
-        mut rates,
-        mut nodes,
-        mut cpu,
-        mut disk,
-        mut memory,
-        mut network,
-    ] = [const { Vec::new() }; 6];
-    let (fill, utilisation) = (number(demand.fill), number(demand.utilisation));
-    let replicas = unless_1(demand.replicas, " x ", " (replicas)");
-    let measured = per_s(profile.messages_per_s);
+/// Shows the arithmetic of [`calculate`], in the order in which people read it.
+pub(super) fn steps(demand: &Demand, profile: &Profile, needs: &Needs) -> Vec<CalculationStep> {
+    let mut steps = Vec::new();
+    steps_to_cores(demand, profile, needs, &mut steps);
+    steps_to_bytes(demand, profile, needs, &mut steps);
+    steps
+}
 
-    step!(rates, "mean rate" [], needs.mean_rate, demand.per_day / DAY_SECONDS => PerSecond,
+/// Shows the rates, the nodes and their cores.
+fn steps_to_cores(
+    demand: &Demand,
+    profile: &Profile,
+    needs: &Needs,
+    steps: &mut Vec<CalculationStep>,
+) {
+    let (mean, traffic) = (per_s(needs.mean_rate), per_s(needs.node_traffic));
+    let (measured, utilisation) = (per_s(profile.messages_per_s), number(demand.utilisation));
+    step!(steps, "mean rate" [], needs.mean_rate => PerSecond,
         "{} messages / 86,400 s", number(demand.per_day));
-    let mean = per_s(needs.mean_rate);
-    step!(rates, "peak rate" [], needs.peak_rate, needs.mean_rate * demand.peak => PerSecond,
-        "{mean} x {} (peak)", number(demand.peak));
-    step!(rates, "rate of all nodes" [k], needs.node_traffic, needs.peak_rate * demand.replicas => PerSecond,
-        "{}{replicas}", per_s(needs.peak_rate));
-    if demand.replicas == 1.0 {
-        rates.pop();
+    step!(steps, "peak rate" [], needs.peak_rate => PerSecond, "{mean} x {} (peak)", number(demand.peak));
+    if demand.replicas != 1.0 {
+        step!(steps, "rate of all nodes" [k], needs.node_traffic => PerSecond,
+            "{}{}", per_s(needs.peak_rate), replicas(demand));
     }
-    let traffic = per_s(needs.node_traffic);
-
-    needs.channel_factor = channel_factor(demand, profile);
-    needs.size_factor = (demand.size_bytes / profile.message_bytes).max(1.0);
-    let factor = needs.channel_factor * needs.size_factor;
     let bridge = |factor, from: f64, to: f64, what| {
-        unless_1(
-            factor,
-            " / ",
-            &format!(" ({} -> {} {what})", number(from), number(to)),
-        )
+        let bridged = format!(" ({} -> {} {what})", number(from), number(to));
+        unless_1(factor, " / ", &bridged)
     };
-    let channels = bridge(
-        needs.channel_factor,
-        profile.channels.into(),
-        demand.channels,
-        "channels",
-    );
-    let size = bridge(
-        needs.size_factor,
-        profile.message_bytes,
-        demand.size_bytes,
-        "bytes",
-    );
-    step!(rates, "capacity of a node" [b c d],
-        needs.capacity_per_node, profile.messages_per_s / factor => PerSecond, "{measured} measured{channels}{size}");
-    step!(rates, "planned rate of a node" [e],
-        needs.rate_per_node, needs.capacity_per_node * demand.utilisation => PerSecond,
+    let channels = f64::from(profile.channels);
+    let channels = bridge(needs.channel_factor, channels, demand.channels, "channels");
+    let (from, to) = (profile.message_bytes, demand.size_bytes);
+    let size = bridge(needs.size_factor, from, to, "bytes");
+    step!(steps, "capacity of a node" [b c d], needs.capacity_per_node => PerSecond,
+        "{measured} measured{channels}{size}");
+    step!(steps, "planned rate of a node" [e], needs.rate_per_node => PerSecond,
         "{} x {utilisation} (utilisation)", per_s(needs.capacity_per_node));
 
-    step!(disk, "largest backlog" [f], needs.backlog_messages, backlog(demand, needs.peak_rate) => Count,
-        "{} at the peak ({}), within what days hold", Unit::Seconds.show(demand.retention_s),
-        number(needs.peak_rate * demand.retention_s));
-    let backlog = number(needs.backlog_messages);
-    let (size, overhead) = (
-        number(demand.size_bytes),
-        number(demand.stored_overhead_bytes),
-    );
-    let (open, close) = if demand.stored_copies == 1.0 {
-        ("", "")
-    } else {
-        ("(", ")")
-    };
-    step!(disk, "stored per message" [g], needs.stored_bytes, stored(demand.size_bytes, demand) => Bytes,
-        "{open}{size} + {overhead} bytes{close}{}", unless_1(demand.stored_copies, " x ", " copies"));
-    let stored_shown = bytes(needs.stored_bytes);
-    let all_stored = needs.backlog_messages * demand.replicas * needs.stored_bytes;
-    step!(disk, "disk space" [h], needs.disk_bytes, all_stored / demand.fill => Bytes,
-        "{backlog} x {stored_shown}{replicas} / {fill} (fill)");
-    let stored_when_measured = stored(profile.message_bytes, demand);
-    let written = profile.disk_bytes_per_message.unwrap_or(0.0);
-    needs.write_factor = (written / stored_when_measured).max(1.0);
-    let written = format!(" ({} bytes per message were measured)", number(written));
-    step!(disk, "disk writes" [],
-        needs.disk_rate, needs.node_traffic * needs.stored_bytes * needs.write_factor => BytesPerSecond,
-        "{traffic} x {stored_shown}{}", unless_1(needs.write_factor, " x ", &written));
-
-    let channels = number(demand.channels);
-    let bytes_in = demand.size_bytes + PUBLISH_WIRE_BYTES + demand.channels * FINISH_WIRE_BYTES;
-    step!(network, "network in" [i],
-        needs.network_in, needs.node_traffic * bytes_in * PACKET_FACTOR => BytesPerSecond,
-        "{traffic} x ({size} + {PUBLISH_WIRE_BYTES} + {channels} x {FINISH_WIRE_BYTES} bytes) x 1538/1460 (packets)");
-    let bytes_out = demand.channels * (demand.size_bytes + DELIVERY_WIRE_BYTES) + OK_WIRE_BYTES;
-    step!(network, "network out" [i],
-        needs.network_out, needs.node_traffic * bytes_out * PACKET_FACTOR => BytesPerSecond,
-        "{traffic} x ({channels} x ({size} + {DELIVERY_WIRE_BYTES}) + {OK_WIRE_BYTES} bytes) x 1538/1460 (packets)");
-
-    step!(nodes, "nodes for the rate" [a],
-        needs.nodes_for_rate, needs.node_traffic / needs.rate_per_node => Nodes,
+    step!(steps, "nodes for the rate" [a], needs.nodes_for_rate => Nodes,
         "{traffic} / {}", per_s(needs.rate_per_node));
-    if let Some(each) = demand.node_disk_bytes {
-        step!(nodes, "nodes for the disk" [], needs.nodes_for_disk, needs.disk_bytes / each => Nodes,
+    if let Some((nodes, each)) = needs.nodes_for_disk.zip(demand.node_disk_bytes) {
+        step!(steps, "nodes for the disk" [], nodes => Nodes,
             "{} / {} each", bytes(needs.disk_bytes), bytes(each));
     }
-    if let Some(each) = demand.node_network_bytes {
-        let busier = needs.network_in.max(needs.network_out);
-        step!(nodes, "nodes for the network" [],
-            needs.nodes_for_network, busier / (each * demand.utilisation) => Nodes,
-            "{} / ({} each x {utilisation} utilisation)", bytes_per_s(busier), bytes_per_s(each));
+    if let Some((nodes, each)) = needs.nodes_for_network.zip(demand.node_network_bytes) {
+        step!(steps, "nodes for the network" [], nodes => Nodes, "{} / ({} each x {utilisation} utilisation)",
+            bytes_per_s(needs.busier_direction()), bytes_per_s(each));
     }
-    let for_the_rest = [needs.nodes_for_disk, needs.nodes_for_network];
-    needs.nodes_exact = for_the_rest
-        .into_iter()
-        .flatten()
-        .fold(needs.nodes_for_rate, f64::max);
-    // Rounding errors must not add a node.
-    let rounded = (needs.nodes_exact - 1e-9).ceil();
-    needs.nodes_working = rounded.max(demand.replicas).max(1.0);
-    let least = match needs.nodes_working > rounded {
-        true => format!(", at least {} for the replicas", number(demand.replicas)),
-        false => String::new(),
-    };
-    step!(nodes, "nodes" [k], needs.nodes, needs.nodes_working + demand.spare_nodes => Nodes,
+    let mut least = String::new();
+    if needs.nodes_working > needs.rounded_nodes() {
+        least = format!(", at least {} for the replicas", number(demand.replicas));
+    }
+    step!(steps, "nodes" [k], needs.nodes => Nodes,
         "{} rounded up{least} + {} spare", number(needs.nodes_exact), number(demand.spare_nodes));
-
-    if let Some(clients) = demand.clients {
-        step!(nodes, "connections" [], needs.connections, clients * needs.nodes => Count,
+    if let Some((connections, clients)) = needs.connections.zip(demand.clients) {
+        step!(steps, "connections" [], connections => Count,
             "{} clients x {} nodes", number(clients), number(needs.nodes));
     }
 
-    if let Some(cpu_s) = measured_cpu_s(profile).map(|cpu_s| cpu_s * factor) {
+    if let Some((cpu_s, cores)) = needs.cpu_s_per_message.zip(needs.cores) {
         let source = match profile.daemon_cores_used {
             Some(used) => format!("{} cores / {measured} measured", number(used)),
             None => format!("{} channels as measured", profile.channels),
         };
         let channels = unless_1(needs.channel_factor, " x ", " (channels)");
         let size = unless_1(needs.size_factor, " x ", " (size)");
-        needs.cpu_s_per_message = Some(cpu_s);
-        step!(cpu, "CPU of a message" [c d], cpu_s * 1e9 => Nanos, "{source}{channels}{size}");
-        step!(cpu, "cores" [e], needs.cores, needs.node_traffic * cpu_s / demand.utilisation => Cores,
+        step!(steps, "CPU of a message" [c d], cpu_s * 1e9 => Nanos, "{source}{channels}{size}");
+        step!(steps, "cores" [e], cores => Cores,
             "{traffic} x {} / {utilisation} (utilisation)", nanos(cpu_s));
     }
+}
 
-    let backlog_per_node = needs.backlog_messages * demand.replicas / needs.nodes_working;
-    // A message in memory takes its size at least, even if most messages had left memory while this was measured.
-    let grown = (needs.stored_bytes / stored_when_measured).max(1.0);
-    needs.queued_bytes =
-        (profile.memory_bytes_per_queued.unwrap_or(0.0) * grown).max(needs.stored_bytes);
-    let per_topic =
-        (demand.mem_queue * needs.queued_bytes).max(topic_memory_bytes(demand, profile));
-    needs.resident_bytes = (per_topic * demand.topics).min(backlog_per_node * needs.queued_bytes);
-    if let Some(idle) = profile.memory_bytes_idle.map(|idle| idle as f64) {
-        step!(memory, "memory of a node" [h j],
-            needs.memory_per_node, (idle + needs.resident_bytes) / demand.fill => Bytes,
+/// Shows the space on disks, the memory and the bytes on the network.
+fn steps_to_bytes(
+    demand: &Demand,
+    profile: &Profile,
+    needs: &Needs,
+    steps: &mut Vec<CalculationStep>,
+) {
+    let (traffic, fill) = (per_s(needs.node_traffic), number(demand.fill));
+    let (size, backlog) = (number(demand.size_bytes), number(needs.backlog_messages));
+    step!(steps, "largest backlog" [f], needs.backlog_messages => Count,
+        "{} at the peak ({}), within what days hold", Unit::Seconds.show(demand.retention_s),
+        number(needs.peak_rate * demand.retention_s));
+    let overhead = number(demand.stored_overhead_bytes);
+    let copies = unless_1(demand.stored_copies, " x ", " copies");
+    let (open, close) = if copies.is_empty() {
+        ("", "")
+    } else {
+        ("(", ")")
+    };
+    step!(steps, "stored per message" [g], needs.stored_bytes => Bytes,
+        "{open}{size} + {overhead} bytes{close}{copies}");
+    let stored = bytes(needs.stored_bytes);
+    step!(steps, "disk space" [h], needs.disk_bytes => Bytes,
+        "{backlog} x {stored}{} / {fill} (fill)", replicas(demand));
+    let written = number(profile.disk_bytes_per_message.unwrap_or(0.0));
+    let written = format!(" ({written} bytes per message were measured)");
+    step!(steps, "disk writes" [], needs.disk_rate => BytesPerSecond,
+        "{traffic} x {stored}{}", unless_1(needs.write_factor, " x ", &written));
+    if let Some(catch_up_s) = needs.catch_up_s {
+        step!(steps, "time to catch up" [b], catch_up_s => Seconds,
+            "{backlog} / ({} of all working nodes - {} mean rate)",
+            per_s(needs.rate_of_working_nodes(demand)), per_s(needs.mean_rate));
+    }
+
+    if let Some((memory, idle)) = needs.memory_per_node.zip(profile.memory_bytes_idle) {
+        step!(steps, "memory of a node" [h j], memory => Bytes,
             "({} idle, measured + {} of backlog at {} bytes a message) / {fill} (fill)",
-            bytes(idle), bytes(needs.resident_bytes), number(needs.queued_bytes));
+            bytes(idle as f64), bytes(needs.resident_bytes), number(needs.queued_bytes));
     }
 
-    let all_nodes = needs.nodes_working * needs.capacity_per_node / demand.replicas;
-    if all_nodes > needs.mean_rate {
-        step!(disk, "time to catch up" [b],
-            needs.catch_up_s, needs.backlog_messages / (all_nodes - needs.mean_rate) => Seconds,
-            "{backlog} / ({} of all working nodes - {mean} mean rate)", per_s(all_nodes));
-    }
-    (needs, [rates, nodes, cpu, disk, memory, network].concat())
+    let channels = number(demand.channels);
+    step!(steps, "network in" [i], needs.network_in => BytesPerSecond,
+        "{traffic} x ({size} + {PUBLISH_WIRE_BYTES} + {channels} x {FINISH_WIRE_BYTES} bytes) x 1538/1460 (packets)");
+    step!(steps, "network out" [i], needs.network_out => BytesPerSecond,
+        "{traffic} x ({channels} x ({size} + {DELIVERY_WIRE_BYTES}) + {OK_WIRE_BYTES} bytes) x 1538/1460 (packets)");
+}
+
+/// Writes the number of replicas as a factor.
+fn replicas(demand: &Demand) -> String {
+    unless_1(demand.replicas, " x ", " (replicas)")
 }
 
 /// Writes a factor between two texts, or nothing if it is 1.

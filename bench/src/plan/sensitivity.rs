@@ -68,9 +68,10 @@ impl Variant {
         demand.utilisation = demand.utilisation.min(1.0);
         demand.fill = demand.fill.min(1.0);
         demand.peak = demand.peak.max(1.0);
-        let (needs, _) = calculate(&demand, &profile);
-        let value = *place(&mut demand, &mut profile);
-        Variant { value, needs }
+        Variant {
+            needs: calculate(&demand, &profile),
+            value: *place(&mut demand, &mut profile),
+        }
     }
 }
 

@@ -53,7 +53,7 @@ fn profile() -> Profile {
 }
 
 fn needs_of(demand: &Demand, profile: &Profile) -> Needs {
-    calculate(demand, profile).0
+    calculate(demand, profile)
 }
 
 #[track_caller]
