@@ -12,13 +12,11 @@ pub struct Clock {
 
 impl Clock {
     /// Makes a clock that shows the system's time of this moment.
-    pub fn new() -> Clock {
-        let unix = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+    pub fn start() -> Clock {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH);
         Clock {
             origin: Instant::now(),
-            origin_ns: nanoseconds(unix),
+            origin_ns: nanoseconds(unix.unwrap_or_default()),
         }
     }
 
@@ -26,12 +24,6 @@ impl Clock {
     #[inline]
     pub fn now_ns(&self) -> u64 {
         self.origin_ns + nanoseconds(self.origin.elapsed())
-    }
-}
-
-impl Default for Clock {
-    fn default() -> Clock {
-        Clock::new()
     }
 }
 

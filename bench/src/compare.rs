@@ -270,9 +270,9 @@ pub fn table(result: &CompareResult) -> String {
         "{rounds:24} {:>28} {:>28}   {1} / {0} (range)\n",
         a.name, b.name
     );
-    let number = |value: f64| match value.abs() >= 100.0 {
-        true => format!("{value:.0}"),
-        false => format!("{value:.3}"),
+    let number = |value: f64| {
+        let decimals = if value.abs() >= 100.0 { 0 } else { 3 };
+        format!("{value:.decimals$}")
     };
     let shown = |metric: &Metric| {
         let [median, min, max] = [metric.median, metric.min, metric.max].map(number);

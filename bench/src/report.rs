@@ -58,7 +58,7 @@ pub fn run(args: &Args) -> Result<(), String> {
 fn render(data: &PageData) -> String {
     // The policy makes the browser itself refuse what is not in this file, and each script that does
     // not know this page's number.
-    let nonce = Random::new(Clock::new().now_ns()).bits();
+    let nonce = Random::new(Clock::start().now_ns()).bits();
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \

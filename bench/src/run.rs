@@ -110,7 +110,7 @@ pub fn run(target: &Target, scenario: &Scenario, options: &Options) -> Result<Fi
         scenario.warm_up = Span::default();
     }
     let scenario = &scenario;
-    let clock = Clock::new();
+    let clock = Clock::start();
     let prepared = prepare::prepare(target, scenario, options, clock)?;
     let (report_tx, reports) = channel();
     let mut conductor = Conductor {

@@ -104,9 +104,8 @@ impl Series {
         if phase == Phase::Measure {
             self.measured.add(counts);
         }
-        let split = tally.latencies();
-        let [publish, delivery, lateness] =
-            split.each_ref().map(|split| percentiles(&split.both()));
+        let split = tally.latencies.each_ref();
+        let [publish, delivery, lateness] = split.map(|split| percentiles(&split.both()));
         let row = Interval {
             at_s: start_s + length_s,
             length_s,

@@ -188,7 +188,7 @@ impl Server {
             free: Vec::new(),
             store: Store::new(options.mode, options.faults, options.size),
             scratch: Vec::new(),
-            clock: Clock::new(),
+            clock: Clock::start(),
             stall: options.faults.stall,
             tls,
         })

@@ -122,8 +122,8 @@ pub struct Tally {
     pub last_delivery_ns: u64,
     /// The longest time by which a message came before its intended send time, in nanoseconds; zero for none.
     pub early_ns_max: u64,
-    /// The latencies of each [`HistogramKind`].
-    latencies: [Split; HistogramKind::ALL.len()],
+    /// The latencies of each [`HistogramKind`], in the order of [`HistogramKind::ALL`].
+    pub latencies: [Split; HistogramKind::ALL.len()],
 }
 
 impl Tally {
@@ -141,11 +141,6 @@ impl Tally {
     /// Returns the latencies of one kind.
     pub fn of(&mut self, kind: HistogramKind) -> &mut Split {
         &mut self.latencies[kind as usize]
-    }
-
-    /// Returns the latencies of all kinds, in the order of [`HistogramKind::ALL`].
-    pub fn latencies(&self) -> &[Split; HistogramKind::ALL.len()] {
-        &self.latencies
     }
 
     /// Adds counts and latencies of `other`, and keeps the later of the times.

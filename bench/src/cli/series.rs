@@ -224,5 +224,5 @@ fn print_failure(failure: Option<String>) {
 
 /// The time now, in milliseconds of Unix time.
 fn unix_ms() -> u64 {
-    Clock::new().now_ns() / 1_000_000
+    Clock::start().now_ns() / 1_000_000
 }

@@ -325,7 +325,7 @@ fn unless_1(factor: f64, before: &str, behind: &str) -> String {
     }
 }
 
-fn per_s(value: f64) -> String {
+pub(super) fn per_s(value: f64) -> String {
     Unit::PerSecond.show(value)
 }
 

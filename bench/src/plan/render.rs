@@ -16,9 +16,9 @@ pub(super) fn text(plan: &CapacityPlan) -> String {
     out.push_str("\nHow it comes about\n");
     for (index, step) in plan.steps.iter().enumerate() {
         let keys: Vec<String> = step.assumes.iter().map(char::to_string).collect();
-        let keys = match keys.is_empty() {
-            true => String::new(),
-            false => format!("  [{}]", keys.join(" ")),
+        let keys = match &keys[..] {
+            [] => String::new(),
+            keys => format!("  [{}]", keys.join(" ")),
         };
         let front = format!("  {:>2}  {:<23}", index + 1, step.what);
         wrapped(&front, &format!("= {}{keys}", step.shown), &mut out);
@@ -26,11 +26,8 @@ pub(super) fn text(plan: &CapacityPlan) -> String {
     }
     out.push_str("\nWhat it assumes\n");
     for assumption in &plan.assumptions {
-        wrapped(
-            &format!("  {}  ", assumption.key),
-            &assumption.text,
-            &mut out,
-        );
+        let front = format!("  {}  ", assumption.key);
+        wrapped(&front, &assumption.text, &mut out);
     }
     out.push_str("\nWhat matters most\n");
     sensitivities(&plan.sensitivities, &mut out);
@@ -73,14 +70,13 @@ fn answer(plan: &CapacityPlan, out: &mut String) {
     let needs = &plan.needs;
     let working = needs.nodes_working;
     out.push_str("\nWhat it takes                 the working nodes together, at the peak\n");
-    let spare = number(plan.demand.spare_nodes);
-    let split = format!(
-        "{} to carry the peak ({}), {spare} spare",
-        number(working),
-        needs.reason()
+    let (carrying, spare) = (number(working), number(plan.demand.spare_nodes));
+    put!(
+        out,
+        "  nodes         {:>14}   {carrying} to carry the peak ",
+        number(needs.nodes)
     );
-    let nodes = number(needs.nodes);
-    put!(out, "  {:<13} {nodes:>14}   {split}\n", "nodes");
+    put!(out, "({}), {spare} spare\n", needs.reason());
     let mut row = |what: &str, all: Option<f64>, show: fn(f64) -> String, behind: &str| match all {
         Some(all) => {
             let (together, each) = (show(all), show(all / working));
@@ -91,11 +87,9 @@ fn answer(plan: &CapacityPlan, out: &mut String) {
     let memory = needs.memory_per_node.map(|memory| memory * working);
     // Without the reason, many nodes beside a small part of a core look like a mistake.
     let is_cpu_left = is_cpu_left(&plan.profile) && needs.nodes_for_rate == needs.nodes_exact;
+    let cores = plan.profile.cores;
     let behind_cores = match is_cpu_left {
-        true => format!(
-            " of {} a node: CPU did not limit the measured rate",
-            plan.profile.cores
-        ),
+        true => format!(" of {cores} a node: CPU did not limit the measured rate"),
         false => " a node".to_owned(),
     };
     let cores = |cores: f64| Unit::Cores.show(cores);
@@ -111,8 +105,7 @@ fn answer(plan: &CapacityPlan, out: &mut String) {
         let (all, each) = (number(all), number(each));
         put!(
             out,
-            "  {:<13} {all:>14}   {each} a node, spare ones included\n",
-            "connections"
+            "  connections   {all:>14}   {each} a node, spare ones included\n"
         );
     }
 }
@@ -135,43 +128,28 @@ fn sensitivities(all: &[Sensitivity], out: &mut String) {
     }
     for sensitivity in all.iter().take(DETAILED) {
         out.push('\n');
-        let mut line = |columns: [&str; 6], remark: &str| {
-            let [input, nodes, cores, space, writes, network] = columns;
-            let front = format!("  {input:<26} {nodes:>6} {cores:>7}");
-            put!(
-                out,
-                "{front} {space:>11} {writes:>12} {network:>14}{remark}\n"
-            );
+        let mut line = |[input, nodes, cores]: [&str; 3], bytes: [&str; 3], remark: &str| {
+            let [space, writes, network] = bytes;
+            put!(out, "  {input:<26} {nodes:>6} {cores:>7} ");
+            put!(out, "{space:>11} {writes:>12} {network:>14}{remark}\n");
         };
-        line(
-            [
-                sensitivity.name,
-                "nodes",
-                "cores",
-                "disk space",
-                "disk writes",
-                "network out",
-            ],
-            "",
-        );
-        let planned = [(&sensitivity.planned, "  as planned")].into_iter();
-        let mut rows: Vec<_> = planned
-            .chain(sensitivity.variants.iter().map(|row| (row, "")))
-            .collect();
+        let bytes = ["disk space", "disk writes", "network out"];
+        line([sensitivity.name, "nodes", "cores"], bytes, "");
+        let mut rows = vec![(&sensitivity.planned, "  as planned")];
+        rows.extend(sensitivity.variants.iter().map(|row| (row, "")));
         rows.sort_by(|one, other| one.0.value.total_cmp(&other.0.value));
         // Where an input has an end (a utilisation of 1), two variants are the same.
         rows.dedup_by(|one, other| one.0.value == other.0.value && one.1.is_empty());
         for (variant, remark) in rows {
             let needs = &variant.needs;
+            let (input, nodes) = ((sensitivity.show)(variant.value), number(needs.nodes));
+            let cores = needs.cores.map_or_else(|| "-".to_owned(), number);
+            let space = Unit::Bytes.show(needs.disk_bytes);
+            let writes = Unit::BytesPerSecond.show(needs.disk_rate);
+            let network = gigabits(needs.network_out);
             line(
-                [
-                    &(sensitivity.show)(variant.value),
-                    &number(needs.nodes),
-                    &needs.cores.map_or_else(|| "-".to_owned(), number),
-                    &Unit::Bytes.show(needs.disk_bytes),
-                    &Unit::BytesPerSecond.show(needs.disk_rate),
-                    &gigabits(needs.network_out),
-                ],
+                [&input, &nodes, &cores],
+                [&space, &writes, &network],
                 remark,
             );
         }

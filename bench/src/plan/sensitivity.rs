@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::demand::Demand;
-use super::needs::{Needs, calculate};
+use super::needs::{Needs, calculate, per_s};
 use crate::result::Profile;
 use crate::unit::{Unit, number};
 
@@ -42,10 +42,6 @@ fn bytes(value: f64) -> String {
 
 fn seconds(value: f64) -> String {
     Unit::Seconds.show(value)
-}
-
-fn per_s(value: f64) -> String {
-    Unit::PerSecond.show(value)
 }
 
 /// The needs with another value of an input.

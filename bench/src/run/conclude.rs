@@ -35,7 +35,7 @@ pub(super) fn conclude(
     let counts = &recording.series.all.counts;
     let histograms = HistogramKind::ALL
         .into_iter()
-        .zip(recording.series.all.latencies());
+        .zip(&recording.series.all.latencies);
     let histograms = histograms.filter_map(|(kind, split)| record(kind, &split.measured));
     let ledgers: Vec<_> = conductor.control.all_ledgers().collect();
     let channels: Vec<&ChannelLedger> = ledgers.iter().map(|guard| &**guard).collect();
@@ -240,7 +240,7 @@ fn self_check(
     rest: &LastReport,
 ) -> SelfCheck {
     let series = &recording.series;
-    let latencies = series.all.latencies().each_ref();
+    let latencies = series.all.latencies.each_ref();
     let [publish, delivery, lateness] = latencies.map(|split| percentiles(&split.measured));
     let mut observed = Observed {
         lateness,
