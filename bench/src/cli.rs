@@ -129,11 +129,8 @@ fn run(args: &RunArgs) -> Result<u8, String> {
         Ended::Complete | Ended::Interrupted if ledger.is_clean() && ledger.refused == 0 => 0,
         _ => EXIT_FAILED,
     };
-    let name = if scenario.name.is_empty() {
-        "run"
-    } else {
-        &scenario.name
-    };
+    let name = Some(scenario.name.as_str()).filter(|name| !name.is_empty());
+    let name = name.unwrap_or("run");
     args.play.save_logs(name, &mut finished)?;
     let outcome = Outcome::Run(Box::new(finished.result));
     args.play.save(name, finished.started_unix_ms, outcome)?;

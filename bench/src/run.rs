@@ -351,12 +351,10 @@ impl Conductor<'_> {
             return None;
         }
         // A message that a late reader gives back may have timed out and come again long before.
-        let is_complete = self.scenario.reads_late() && self.control.has_arrived();
-        Some(if is_complete {
-            Ended::Complete
-        } else {
-            Ended::NotDrained
-        })
+        if self.scenario.reads_late() && self.control.has_arrived() {
+            return Some(Ended::Complete);
+        }
+        Some(Ended::NotDrained)
     }
 
     /// The longest time without an arrival, at the end, before what is outstanding counts as lost: `drain`,

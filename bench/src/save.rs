@@ -25,12 +25,10 @@ impl Files {
         let is_file = path
             .extension()
             .is_some_and(|extension| extension == "json");
-        let in_directory = || path.join(format!("{name}.json"));
-        let json = if is_file {
-            path.to_owned()
-        } else {
-            in_directory()
-        };
+        let mut json = path.to_owned();
+        if !is_file {
+            json.push(format!("{name}.json"));
+        }
         let directory = json.parent().unwrap_or(Path::new(""));
         fs::create_dir_all(directory)
             .map_err(|error| format!("cannot make {}: {error}", directory.display()))?;

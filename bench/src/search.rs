@@ -90,12 +90,11 @@ impl Search {
 
     /// Enters the outcome of the rate that [`Search::next`] named.
     pub fn tried(&mut self, passed: bool) {
-        let outcome = if passed {
-            &mut self.passed
+        if passed {
+            self.passed = Some(self.rate);
         } else {
-            &mut self.failed
-        };
-        *outcome = Some(self.rate);
+            self.failed = Some(self.rate);
+        }
         if self.stage == Stage::Hold {
             self.held = passed;
             if !passed {

@@ -305,16 +305,14 @@ impl Connection {
 
     /// An I/O error in words for the user.
     pub(super) fn failure(&self, error: &io::Error) -> String {
-        let doing = if self.is_in_setup() {
-            "cannot connect"
-        } else {
-            "the connection broke"
-        };
         let cause = match error.kind() {
             io::ErrorKind::UnexpectedEof => "closed by the daemon".to_string(),
             _ => error.to_string(),
         };
-        format!("{}: {doing}: {cause}", self.name())
+        if self.is_in_setup() {
+            return format!("{}: cannot connect: {cause}", self.name());
+        }
+        format!("{}: the connection broke: {cause}", self.name())
     }
 }
 

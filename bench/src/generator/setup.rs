@@ -89,13 +89,9 @@ impl Generator {
         let connection = &self.connections[index];
         self.setups += 1;
         let token = epoll::EventData::new_u64(index as u64);
-        epoll::add(
-            &self.epoll,
-            connection.link.stream(),
-            token,
-            connection.interest,
-        )
-        .map_err(|error| connection.failure(&error.into()))
+        let (socket, flags) = (connection.link.stream(), connection.interest);
+        epoll::add(&self.epoll, socket, token, flags)
+            .map_err(|error| connection.failure(&error.into()))
     }
 
     pub(super) fn reconnect(&mut self, index: usize) -> Result<(), String> {

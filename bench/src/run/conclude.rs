@@ -114,12 +114,8 @@ fn planned_ns(scenario: &Scenario, recording: &Recording, limited: bool) -> u64 
     let (Some(rate), true) = (scenario.rate.per_second(), is_even) else {
         return 0;
     };
-    let series = &recording.series;
-    let counts = if limited {
-        &series.all.counts
-    } else {
-        &series.measured
-    };
+    let (all, measured) = (&recording.series.all.counts, &recording.series.measured);
+    let counts = if limited { all } else { measured };
     // Answers to messages of the warm-up may come in the measured time.
     let messages = counts.sent.max(counts.acknowledged);
     (messages as f64 / rate * 1e9) as u64

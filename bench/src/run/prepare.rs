@@ -70,11 +70,8 @@ pub(super) fn prepare(
     let channels = names("ch", scenario.channels.max(1));
     make_channels(target, scenario, &topics, &channels)?;
 
-    let consumed = if scenario.consumers > 0 {
-        channels.len()
-    } else {
-        0
-    };
+    let is_consumed = scenario.consumers > 0;
+    let consumed = if is_consumed { channels.len() } else { 0 };
     let control = Arc::new(Control::new(consumed));
     if scenario.reads_late() {
         control.allow_redeliveries();
