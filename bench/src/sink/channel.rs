@@ -5,12 +5,26 @@ use std::rc::Rc;
 
 use wire::frame::{self, HEADER_BYTES as FRAME_BYTES};
 use wire::id::{MessageId, Seq};
+use wire::limits::Limits;
 
 use super::{Faults, Mode, SinkCounts};
 use crate::header::{Filler, HEADER_BYTES, Header};
 
 /// The producer that made-up messages name.
 const MADE_UP: u32 = 0xffff_0000;
+
+/// Largest ready count.
+pub(super) const RDY_MAX: i64 = 1_000_000;
+
+/// The sink's limits. Messages and bodies have none.
+pub(super) fn limits() -> Limits {
+    Limits {
+        message_bytes_max: i32::MAX,
+        body_bytes_max: i32::MAX,
+        rdy_count_max: RDY_MAX,
+        ..Limits::default()
+    }
+}
 
 /// A message on its way through the sink.
 #[derive(Clone, Debug)]

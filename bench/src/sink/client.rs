@@ -11,12 +11,10 @@ use wire::id::MessageId;
 use wire::identify::IdentifyRequest;
 use wire::limits::Limits;
 
-use super::channel::Store;
+use super::channel::{RDY_MAX, Store, limits};
 use super::http;
 use crate::link::{Link, OUTPUT_BYTES_MAX};
 
-/// Largest ready count.
-const RDY_MAX: i64 = 1_000_000;
 /// The sink encodes messages while less than this is unsent. The amount is large, because a consumer that
 /// reads in large pieces finishes in large pieces.
 const DELIVERY_BYTES_MAX: usize = OUTPUT_BYTES_MAX;
@@ -178,16 +176,6 @@ impl Client {
         {
             self.in_flight += 1;
         }
-    }
-}
-
-/// The sink's limits: sizes have none.
-pub(super) fn limits() -> Limits {
-    Limits {
-        message_bytes_max: i32::MAX,
-        body_bytes_max: i32::MAX,
-        rdy_count_max: RDY_MAX,
-        ..Limits::default()
     }
 }
 

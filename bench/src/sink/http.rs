@@ -2,8 +2,7 @@
 
 use wire::command::Batch;
 
-use super::channel::Store;
-use super::client::limits;
+use super::channel::{Store, limits};
 use crate::http::content_length;
 
 /// Answers the requests at the front of `input`. Returns the bytes handled, and true if the connection ends behind the
