@@ -29,10 +29,8 @@ impl Generator {
                 return Ok(());
             }
             let ready = self.connections.len() - self.setups;
-            self.settings
-                .control
-                .ready
-                .fetch_add(ready - told, Ordering::AcqRel);
+            let told_ready = &self.settings.control.ready;
+            told_ready.fetch_add(ready - told, Ordering::AcqRel);
             told = ready;
         }
         while self.settings.control.grid.get().is_none()
