@@ -8,16 +8,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine_rules::{DeadLetterRules, DedupRules, MeterRules, Required, UnclaimedRules};
+use engine_rules::{DeadLetterRules, DedupRules, Required, UnclaimedRules};
 use program::log::{Level, Style};
 use program::{Exit, Options, Value, version};
 use table::NSQD;
 
 mod checks;
-mod content_key;
 mod dead_letter;
 mod dedup;
-mod duplicate_meter;
 mod required;
 mod table;
 mod topic_pattern;
@@ -173,8 +171,6 @@ pub struct Config {
     pub dead_letter: Vec<String>,
     /// `--dedup`, as given.
     pub dedup: Vec<String>,
-    /// `--duplicate-meter`, as given.
-    pub duplicate_meter: Vec<String>,
     /// `--new-topic-grace-bytes`
     pub new_topic_grace_bytes: u64,
     /// `--unclaimed-messages`: `pattern=policy`.
@@ -286,7 +282,6 @@ impl Config {
             create: list("create"),
             dead_letter: list("dead-letter"),
             dedup: list("dedup"),
-            duplicate_meter: list("duplicate-meter"),
             new_topic_grace: duration("new-topic-grace"),
             new_topic_grace_bytes: count("new-topic-grace-bytes"),
             unclaimed_messages: list("unclaimed-messages"),
@@ -342,14 +337,6 @@ impl Config {
     /// Names the rule that is wrong, for the FATAL line.
     pub fn dedup_rules(&self) -> Result<DedupRules, String> {
         dedup::rules(&self.dedup)
-    }
-
-    /// The rules of `--duplicate-meter`.
-    ///
-    /// # Errors
-    /// Names the rule that is wrong, for the FATAL line.
-    pub fn meter_rules(&self) -> Result<MeterRules, String> {
-        duplicate_meter::rules(&self.duplicate_meter)
     }
 }
 

@@ -75,10 +75,6 @@ pub(crate) fn broker_options(
                 .into(),
             unclaimed: config.unclaimed().expect("the start has checked it").into(),
             dedup: dedup.into(),
-            meters: config
-                .meter_rules()
-                .expect("the start has checked them")
-                .into(),
         },
         resident_bytes: RESIDENT_SHARD_BYTES,
         turn_entries: engine_rules::TURN_ENTRIES,

@@ -1,4 +1,4 @@
-//! `--dedup` with `body` and `json:`, and `--duplicate-meter`, over the real protocol and real restarts.
+//! `--dedup` with `body` and `json:`, over the real protocol and real restarts.
 
 use crate::support::{Broker, Client, Random, TIMEOUT, run_nsqd, wait_until};
 use std::collections::BTreeSet;
@@ -299,70 +299,6 @@ fn retries_over_kills_are_stored_once() {
     assert_eq!((bodies.len(), different.len()), (600, 600));
 }
 
-#[test]
-fn a_meter_counts_duplicates_and_drops_none() {
-    let broker = Broker::start(1, &["--duplicate-meter=m*=1", "--duplicate-meter=other"]);
-    let mut producer = Client::connect(broker.tcp_addr());
-    for _ in 0..4 {
-        producer.publish_many("m", &["a", "b", "c", "d", "e"]);
-    }
-    assert_eq!(stored(&broker, "m"), 20);
-    let stats = broker.topic_stats("m").expect("it is there");
-    let meter = &stats["duplicate_meter"];
-    assert_eq!(meter["sampled_count"], 20, "{meter}");
-    assert_eq!(meter["duplicate_count"], 15);
-    assert_eq!(meter["duplicate_percent"], 75.0);
-    assert_eq!(meter["percent_within"]["1h"], 75.0);
-    assert_eq!(meter["percent_within_messages"]["1000"], 75.0);
-    assert_eq!(
-        (&meter["key"], &meter["sample_rate"]),
-        (&"body".into(), &1.into())
-    );
-    assert!(meter.get("keyless_count").is_none(), "{meter}");
-    let metrics = broker.get("/metrics").expect_status(200).text();
-    for line in [
-        "nsqd_topic_duplicate_meter_sampled_total{topic=\"m\"} 20",
-        "nsqd_topic_duplicate_meter_duplicates_total{topic=\"m\"} 15",
-    ] {
-        let has_line = metrics.lines().any(|it| it == line);
-        assert!(has_line, "{line} in {metrics}");
-    }
-    producer.publish("plain", b"a");
-    let plain = broker.topic_stats("plain").expect("it is there");
-    assert!(plain.get("duplicate_meter").is_none() && plain.get("dedup_key_count").is_none());
-    let text = broker.get("/stats").expect_status(200).text();
-    assert!(text.contains("[m "), "{text}");
-}
-
-/// Retries of a message often differ in a time or a counter, and have the same number of an order.
-#[test]
-fn a_meter_compares_what_a_rule_would_compare() {
-    let broker = Broker::start(1, &["--duplicate-meter=m=json:/id,1", "--dedup=d=json:/id"]);
-    let mut producer = Client::connect(broker.tcp_addr());
-    let bodies = [
-        r#"{"id":1,"try":1}"#,
-        r#"{"id":1,"try":2}"#,
-        r#"{"try":3,"id":1}"#,
-        r#"{"id":"\u0061"}"#,
-        r#"{"id":"a"}"#,
-        r#"{"try":1}"#,
-        r#"{"try":1}"#,
-    ];
-    for topic in ["m", "d"] {
-        for body in bodies {
-            producer.publish(topic, body.as_bytes());
-        }
-    }
-    assert_eq!(duplicates(&broker, "d"), 3);
-    assert_eq!(stored(&broker, "m"), 7);
-    let stats = broker.topic_stats("m").expect("it is there");
-    let meter = &stats["duplicate_meter"];
-    assert_eq!(meter["key"], "json:/id");
-    let counts = ["sampled_count", "duplicate_count", "keyless_count"];
-    assert_eq!(counts.map(|key| meter[key].as_u64()), [7, 3, 2].map(Some));
-    assert_eq!(meter["percent_within"]["1h"], 42.857);
-}
-
 /// The operator saw copies after a change of the rule, and no line said why.
 #[test]
 fn a_rule_with_another_key_says_that_the_saved_keys_do_not_count() {
@@ -383,35 +319,21 @@ fn a_rule_with_another_key_says_that_the_saved_keys_do_not_count() {
     assert_eq!((stored(&broker, "t"), duplicates(&broker, "t")), (1, 1));
 }
 
-const SAVED: &str = ", and up to as much again while it is saved";
-
 /// A pattern matches as many topics as there come, and nobody was told what their memory may add up to.
 #[test]
 fn a_start_says_what_the_rules_may_take() {
-    let rules = [
-        "--dedup=t*=body",
-        "--dedup=p=publisher",
-        "--duplicate-meter=*",
-    ];
-    let mut broker = Broker::start(1, &rules);
-    let line = |flag: &str, pattern: &str, bytes: u64, topics: u64| {
-        let (remembered, saved) = match (flag, pattern) {
-            ("--dedup", "p") => (
-                "the last 1024 numbers of each publisher, of at most 2978 publishers",
-                SAVED,
-            ),
-            ("--dedup", _) => (
-                "the bodies of the last 2m0s, if these are at most 733999 messages",
-                SAVED,
-            ),
-            _ => ("a sample of 0.01 of the bodies", ""),
+    let mut broker = Broker::start(1, &["--dedup=t*=body", "--dedup=p=publisher"]);
+    let line = |pattern: &str, bytes: u64, topics: u64| {
+        let remembered = match pattern {
+            "p" => "the last 1024 numbers of each publisher, of at most 2978 publishers",
+            _ => "the bodies of the last 2m0s, if these are at most 733999 messages",
         };
         format!(
-            "{flag}: a topic of the pattern {pattern} remembers {remembered}; it takes at most {bytes} bytes of memory \
-             for the rule{saved}; topics now: {topics}"
+            "--dedup: a topic of the pattern {pattern} remembers {remembered}; it takes at most {bytes} bytes of memory \
+             for the rule, and up to as much again while it is saved; topics now: {topics}"
         )
     };
-    broker.wait_for_log(&line("--dedup", "t*", 16 << 20, 0));
+    broker.wait_for_log(&line("t*", 16 << 20, 0));
     let mut producer = Client::connect(broker.tcp_addr());
     for topic in 0..20 {
         producer.publish(&format!("t{topic}"), b"a");
@@ -419,9 +341,8 @@ fn a_start_says_what_the_rules_may_take() {
     drop(producer);
     broker.sigterm_and_wait();
     broker.restart();
-    broker.wait_for_log(&line("--dedup", "t*", 16 << 20, 20));
-    broker.wait_for_log(&line("--dedup", "p", 1 << 20, 0));
-    broker.wait_for_log(&line("--duplicate-meter", "*", 3_670_016, 20));
+    broker.wait_for_log(&line("t*", 16 << 20, 20));
+    broker.wait_for_log(&line("p", 1 << 20, 0));
     Client::connect(broker.tcp_addr()).publish("t19", b"a");
     assert_eq!(duplicates(&broker, "t19"), 1);
 }
@@ -437,10 +358,6 @@ fn a_wrong_rule_ends_the_start() {
         (
             "--dedup=t=body,window=9999999,memory=100000",
             "the memory 100000 does not fit the window, 228571520 would",
-        ),
-        (
-            "--duplicate-meter=t=2",
-            "\"2\" is neither body, nor json:/pointer, nor a sample rate above 0 and at most 1, such as 0.01",
         ),
     ] {
         let path = format!("--data-path={}", directory.path().display());

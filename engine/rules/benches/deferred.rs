@@ -59,7 +59,6 @@ fn options() -> BrokerOptions {
             dead_letters: Default::default(),
             unclaimed: Default::default(),
             dedup: Default::default(),
-            meters: Default::default(),
         },
         resident_bytes: 64 << 20,
         turn_entries: TURN_ENTRIES,

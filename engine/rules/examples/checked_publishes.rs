@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use engine_rules::{
     BrokerOptions, ClientId, ContentKey, ContentRule, DedupRules, JsonPointer, KeyWindow,
-    MeterRule, MeterRules, PublisherRule,
+    PublisherRule,
 };
 use rustix::time::{ClockId, clock_gettime};
 use shell::{Counter, Part, Shell, messages, options};
@@ -55,18 +55,6 @@ fn with_key(key: ContentKey) -> BrokerOptions {
     rules.add_content("*", rule);
     let mut options = options();
     options.topic.dedup = rules.into();
-    options
-}
-
-fn with_meter(key: ContentKey) -> BrokerOptions {
-    let rule = MeterRule {
-        key,
-        ..MeterRule::default()
-    };
-    let mut rules = MeterRules::default();
-    rules.add("*", rule);
-    let mut options = options();
-    options.topic.meters = rules.into();
     options
 }
 
@@ -214,9 +202,7 @@ fn main() {
         ("no rule", options(), mpub),
         ("no rule, PUB", options(), single),
         ("body", with_key(ContentKey::Body), mpub),
-        ("json:/id", with_key(json.clone()), mpub),
-        ("meter, 0.01", with_meter(ContentKey::Body), mpub),
-        ("meter json:/id, 0.01", with_meter(json), mpub),
+        ("json:/id", with_key(json), mpub),
         ("1 publisher", with_publishers(), mpub.numbered(1)),
         ("1 publisher, PUB", with_publishers(), single.numbered(1)),
         ("1,000 publishers", with_publishers(), mpub.numbered(1000)),

@@ -5,7 +5,6 @@
 //!   body ──key──► bytes of the key ──fingerprint──► Generations: fingerprint -> seq ──► stored | duplicate
 //!                                                             │
 //!                                                             └── saved: the file beside the checkpoint
-//!   body ──meter──► how many duplicates a window would find
 //! ```
 //!
 //! The modules know no topic and no log. They are functions and state machines of their input.
@@ -19,9 +18,6 @@ pub(crate) mod json_scanner;
 pub(crate) mod json_string;
 pub(crate) mod key;
 pub(crate) mod lost;
-pub(crate) mod meter;
-pub(crate) mod meter_rules;
 pub(crate) mod plan;
-pub(crate) mod quick_hash;
 pub(crate) mod restored;
 pub(crate) mod saved;

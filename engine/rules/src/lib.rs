@@ -84,8 +84,6 @@ pub use client::Client;
 pub use content::content_rule::ContentRule;
 pub use content::json_pointer::{JsonPointer, JsonPointerError};
 pub use content::key::ContentKey;
-pub use content::meter::{MeterReport, MeterRule, SampleRate};
-pub use content::meter_rules::MeterRules;
 pub use content::plan::KeyWindow;
 pub use content::restored::RestoredKeys;
 pub use content::saved::{SavedKeys, SavedKeysError};

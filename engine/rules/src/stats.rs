@@ -5,7 +5,6 @@
 //! ([`StatsSnapshot::merge`]) and writes the text. Nothing here counts: the counters live in the
 //! topic, the channel and the client, and are copied out. Field names are those of nsqd's JSON.
 
-use crate::content::meter::MeterReport;
 use crate::ids::{ClientId, TopicKey};
 use crate::latency_histogram::LatencyHistogram;
 use crate::window_histogram::Sum;
@@ -143,8 +142,6 @@ pub struct TopicStats {
     pub numbers: Option<NumberStats>,
     /// The messages that the topic has recognised by their content. `None` if the topic has no rule for that.
     pub keys: Option<KeyStats>,
-    /// The duplicates in a sample of the topic's messages. `None` if the topic has no meter.
-    pub meter: Option<MeterReport>,
     /// True if the flow from topic to channels is stopped.
     pub paused: bool,
     /// The terms of the pause.

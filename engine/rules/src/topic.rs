@@ -39,8 +39,6 @@ use crate::channel::Channel;
 use crate::client::Clients;
 use crate::content::fingerprint::seed_of;
 use crate::content::generations::clock_ms;
-use crate::content::meter::Meter;
-use crate::content::meter_rules::MeterRules;
 use crate::dead_letter_rules::DeadLetterRules;
 use crate::dead_letters::{DeadLetter, MovedLetters};
 use crate::dedup_rules::DedupRules;
@@ -124,8 +122,6 @@ pub struct TopicOptions {
     pub unclaimed: Arc<UnclaimedRules>,
     /// The rules by which topics recognise messages that they have stored before.
     pub dedup: Arc<DedupRules>,
-    /// The topics that count the duplicates among their messages.
-    pub meters: Arc<MeterRules>,
 }
 
 impl TopicOptions {
@@ -212,13 +208,12 @@ pub(crate) struct Topic {
     grace: Option<Box<Grace>>,
     /// `None`: a topic without channels keeps all messages.
     unclaimed: Option<Box<Unclaimed>>,
-    /// True if a publish has to look at `numbers`, `keys` and `meter`.
+    /// True if a publish has to look at `numbers` and `keys`.
     is_inspected: bool,
     /// `None`: the topic does not recognise messages by their publishers.
     numbers: Option<Box<PublisherNumbers>>,
     /// `None`: the topic does not recognise messages by their content.
     keys: Option<Box<Keys>>,
-    meter: Option<Box<Meter>>,
     /// WARNING lines for the log.
     pub(crate) news: Vec<String>,
     /// Messages on their way to dead-letter topics, to be taken by the broker.
@@ -246,8 +241,6 @@ impl Topic {
         let seed = seed_of(name.as_str(), process_seed);
         let rule = options.dedup.content_of(name.as_str());
         let keys = rule.map(|rule| Box::new(Keys::new(rule, clock_ms(Duration::ZERO), seed)));
-        let rule = options.meters.of(name.as_str());
-        let meter = rule.map(|rule| Box::new(Meter::new(rule, seed)));
         Topic {
             name: name.as_str().into(),
             ephemeral: name.is_ephemeral(),
@@ -284,10 +277,9 @@ impl Topic {
             discarded: Vec::new(),
             grace: None,
             unclaimed: bounds.map(Unclaimed::new).map(Box::new),
-            is_inspected: numbers.is_some() || keys.is_some() || meter.is_some(),
+            is_inspected: numbers.is_some() || keys.is_some(),
             numbers,
             keys,
-            meter,
             news: Vec::new(),
             dead_letters: Vec::new(),
             channels: SlotMap::default(),

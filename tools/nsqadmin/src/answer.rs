@@ -3,8 +3,6 @@
 //! Old versions leave out fields, and Go programs write `null` for an empty list. Both mean the
 //! default. Unknown fields are ignored. A field of a wrong type is an error of that one answer.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Deserializer};
 
 /// Reads `null` as the default.
@@ -170,32 +168,6 @@ lenient! {
         pub dedup_memory_refused_count: Option<i64>,
         /// The time back to which the topic remembers, in milliseconds.
         pub dedup_reach_ms: Option<i64>,
-        /// The duplicates in a sample. Only a topic with `--duplicate-meter` has it.
-        pub duplicate_meter: Option<DuplicateMeter>,
-    }
-}
-
-lenient! {
-    /// The duplicates in a sample of a topic's messages.
-    pub struct DuplicateMeter {
-        /// The key that is compared: `body`, or `json:` and a pointer.
-        pub key: Option<String>,
-        /// The part of the keys that are in the sample.
-        pub sample_rate: f64,
-        /// Messages in the sample.
-        pub sampled_count: i64,
-        /// Messages in the sample that have no key. `None`: each message has one.
-        pub keyless_count: Option<i64>,
-        /// Messages in the sample whose key has come before.
-        pub duplicate_count: i64,
-        /// The share of these messages in percent.
-        pub duplicate_percent: f64,
-        /// By a window in time, such as `10m`, the share in percent that a rule with this window would drop.
-        pub percent_within: BTreeMap<String, f64>,
-        /// The same for windows in messages.
-        pub percent_within_messages: BTreeMap<String, f64>,
-        /// The time back to which the figures are complete, in milliseconds. `None`: they are complete.
-        pub reach_ms: Option<i64>,
     }
 }
 

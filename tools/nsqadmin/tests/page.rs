@@ -231,8 +231,6 @@ fn the_page_in_a_browser() {
         "--e2e-processing-latency-percentile=0.5",
         "--dedup=repeated=body,window=10m",
         "--dedup=numbered=publisher",
-        "--duplicate-meter=repeated=1",
-        "--duplicate-meter=keyed=json:/id,1",
     ];
     let nsqds: Vec<Daemon> = (0..3)
         .map(|_| Daemon::nsqd_at(&[&lookupd], &flags))

@@ -49,7 +49,6 @@ impl Config {
         self.dead_letter_rules()?;
         self.unclaimed()?;
         self.dedup_rules()?;
-        self.meter_rules()?;
         for flag in NSQD.all_flags() {
             let is_used = flag.name != "statsd-interval" || !self.statsd_address.is_empty();
             if is_used {

@@ -1,8 +1,7 @@
 //! The value of `--dedup`.
 
-use super::content_key;
 use super::topic_pattern::{self, Topics};
-use engine_rules::{ContentKey, ContentRule, DedupRules, KeyWindow, PublisherRule};
+use engine_rules::{ContentKey, ContentRule, DedupRules, JsonPointer, KeyWindow, PublisherRule};
 use program::go_value;
 use std::time::Duration;
 
@@ -47,9 +46,15 @@ impl Key {
         if text == "publisher" {
             return Ok(Key::Publisher);
         }
-        let key = content_key::parse(text);
-        let key = key.ok_or_else(|| format!("{text:?} is no key"))?;
-        key.map(Key::Content)
+        if text == "body" {
+            return Ok(Key::Content(ContentKey::Body));
+        }
+        let pointer = text.strip_prefix("json:");
+        let pointer = pointer.ok_or_else(|| format!("{text:?} is no key"))?;
+        match JsonPointer::parse(pointer) {
+            Ok(parsed) => Ok(Key::Content(ContentKey::Json(parsed))),
+            Err(why) => Err(format!("the pointer {pointer:?} {why}")),
+        }
     }
 }
 
@@ -139,7 +144,6 @@ fn memory_bytes(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine_rules::JsonPointer;
 
     fn read(entries: &[&str]) -> Result<DedupRules, String> {
         let entries: Vec<String> = entries.iter().map(|&entry| entry.to_owned()).collect();

@@ -1,4 +1,4 @@
-//! The pattern for names of topics, with which an entry of `--dedup`, `--duplicate-meter` or `--unclaimed-messages` begins.
+//! The pattern for names of topics, with which an entry of `--dedup` or `--unclaimed-messages` begins.
 
 /// The topics that a pattern may name.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub(super) fn check(pattern: &str, topics: Topics) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{dedup, duplicate_meter, unclaimed};
+    use crate::config::{dedup, unclaimed};
 
     /// Thousands of patterns of a `PUT /config` were compared in pairs, for seconds.
     #[test]
@@ -64,18 +64,15 @@ mod tests {
             };
             let results = [
                 dedup::rules(&entries("=publisher")).map(drop),
-                duplicate_meter::rules(&entries("")).map(drop),
                 unclaimed::unclaimed(&entries("=drop")).map(drop),
             ];
             let whys = results.map(|result| result.err().unwrap_or_default());
-            let [dedup, meter, unclaimed] = whys;
+            let [dedup, unclaimed] = whys;
             assert!(
                 dedup.starts_with("--dedup: ") || dedup.is_empty(),
                 "{dedup}"
             );
-            for other in [&meter, &unclaimed] {
-                assert_eq!(other.is_empty(), dedup.is_empty(), "{other}");
-            }
+            assert_eq!(unclaimed.is_empty(), dedup.is_empty(), "{unclaimed}");
             dedup
         };
         assert_eq!(check(ENTRIES_MAX, 64), "");

@@ -1,13 +1,10 @@
-//! Tells at the start how much memory the rules of `--dedup` and `--duplicate-meter` may take, and whether the system gives
-//! so much.
+//! Tells at the start how much memory the rules of `--dedup` may take, and whether the system gives so much.
 
 use crate::config::Config;
 use engine_rules::RuleMemory;
 use program::{log_info, log_warn};
 use std::collections::TryReserveError;
 use std::fs;
-
-const DEDUP: &str = "--dedup";
 
 /// The most memory that is asked for at once. Tables of this size are one allocation. Larger ones consist of parts.
 const PART_BYTES: u64 = 1 << 30;
@@ -21,18 +18,15 @@ const PART_BYTES: u64 = 1 << 30;
 /// If the rules are wrong: the start has checked them.
 pub(super) fn tell<'t>(
     config: &Config,
-    topics: impl Iterator<Item = &'t str> + Clone,
+    topics: impl Iterator<Item = &'t str>,
 ) -> Result<(), String> {
     let dedup = config.dedup_rules().expect("the start has checked them");
-    let meters = config.meter_rules().expect("the start has checked them");
-    let (dedup, meters) = (dedup.memory(topics.clone()), meters.memory(topics));
-    for (flag, rules) in [(DEDUP, &dedup), ("--duplicate-meter", &meters)] {
-        for rule in rules {
-            log_info!("{}", rule_text(flag, rule));
-        }
+    let rules = dedup.memory(topics);
+    for rule in &rules {
+        log_info!("{}", rule_text(rule));
     }
     let mut parts = Vec::new();
-    for rule in &dedup {
+    for rule in &rules {
         reserve(rule, &mut parts).map_err(|why| refusal_text(rule, &why))?;
     }
     drop(parts);
@@ -42,7 +36,7 @@ pub(super) fn tell<'t>(
             let of_container = fs::read_to_string("/sys/fs/cgroup/memory.max");
             memory_limit(&meminfo, of_container.ok().as_deref())
         });
-    let warning = limit.and_then(|limit| warning([&dedup, &meters], limit));
+    let warning = limit.and_then(|limit| warning(&rules, limit));
     if let Some(warning) = warning {
         log_warn!("{warning}");
     }
@@ -79,34 +73,30 @@ fn refusal_text(rule: &RuleMemory<'_>, why: &TryReserveError) -> String {
     )
 }
 
-fn rule_text(flag: &str, rule: &RuleMemory<'_>) -> String {
+fn rule_text(rule: &RuleMemory<'_>) -> String {
     let RuleMemory {
         pattern,
         remembered,
         topic_bytes,
         topics,
     } = rule;
-    // The copy of a part of a table, or the tables that were forgotten while the keeper writes them.
-    let saved = match flag {
-        DEDUP => ", and up to as much again while it is saved",
-        _ => "",
-    };
+    // A save takes the copy of a part of a table, or the tables that were forgotten while the keeper writes them.
     format!(
-        "{flag}: a topic of the pattern {pattern} remembers {remembered}; it takes at most {topic_bytes} bytes of memory \
-         for the rule{saved}; topics now: {topics}"
+        "--dedup: a topic of the pattern {pattern} remembers {remembered}; it takes at most {topic_bytes} bytes of memory \
+         for the rule, and up to as much again while it is saved; topics now: {topics}"
     )
 }
 
 /// Returns the warning, if the topics of the rules may take more than `limit` bytes together. A rule without a topic counts
 /// as if it had one.
-fn warning(flags: [&[RuleMemory<'_>]; 2], limit: u64) -> Option<String> {
-    let rules = flags.into_iter().flatten();
-    let bytes = rules.map(|rule| rule.topic_bytes.saturating_mul(rule.topics.max(1)));
+fn warning(rules: &[RuleMemory<'_>], limit: u64) -> Option<String> {
+    let bytes = rules.iter();
+    let bytes = bytes.map(|rule| rule.topic_bytes.saturating_mul(rule.topics.max(1)));
     let bytes = bytes.fold(0_u64, u64::saturating_add);
     (bytes > limit).then(|| {
         format!(
-            "--dedup and --duplicate-meter: the topics may take {bytes} bytes of memory for their rules (at least one topic \
-             for each rule), and the system has {limit}: choose narrower patterns, or a smaller memory= in --dedup"
+            "--dedup: the topics may take {bytes} bytes of memory for their rules (at least one topic for each rule), and \
+             the system has {limit}: choose narrower patterns, or a smaller memory="
         )
     })
 }
@@ -143,27 +133,21 @@ mod tests {
             topic_bytes: 16 << 20,
             topics,
         };
-        let end = "remembers the bodies of its last 60 messages; it takes at most 16777216 bytes of memory for the rule";
         assert_eq!(
-            rule_text(DEDUP, &rule(3)),
-            format!(
-                "--dedup: a topic of the pattern * {end}, and up to as much again while it is saved; topics now: 3"
-            )
+            rule_text(&rule(3)),
+            "--dedup: a topic of the pattern * remembers the bodies of its last 60 messages; it takes at most 16777216 \
+             bytes of memory for the rule, and up to as much again while it is saved; topics now: 3"
         );
-        assert_eq!(
-            rule_text("--duplicate-meter", &rule(3)),
-            format!("--duplicate-meter: a topic of the pattern * {end}; topics now: 3")
-        );
-        let (dedup, meters) = ([rule(10)], [rule(2)]);
-        assert_eq!(warning([&dedup, &meters], 12 * (16 << 20)), None);
-        let warned = warning([&dedup, &meters], 12 * (16 << 20) - 1).expect("too much");
+        let rules = [rule(10), rule(2)];
+        assert_eq!(warning(&rules, 12 * (16 << 20)), None);
+        let warned = warning(&rules, 12 * (16 << 20) - 1).expect("too much");
         assert_eq!(
             warned,
-            "--dedup and --duplicate-meter: the topics may take 201326592 bytes of memory for their rules (at least one \
-             topic for each rule), and the system has 201326591: choose narrower patterns, or a smaller memory= in --dedup"
+            "--dedup: the topics may take 201326592 bytes of memory for their rules (at least one topic for each rule), \
+             and the system has 201326591: choose narrower patterns, or a smaller memory="
         );
         // The first topic comes after the start.
-        assert_eq!(warning([&[rule(0)], &[]], 16 << 20), None);
-        assert!(warning([&[rule(0)], &[]], (16 << 20) - 1).is_some());
+        assert_eq!(warning(&[rule(0)], 16 << 20), None);
+        assert!(warning(&[rule(0)], (16 << 20) - 1).is_some());
     }
 }

@@ -232,7 +232,6 @@ impl Broker {
             unclaimed_dropped_count: topic.unclaimed_dropped_count(),
             numbers: topic.number_stats(),
             keys: topic.key_stats(now),
-            meter: topic.meter_report(),
             paused: topic.paused,
             pause: pause_stats(topic.pause.as_deref()),
             e2e_processing_latency: LatencyStats::default(),

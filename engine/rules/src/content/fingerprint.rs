@@ -25,7 +25,7 @@ impl Fingerprint {
 
     /// Returns the upper 64 bits.
     #[inline]
-    pub(crate) fn upper_word(self) -> u64 {
+    fn upper_word(self) -> u64 {
         (self.0 >> (FINGERPRINT_BITS - u64::BITS)) as u64
     }
 

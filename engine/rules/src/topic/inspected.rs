@@ -1,34 +1,28 @@
-//! Publishes of a topic that looks into its messages: it recognises those that come again, or measures how many do.
+//! Publishes of a topic that looks into its messages, to recognise those that come again.
 
 use super::{Published, Topic};
-use crate::content::meter::MeterReport;
 use crate::freed_table::FreedTable;
 use crate::now::Now;
 use crate::publication::Publication;
 use diskq_log::AppendError;
 
 impl Topic {
-    /// Does a publish of a topic that recognises messages, or has a meter.
+    /// Does a publish of a topic that recognises messages.
     #[inline(never)]
     pub(super) fn publish_inspected<'b>(
         &mut self,
         now: Now,
         publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
     ) -> Result<Published, AppendError> {
-        let published = match (self.keys.take(), &self.numbers) {
+        match (self.keys.take(), &self.numbers) {
             (Some(mut keys), _) => {
                 let published = self.store_fresh_keys(now, publication, &mut keys);
                 self.keys = Some(keys);
-                published?
+                published
             }
-            (None, Some(_)) => self.store_fresh_numbers(now, publication)?,
-            (None, None) => self.store(now, publication)?,
-        };
-        if let Some(meter) = &mut self.meter {
-            let bodies = publication.bodies.clone();
-            bodies.for_each(|body| meter.see(now.mono, body));
+            (None, Some(_)) => self.store_fresh_numbers(now, publication),
+            (None, None) => self.store(now, publication),
         }
-        Ok(published)
     }
 
     /// Takes what recognises messages apart, at the deletion of the topic. Returns the tables that are to be freed.
@@ -40,11 +34,6 @@ impl Topic {
         let numbers = self.numbers.take().map(|numbers| numbers.into_tables());
         let tables = keys.into_iter().map(boxed);
         tables.chain(numbers.into_iter().flatten()).collect()
-    }
-
-    /// Returns the result of the topic's meter. `None`: the topic has none.
-    pub(crate) fn meter_report(&self) -> Option<MeterReport> {
-        self.meter.as_ref().map(|meter| meter.report())
     }
 }
 

@@ -29,7 +29,6 @@ fn topic_with(rules: DedupRules) -> Topic {
         dead_letters: Default::default(),
         unclaimed: Default::default(),
         dedup: rules.into(),
-        meters: Default::default(),
     };
     Topic::new(TopicName::new(b"orders").expect("a name"), options)
 }

@@ -49,7 +49,6 @@ pub(crate) fn options() -> BrokerOptions {
             },
             unclaimed: Default::default(),
             dedup: Default::default(),
-            meters: Default::default(),
         },
         resident_bytes: 1 << 20,
         turn_entries: TURN_ENTRIES,

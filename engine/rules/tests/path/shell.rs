@@ -61,7 +61,6 @@ pub(crate) fn options() -> BrokerOptions {
             dead_letters: Default::default(),
             unclaimed: Default::default(),
             dedup: Default::default(),
-            meters: Default::default(),
         },
         resident_bytes: 1 << 20,
         turn_entries: engine_rules::TURN_ENTRIES,

@@ -404,7 +404,6 @@ fn options(group_commit: bool, sync_timeout: Duration, starts: u64) -> BrokerOpt
             dead_letters: Default::default(),
             unclaimed: Default::default(),
             dedup: rules.into(),
-            meters: Default::default(),
         },
         resident_bytes: 1 << 20,
         turn_entries: 40,

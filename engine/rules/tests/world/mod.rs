@@ -473,7 +473,6 @@ impl World {
                 dead_letters: self.dead_letters.clone(),
                 unclaimed: unclaimed::rules(self.unclaimed),
                 dedup: self.dedup.clone(),
-                meters: Arc::default(),
             },
             resident_bytes: 1 << 20,
             turn_entries: self.turn_entries,

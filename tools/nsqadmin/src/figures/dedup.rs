@@ -1,6 +1,6 @@
 //! [`Dedup`]: what topics with a rule of `--dedup` tell about duplicates. Only ringq's nsqds have such rules.
 
-use wire::go_json::{JsonObject, push_float};
+use wire::go_json::JsonObject;
 
 use crate::answer;
 
@@ -63,33 +63,4 @@ fn least(total: &mut Option<i64>, part: Option<i64>) {
     if let Some(part) = part {
         *total = Some(total.unwrap_or(part).min(part));
     }
-}
-
-/// Appends the result of a duplicate meter, under nsqd's names.
-pub(super) fn push_meter(out: &mut String, meter: &answer::DuplicateMeter) {
-    let mut object = JsonObject::new(out);
-    if let Some(key) = &meter.key {
-        object.text("key", key);
-    }
-    push_float(object.key("sample_rate"), meter.sample_rate);
-    object.number("sampled_count", meter.sampled_count);
-    if let Some(keyless) = meter.keyless_count {
-        object.number("keyless_count", keyless);
-    }
-    object.number("duplicate_count", meter.duplicate_count);
-    push_float(object.key("duplicate_percent"), meter.duplicate_percent);
-    for (key, windows) in [
-        ("percent_within", &meter.percent_within),
-        ("percent_within_messages", &meter.percent_within_messages),
-    ] {
-        let mut within = JsonObject::new(object.key(key));
-        for (window, percent) in windows {
-            push_float(within.key(window), *percent);
-        }
-        within.end();
-    }
-    if let Some(reach_ms) = meter.reach_ms {
-        object.number("reach_ms", reach_ms);
-    }
-    object.end();
 }

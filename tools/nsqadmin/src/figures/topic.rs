@@ -6,7 +6,7 @@ use wire::go_json::{JsonObject, push_array};
 
 use super::{
     ALL_NODES, ChannelFigures, Dedup, LatencyFigures, NodeIdentity, NodeStats, Pause, Undo, add,
-    dedup, sort_parts,
+    sort_parts,
 };
 use crate::answer;
 
@@ -46,8 +46,6 @@ pub struct TopicFigures {
     pub oldest_unfinished_ms: Option<i64>,
     /// The figures of rules of `--dedup`. Without such a rule, all of them are unknown.
     pub dedup: Dedup,
-    /// The duplicates in the sample of `--duplicate-meter`. `None` in a total: percentages have no sum.
-    pub duplicate_meter: Option<answer::DuplicateMeter>,
 }
 
 /// Returns the total of a topic. A topic that no nsqd has is a total without parts.
@@ -114,7 +112,6 @@ impl TopicFigures {
             latency: LatencyFigures::of_node(&given.e2e_processing_latency),
             oldest_unfinished_ms: given.oldest_unfinished_ms,
             dedup: Dedup::of_topic(given),
-            duplicate_meter: given.duplicate_meter.clone(),
         }
     }
 
@@ -190,9 +187,6 @@ impl TopicFigures {
             object.number("refused_count", self.refused_count);
         }
         self.dedup.push_fields(object);
-        if let Some(meter) = &self.duplicate_meter {
-            dedup::push_meter(object.key("duplicate_meter"), meter);
-        }
         self.latency.push_json(object.key("e2e_processing_latency"));
     }
 

@@ -67,8 +67,6 @@ fn stats(counter: i64) -> Value {
         "dedup_publisher_evicted_count": counter, "dedup_unchecked_count": counter, "dedup_unverified_count": MAX,
         "dedup_keyless_count": MAX, "dedup_unremembered_count": MAX, "dedup_key_count": MAX, "dedup_key_count_max": MAX,
         "dedup_memory_bytes": MAX, "dedup_memory_bytes_max": MAX, "dedup_memory_refused_count": counter, "dedup_reach_ms": MAX,
-        "duplicate_meter": {"key": "json:/\u{202e}<b>", "keyless_count": MAX, "sample_rate": 0, "sampled_count": MAX, "duplicate_count": MAX, "duplicate_percent": 9.2e18,
-            "percent_within": {"1s": 9.2e18, "x": -1}, "percent_within_messages": {"9223372036854775807": 100}, "reach_ms": MAX},
     });
     json!({"health": "OK", "topics": [topic], "producers": [producer]})
 }

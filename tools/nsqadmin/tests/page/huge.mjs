@@ -25,7 +25,6 @@ export const checks = {
       if (hasRates) await page.locator(".chart canvas").first().waitFor();
       if (path.startsWith("topics/huge?")) {
         await page.getByRole("region", { name: "Duplicates on each node" }).getByText(MOST).first().waitFor();
-        await page.getByRole("region", { name: "Duplicates in the sample of each node" }).getByText(MOST).first().waitFor();
         await page.getByRole("region", { name: "Producers of the topic" }).getByText("10.0.0.9:1").first().waitFor();
       }
       equal(await page.getByText("cannot be shown").count(), 0, `parts of ${path} that cannot be shown`);

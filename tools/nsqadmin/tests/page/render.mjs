@@ -8,7 +8,7 @@ function pages({ nsqds }) {
   return {
     topics: ["", "seen"],
     topic: ["topics/seen", "Latency 99th"],
-    duplicates: ["topics/repeated", "Duplicates in a sample"],
+    duplicates: ["topics/repeated", "body or json:"],
     channel: ["topics/seen/archive", "host-c (consumer-7)"],
     nodes: ["nodes", nsqds[1].http],
     node: [`nodes/${nsqds[0].http}`, "seen / archive"],
@@ -183,43 +183,9 @@ export const checks = {
     const [first, all] = [await cells("Duplicates on each node", of(nsqds[0])), await cells("Duplicates on each node", total)];
     equal([first.Rule, first.Duplicates, all.Duplicates, first["Memory refused"]], ["body or json:", "39", "117", "0"], "the figures of a rule");
     equal(first.Remembered.startsWith("1 of ") && / of .*B$/.test(first.Memory) && first.Reach !== "–", true, JSON.stringify(first));
-    const [metered, sum] = [await cells("Duplicates in the sample of each node", of(nsqds[0])), await cells("Duplicates in the sample of each node", total)];
-    equal([metered.Duplicates, metered["In 1s"], metered["In 1,000"], metered.Sampled, sum.Duplicates, sum.Sampled], ["97.5 %", "97.5 %", "97.5 %", "40", "97.5 %", "120"], "the meter");
-    await page.getByText("97.5 % of the messages have a body that has come before, in a sample of 120 messages since the start of the nodes. A rule --dedup='repeated=body,window=…' would catch nearly all of them with window=1s (97.5 %) or, in messages, with window=1000 (97.5 %).").waitFor();
     // The rate is that of the copies alone.
     await publishBodies(nsqds[0].http, "repeated", ["new", "body", "body"]);
     await tile.getByText("119 in all, not stored again").waitFor();
-    browser.healthy();
-  },
-
-  async "render: a meter that compares values in bodies"(browser, cluster) {
-    const { nsqds } = cluster;
-    await make(nsqds.slice(0, 1), "keyed", ["archive"], 0);
-    await publishBodies(nsqds[0].http, "keyed", ['{"id":1,"n":1}', '{"n":2,"id":1}', '{"id":"1"}', "no key"]);
-    const page = await browser.open(`${cluster.admin}topics/keyed`);
-    await page.getByText("25 % of the messages have a value of json:/id that has come before, in a sample of 4 messages since the start of the nodes. A rule --dedup='keyed=json:/id,window=…' would catch nearly all of them").waitFor();
-    await page.getByText("It compares the values of json:/id, on each node for itself.").waitFor();
-    const table = page.getByRole("region", { name: "Duplicates in the sample of each node" });
-    await table.getByRole("button", { name: "Without a key" }).waitFor();
-    await accessible(page, "a topic with a meter of values");
-    // A pointer with a quote is in no command, nodes with different keys have no total, and a wrong pointer is named.
-    let change = (meter) => ({ ...meter, key: "json:/x';id;'" });
-    await page.route("**/api/topics/keyed", async (route) => {
-      const answer = await route.fetch();
-      const topic = await answer.json();
-      const metered = topic.nodes.filter((node) => node.duplicate_meter);
-      const nodes = [...metered, ...metered.map((node) => ({ ...node, node: "other:1" }))];
-      const changed = nodes.map((node, index) => ({ ...node, duplicate_meter: change(node.duplicate_meter, index) }));
-      await route.fulfill({ response: answer, json: { ...topic, nodes: changed } });
-    });
-    await page.getByText("A rule --dedup='keyed=…,window=…' would catch").waitFor();
-    equal(await table.locator("tfoot tr").count(), 1, "the total of nodes with one key");
-    change = (meter, index) => ({ ...meter, key: ["body", "json:/id"][index] });
-    await page.getByText("The nodes compare different keys (body, json:/id), so there is no total.").waitFor();
-    change = (meter) => ({ ...meter, key: "body", duplicate_percent: 0, duplicate_count: 4 });
-    await page.getByText("Fewer than 0.001 % of the messages have a body that has come before, in a sample of 8 messages").waitFor();
-    change = (meter) => ({ ...meter, key: "json:/ID", duplicate_percent: 0, keyless_count: meter.sampled_count });
-    await page.getByText("No message has a value of json:/ID, in a sample of 8 messages since the start of the nodes: look whether the pointer is right.").waitFor();
     browser.healthy();
   },
 
@@ -234,7 +200,6 @@ export const checks = {
     await table.getByText("publisher", { exact: true }).waitFor();
     await table.getByRole("button", { name: "Evicted" }).waitFor();
     await table.getByText(/^1 of [\d,]+$/).waitFor();
-    equal(await page.getByRole("heading", { name: "Duplicates in a sample" }).count(), 0, "a meter that the topic does not have");
     // What grows while the page is open has a mark.
     equal(await table.locator(".older").count(), 0, "marks");
     await page.route("**/api/topics/numbered", async (route) => {

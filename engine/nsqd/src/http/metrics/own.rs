@@ -1,11 +1,11 @@
 //! The metrics under our names. docs/monitoring.md lists them, and a test compares the two.
 
 use super::Figures;
+use engine_rules::LATENCY_BOUNDS_NS;
 use engine_rules::stats::{
     ChannelStats, ClientStats, KeyStats, LatencyStats, LogFigures, NumberStats, ShardStats,
     TopicStats,
 };
-use engine_rules::{LATENCY_BOUNDS_NS, MeterReport};
 use program::metrics::{Exposition, Family, Kind, Number, append_process, push_label};
 use program::version::{NSQ_VERSION, RINGQ_VERSION};
 use std::time::Duration;
@@ -60,11 +60,6 @@ fn of_keys(topic: &TopicStats, read: fn(&KeyStats) -> u64) -> Option<Number> {
     topic.keys.as_ref().map(|keys| read(keys).into())
 }
 
-/// Reads a figure of a topic with `--duplicate-meter`.
-fn of_meter(topic: &TopicStats, read: fn(&MeterReport) -> u64) -> Option<Number> {
-    topic.meter.as_ref().map(|meter| read(meter).into())
-}
-
 /// The metrics of a topic.
 #[rustfmt::skip]
 pub(super) const TOPIC: &[Row<TopicStats>] = &[
@@ -99,9 +94,6 @@ pub(super) const TOPIC: &[Row<TopicStats>] = &[
     gauge("nsqd_topic_dedup_memory_max_bytes", "Bytes of the tables of keys when all are there, for topics with --dedup=...=body or json:.", |it| of_keys(it, |keys| keys.memory_bytes_max)),
     counter("nsqd_topic_dedup_memory_refused_total", "Times that the system refused memory for keys, for topics with --dedup=...=body or json:.", |it| of_keys(it, |keys| keys.memory_refused_count)),
     gauge("nsqd_topic_dedup_reach_seconds", "The time back to which the topic remembers keys, for topics with --dedup=...=body or json:.", |it| it.keys.as_ref().and_then(|keys| milliseconds(keys.reach_ms))),
-    counter("nsqd_topic_duplicate_meter_sampled_total", "Messages in the sample, for topics with --duplicate-meter.", |it| of_meter(it, |meter| meter.sampled)),
-    counter("nsqd_topic_duplicate_meter_keyless_total", "Messages in the sample that have no key, for topics with --duplicate-meter.", |it| of_meter(it, |meter| meter.keyless)),
-    counter("nsqd_topic_duplicate_meter_duplicates_total", "Messages in the sample whose key has come before, for topics with --duplicate-meter.", |it| of_meter(it, |meter| meter.duplicates)),
 ];
 
 /// The metrics of a channel.

@@ -4,7 +4,6 @@ use super::{View, memory_fields, shown_pub_count, unix_seconds};
 use engine_rules::stats::{
     ChannelStats, ClientStats, LatencyStats, MemoryStats, PauseStats, TopicStats, UndoStats,
 };
-use engine_rules::{ContentKey, MeterReport, MeterRule};
 use program::version::NSQ_VERSION;
 use wire::go_json::{JsonObject, push_array, push_float, push_string};
 
@@ -80,9 +79,6 @@ impl View<'_> {
             object.number("dedup_memory_bytes_max", keys.memory_bytes_max);
             object.number("dedup_memory_refused_count", keys.memory_refused_count);
             object.number("dedup_reach_ms", keys.reach_ms);
-        }
-        if let Some(meter) = &topic.meter {
-            push_meter(object.key("duplicate_meter"), meter);
         }
         object.end();
     }
@@ -197,36 +193,6 @@ fn push_undo(object: &mut JsonObject<'_>, undo: Option<&UndoStats>) {
         object.number("undo_message_count", undo.message_count);
         object.number("undo_disk_bytes", undo.disk_bytes);
     }
-}
-
-/// Writes the result of a duplicate meter. Percentages have three decimals.
-fn push_meter(out: &mut String, meter: &MeterReport) {
-    let percent = |count| format!("{:.3}", meter.percent(count));
-    let mut object = JsonObject::new(out);
-    let MeterRule { key, rate } = &meter.rule;
-    object.text("key", &key.to_string());
-    object.key("sample_rate").push_str(&rate.get().to_string());
-    object.number("sampled_count", meter.sampled);
-    if *key != ContentKey::Body {
-        object.number("keyless_count", meter.keyless);
-    }
-    object.number("duplicate_count", meter.duplicates);
-    let all = percent(meter.duplicates);
-    object.key("duplicate_percent").push_str(&all);
-    let mut within = JsonObject::new(object.key("percent_within"));
-    for (window, count) in meter.within_time {
-        within.key(window).push_str(&percent(count));
-    }
-    within.end();
-    let mut within = JsonObject::new(object.key("percent_within_messages"));
-    for (window, count) in meter.within_count {
-        within.key(&window.to_string()).push_str(&percent(count));
-    }
-    within.end();
-    if let Some(reach_ms) = meter.reach_ms {
-        object.number("reach_ms", reach_ms);
-    }
-    object.end();
 }
 
 fn push_memory(out: &mut String, memory: &MemoryStats) {

@@ -96,7 +96,6 @@ pub(super) fn options() -> BrokerOptions {
             dead_letters: Default::default(),
             unclaimed: Default::default(),
             dedup: Default::default(),
-            meters: Default::default(),
         },
         resident_bytes: 1 << 20,
         turn_entries: crate::TURN_ENTRIES,
