@@ -93,21 +93,17 @@ pub enum Kind {
     Summary,
     /// Counts by upper bounds, and a sum. All of them only grow.
     Histogram,
-    /// A number whose type is not said.
-    Untyped,
 }
 
 impl Kind {
     /// Returns the word of `# TYPE`.
     #[must_use]
-    pub fn word(self, format: Format) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
             Kind::Summary => "summary",
             Kind::Histogram => "histogram",
-            Kind::Untyped if format == Format::OpenMetrics => "unknown",
-            Kind::Untyped => "untyped",
         }
     }
 }
@@ -281,7 +277,7 @@ impl Exposition {
             }
             _ => family.name,
         };
-        let (help, kind) = (family.help, family.kind.word(self.format));
+        let (help, kind) = (family.help, family.kind.word());
         let _ = writeln!(self.part, "# HELP {name} {help}");
         let _ = writeln!(self.part, "# TYPE {name} {kind}");
     }

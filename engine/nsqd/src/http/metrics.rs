@@ -5,7 +5,7 @@
 //!                                                                                           while others are made
 //! ```
 //!
-//! [`own`] has our names, and [`foreign`] the names of the exporters that are in use.
+//! [`families`] has the metrics.
 
 use std::path::Path;
 use std::task::Context;
@@ -18,35 +18,7 @@ use program::http::{Failure, Query, Reply};
 use program::metrics::{Exposition, Format};
 use rustix::fs::statvfs;
 
-mod foreign;
-mod own;
-
-const INVALID_NAMES: Failure = Failure::bad("INVALID_ARG_NAMES");
-
-/// The names that a client asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Names {
-    /// Our own.
-    Own,
-    /// The names of lovoo/nsq_exporter.
-    NsqExporter,
-    /// The names of adamweiner/nsqd-prometheus-exporter.
-    NsqdPrometheusExporter,
-    /// The names of telegraf's nsq input with telegraf's output for Prometheus.
-    Telegraf,
-}
-
-impl Names {
-    fn from_query(query: &Query<'_>) -> Result<Names, Failure> {
-        match query.get("names") {
-            None | Some("" | "ringq") => Ok(Names::Own),
-            Some("nsq_exporter") => Ok(Names::NsqExporter),
-            Some("nsqd-prometheus-exporter") => Ok(Names::NsqdPrometheusExporter),
-            Some("telegraf") => Ok(Names::Telegraf),
-            Some(_) => Err(INVALID_NAMES),
-        }
-    }
-}
+mod families;
 
 /// Everything that the metrics show.
 struct Figures {
@@ -68,20 +40,19 @@ struct Disk {
 /// Returns the answer to `/metrics`.
 ///
 /// # Errors
-/// 400 for unknown names, 503 if too many long answers are being prepared.
+/// 503 if too many long answers are being prepared.
 pub(super) async fn metrics<B: Broker>(
     broker: &B,
     query: &Query<'_>,
     format: Format,
 ) -> Result<Reply, Failure> {
-    let names = Names::from_query(query)?;
     let filter = StatsFilter {
         topic: query.get_filter("topic"),
         channel: query.get_filter("channel"),
         include_clients: query.get_switch("include_clients", false),
         include_disk: false,
-        include_logs: names == Names::Own,
-        include_histograms: names == Names::Own && query.get_switch("include_histograms", true),
+        include_logs: true,
+        include_histograms: query.get_switch("include_histograms", true),
     };
     let mut snapshot = broker.stats(&filter).await;
     if filter.channel.is_some() {
@@ -103,14 +74,7 @@ pub(super) async fn metrics<B: Broker>(
             // The caller may be gone: an HTTP client that hung up.
             let _ = sender.unbounded_send(part);
         });
-        match names {
-            Names::Own => own::append(&mut out, &figures),
-            Names::NsqExporter => foreign::append_nsq_exporter(&mut out, &figures),
-            Names::NsqdPrometheusExporter => {
-                foreign::append_nsqd_prometheus_exporter(&mut out, &figures);
-            }
-            Names::Telegraf => foreign::append_telegraf(&mut out, &figures),
-        }
+        families::append(&mut out, &figures);
         out.end();
     };
     let begun = broker.begin_in_background(Background::Report, render);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Family, Format};
+use super::Family;
 
 /// Returns the table of metrics with the names of their labels.
 #[must_use]
@@ -10,7 +10,7 @@ pub fn table(families: &[(Family, &str)]) -> String {
     let mut table = "| metric | type | labels | meaning |\n|---|---|---|---|\n".to_owned();
     for (family, labels) in families {
         let (name, help) = (family.name, family.help);
-        let kind = family.kind.word(Format::Text);
+        let kind = family.kind.word();
         // Writing to memory does not fail.
         let _ = writeln!(table, "| `{name}` | {kind} | {labels} | {help} |");
     }

@@ -4,7 +4,7 @@ use super::*;
 
 const SENT: Family = Family::new("sent_total", Kind::Counter, "Things sent.");
 const HELD: Family = Family::new("held_bytes", Kind::Gauge, "Bytes held.");
-const NEVER: Family = Family::new("never", Kind::Untyped, "No sample.");
+const NEVER: Family = Family::new("never", Kind::Gauge, "No sample.");
 
 fn example(format: Format) -> String {
     let mut out = Exposition::new(format);

@@ -3,8 +3,8 @@
 
 mod promql;
 
-use super::own;
-use program::metrics::{Family, Format, Kind};
+use super::families;
+use program::metrics::{Family, Kind};
 use promql::Served;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ fn page(name: &str) -> PathBuf {
 fn the_documentation_has_every_metric() {
     let path = page("monitoring.md");
     let text = std::fs::read_to_string(&path).expect("the page exists");
-    let table = program::metrics::table(&own::all());
+    let table = program::metrics::table(&families::all());
     let updated = program::metrics::page_with_table(&text, "nsqd's metrics", &table);
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(path, &updated).expect("the page can be written");
@@ -33,10 +33,10 @@ fn the_documentation_has_every_metric() {
 #[test]
 fn names_follow_the_conventions() {
     let mut seen = BTreeSet::new();
-    for (family, _) in own::all() {
+    for (family, _) in families::all() {
         let name = family.name;
         assert!(seen.insert(name), "{name} is there twice");
-        let kind = family.kind.word(Format::Text);
+        let kind = family.kind.word();
         assert_eq!(name.ends_with("_total"), kind == "counter", "{name}");
         let is_plain =
             |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
@@ -75,7 +75,7 @@ fn samples_of(family: &Family) -> Vec<String> {
 /// compare the page with their code.
 fn served() -> Served {
     let mut metrics = Vec::new();
-    for (family, labels) in own::all() {
+    for (family, labels) in families::all() {
         let labels = match family.kind {
             Kind::Histogram => format!("{labels}, le"),
             _ => labels.to_owned(),
