@@ -146,8 +146,9 @@ impl Dedup {
         self.0.is_restored
     }
 
-    /// Returns the warning for the user if the state file is on a file system without locks: a second process could use
-    /// the file, and overwrite its filter.
+    /// Returns the warning for the user if the state file is on a file system without locks, so that a second process
+    /// could use the file and overwrite its filter. Also warns if the file has a filter that was removed from ringq: then
+    /// the filter begins empty.
     #[must_use]
     pub fn state_warning(&self) -> Option<&str> {
         self.0.state.as_ref().and_then(StateFile::warning)

@@ -10,8 +10,7 @@ use divan::Bencher;
 use divan::counter::ItemsCount;
 use ringq_dedup::{
     Begin, Deduplicator, Filter, Fingerprint, ForgetfulBloom, ForgetfulOptions, InverseBloom,
-    KeyHasher, MessageNumber, RoaringPair, TimeLimitedBloom, TimeLimitedOptions, UnixTime,
-    arithmetic,
+    KeyHasher, MessageNumber, RoaringPair, UnixTime, arithmetic,
 };
 
 /// Messages that a filter is to remember: those of 100 s at 10,000 a second.
@@ -32,10 +31,6 @@ fn main() {
         |name: &str, bytes: u64| println!("  {name}: {:.2}", bytes as f64 / MESSAGES as f64);
     bytes("inverse Bloom", inverse().bytes());
     bytes("forgetful Bloom", forgetful().bytes());
-    bytes(
-        "time-limited Bloom, up to twice the rate",
-        time_limited().bytes_max(),
-    );
     let mut roaring = roaring();
     for number in 0..2 * MESSAGES - 1 {
         roaring.remember(MessageNumber { source: 1, number }, START);
@@ -98,17 +93,6 @@ fn forgetful() -> ForgetfulBloom {
     ForgetfulBloom::new(options, START).expect("valid options")
 }
 
-fn time_limited() -> TimeLimitedBloom {
-    let options = TimeLimitedOptions {
-        window: WINDOW,
-        rate: RATE,
-        rate_max: 2.0 * RATE,
-        false_positives_max: 0.001,
-        hasher: hasher(),
-    };
-    TimeLimitedBloom::new(options, START).expect("valid options")
-}
-
 fn roaring() -> RoaringPair {
     RoaringPair::new(MESSAGES, 10).expect("valid bounds")
 }
@@ -151,11 +135,6 @@ fn inverse_bloom(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn forgetful_bloom(bencher: Bencher<'_, '_>) {
     measure(bencher, forgetful(), of_body);
-}
-
-#[divan::bench]
-fn time_limited_bloom(bencher: Bencher<'_, '_>) {
-    measure(bencher, time_limited(), of_body);
 }
 
 #[divan::bench]

@@ -11,8 +11,8 @@ use plotters::chart::SeriesAnno;
 use plotters::coord::ranged1d::{Ranged, ValueFormatter};
 use plotters::prelude::*;
 use ringq_dedup::{
-    Filter, Fingerprint, ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher,
-    TimeLimitedBloom, TimeLimitedOptions, UnixTime, arithmetic,
+    Filter, Fingerprint, ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher, UnixTime,
+    arithmetic,
 };
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -21,7 +21,7 @@ type Chart<'a, X, Y> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>;
 const SIZE: (u32, u32) = (800, 420);
 const START: UnixTime = UnixTime::from_secs(1_000_000);
 const WINDOW: Duration = Duration::from_secs(60);
-/// The rate for which the filters of the second and third plot are made, in keys per second.
+/// The rate for which the filter of the second and third plot is made, in keys per second.
 const RATE: f64 = 500.0;
 const BOUND: f64 = 0.001;
 const COLORS: [RGBColor; 3] = [
@@ -97,60 +97,35 @@ fn measured_forgetting(slots: u64, further: u64) -> f64 {
     lost as f64 / KEYS as f64
 }
 
-/// The figures of three filters with equal memory at one load.
+/// The figures of two filters with equal memory at one load.
 struct Load {
-    /// The load, as a multiple of the rate for which the filters are made.
+    /// The load, as a multiple of the rate for which the forgetful filter is made.
     factor: f64,
-    /// False positives per check: inverse, forgetful, time-limited.
-    false_positives: [f64; 3],
+    /// False positives per check: inverse, forgetful.
+    false_positives: [f64; 2],
     /// The time after which the filter has forgotten 1 % of the keys, or a key at all, in windows.
-    windows: [f64; 3],
+    windows: [f64; 2],
 }
 
 fn measure(factor: f64) -> Load {
-    let hasher = KeyHasher::new([7; 16]);
-    let limited = TimeLimitedOptions {
-        window: WINDOW,
-        rate: RATE,
-        rate_max: 4.0 * RATE,
-        false_positives_max: BOUND,
-        hasher,
-    };
-    let mut limited = TimeLimitedBloom::new(limited, START).expect("valid options");
-    let bytes = limited.bytes_max();
-    let options = |rate: f64| ForgetfulOptions {
+    let options = ForgetfulOptions {
         filters: 5,
         window: WINDOW,
-        rate,
+        rate: RATE,
         false_positives_max: BOUND,
-        hasher,
+        hasher: KeyHasher::new([7; 16]),
     };
-    let of_rate = |rate| ForgetfulBloom::new(options(rate), START).expect("valid options");
-    // Memory is nearly proportional to the rate for which the filter is made.
-    let mut affordable = RATE;
-    for _ in 0..3 {
-        affordable *= bytes as f64 / of_rate(affordable).bytes() as f64;
-    }
-    let mut forgetful = of_rate(affordable);
-    let mut inverse = InverseBloom::new(bytes / 16).expect("a valid size");
+    let mut forgetful = ForgetfulBloom::new(options, START).expect("valid options");
+    let slots = forgetful.bytes() / 16;
+    let mut inverse = InverseBloom::new(slots).expect("a valid size");
     let rate = RATE * factor;
-    let false_positives = [
-        run(&mut inverse, rate),
-        run(&mut forgetful, rate),
-        run(&mut limited, rate),
-    ];
-    let reached = |shortest: Option<Duration>| {
-        shortest.map_or(1.0, |window| window.as_secs_f64() / WINDOW.as_secs_f64())
-    };
-    let of_inverse = arithmetic::delay_for(bytes / 16, rate, 0.01).expect("valid options");
+    let false_positives = [run(&mut inverse, rate), run(&mut forgetful, rate)];
+    let kept = forgetful.shortest_window().unwrap_or(WINDOW);
+    let of_inverse = arithmetic::delay_for(slots, rate, 0.01).expect("valid options");
     Load {
         factor,
         false_positives,
-        windows: [
-            of_inverse.as_secs_f64() / WINDOW.as_secs_f64(),
-            reached(forgetful.shortest_window()),
-            reached(limited.shortest_window()),
-        ],
+        windows: [of_inverse, kept].map(|window| window.as_secs_f64() / WINDOW.as_secs_f64()),
     }
 }
 
@@ -172,9 +147,9 @@ fn run<F: Filter<Key = Fingerprint>>(filter: &mut F, rate: f64) -> f64 {
     wrong as f64 / PROBES as f64
 }
 
-const NAMES: [&str; 3] = ["inverse Bloom", "forgetful Bloom", "time-limited Bloom"];
+const NAMES: [&str; 2] = ["inverse Bloom", "forgetful Bloom"];
 
-/// Draws false positives over the load, of the three filters with equal memory.
+/// Draws false positives over the load, of the two filters with equal memory.
 fn false_positives(path: &Path, loads: &[Load]) -> Outcome {
     over_load(
         path,
@@ -185,7 +160,7 @@ fn false_positives(path: &Path, loads: &[Load]) -> Outcome {
     )
 }
 
-/// Draws the window that is kept over the load, of the three filters with equal memory.
+/// Draws the window that is kept over the load, of the two filters with equal memory.
 fn windows(path: &Path, loads: &[Load]) -> Outcome {
     over_load(
         path,
@@ -201,7 +176,7 @@ fn over_load(
     loads: &[Load],
     what: &str,
     range: std::ops::Range<f64>,
-    values: impl Fn(&Load) -> [f64; 3],
+    values: impl Fn(&Load) -> [f64; 2],
 ) -> Outcome {
     let area = SVGBackend::new(path, SIZE).into_drawing_area();
     area.fill(&WHITE)?;
@@ -218,13 +193,13 @@ fn over_load(
         .x_label_formatter(&|x| format!("{x}"))
         .y_label_formatter(&|y| format!("{}", (y * 1e6).round() / 1e6))
         .draw()?;
-    for (index, color) in COLORS.into_iter().enumerate() {
+    for (index, (name, color)) in NAMES.into_iter().zip(COLORS).enumerate() {
         let points: Vec<_> = loads
             .iter()
             .map(|load| (load.factor, values(load)[index]))
             .collect();
         let line = LineSeries::new(points.clone(), color.stroke_width(2));
-        label(chart.draw_series(line)?, NAMES[index].to_owned(), color);
+        label(chart.draw_series(line)?, name.to_owned(), color);
         chart.draw_series(
             points
                 .into_iter()

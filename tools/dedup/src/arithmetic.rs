@@ -94,31 +94,6 @@ pub fn forgetful_recognised(filters: usize, window: Duration, delay: Duration) -
     ((window + period - delay.as_secs_f64()) / period).clamp(0.0, 1.0)
 }
 
-/// Returns the probability that a fresh key finds `hashes` set bits in a row in the slices of a
-/// [`TimeLimitedBloom`](crate::TimeLimitedBloom), by the slices' parts of set bits, in order.
-///
-/// This is the recursion of Shtul, Baquero and Almeida, *Age-Partitioned Bloom Filters* (arXiv 2001.03147), as a walk
-/// over the slices: the state is the length of the run of set bits so far.
-#[must_use]
-pub fn age_partitioned_false_positives(fills: &[f64], hashes: u32) -> f64 {
-    let run_length = hashes as usize;
-    let mut by_run = vec![0.0; run_length];
-    by_run[0] = 1.0;
-    let mut found = 0.0;
-    for fill in fills {
-        let mut next = vec![0.0; run_length];
-        next[0] = by_run.iter().sum::<f64>() * (1.0 - fill);
-        for (run, probability) in by_run.iter().enumerate() {
-            match next.get_mut(run + 1) {
-                Some(longer) => *longer += probability * fill,
-                None => found += probability * fill,
-            }
-        }
-        by_run = next;
-    }
-    found
-}
-
 /// Checks that a value is a positive, finite number.
 pub(crate) fn positive(option: &'static str, value: f64) -> Result<(), FilterOptionError> {
     if value > 0.0 && value.is_finite() {
@@ -213,16 +188,6 @@ mod tests {
         check(5, 60, 1.0);
         check(5, 75, 0.25);
         check(5, 80, 0.0);
-    }
-
-    /// With two slices, the recursion is a product. With three and runs of two, it can be counted by hand.
-    #[test]
-    fn runs_of_set_bits_by_hand() {
-        let all = |fills: &[f64], hashes| age_partitioned_false_positives(fills, hashes);
-        assert!((all(&[0.5, 0.25], 2) - 0.125).abs() < 1e-12);
-        // 110, 111 and 011 of the 8 patterns.
-        assert!((all(&[0.5; 3], 2) - 3.0 / 8.0).abs() < 1e-12);
-        assert!((all(&[0.5; 4], 1) - 15.0 / 16.0).abs() < 1e-12);
     }
 
     #[test]

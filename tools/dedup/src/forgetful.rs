@@ -51,7 +51,6 @@ pub struct ForgetfulOptions {
 /// than other keys do. The bound on false positives holds at each moment, because the filter refreshes early when the
 /// filter of the present has all keys that it may have, or the filter of the future has half of them (`tests/load.rs`).
 /// Then the window is shorter than asked for: [`shortest_window`](ForgetfulBloom::shortest_window) says by how much.
-/// [`TimeLimitedBloom`](crate::TimeLimitedBloom) can keep its window for a while instead.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForgetfulBloom {
     options: ForgetfulOptions,

@@ -9,7 +9,7 @@
 //!                          │                   InProgress     a copy is being handled: wait, then ask again
 //!                          │                   Done           FIN
 //!                          ▼
-//!                    Filter: what was done     InverseBloom | ForgetfulBloom | TimeLimitedBloom | RoaringPair
+//!                    Filter: what was done     InverseBloom | ForgetfulBloom | RoaringPair
 //! ```
 //!
 //! # Three states, not two
@@ -26,7 +26,6 @@
 //! |---|---|---|
 //! | [`InverseBloom`] | yes, as later keys overwrite older ones | only if two keys have equal 128-bit hashes |
 //! | [`ForgetfulBloom`] | yes, after its window | **yes**, with a stated probability |
-//! | [`TimeLimitedBloom`] | yes, after its window | **yes**, with a stated probability |
 //! | [`RoaringPair`] | yes, after its window | no |
 //!
 //! A message that is dropped although it is fresh is lost. Choose a filter that may drop fresh messages only where that
@@ -49,7 +48,6 @@ mod key;
 mod memcached;
 mod roaring_pair;
 pub mod saved;
-mod time_limited;
 
 pub use deduplicator::{Begin, Deduplicator, Guard};
 pub use error::{FilterOptionError, StateError};
@@ -62,4 +60,3 @@ pub use memcached::{
     Lease, Memcached, MemcachedOptionError, MemcachedOptions, SharedBegin, StoreError,
 };
 pub use roaring_pair::RoaringPair;
-pub use time_limited::{GENERATIONS, TimeLimitedBloom, TimeLimitedOptions};

@@ -8,8 +8,8 @@
 //! The key's name says what the key of the filter is, such as `json:/id`. A filter knows nothing of other keys, so its
 //! user compares the name.
 //!
-//! [`restore`] also reads older versions. Version 2 has no name of the key. Version 1 also has no sizes of the
-//! forgetful and the time-limited Bloom filter, because the sizes followed from the options.
+//! [`restore`] also reads older versions. Version 2 has no name of the key. Version 1 also has no size of the forgetful
+//! Bloom filter, because the size followed from the options.
 //!
 //! Numbers are little endian. The CRC is that of IEEE 802.3. [`restore`] accepts a state only if the CRC is right, so a
 //! state that was cut or changed is an error, and never a filter with other keys.

@@ -1,23 +1,18 @@
-//! The filters that may drop fresh messages, while the load changes: the bound on false positives must hold in each
-//! phase, and for forgetful filters of any number of constituents. Time is virtual, and the keys follow from a seed, so
-//! each run is the same.
+//! The forgetful filter, which may drop fresh messages, while the load changes: the bound on false positives must hold in
+//! each phase, and for any number of constituents. Time is virtual, and the keys follow from a seed, so each run is the
+//! same.
 //!
-//! `cargo test -p ringq-dedup --test dedup load:: -- --nocapture` prints the tables of docs/deduplication.md.
+//! `cargo test -p ringq-dedup --test dedup load:: -- --nocapture` prints the table of docs/deduplication.md.
 
 use std::time::Duration;
 
-use ringq_dedup::{
-    Filter, Fingerprint, ForgetfulBloom, ForgetfulOptions, KeyHasher, TimeLimitedBloom,
-    TimeLimitedOptions, UnixTime,
-};
+use ringq_dedup::{Filter, Fingerprint, ForgetfulBloom, ForgetfulOptions, KeyHasher, UnixTime};
 
 const SEED: u64 = 17;
 const START: UnixTime = UnixTime::from_secs(1_000_000);
 const WINDOW: Duration = Duration::from_secs(30);
-/// The rate for which the filters are made, in keys per second.
+/// The rate for which the filter is made, in keys per second.
 const RATE: f64 = 200.0;
-/// The rate up to which the time-limited filter keeps its window.
-const RATE_MAX: f64 = 400.0;
 /// Fresh keys that are asked for in each phase.
 const PROBES: u64 = 60_000;
 /// Moments of a phase at which fresh keys are asked for.
@@ -25,23 +20,6 @@ const LOOKS: u64 = 60;
 
 /// The smallest number of constituents, that of the tools, a larger one, and the largest.
 const CONSTITUENTS: [usize; 4] = [3, 5, 12, 64];
-
-/// A filter that knows the probability of its own error.
-trait BoundedFilter: Filter<Key = Fingerprint> {
-    fn computed(&self) -> f64;
-}
-
-impl BoundedFilter for ForgetfulBloom {
-    fn computed(&self) -> f64 {
-        self.false_positives()
-    }
-}
-
-impl BoundedFilter for TimeLimitedBloom {
-    fn computed(&self) -> f64 {
-        self.false_positives()
-    }
-}
 
 fn forgetful(filters: usize, bound: f64) -> ForgetfulBloom {
     let options = ForgetfulOptions {
@@ -52,17 +30,6 @@ fn forgetful(filters: usize, bound: f64) -> ForgetfulBloom {
         hasher: hasher(),
     };
     ForgetfulBloom::new(options, START).expect("valid options")
-}
-
-fn time_limited(bound: f64) -> TimeLimitedBloom {
-    let options = TimeLimitedOptions {
-        window: WINDOW,
-        rate: RATE,
-        rate_max: RATE_MAX,
-        false_positives_max: bound,
-        hasher: hasher(),
-    };
-    TimeLimitedBloom::new(options, START).expect("valid options")
 }
 
 fn hasher() -> KeyHasher {
@@ -132,8 +99,10 @@ const PHASES: [Phase; 8] = [
     },
 ];
 
-/// Feeds the phases to a filter of this bound, and checks each of them.
-fn check(name: &str, bound: f64, mut filter: impl BoundedFilter) {
+/// Feeds the phases to a filter with this number of constituents, and checks each of them.
+fn check(filters: usize, bound: f64) {
+    let name = format!("forgetful Bloom of {filters} filters");
+    let mut filter = forgetful(filters, bound);
     let (mut fed, mut probed) = (0_u64, 1_u64 << 40);
     let mut began = START;
     println!("{name}, bound {bound}:");
@@ -151,7 +120,7 @@ fn check(name: &str, bound: f64, mut filter: impl BoundedFilter) {
                 filter.remember(key(fed), now);
                 // Between two looks, the filter may be fuller than at either of them.
                 if fed.is_multiple_of(16) {
-                    computed = computed.max(filter.computed());
+                    computed = computed.max(filter.false_positives());
                 }
                 fed += 1;
                 due -= 1.0;
@@ -161,7 +130,7 @@ fn check(name: &str, bound: f64, mut filter: impl BoundedFilter) {
                     wrong += u64::from(filter.remembers(key(probed), now));
                     probed += 1;
                 }
-                computed = computed.max(filter.computed());
+                computed = computed.max(filter.false_positives());
             }
         }
         began += Duration::from_secs_f64(phase.seconds);
@@ -183,39 +152,24 @@ fn check(name: &str, bound: f64, mut filter: impl BoundedFilter) {
 }
 
 #[test]
-fn the_time_limited_filter_keeps_its_bound_while_the_load_changes() {
-    for bound in [0.01, 0.001] {
-        check("time-limited Bloom", bound, time_limited(bound));
-    }
-}
-
-#[test]
 fn the_forgetful_filter_keeps_its_bound_while_the_load_changes() {
     for filters in CONSTITUENTS {
         for bound in [0.01, 0.001] {
-            let name = format!("forgetful Bloom of {filters} filters");
-            check(&name, bound, forgetful(filters, bound));
+            check(filters, bound);
         }
     }
 }
 
-/// A generation that ends early must not end so often that the window is missed at the rates for which the filter is
-/// made.
+/// A refresh before its time must not come so often that the window is missed at the rate for which the filter is made.
 #[test]
-fn the_window_is_kept_up_to_the_rates_of_the_options() {
-    let feed = |filter: &mut dyn Filter<Key = Fingerprint>, rate: f64| {
-        for number in 0..(rate * 300.0) as u64 {
-            let at = START + Duration::from_secs_f64(number as f64 / rate);
-            filter.remember(key(number), at);
-        }
-    };
+fn the_window_is_kept_up_to_the_rate_of_the_options() {
     for bound in [0.05, 0.01, 0.001, 1e-5] {
-        let mut limited = time_limited(bound);
-        feed(&mut limited, RATE_MAX);
-        assert_eq!(limited.shortest_window(), None, "time-limited, {bound}");
         for filters in CONSTITUENTS {
             let mut forgetful = forgetful(filters, bound);
-            feed(&mut forgetful, RATE);
+            for number in 0..(RATE * 300.0) as u64 {
+                let at = START + Duration::from_secs_f64(number as f64 / RATE);
+                forgetful.remember(key(number), at);
+            }
             let shortest = forgetful.shortest_window();
             // Each of 64 filters takes 97 keys a period, so by chance one of them is full some milliseconds early.
             let permitted = shortest.filter(|it| filters == 64 && *it > WINDOW.mul_f64(0.999));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ringq_dedup::saved::{Saved, restore, save};
 use ringq_dedup::{
     Filter, Fingerprint, ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher, MessageNumber,
-    RoaringPair, StateError, TimeLimitedBloom, TimeLimitedOptions, UnixTime,
+    RoaringPair, StateError, UnixTime,
 };
 
 const START: UnixTime = UnixTime::from_secs(1_000_000);
@@ -204,38 +204,6 @@ fn the_forgetful_filter() {
             || ForgetfulBloom::new(options, START).expect("valid options"),
             |filter| feed_keys(filter, 3.0 * rate, 100_000),
         );
-    }
-}
-
-/// The filter takes what it says at the highest rate of its options, and above.
-#[test]
-fn the_time_limited_filter() {
-    for (rate, factor) in [(100.0, 1.0), (500.0, 2.0), (50.0, 20.0)] {
-        let options = TimeLimitedOptions {
-            window: Duration::from_secs(30),
-            rate,
-            rate_max: factor * rate,
-            false_positives_max: 0.001,
-            hasher: hasher(),
-        };
-        for load in [1.0, 5.0] {
-            check(
-                Check {
-                    name: "time-limited",
-                    // At most 64 slices take keys.
-                    pieces: 64 + (10.0 * factor) as i64 + 3,
-                    ratio_max: 1.3,
-                },
-                || TimeLimitedBloom::new(options, START).expect("valid options"),
-                |filter| {
-                    feed_keys(
-                        filter,
-                        load * factor * rate,
-                        (load * factor * rate * 60.0) as u64,
-                    )
-                },
-            );
-        }
     }
 }
 

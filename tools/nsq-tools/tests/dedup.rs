@@ -156,6 +156,30 @@ fn a_state_belongs_to_one_tool_and_one_key() {
     next.stop();
 }
 
+/// After an update, a file may have a filter that ringq has no more.
+#[test]
+fn the_state_of_a_removed_filter_gives_a_warning_and_an_empty_filter() {
+    let source = Source::new();
+    let directory = tempfile::tempdir().expect("a directory");
+    let state = directory.path().join("state");
+    let shown = state.display();
+    // The head of a saved filter: its version and its name.
+    std::fs::write(&state, b"RQDD\x03\0\x12time-limited-bloom...").expect("writable");
+    let flag = format!("--dedup-state={shown}");
+    let args = ["--topic=t", "--channel=c", DEDUP, &flag];
+    let mut tool = source.start(env!("CARGO_BIN_EXE_nsq_tail"), &args);
+    tool.wait_for_log(", new in ");
+    tool.wait_for_log(&format!(
+        "WARNING: --dedup-state: {shown} has a filter that was removed, time-limited-bloom: the filter begins empty, \
+         and a save replaces the file"
+    ));
+    source.wait_for_answers();
+    tool.stop();
+    let mut next = source.start(env!("CARGO_BIN_EXE_nsq_tail"), &args);
+    next.wait_for_log(", restored from ");
+    next.stop();
+}
+
 /// A copy is not finished before the first copy is synced.
 #[test]
 fn nsq_to_file_finishes_no_copy_before_the_sync() {
@@ -345,11 +369,11 @@ fn memcached_that_does_not_answer_has_a_warning_at_the_start() {
 #[test]
 fn a_filter_that_may_drop_fresh_messages_warns_at_the_start() {
     let source = Source::new();
-    let dedup = "--dedup=json:/id,filter=time-limited,window=1m,rate=100,false-positives=0.0001";
+    let dedup = "--dedup=json:/id,filter=forgetful,window=1m,rate=100,false-positives=0.0001";
     let args = ["--topic=t", "--channel=c", dedup];
     let mut tool = source.start(env!("CARGO_BIN_EXE_nsq_tail"), &args);
-    tool.wait_for_log("time-limited Bloom filter for 60s at 100 to 200 messages per second, ");
-    tool.wait_for_log("WARNING: filter=time-limited takes up to 0.0001 of the fresh messages");
+    tool.wait_for_log("forgetful Bloom filter for 60s at 100 messages per second, ");
+    tool.wait_for_log("WARNING: filter=forgetful takes up to 0.0001 of the fresh messages");
     source.wait_for_answers();
     tool.stop();
 }
@@ -368,6 +392,11 @@ fn wrong_values_end_the_tools_with_advice() {
         assert_eq!(output.status.code(), Some(code), "{text}");
     };
     check(&["--dedup=id"], 2, "begin with body, or with json:");
+    check(
+        &["--dedup=body,filter=time-limited,window=1m,rate=1"],
+        2,
+        "there is no filter \"time-limited\": choose inverse, forgetful, roaring or memcached",
+    );
     check(&["--dedup-state=file"], 1, "--dedup-state needs --dedup");
     check(
         &["--dedup=body", "--dedup-state=/no/such/directory/file"],

@@ -94,11 +94,11 @@ impl DedupBuilder {
         if matches!(self.filter, AnyFilter::Memcached(_)) && self.state_file.is_some() {
             return Err(SetupError::StateOfStore);
         }
-        let state = match self.state_file {
+        let mut state = match self.state_file {
             Some(path) => Some(StateFile::lock(path, &self.key)?),
             None => None,
         };
-        let (filter, is_restored) = ActiveFilter::new(self.filter, state.as_ref())?;
+        let (filter, is_restored) = ActiveFilter::new(self.filter, state.as_mut())?;
         Ok(Dedup(Arc::new(Inner {
             key: self.key,
             hasher: filter.hasher(),

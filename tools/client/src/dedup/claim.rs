@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ringq_dedup::{ForgetfulBloom, Guard, InverseBloom, RoaringPair, TimeLimitedBloom, UnixTime};
+use ringq_dedup::{ForgetfulBloom, Guard, InverseBloom, RoaringPair, UnixTime};
 #[cfg(feature = "memcached")]
 use ringq_dedup::{Lease, StoreError};
 
@@ -15,7 +15,6 @@ use super::key::FilterKey;
 pub(super) enum GuardOrLease {
     Inverse(Guard<InverseBloom>),
     Forgetful(Guard<ForgetfulBloom>),
-    TimeLimited(Guard<TimeLimitedBloom>),
     Roaring(Guard<RoaringPair>),
     #[cfg(feature = "memcached")]
     Leased(Lease),
@@ -70,7 +69,6 @@ impl Claim {
         match self.held.take() {
             Some(GuardOrLease::Inverse(guard)) => guard.commit(unix_now()),
             Some(GuardOrLease::Forgetful(guard)) => guard.commit(unix_now()),
-            Some(GuardOrLease::TimeLimited(guard)) => guard.commit(unix_now()),
             Some(GuardOrLease::Roaring(guard)) => guard.commit(unix_now()),
             // A lease ends by `end_lease`. One that is dropped ends by itself.
             #[cfg(feature = "memcached")]

@@ -7,7 +7,6 @@ use std::time::Duration;
 use ringq_dedup::saved::snapshot;
 use ringq_dedup::{
     Begin, Deduplicator, Filter, ForgetfulBloom, Guard, InverseBloom, KeyHasher, RoaringPair,
-    TimeLimitedBloom,
 };
 #[cfg(feature = "memcached")]
 use ringq_dedup::{Memcached, SharedBegin, StoreError};
@@ -26,8 +25,6 @@ pub enum AnyFilter {
     InverseBloom(InverseBloom),
     /// Forgets by time. **May drop a fresh message**, with the probability of its options.
     ForgetfulBloom(ForgetfulBloom),
-    /// Forgets by time, also at changing rates. **May drop a fresh message**, with the probability of its options.
-    TimeLimitedBloom(TimeLimitedBloom),
     /// Exact sets of numbers. Needs a key that is a number, as [`Key::json_number`](super::Key::json_number) finds it.
     RoaringPair(RoaringPair),
     /// A store that several consumers of a channel share. Its lease is the message timeout that each connection has
@@ -46,7 +43,7 @@ macro_rules! filter_from {
         })*
     };
 }
-filter_from!(InverseBloom, ForgetfulBloom, TimeLimitedBloom, RoaringPair);
+filter_from!(InverseBloom, ForgetfulBloom, RoaringPair);
 #[cfg(feature = "memcached")]
 filter_from!(Memcached);
 
@@ -55,7 +52,6 @@ filter_from!(Memcached);
 pub(super) enum ActiveFilter {
     Inverse(Deduplicator<InverseBloom>),
     Forgetful(Deduplicator<ForgetfulBloom>),
-    TimeLimited(Deduplicator<TimeLimitedBloom>),
     Roaring(Deduplicator<RoaringPair>),
     #[cfg(feature = "memcached")]
     Memcached(Memcached),
@@ -89,7 +85,7 @@ pub(crate) enum FilterAnswer {
 /// Makes a deduplicator over this filter, or over the filter that the file has. Also returns true in the second case.
 fn activate<M: Sizes>(
     filter: M,
-    state: Option<&StateFile>,
+    state: Option<&mut StateFile>,
 ) -> Result<(Deduplicator<M>, bool), SetupError> {
     let saved = match state {
         Some(state) => state.restore(&filter)?,
@@ -106,7 +102,7 @@ impl ActiveFilter {
     /// file.
     pub(super) fn new(
         filter: AnyFilter,
-        state: Option<&StateFile>,
+        state: Option<&mut StateFile>,
     ) -> Result<(ActiveFilter, bool), SetupError> {
         Ok(match filter {
             AnyFilter::InverseBloom(filter) => {
@@ -116,10 +112,6 @@ impl ActiveFilter {
             AnyFilter::ForgetfulBloom(filter) => {
                 let (made, is_restored) = activate(filter, state)?;
                 (ActiveFilter::Forgetful(made), is_restored)
-            }
-            AnyFilter::TimeLimitedBloom(filter) => {
-                let (made, is_restored) = activate(filter, state)?;
-                (ActiveFilter::TimeLimited(made), is_restored)
             }
             AnyFilter::RoaringPair(filter) => {
                 let (made, is_restored) = activate(filter, state)?;
@@ -135,7 +127,6 @@ impl ActiveFilter {
         match self {
             ActiveFilter::Inverse(filter) => Some(filter.with_filter(|it| *it.hasher())),
             ActiveFilter::Forgetful(filter) => Some(filter.with_filter(|it| *it.hasher())),
-            ActiveFilter::TimeLimited(filter) => Some(filter.with_filter(|it| *it.hasher())),
             ActiveFilter::Roaring(_) => None,
             #[cfg(feature = "memcached")]
             ActiveFilter::Memcached(store) => Some(store.options().hasher),
@@ -149,9 +140,6 @@ impl ActiveFilter {
         match self {
             ActiveFilter::Inverse(_) | ActiveFilter::Roaring(_) => Vec::new(),
             ActiveFilter::Forgetful(filter) => window(filter.with_filter(|it| it.options().window)),
-            ActiveFilter::TimeLimited(filter) => {
-                window(filter.with_filter(|it| it.options().window))
-            }
             #[cfg(feature = "memcached")]
             ActiveFilter::Memcached(store) => {
                 let options = store.options();
@@ -166,7 +154,6 @@ impl ActiveFilter {
         match self {
             ActiveFilter::Inverse(filter) => filter.with_filter(FilterBytes::of),
             ActiveFilter::Forgetful(filter) => filter.with_filter(FilterBytes::of),
-            ActiveFilter::TimeLimited(filter) => filter.with_filter(FilterBytes::of),
             ActiveFilter::Roaring(filter) => filter.with_filter(FilterBytes::of),
             #[cfg(feature = "memcached")]
             ActiveFilter::Memcached(_) => FilterBytes { now: 0, max: 0 },
@@ -178,9 +165,6 @@ impl ActiveFilter {
         match self {
             ActiveFilter::Inverse(filter) => begin(filter, key, ends, GuardOrLease::Inverse),
             ActiveFilter::Forgetful(filter) => begin(filter, key, ends, GuardOrLease::Forgetful),
-            ActiveFilter::TimeLimited(filter) => {
-                begin(filter, key, ends, GuardOrLease::TimeLimited)
-            }
             ActiveFilter::Roaring(filter) => begin(filter, key, ends, GuardOrLease::Roaring),
             #[cfg(feature = "memcached")]
             ActiveFilter::Memcached(_) => unreachable!("a shared store is asked by a future"),
@@ -212,7 +196,6 @@ impl ActiveFilter {
         match self {
             ActiveFilter::Inverse(filter) => save(filter, state),
             ActiveFilter::Forgetful(filter) => save(filter, state),
-            ActiveFilter::TimeLimited(filter) => save(filter, state),
             ActiveFilter::Roaring(filter) => save(filter, state),
             #[cfg(feature = "memcached")]
             ActiveFilter::Memcached(_) => Ok(()),

@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 
 use new_file::{FileLock, InUse, LockError};
 use ringq_dedup::saved::{Saved, restore_file, save_file};
-use ringq_dedup::{
-    Filter, ForgetfulBloom, InverseBloom, RoaringPair, StateError, TimeLimitedBloom,
-};
+use ringq_dedup::{Filter, ForgetfulBloom, InverseBloom, RoaringPair, StateError};
 
 use super::error::SetupError;
 use super::key::Key;
@@ -33,16 +31,6 @@ impl Sizes for ForgetfulBloom {
     }
 }
 
-impl Sizes for TimeLimitedBloom {
-    fn sizes(&self) -> String {
-        let options = self.options();
-        format!(
-            "a window of {:?}, {} to {} keys per second and false positives of {}",
-            options.window, options.rate, options.rate_max, options.false_positives_max
-        )
-    }
-}
-
 impl Sizes for RoaringPair {
     fn sizes(&self) -> String {
         format!(
@@ -53,6 +41,10 @@ impl Sizes for RoaringPair {
     }
 }
 
+/// The name of the time-limited Bloom filter, which earlier versions had. Nothing reads its saved state any more, so the
+/// file goes to another filter.
+const REMOVED: &str = "time-limited-bloom";
+
 /// The file that keeps a filter over restarts. Until it is dropped, no other process can use the file.
 #[derive(Debug)]
 pub(super) struct StateFile {
@@ -60,6 +52,8 @@ pub(super) struct StateFile {
     /// The name of the filter's key.
     key_name: String,
     lock: FileLock,
+    /// The warning for the user if the file had a removed filter.
+    removed_warning: Option<String>,
 }
 
 impl StateFile {
@@ -83,6 +77,7 @@ impl StateFile {
             path,
             key_name: key.name(),
             lock,
+            removed_warning: None,
         })
     }
 
@@ -90,18 +85,30 @@ impl StateFile {
         &self.path
     }
 
-    /// Returns the warning for the user if other processes could use the file.
+    /// Returns the warning for the user if other processes could use the file, or if the file had a removed filter.
     pub(super) fn warning(&self) -> Option<&str> {
-        self.lock.warning()
+        self.removed_warning.as_deref().or(self.lock.warning())
     }
 
-    /// Returns the saved filter, which must have the key and the sizes of `wanted`. `None` without a saved filter.
+    /// Returns the saved filter, which must have the key and the sizes of `wanted`. `None` without a saved filter, and for
+    /// a removed filter.
     ///
     /// # Errors
     /// The file cannot be read, is damaged, or has another filter, or it could not be replaced later.
-    pub(super) fn restore<M: Sizes>(&self, wanted: &M) -> Result<Option<M>, SetupError> {
+    pub(super) fn restore<M: Sizes>(&mut self, wanted: &M) -> Result<Option<M>, SetupError> {
         let failed = |error| refused(&self.path, error);
-        let restored = restore_file::<M>(&self.path).map_err(failed)?;
+        let restored = match restore_file::<M>(&self.path) {
+            Err(StateError::OtherFilter { found, .. }) if found == REMOVED => {
+                let no_locks = self.lock.warning().map(|it| format!("; {it}"));
+                self.removed_warning = Some(format!(
+                    "{} has a filter that was removed, {found}: the filter begins empty, and a save replaces the file{}",
+                    self.path.display(),
+                    no_locks.unwrap_or_default()
+                ));
+                None
+            }
+            restored => restored.map_err(failed)?,
+        };
         // A directory that cannot be written is found now, and not at the end.
         let check =
             || new_file::check_replaceable(&self.path).map_err(|error| failed(error.into()));

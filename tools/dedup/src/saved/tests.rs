@@ -6,7 +6,7 @@ use test_support::tmpfs::Tmpfs;
 use super::{Restored, Saved, restore, restore_file, save, save_file};
 use crate::{
     Filter, Fingerprint, ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher, MessageNumber,
-    RoaringPair, StateError, TimeLimitedBloom, TimeLimitedOptions, UnixTime,
+    RoaringPair, StateError, UnixTime,
 };
 
 const NOW: UnixTime = UnixTime::from_secs(1000);
@@ -46,19 +46,6 @@ fn forgetful() -> ForgetfulBloom {
     filter
 }
 
-fn time_limited() -> TimeLimitedBloom {
-    let options = TimeLimitedOptions {
-        window: Duration::from_secs(1),
-        rate: 20.0,
-        rate_max: 40.0,
-        false_positives_max: 0.1,
-        hasher: KeyHasher::new([1; 16]),
-    };
-    let mut filter = TimeLimitedBloom::new(options, NOW).expect("valid options");
-    (0..30).for_each(|key| filter.remember(Fingerprint(key << 70), NOW));
-    filter
-}
-
 /// A state that was cut at any place, or in which any bit was changed, is an error. It is no panic, and no filter.
 fn check_damage<S: Saved>(filter: &S) {
     let mut bytes = Vec::new();
@@ -85,7 +72,6 @@ fn damage_is_an_error() {
     check_damage(&inverse());
     check_damage(&roaring());
     check_damage(&forgetful());
-    check_damage(&time_limited());
 }
 
 #[test]
@@ -162,7 +148,7 @@ fn a_state_names_its_keys() {
     }
 }
 
-/// States of version 1, which had no sizes of the Bloom filters in time, and of version 2, which had no name of the
+/// States of version 1, which had no size of the forgetful Bloom filter, and of version 2, which had no name of the
 /// keys, are read. A filter keeps its size from then, and is saved as version 3.
 #[test]
 fn states_of_older_versions_are_read() {
@@ -192,11 +178,4 @@ fn states_of_older_versions_are_read() {
     let mut old = check(1, include_bytes!("tests/forgetful-bloom.v1"), &forgetful());
     assert_eq!(old.options(), forgetful().options());
     assert!((20..30).all(|key| old.remembers(Fingerprint(key << 70), NOW)));
-    let mut old = check(
-        1,
-        include_bytes!("tests/time-limited-bloom.v1"),
-        &time_limited(),
-    );
-    assert_eq!(old.options(), time_limited().options());
-    assert!((0..30).all(|key| old.remembers(Fingerprint(key << 70), NOW)));
 }

@@ -4,7 +4,7 @@
 //! ```text
 //!   --dedup=KEY[,filter=FILTER][,OPTION=VALUE]...
 //!           │            │       └─ settings: those of the filter
-//!           │            └─ plan: inverse, forgetful, time-limited, roaring, memcached
+//!           │            └─ plan: inverse, forgetful, roaring, memcached
 //!           └─ body, json:/pointer
 //! ```
 
@@ -28,7 +28,7 @@ pub const DEDUP: Flag = Flag::new(
     Kind::Text,
     "",
     "finish messages that were handled before: body or json:/pointer (what copies have in common), then options such as \
-     filter=inverse,slots=1000000 (docs/deduplication.md). filter=forgetful and filter=time-limited may drop fresh messages",
+     filter=inverse,slots=1000000 (docs/deduplication.md). filter=forgetful may drop fresh messages",
 )
 .without_key()
 .checked_by(check);
@@ -201,8 +201,7 @@ impl Dedup {
         };
         let (now, most) = (dedup.bytes(), dedup.bytes_max());
         let memory = match self.filter.bytes_if_consecutive() {
-            None if now == most => format!("{most} bytes of memory"),
-            None => format!("{now} bytes of memory now, at most {most}"),
+            None => format!("{most} bytes of memory"),
             Some(usual) => format!(
                 "{now} bytes of memory now, at most {usual} if the numbers of each source follow each other, and {most} \
                  otherwise"

@@ -22,7 +22,7 @@ use tokio::time::advance;
 use super::*;
 use crate::dedup::filters::{
     ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher, Memcached, MemcachedOptions,
-    MessageNumber, RoaringPair, TimeLimitedBloom, TimeLimitedOptions,
+    MessageNumber, RoaringPair,
 };
 use crate::dedup::{AnyFilter, Dedup, DedupStats, FilterAnswer, Key};
 
@@ -231,21 +231,12 @@ fn filters(server: Option<&Server>) -> Vec<(&'static str, AnyFilter)> {
         false_positives_max: 1e-6,
         hasher,
     };
-    let time_limited = TimeLimitedOptions {
-        window: HOUR,
-        rate: 10.0,
-        rate_max: 20.0,
-        false_positives_max: 1e-6,
-        hasher,
-    };
     let inverse = InverseBloom::with_hasher(10_000, hasher).expect("slots");
     let forgetful = ForgetfulBloom::new(forgetful, now).expect("sizes");
-    let time_limited = TimeLimitedBloom::new(time_limited, now).expect("sizes");
     let roaring = RoaringPair::new(10_000, 1).expect("sizes");
     let mut filters: Vec<(&str, AnyFilter)> = vec![
         ("inverse Bloom", inverse.into()),
         ("forgetful Bloom", forgetful.into()),
-        ("time-limited Bloom", time_limited.into()),
         ("Roaring pair", roaring.into()),
     ];
     if let Some(server) = server {

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ringq_client::dedup::filters::{
     FilterOptionError, ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher, Memcached,
-    MemcachedOptions, RoaringPair, TimeLimitedBloom, TimeLimitedOptions, arithmetic,
+    MemcachedOptions, RoaringPair, arithmetic,
 };
 use ringq_client::dedup::{AnyFilter, JsonPointer, PointerError, WhenUnavailable};
 
@@ -22,12 +22,6 @@ pub(super) enum Plan {
     Forgetful {
         window: Duration,
         rate: f64,
-        false_positives: f64,
-    },
-    TimeLimited {
-        window: Duration,
-        rate: f64,
-        rate_max: f64,
         false_positives: f64,
     },
     Roaring {
@@ -58,15 +52,6 @@ impl Plan {
                 rate: settings.needed_rate("rate")?,
                 false_positives: settings.probability("false-positives", 0.001)?,
             },
-            "time-limited" => {
-                let rate = settings.needed_rate("rate")?;
-                Plan::TimeLimited {
-                    window: settings.needed_duration("window")?,
-                    rate,
-                    rate_max: settings.rate("rate-max")?.unwrap_or(2.0 * rate),
-                    false_positives: settings.probability("false-positives", 0.001)?,
-                }
-            }
             "roaring" => Plan::Roaring {
                 numbers: settings.count("numbers", KEYS_DEFAULT)?,
                 sources: settings.count("sources", 1000)?,
@@ -86,7 +71,7 @@ impl Plan {
             },
             other => {
                 return Err(format!(
-                    "there is no filter {other:?}: choose inverse, forgetful, time-limited, roaring or memcached"
+                    "there is no filter {other:?}: choose inverse, forgetful, roaring or memcached"
                 ));
             }
         })
@@ -115,21 +100,6 @@ impl Plan {
                     hasher,
                 };
                 ForgetfulBloom::new(options, now).map_err(refused)?.into()
-            }
-            Plan::TimeLimited {
-                window,
-                rate,
-                rate_max,
-                false_positives,
-            } => {
-                let options = TimeLimitedOptions {
-                    window: *window,
-                    rate: *rate,
-                    rate_max: *rate_max,
-                    false_positives_max: *false_positives,
-                    hasher,
-                };
-                TimeLimitedBloom::new(options, now).map_err(refused)?.into()
             }
             Plan::Roaring {
                 numbers, sources, ..
@@ -164,14 +134,6 @@ impl Plan {
             Plan::Forgetful { window, rate, .. } => {
                 format!("forgetful Bloom filter for {window:?} at {rate} messages per second")
             }
-            Plan::TimeLimited {
-                window,
-                rate,
-                rate_max,
-                ..
-            } => format!(
-                "time-limited Bloom filter for {window:?} at {rate} to {rate_max} messages per second"
-            ),
             Plan::Roaring {
                 numbers, sources, ..
             } => format!("exact sets of the last {numbers} numbers of {sources} sources"),
@@ -206,18 +168,15 @@ impl Plan {
 
     /// Returns what the user must know about a filter that may drop fresh messages.
     pub(super) fn warning(&self) -> Option<String> {
-        let (name, bound) = match self {
-            Plan::Forgetful {
-                false_positives, ..
-            } => ("forgetful", false_positives),
-            Plan::TimeLimited {
-                false_positives, ..
-            } => ("time-limited", false_positives),
-            _ => return None,
+        let Plan::Forgetful {
+            false_positives, ..
+        } = self
+        else {
+            return None;
         };
         Some(format!(
-            "filter={name} takes up to {bound} of the fresh messages for duplicates, and finishes them: these messages are \
-             lost. filter=inverse loses none"
+            "filter=forgetful takes up to {false_positives} of the fresh messages for duplicates, and finishes them: these \
+             messages are lost. filter=inverse loses none"
         ))
     }
 }

@@ -74,22 +74,16 @@ impl Settings {
             .ok_or_else(|| format!("this filter needs {name}, a duration such as 1h"))
     }
 
-    /// Takes a rate in messages per second.
-    pub(super) fn rate(&mut self, name: &'static str) -> Result<Option<f64>, String> {
-        let Some(text) = self.text(name) else {
-            return Ok(None);
-        };
+    /// Takes a rate in messages per second, which must be there.
+    pub(super) fn needed_rate(&mut self, name: &'static str) -> Result<f64, String> {
+        let text = self.text(name).ok_or_else(|| {
+            format!("window needs {name}, the usual number of messages per second")
+        })?;
         let rate = text.parse().ok();
         let rate = rate.filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
-        rate.map(Some).ok_or_else(|| {
+        rate.ok_or_else(|| {
             format!("{name} is {text:?}, and must be a number of messages per second above zero")
         })
-    }
-
-    /// Takes a rate that must be there.
-    pub(super) fn needed_rate(&mut self, name: &'static str) -> Result<f64, String> {
-        self.rate(name)?
-            .ok_or_else(|| format!("window needs {name}, the usual number of messages per second"))
     }
 
     /// Takes a number above zero.

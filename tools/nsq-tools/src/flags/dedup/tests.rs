@@ -39,12 +39,11 @@ fn each_filter_has_its_options() {
         },
     );
     check(
-        "json:,filter=time-limited,rate=10,rate-max=40,window=60m,false-positives=1e-6",
+        "json:,filter=forgetful,rate=10,window=60m,false-positives=1e-6",
         "json:",
-        Plan::TimeLimited {
+        Plan::Forgetful {
             window: hour,
             rate: 10.0,
-            rate_max: 40.0,
             false_positives: 1e-6,
         },
     );
@@ -89,7 +88,12 @@ fn wrong_values_are_refused_with_advice() {
         ("body,bloom", "write name=value"),
         (
             "body,filter=bloom",
-            "choose inverse, forgetful, time-limited, roaring or memcached",
+            "choose inverse, forgetful, roaring or memcached",
+        ),
+        // Earlier versions had this filter.
+        (
+            "body,filter=time-limited,rate=1,window=1h",
+            "there is no filter \"time-limited\": choose inverse, forgetful, roaring or memcached",
         ),
         ("body,slots=0", "a whole number above zero"),
         ("body,slots=1,slots=2", "slots is given twice"),
@@ -107,7 +111,7 @@ fn wrong_values_are_refused_with_advice() {
         ("body,filter=forgetful", "this filter needs window"),
         ("body,filter=forgetful,window=1h,rate=-1", "above zero"),
         (
-            "body,filter=time-limited,rate=1,window=1h,false-positives=1",
+            "body,filter=forgetful,rate=1,window=1h,false-positives=1",
             "between 0 and 1",
         ),
         ("body,filter=roaring", "use json:/pointer of a number"),
@@ -133,8 +137,8 @@ fn wrong_values_are_refused_with_advice() {
 fn sizes_that_make_no_filter_are_an_error_at_the_start() {
     for (value, advice) in [
         (
-            "body,filter=time-limited,rate=10,rate-max=5,window=1h",
-            "rate_max is 5, and must be at least the rate",
+            "body,filter=forgetful,rate=1e15,window=1h",
+            "rate is 1000000000000000, and must be smaller: the filter does not fit into the memory",
         ),
         (
             "body,filter=memcached,address=a:1,lease=2s,window=1s",
@@ -156,7 +160,6 @@ fn filters_that_may_drop_fresh_messages_say_so() {
     let text =
         warning("body,filter=forgetful,window=1m,rate=10,false-positives=0.01").expect("a warning");
     assert!(text.contains("up to 0.01 of the fresh messages"), "{text}");
-    assert!(warning("body,filter=time-limited,window=1m,rate=10").is_some());
     for value in [
         "body",
         "json:/n,filter=roaring",
@@ -183,10 +186,6 @@ fn the_start_tells_the_most_memory_that_the_filter_ever_takes() {
         text.ends_with(&format!(", {most} bytes of memory")),
         "{text}"
     );
-    let (text, now, most) = described("body,filter=time-limited,window=1m,rate=10,rate-max=100");
-    assert!(0 < now && now < most, "{now} of {most}");
-    let memory = format!(", {now} bytes of memory now, at most {most}");
-    assert!(text.ends_with(&memory), "{text}");
     // The defaults: 577 GB and 283 MB in docs/deduplication.md.
     let (text, now, most) = described("json:/n,filter=roaring");
     assert_eq!((now, most), (0, 576_577_025_024));
