@@ -8,7 +8,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use diskq_log::planted::{Bug, is_planted};
+use diskq_log::plant;
 
 use crate::files::{Files, SyncError};
 use wire::go_error::system_text;
@@ -32,9 +32,8 @@ impl DataPath {
         // The lock is held during the sync. Otherwise another sync could succeed between the failure of this sync
         // and the moment when the failure is stored.
         let mut failed = self.failed();
-        if let Some((kind, text)) = &*failed
-            && !is_planted(Bug::DataPathBelieved)
-        {
+        if let Some((kind, text)) = &*failed {
+            plant!(DataPathBelieved, return files.sync_dir(&self.path));
             return Err(SyncError::Final(io::Error::new(*kind, text.clone())));
         }
         let synced = files.sync_dir(&self.path);

@@ -24,7 +24,7 @@ use std::io;
 use std::path::Path;
 
 use diskq_log::checkpoint::Roster;
-use diskq_log::planted::{Bug, is_planted};
+use diskq_log::plant;
 use diskq_log::range::{within, without};
 use diskq_log::{
     Checkpoint, Checkpoints, Damage, DamageKind, FoundDeferral, FoundLog, Log, LogOptions,
@@ -223,8 +223,7 @@ impl<'a, F: Files> Opening<'a, F> {
             segment.published.retain(|(_, at)| *at <= wall_ns);
         }
         self.deferred.sort_unstable();
-        self.deferred
-            .retain(|_| !is_planted(Bug::DeferredForgotten));
+        plant!(DeferredForgotten, self.deferred.clear());
         // A segment that is left alone has no messages, whatever its slots say.
         let found = &self.found;
         let is_found = |seq: Seq| {
@@ -235,11 +234,7 @@ impl<'a, F: Files> Opening<'a, F> {
         self.origins
             .retain(|(seq, _)| *seq >= from && is_found(*seq));
         self.origins.sort_unstable_by_key(|(seq, _)| *seq);
-        let named = if is_planted(Bug::SeqReused) {
-            Seq(0)
-        } else {
-            self.next
-        };
+        plant!(SeqReused, self.next = Seq(0));
         let names_no_seqs = |damage: &Damage| {
             matches!(damage.kind, DamageKind::Header | DamageKind::Foreign)
                 && damage.seqs.is_empty()
@@ -249,7 +244,7 @@ impl<'a, F: Files> Opening<'a, F> {
             false => std::mem::take(&mut self.had),
         };
         let found = FoundLog {
-            next: named.max(Seq::from_clock(wall_ns)),
+            next: self.next.max(Seq::from_clock(wall_ns)),
             synced: self.synced(),
             next_number: SegmentNumber(self.next_number),
             checkpoints: self.checkpoints,

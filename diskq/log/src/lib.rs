@@ -25,6 +25,9 @@
 //! (`crc.rs`).
 #![deny(unsafe_code)]
 
+#[macro_use]
+pub mod planted;
+
 pub mod checkpoint;
 mod crc;
 mod error;
@@ -34,7 +37,6 @@ mod log;
 mod memory;
 mod newest_messages;
 mod pause_terms;
-pub mod planted;
 pub mod policy;
 mod random;
 pub mod range;

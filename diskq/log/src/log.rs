@@ -61,10 +61,8 @@ use wire::id::Seq;
 use crate::error::Damage;
 use crate::file_name::SegmentNumber;
 use crate::memory::Memory;
-use crate::planted::{Bug, is_planted};
 use crate::range::SeqRange;
 use crate::request::{CheckpointNumber, Reply, Request};
-use crate::segment::write_head;
 
 use segments::Segments;
 use supply::Supply;
@@ -280,12 +278,14 @@ impl Log {
 
     /// The next job for the keeper. Drain it after every call that changes the log, in order.
     pub fn next_request(&mut self) -> Option<Request> {
-        if is_planted(Bug::HeadAtTurnEnd)
-            && let Some(tail) = &mut self.segments.tail
-            && let Residency::Mapped(memory) = &mut tail.residency
-        {
-            write_head(memory.as_mut(), &tail.head);
-        }
+        plant!(
+            HeadAtTurnEnd,
+            if let Some(tail) = &mut self.segments.tail
+                && let Residency::Mapped(memory) = &mut tail.residency
+            {
+                crate::segment::write_head(memory.as_mut(), &tail.head);
+            }
+        );
         // A sync leaves out segments that nobody holds. The topic retains a message only after its append, so a sync
         // must not start during an append.
         self.fire_if_due(Timer::Sync);

@@ -1,7 +1,32 @@
 //! Deliberate bugs: a test plants one bug, and checks that the other tests find it.
 //!
-//! Without the feature `planted`, which no release has, [`is_planted`] is `false` and costs nothing. A plant is
-//! one line at the place where the bug would be.
+//! A plant is a statement of its own at the place where the bug would be. [`plant!`](crate::plant) makes it. Without the
+//! feature `planted`, which no release has, this statement is empty.
+
+/// Does something wrong if the bug is planted in this thread. `plant!(CrcLeftOut, return true);` runs an expression, and
+/// `plant!(StateCrcLeftOut, let is_whole = true);` gives a local variable another value.
+#[cfg(feature = "planted")]
+#[macro_export]
+macro_rules! plant {
+    ($bug:ident, let $name:ident = $wrong:expr) => {
+        let $name = match $crate::planted::planted() {
+            Some($crate::planted::Bug::$bug) => $wrong,
+            _ => $name,
+        };
+    };
+    ($bug:ident, $wrong:expr) => {
+        if $crate::planted::planted() == Some($crate::planted::Bug::$bug) {
+            $wrong;
+        }
+    };
+}
+
+/// Plants nothing.
+#[cfg(not(feature = "planted"))]
+#[macro_export]
+macro_rules! plant {
+    ($($_:tt)*) => {};
+}
 
 macro_rules! bugs {
     ($($name:ident: $text:literal,)*) => {
@@ -106,19 +131,4 @@ pub fn plant(bug: Option<Bug>) {
 #[must_use]
 pub fn planted() -> Option<Bug> {
     PLANTED.get()
-}
-
-/// Returns whether this bug is planted in this thread.
-#[cfg(feature = "planted")]
-#[must_use]
-pub fn is_planted(bug: Bug) -> bool {
-    PLANTED.get() == Some(bug)
-}
-
-/// No bug is planted.
-#[cfg(not(feature = "planted"))]
-#[inline(always)]
-#[must_use]
-pub fn is_planted(_bug: Bug) -> bool {
-    false
 }

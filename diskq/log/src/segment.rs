@@ -22,7 +22,6 @@ use wire::id::{MessageId, Seq};
 use wire::origin::Origin;
 
 use crate::crc::crc32c;
-use crate::planted::{Bug, is_planted};
 use crate::range::SeqRange;
 use crate::slot::{SLOT_BYTES, Slot, SlotKind};
 
@@ -394,9 +393,7 @@ pub fn scan(bytes: &[u8], head: &Head, count: Option<u32>) -> Scan {
             break;
         }
         let Some(slot) = whole_at(bytes, head, index, at) else {
-            if is_planted(Bug::TornEndsRecovery) {
-                break;
-            }
+            plant!(TornEndsRecovery, break);
             continue;
         };
         match scan.whole.last_mut() {
@@ -439,7 +436,8 @@ pub(crate) fn is_frame(frame: &[u8], slot: Slot, head: &Head, index: u32) -> boo
         return false;
     }
     let seq = Seq(head.base.0.wrapping_add(u64::from(index)));
-    slot.is_proof_of(head.generation, seq, frame) || is_planted(Bug::CrcLeftOut)
+    plant!(CrcLeftOut, return true);
+    slot.is_proof_of(head.generation, seq, frame)
 }
 
 /// Returns the time of the publish of the `index`-th message, in Unix nanoseconds. The message is not checked, so the

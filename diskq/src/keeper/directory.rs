@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use diskq_log::checkpoint::{self, CHECKPOINT_FILE};
-use diskq_log::planted::{Bug, is_planted};
+use diskq_log::plant;
 use diskq_log::{Failure, Memory, Pages, SegmentNumber, SyncFailure, partial_file, segment_file};
 
 use super::names::log_path;
@@ -53,14 +53,15 @@ impl<'a, F: Files> LogDirectory<'a, F> {
     /// a log is new, or a crash came between the steps of [`LogDirectory::make`]. The jobs that make a segment, a
     /// checkpoint or a saved state call this first. So a topic for which nothing was ever written has no files.
     pub(crate) fn complete(&self) -> io::Result<()> {
-        if is_planted(Bug::CheckpointsWrittenBack) {
-            let path = self.checkpoint_path();
-            let bytes = self.files.length(&path).unwrap_or(0) as u32;
-            // A file that is not there is not written back.
-            let _ = self.write_again(&path, 0..bytes, bytes.max(1));
-        }
-        match self.files.length(&self.checkpoint_path()) {
-            Ok(bytes) if bytes >= checkpoint::FILE_BYTES_MIN => Ok(()),
+        let path = self.checkpoint_path();
+        match self.files.length(&path) {
+            Ok(bytes) if bytes >= checkpoint::FILE_BYTES_MIN => {
+                plant!(
+                    CheckpointsWrittenBack,
+                    self.write_again(&path, 0..bytes as u32, bytes as u32)?
+                );
+                Ok(())
+            }
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             Ok(_) | Err(_) => self.make(),
         }
@@ -99,13 +100,14 @@ impl<'a, F: Files> LogDirectory<'a, F> {
     ) -> Result<(), SyncFailure> {
         let path = self.segment_path(copy);
         let partial = self.path.join(partial_file(copy));
-        let sync = sync && !is_planted(Bug::SpillNotSynced);
+        plant!(SpillNotSynced, let sync = false);
         let from = self.segment_path(segment);
         let write = || {
             self.files.copy(&from, memory, &partial)?;
-            if is_planted(Bug::SpillThroughCache) {
-                self.files.write_at(&partial, 0, memory.as_ref())?;
-            }
+            plant!(
+                SpillThroughCache,
+                self.files.write_at(&partial, 0, memory.as_ref())?
+            );
             if sync {
                 self.files.sync(&partial).map_err(SyncError::into_inner)?;
             }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use diskq_log::checkpoint::{self, CheckpointDraft};
-use diskq_log::planted::{Bug, is_planted};
+use diskq_log::plant;
 use diskq_log::segment::PAGE_BYTES;
 use diskq_log::{Failure, Pages, STATE_FILES, StateJob, SyncFailure, SyncJob, encode_state_head};
 
@@ -89,13 +89,9 @@ impl<F: Files> LogDirectory<'_, F> {
 
     /// Makes the names durable: of the log's files, and of the log.
     pub(super) fn sync_names(&self, data_path: &DataPath) -> Result<(), SyncFailure> {
-        if is_planted(Bug::NamesNotSynced) {
-            return Ok(());
-        }
+        plant!(NamesNotSynced, return Ok(()));
         self.sync_log_names()?;
-        if is_planted(Bug::LogNameNotSynced) {
-            return Ok(());
-        }
+        plant!(LogNameNotSynced, return Ok(()));
         let synced = data_path.sync_names(self.files);
         synced.map_err(|error| sync_failure(data_path, &error))
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use diskq_log::planted::{Bug, is_planted};
+use diskq_log::plant;
 use diskq_log::{Failure, Memory, Reply, Request, SyncFailure, segment_file};
 
 use crate::data_path::DataPath;
@@ -22,9 +22,7 @@ pub struct Keeper<F: Files> {
 
 /// Returns whether the files of an earlier process must be synced before this job writes.
 pub(super) fn has_sync_first(request: &Request) -> bool {
-    if is_planted(Bug::FoundCheckpointBelieved) {
-        return false;
-    }
+    plant!(FoundCheckpointBelieved, return false);
     matches!(request, Request::WriteCheckpoint(job) if job.sync_first)
 }
 

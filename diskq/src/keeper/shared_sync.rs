@@ -21,7 +21,7 @@
 
 use std::io;
 
-use diskq_log::planted::{Bug, is_planted};
+use diskq_log::plant;
 use diskq_log::{Failure, Reply, Request, SyncFailure};
 
 use super::jobs::{Keeper, has_sync_first};
@@ -63,11 +63,11 @@ impl<F: Files> Keeper<F> {
     ) -> Vec<Option<Reply>> {
         if let Some(file_system) = &shared.file_system {
             let sync = || {
-                let synced = self.files.sync_file_system(file_system);
-                synced.or_else(|error| match is_planted(Bug::SyncfsErrorSwallowed) {
-                    true => Ok(()),
-                    false => Err(error),
-                })
+                plant!(
+                    SyncfsErrorSwallowed,
+                    return self.files.sync_file_system(file_system).or(Ok(()))
+                );
+                self.files.sync_file_system(file_system)
             };
             let write = |(topic, request): &(&str, Request)| self.do_up_to_sync(topic, request);
             let attempt = || {

@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 
-use diskq_log::planted::{Bug, is_planted};
+use diskq_log::plant;
 use diskq_log::range::{normalise, push_joined, within, without};
 use diskq_log::segment::{self, Head, Scan, count_limit, seqs_at};
 use diskq_log::{
@@ -173,7 +173,9 @@ impl<F: Files> Opening<'_, F> {
     ) -> Result<(Found, Image), DiskError> {
         for mut other in std::mem::take(&mut found.originals) {
             let mut only_there = false;
-            if !found.is_complete(&image.scan) && !is_planted(Bug::CopyRemovesOriginal) {
+            let is_complete = found.is_complete(&image.scan);
+            plant!(CopyRemovesOriginal, let is_complete = true);
+            if !is_complete {
                 let mut other_image = self.read_image(&other)?;
                 if other_image.scan.count() > image.scan.count() {
                     std::mem::swap(&mut found, &mut other);

@@ -1,6 +1,6 @@
 //! Start-up reads what the topic has saved of its messages: the newer of two files wins.
 
-use diskq_log::planted::{Bug, is_planted};
+use diskq_log::plant;
 use diskq_log::{DamageKind, STATE_FILES, SavedState, StateContent, States, decode_state};
 use wire::go_error::system_text;
 use wire::id::Seq;
@@ -62,9 +62,7 @@ impl<F: Files> Opening<'_, F> {
             None if is_any_bad => self.synced().min(self.checkpoint_next()),
             None => Seq(0),
         };
-        if is_planted(Bug::NumbersNotRead) {
-            self.origins_from = Seq(u64::MAX);
-        }
+        plant!(NumbersNotRead, self.origins_from = Seq(u64::MAX));
         if let Some((file, state)) = newest {
             self.states = States::from_found(state.number, file);
             self.state = Some(state);

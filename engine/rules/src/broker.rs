@@ -39,7 +39,7 @@ use crate::required::Required;
 use crate::topic::{Topic, TopicOptions};
 use crate::topology::Topology;
 use crate::work::Work;
-use diskq_log::{Recovered, TopicFacts, planted::Bug, planted::is_planted};
+use diskq_log::{Recovered, TopicFacts, plant};
 use output::{Change, Level, Output};
 use slotmap::SlotMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -346,9 +346,7 @@ impl Broker {
             return;
         };
         let topic = &mut self.topics[topic_key];
-        if is_planted(Bug::PinsOfTheGone) {
-            client.output.queue.clear(drop);
-        }
+        plant!(PinsOfTheGone, client.output.queue.clear(drop));
         client.output.queue.clear(|run| topic.log.unpin(run.first));
         let channel = topic.channel_mut(channel_id);
         channel.unsubscribe(id, &mut client);

@@ -39,9 +39,7 @@ use crate::topology::Locality;
 use crate::undo::{Undo, is_range};
 use crate::window::{NotYours, Window};
 use crate::work::Work;
-use diskq_log::{
-    CheckpointNumber, CheckpointRun, Log, SeqRange, planted::Bug, planted::is_planted,
-};
+use diskq_log::{CheckpointNumber, CheckpointRun, Log, SeqRange, plant};
 use std::time::Duration;
 use wire::id::Seq;
 
@@ -133,8 +131,8 @@ impl Requeue {
     /// Returns the number of `attempts` that count. Beyond 65,535 the number of attempts is not known, so the highest
     /// number stays.
     fn attempts_left(self, attempts: u16) -> u16 {
-        let is_counted = self.is_counted || is_planted(Bug::UncountedCounts);
-        attempts - u16::from(!is_counted && attempts != u16::MAX)
+        plant!(UncountedCounts, return attempts);
+        attempts - u16::from(!self.is_counted && attempts != u16::MAX)
     }
 }
 
@@ -481,10 +479,12 @@ impl Channel {
         now: Duration,
         how: Requeue,
     ) -> Result<(), NotYours> {
-        let attempts = match is_planted(Bug::RequeueKeepsFlight) {
-            true => self.window.owned(seq, owner)?.attempts,
-            false => self.window.take(seq, owner)?.attempts,
-        };
+        let attempts = self.window.take(seq, owner)?.attempts;
+        plant!(
+            RequeueKeepsFlight,
+            self.window
+                .insert(SeqRange::one(seq), owner, attempts, now, Duration::MAX)
+        );
         let attempts = how.attempts_left(attempts);
         if let Some(latency) = &mut self.latency {
             latency.forget(seq);
@@ -535,9 +535,7 @@ impl Channel {
                 latency.forget(seq);
             }
             counters.timeout_count += 1;
-            if is_planted(Bug::TimeoutForgets) {
-                return;
-            }
+            plant!(TimeoutForgets, return);
             let attempts = entry.attempts;
             out_of_order.insert(seq);
             DeadLetters::sort(dead_letters, requeued, SingleMessage { seq, attempts });

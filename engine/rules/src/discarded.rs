@@ -10,7 +10,7 @@ use crate::single_message::SingleMessage;
 use crate::undo::undo_run;
 use crate::window::Window;
 use crate::work::Work;
-use diskq_log::{CheckpointRun, Log, Runs, SeqRange, planted::Bug, planted::is_planted};
+use diskq_log::{CheckpointRun, Log, Runs, SeqRange, plant};
 use std::time::Duration;
 use wire::id::Seq;
 
@@ -57,10 +57,8 @@ impl Discarded {
             let due_ns = unix_time_of(entry.due).max(1);
             out(undo_run(entry.range(), entry.attempts, due_ns));
         }
+        plant!(UndoForgetsFlight, return);
         for (seq, entry) in self.window.iter() {
-            if is_planted(Bug::UndoForgetsFlight) {
-                break;
-            }
             out(undo_run(SeqRange::one(seq), entry.attempts, 0));
         }
     }
@@ -68,6 +66,7 @@ impl Discarded {
     /// Drops a slice of the messages, and releases them in `log`. `log` is `None` if the topic is deleted. Returns
     /// whether nothing is left.
     pub(crate) fn release_slice(&mut self, mut log: Option<&mut Log>, work: &mut Work) -> bool {
+        plant!(EmptyKeepsHolds, log = None);
         while work.is_left() {
             work.spend(1);
             let gone = self.waiting.pop();
@@ -76,9 +75,7 @@ impl Discarded {
             let gone = gone.or_else(|| Some(self.dead_letters.pop_front()?.range()));
             let gone = gone.or_else(|| self.window.drop_part());
             if let Some(range) = gone {
-                if let Some(log) = &mut log
-                    && !is_planted(Bug::EmptyKeepsHolds)
-                {
+                if let Some(log) = &mut log {
                     log.release_range(range);
                 }
             } else if self.undistributed_deferred.pop_front().is_some()

@@ -56,8 +56,7 @@ use crate::unclaimed::UnclaimedRules;
 use crate::undo::Undo;
 use crate::work::Work;
 use diskq_log::{
-    AppendError, CheckpointNumber, Durable, Log, LogOptions, SeqRange, SlotKind, planted::Bug,
-    planted::is_planted,
+    AppendError, CheckpointNumber, Durable, Log, LogOptions, SeqRange, SlotKind, plant,
 };
 use grace::Grace;
 pub use grace::GraceOptions;
@@ -363,7 +362,8 @@ impl Topic {
         if self.ephemeral && !self.can_distribute() {
             self.drop_beyond_memory();
         }
-        if self.options.group_commit && !self.ephemeral && !is_planted(Bug::OkBeforeSync) {
+        plant!(OkBeforeSync, return Published::Done);
+        if self.options.group_commit && !self.ephemeral {
             self.log.want_sync();
             return Published::AfterSync(range.end);
         }

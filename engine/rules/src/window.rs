@@ -28,7 +28,7 @@ mod ring;
 use crate::ids::ClientId;
 use crate::work::Work;
 use batches::{Batch, Batches};
-use diskq_log::{SeqRange, planted::Bug, planted::is_planted};
+use diskq_log::{SeqRange, plant};
 pub(crate) use ring::Entry;
 use ring::Ring;
 use std::collections::{BTreeMap, BTreeSet};
@@ -171,7 +171,8 @@ impl Window {
             if let Some(slot) = self.ring.get_mut(at)
                 && let Some(entry) = *slot
             {
-                if entry.owner != owner && !is_planted(Bug::FinOfAnother) {
+                plant!(FinOfAnother, let owner = entry.owner);
+                if entry.owner != owner {
                     return Err(NotYours::OtherOwner);
                 }
                 self.ring_count -= 1;
@@ -207,8 +208,8 @@ impl Window {
         timeout_max: Duration,
     ) -> Result<(), NotYours> {
         let entry = self.owned(seq, owner)?;
-        let kept = timeout / (1 + u32::from(is_planted(Bug::TouchShortens)));
-        let wanted = round_up(now.saturating_add(kept));
+        let wanted = round_up(now.saturating_add(timeout));
+        plant!(TouchShortens, let wanted = round_up(now.saturating_add(timeout / 2)));
         let cap = round_up(entry.delivered.saturating_add(timeout_max));
         let deadline = wanted.min(cap);
         if deadline == entry.deadline {

@@ -8,7 +8,6 @@ use wire::id::{MessageId, Seq};
 use wire::origin::Origin;
 
 use crate::error::AppendError;
-use crate::planted::{Bug, is_planted};
 use crate::policy;
 use crate::range::SeqRange;
 use crate::segment::{
@@ -139,9 +138,9 @@ impl Log {
 
     #[inline]
     fn make_room(&mut self, mono: Duration, wall_ns: u64, needed: u64) -> Result<(), AppendError> {
-        if let Some(text) = &self.sync.poisoned
-            && !is_planted(Bug::PoisonIgnored)
-        {
+        let poisoned = self.sync.poisoned.as_ref();
+        plant!(PoisonIgnored, let poisoned = None);
+        if let Some(text) = poisoned {
             return Err(AppendError::Poisoned(Arc::clone(text)));
         }
         match &self.segments.tail {
@@ -303,9 +302,7 @@ impl Log {
             slots: self.options.slots,
         };
         write_head(memory.as_mut(), &head);
-        if is_planted(Bug::HeadAtTurnEnd) {
-            memory.as_mut()[..FRAMES_AT as usize].fill(0);
-        }
+        plant!(HeadAtTurnEnd, memory.as_mut()[..FRAMES_AT as usize].fill(0));
         let mut tail = Segment::new(number, head, Residency::Mapped(memory));
         // The append that begins the segment follows at once.
         tail.began_ns = wall_ns;

@@ -6,7 +6,6 @@ use wire::id::Seq;
 
 use crate::checkpoint::{CheckpointDraft, Roster, SLOTS, Stamp};
 use crate::file_name::SegmentNumber;
-use crate::planted::{Bug, is_planted};
 use crate::policy::RETRY_AFTER;
 
 /// The demand that a checkpoint survives a power failure, and not only the end of the process.
@@ -158,7 +157,8 @@ impl Checkpoints {
     /// checkpoint that names the segment.
     #[inline]
     pub(super) fn may_name(&self, named_by: u64) -> bool {
-        named_by != 0 && named_by >= self.synced_number && !is_planted(Bug::RecycledTooEarly)
+        plant!(RecycledTooEarly, return false);
+        named_by != 0 && named_by >= self.synced_number
     }
 
     /// The slot to be overwritten: neither the last durable one nor the last written one.
@@ -167,7 +167,7 @@ impl Checkpoints {
         let newest = slots().max_by_key(|&slot| self.slots[slot]);
         let is_durable = |&slot: &usize| self.slots[slot] == self.synced_number;
         let durable = slots().find(is_durable).filter(|_| self.synced_number != 0);
-        let durable = durable.filter(|_| !is_planted(Bug::DurableCheckpointOverwritten));
+        plant!(DurableCheckpointOverwritten, let durable = None);
         let free = slots().filter(|&slot| Some(slot) != newest && Some(slot) != durable);
         free.min_by_key(|&slot| self.slots[slot])
             .expect("two of three slots are kept at most")

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::checkpoint::{CheckpointDraft, CheckpointRun, Runs, Stamp};
-use crate::planted::{Bug, is_planted};
 use crate::policy::RETRY_AFTER;
 use crate::range::SeqRange;
 use crate::request::{CheckpointJob, CheckpointNumber, Request, SyncFailure};
@@ -100,7 +99,8 @@ impl Log {
         assert!(!self.is_checkpoint_under_way(), "one checkpoint at a time");
         self.mono = self.mono.max(mono);
         // After a failed sync nothing becomes durable any more.
-        let may_sync = self.sync.poisoned.is_none() && !is_planted(Bug::ChangeNotSynced);
+        let may_sync = self.sync.poisoned.is_none();
+        plant!(ChangeNotSynced, let may_sync = false);
         let durable = if may_sync && self.checkpoint_due(self.mono) {
             durable.max(Durable::IfNeeded)
         } else {

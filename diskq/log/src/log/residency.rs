@@ -7,7 +7,6 @@ use wire::id::Seq;
 use crate::error::{Damage, DamageKind};
 use crate::file_name::SegmentNumber;
 use crate::memory::Memory;
-use crate::planted::{Bug, is_planted};
 use crate::policy::{self, BUFFERS_MAX, IDLE_AFTER, RETRY_AFTER, STAYS_FOR};
 use crate::range::{SeqRange, add_joined};
 use crate::request::{Failure, Piece, Request, SyncFailure};
@@ -267,9 +266,9 @@ impl Log {
         result: Result<(), SyncFailure>,
         notices: &mut Vec<Notice>,
     ) {
-        if let Err(SyncFailure::Final(failure)) = &result
-            && !is_planted(Bug::SpillFailureNotFinal)
-        {
+        let failed = result.as_ref().err();
+        plant!(SpillFailureNotFinal, let failed = None);
+        if let Some(SyncFailure::Final(failure)) = failed {
             self.poison(failure.text.as_str().into(), notices);
         }
         let state = |segment: &Segment| match segment.residency {

@@ -97,6 +97,7 @@ impl Sync {
 
     /// Makes the sync under way void: it relied on the copy of a segment, and the log does not use that copy.
     pub(super) fn spill_is_void(&mut self) {
+        plant!(VoidSyncBelieved, return);
         if let Some(syncing) = &mut self.syncing {
             syncing.is_void = true;
         }

@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use wire::id::Seq;
 
-use crate::file_name::SegmentNumber;
-use crate::planted::{Bug, is_planted};
 use crate::policy::RETRY_AFTER;
 use crate::request::{Request, SyncFailure, SyncJob};
 
@@ -117,8 +115,11 @@ impl Log {
     #[cold]
     pub(super) fn schedule_sync(&mut self) {
         if self.sync.due.is_none() {
-            let lost = u32::from(is_planted(Bug::SyncTimerLost)) * 1000;
-            self.sync.due = Some(self.mono + self.options.sync_timeout * (1 + lost));
+            self.sync.due = Some(self.mono + self.options.sync_timeout);
+            plant!(
+                SyncTimerLost,
+                self.sync.due = Some(self.mono + self.options.sync_timeout * 1001)
+            );
             let covered = self.sync.covered();
             // With 1, the topic asks for each sync (`want_sync`). With 0, no number of messages makes a sync due.
             self.sync.count_trigger = match self.options.sync_every {
@@ -197,10 +198,13 @@ impl Log {
     ) {
         let syncing = self.sync.syncing.take();
         match result {
-            Err(SyncFailure::Final(failure)) if is_planted(Bug::FailedSyncRetried) => {
-                return self.delay(failure.text.into(), notices);
+            Err(SyncFailure::Final(failure)) => {
+                plant!(
+                    FailedSyncRetried,
+                    return self.delay(failure.text.into(), notices)
+                );
+                return self.poison(failure.text.into(), notices);
             }
-            Err(SyncFailure::Final(failure)) => return self.poison(failure.text.into(), notices),
             Err(SyncFailure::Retryable(failure)) => {
                 self.sync.is_file_renamed |= syncing.is_some_and(|it| it.is_file_renamed);
                 return self.delay(failure.text.into(), notices);
@@ -211,10 +215,13 @@ impl Log {
             return;
         }
         if let Some(syncing) = syncing {
-            let early = is_planted(Bug::NamesMarkTooEarly).then_some(SegmentNumber(u64::MAX));
-            self.sync.raise_names_synced(early.or(syncing.names_upto));
+            self.sync.raise_names_synced(syncing.names_upto);
+            plant!(
+                NamesMarkTooEarly,
+                self.sync.names_synced = Some(crate::file_name::SegmentNumber(u64::MAX))
+            );
             self.sync.voided.drain(..syncing.voided_count);
-            if syncing.is_void && !is_planted(Bug::VoidSyncBelieved) {
+            if syncing.is_void {
                 return self.sync_now();
             }
         }
@@ -226,12 +233,8 @@ impl Log {
         self.sync.ended_time += took;
         self.sync.gather_until = self.mono + took.min(GATHER_MAX);
         self.sync.group = upto.0.saturating_sub(self.sync.synced.0);
-        let upto = if is_planted(Bug::SyncCoversTooMuch) {
-            self.next
-        } else {
-            upto
-        };
         self.sync.synced = self.sync.synced.max(upto);
+        plant!(SyncCoversTooMuch, self.sync.synced = self.next);
         self.make_checkpoint_due_above_mark();
         notices.push(Notice::Synced(self.sync.synced));
     }

@@ -16,7 +16,7 @@ use crate::client::{Blocked, Ending};
 use crate::ids::ClientId;
 use crate::now::Now;
 use crate::refusal::Refusal;
-use diskq_log::{planted::Bug, planted::is_planted};
+use diskq_log::plant;
 use wire::error::WireError;
 use wire::name::{ChannelName, TopicName};
 
@@ -143,9 +143,7 @@ impl Broker {
 
     /// Returns whether a drain refuses the command.
     fn is_closed_to(&self, verb: Verb) -> bool {
-        if is_planted(Bug::DrainTakesPublishes) {
-            return false;
-        }
+        plant!(DrainTakesPublishes, return false);
         self.is_draining && verb != Verb::Sub
     }
 

@@ -10,7 +10,7 @@ use crate::ids::{ChannelId, ClientId, TopicKey};
 use crate::now::Now;
 use crate::topic::Waiter;
 use crate::window::NotYours;
-use diskq_log::{Log, planted::Bug, planted::is_planted};
+use diskq_log::{Log, plant};
 use wire::decode::{ClientState, FIN_BYTES, fin};
 use wire::error::WireError;
 use wire::id::{MessageId, Seq};
@@ -59,7 +59,7 @@ impl Broker {
         }
         channel.subscribe(id);
         let unrecorded = topic.unrecorded(channel_id);
-        let unrecorded = unrecorded.filter(|_| !is_planted(Bug::ChannelBeforeCheckpoint));
+        plant!(ChannelBeforeCheckpoint, let unrecorded = None);
         let client = &mut self.clients[id];
         client.session.state = ClientState::Subscribed;
         client.consumer.subscription = Some((topic_key, channel_id));

@@ -16,7 +16,7 @@ use crate::ids::{ChannelId, TopicKey};
 use crate::now::Now;
 use crate::refusal::Refusal;
 use crate::topic::Waiter;
-use diskq_log::{planted::Bug, planted::is_planted};
+use diskq_log::plant;
 use wire::id::Seq;
 use wire::name::TopicName;
 
@@ -93,9 +93,7 @@ impl Broker {
         upto: Seq,
         wants_sync: bool,
     ) {
-        if is_planted(Bug::DeadLetterBeforeSync) {
-            return self.reply_forward(id, Ok(()));
-        }
+        plant!(DeadLetterBeforeSync, return self.reply_forward(id, Ok(())));
         let topic = &mut self.topics[key];
         topic.waiters.add_for_sync(upto, Waiter::Forward(id));
         if wants_sync {
@@ -125,7 +123,11 @@ impl Broker {
                 self.letters_moved += u64::from(self.is_draining);
             }
             Err(refusal) => {
-                channel.return_dead_letter(now.mono, seq, log);
+                plant!(
+                    RefusedLetterForgotten,
+                    channel.finish_dead_letter(now.mono, seq, seq, log)
+                );
+                channel.return_dead_letter(now.mono, seq);
                 let (what, cause) = ("no dead letter can be stored", refusal.to_string());
                 let to = channel.dead_letters.as_ref().map(|dead| dead.to().clone());
                 let line = format!(

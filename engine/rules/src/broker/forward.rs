@@ -9,7 +9,7 @@ use crate::now::Now;
 use crate::publication::Publication;
 use crate::refusal::Refusal;
 use crate::topic::{Published, Waiter};
-use diskq_log::{AppendError, planted::Bug, planted::is_planted};
+use diskq_log::{AppendError, plant};
 use wire::command::Batch;
 use wire::id::Seq;
 use wire::name::TopicName;
@@ -30,10 +30,8 @@ impl Broker {
 
     /// Publishes the batch of another shard. A shard that stops drops the batch, and nobody gets an answer.
     pub fn handle_forwards(&mut self, now: Now, batch: &ForwardBatch, out: &mut Vec<Output>) {
-        let mut is_stopping = self.is_stopping();
-        if is_planted(Bug::StopTakesForwards) {
-            is_stopping = false;
-        }
+        let is_stopping = self.is_stopping();
+        plant!(StopTakesForwards, let is_stopping = false);
         if is_stopping {
             return;
         }

@@ -5,7 +5,7 @@ use super::admin::{AdminError, Outcome};
 use super::output::Output;
 use crate::ids::{TaskId, TopicKey};
 use crate::now::Now;
-use diskq_log::{planted::Bug, planted::is_planted};
+use diskq_log::plant;
 
 impl Broker {
     /// Brings the messages back that a channel was emptied of.
@@ -49,10 +49,8 @@ impl Broker {
     }
 
     fn wait_for_use(&mut self, key: TopicKey, task: TaskId) -> Outcome {
-        match is_planted(Bug::UnemptyBeforeCheckpoint) {
-            true => Outcome::Done,
-            false => self.wait_until_recorded(key, task),
-        }
+        plant!(UnemptyBeforeCheckpoint, return Outcome::Done);
+        self.wait_until_recorded(key, task)
     }
 
     /// Returns whether the disk has refused room to a topic since the last call. Then all other shards are to call

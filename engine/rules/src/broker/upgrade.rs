@@ -12,7 +12,7 @@ use crate::client::Blocked;
 use crate::ids::ClientId;
 use crate::now::Now;
 use crate::tls::TlsSession;
-use diskq_log::{planted::Bug, planted::is_planted};
+use diskq_log::plant;
 use std::time::Duration;
 use wire::error::WireError;
 
@@ -27,11 +27,8 @@ impl Broker {
             return;
         }
         client.block(Blocked::Upgrading);
-        let mut is_time = client.output.all_answered();
-        if is_planted(Bug::UpgradeBeforeAnswers) {
-            is_time = true;
-        }
-        if is_time {
+        plant!(UpgradeBeforeAnswers, return self.next_upgrade(id, out));
+        if client.output.all_answered() {
             self.next_upgrade(id, out);
         }
     }

@@ -3,7 +3,7 @@
 use super::Channel;
 use crate::dead_letter_rules::DeadLetterRule;
 use crate::dead_letters::{DeadLetter, DeadLetters};
-use diskq_log::{Log, Run, SeqRange, Taken, planted::Bug, planted::is_planted};
+use diskq_log::{Log, Run, SeqRange, Taken};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::frame::HEADER_BYTES;
@@ -175,10 +175,7 @@ impl Channel {
     }
 
     /// Takes a message back that the dead-letter topic has refused. The channel sends no message for a while.
-    pub(crate) fn return_dead_letter(&mut self, now: Duration, seq: Seq, log: &mut Log) {
-        if is_planted(Bug::RefusedLetterForgotten) {
-            return self.finish_dead_letter(now, seq, seq, log);
-        }
+    pub(crate) fn return_dead_letter(&mut self, now: Duration, seq: Seq) {
         let dead = self.dead_letters.as_mut();
         if let Some(attempts) = dead.and_then(|dead| dead.give_back(now, seq)) {
             self.tell_scan(seq, attempts, None);

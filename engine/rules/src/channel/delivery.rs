@@ -8,7 +8,7 @@ use crate::ids::ClientId;
 use crate::random::Random;
 use crate::single_message::SingleMessage;
 use crate::topology::Topology;
-use diskq_log::{Log, Run, SeqRange, Taken, planted::Bug, planted::is_planted};
+use diskq_log::{Log, Run, SeqRange, Taken, plant};
 use std::time::Duration;
 use wire::frame;
 
@@ -181,8 +181,8 @@ impl Channel {
                 to.log.release(seq);
                 continue;
             }
-            let attempts =
-                attempts.saturating_add(1 - u16::from(is_planted(Bug::AttemptsNotCounted)));
+            let attempts = attempts.saturating_add(1);
+            plant!(AttemptsNotCounted, let attempts = message.attempts);
             self.put_in_flight(to, &run, attempts);
             let mut header = [0; frame::HEADER_BYTES];
             header.copy_from_slice(&to.log.bytes(&run)[..frame::HEADER_BYTES]);

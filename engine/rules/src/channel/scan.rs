@@ -27,7 +27,7 @@ use super::{Channel, Moved};
 use crate::deferred::DeferredKey;
 use crate::long_queue::LongQueue;
 use crate::work::Work;
-use diskq_log::{CheckpointRun, SeqRange, planted::Bug, planted::is_planted};
+use diskq_log::{CheckpointRun, SeqRange, plant};
 use std::ops::Range;
 use std::time::Duration;
 use wire::id::Seq;
@@ -104,10 +104,9 @@ impl Channel {
                     let entries = entries.take_while(|entry| Some(entry.key()) <= *last);
                     for entry in entries.take(slice) {
                         seen += 1;
-                        if !is_planted(Bug::DeferredNotRecorded) {
-                            out(entry.range(), entry.attempts, Some(entry.due));
-                        }
                         *key = Some(entry.key());
+                        plant!(DeferredNotRecorded, continue);
+                        out(entry.range(), entry.attempts, Some(entry.due));
                     }
                     (seen < slice).then(|| Scan::Requeued(self.requeued.places()))
                 }
@@ -154,12 +153,11 @@ impl Channel {
                     let places = places.take_while(|(seq, _)| *seq < end);
                     for (seq, entry) in places.take(slice) {
                         seen += 1;
-                        if let Some(entry) = entry
-                            && !is_planted(Bug::InFlightNotRecorded)
-                        {
+                        seqs.start = seq.offset(1);
+                        plant!(InFlightNotRecorded, continue);
+                        if let Some(entry) = entry {
                             out(SeqRange::one(seq), entry.attempts, None);
                         }
-                        seqs.start = seq.offset(1);
                     }
                     (seen < slice).then(|| Scan::Stragglers(self.window.span()))
                 }
@@ -191,9 +189,8 @@ impl Channel {
     /// Tells the scan that is under way of a message that left the window and stays owed.
     #[inline]
     pub(super) fn tell_scan(&mut self, seq: Seq, attempts: u16, due: Option<Duration>) {
-        if let Some(moved) = &mut self.moved
-            && !is_planted(Bug::RequeueNotNoted)
-        {
+        plant!(RequeueNotNoted, return);
+        if let Some(moved) = &mut self.moved {
             moved.push(Moved { seq, attempts, due });
         }
     }

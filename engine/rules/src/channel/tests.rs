@@ -148,8 +148,7 @@ impl World {
                     return;
                 };
                 if self.random.below(2) == 0 {
-                    let mut log = Log::new(diskq_log::LogOptions::default());
-                    self.channel.return_dead_letter(self.now, seq, &mut log);
+                    self.channel.return_dead_letter(self.now, seq);
                 } else {
                     assert!(dead.finish(self.now, seq, seq));
                     self.finished.insert(seq);

@@ -8,7 +8,7 @@ use crate::content::lost::Lost;
 use crate::content::plan::Plan;
 use crate::content::saved::SavedKeys;
 use crate::now::Now;
-use diskq_log::planted::{Bug, is_planted};
+use diskq_log::plant;
 use diskq_log::range::within;
 use diskq_log::{NewestMessages, Seq, SeqRange};
 use std::time::Duration;
@@ -85,9 +85,7 @@ impl NewestMessages for RestoredKeys {
                 break;
             }
         }
-        if is_planted(Bug::NewestKeysNotRead) {
-            return Seq(u64::MAX);
-        }
+        plant!(NewestKeysNotRead, return Seq(u64::MAX));
         from.max(self.from)
     }
 

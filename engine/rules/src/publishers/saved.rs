@@ -16,7 +16,7 @@ use super::Publishers;
 use super::numbers::{Numbers, dirty_words, find_dirty};
 use super::table_encoder::TableEncoder;
 use crate::work::Work;
-use diskq_log::{planted::Bug, planted::is_planted};
+use diskq_log::plant;
 use std::time::Duration;
 use wire::origin::{NUMBER_MAX, Origin};
 
@@ -62,8 +62,8 @@ impl Publishers {
             let bits = &self.bits[encoder.next * self.words * 2..][..self.words * 2];
             let (bits, bits_at_boundary) = bits.split_at(self.words);
             encoder.next += 1;
-            let has_changed =
-                place.boundary == self.boundary && !is_planted(Bug::NumbersSavedTooEarly);
+            let has_changed = place.boundary == self.boundary;
+            plant!(NumbersSavedTooEarly, let has_changed = false);
             let (numbers, bits) = match has_changed {
                 true => (&place.numbers_at_boundary, bits_at_boundary),
                 false => (&place.numbers, bits),

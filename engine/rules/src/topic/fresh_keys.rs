@@ -10,7 +10,7 @@ use crate::now::Now;
 use crate::publication::Publication;
 use crate::stats::KeyStats;
 use diskq_log::AppendError;
-use diskq_log::planted::{Bug, is_planted};
+use diskq_log::plant;
 use wire::id::Seq;
 
 /// The messages of a publish for which the memory is kept.
@@ -60,9 +60,7 @@ impl Topic {
             defer_ms: publication.defer_ms,
             origin: None,
         };
-        if is_planted(Bug::KeyBeforeStore) {
-            keys.generations.confirm();
-        }
+        plant!(KeyBeforeStore, keys.generations.confirm());
         let published = match fresh_count {
             0 => self.answer_duplicates(),
             count if count == publication.count => self.store(now, publication),

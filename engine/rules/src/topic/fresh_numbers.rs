@@ -6,7 +6,7 @@ use crate::now::Now;
 use crate::publication::Publication;
 use crate::publishers::Publishers;
 use crate::stats::NumberStats;
-use diskq_log::{AppendError, planted::Bug, planted::is_planted};
+use diskq_log::{AppendError, plant};
 use std::sync::Arc;
 use wire::origin::Origin;
 
@@ -62,9 +62,10 @@ impl Topic {
         } else {
             (fresh_count, fresh_bytes) = (publication.count, publication.body_bytes);
         }
-        if is_planted(Bug::NumberBeforeStore) {
-            remember(&mut numbers.publishers, origin, publication.count);
-        }
+        plant!(
+            NumberBeforeStore,
+            remember(&mut numbers.publishers, origin, publication.count)
+        );
         let duplicates = publication.count - fresh_count;
         let published = match fresh_count {
             0 => self.answer_duplicates()?,
@@ -91,10 +92,8 @@ impl Topic {
         };
         numbers.counters.duplicates += u64::from(duplicates);
         numbers.counters.unchecked += forgotten;
-        let count = match is_planted(Bug::NumbersOfBatchForgotten) {
-            true => 1,
-            false => publication.count,
-        };
+        let count = publication.count;
+        plant!(NumbersOfBatchForgotten, let count = 1);
         remember(&mut numbers.publishers, origin, count);
         Ok(published)
     }
@@ -123,8 +122,8 @@ impl Topic {
             // The first copy may have been refused because of the failed sync.
             return Err(AppendError::Poisoned(Arc::clone(text)));
         }
-        let is_synced = self.log.is_synced() || is_planted(Bug::DuplicateBeforeSync);
-        if self.options.group_commit && !self.ephemeral && !is_synced {
+        plant!(DuplicateBeforeSync, return Ok(Published::Done));
+        if self.options.group_commit && !self.ephemeral && !self.log.is_synced() {
             self.log.want_sync();
             return Ok(Published::AfterSync(self.log.next_seq()));
         }

@@ -9,7 +9,7 @@ use super::Topic;
 use super::pieces::{Pieces, release_below};
 use crate::now::Now;
 use crate::work::Work;
-use diskq_log::{planted::Bug, planted::is_planted};
+use diskq_log::plant;
 use std::time::Duration;
 
 impl Topic {
@@ -17,8 +17,10 @@ impl Topic {
     /// distribute messages, at the end of a turn and when [`Topic::unclaimed_timeout`] is due.
     pub(super) fn bound_unclaimed(&mut self, now: Now, work: &mut Work) {
         let totals = self.totals();
-        let has_channels = !self.by_name.is_empty() && !is_planted(Bug::BoundsBehindPause);
-        let is_in_grace = self.grace.is_some() && !is_planted(Bug::BoundsInGrace);
+        let has_channels = !self.by_name.is_empty();
+        plant!(BoundsBehindPause, let has_channels = false);
+        let is_in_grace = self.grace.is_some();
+        plant!(BoundsInGrace, let is_in_grace = false);
         let is_unclaimed = self.started && !has_channels && !is_in_grace;
         let Some(unclaimed) = &mut self.unclaimed else {
             return;

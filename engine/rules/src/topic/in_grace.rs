@@ -9,7 +9,7 @@ use crate::long_queue::LongQueue;
 use crate::now::Now;
 use crate::ranges::Ranges;
 use crate::work::Work;
-use diskq_log::{GraceDraft, Runs, SeqRange, planted::Bug, planted::is_planted};
+use diskq_log::{GraceDraft, Runs, SeqRange, plant};
 use std::time::Duration;
 
 impl Topic {
@@ -101,7 +101,8 @@ impl Topic {
     pub(super) fn keep_in_grace(&mut self, range: SeqRange, due: Option<Duration>) {
         if let Some(grace) = &mut self.grace {
             grace.messages.push(range);
-            if let Some(due) = due.filter(|_| !is_planted(Bug::GraceForgetsDeferral)) {
+            plant!(GraceForgetsDeferral, return);
+            if let Some(due) = due {
                 grace.deferred.push_back((range.start, due));
             }
         }
@@ -141,9 +142,9 @@ impl Topic {
 
     /// Gives a new channel all messages of the grace. A channel that was deleted in the grace gets none.
     pub(super) fn fill_from_grace(&mut self, channel: &mut Channel) {
+        plant!(GraceForgotten, return);
         if let Some(grace) = &self.grace
             && !channel.ephemeral
-            && !is_planted(Bug::GraceForgotten)
             && !grace.deleted.contains(&channel.name)
         {
             grace.fill(channel, &mut self.log);
@@ -161,8 +162,8 @@ impl Topic {
 
     /// The grace as a checkpoint begins to record it.
     pub(super) fn grace_draft(&self) -> Option<GraceDraft> {
-        let grace = self.grace.as_ref();
-        let grace = grace.filter(|_| !is_planted(Bug::GraceNotRecorded))?;
+        plant!(GraceNotRecorded, return None);
+        let grace = self.grace.as_ref()?;
         Some(GraceDraft {
             until_ns: grace.until_ns,
             runs: Runs::default(),

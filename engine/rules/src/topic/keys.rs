@@ -6,7 +6,7 @@ use crate::content::fingerprint::KeyHasher;
 use crate::content::generations::Generations;
 use crate::content::key::ContentKey;
 use crate::stats::KeyStats;
-use diskq_log::planted::{Bug, is_planted};
+use diskq_log::plant;
 use diskq_log::{Log, Run};
 use wire::frame::{DATA_AT, Message};
 use wire::id::Seq;
@@ -74,9 +74,7 @@ impl Keys {
             return true;
         };
         let first = self.generations.find(fingerprint);
-        // Only a planted bug ignores copies of the same batch.
-        let is_older = |first: &Seq| *first < log.next_seq();
-        let first = first.filter(|first| is_older(first) || !is_planted(Bug::BatchCopiesNotSeen));
+        plant!(BatchCopiesNotSeen, let first = first.filter(|first| *first < log.next_seq()));
         let Some(first) = first else {
             let is_remembered = self.generations.insert(next.now_ms, fingerprint, next.seq);
             counters.unremembered += u64::from(!is_remembered);

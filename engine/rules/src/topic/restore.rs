@@ -12,7 +12,7 @@ use crate::undo::{UNDO_TIME_MAX, Undo};
 use crate::work::Work;
 use diskq_log::{
     CheckpointRun, GraceCheckpoint, Log, PauseTerms, Recovered, SeqRange, TopicFacts,
-    UndoCheckpoint, planted::Bug, planted::is_planted,
+    UndoCheckpoint, plant,
 };
 use std::time::Duration;
 use wire::id::Seq;
@@ -219,7 +219,8 @@ fn restored_undo(
     let now = times.now;
     // A wall clock that was set back does not hold the segments for ever.
     let until = now.due_time(saved.until_ns)?.min(now.mono + UNDO_TIME_MAX);
-    if until <= now.mono || is_planted(Bug::UndoNotRestored) {
+    plant!(UndoNotRestored, return None);
+    if until <= now.mono {
         return None;
     }
     let mut runs = Vec::new();

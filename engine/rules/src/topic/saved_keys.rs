@@ -7,7 +7,7 @@ use crate::content::saved::KeysSnapshot;
 use crate::now::Now;
 use crate::work::Work;
 use diskq_log::SeqRange;
-use diskq_log::planted::{Bug, is_planted};
+use diskq_log::plant;
 use std::sync::Arc;
 use wire::id::Seq;
 
@@ -21,10 +21,8 @@ impl Topic {
     }
 
     fn begin_snapshot(&mut self, now: Now) {
-        let boundary = match is_planted(Bug::KeysAheadOfSync) {
-            true => self.log.next_seq(),
-            false => self.log.synced(),
-        };
+        let boundary = self.log.synced();
+        plant!(KeysAheadOfSync, let boundary = self.log.next_seq());
         let is_over = self.ephemeral || self.sync_failed;
         let is_all = self.log.is_synced();
         let Some(keys) = &mut self.keys else {

@@ -15,7 +15,7 @@ use super::Topic;
 use super::publisher_numbers::{NumbersSaveStep, PublisherNumbers};
 use crate::now::Now;
 use crate::work::Work;
-use diskq_log::{SavedState, SeqRange, planted::Bug, planted::is_planted};
+use diskq_log::{SavedState, SeqRange, plant};
 use std::time::Duration;
 use wire::id::Seq;
 use wire::origin::Origin;
@@ -23,7 +23,8 @@ use wire::origin::Origin;
 impl Topic {
     /// Makes the log keep messages until their numbers are saved.
     pub(super) fn hold(&mut self, numbers: &mut PublisherNumbers, range: SeqRange) {
-        if !self.ephemeral && !is_planted(Bug::NumbersNotHeld) {
+        plant!(NumbersNotHeld, return);
+        if !self.ephemeral {
             numbers.held.push(range);
             self.log.retain(range, 1);
         }

@@ -2,7 +2,7 @@
 
 use super::{Stopping, Topic};
 use crate::now::Now;
-use diskq_log::{CheckpointNumber, Durable, planted::Bug, planted::is_planted};
+use diskq_log::{CheckpointNumber, Durable, plant};
 
 /// A stop waits for descriptors while this many syncs in a row could not open their files: 10 s.
 const DELAYED_SYNCS_MAX: u32 = 40;
@@ -12,9 +12,7 @@ impl Topic {
     /// then writes one last checkpoint. Returns true while
     /// the last checkpoint has not ended. Call this again after the keeper's next answer.
     pub(crate) fn drive_stop(&mut self, now: Now) -> bool {
-        if is_planted(Bug::StopSyncsNothing) {
-            return false;
-        }
+        plant!(StopSyncsNothing, return false);
         match self.stopping {
             _ if self.ephemeral => false,
             Stopping::Done => false,

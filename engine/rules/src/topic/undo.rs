@@ -14,7 +14,7 @@ use crate::now::Now;
 use crate::ranges::Ranges;
 use crate::undo::{NoUndo, UNDO_ENTRIES_MAX, Undo};
 use crate::work::Work;
-use diskq_log::{CheckpointRun, Log, UndoDraft, planted::Bug, planted::is_planted};
+use diskq_log::{CheckpointRun, Log, UndoDraft, plant};
 use std::time::Duration;
 use wire::id::Seq;
 
@@ -344,8 +344,9 @@ impl Topic {
         work: &mut Work,
     ) -> bool {
         let undo = self.undo.as_deref();
+        plant!(TopicUndoNotRecorded, let undo = None);
         let undo = UndoToAdd {
-            undo: undo.filter(|_| !is_planted(Bug::TopicUndoNotRecorded)),
+            undo,
             draft: &mut unfinished.draft.undo,
             added: &mut unfinished.topic_undo,
         };
