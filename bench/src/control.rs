@@ -1,7 +1,9 @@
 //! [`Control`]: the state that the threads of a run share, besides their reports.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::grid::Grid;
 use crate::ledger::ChannelLedger;
@@ -48,7 +50,7 @@ impl Control {
 
     /// Locks the ledger of a channel.
     pub fn ledger(&self, channel: usize) -> MutexGuard<'_, ChannelLedger> {
-        self.ledgers[channel].lock().expect("no generator panics")
+        self.ledgers[channel].lock()
     }
 
     /// Locks the ledgers of all channels, one after the other.

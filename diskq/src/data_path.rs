@@ -6,9 +6,10 @@
 use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use diskq_log::plant;
+use parking_lot::Mutex;
 
 use crate::files::{Files, SyncError};
 use wire::go_error::system_text;
@@ -31,7 +32,7 @@ impl DataPath {
     pub fn sync_names(&self, files: &impl Files) -> Result<(), SyncError> {
         // The lock is held during the sync. Otherwise another sync could succeed between the failure of this sync
         // and the moment when the failure is stored.
-        let mut failed = self.failed();
+        let mut failed = self.failed.lock();
         if let Some((kind, text)) = &*failed {
             plant!(DataPathBelieved, return files.sync_dir(&self.path));
             return Err(SyncError::Final(io::Error::new(*kind, text.clone())));
@@ -47,11 +48,7 @@ impl DataPath {
     /// Returns whether a sync of the directory has failed. If so, no later sync succeeds.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        self.failed().is_some()
-    }
-
-    fn failed(&self) -> MutexGuard<'_, Option<(io::ErrorKind, String)>> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.failed.lock().is_some()
     }
 }
 

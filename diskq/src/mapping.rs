@@ -18,10 +18,11 @@ use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::ptr;
 use std::slice;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use diskq_log::{Memory, Written};
 use memmap2::{MmapMut, MmapOptions, MmapRaw, UncheckedAdvice};
+use parking_lot::Mutex;
 
 use crate::platform;
 
@@ -52,10 +53,6 @@ impl Lent {
     }
 }
 
-fn lent() -> MutexGuard<'static, BTreeMap<usize, Lent>> {
-    LENT.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The bytes of a file, in the page cache: a shared and writable mapping. Dropping it unmaps the file.
 #[derive(Debug)]
 pub(crate) struct Mapping(MmapRaw);
@@ -65,7 +62,8 @@ impl Mapping {
     pub(crate) fn lend(self) -> Memory {
         let Mapping(pages) = self;
         let (start, length) = (pages.as_mut_ptr(), pages.len());
-        lent().insert(start as usize, Lent::File(Arc::new(pages)));
+        LENT.lock()
+            .insert(start as usize, Lent::File(Arc::new(pages)));
         // SAFETY: the pages stay mapped until the table gives them up, which it does in exchange for this slice. The
         // file stays as long (module invariants). Who else has the mapping reads and writes none of its bytes. Bytes
         // that change on the device or are scribbled on by a foreign process are covered by the CRC on every read from
@@ -97,7 +95,8 @@ impl Buffer {
         let bytes = bytes as usize;
         assert!((1..=self.0.len()).contains(&bytes), "a part of the buffer");
         let start = self.0.as_mut_ptr();
-        lent().insert(start as usize, Lent::Buffer(self.0, bytes));
+        LENT.lock()
+            .insert(start as usize, Lent::Buffer(self.0, bytes));
         // SAFETY: the pages stay mapped until the table gives them up, which it does in exchange for this slice. The
         // table itself never touches them.
         Memory::Lent(unsafe { slice::from_raw_parts_mut(start, bytes) })
@@ -124,7 +123,7 @@ pub(crate) fn take_back(memory: Memory) -> Option<Buffer> {
         return None;
     };
     let address = bytes.as_ptr() as usize;
-    let mut lent = lent();
+    let mut lent = LENT.lock();
     // Only the whole slice proves that nobody else has a byte of the mapping: the first part of a split slice has the
     // same address.
     let is_whole = |lent: &Lent| lent.bytes() == bytes.len();
@@ -144,7 +143,7 @@ pub(crate) fn take_back(memory: Memory) -> Option<Buffer> {
 /// unchanged. A sync write-protects every page that is still in the page tables, and each such page interrupts every
 /// processor that runs this program. This call needs one interrupt for all pages.
 pub(crate) fn let_go(written: &Written) {
-    let pages = match lent().get(&written.address) {
+    let pages = match LENT.lock().get(&written.address) {
         Some(Lent::File(pages)) => Arc::clone(pages),
         // The mapping has come back meanwhile.
         Some(Lent::Buffer(..)) | None => return,

@@ -30,10 +30,11 @@ mod random;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use diskq_log::{Log, Memory, Pages, Request, segment_file};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::files::{Entry, Files, SyncError};
 use crate::keeper::log_path;
@@ -98,7 +99,7 @@ impl SimFiles {
     #[must_use]
     pub fn seeded(seed: u64) -> SimFiles {
         let files = SimFiles::default();
-        files.disk().random = Random(seed);
+        files.disk.lock().random = Random(seed);
         files
     }
 
@@ -107,7 +108,7 @@ impl SimFiles {
     /// the log that are not done.
     pub fn observe(&self, data_path: &Path, topic: &str, log: &Log) {
         let directory = log_path(data_path, topic);
-        let mut disk = self.disk();
+        let mut disk = self.disk.lock();
         for (number, image) in log.segment_images() {
             disk.observe(&directory.join(segment_file(number)), image);
         }
@@ -117,18 +118,18 @@ impl SimFiles {
     pub fn observe_request(&self, data_path: &Path, topic: &str, request: &Request) {
         if let Some((number, image)) = request.segment_image() {
             let path = log_path(data_path, topic).join(segment_file(number));
-            self.disk().observe(&path, image);
+            self.disk.lock().observe(&path, image);
         }
     }
 
     /// Takes back the faults that are armed and were not hit.
     pub fn disarm(&self) {
-        self.disk().faults.disarm();
+        self.disk.lock().faults.disarm();
     }
 
     /// Stops the machine; what a later start finds is what `crash` leaves. Armed faults go.
     pub fn crash(&self, crash: Crash) {
-        let mut disk = self.disk();
+        let mut disk = self.disk.lock();
         disk.faults.disarm();
         for file in &mut disk.files {
             file.is_mapped = false;
@@ -142,14 +143,14 @@ impl SimFiles {
     /// Writes back some of the dirty sectors, and a first part of each directory's changes of names, as the
     /// kernel may at any time.
     pub fn write_back(&self, seed: u64) {
-        self.disk().write_back(&mut Random(seed));
+        self.disk.lock().write_back(&mut Random(seed));
     }
 
     /// The kernel writes back dirty pages of some files and fails. The pages count as clean from then on,
     /// and nobody has been told.
     pub fn fail_write_back(&self, seed: u64) {
         let mut random = Random(seed);
-        let mut disk = self.disk();
+        let mut disk = self.disk.lock();
         let mut has_failed = false;
         for file in disk.names.files() {
             has_failed |= random.coin() && disk.files[file].fail_write_back(&mut random);
@@ -164,7 +165,7 @@ impl SimFiles {
     /// # Panics
     /// If there is no such file or directory.
     pub fn fail_write_back_of(&self, path: &Path, seed: u64) {
-        let mut disk = self.disk();
+        let mut disk = self.disk.lock();
         let has_failed = if disk.names.is_dir(path) {
             disk.names.fail(path)
         } else {
@@ -179,13 +180,14 @@ impl SimFiles {
     /// reported the loss.
     #[must_use]
     pub fn lost_names(&self, directory: &Path) -> (Vec<OsString>, bool) {
-        self.disk().names.lost(directory)
+        self.disk.lock().names.lost(directory)
     }
 
     /// The kernel drops clean pages from the cache. Those that a failed write-back has left are read from
     /// the device from then on.
     pub fn reclaim(&self) {
-        self.disk().files.iter_mut().for_each(Contents::reclaim);
+        let mut disk = self.disk.lock();
+        disk.files.iter_mut().for_each(Contents::reclaim);
     }
 
     /// The kernel drops some files from memory that nobody has mapped and that have no dirty pages. Returns whether it
@@ -193,7 +195,7 @@ impl SimFiles {
     /// journal gives up when it cannot write one.
     pub fn evict(&self, seed: u64) -> bool {
         let mut random = Random(seed);
-        let mut disk = self.disk();
+        let mut disk = self.disk.lock();
         let mut is_forgotten = false;
         for file in disk.files.iter_mut().filter(|_| random.coin()) {
             is_forgotten |= file.evict();
@@ -206,7 +208,7 @@ impl SimFiles {
     /// # Panics
     /// If there is no such file.
     pub fn evict_one(&self, path: &Path) -> bool {
-        let mut disk = self.disk();
+        let mut disk = self.disk.lock();
         let file = disk.file(path).expect("a file to evict");
         disk.files[file].evict()
     }
@@ -216,7 +218,7 @@ impl SimFiles {
         self.observe(data_path, topic, log);
         self.reclaim();
         let directory = log_path(data_path, topic);
-        let mut disk = self.disk();
+        let mut disk = self.disk.lock();
         for (number, image) in log.segment_images_mut() {
             if let Ok(file) = disk.file(&directory.join(segment_file(number))) {
                 disk.files[file].read_again(image);
@@ -226,23 +228,23 @@ impl SimFiles {
 
     /// Sets the time that files get when they are written, in Unix nanoseconds. Until then, their times are not known.
     pub fn set_clock(&self, wall_ns: u64) {
-        self.disk().wall_ns = wall_ns;
+        self.disk.lock().wall_ns = wall_ns;
     }
 
     /// Lets all files together grow to `bytes_max` bytes and no further.
     pub fn limit(&self, bytes_max: Option<u64>) {
-        self.disk().bytes_max = bytes_max;
+        self.disk.lock().bytes_max = bytes_max;
     }
 
     /// The bytes of all files.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.disk().bytes()
+        self.disk.lock().bytes()
     }
 
     /// Makes the `nth` call from now on fail (1: the next one).
     pub fn fail_nth(&self, nth: u64, fault: impl Into<Fault>) {
-        self.disk().faults.fail_nth(nth, fault.into());
+        self.disk.lock().faults.fail_nth(nth, fault.into());
     }
 
     /// Makes the next call of one kind fail.
@@ -254,31 +256,31 @@ impl SimFiles {
     /// armed at the same time.
     pub fn fail_nth_of(&self, call: Call, nth: u64, fault: impl Into<Fault>) {
         let effect = Effect::Fail(fault.into());
-        self.disk().faults.arm(call, nth, effect);
+        self.disk.lock().faults.arm(call, nth, effect);
     }
 
     /// Makes the `nth` read of one kind from now on ([`Call::Read`], [`Call::Load`], [`Call::Map`]) return one
     /// wrong bit. What is stored stays as it is.
     pub fn flip_nth_of(&self, call: Call, nth: u64) {
-        self.disk().faults.arm(call, nth, Effect::Flip);
+        self.disk.lock().faults.arm(call, nth, Effect::Flip);
     }
 
     /// Makes the `nth` call from now on (1: the next one) and all that follow do nothing, until the
     /// crash that this is the beginning of. A write that is cut off there may have written a part.
     pub fn die_at(&self, nth: u64) {
-        self.disk().faults.die_at(nth);
+        self.disk.lock().faults.die_at(nth);
     }
 
     /// Runs `act` at the `nth` place between two calls from now on (1: before the next call), as another thread that gets
     /// the processor there. The calls of `act` count, and others may interrupt them.
     pub fn interrupt_at(&self, nth: u64, act: impl FnOnce() + Send + 'static) {
-        self.disk().interruptions.add(nth, Box::new(act));
+        self.disk.lock().interruptions.add(nth, Box::new(act));
     }
 
     /// Runs what was to interrupt a call and has not.
     pub fn end_interruptions(&self) {
         loop {
-            let Some(act) = self.disk().interruptions.take_first() else {
+            let Some(act) = self.disk.lock().interruptions.take_first() else {
                 return;
             };
             act();
@@ -289,7 +291,7 @@ impl SimFiles {
     /// call counts.
     #[must_use]
     pub fn fail_count(&self) -> u64 {
-        self.disk().faults.fail_count
+        self.disk.lock().faults.fail_count
     }
 
     /// The number of failed syncs of files and directories, and of write-backs that failed since the last power failure.
@@ -297,7 +299,7 @@ impl SimFiles {
     /// left in the page cache.
     #[must_use]
     pub fn failed_syncs(&self) -> u64 {
-        let disk = self.disk();
+        let disk = self.disk.lock();
         disk.faults.failed_syncs + disk.faults.failed_write_backs
     }
 
@@ -306,7 +308,7 @@ impl SimFiles {
     /// # Panics
     /// If there is no such byte.
     pub fn damage(&self, path: &Path, offset: usize, xor: u8) {
-        let mut disk = self.disk();
+        let mut disk = self.disk.lock();
         let file = disk.file(path).expect("a file to damage");
         disk.files[file].flip(offset, xor);
     }
@@ -317,34 +319,29 @@ impl SimFiles {
     /// # Panics
     /// If there is no such file.
     pub fn spoil(&self, path: &Path, offset: usize, code: i32) {
-        let mut disk = self.disk();
+        let mut disk = self.disk.lock();
         let file = disk.file(path).expect("a file to spoil");
         disk.files[file].spoil(offset, code);
     }
 
     /// Makes every sector readable again.
     pub fn repair(&self) {
-        self.disk().files.iter_mut().for_each(Contents::repair);
-    }
-
-    fn disk(&self) -> MutexGuard<'_, Disk> {
-        // A panicking test leaves plain data behind.
-        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+        self.disk.lock().files.iter_mut().for_each(Contents::repair);
     }
 
     /// Begins a call: lets others act before it, counts it, and says what happens to it.
     fn begin(&self, call: Call) -> (MutexGuard<'_, Disk>, Option<Hit>) {
         self.let_interrupt();
-        let mut disk = self.disk();
+        let mut disk = self.disk.lock();
         let hit = disk.faults.call(call);
         (disk, hit)
     }
 
     /// Lets others act at a place between two calls.
     fn let_interrupt(&self) {
-        self.disk().interruptions.count();
+        self.disk.lock().interruptions.count();
         loop {
-            let Some(act) = self.disk().interruptions.take_due() else {
+            let Some(act) = self.disk.lock().interruptions.take_due() else {
                 return;
             };
             act();
@@ -542,7 +539,7 @@ impl Files for SimFiles {
     }
 
     fn unmap(&self, path: &Path, memory: Memory) {
-        let mut disk = self.disk();
+        let mut disk = self.disk.lock();
         disk.observe(path, memory.as_ref());
         if let Ok(file) = disk.file(path) {
             disk.files[file].is_mapped = false;
@@ -555,7 +552,7 @@ impl Files for SimFiles {
     }
 
     fn copy(&self, from: &Path, memory: &Memory, to: &Path) -> io::Result<()> {
-        self.disk().observe(from, memory.as_ref());
+        self.disk.lock().observe(from, memory.as_ref());
         let memory = memory.as_ref();
         let (mut disk, written, result) = self.call_to_write(Call::Copy, memory.len())?;
         if disk.names.get(to).is_some() {
@@ -602,7 +599,7 @@ impl Files for SimFiles {
         if is_log {
             self.let_interrupt();
         }
-        let synced = self.disk().sync_dir(path);
+        let synced = self.disk.lock().sync_dir(path);
         if is_log {
             self.let_interrupt();
         }
@@ -610,7 +607,7 @@ impl Files for SimFiles {
     }
 
     fn open_file_system(&self, _directory: &Path) -> io::Result<SimFileSystem> {
-        let told = AtomicU64::new(self.disk().errors);
+        let told = AtomicU64::new(self.disk.lock().errors);
         Ok(SimFileSystem { told })
     }
 

@@ -5,9 +5,9 @@ use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 /// The longest time for one browser. Other tests run on the machine at the same time.
@@ -159,7 +159,7 @@ impl Browser {
 
     /// Runs the browser to its end. Returns its standard output and standard error.
     fn finish(mut self) -> (String, String) {
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = TURN.lock();
         for _ in 0..ATTEMPTS {
             if let Some(written) = self.attempt() {
                 return written;

@@ -11,7 +11,6 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{MutexGuard, PoisonError};
 
 use diskq_log::{Failure, TopicFacts};
 
@@ -118,12 +117,12 @@ impl<F: Files> Keeper<F> {
     ) -> Result<T, DiskError> {
         let result = delete();
         match &result {
-            Ok(_) => self.undeleted().remove(topic),
+            Ok(_) => self.undeleted.lock().remove(topic),
             Err(error) => {
                 let text = format!("a topic of this name could not be deleted: {error}");
                 let kind = io::ErrorKind::Other;
-                self.undeleted()
-                    .insert(topic.to_owned(), Failure { kind, text })
+                let failure = Failure { kind, text };
+                self.undeleted.lock().insert(topic.to_owned(), failure)
             }
         };
         result
@@ -155,12 +154,6 @@ impl<F: Files> Keeper<F> {
             }
         }
         unreachable!("a directory is finite")
-    }
-
-    pub(super) fn undeleted(&self) -> MutexGuard<'_, BTreeMap<String, Failure>> {
-        self.undeleted
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,10 +1,11 @@
 //! [`Keeper`]: does one job after another.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use diskq_log::plant;
 use diskq_log::{Failure, Memory, Reply, Request, SyncFailure, segment_file};
+use parking_lot::Mutex;
 
 use crate::data_path::DataPath;
 use crate::files::Files;
@@ -149,7 +150,7 @@ impl<F: Files> Keeper<F> {
     /// Returns the directory of a topic's log. Fails if an earlier topic of this name could not be deleted: the
     /// directory holds that topic's messages.
     fn log(&self, topic: &str) -> Result<LogDirectory<'_, F>, Failure> {
-        match self.undeleted().get(topic) {
+        match self.undeleted.lock().get(topic) {
             Some(failure) => Err(failure.clone()),
             None => Ok(LogDirectory::new(&self.files, &self.data_path, topic)),
         }

@@ -14,12 +14,13 @@
 use crate::config::Config;
 use crate::thread_pool::{Bounds, Full, JobNumber, ThreadPool};
 use engine_rules::{AuthQuery, Authorization, Grants, Random};
+use parking_lot::Mutex;
 use program::http_client::{HttpClient, HttpSettings, push_query_value};
 use regex::Regex;
 use serde_json::{Map, Value};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use wire::error::quote;
 use wire::go_json::{
@@ -127,9 +128,7 @@ impl AuthServers {
 impl Servers {
     fn ask(&self, query: &AuthQuery) -> Result<Grants, String> {
         let count = self.addresses.len();
-        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
-        let start = random.below(count as u64) as usize;
-        drop(random);
+        let start = self.random.lock().below(count as u64) as usize;
         let mut failures = Vec::new();
         for address in self.addresses.iter().cycle().skip(start).take(count) {
             match self.ask_one(address, query) {

@@ -34,13 +34,14 @@ use command::Command;
 use directory::Directory;
 use engine_rules::Change;
 use inquiry::{Inquiry, Question, Source};
+use parking_lot::Mutex;
 use peer::{Node, Peer};
 use program::http_client::{HttpClient, HttpSettings};
 use program::{log_debug, log_error, log_info};
 use registry::Registry;
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
@@ -145,27 +146,27 @@ impl LookupPeers {
 
     /// The addresses of the nsqlookupds as they were set last; `None`: to `null`, which is none.
     pub(crate) fn addresses(&self) -> Option<Vec<String>> {
-        lock(&self.shared.addresses).clone()
+        self.shared.addresses.lock().clone()
     }
 
     /// Replaces the list of nsqlookupds: those not in `addresses` are left, new ones are connected to, the others notice
     /// nothing. Never waits.
     pub(crate) fn set_addresses(&self, addresses: Option<Vec<String>>) {
-        let mut set = lock(&self.shared.addresses);
+        let mut set = self.shared.addresses.lock();
         *set = addresses;
         self.follow(set.as_deref());
     }
 
     /// Connects to the nsqlookupds of the configuration, or to those that an operator has set since the shards listen.
     pub(crate) fn begin(&self) {
-        self.follow(lock(&self.shared.addresses).as_deref());
+        self.follow(self.shared.addresses.lock().as_deref());
     }
 
     /// Tells everybody the list. The caller holds its lock: all others learn two changes in the order of the list itself.
     fn follow(&self, addresses: Option<&[String]>) {
         let addresses = addresses.unwrap_or_default().to_vec();
         let has_peers = !addresses.is_empty();
-        lock(&self.shared.sources).is_all = false;
+        self.shared.sources.lock().is_all = false;
         self.send(Message::Addresses(addresses));
         (self.shared.tell_has_peers)(has_peers);
     }
@@ -185,7 +186,7 @@ impl LookupPeers {
         answer: impl FnOnce(Vec<String>, bool) + Send + 'static,
     ) {
         let is_configured = self.addresses().is_some_and(|all| !all.is_empty());
-        let Sources { mut list, is_all } = lock(&self.shared.sources).clone();
+        let Sources { mut list, is_all } = self.shared.sources.lock().clone();
         let count = list.len();
         list.retain(Source::is_known);
         let is_everyone = is_all && list.len() == count;
@@ -371,7 +372,7 @@ impl Registrar {
             log_info!("LOOKUP({}): removing peer", peer.target.label);
         }
         let sources = self.peers.iter().map(|peer| peer.source.clone());
-        *lock(&self.sources) = Sources {
+        *self.sources.lock() = Sources {
             list: sources.collect(),
             is_all: self.directory.is_resolved(),
         };
@@ -382,10 +383,6 @@ impl Registrar {
             let _ = peer.connect(&self.node, &self.registry);
         }
     }
-}
-
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

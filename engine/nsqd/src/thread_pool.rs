@@ -1,8 +1,9 @@
 //! [`ThreadPool`]: threads for jobs that wait for other programs: questions to nsqlookupd and to auth servers.
 
+use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -79,7 +80,7 @@ impl ThreadPool {
                 has_jobs: Condvar::new(),
             }),
         };
-        pool.shared.lock().threads = 1;
+        pool.shared.state.lock().threads = 1;
         pool.start_thread()?;
         Ok(pool)
     }
@@ -91,7 +92,7 @@ impl ThreadPool {
     /// The bounds are reached; the job is dropped.
     pub(crate) fn give(&self, bytes: usize, job: Job) -> Result<JobNumber, Full> {
         let bounds = &self.shared.bounds;
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         let is_alone = bytes == 0 || state.bytes == 0;
         let has_room = is_alone || state.bytes.saturating_add(bytes) <= bounds.bytes_max;
         if state.waiting.len() >= bounds.waiting_max || !has_room {
@@ -115,7 +116,7 @@ impl ThreadPool {
 
     /// Forgets a job, unless a thread has taken it. Returns whether it is forgotten.
     pub(crate) fn take_back(&self, number: JobNumber) -> bool {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         let removed = state.remove(number);
         drop(state);
         removed.is_some()
@@ -124,7 +125,7 @@ impl ThreadPool {
     /// Forgets a job that waits, unless enough threads are free for all jobs that wait. Returns whether the job is
     /// forgotten.
     pub(crate) fn take_back_if_no_thread(&self, number: JobNumber) -> bool {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         let free = state.threads - state.busy;
         let removed = match state.waiting.len() > free {
             true => state.remove(number),
@@ -141,7 +142,7 @@ impl ThreadPool {
             .name(self.shared.name.to_owned())
             .spawn(move || shared.run());
         if started.is_err() {
-            self.shared.lock().threads -= 1;
+            self.shared.state.lock().threads -= 1;
         }
         started.map(drop)
     }
@@ -157,13 +158,13 @@ impl State {
 
 impl Shared {
     fn run(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if let Some((_, Waiting { job, bytes })) = state.waiting.pop_first() {
                 state.busy += 1;
                 drop(state);
                 job();
-                state = self.lock();
+                state = self.state.lock();
                 state.busy -= 1;
                 state.bytes -= bytes;
                 continue;
@@ -171,23 +172,15 @@ impl Shared {
             state.idle += 1;
             let is_last = state.threads == 1;
             let timeout = if is_last { Duration::MAX } else { IDLE_TIME };
-            let (waited, timeout) = self
-                .has_jobs
-                .wait_timeout(state, timeout)
-                .unwrap_or_else(PoisonError::into_inner);
-            state = waited;
+            let waited = self.has_jobs.wait_for(&mut state, timeout);
             state.idle -= 1;
             // A thread that is still being started may fail to start.
             let is_alone = state.idle + state.busy == 0;
-            if timeout.timed_out() && state.waiting.is_empty() && !is_alone {
+            if waited.timed_out() && state.waiting.is_empty() && !is_alone {
                 state.threads -= 1;
                 return;
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -276,7 +269,7 @@ mod tests {
                 let given = givers.into_iter().map(|giver| giver.join().expect("given"));
                 given.collect()
             });
-            let threads = pool.shared.lock().threads;
+            let threads = pool.shared.state.lock().threads;
             assert!(threads <= 2, "{threads} threads");
             let (last, _) = gates.iter().max_by_key(|(number, _)| *number).expect("8");
             assert!(pool.take_back_if_no_thread(*last), "7 are before it");

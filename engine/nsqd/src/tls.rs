@@ -3,10 +3,11 @@
 
 use crate::config::{Config, TlsRequired, TlsVersion};
 use engine_rules::TlsSession;
+use parking_lot::Mutex;
 use program::http_client::{HttpSettings, HttpTls};
 use program::tls::{TlsFlags, error_text};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use upgrade::{
     ClientConfig, ClientTls, ConfigError, ServerConfig, Session, authorities, client_config,
 };
@@ -23,15 +24,12 @@ impl ListenerTls {
 
     /// Returns the configuration for a new connection.
     pub(crate) fn get(&self) -> Arc<ServerConfig> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.lock().clone()
     }
 
     /// Replaces the configuration. Connections that exist keep theirs.
     pub(crate) fn set(&self, config: Arc<ServerConfig>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = config;
+        *self.0.lock() = config;
     }
 }
 

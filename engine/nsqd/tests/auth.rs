@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::support::{
     Broker, Certificates, Client, Launch, PATIENT, Reply, Request, TIMEOUT, open_files, rss,
@@ -28,11 +30,8 @@ impl AuthServer {
         let reply = Arc::new(Mutex::new(reply));
         let (noted, current) = (requests.clone(), reply.clone());
         let address = serve_http(move |request| {
-            noted
-                .lock()
-                .expect("no test fails here")
-                .push(request.clone());
-            current.lock().expect("no test fails here").clone()
+            noted.lock().push(request.clone());
+            current.lock().clone()
         });
         AuthServer {
             address: address.to_string(),
@@ -46,11 +45,11 @@ impl AuthServer {
     }
 
     fn answers(&self, reply: Reply) {
-        *self.reply.lock().expect("no test fails here") = reply;
+        *self.reply.lock() = reply;
     }
 
     fn requests(&self) -> Vec<Request> {
-        self.requests.lock().expect("no test fails here").clone()
+        self.requests.lock().clone()
     }
 }
 
@@ -368,7 +367,7 @@ fn a_slow_server_delays_only_waiting_clients() {
     let address = serve_http(move |_| {
         // The first request is served at once.
         if asked.fetch_add(1, Ordering::SeqCst) > 0 {
-            let _ = gate.lock().expect("no test fails here").recv();
+            let _ = gate.lock().recv();
         }
         all()
     });
@@ -429,10 +428,10 @@ impl SlowAuth {
             let body: serde_json::Value = serde_json::from_str(&request.body).expect("JSON");
             let secret = body["secret"][0].as_str().expect("a text").to_owned();
             let is_quick = secret == quick;
-            noted.lock().expect("no test fails here").push(secret);
+            noted.lock().push(secret);
             if !is_quick {
                 // Receiving fails when the sender is dropped. That opens the server.
-                let _ = gate.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                let _ = gate.lock().recv();
             }
             grants(ttl, ".*", &[".*"], &["subscribe", "publish"])
         });
@@ -458,7 +457,7 @@ impl SlowAuth {
 
     /// Counts the requests with secrets that begin with `secret`.
     fn count(&self, secret: &str) -> usize {
-        let asked = self.asked.lock().expect("no test fails here");
+        let asked = self.asked.lock();
         asked
             .iter()
             .filter(|asked| asked.starts_with(secret))
@@ -547,7 +546,7 @@ fn a_client_that_leaves_with_unsent_messages_frees_its_descriptor() {
         count.fetch_add(1, Ordering::SeqCst);
         if closed.load(Ordering::SeqCst) {
             // Receiving fails when the sender is dropped. That opens the server.
-            let _ = gate.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let _ = gate.lock().recv();
         }
         grants(1, ".*", &[".*"], &["subscribe", "publish"])
     });

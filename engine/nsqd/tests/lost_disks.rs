@@ -7,9 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::fs;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::network::{Host, Network};
 use crate::support::{
@@ -93,12 +95,8 @@ struct State {
 }
 
 impl Ledger {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn confirm(&self, number: u64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.confirmed += 1;
         if !state.handled.contains_key(&number) {
             state.owed.insert(number);
@@ -106,14 +104,14 @@ impl Ledger {
     }
 
     fn handle(&self, number: u64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.owed.remove(&number);
         *state.handled.entry(number).or_default() += 1;
     }
 
     /// Returns those of `numbers` that are still owed.
     fn owed_of(&self, numbers: &BTreeSet<u64>) -> BTreeSet<u64> {
-        let state = self.state();
+        let state = self.state.lock();
         numbers.intersection(&state.owed).copied().collect()
     }
 }
@@ -121,7 +119,7 @@ impl Ledger {
 /// Publishes each number to two nodes, until two have confirmed it.
 async fn publish(ledger: Arc<Ledger>, producer: Producer) {
     while !ledger.is_over.load(Ordering::Relaxed) {
-        if ledger.state().owed.len() >= BACKLOG_MAX {
+        if ledger.state.lock().owed.len() >= BACKLOG_MAX {
             sleep(Duration::from_millis(1)).await;
             continue;
         }
@@ -212,26 +210,26 @@ fn any_node_may_lose_its_disk_and_each_message_counts_once() {
         let control = runtime.block_on(start(&ledger, &addresses));
         for kill in 0..kills {
             ledger.is_slow.store(true, Ordering::Relaxed);
-            let is_full = wait_until(TIMEOUT, || ledger.state().owed.len() >= BACKLOG_MIN);
+            let is_full = wait_until(TIMEOUT, || ledger.state.lock().owed.len() >= BACKLOG_MIN);
             assert!(is_full, "kill {kill}: no messages come");
             std::thread::sleep(Duration::from_millis(random.below(300)));
             let victim = random.below(3) as usize;
             nodes[victim].destroy();
             ledger.is_slow.store(false, Ordering::Relaxed);
             // Another node may fail only when no message depends on it alone.
-            let owed = ledger.state().owed.clone();
+            let owed = ledger.state.lock().owed.clone();
             let is_handled = wait_until(TIMEOUT, || ledger.owed_of(&owed).is_empty());
             let lost = ledger.owed_of(&owed);
             assert!(is_handled, "kill {kill}, node {victim}: lost {lost:?}");
         }
         ledger.is_over.store(true, Ordering::Relaxed);
-        let is_empty = wait_until(TIMEOUT, || ledger.state().owed.is_empty());
-        assert!(is_empty, "lost {:?}", ledger.state().owed);
+        let is_empty = wait_until(TIMEOUT, || ledger.state.lock().owed.is_empty());
+        assert!(is_empty, "lost {:?}", ledger.state.lock().owed);
         // Copies that are still on their way must not be handled.
         std::thread::sleep(Duration::from_millis(500));
         let stats = control.stats().dedup.expect("a filter");
         runtime.block_on(control.shutdown());
-        let state = ledger.state();
+        let state = ledger.state.lock();
         let twice: Vec<_> = state
             .handled
             .iter()

@@ -24,7 +24,7 @@ mod state_file;
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use builder::DedupBuilder;
@@ -45,6 +45,7 @@ pub(crate) use report::is_power_of_ten;
 pub(crate) use saves::SaveResult;
 
 use filter::ActiveFilter;
+use parking_lot::Mutex;
 use ringq_dedup::KeyHasher;
 use saves::Saves;
 use state_file::StateFile;
@@ -163,12 +164,7 @@ impl Dedup {
         let Some(state) = &self.0.state else {
             return Ok(());
         };
-        // The lock guards no data, so a panic leaves nothing half done.
-        let _writing = self
-            .0
-            .write_lock
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _writing = self.0.write_lock.lock();
         #[cfg(test)]
         if let Some(act) = &self.0.before_save.0 {
             act();

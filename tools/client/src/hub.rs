@@ -5,10 +5,11 @@
 //! connections. No callback of the application and no waker of it runs under the lock.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use wire::encode;
 
@@ -128,11 +129,6 @@ impl Hub {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing in the lock's sections can be left half done by a panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the phase of the consumer.
     pub(crate) fn phase(&self) -> Phase {
         *self.phase.borrow()
@@ -151,7 +147,7 @@ impl Hub {
         outbox: Outbox,
     ) -> Option<Arc<Line>> {
         let now = now();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.is_stopping {
             return None;
         }
@@ -165,7 +161,7 @@ impl Hub {
 
     /// Takes a connection out of the distribution of RDY: nsqd is asked to send nothing more, or is about to stop.
     pub(crate) fn retire_line(&self, line: &Line) {
-        self.change(self.state(), |flow| {
+        self.change(self.state.lock(), |flow| {
             // The connection may be lost already; then there is nobody to tell.
             let _ = line.send(encode::cls);
             flow.retire(now(), line.id)
@@ -175,7 +171,7 @@ impl Hub {
     /// Removes a connection that is over. Returns true if it was the last one of a consumer that stops.
     pub(crate) fn remove_line(&self, line: &Line) -> bool {
         line.lose();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.lines.remove(&line.id);
         let is_last = state.lines.is_empty() && state.is_stopping;
         self.change(state, |flow| flow.remove(now(), line.id));
@@ -186,7 +182,7 @@ impl Hub {
     pub(crate) fn count_received(&self, now: Instant, line: &Line, count: u64) {
         line.count_received(now, count);
         self.received.fetch_add(count, Ordering::Relaxed);
-        self.state().flow.receive(now, line.id);
+        self.state.lock().flow.receive(now, line.id);
     }
 
     /// Answers a message: first the flow control, whose RDY come before the answer, then the answer itself.
@@ -199,7 +195,7 @@ impl Hub {
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Result<Position, ConnectionLost> {
         if verdict != Verdict::Success || self.level.load(Ordering::Relaxed) != 0 {
-            self.change(self.state(), |flow| flow.answer(now(), verdict));
+            self.change(self.state.lock(), |flow| flow.answer(now(), verdict));
         }
         let sent = line.send(write);
         let counter = match is_finish {
@@ -218,7 +214,7 @@ impl Hub {
     /// Gives connections the room that an answer has made.
     #[cold]
     fn use_room(&self) {
-        self.change(self.state(), |flow| flow.use_room(now()));
+        self.change(self.state.lock(), |flow| flow.use_room(now()));
     }
 
     /// Returns true, once, when an answer came too late.
@@ -228,7 +224,7 @@ impl Hub {
 
     /// Changes `max_in_flight`.
     pub(crate) fn set_max_in_flight(&self, max: u32) {
-        let state = self.state();
+        let state = self.state.lock();
         let lines: Vec<_> = state.lines.values().map(Arc::clone).collect();
         self.change(state, |flow| flow.set_max(now(), max));
         for line in lines {
@@ -250,7 +246,7 @@ impl Hub {
 
     /// Returns `max_in_flight`.
     pub(crate) fn max_in_flight(&self) -> u32 {
-        self.state().flow.max()
+        self.state.lock().flow.max()
     }
 
     /// Returns the level of the backoff.
@@ -260,18 +256,18 @@ impl Hub {
 
     /// Returns the time of the next timeout of the flow control.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        self.state().flow.next_timeout()
+        self.state.lock().flow.next_timeout()
     }
 
     /// Carries out the timeouts that are due.
     pub(crate) fn handle_timeout(&self) {
-        self.change(self.state(), |flow| flow.handle_timeout(now()));
+        self.change(self.state.lock(), |flow| flow.handle_timeout(now()));
     }
 
     /// Returns true if a connection may send no more, or hardly more, before some of its messages are answered: 85 % of its
     /// RDY are in flight. A connection that closes does not count, because it sends no more in any case.
     pub(crate) fn is_starved(&self) -> bool {
-        let state = self.state();
+        let state = self.state.lock();
         let lines = state.lines.values();
         let mut open = lines.filter(|line| state.flow.has(line.id) && !line.is_draining());
         open.any(|line| {
@@ -283,7 +279,7 @@ impl Hub {
 
     /// Returns the connections with their RDY.
     pub(crate) fn lines(&self) -> Vec<(Arc<Line>, u32)> {
-        let state = self.state();
+        let state = self.state.lock();
         let lines = state.lines.values();
         lines
             .map(|line| (Arc::clone(line), state.flow.count(line.id)))
@@ -301,7 +297,7 @@ impl Hub {
 
     /// Begins the end: asks every nsqd to send nothing more. Returns false if the end has begun already.
     pub(crate) fn begin_stop(&self) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if std::mem::replace(&mut state.is_stopping, true) {
             return false;
         }
@@ -326,12 +322,12 @@ impl Hub {
 
     /// Returns true if there are no connections.
     pub(crate) fn has_no_lines(&self) -> bool {
-        self.state().lines.is_empty()
+        self.state.lock().lines.is_empty()
     }
 
     /// Ends the consumer, and its remaining connections at once.
     pub(crate) fn end(&self) {
-        let state = self.state();
+        let state = self.state.lock();
         state.lines.values().for_each(|line| line.abort());
         drop(state);
         self.raise_phase(Phase::Stopped);

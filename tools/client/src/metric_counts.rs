@@ -1,12 +1,13 @@
 //! The counters that a piece of code adds to in the recorder of `metrics`, for tests.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use metrics::{
     Counter, CounterFn, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
 };
+use parking_lot::Mutex;
 
 #[derive(Default)]
 struct Counts(Mutex<BTreeMap<String, Arc<Count>>>);
@@ -29,7 +30,7 @@ impl Recorder for Counts {
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
         let label = key.labels().next().map_or("", |label| label.value());
-        let mut counts = self.0.lock().unwrap();
+        let mut counts = self.0.lock();
         let count = counts.entry(format!("{} {label}", key.name())).or_default();
         Counter::from_arc(Arc::clone(count))
     }
@@ -45,7 +46,7 @@ impl Recorder for Counts {
 pub(crate) fn counted(act: impl FnOnce()) -> BTreeMap<String, u64> {
     let counts = Counts::default();
     metrics::with_local_recorder(&counts, act);
-    let counts = counts.0.lock().unwrap();
+    let counts = counts.0.lock();
     let values = counts
         .iter()
         .map(|(name, count)| (name.clone(), count.0.load(Ordering::Relaxed)));

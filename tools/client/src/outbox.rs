@@ -65,7 +65,8 @@ impl Outbox {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic in `write` of `append` may leave half a command: nothing more may be sent.
+        // A panic in `write` of `append` may leave half a command: nothing more may be sent. parking_lot's mutex does not
+        // tell of a panic.
         self.0.lock().unwrap_or_else(|poisoned| {
             let mut state = poisoned.into_inner();
             state.request = Request::Abort;

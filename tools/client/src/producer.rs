@@ -179,7 +179,7 @@ impl Producer {
     /// The error of the first node that cannot be reached.
     pub async fn ping(&self) -> Result<(), PublishError> {
         self.nodes_are_known().await?;
-        let nodes = self.0.pool().all();
+        let nodes = self.0.pool.lock().all();
         for node in nodes {
             self.ping_node(&node).await?;
         }
@@ -191,7 +191,7 @@ impl Producer {
     /// # Errors
     /// The node cannot be reached.
     pub async fn ping_on(&self, node: &Address) -> Result<(), PublishError> {
-        let found = self.0.pool().get(node);
+        let found = self.0.pool.lock().get(node);
         match found {
             Some(node) => self.ping_node(&node).await,
             None => Err(PublishError::UnknownNode(node.clone())),
@@ -229,7 +229,7 @@ impl Producer {
     /// Returns the addresses of the nodes that are known at present.
     #[must_use]
     pub fn nodes(&self) -> Vec<Address> {
-        let nodes = self.0.pool().all();
+        let nodes = self.0.pool.lock().all();
         nodes.iter().map(|node| node.address.clone()).collect()
     }
 }

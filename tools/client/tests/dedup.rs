@@ -2,9 +2,10 @@
 #![cfg(feature = "memcached")]
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use ringq_client::dedup::filters::{
     Fingerprint, InverseBloom, Memcached, MemcachedOptions, SharedBegin,
 };
@@ -106,12 +107,12 @@ async fn several_consumers_handle_each_message_once() {
                     continue;
                 }
                 let body = String::from_utf8_lossy(message.body()).into_owned();
-                *handled.lock().expect("no panic").entry(body).or_default() += 1;
+                *handled.lock().entry(body).or_default() += 1;
                 message.finish();
             }
         }));
     }
-    let all = || handled.lock().expect("no panic").len() == MESSAGES;
+    let all = || handled.lock().len() == MESSAGES;
     wait_until("all messages are handled", all).await;
     // A copy may be deferred, which shows in no depth.
     let duplicates = || controls.iter().map(done).sum::<u64>();
@@ -123,7 +124,7 @@ async fn several_consumers_handle_each_message_once() {
     for task in tasks {
         task.await.expect("no panic");
     }
-    let handled = handled.lock().expect("no panic");
+    let handled = handled.lock();
     assert!(handled.values().all(|count| *count == 1), "{handled:?}");
     assert_eq!(duplicates(), MESSAGES as u64);
 }
@@ -175,10 +176,10 @@ async fn messages_wait_for_a_store_that_is_unavailable() {
     let log: Arc<Mutex<Vec<String>>> = Arc::default();
     let events = {
         let log = Arc::clone(&log);
-        move |event: Event| log.lock().expect("no panic").push(event.to_string())
+        move |event: Event| log.lock().push(event.to_string())
     };
     let count = |text: &str| {
-        let log = log.lock().expect("no panic");
+        let log = log.lock();
         log.iter().filter(|line| line.contains(text)).count()
     };
     let dedup = Dedup::builder(Key::body(), store(&server, |_| ())).build();

@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::filter::{Filter, UnixTime};
 
@@ -15,6 +17,7 @@ pub struct Deduplicator<F: Filter> {
     shared: Arc<Mutex<Shared<F>>>,
 }
 
+/// A panic under the lock leaves the set and the filter usable: at most one key is missing.
 #[derive(Debug)]
 struct Shared<F: Filter> {
     filter: F,
@@ -51,7 +54,7 @@ impl<F: Filter> Deduplicator<F> {
     /// Asks about the message with this key, and gives the caller the claim on the key if the message is fresh.
     #[must_use = "a guard that is dropped releases the key"]
     pub fn begin(&self, key: F::Key, now: UnixTime) -> Begin<F> {
-        let mut shared = self.lock();
+        let mut shared = self.shared.lock();
         if shared.in_progress.contains(&key) {
             return Begin::InProgress;
         }
@@ -70,23 +73,13 @@ impl<F: Filter> Deduplicator<F> {
     /// consumer, and not with the backlog.
     #[must_use]
     pub fn in_progress(&self) -> usize {
-        self.lock().in_progress.len()
+        self.shared.lock().in_progress.len()
     }
 
     /// Calls `action` with the filter, for example to save the filter. Nobody else can ask until `action` returns.
     pub fn with_filter<T>(&self, action: impl FnOnce(&mut F) -> T) -> T {
-        action(&mut self.lock().filter)
+        action(&mut self.shared.lock().filter)
     }
-
-    fn lock(&self) -> MutexGuard<'_, Shared<F>> {
-        lock(&self.shared)
-    }
-}
-
-/// Locks the shared part. A panic of another thread inside the lock leaves the set and the filter usable: at most one
-/// key is missing.
-fn lock<F: Filter>(shared: &Mutex<Shared<F>>) -> MutexGuard<'_, Shared<F>> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<F: Filter> Clone for Deduplicator<F> {
@@ -125,7 +118,7 @@ impl<F: Filter> Guard<F> {
     /// the message comes again, and is done.
     pub fn commit(mut self, now: UnixTime) {
         self.is_open = false;
-        let mut shared = lock(&self.shared);
+        let mut shared = self.shared.lock();
         shared.in_progress.remove(&self.key);
         shared.filter.remember(self.key, now);
     }
@@ -134,7 +127,7 @@ impl<F: Filter> Guard<F> {
 impl<F: Filter> Drop for Guard<F> {
     fn drop(&mut self) {
         if self.is_open {
-            lock(&self.shared).in_progress.remove(&self.key);
+            self.shared.lock().in_progress.remove(&self.key);
         }
     }
 }

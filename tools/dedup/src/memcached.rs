@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_memcached::{AsciiProtocol, Client, Error, Status};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -198,7 +199,7 @@ struct Try<'a> {
 
 impl Try<'_> {
     fn new(shared: &Shared, key: Fingerprint) -> Try<'_> {
-        let kept = shared.tries().take(key);
+        let kept = shared.tries.lock().take(key);
         Try {
             shared,
             key,
@@ -215,7 +216,7 @@ impl Try<'_> {
 impl Drop for Try<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
-            self.shared.tries().keep(self.key, self.number);
+            self.shared.tries.lock().keep(self.key, self.number);
         }
     }
 }
@@ -426,17 +427,11 @@ impl Request<'_> {
 
 impl Shared {
     fn take_idle(&self) -> Option<Client> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.pop()
-    }
-
-    fn tries(&self) -> MutexGuard<'_, Tries> {
-        self.tries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock().pop()
     }
 
     fn give_back(&self, client: Client) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.push(client);
+        self.idle.lock().push(client);
     }
 }
 

@@ -9,10 +9,10 @@ mod sources;
 mod stats;
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use program::http_client::{HttpClient, HttpSettings, HttpTls, push_query_value};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -288,8 +288,7 @@ fn ask_all<A: AsRef<str> + Sync, T: Send>(
     let ask_in_turn = || {
         while let Some(address) = addresses.get(next.fetch_add(1, Ordering::Relaxed)) {
             let result = ask(address);
-            let mut results = results.lock().expect("no thread panics with the lock");
-            results.push((address.as_ref(), result));
+            results.lock().push((address.as_ref(), result));
         }
     };
     std::thread::scope(|scope| {
@@ -298,9 +297,7 @@ fn ask_all<A: AsRef<str> + Sync, T: Send>(
         }
         ask_in_turn();
     });
-    let mut results = results
-        .into_inner()
-        .expect("no thread panics with the lock");
+    let mut results = results.into_inner();
     let place = |address: &str| addresses.iter().position(|known| known.as_ref() == address);
     results.sort_by_key(|(address, _)| place(address));
     let (mut data, mut failures) = (Vec::new(), Vec::new());

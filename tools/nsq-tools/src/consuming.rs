@@ -159,9 +159,10 @@ fn repeated_cause(event: &Event) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
     use std::time::Duration;
 
+    use parking_lot::Mutex;
     use ringq_client::Message;
     use ringq_client::testing::MockNetwork;
 
@@ -181,7 +182,7 @@ mod tests {
             let builder = Consumer::builder(topic, "c").node(nsqd.address());
             let consumer = builder
                 .connector(network.clone())
-                .events(move |event| causes.lock().unwrap().extend(repeated_cause(&event)))
+                .events(move |event| causes.lock().extend(repeated_cause(&event)))
                 .connect()
                 .await
                 .unwrap();
@@ -199,7 +200,7 @@ mod tests {
             control.shutdown().await;
             handler.await.unwrap();
         }
-        let mut causes = causes.lock().unwrap().clone();
+        let mut causes = causes.lock().clone();
         causes.sort();
         let expected = ["a", "b"].map(|topic| {
             ["backoff", "backoff", "handler: odd"].map(|what| format!("[{topic}/c] {what}"))

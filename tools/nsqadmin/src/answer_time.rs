@@ -1,7 +1,9 @@
 //! [`AnswerTime`]: the time in which servers worked on answers. The wait for a server that gives none is not part of it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// The answers since the last look. All clones count the same.
 #[derive(Clone, Debug, Default)]
@@ -10,21 +12,17 @@ pub struct AnswerTime(Arc<Mutex<Vec<(Instant, Instant)>>>);
 impl AnswerTime {
     /// Adds a request that got an answer.
     pub fn add(&self, asked: Instant, answered: Instant) {
-        self.lock().push((asked, answered));
+        self.0.lock().push((asked, answered));
     }
 
     /// Returns the time in which at least one of the answers was under way, and begins anew.
     pub fn take(&self) -> Duration {
-        time_of(std::mem::take(&mut *self.lock()))
+        time_of(std::mem::take(&mut *self.0.lock()))
     }
 
     /// Returns the same time, and goes on.
     pub fn so_far(&self) -> Duration {
-        time_of(self.lock().clone())
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(Instant, Instant)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        time_of(self.0.lock().clone())
     }
 }
 

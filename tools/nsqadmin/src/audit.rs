@@ -15,11 +15,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Timestamp;
 use new_file::STATE_MODE;
+use parking_lot::Mutex;
 use program::log::{self, Level};
 use program::log_error;
 use wire::go_error::system_text;
@@ -344,7 +345,7 @@ impl Audit {
         let Some(file) = &self.file else {
             return Ok(());
         };
-        let path = file.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = file.lock();
         open(&path)?.write_all(line.as_bytes())
     }
 }

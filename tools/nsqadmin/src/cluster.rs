@@ -11,10 +11,11 @@ mod peek;
 mod survey;
 mod topics;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
+use parking_lot::RwLock;
 use program::http_client::push_query_value;
 
 use crate::answer_time::AnswerTime;
@@ -85,17 +86,12 @@ impl Cluster {
 
     /// Returns the addresses of the nsqlookupds.
     pub fn lookupds(&self) -> Vec<String> {
-        let lookupds = self.lookupds.read();
-        lookupds.unwrap_or_else(PoisonError::into_inner).clone()
+        self.lookupds.read().clone()
     }
 
     /// Replaces the addresses of the nsqlookupds. The next request uses them.
     pub fn set_lookupds(&self, addresses: Vec<String>) {
-        let mut lookupds = self
-            .lookupds
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        *lookupds = addresses;
+        *self.lookupds.write() = addresses;
     }
 
     /// Returns true in lookup mode.

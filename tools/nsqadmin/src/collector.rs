@@ -1,10 +1,11 @@
 //! [`Collector`]: asks all nsqds again and again, and keeps the present figures and the history.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
@@ -120,7 +121,7 @@ impl Collector {
 
     /// Returns the history.
     pub fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+        self.history.lock()
     }
 
     /// Saves the history, if there is a file for it. Blocks until the file is on disk, for some seconds at most.
@@ -310,7 +311,7 @@ impl Task {
     /// Adds the figures to the history.
     fn remember(&mut self, now: Now, snapshot: &Snapshot) {
         let unix_seconds = now.unix_millis / 1000;
-        let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut history = self.history.lock();
         history.compare_clocks(now);
         let left_out = history.add(unix_seconds, snapshot.samples());
         let room_seconds = history.room_seconds(unix_seconds);

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// Most addresses that are remembered. With more, all of them are forgotten, so an address can have a second line.
 const ADDRESSES_MAX: usize = 1000;
@@ -25,8 +27,7 @@ impl IgnoredUserLog {
     /// Returns true if the log should tell about this address now. An address that comes within a second of another
     /// one's line has its line at a later request.
     pub fn is_due(&self, address: IpAddr, now: Instant) -> bool {
-        // No code panics while it holds the lock, so the set is whole.
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.0.lock();
         let is_too_early = told.last.is_some_and(|last| now < last + ONE_EVERY);
         if is_too_early || told.addresses.contains(&address) {
             return false;
@@ -67,7 +68,7 @@ mod tests {
         for number in 0..3 * 1000 {
             let now = start + Duration::from_secs(number.into());
             assert!(log.is_due(address(number), now));
-            let told = log.0.lock().unwrap();
+            let told = log.0.lock();
             assert!(told.addresses.len() <= ADDRESSES_MAX);
         }
     }

@@ -1,8 +1,9 @@
 //! [`LeftOut`]: counts what has no line of its own in a log, and has the number told at the latest after a minute.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::sleep;
 
 /// The longest time for which a number is not told.
@@ -27,7 +28,7 @@ impl LeftOut {
         T: Future<Output = ()> + Send,
     {
         {
-            let mut counted = self.lock();
+            let mut counted = self.0.lock();
             counted.count += 1;
             if std::mem::replace(&mut counted.is_awaited, true) {
                 return false;
@@ -37,7 +38,7 @@ impl LeftOut {
         tokio::spawn(async move {
             sleep(TOLD_AFTER).await;
             let count = {
-                let mut counted = own.lock();
+                let mut counted = own.0.lock();
                 counted.is_awaited = false;
                 std::mem::take(&mut counted.count)
             };
@@ -51,12 +52,7 @@ impl LeftOut {
     /// Returns the number for somebody who tells it now.
     #[must_use]
     pub fn take(&self) -> u64 {
-        std::mem::take(&mut self.lock().count)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Counted> {
-        // No code panics while it holds the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        std::mem::take(&mut self.0.lock().count)
     }
 }
 
@@ -70,23 +66,23 @@ mod tests {
         let told: Arc<Mutex<Vec<u64>>> = Arc::default();
         let add = || {
             let told = told.clone();
-            left_out.add(move |count| async move { told.lock().unwrap().push(count) })
+            left_out.add(move |count| async move { told.lock().push(count) })
         };
         let second = Duration::from_secs(1);
         assert!(add());
         sleep(TOLD_AFTER - second).await;
         assert!(!add());
-        assert_eq!(*told.lock().unwrap(), [0; 0]);
+        assert_eq!(*told.lock(), [0; 0]);
         sleep(2 * second).await;
-        assert_eq!(*told.lock().unwrap(), [2]);
+        assert_eq!(*told.lock(), [2]);
         sleep(10 * TOLD_AFTER).await;
-        assert_eq!(*told.lock().unwrap(), [2]);
+        assert_eq!(*told.lock(), [2]);
         assert!(add());
         assert_eq!(left_out.clone().take(), 1);
         sleep(2 * TOLD_AFTER).await;
-        assert_eq!(*told.lock().unwrap(), [2]);
+        assert_eq!(*told.lock(), [2]);
         assert!(add());
         sleep(TOLD_AFTER + second).await;
-        assert_eq!(*told.lock().unwrap(), [2, 1]);
+        assert_eq!(*told.lock(), [2, 1]);
     }
 }

@@ -3,9 +3,11 @@
 //! The parts of nsqadmin count here, and nothing is read back but by `/metrics`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// Time after which a server that nobody asks any more leaves the metrics.
 const UPSTREAM_LIFETIME: Duration = Duration::from_secs(600);
@@ -146,7 +148,7 @@ impl Tally {
     pub fn count_request(&self, method: &str, status: u16) {
         let known = METHODS.iter().find(|known| **known == method);
         let key = (known.copied().unwrap_or("other"), status);
-        *lock(&self.0.requests).entry(key).or_default() += 1;
+        *self.0.requests.lock().entry(key).or_default() += 1;
     }
 
     /// Counts a request to a server. `failure` is the reason if it failed. `is_up` is true if there was
@@ -159,7 +161,7 @@ impl Tally {
         is_up: bool,
         now: Instant,
     ) {
-        let mut upstreams = lock(&self.0.upstreams);
+        let mut upstreams = self.0.upstreams.lock();
         upstreams.make_room(now);
         let counted = upstreams.of(name, now);
         counted.asked = now;
@@ -176,7 +178,7 @@ impl Tally {
     /// Takes the servers that are gone now. They are not up. A server that was gone before leaves, unless it was asked since
     /// then.
     pub fn set_gone(&self, gone: &BTreeSet<UpstreamName>, now: Instant) {
-        let mut upstreams = lock(&self.0.upstreams);
+        let mut upstreams = self.0.upstreams.lock();
         for name in gone {
             let counted = upstreams.of(name.clone(), now);
             (counted.is_gone, counted.is_asked_again) = (true, false);
@@ -192,7 +194,7 @@ impl Tally {
     /// Counts an act, or one that was refused.
     pub fn count_act(&self, action: &str, result: &'static str) {
         let key = (action.to_owned(), result);
-        *lock(&self.0.acts).entry(key).or_default() += 1;
+        *self.0.acts.lock().entry(key).or_default() += 1;
     }
 
     /// Counts a line that could not be written to the file of the audit log.
@@ -207,7 +209,7 @@ impl Tally {
 
     /// Counts a collection. `is_complete` is `None` if there are no figures.
     pub fn count_collection(&self, took: Duration, is_complete: Option<bool>) {
-        let mut collections = lock(&self.0.collections);
+        let mut collections = self.0.collections.lock();
         collections.time += took;
         collections.last_time = took;
         match is_complete {
@@ -219,17 +221,17 @@ impl Tally {
 
     /// Sets the number of series for which the history has no room.
     pub fn set_left_out_series(&self, count: usize) {
-        lock(&self.0.collections).left_out_series = count as u64;
+        self.0.collections.lock().left_out_series = count as u64;
     }
 
     /// Returns the requests of clients by method and status.
     pub fn requests(&self) -> BTreeMap<(&'static str, u16), u64> {
-        lock(&self.0.requests).clone()
+        self.0.requests.lock().clone()
     }
 
     /// Returns the servers that were asked lately.
     pub fn upstreams(&self, now: Instant) -> Vec<(UpstreamName, UpstreamCounts)> {
-        let mut upstreams = lock(&self.0.upstreams);
+        let mut upstreams = self.0.upstreams.lock();
         upstreams.forget(now);
         let upstreams = upstreams.counted.iter();
         let upstreams = upstreams.map(|(name, counted)| {
@@ -242,7 +244,7 @@ impl Tally {
 
     /// Returns the acts by action and result.
     pub fn acts(&self) -> BTreeMap<(String, &'static str), u64> {
-        lock(&self.0.acts).clone()
+        self.0.acts.lock().clone()
     }
 
     /// Returns the number of lines that could not be written to the file of the audit log.
@@ -257,13 +259,8 @@ impl Tally {
 
     /// Returns the counts of collections.
     pub fn collections(&self) -> Collections {
-        *lock(&self.0.collections)
+        *self.0.collections.lock()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A count that a panic has interrupted is off by one at most.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -297,7 +294,7 @@ mod tests {
             let name = name(&format!("n{number}:1"));
             tally.count_upstream(name, Duration::ZERO, None, true, now);
         }
-        let count = lock(&tally.0.upstreams).counted.len();
+        let count = tally.0.upstreams.lock().counted.len();
         assert!(count <= 2 * UPSTREAMS_MIN, "{count}");
     }
 

@@ -2,10 +2,11 @@
 
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::Admin;
+use parking_lot::Mutex;
 use serde_json::json;
 use test_support::daemon::Daemon;
 use test_support::{TIMEOUT, original_nsqd, wait_until};
@@ -38,14 +39,14 @@ fn hanging_server(open: &Arc<Mutex<Open>>) -> SocketAddr {
 
 fn hold(mut socket: TcpStream, open: &Mutex<Open>) {
     {
-        let mut open = open.lock().unwrap();
+        let mut open = open.lock();
         open.now += 1;
         open.all += 1;
         open.most = open.most.max(open.now);
     }
     let mut bytes = [0; 1024];
     while socket.read(&mut bytes).is_ok_and(|count| count > 0) {}
-    open.lock().unwrap().now -= 1;
+    open.lock().now -= 1;
 }
 
 fn flags(addresses: impl Iterator<Item = SocketAddr>, timeout: &str) -> Vec<String> {
@@ -75,7 +76,7 @@ fn nodes_that_hang_are_asked_at_the_same_moment_and_each_is_named() {
         "{message}"
     );
     assert_eq!(
-        open.lock().unwrap().most,
+        open.lock().most,
         SERVERS,
         "connections that were open at once"
     );
@@ -101,14 +102,14 @@ fn a_node_that_hangs_is_left_out_for_a_while_and_the_figures_of_the_others_stay_
         let stats = requests.iter();
         stats.filter(|it| it.target().starts_with("/stats")).count()
     };
-    assert!(wait_until(TIMEOUT, || open.lock().unwrap().all > 0));
+    assert!(wait_until(TIMEOUT, || open.lock().all > 0));
     // The living server, too, may miss its deadline on a busy machine. Few collections come before the next question then.
-    let (mut asked, mut before, mut most) = (open.lock().unwrap().all, count(), 0_usize);
+    let (mut asked, mut before, mut most) = (open.lock().all, count(), 0_usize);
     let mut messages = Vec::new();
     let is_new = wait_until(TIMEOUT, || {
         let live = admin.json("/api/live");
         messages.extend(live["message"].as_str().map(str::to_owned));
-        let all = open.lock().unwrap().all;
+        let all = open.lock().all;
         if all > asked {
             let now = count();
             // Two questions since the last look are two windows.
@@ -193,7 +194,7 @@ fn an_nsqlookupd_that_hangs_can_be_replaced() {
         put.expect_status(200);
     };
     name(hanging_server(&open));
-    assert!(wait_until(TIMEOUT, || open.lock().unwrap().all > 0));
+    assert!(wait_until(TIMEOUT, || open.lock().all > 0));
     let other = Daemon::nsqd_at(&[&lookupds[1]], &[]);
     name(lookupds[1].http);
     admin.wait_for("/api/live", |live| {

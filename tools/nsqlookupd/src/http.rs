@@ -6,10 +6,11 @@
 //! registrations, so they are made in parts while they are sent.
 
 use std::borrow::Cow;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use ::http::{Method, StatusCode};
+use parking_lot::RwLock;
 use program::http::{
     Failure, HostNames, Io, OldRequest, Query, Reply, RequestBody, Route, Service, parse_query,
     profiler,
@@ -287,13 +288,13 @@ const PART_BYTES: usize = 64 * 1024;
 
 /// Returns the answer to `/nodes`. Nodes that leave in the meantime may be missing.
 fn nodes(database: Arc<RwLock<Database>>, now: fn() -> Now) -> Reply {
-    let clients = lock(&database).clients();
+    let clients = database.read().clients();
     let mut clients = clients.into_iter();
     let mut opening = Some("{\"producers\":[");
     let mut needs_comma = false;
     Reply::json_in_parts(move || {
         let mut json = opening.take().unwrap_or_default().to_string();
-        let database = lock(&database);
+        let database = database.read();
         while json.len() < PART_BYTES {
             let Some(client) = clients.next() else {
                 json.push_str("]}");
@@ -315,16 +316,14 @@ fn nodes(database: Arc<RwLock<Database>>, now: fn() -> Now) -> Reply {
 
 /// Returns the answer to `/debug`. Changes in the meantime may be a part of it.
 fn debug(database: Arc<RwLock<Database>>) -> Reply {
-    let mut progress = lock(&database).debug_start();
+    let mut progress = database.read().debug_start();
     Reply::json_in_parts(move || {
         let mut json = String::new();
-        let is_last = lock(&database).debug_piece(&mut progress, PART_BYTES, &mut json);
+        let is_last = database
+            .read()
+            .debug_piece(&mut progress, PART_BYTES, &mut json);
         (json, is_last)
     })
-}
-
-fn lock(database: &RwLock<Database>) -> RwLockReadGuard<'_, Database> {
-    database.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The endpoints over a shared database.
@@ -344,15 +343,12 @@ pub struct Api {
 
 impl Api {
     fn read<T>(&self, read: impl FnOnce(&Database) -> T) -> T {
-        read(&lock(&self.database))
+        read(&self.database.read())
     }
 
     fn change(&self, endpoint: Change, query: &Query<'_>) -> Result<Reply, Failure> {
         let mut events = Vec::new();
-        let mut database = self
-            .database
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut database = self.database.write();
         let reply = change(endpoint, query, &mut database, (self.now)(), &mut events);
         drop(database);
         crate::event::log(&events);

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use parking_lot::RwLock;
 use program::http::{Awaited, Connection, HostNames, HttpTimeouts};
 use program::listener::{Listener, shake_hands};
 use program::{log_debug, log_error, log_info, log_warn, version};
@@ -274,7 +275,7 @@ async fn serve_v1(mut stream: impl Stream, ends: Ends, shared: &Shared) {
         session.stop();
     }
     loop {
-        let is_done = session.leave(&mut write(shared), &mut effects);
+        let is_done = session.leave(&mut shared.database.write(), &mut effects);
         tell(&mut effects);
         if is_done {
             break;
@@ -309,7 +310,7 @@ async fn converse(
             Ok(0) => session.end(None, effects),
             Ok(count) => {
                 if session.receive(&buffer[..count]) {
-                    session.execute(&mut write(shared), now(), effects);
+                    session.execute(&mut shared.database.write(), now(), effects);
                 }
             }
             Err(error) => session.end(Some(&ends.text("read", &error)), effects),
@@ -348,12 +349,6 @@ async fn close(mut socket: impl Stream) {
 fn tell(effects: &mut Effects) {
     event::log(&effects.events);
     effects.events.clear();
-}
-
-fn write(shared: &Shared) -> std::sync::RwLockWriteGuard<'_, Database> {
-    let guard = shared.database.write();
-    // A panic ends the process, so no lock is ever left poisoned.
-    guard.unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The addresses of both ends of a connection.

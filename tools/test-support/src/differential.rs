@@ -21,8 +21,9 @@ mod sent_bytes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
 
 use case::{Action, Case, CaseFile};
 use differences::Known;
@@ -210,13 +211,13 @@ fn play_group<C: Client>(
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let answers = play::<C>(case, addresses, normal);
-                    let mut played = played.lock().expect("no player panics with the lock");
+                    let mut played = played.lock();
                     played.push((case.name.clone(), Ok(answers)));
                 }
             });
         }
     });
-    played.into_inner().expect("no player panics with the lock")
+    played.into_inner()
 }
 
 /// Removes the key of `/info` that the originals do not have. docs/compatibility.md lists it.

@@ -3,9 +3,11 @@
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+
+use parking_lot::Mutex;
 
 use crate::{TIMEOUT, wait_until};
 
@@ -78,13 +80,6 @@ struct State {
     connections: AtomicUsize,
 }
 
-impl State {
-    fn requests(&self) -> MutexGuard<'_, Vec<Received>> {
-        // A test that failed elsewhere may still read the requests.
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl HttpServer {
     /// Starts a server. `answer` gets each request, and the number of requests before it.
     pub fn start(
@@ -124,7 +119,7 @@ impl HttpServer {
 
     /// Returns the requests so far.
     pub fn requests(&self) -> Vec<Received> {
-        self.state.requests().clone()
+        self.state.requests.lock().clone()
     }
 
     /// Returns the number of connections so far.
@@ -134,7 +129,7 @@ impl HttpServer {
 
     /// Waits until there are at least `count` requests, and returns all.
     pub fn wait_for(&self, count: usize) -> Vec<Received> {
-        wait_until(TIMEOUT, || self.state.requests().len() >= count);
+        wait_until(TIMEOUT, || self.state.requests.lock().len() >= count);
         let requests = self.requests();
         assert!(requests.len() >= count, "only {requests:?}");
         requests
@@ -150,7 +145,7 @@ fn serve(
     let mut reader = BufReader::new(stream);
     while let Some(request) = read_request(&mut reader)? {
         let before = {
-            let mut requests = state.requests();
+            let mut requests = state.requests.lock();
             requests.push(request.clone());
             requests.len() - 1
         };

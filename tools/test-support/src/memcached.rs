@@ -5,9 +5,10 @@ use std::net::TcpListener;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
+use parking_lot::Mutex;
 use tempfile::TempDir;
 
 use crate::daemon::send_signal;
@@ -183,8 +184,7 @@ impl FakeMemcached {
     /// Takes the times to live, in seconds, in the order in which they came.
     #[must_use]
     pub fn take_lives(&self) -> Vec<i64> {
-        let mut lives = self.lives.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut lives)
+        std::mem::take(&mut self.lives.lock())
     }
 }
 
@@ -198,10 +198,7 @@ where
         let life = command.split(' ').nth(3).and_then(|life| life.parse().ok());
         let life = life.unwrap_or_else(|| panic!("not add and not set: {command:?}"));
         lines.next();
-        lives
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(life);
+        lives.lock().push(life);
         let mut stream = stream;
         if stream.write_all(b"STORED\r\n").is_err() {
             return;

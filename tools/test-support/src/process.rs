@@ -5,9 +5,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
 
 use crate::wait_until;
 
@@ -42,7 +43,7 @@ impl Log {
         loop {
             line.clear();
             let got = reader.read_until(b'\n', &mut line);
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.state.lock();
             match got {
                 Ok(0) | Err(_) => {
                     state.closed = true;
@@ -64,23 +65,21 @@ impl Log {
     /// Returns the first line with `text`, or None if the log or `timeout` ends before.
     pub fn wait_for(&self, text: &str, timeout: Duration) -> Option<String> {
         let deadline = Instant::now() + timeout;
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         loop {
             if let Some(line) = state.lines.iter().find(|line| line.contains(text)) {
                 return Some(line.trim_end().to_owned());
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if state.closed || left.is_zero() {
+            if state.closed || Instant::now() >= deadline {
                 return None;
             }
-            let waited = self.changed.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_until(&mut state, deadline);
         }
     }
 
     /// Returns the last lines.
     pub fn text(&self, lines_max: usize) -> String {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         let skip = state.lines.len().saturating_sub(lines_max);
         let mut text = String::new();
         if state.dropped + skip > 0 {

@@ -2,10 +2,11 @@
 //! and puts the answers together.
 
 use crate::thread_pool::ThreadPool;
+use parking_lot::Mutex;
 use program::http_client::{HttpClient, push_query_value};
 use program::{log_debug, log_info, log_warn};
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 use wire::go_json::{self, array, object, text};
 use wire::name::is_ephemeral;
@@ -25,12 +26,12 @@ struct Asked {
 impl Source {
     /// Sets the URL that the nsqlookupd has told.
     pub(super) fn set_url(&self, url: Option<String>) {
-        self.lock().url = url;
+        self.0.lock().url = url;
     }
 
     /// Returns true if the nsqlookupd has told its URL.
     pub(super) fn is_known(&self) -> bool {
-        self.lock().url.is_some()
+        self.0.lock().url.is_some()
     }
 
     /// Asks an nsqlookupd, unless it has failed since the question came up. So topics that are made at the same time
@@ -41,7 +42,7 @@ impl Source {
         question: &Question,
         asked_at: Instant,
     ) -> Result<Vec<u8>, String> {
-        let mut url = match &*self.lock() {
+        let mut url = match &*self.0.lock() {
             Asked {
                 failure: Some((at, why)),
                 ..
@@ -55,13 +56,9 @@ impl Source {
         }
         let answer = http.get(&url);
         if let Err(why) = &answer {
-            self.lock().failure = Some((Instant::now(), why.clone()));
+            self.0.lock().failure = Some((Instant::now(), why.clone()));
         }
         answer
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Asked> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -122,7 +119,7 @@ impl<F: FnOnce(Vec<String>, bool) + Send + 'static> Inquiry<F> {
     }
 
     fn add_answer(&self, result: Result<Vec<String>, String>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         match result {
             Ok(channels) => state.channels.extend(channels),
             Err(error) => state.errors.push(error),

@@ -77,7 +77,7 @@ fn two_changes_at_once_are_told_in_their_order() {
     };
     let last_told = Arc::new(Mutex::new(None));
     let told = last_told.clone();
-    let tell = move |has_peers| *lock(&told) = Some(has_peers);
+    let tell = move |has_peers| *told.lock() = Some(has_peers);
     let peers = LookupPeers::start(&config, ports, settings, tell).expect("threads");
     let lists = [Some(vec!["127.0.0.1:1".to_owned()]), None];
     let barrier = std::sync::Barrier::new(lists.len());
@@ -91,7 +91,7 @@ fn two_changes_at_once_are_told_in_their_order() {
             }
         });
         let has_peers = peers.addresses().is_some();
-        assert_eq!(*lock(&last_told), Some(has_peers), "round {round}");
+        assert_eq!(*last_told.lock(), Some(has_peers), "round {round}");
     }
     peers.stop();
 }

@@ -7,7 +7,9 @@ use std::iter;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::process::Ports;
 use program::tcp_socket::LISTEN_BACKLOG;
@@ -160,7 +162,7 @@ impl UnixSocket {
     }
 
     fn remove_file(&self) {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.file.lock();
         if let Some(path) = file.take() {
             // Fails if somebody has removed the file already, which is as good.
             let _ = fs::remove_file(path);

@@ -10,12 +10,13 @@ use futures_lite::future;
 use glommio::io::{PollState, PollableFd};
 use glommio::timer::Timer;
 use glommio::{GlommioError, LocalExecutorBuilder, Placement};
+use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -59,12 +60,6 @@ struct State {
     task: Option<Waker>,
 }
 
-impl Reports {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The waker of one poll.
 struct Report {
     reports: Arc<Reports>,
@@ -73,7 +68,7 @@ struct Report {
 
 impl Wake for Report {
     fn wake(self: Arc<Self>) {
-        let mut state = self.reports.lock();
+        let mut state = self.reports.state.lock();
         state.tokens.push(self.token);
         let task = state.task.take();
         drop(state);
@@ -124,7 +119,7 @@ impl Glommio {
         };
         let mut timer = timer.map(|at| Timer::new(at.saturating_duration_since(now)));
         future::poll_fn(|cx| {
-            let mut state = self.reports.lock();
+            let mut state = self.reports.state.lock();
             if !state.tokens.is_empty() {
                 return Poll::Ready(());
             }
@@ -155,7 +150,7 @@ impl Glommio {
             token,
         };
         match self.poll(&mut wait) {
-            Poll::Ready(()) => self.reports.lock().tokens.push(token),
+            Poll::Ready(()) => self.reports.state.lock().tokens.push(token),
             Poll::Pending => {}
         }
         waits[token.index()][token.direction() as usize] = Some(wait);
@@ -184,7 +179,7 @@ impl Glommio {
 
     /// See [`super::driver::Driver::for_each_ready`].
     pub(super) fn for_each_ready(&self, mut each: impl FnMut(Token)) {
-        let tokens = std::mem::take(&mut self.reports.lock().tokens);
+        let tokens = std::mem::take(&mut self.reports.state.lock().tokens);
         for token in tokens {
             // A token of a source that is gone, or a poll that was answered already, is nobody's.
             let is_awaited = self

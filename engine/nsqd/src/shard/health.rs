@@ -4,8 +4,9 @@
 //! a change of a reason, /ping and /stats touch them: no message does.
 
 use engine_rules::ShardId;
+use parking_lot::Mutex;
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// One health value for all shards.
 #[derive(Clone)]
@@ -23,10 +24,7 @@ impl Health {
 
     /// Returns the reason of the first unhealthy shard as an error.
     pub(crate) fn get(&self) -> Result<(), String> {
-        let of_shards = self
-            .of_shards
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let of_shards = self.of_shards.lock();
         match of_shards.iter().flatten().next() {
             Some(reason) => Err(reason.to_string()),
             None => Ok(()),
@@ -34,11 +32,7 @@ impl Health {
     }
 
     fn set(&self, shard: ShardId, reason: Option<Arc<str>>) {
-        let mut of_shards = self
-            .of_shards
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        of_shards[shard.0 as usize] = reason;
+        self.of_shards.lock()[shard.0 as usize] = reason;
     }
 }
 

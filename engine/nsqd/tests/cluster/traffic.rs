@@ -5,9 +5,10 @@ use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::support::{Client, Frame, FrameType, Message, TIMEOUT, try_http, wait_until};
 
@@ -79,7 +80,7 @@ impl Traffic {
             match client.and_then(|client| publish(client, &body)) {
                 Ok(client) => {
                     clients.insert(node, client);
-                    lock(&self.acknowledged).insert(body);
+                    self.acknowledged.lock().insert(body);
                 }
                 // The message may have arrived nevertheless. The other nodes take the next messages.
                 Err(_) => {
@@ -92,7 +93,7 @@ impl Traffic {
 
     /// Replaces the nsqlookupds that consumers ask.
     pub(crate) fn set_lookupds(&self, addresses: Vec<SocketAddr>) {
-        *lock(&self.lookupds) = addresses;
+        *self.lookupds.lock() = addresses;
     }
 
     /// Waits until this many further messages are acknowledged.
@@ -104,14 +105,14 @@ impl Traffic {
 
     /// Returns the number of acknowledged messages.
     pub(crate) fn acknowledged(&self) -> usize {
-        lock(&self.acknowledged).len()
+        self.acknowledged.lock().len()
     }
 
     /// Waits until every acknowledged message has been received from a channel.
     pub(crate) fn wait_for_all(&self, channel: usize) {
         let missing = || {
             let (acknowledged, received) =
-                (lock(&self.acknowledged), lock(&self.received[channel]));
+                (self.acknowledged.lock(), self.received[channel].lock());
             let missing = acknowledged.difference(&received);
             let texts = missing.map(|body| String::from_utf8_lossy(body).into_owned());
             texts.collect::<Vec<_>>()
@@ -162,21 +163,21 @@ impl Consumer {
         scope: &'scope Scope<'scope, '_>,
     ) {
         while !traffic.is_over.load(Ordering::SeqCst) {
-            let lookupds = lock(&traffic.lookupds).clone();
+            let lookupds = traffic.lookupds.lock().clone();
             let nodes: BTreeSet<SocketAddr> = lookupds.into_iter().flat_map(ask).collect();
-            *lock(&self.found) = nodes.clone();
+            *self.found.lock() = nodes.clone();
             self.polls.fetch_add(1, Ordering::SeqCst);
             for node in nodes {
-                if lock(&self.connected).contains(&node) {
+                if self.connected.lock().contains(&node) {
                     continue;
                 }
                 // A node that cannot be reached is tried again at the next poll.
                 if let Ok(client) = subscribe(node) {
-                    lock(&self.connected).insert(node);
+                    self.connected.lock().insert(node);
                     scope.spawn(move || {
                         // The connection ends with an error, or with the traffic.
                         let _ = receive(client, traffic);
-                        lock(&self.connected).remove(&node);
+                        self.connected.lock().remove(&node);
                     });
                 }
             }
@@ -186,7 +187,7 @@ impl Consumer {
 
     /// Waits until the consumer has noticed that a node is gone.
     pub(crate) fn wait_for_loss(&self, node: SocketAddr) {
-        let is_lost = || !lock(&self.connected).contains(&node);
+        let is_lost = || !self.connected.lock().contains(&node);
         assert!(wait_until(TIMEOUT, is_lost), "{node} does not answer");
     }
 
@@ -197,10 +198,10 @@ impl Consumer {
         // A poll that is under way may have asked earlier.
         let enough = polls() + 3;
         assert!(wait_until(TIMEOUT, || polls() >= enough), "a poll hangs");
-        let found = lock(&self.found).clone();
+        let found = self.found.lock().clone();
         for node in nodes {
             assert!(found.contains(node), "{node} is not in {found:?}");
-            let is_connected = || lock(&self.connected).contains(node);
+            let is_connected = || self.connected.lock().contains(node);
             assert!(
                 wait_until(TIMEOUT, is_connected),
                 "{node} takes no consumer"
@@ -254,7 +255,7 @@ fn receive(mut client: Client, traffic: &Traffic) -> io::Result<()> {
         } else if frame.kind == FrameType::Message {
             let message = Message::parse(&frame.data).expect("a whole header");
             let finish = [b"FIN ", &message.id[..], b"\n"].concat();
-            lock(&traffic.received[0]).insert(message.body);
+            traffic.received[0].lock().insert(message.body);
             client.try_send(&finish)?;
         } else {
             // A FIN that came too late. The message comes again.
@@ -286,7 +287,7 @@ impl GoConsumer {
         let output = BufReader::new(child.stdout.take().expect("it is piped"));
         scope.spawn(move || {
             for body in output.split(b'\n').map_while(Result::ok) {
-                lock(&traffic.received[1]).insert(body);
+                traffic.received[1].lock().insert(body);
             }
         });
         GoConsumer(child)
@@ -299,8 +300,4 @@ impl Drop for GoConsumer {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

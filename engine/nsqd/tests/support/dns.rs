@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
+
+use parking_lot::Mutex;
 
 use super::namespace::replace_file;
 
@@ -84,18 +86,18 @@ impl Dns {
 
     /// Lets the server answer nothing, or answer again.
     pub fn set_silent(&self, is_silent: bool) {
-        self.lock().is_silent = is_silent;
+        self.state.lock().is_silent = is_silent;
     }
 
     /// Returns the names of all questions so far.
     pub fn asked(&self) -> Vec<String> {
-        self.lock().asked.clone()
+        self.state.lock().asked.clone()
     }
 
     fn set(&self, name: &str, record_type: u16, records: impl Iterator<Item = Vec<u8>>) {
         let records = records.collect::<Vec<_>>();
         let key = (name.to_owned(), record_type);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         match records.is_empty() {
             true => state.records.remove(&key),
             false => state.records.insert(key, records),
@@ -113,7 +115,7 @@ impl Dns {
         }
         let name = labels.join(".");
         let record_type = u16::from_be_bytes([question[at + 1], question[at + 2]]);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.asked.push(name.clone());
         if state.is_silent {
             return None;
@@ -136,9 +138,5 @@ impl Dns {
             answer.extend(record);
         }
         Some(answer)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

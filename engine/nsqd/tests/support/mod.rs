@@ -54,14 +54,14 @@ pub use test_support::{TIMEOUT, wait_until};
 pub use transport::Upgrade;
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// Returns the lock of the tests that load the whole machine, so that the threads of one test
 /// binary run these tests one after the other. `tools/test` runs three test binaries at the same time.
 pub fn whole_machine() -> MutexGuard<'static, ()> {
     static MACHINE: Mutex<()> = Mutex::new(());
-    // If a test failed while it had the lock, the next test must not fail because of that.
-    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+    MACHINE.lock()
 }
 
 /// Returns a number from the environment, in decimal with optional `_`, or `default`.

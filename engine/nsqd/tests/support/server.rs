@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::{TIMEOUT, wait_until};
@@ -181,7 +182,7 @@ impl Lookupd {
         });
         let serving = shared.clone();
         let address = listen(address, move |stream| {
-            lock(&serving.open).push(stream.try_clone()?);
+            serving.open.lock().push(stream.try_clone()?);
             serving.serve(&stream)
         });
         Lookupd { address, shared }
@@ -194,18 +195,18 @@ impl Lookupd {
     /// From now on reacts to commands that start with `command` in this manner, and answers all
     /// others correctly.
     pub fn answers(&self, command: &'static str, manner: Manner) {
-        *lock(&self.shared.manner) = (command, manner);
+        *self.shared.manner.lock() = (command, manner);
     }
 
     /// Returns everything that was received, over all connections: lines, IDENTIFY with its body,
     /// `connected`.
     pub fn told(&self) -> Vec<String> {
-        lock(&self.shared.told).clone()
+        self.shared.told.lock().clone()
     }
 
     /// Forgets everything that was received.
     pub fn forget(&self) {
-        lock(&self.shared.told).clear();
+        self.shared.told.lock().clear();
     }
 
     /// Waits for `line`, for at most the test's timeout.
@@ -220,7 +221,7 @@ impl Lookupd {
 
     /// Cuts every connection.
     pub fn cut(&self) {
-        for stream in lock(&self.shared.open).drain(..) {
+        for stream in self.shared.open.lock().drain(..) {
             // The connection may be closed already.
             let _ = stream.shutdown(Shutdown::Both);
         }
@@ -255,7 +256,7 @@ impl Shared {
                     self.http_port
                 );
             }
-            let (command, manner) = *lock(&self.manner);
+            let (command, manner) = *self.manner.lock();
             let is_meant = !command.is_empty() && line.starts_with(command);
             self.note(line);
             let bytes = match if is_meant { manner } else { Manner::Well } {
@@ -280,14 +281,10 @@ impl Shared {
     }
 
     fn note(&self, line: String) {
-        lock(&self.told).push(line);
+        self.told.lock().push(line);
     }
 }
 
 fn sized(size: i32, text: &str) -> Vec<u8> {
     [&size.to_be_bytes()[..], text.as_bytes()].concat()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,9 +12,10 @@ use super::at_risk::Pass;
 use super::{DATA_PATH, Mail, ShardWorld, World, place_of};
 use diskq::{DiskError, Keeper, Reply, Request, SimFiles, Tombstone};
 use engine_rules::{DeletedLog, TopicKey};
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// The number of places within a job at which another thread may begin a job of its own. If the job has fewer, the
 /// other one may come behind it.
@@ -63,13 +64,11 @@ pub(super) struct Beside {
 
 impl Beside {
     fn add(&self, done: Done) {
-        let mut all = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        all.push(done);
+        self.done.lock().push(done);
     }
 
     fn take(&self) -> Vec<Done> {
-        let mut all = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut all)
+        std::mem::take(&mut self.done.lock())
     }
 }
 

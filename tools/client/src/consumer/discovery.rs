@@ -11,10 +11,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -101,16 +102,9 @@ impl Discovery {
         }
     }
 
-    fn directories(&self) -> MutexGuard<'_, Vec<Arc<dyn Directory>>> {
-        // No section of the lock can be left half done by a panic.
-        self.directories
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the addresses of the nsqlookupds.
     pub(crate) fn addresses(&self) -> Vec<String> {
-        let directories = self.directories();
+        let directories = self.directories.lock();
         directories
             .iter()
             .map(|known| known.address().to_owned())
@@ -119,7 +113,7 @@ impl Discovery {
 
     /// Adds an nsqlookupd. The first one is asked at once, a later one at the next poll. One that is known is ignored.
     pub(crate) fn add(&self, directory: Arc<dyn Directory>) {
-        let mut directories = self.directories();
+        let mut directories = self.directories.lock();
         if directories
             .iter()
             .all(|known| known.address() != directory.address())
@@ -131,7 +125,7 @@ impl Discovery {
 
     /// Removes an nsqlookupd. The nodes that it named stay connected.
     pub(crate) fn remove(&self, address: &str) -> Result<(), NodeError> {
-        let mut directories = self.directories();
+        let mut directories = self.directories.lock();
         let found = directories
             .iter()
             .position(|known| known.address() == address);
@@ -157,7 +151,7 @@ impl Discovery {
     }
 
     async fn poll_for_ever(&self) {
-        while self.directories().is_empty() {
+        while self.directories.lock().is_empty() {
             self.added.notified().await;
         }
         let config = &self.shared.hub.config;
@@ -206,7 +200,7 @@ impl Discovery {
     /// there. A filter gets all answers together.
     async fn poll(&self) {
         let hub = &self.shared.hub;
-        let directories = self.directories().clone();
+        let directories = self.directories.lock().clone();
         let mut answers: FuturesUnordered<_> = directories
             .iter()
             .map(async |directory| (directory.address(), directory.list(&hub.topic).await))

@@ -1,9 +1,10 @@
 //! [`Inbox`]: the messages that wait for the application. One wake-up and one lock serve all messages of a read.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use crate::message::Message;
 use crate::ready::ConnectionId;
@@ -28,14 +29,9 @@ struct State {
 }
 
 impl Inbox {
-    fn state(&self) -> MutexGuard<'_, State> {
-        // No section of the lock can be left half done by a panic.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes over the messages of a connection. If the inbox refuses them, they stay.
     pub(crate) fn push(&self, from: ConnectionId, messages: &mut Vec<Message>) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         if state.is_refusing || messages.is_empty() {
             return;
         }
@@ -50,18 +46,19 @@ impl Inbox {
 
     /// Returns the number of messages of a connection.
     pub(crate) fn waiting(&self, from: ConnectionId) -> usize {
-        self.state().waiting.get(&from).copied().unwrap_or(0)
+        self.0.lock().waiting.get(&from).copied().unwrap_or(0)
     }
 
     /// Removes the messages whose timeout is over by `now`.
     pub(crate) fn remove_timed_out(&self, now: Instant) -> VecDeque<Message> {
-        self.state()
+        self.0
+            .lock()
             .split(|message| message.delivery().timeout_at() <= now)
     }
 
     /// Removes the messages of a connection that is over.
     pub(crate) fn remove(&self, from: ConnectionId) -> VecDeque<Message> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         match state.waiting.contains_key(&from) {
             true => state.split(|message| message.delivery().source.line.id == from),
             false => VecDeque::new(),
@@ -74,7 +71,7 @@ impl Inbox {
         cx: &mut Context<'_>,
         into: &mut VecDeque<Message>,
     ) -> Poll<bool> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         if !state.queue.is_empty() {
             std::mem::swap(&mut state.queue, into);
             state.waiting.clear();
@@ -92,7 +89,7 @@ impl Inbox {
 
     /// Returns all messages. From now on the inbox refuses messages.
     pub(crate) fn refuse(&self) -> VecDeque<Message> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.is_refusing = true;
         state.waiting.clear();
         std::mem::take(&mut state.queue)
@@ -101,12 +98,12 @@ impl Inbox {
     /// Returns the number of messages.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.state().queue.len()
+        self.0.lock().queue.len()
     }
 
     /// Wakes the task that takes messages.
     pub(crate) fn wake(&self) {
-        let waker = self.state().waker.take();
+        let waker = self.0.lock().waker.take();
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -114,7 +111,7 @@ impl Inbox {
 
     /// States that nothing comes any more.
     pub(crate) fn close(&self) {
-        self.state().is_over = true;
+        self.0.lock().is_over = true;
         self.wake();
     }
 }

@@ -5,9 +5,10 @@ mod node_task;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{sleep, sleep_until};
@@ -113,11 +114,6 @@ impl ConsumerShared {
         self
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        // No section of the lock can be left half done by a panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Connects to a node in a task of its own. `first` gets the result of the first connection.
     pub(crate) fn add(
         self: &Arc<ConsumerShared>,
@@ -126,7 +122,7 @@ impl ConsumerShared {
         first: Option<FirstResultSender>,
     ) -> Result<(), NodeError> {
         let (removal_sender, removal) = oneshot::channel();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if self.hub.phase() != Phase::Running {
             return Err(NodeError::Stopped);
         }
@@ -167,7 +163,7 @@ impl ConsumerShared {
 
     /// Disconnects from a node and forgets it: no new messages, and the end when those in flight are answered.
     pub(crate) fn remove(&self, node: &Address) -> Result<(), NodeError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match state.entries.remove(node) {
             Some(_removal) => {
                 state.removed.insert(node.clone());
@@ -179,12 +175,12 @@ impl ConsumerShared {
 
     /// Returns true while a discovered node is missing.
     pub(crate) fn is_any_missing(&self) -> bool {
-        !self.state().missing.is_empty()
+        !self.state.lock().missing.is_empty()
     }
 
     /// Forgets which discovered nodes are missing, so the next regular poll looks for them.
     pub(crate) fn forget_missing(&self) {
-        self.state().missing.clear();
+        self.state.lock().missing.clear();
     }
 
     /// Begins the end of the consumer. Does nothing if it has begun.

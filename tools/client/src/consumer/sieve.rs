@@ -13,10 +13,11 @@ mod interval_saves;
 mod store_checks;
 mod task;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -85,20 +86,15 @@ impl Sieve {
         }
     }
 
-    fn copies(&self) -> MutexGuard<'_, WaitingCopies<Message>> {
-        // No section of the lock can be left half done by a panic.
-        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the numbers since the consumer was made.
     pub(crate) fn stats(&self) -> DedupStats {
-        let waiting = self.copies().len() as u64;
+        let waiting = self.copies.lock().len() as u64;
         self.counters.stats(waiting, self.dedup.bytes())
     }
 
     /// Returns the number of copies of a connection that wait, or about which the store is asked.
     pub(crate) fn waiting(&self, line: &Line) -> usize {
-        self.copies().len_of(line.id) + line.checks()
+        self.copies.lock().len_of(line.id) + line.checks()
     }
 
     /// Warns of each time of the filter that is shorter than the message timeout of a new connection.
@@ -186,7 +182,7 @@ impl Sieve {
     fn wait(&self, waiting: WaitingCopy<Message>) {
         let key = waiting.key;
         waiting.copy.delivery().set_waited();
-        let mut copies = self.copies();
+        let mut copies = self.copies.lock();
         copies.put(waiting);
         self.claim_ends.watch(true);
         drop(copies);
@@ -209,7 +205,7 @@ impl Sieve {
     /// Asks the filter again about copies whose first copy has an answer.
     fn handle_ended(self: &Arc<Sieve>) {
         for key in self.claim_ends.take() {
-            let copies = self.copies().take(key);
+            let copies = self.copies.lock().take(key);
             match self.dedup.is_shared() {
                 true => copies
                     .into_iter()
@@ -227,7 +223,7 @@ impl Sieve {
                     self.deliver(message);
                 }
                 FilterAnswer::Done => self.finish(&waiting.copy),
-                FilterAnswer::InProgress => self.copies().put(waiting),
+                FilterAnswer::InProgress => self.copies.lock().put(waiting),
             }
         }
     }
@@ -235,7 +231,7 @@ impl Sieve {
     /// Carries out what is due for the copies that wait.
     fn handle_timeout(self: &Arc<Sieve>, now: Instant) {
         let checks = self.check_interval();
-        let mut copies = self.copies();
+        let mut copies = self.copies.lock();
         let lines = self.hub.lines();
         let lines = lines
             .iter()
@@ -288,7 +284,7 @@ impl Sieve {
     /// knows the keys.
     fn handle_stop(&self) {
         if self.dedup.is_shared() {
-            for message in self.copies().take_all() {
+            for message in self.copies.lock().take_all() {
                 drop(message.delivery().give_back());
             }
         }

@@ -21,9 +21,10 @@ mod stop;
 mod three_states;
 mod turns;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::*;
@@ -113,15 +114,15 @@ struct Log(Arc<Mutex<Vec<String>>>);
 impl Log {
     fn callback(&self) -> impl Fn(Event) + Send + Sync + 'static {
         let log = self.clone();
-        move |event| log.0.lock().expect("no panic").push(event.to_string())
+        move |event| log.0.lock().push(event.to_string())
     }
 
     fn count(&self, text: &str) -> usize {
-        let lines = self.0.lock().expect("no panic");
+        let lines = self.0.lock();
         lines.iter().filter(|line| line.contains(text)).count()
     }
 
     fn lines(&self) -> Vec<String> {
-        self.0.lock().expect("no panic").clone()
+        self.0.lock().clone()
     }
 }

@@ -1,8 +1,10 @@
 //! [`Touching`]: the messages of one connection that the library touches until they are answered.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::message::delivery::Delivery;
 
@@ -42,14 +44,9 @@ impl Touching {
         }
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        // No section of the lock can be left half done by a panic.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds a message that has just arrived.
     pub(crate) fn add(&self, delivery: &Arc<Delivery>) {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         let due = delivery.delivered_at + self.interval;
         queue.entries.push_back((due, Arc::downgrade(delivery)));
         if queue.entries.len() > queue.sweep_at.max(SWEEP_MIN) {
@@ -63,7 +60,7 @@ impl Touching {
 
     /// Returns the time of the next touch. A message that arrives after `now` is due later than that.
     pub(crate) fn next_timeout(&self, now: Instant) -> Instant {
-        let queue = self.queue();
+        let queue = self.queue.lock();
         let first = queue.entries.front().map(|(due, _)| *due);
         first.unwrap_or(now + self.interval)
     }
@@ -71,7 +68,7 @@ impl Touching {
     /// Touches the messages that are due, and drops those that are answered or older than the limit.
     pub(crate) fn handle_timeout(&self, now: Instant) {
         let mut due = Vec::new();
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         while queue.entries.front().is_some_and(|(at, _)| *at <= now) {
             let (_, message) = queue.entries.pop_front().expect("there is a first");
             let Some(message) = message.upgrade() else {

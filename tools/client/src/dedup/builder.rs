@@ -1,8 +1,10 @@
 //! [`DedupBuilder`]: from a key, a filter and settings to a [`Dedup`].
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 #[cfg(feature = "memcached")]
 use super::WhenUnavailable;

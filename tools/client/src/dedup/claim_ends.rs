@@ -1,8 +1,9 @@
 //! [`ClaimEnds`]: tells the copies that wait which claims have ended.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::counters::Counters;
@@ -33,11 +34,6 @@ impl ClaimEnds {
         }
     }
 
-    fn keys(&self) -> MutexGuard<'_, Vec<FilterKey>> {
-        // No section of the lock can be left half done by a panic.
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// States that copies wait, or that none waits. A copy that begins to wait calls this before it asks the filter for
     /// the last time, so the end of the claim on its key is either seen by this check or in the list.
     pub(crate) fn watch(&self, is_watched: bool) {
@@ -47,7 +43,7 @@ impl ClaimEnds {
     /// Lets the copies with this key ask the filter again. Does nothing while no copy waits.
     pub(crate) fn check_again(&self, key: FilterKey) {
         if self.is_watched.load(Ordering::SeqCst) {
-            self.keys().push(key);
+            self.keys.lock().push(key);
             self.changed.notify_one();
         }
     }
@@ -70,6 +66,6 @@ impl ClaimEnds {
 
     /// Takes the keys.
     pub(crate) fn take(&self) -> Vec<FilterKey> {
-        std::mem::take(&mut self.keys())
+        std::mem::take(&mut self.keys.lock())
     }
 }

@@ -1,4 +1,4 @@
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -79,7 +79,7 @@ fn clients_are_numbered_together() {
 fn the_callback_gets_each_event() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let keep = Arc::clone(&seen);
-    let sink = Events::to(move |event| keep.lock().unwrap().push(event.name()));
+    let sink = Events::to(move |event| keep.lock().push(event.name()));
     events().into_iter().for_each(|event| sink.emit(event));
     let names = [
         "connecting",
@@ -88,7 +88,7 @@ fn the_callback_gets_each_event() {
         "disconnected",
         "error_frame",
     ];
-    assert_eq!(*seen.lock().unwrap(), names);
+    assert_eq!(*seen.lock(), names);
 }
 
 #[cfg(feature = "tracing")]
@@ -120,7 +120,7 @@ fn tracing_gets_each_event_with_its_fields() {
         fn event(&self, event: &tracing::Event<'_>) {
             let mut line = event.metadata().level().to_string();
             event.record(&mut Line(&mut line));
-            self.0.lock().unwrap().push(line);
+            self.0.lock().push(line);
         }
         fn enter(&self, _: &Id) {}
         fn exit(&self, _: &Id) {}
@@ -131,7 +131,7 @@ fn tracing_gets_each_event_with_its_fields() {
         let sink = Events::default();
         events().into_iter().for_each(|event| sink.emit(event));
     });
-    let lines = lines.0.lock().unwrap();
+    let lines = lines.0.lock();
     assert_eq!(lines.len(), 5);
     for part in [
         "INFO",

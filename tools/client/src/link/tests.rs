@@ -4,9 +4,9 @@ mod flood;
 mod sealed;
 mod versions;
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -288,7 +288,7 @@ impl OneStream {
 
 impl Connector for OneStream {
     fn connect<'a>(&'a self, _address: &'a Address) -> Connecting<'a> {
-        let stream = self.0.lock().unwrap().take();
+        let stream = self.0.lock().take();
         Box::pin(async move {
             match stream {
                 Some(stream) => Ok(stream),

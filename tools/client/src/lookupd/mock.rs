@@ -1,8 +1,9 @@
 //! [`MockLookupd`]: an nsqlookupd for the tests of this crate, over real sockets.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -65,8 +66,7 @@ impl MockLookupd {
             let (host, port) = node.rsplit_once(':').expect("a TCP address");
             format!(r#"{{"broadcast_address":"{host}","tcp_port":{port}}}"#)
         });
-        *self.nodes.lock().unwrap_or_else(PoisonError::into_inner) =
-            format!("[{}]", node.unwrap_or_default());
+        *self.nodes.lock() = format!("[{}]", node.unwrap_or_default());
     }
 
     /// Returns the address: `host:port`.
@@ -76,10 +76,7 @@ impl MockLookupd {
 
     /// Returns what has come so far.
     pub(crate) fn seen(&self) -> Seen {
-        self.seen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.seen.lock().clone()
     }
 }
 
@@ -92,7 +89,7 @@ impl Drop for MockLookupd {
 /// Answers the requests of one connection.
 async fn serve(stream: TcpStream, nodes: Arc<Mutex<String>>, seen: Arc<Mutex<Seen>>) {
     let change = |change: &dyn Fn(&mut Seen)| {
-        change(&mut seen.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut seen.lock());
     };
     change(&|seen| {
         seen.connections += 1;
@@ -100,7 +97,7 @@ async fn serve(stream: TcpStream, nodes: Arc<Mutex<String>>, seen: Arc<Mutex<See
     });
     let mut stream = BufReader::new(stream);
     while let Some(target) = next_target(&mut stream).await {
-        let nodes = nodes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let nodes = nodes.lock().clone();
         change(&|seen| seen.targets.push(target.clone()));
         let body = match target.split_once("?topic=") {
             // The name of the topic tells which request the answer belongs to.

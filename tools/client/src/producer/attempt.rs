@@ -1,7 +1,8 @@
 //! [`Attempts`]: one publish, from node to node until it has a result.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 use tokio::time::{Instant, timeout};
 
@@ -56,7 +57,7 @@ impl Producer {
         };
         let done = timeout(limit, trying).await;
         done.unwrap_or_else(|_| {
-            let node = watched.given_to().clone();
+            let node = watched.given_to.lock().clone();
             if let Some(node) = &node {
                 self.0.failed(node);
             }
@@ -98,12 +99,6 @@ struct Watched {
     given_to: Mutex<Option<Address>>,
 }
 
-impl Watched {
-    fn given_to(&self) -> MutexGuard<'_, Option<Address>> {
-        self.given_to.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The result of one attempt to publish.
 enum Attempt {
     Stored,
@@ -141,9 +136,9 @@ impl Attempts<'_> {
         let mut turn: Option<(Arc<Node>, OwnedMutexGuard<()>)> = None;
         loop {
             let picked = match on {
-                Some(address) if tried.is_empty() => inner.pool().get(address),
+                Some(address) if tried.is_empty() => inner.pool.lock().get(address),
                 Some(_) => None,
-                None => inner.pool().pick(Instant::now().into_std(), &tried),
+                None => inner.pool.lock().pick(Instant::now().into_std(), &tried),
             };
             let Some(node) = picked else {
                 return Err(failure.unwrap_or_else(|| match on {
@@ -156,7 +151,7 @@ impl Attempts<'_> {
             permit = returned;
             match result {
                 Attempt::Stored => {
-                    inner.pool().succeeded(&node.address);
+                    inner.pool.lock().succeeded(&node.address);
                     return Ok(Receipt {
                         node: node.address.clone(),
                     });
@@ -270,7 +265,7 @@ impl Attempts<'_> {
 
     fn set_given_to(&self, node: Option<Address>) {
         if self.inner.publish_timeout.is_some() {
-            *self.watched.given_to() = node;
+            *self.watched.given_to.lock() = node;
         }
     }
 }

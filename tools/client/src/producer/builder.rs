@@ -1,9 +1,10 @@
 //! [`ProducerBuilder`]: the settings of a producer.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::discovery::Plan;

@@ -40,7 +40,7 @@ impl Producer {
         if let Err(error) = self.nodes_are_known().await {
             failures.push(error);
         }
-        if self.0.pool().len() < count {
+        if self.0.pool.lock().len() < count {
             return Err(ReplicationError {
                 wanted: count,
                 stored,
@@ -49,7 +49,7 @@ impl Producer {
         }
         loop {
             while stored.len() + running.len() < count {
-                let Some(node) = self.0.pool().pick(Instant::now().into_std(), &tried) else {
+                let Some(node) = self.0.pool.lock().pick(Instant::now().into_std(), &tried) else {
                     break;
                 };
                 tried.push(node.address.clone());

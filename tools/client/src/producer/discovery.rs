@@ -102,7 +102,7 @@ impl Producer {
             return Ok(());
         };
         let progress = {
-            let mut discovery = self.0.discovery();
+            let mut discovery = self.0.discovery.lock();
             if self.0.is_closed() {
                 return Err(PublishError::Stopped);
             }
@@ -112,11 +112,11 @@ impl Producer {
                 .get_or_insert_with(|| Discovery::start(plan.clone(), Arc::downgrade(&self.0)))
                 .progress()
         };
-        if self.0.pool().len() > 0 {
+        if self.0.pool.lock().len() > 0 {
             return Ok(());
         }
         let failure = Discovery::first_result(progress).await;
-        match self.0.pool().len() {
+        match self.0.pool.lock().len() {
             0 if self.0.is_closed() => Err(PublishError::Stopped),
             0 => Err(PublishError::NoNode(failure)),
             _ => Ok(()),
@@ -145,9 +145,9 @@ async fn ask_for_ever(plan: Plan, inner: Weak<Inner>, report: watch::Sender<Prog
         };
         let has_failed = answer.is_err();
         sources[index].take(&inner, answer);
-        let was_empty = inner.pool().len() == 0;
+        let was_empty = inner.pool.lock().len() == 0;
         let is_any_named = apply(&inner, &plan.fixed, &sources);
-        let is_empty = inner.pool().len() == 0;
+        let is_empty = inner.pool.lock().len() == 0;
         let is_first_round_over = sources.iter().all(|source| source.answer.is_some());
         let is_known_empty = is_empty && is_first_round_over;
         if is_known_empty && !is_emptiness_reported {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -64,33 +65,19 @@ pub(super) struct Begun<T> {
 }
 
 impl Inner {
-    pub(super) fn pool(&self) -> MutexGuard<'_, Pool<Arc<Node>>> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn discovery(&self) -> MutexGuard<'_, Option<Discovery>> {
-        self.discovery
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::SeqCst)
     }
 
     pub(super) fn failed(&self, node: &Address) {
-        self.pool().failed(node, Instant::now().into_std());
-    }
-
-    fn leaving(&self) -> MutexGuard<'_, Vec<Weak<Node>>> {
-        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pool.lock().failed(node, Instant::now().into_std());
     }
 
     /// Returns all nodes that may have publishes without an answer.
     pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
-        let pool = self.pool();
+        let pool = self.pool.lock();
         let mut nodes = pool.all();
-        nodes.extend(self.leaving().iter().filter_map(Weak::upgrade));
+        nodes.extend(self.leaving.lock().iter().filter_map(Weak::upgrade));
         nodes
     }
 
@@ -131,7 +118,7 @@ impl Inner {
         named: &BTreeSet<Address>,
         keep: impl Fn(&Arc<Node>) -> bool,
     ) -> Vec<Arc<Node>> {
-        let mut pool = self.pool();
+        let mut pool = self.pool.lock();
         // A node that comes after `close` has looked for nodes would stay open.
         if self.is_closed() {
             return Vec::new();
@@ -143,7 +130,7 @@ impl Inner {
             });
         }
         let removed = pool.retain(keep);
-        let mut leaving = self.leaving();
+        let mut leaving = self.leaving.lock();
         leaving.retain(|node| node.strong_count() > 0);
         leaving.extend(removed.iter().map(Arc::downgrade));
         removed
@@ -152,7 +139,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        for node in self.pool().all() {
+        for node in self.pool.lock().all() {
             node.retire();
         }
     }

@@ -1,8 +1,9 @@
 //! [`Node`]: one nsqd of a producer, and the connection to it, which is made when a publish needs one.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use super::inner::Shared;
@@ -70,14 +71,6 @@ impl Node {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn sessions(&self) -> MutexGuard<'_, Vec<Weak<Session>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the numbers of the commands of a connection that has negotiated this.
     pub(crate) fn numbers(&self, negotiated: &Negotiated) -> Numbers {
         let numbering = &self.shared.numbering;
@@ -93,7 +86,7 @@ impl Node {
     pub(crate) async fn connection(self: &Arc<Node>) -> Connected {
         let (done, connecting) = oneshot::channel();
         let serving = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             match &mut *state {
                 State::Open(open) => return Ok(Arc::clone(open)),
                 State::Retired => return Err(Arc::new(ConnectionError::Stopped)),
@@ -111,7 +104,7 @@ impl Node {
                 }
                 State::None => {
                     let serving = Serving::new(Arc::clone(self));
-                    let mut sessions = self.sessions();
+                    let mut sessions = self.sessions.lock();
                     sessions.retain(|session| session.strong_count() > 0);
                     sessions.push(Arc::downgrade(serving.session()));
                     *state = State::Connecting {
@@ -133,7 +126,10 @@ impl Node {
 
     /// Returns true while the node has a connection, or is about to have one.
     pub(crate) fn is_connected(&self) -> bool {
-        matches!(&*self.state(), State::Open(_) | State::Connecting { .. })
+        matches!(
+            &*self.state.lock(),
+            State::Open(_) | State::Connecting { .. }
+        )
     }
 
     /// States that `open` is the connection.
@@ -143,7 +139,7 @@ impl Node {
             node: self.address.clone(),
             negotiated: Arc::new(negotiated.clone()),
         });
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let waiting = match &mut *state {
             State::Connecting { waiting, .. } => std::mem::take(waiting),
             State::Paused(_) => Vec::new(),
@@ -202,7 +198,7 @@ impl Node {
 
     /// Uses `open` no more: the next publish makes a new connection.
     pub(crate) fn leave(&self, open: &Arc<Open>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if matches!(&*state, State::Open(present) if Arc::ptr_eq(present, open)) {
             *state = State::None;
         }
@@ -210,7 +206,7 @@ impl Node {
 
     /// Uses `open` no more: its task makes the next connection, and the next publishes wait for this one.
     pub(crate) fn await_next(&self, open: &Arc<Open>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if matches!(&*state, State::Open(present) if Arc::ptr_eq(present, open)) {
             *state = State::Connecting {
                 session: Arc::clone(open.session()),
@@ -221,7 +217,7 @@ impl Node {
 
     /// Waits before the next attempt, unless publishes wait for the connection. Returns false if some do.
     pub(crate) fn pause(&self) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match &mut *state {
             State::Connecting { waiting, .. } if !waiting.is_empty() => return false,
             State::Connecting { session, .. } => *state = State::Paused(Arc::clone(session)),
@@ -232,7 +228,7 @@ impl Node {
 
     /// Ends a pause.
     pub(crate) fn go_on(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let State::Paused(session) = &*state {
             *state = State::Connecting {
                 session: Arc::clone(session),
@@ -243,7 +239,7 @@ impl Node {
 
     /// Leaves the node without a connection, unless publishes wait for one. Returns false if some do.
     pub(crate) fn release(&self) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match &*state {
             State::Connecting { waiting, .. } if !waiting.is_empty() => return false,
             State::Connecting { .. } | State::Paused(_) => *state = State::None,
@@ -259,7 +255,7 @@ impl Node {
 
     /// Changes the state, unless the node is retired. Returns the state before.
     fn replace(&self, next: State) -> State {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let next = match *state {
             State::Retired => State::Retired,
             _ => next,
@@ -269,7 +265,7 @@ impl Node {
 
     /// Ends the connection when nothing is pending, and makes no further one, unless publishes have to be sent again.
     pub(crate) fn retire(&self) {
-        let before = std::mem::replace(&mut *self.state(), State::Retired);
+        let before = std::mem::replace(&mut *self.state.lock(), State::Retired);
         match before {
             State::Open(open) => open.session().retire(),
             State::Connecting { session, .. } | State::Paused(session) => session.retire(),
@@ -279,6 +275,7 @@ impl Node {
 
     /// Returns the tasks that may have publishes without an answer.
     pub(crate) fn connections(&self) -> Vec<Arc<Session>> {
-        self.sessions().iter().filter_map(Weak::upgrade).collect()
+        let sessions = self.sessions.lock();
+        sessions.iter().filter_map(Weak::upgrade).collect()
     }
 }

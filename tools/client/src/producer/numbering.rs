@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use wire::origin::NUMBER_MAX;
 
 use crate::publisher_id::PublisherId;
@@ -34,10 +34,7 @@ impl Numbering {
     pub(crate) fn id(&self) -> Option<PublisherId> {
         match self {
             Numbering::Off => None,
-            Numbering::Automatic(random) => {
-                let mut random = random.lock().unwrap_or_else(PoisonError::into_inner);
-                PublisherId::new(random.u64(1..))
-            }
+            Numbering::Automatic(random) => PublisherId::new(random.lock().u64(1..)),
             Numbering::Application(id) => Some(*id),
         }
     }

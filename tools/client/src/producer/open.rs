@@ -107,10 +107,10 @@ impl Open {
         out: &mut Vec<u8>,
         end: u64,
     ) {
-        let mut replies = self.session.replies();
+        let mut replies = self.session.replies.lock();
         let Replies { pending, tail, .. } = &mut *replies;
         let mut counters = match self.numbers {
-            Numbers::Counted => Some(self.session.counters()),
+            Numbers::Counted => Some(self.session.counters.lock()),
             Numbers::None | Numbers::Given => None,
         };
         let number = match (self.numbers, &counters) {

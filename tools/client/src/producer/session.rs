@@ -9,9 +9,10 @@
 //! Without numbers, a session has one connection. With numbers, publishes whose outcome is unknown survive the loss of
 //! the connection for a while.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -29,9 +30,9 @@ const RESEND_LIMIT_MAX: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 /// The publishes of a node's task.
 #[derive(Debug)]
 pub(crate) struct Session {
-    replies: Mutex<Replies>,
+    pub(super) replies: Mutex<Replies>,
     /// The next numbers of the node. They outlive the session. They are locked inside the lock of `replies`.
-    counters: Arc<Mutex<Counters>>,
+    pub(super) counters: Arc<Mutex<Counters>>,
     /// The time for which a publish with an unknown outcome waits for a new connection.
     resend_limit: Duration,
     /// Ends when the task is over.
@@ -90,19 +91,11 @@ impl Session {
         }
     }
 
-    pub(crate) fn replies(&self) -> MutexGuard<'_, Replies> {
-        self.replies.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn counters(&self) -> MutexGuard<'_, Counters> {
-        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// States that `outbox` is the output of the new connection. The publishes that stayed are written to it first, if
     /// the connection takes numbers, and are abandoned otherwise.
     pub(crate) fn connect(&self, outbox: &Outbox, takes_numbers: bool) {
         let written = outbox.append(|out| {
-            let mut replies = self.replies();
+            let mut replies = self.replies.lock();
             replies.tail = Tail::default();
             replies.outbox = Some(outbox.clone());
             replies.lost = None;
@@ -117,7 +110,7 @@ impl Session {
 
     /// Gives the oldest command its answer. Returns false when no command waits.
     pub(crate) fn answer(&self, refusal: Option<&ErrorFrame>) -> bool {
-        let mut replies = self.replies();
+        let mut replies = self.replies.lock();
         let was_pending = replies.pending.answer(refusal);
         // An answered command may still be in the outbox: nsqd ends the connection, or has answered too early. No
         // message may join this command.
@@ -144,7 +137,7 @@ impl Session {
         reason: &Arc<ConnectionError>,
     ) {
         let (taken, now) = (outbox.taken(), Instant::now());
-        let mut replies = self.replies();
+        let mut replies = self.replies.lock();
         let replies = &mut *replies;
         let keep = keeps_numbered && !replies.has_ended && !self.resend_limit.is_zero();
         let keep = keep.then(|| {
@@ -153,7 +146,7 @@ impl Session {
         });
         replies.outbox = None;
         let reason = replies.lost.get_or_insert_with(|| Arc::clone(reason));
-        let mut counters = self.counters();
+        let mut counters = self.counters.lock();
         replies
             .pending
             .lose(reason, taken, keep, now, |topic, numbers| {
@@ -163,7 +156,7 @@ impl Session {
 
     /// Ends the publishes that wait, for `reason`. From now on none survives its connection.
     pub(crate) fn end(&self, reason: &Arc<ConnectionError>) {
-        let mut replies = self.replies();
+        let mut replies = self.replies.lock();
         replies.has_ended = true;
         let outbox = replies.outbox.clone();
         drop(replies);
@@ -172,7 +165,7 @@ impl Session {
             outbox.abort();
             self.lose(&outbox, false, reason);
         } else {
-            self.replies().pending.give_up_all();
+            self.replies.lock().pending.give_up_all();
         }
     }
 
@@ -183,7 +176,7 @@ impl Session {
 
     /// Ends the session when nothing is pending.
     pub(crate) fn retire(&self) {
-        let mut replies = self.replies();
+        let mut replies = self.replies.lock();
         replies.is_retiring = true;
         let outbox = replies
             .outbox
@@ -204,40 +197,40 @@ impl Session {
 
     /// Returns true if nsqd has refused what it read of a command of the connection, and so carries out none behind it.
     pub(crate) fn has_refused(&self) -> bool {
-        self.replies().pending.has_refused()
+        self.replies.lock().pending.has_refused()
     }
 
     /// Returns true if publishes wait that nsqd has skipped, because it has refused a command before them.
     pub(crate) fn is_skipping(&self) -> bool {
-        let replies = self.replies();
+        let replies = self.replies.lock();
         replies.pending.has_refused() && !replies.pending.is_empty()
     }
 
     /// Returns true when publishes wait for an answer.
     pub(crate) fn is_busy(&self) -> bool {
-        !self.replies().pending.is_empty()
+        !self.replies.lock().pending.is_empty()
     }
 
     /// Returns the number of commands that nsqd has stored or refused. The refusals of an nsqd that exits or is
     /// drained, or that read a command only in part, do not count.
     pub(crate) fn answered(&self) -> u64 {
-        self.replies().answered
+        self.replies.lock().answered
     }
 
     /// Gives up publishes whose time for a new connection is over, as long as the future is polled. Returns when none
     /// is left.
     pub(crate) async fn expire(&self) {
         loop {
-            let deadline = self.replies().pending.deadline();
+            let deadline = self.replies.lock().pending.deadline();
             let Some(deadline) = deadline else { return };
             sleep_until(deadline).await;
-            self.replies().pending.expire(Instant::now());
+            self.replies.lock().pending.expire(Instant::now());
         }
     }
 
     /// Begins to wait until all publishes that were queued so far are answered. `None` means that none waits.
     pub(crate) fn begin_flush(&self) -> Option<Flushing> {
-        let mut replies = self.replies();
+        let mut replies = self.replies.lock();
         let flushing = replies.pending.flush()?;
         // A later publish does not join a command that the flush waits for.
         replies.tail.close();
@@ -253,7 +246,7 @@ impl Session {
     ) -> Option<(usize, Arc<ConnectionError>)> {
         let mut ended = timeout(limit, &mut flushing.flushed).await.ok();
         if ended.is_none() {
-            let given_up = self.replies().pending.give_up_flush(&flushing);
+            let given_up = self.replies.lock().pending.give_up_flush(&flushing);
             if let Some(unconfirmed) = given_up {
                 let reason = || Arc::new(ConnectionError::AnswerTimeout(limit));
                 return (unconfirmed > 0).then(|| (unconfirmed, reason()));
@@ -270,7 +263,7 @@ impl Session {
 
     /// Begins to wait for the end of the session, which was retired. `None` means that nothing is left to wait for.
     pub(crate) fn begin_finish(&self) -> Option<Finishing> {
-        let replies = self.replies();
+        let replies = self.replies.lock();
         if replies.outbox.is_none() && replies.pending.is_empty() {
             return None;
         }
@@ -289,13 +282,13 @@ impl Session {
         if timeout(limit, self.ended()).await.is_err() {
             self.give_up(limit);
         }
-        let unconfirmed = self.replies().pending.unconfirmed() - finishing.unconfirmed;
+        let unconfirmed = self.replies.lock().pending.unconfirmed() - finishing.unconfirmed;
         (unconfirmed > 0).then(|| (unconfirmed, self.unconfirmed_reason()))
     }
 
     /// Returns the reason why the last one of the unconfirmed publishes is not confirmed.
     fn unconfirmed_reason(&self) -> Arc<ConnectionError> {
-        let reason = self.replies().pending.reason();
+        let reason = self.replies.lock().pending.reason();
         reason.unwrap_or_else(|| Arc::new(ConnectionError::Stopped))
     }
 
@@ -308,7 +301,7 @@ impl Session {
 
     /// Returns the reason why the last connection is over.
     pub(crate) fn reason(&self) -> Arc<ConnectionError> {
-        let lost = self.replies().lost.clone();
+        let lost = self.replies.lock().lost.clone();
         lost.unwrap_or_else(|| Arc::new(ConnectionError::Stopped))
     }
 }

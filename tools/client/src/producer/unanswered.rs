@@ -82,7 +82,7 @@ impl Producer {
         }
         // Publishes that wait for a permit fail.
         inner.permits.close();
-        if let Some(discovery) = inner.discovery().take() {
+        if let Some(discovery) = inner.discovery.lock().take() {
             discovery.stop();
         }
         inner.nodes().iter().for_each(|node| node.retire());

@@ -10,7 +10,9 @@
 //! and misses nothing that comes and goes in between.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::address::Address;
 use crate::error::ConnectionError;
@@ -65,13 +67,9 @@ pub(super) struct Mark {
 }
 
 impl Unconfirmed {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Begins a flush.
     pub(super) fn mark(&self) -> Mark {
-        let state = self.state();
+        let state = self.0.lock();
         Mark {
             before: state.nodes.clone(),
             _marks: Arc::clone(&state.marks),
@@ -80,7 +78,7 @@ impl Unconfirmed {
 
     /// Returns the publishes that were returning at the time of `mark`, and those that have begun to return since then.
     pub(super) fn returning_since(&self, mark: &Mark) -> Vec<Unanswered> {
-        let state = self.state();
+        let state = self.0.lock();
         let nodes = state.nodes.iter().map(|(node, counts)| {
             let ended_before = mark.before.get(node).map_or(0, |before| before.ended);
             counts.unanswered(node, counts.begun - ended_before)
@@ -90,7 +88,7 @@ impl Unconfirmed {
 
     /// Ends a flush, which tells the forgotten publishes that no flush had told at the time of `mark`.
     pub(super) fn tell_forgotten(&self, mark: Mark) -> Vec<Unanswered> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let nodes = state.nodes.iter_mut().map(|(node, counts)| {
             let told_before = mark.before.get(node).map_or(0, |before| before.told);
             counts.told = counts.forgotten;
@@ -137,7 +135,7 @@ pub(crate) struct Account {
 impl Account {
     /// States that a publish leaves its session without a confirmation, for `reason`.
     pub(super) fn begin(&self, reason: &Arc<ConnectionError>) -> Returning {
-        let mut state = self.unconfirmed.state();
+        let mut state = self.unconfirmed.0.lock();
         let counts = state.nodes.entry(self.node.clone());
         let counts = counts.or_insert_with(|| Counts {
             begun: 0,
@@ -171,7 +169,7 @@ impl Returning {
 
 impl Drop for Returning {
     fn drop(&mut self) {
-        let mut state = self.account.unconfirmed.state();
+        let mut state = self.account.unconfirmed.0.lock();
         let counts = state.nodes.get_mut(&self.account.node);
         let counts = counts.expect("a node stays while publishes return");
         counts.ended += 1;

@@ -3,10 +3,11 @@
 mod state;
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 use wire::encode;
@@ -37,10 +38,6 @@ impl MockBroker {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the address of the broker.
     #[must_use]
     pub fn address(&self) -> Address {
@@ -50,36 +47,36 @@ impl MockBroker {
     /// Returns the bodies of all messages of a topic, in the order in which they were stored.
     #[must_use]
     pub fn published(&self, topic: &str) -> Vec<Bytes> {
-        self.state().published(topic)
+        self.state.lock().published(topic)
     }
 
     /// Stores a message, as a producer would.
     pub fn publish(&self, topic: &str, body: impl Into<Bytes>) {
-        self.state().store(topic, body.into());
+        self.state.lock().store(topic, body.into());
     }
 
     /// Returns the number of messages of a channel that wait, and of those in flight.
     #[must_use]
     pub fn depth(&self, topic: &str, channel: &str) -> (usize, usize) {
-        self.state().depth(topic, channel)
+        self.state.lock().depth(topic, channel)
     }
 
     /// Answers the next publish by an error, such as `E_PUB_FAILED PUB failed exiting`, and closes its connection. As with
     /// nsqd, the commands that the client has sent behind this publish are not carried out.
     pub fn refuse_publish(&self, error: &str) {
-        self.state().refusals.push_back(error.to_owned());
+        self.state.lock().refusals.push_back(error.to_owned());
     }
 
     /// Takes the numbers of messages on further connections, as an nsqd with a rule `--dedup=*=publisher` does, or
     /// does not. All numbers are remembered.
     pub fn take_numbers(&self, takes_numbers: bool) {
-        self.state().takes_numbers = takes_numbers;
+        self.state.lock().takes_numbers = takes_numbers;
     }
 
     /// Returns the number of messages that came again and were not stored.
     #[must_use]
     pub fn duplicates(&self) -> u64 {
-        self.state().duplicates
+        self.state.lock().duplicates
     }
 
     /// Refuses further connections, or accepts them again.
@@ -102,7 +99,7 @@ impl MockBroker {
     pub(super) async fn serve(self, mut connection: MockConnection) {
         let (frames, mut outgoing) = mpsc::unbounded_channel();
         let number = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             state.next_connection += 1;
             state.next_connection
         };
@@ -124,12 +121,12 @@ impl MockBroker {
                 }
             }
         }
-        self.state().disconnect(number);
+        self.state.lock().disconnect(number);
     }
 
     /// Carries an IDENTIFY out. Returns the answer.
     fn identify(&self, number: u64, body: &serde_json::Value) -> &'static str {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match body["publisher_id"].as_str() {
             Some(id) if state.takes_numbers => {
                 let id = id.to_owned();
@@ -158,7 +155,7 @@ impl MockBroker {
             encode::response(&mut frame, data);
             send(frame);
         };
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match command {
             Received::Identify(_) => unreachable!("the caller answers it"),
             Received::Auth(_) => {
@@ -240,7 +237,7 @@ impl MockBroker {
         let broker = self.clone();
         tokio::spawn(async move {
             sleep(delay).await;
-            change(&mut broker.state());
+            change(&mut broker.state.lock());
         });
     }
 }

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::io::duplex;
 use tokio::sync::mpsc;
 
@@ -75,24 +76,20 @@ impl MockNetwork {
             connections: 0,
             cuts: Default::default(),
         };
-        self.listeners().insert(address.clone(), listener);
+        self.0.lock().insert(address.clone(), listener);
         address
-    }
-
-    fn listeners(&self) -> MutexGuard<'_, HashMap<Address, Listener>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Refuses further connections to `address`, or accepts them again.
     pub fn refuse(&self, address: &Address, is_refusing: bool) {
-        if let Some(listener) = self.listeners().get_mut(address) {
+        if let Some(listener) = self.0.lock().get_mut(address) {
             listener.is_refusing = is_refusing;
         }
     }
 
     /// Breaks a further connection to `address`. Each call counts for one connection.
     pub fn cut_next(&self, address: &Address, cut: Cut) {
-        if let Some(listener) = self.listeners().get_mut(address) {
+        if let Some(listener) = self.0.lock().get_mut(address) {
             listener.cuts.push_back(cut);
         }
     }
@@ -100,12 +97,12 @@ impl MockNetwork {
     /// Returns the number of connections that were made to `address`.
     #[must_use]
     pub fn connections(&self, address: &Address) -> u64 {
-        let listeners = self.listeners();
+        let listeners = self.0.lock();
         listeners.get(address).map_or(0, |found| found.connections)
     }
 
     fn dial(&self, address: &Address) -> io::Result<Box<dyn Transport>> {
-        let mut listeners = self.listeners();
+        let mut listeners = self.0.lock();
         let listener = listeners
             .get_mut(address)
             .filter(|listener| !listener.is_refusing)

@@ -1,9 +1,10 @@
 //! [`run`]: from the consumer to the table, and from the table to the state file.
 
 use std::future::pending;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use program::log::Level;
 use program::{log_error, log_info, log_repeated, log_warn};
 use ringq_client::{Consumer, Message};
@@ -147,7 +148,7 @@ fn count(config: &Config, api: &Api, message: &Message) {
             };
             let values = config.field.values(&json);
             let now = now();
-            let mut table = api.table();
+            let mut table = api.table.lock();
             match name {
                 Some(name) if !values.is_empty() => {
                     for value in values {
@@ -158,7 +159,7 @@ fn count(config: &Config, api: &Api, message: &Message) {
             }
         }
         Err(why) => {
-            api.table().skip();
+            api.table.lock().skip();
             let id = message.id();
             // A topic may have many such messages.
             log_repeated!(
@@ -176,7 +177,7 @@ fn count(config: &Config, api: &Api, message: &Message) {
 fn save(file: Option<Arc<StateFile>>, api: &Api) -> Saving {
     let api = api.clone();
     spawn_blocking(move || {
-        let mut table = api.table();
+        let mut table = api.table.lock();
         table.forget(now());
         let Some(file) = file else {
             return Ok(());

@@ -10,7 +10,7 @@
 //!
 //! `/dbsize` and `/dbstats` describe the whole table. `/ping` answers `OK`.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::rejection::QueryRejection;
@@ -19,6 +19,7 @@ use axum::http::{StatusCode, header};
 use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::distribution::{Reading, Seconds};
@@ -110,7 +111,7 @@ async fn incr(State(api): State<Api>, query: Parsed) -> Result<&'static str, Ref
             .map_err(|_| Refused(StatusCode::BAD_REQUEST, "COULDNT_PARSE_N"))?,
     };
     let now = (api.now)();
-    let mut table = api.table();
+    let mut table = api.table.lock();
     for field in fields {
         table.add(distribution, field, u64::from(n), now);
     }
@@ -143,11 +144,11 @@ async fn nmostprobable(State(api): State<Api>, query: Parsed) -> Result<Response
 }
 
 async fn dbsize(State(api): State<Api>) -> Response {
-    answer(api.table().distributions())
+    answer(api.table.lock().distributions())
 }
 
 async fn dbstats(State(api): State<Api>) -> Response {
-    let table = api.table();
+    let table = api.table.lock();
     answer(Totals {
         distributions: table.distributions(),
         bins: table.bins(),
@@ -157,11 +158,6 @@ async fn dbstats(State(api): State<Api>) -> Response {
 }
 
 impl Api {
-    /// Returns the table. A panic ends the process, so no lock is ever left poisoned.
-    pub(super) fn table(&self) -> MutexGuard<'_, ForgetTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn read(
         &self,
         parameters: &Parameters,
@@ -169,7 +165,7 @@ impl Api {
         wanted: Wanted<'_>,
     ) -> Result<Response, Refused> {
         let now = (self.now)();
-        let mut table = self.table();
+        let mut table = self.table.lock();
         let rate = table.rate();
         // The original forgets by the rate of the request. Here counts have one rate.
         match parameters.get("rate").map(str::parse::<f64>) {

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use super::request::Subscription;
 
@@ -45,7 +47,7 @@ impl Streams {
         subscription: &Subscription,
         since: Instant,
     ) -> Listed {
-        let mut open = self.lock();
+        let mut open = self.open.lock();
         let number = open.next;
         open.next += 1;
         let entry = Entry {
@@ -73,7 +75,7 @@ impl Streams {
             "Total Messages: {}\n\n",
             self.messages.load(Ordering::Relaxed)
         );
-        for entry in self.lock().streams.values() {
+        for entry in self.open.lock().streams.values() {
             let seconds = now.saturating_duration_since(entry.since).as_secs();
             let Entry {
                 peer,
@@ -89,16 +91,11 @@ impl Streams {
         }
         report
     }
-
-    fn lock(&self) -> MutexGuard<'_, Open> {
-        // A panic ends the process, so no lock is ever left poisoned.
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        self.streams.lock().streams.remove(&self.number);
+        self.streams.open.lock().streams.remove(&self.number);
     }
 }
 

@@ -1,11 +1,12 @@
 //! [`run`]: starts a thread for each topic, and passes signals on to them.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use jiff::Zoned;
+use parking_lot::Mutex;
 use program::{log_error, log_warn};
 use regex::Regex;
 use tokio::runtime::Handle;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use ringq_client::Control;
 
 use super::config::Config;
@@ -53,16 +53,11 @@ pub(super) struct Shared {
 impl Shared {
     /// Adds the consumer of a topic.
     pub(super) fn add_control(&self, topic: &str, control: Control) {
-        self.lock_controls().insert(topic.to_owned(), control);
+        self.controls.lock().insert(topic.to_owned(), control);
     }
 
     /// Returns the consumers of all topics.
     pub(super) fn controls(&self) -> Vec<Control> {
-        self.lock_controls().values().cloned().collect()
-    }
-
-    fn lock_controls(&self) -> MutexGuard<'_, BTreeMap<String, Control>> {
-        // A panic leaves no half-done change.
-        self.controls.lock().unwrap_or_else(PoisonError::into_inner)
+        self.controls.lock().values().cloned().collect()
     }
 }

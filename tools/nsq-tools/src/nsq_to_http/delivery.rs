@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fastrand::Rng;
 use http::StatusCode;
+use parking_lot::Mutex;
 use program::{log_info, log_warn};
 use ringq_client::{Address, Message, MessageId};
 use tokio::sync::Semaphore;
@@ -109,7 +109,7 @@ impl Delivery {
 
     /// Returns the warning for the start, if there is one.
     pub(super) fn warning(&self) -> Option<String> {
-        self.state().destinations.warning()
+        self.state.lock().destinations.warning()
     }
 
     /// Sends a message, unless the sample leaves it out.
@@ -117,7 +117,7 @@ impl Delivery {
     /// # Errors
     /// The message is to come again: one address does not have it.
     pub(super) async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {
-        if self.sample < 1.0 && self.state().random.f64() > self.sample {
+        if self.sample < 1.0 && self.state.lock().random.f64() > self.sample {
             return Ok(());
         }
         // Nobody closes the semaphore, so each message gets its permit. Those that wait longest get permits first.
@@ -127,14 +127,14 @@ impl Delivery {
             true => self.send_to_all(message).await?,
             false => self.send_to_one(message, began).await?,
         }
-        let line = self.state().destinations.time_all(began.elapsed());
+        let line = self.state.lock().destinations.time_all(began.elapsed());
         log_line(line);
         Ok(())
     }
 
     async fn send_to_one(&self, message: &Message, began: Instant) -> Result<(), DeliveryError> {
         let now = self.now();
-        let chosen = self.state().destinations.choose(now);
+        let chosen = self.state.lock().destinations.choose(now);
         let place = chosen.place();
         let result = self.send(place, message.body()).await;
         let now = self.now();
@@ -143,7 +143,7 @@ impl Delivery {
             Ok(()) => Outcome::Success(time),
             Err(_) => Outcome::Failure,
         };
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.destinations.report(chosen, outcome, now);
         let line = match result {
             Ok(()) => state.destinations.time_one(place, time),
@@ -164,7 +164,7 @@ impl Delivery {
         );
         let mut have = match message.attempts() {
             1 => Vec::new(),
-            _ => self.state().accepted.take(&name),
+            _ => self.state.lock().accepted.take(&name),
         };
         let mut result = Ok(());
         for place in 0..self.endpoints.len() {
@@ -175,7 +175,8 @@ impl Delivery {
             match self.send(place, message.body()).await {
                 Ok(()) => {
                     have.push(place);
-                    let line = self.state().destinations.time_one(place, start.elapsed());
+                    let took = start.elapsed();
+                    let line = self.state.lock().destinations.time_one(place, took);
                     log_line(line);
                 }
                 // The first failure is the one that is logged.
@@ -183,7 +184,7 @@ impl Delivery {
             }
         }
         if result.is_err() {
-            self.state().accepted.put(name, have);
+            self.state.lock().accepted.put(name, have);
         }
         result
     }
@@ -212,10 +213,10 @@ impl Delivery {
     async fn watched<T>(&self, place: usize, request: impl Future<Output = T>) -> T {
         let mut request = pin!(request);
         if let Ok(result) = timeout(SLOW_AFTER, &mut request).await {
-            self.state().is_slow[place] = false;
+            self.state.lock().is_slow[place] = false;
             return result;
         }
-        let was_slow = std::mem::replace(&mut self.state().is_slow[place], true);
+        let was_slow = std::mem::replace(&mut self.state.lock().is_slow[place], true);
         if !was_slow {
             let address = &self.endpoints[place].name;
             let limit = match self.client.timeout() {
@@ -232,11 +233,6 @@ impl Delivery {
     /// Returns the time for the pool, which counts from the start.
     fn now(&self) -> Duration {
         self.began.elapsed()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // A panic leaves no half-done change.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use program::log::Level;
 use program::{log_error, log_info, log_repeated, log_warn};
 use ringq_client::{Address, GivenUp, Message, Producer, PublishError, Requeue};
@@ -83,7 +83,7 @@ impl Forwarding {
 
     /// Returns the warning for the start, if there is one.
     pub(super) fn warning(&self) -> Option<String> {
-        self.destinations().warning()
+        self.destinations.lock().warning()
     }
 
     /// Publishes a message, unless the filter drops it. `Ok` means that the message is done.
@@ -145,8 +145,8 @@ impl Forwarding {
         });
         let now = self.began.elapsed();
         match ranking {
-            Some(ranking) => self.destinations().choose_ranked(&ranking, now),
-            None => self.destinations().choose(now),
+            Some(ranking) => self.destinations.lock().choose_ranked(&ranking, now),
+            None => self.destinations.lock().choose(now),
         }
     }
 
@@ -164,7 +164,7 @@ impl Forwarding {
             true => Outcome::Success(time),
             false => Outcome::Failure,
         };
-        let mut destinations = self.destinations();
+        let mut destinations = self.destinations.lock();
         let place = chosen.place();
         destinations.report(chosen, outcome, now);
         let lines = [
@@ -175,12 +175,5 @@ impl Forwarding {
         for line in lines.into_iter().flatten() {
             log_info!("{line}");
         }
-    }
-
-    fn destinations(&self) -> MutexGuard<'_, Destinations> {
-        // A panic leaves no half-done change.
-        self.destinations
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,8 @@
 //! [`Connections`]: what the events of the producer say about its connections.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use program::log_warn;
 use ringq_client::Event;
 
@@ -37,7 +37,7 @@ impl Connections {
                 node,
                 error: Some(error),
                 ..
-            } => *self.lost() = Some(format!("{node}: {error}")),
+            } => *self.lost.lock() = Some(format!("{node}: {error}")),
             _ => {}
         }
     }
@@ -49,10 +49,6 @@ impl Connections {
 
     /// Returns the reason why a connection has ended since the last call.
     pub(super) fn take_loss(&self) -> Option<String> {
-        self.lost().take()
-    }
-
-    fn lost(&self) -> MutexGuard<'_, Option<String>> {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lost.lock().take()
     }
 }

@@ -5,9 +5,10 @@ use std::io::{Read, Write};
 use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::OpenptFlags;
 use rustix::termios::{LocalModes, Winsize};
@@ -66,7 +67,7 @@ impl Pty {
                 let mut bytes = [0; 4096];
                 // The read fails when every end of the terminal is closed.
                 while let Ok(count @ 1..) = output.read(&mut bytes) {
-                    screen.lock().unwrap().process(&bytes[..count]);
+                    screen.lock().process(&bytes[..count]);
                 }
             }
         });
@@ -93,7 +94,7 @@ impl Pty {
 
     /// Returns the text on the screen.
     pub fn text(&self) -> String {
-        self.screen.lock().unwrap().screen().contents()
+        self.screen.lock().screen().contents()
     }
 
     /// Waits until the screen has these texts. Panics with the screen if it does not get them.
@@ -119,12 +120,12 @@ impl Pty {
 
     /// Returns true if the screen is the one that programs draw on, and not the one with the shell.
     pub fn is_alternate_screen(&self) -> bool {
-        self.screen.lock().unwrap().screen().alternate_screen()
+        self.screen.lock().screen().alternate_screen()
     }
 
     /// Returns true if the caret is hidden.
     pub fn hides_caret(&self) -> bool {
-        self.screen.lock().unwrap().screen().hide_cursor()
+        self.screen.lock().screen().hide_cursor()
     }
 
     /// Waits for the end of the program and of its output, and checks that the terminal is as it was.

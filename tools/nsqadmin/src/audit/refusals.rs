@@ -1,7 +1,9 @@
 //! [`Refusals`]: the refused requests that have a line in the audit log.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// The time between two lines in the long run. Any client can send requests that are refused. A line has at most 6 KB, in
 /// which each byte of a name takes six, so such clients add at most 52 MB a day.
@@ -23,8 +25,7 @@ struct Written {
 impl Refusals {
     /// Returns true if a request that comes now has a line.
     pub(super) fn admit(&self, now: Instant) -> bool {
-        // No code panics while it holds the lock.
-        let mut written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written = self.0.lock();
         let next = written.next.map_or(now, |next| next.max(now));
         if next - now > ONE_EVERY * (BURST - 1) {
             return false;

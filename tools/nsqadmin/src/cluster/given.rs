@@ -1,8 +1,8 @@
 //! [`Given`]: the nsqds of direct mode, which the operator has given.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use program::log_warn;
 use program::tcp_address::split_host_port;
 
@@ -65,7 +65,7 @@ impl Noted {
     /// Returns each process once, and each with an address of its own. Logs the notes that the log does not have yet. `are_all`
     /// tells that each nsqd has answered.
     pub(super) fn told_apart(&self, nsqds: Vec<Given>, are_all: bool) -> Vec<Given> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         if are_all {
             let mut processes: BTreeMap<String, BTreeSet<_>> = BTreeMap::new();
             for nsqd in &nsqds {

@@ -2,12 +2,13 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use new_file::FileLock;
+use parking_lot::Mutex;
 use program::{log_error, log_info, log_warn};
 use tokio::task::{JoinHandle, spawn_blocking};
 use wire::go_error::system_text;
@@ -83,7 +84,7 @@ impl HistoryFile {
 
     /// Saves the history. Blocks until the file is on disk.
     pub(super) fn save(&self) {
-        let mut old_past = self.old_past.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut old_past = self.old_past.lock();
         let written = new_file::replace(&self.path, |file| self.save_to(file, &mut old_past));
         if let Err(error) = written {
             let (shown, why) = (self.path.display(), system_text(&error));
@@ -95,7 +96,7 @@ impl HistoryFile {
     /// the next save tries again.
     fn save_to(&self, file: impl Write, old_past: &mut OldPast) -> io::Result<()> {
         self.write(file)?;
-        old_past.loss = self.lock_history().take_loss().or(old_past.loss);
+        old_past.loss = self.history.lock().take_loss().or(old_past.loss);
         match old_past.loss {
             Some(Loss::Clock) if !old_past.is_kept => {
                 old_past.is_kept = self.move_old_aside(Loss::Clock)?;
@@ -127,17 +128,13 @@ impl HistoryFile {
     fn write(&self, mut file: impl Write) -> io::Result<()> {
         let mut last = None;
         loop {
-            let piece = self.lock_history().piece(last.as_ref());
+            let piece = self.history.lock().piece(last.as_ref());
             file.write_all(&piece.bytes)?;
             match piece.last {
                 None => return Ok(()),
                 some => last = some,
             }
         }
-    }
-
-    fn lock_history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Renames the file, if there is one and not too many are kept. Returns true if it was renamed.

@@ -1,10 +1,11 @@
 //! [`Unanswered`]: the questions that got no answer, which the collector does not repeat for a while.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nsq_doctor::duration;
+use parking_lot::Mutex;
 
 use super::Failed;
 
@@ -34,7 +35,7 @@ struct Paused {
 impl Unanswered {
     /// Returns the failure of a question that is not to be repeated now.
     pub(super) fn failure(&self, url: &str, now: Instant) -> Option<Failed> {
-        let paused = self.lock();
+        let paused = self.0.lock();
         let paused = paused.get(url).filter(|it| now < it.until)?;
         Some(paused.failed.clone())
     }
@@ -57,7 +58,7 @@ impl Unanswered {
         failed
             .why
             .push_str(&format!("; it is not asked again for {words}"));
-        let mut paused = self.lock();
+        let mut paused = self.0.lock();
         // An nsqlookupd may name other nodes each time.
         paused.retain(|_, paused| now < paused.until);
         let entry = Paused {
@@ -66,11 +67,6 @@ impl Unanswered {
         };
         paused.insert(url.to_owned(), entry);
         failed
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Paused>> {
-        // No code panics while it holds the lock, so the map is whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -102,7 +98,7 @@ mod tests {
         assert_eq!(unanswered.failure("http://dead/", soon), None);
         // Questions whose pause is over take no memory.
         unanswered.add("http://last/", failed(), second(30), second(31));
-        assert_eq!(unanswered.lock().len(), 1);
+        assert_eq!(unanswered.0.lock().len(), 1);
         // nsqadmin stood still for ten minutes, or has no deadline.
         let told = unanswered.add("http://hung/", failed(), start, second(600));
         assert_eq!(told.why, "no answer in time; it is not asked again for 30s");

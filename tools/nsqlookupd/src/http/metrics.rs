@@ -1,14 +1,14 @@
 //! `/metrics`: the registrations and the process, for Prometheus. docs/monitoring.md lists the metrics, and a test
 //! compares the two.
 
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use parking_lot::RwLock;
 use program::http::Reply;
 use program::metrics::{Exposition, Family, Format, Kind, Number, append_process, push_label};
 use program::version::{NSQ_VERSION, RINGQ_VERSION};
 
-use super::lock;
 use crate::database::{Database, NodeFigures, Now, TopicFigures, Totals};
 
 /// Topics or nodes that are read under one lock.
@@ -66,7 +66,7 @@ pub(super) async fn metrics(
     out.begin(BUILD);
     out.sample(&labels, 1);
     append_process(&mut out, started);
-    let totals = lock(database).totals(now());
+    let totals = database.read().totals(now());
     append_rows(&mut out, TOTALS, &[(String::new(), totals)]);
     append_rows(&mut out, TOPIC, &topics(database, now).await);
     append_rows(&mut out, NODE, &nodes(database, now).await);
@@ -81,7 +81,7 @@ async fn topics(database: &RwLock<Database>, now: fn() -> Now) -> Vec<(String, T
     let mut topics = Vec::new();
     let mut behind = None;
     loop {
-        let page = lock(database).topic_figures(behind.as_ref(), PAGE, now());
+        let page = database.read().topic_figures(behind.as_ref(), PAGE, now());
         let Some((figures, last)) = page else {
             return topics;
         };
@@ -98,9 +98,9 @@ async fn topics(database: &RwLock<Database>, now: fn() -> Now) -> Vec<(String, T
 /// The address of the connection tells apart two connections of one nsqd: an old one, and the one that replaces it.
 async fn nodes(database: &RwLock<Database>, now: fn() -> Now) -> Vec<(String, NodeFigures)> {
     let mut nodes = Vec::new();
-    let clients = lock(database).clients();
+    let clients = database.read().clients();
     for page in clients.chunks(PAGE) {
-        let database = lock(database);
+        let database = database.read();
         let figures = page
             .iter()
             .filter_map(|client| database.node_figures(*client, now()));

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use futures_lite::future::{self, block_on};
 use futures_lite::{AsyncRead, AsyncWrite};
 use nsqlookupd::database::{Database, Lifetimes, Now};
 use nsqlookupd::http::Api;
+use parking_lot::RwLock;
 use program::http::{Awaited, Connection, Io, serve_connection};
 
 /// Checks an input that is cut at `cut`, and every `step` bytes.
@@ -108,7 +109,7 @@ fn run<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (String, Vec<String>) 
         output.truncate(if is_refusal { at } else { output.len() });
         output.push_str(if is_refusal { "a refusal" } else { "" });
     }
-    let database = database.read().unwrap_or_else(PoisonError::into_inner);
+    let database = database.read();
     database.check();
     (output, database.topics().map(str::to_string).collect())
 }

@@ -1,15 +1,16 @@
 //! [`JobOrder`]: orders the work of the keeper and of the urgent thread on the same topic.
 
 use super::Duty;
+use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Counts the unfinished jobs of each topic for which a job of the other thread must wait. Topics are told apart by
 /// name, because a new topic may have the name of a deleted one. Jobs of segments take this lock, messages do not.
 #[derive(Default)]
 pub(super) struct JobOrder {
-    topics: Mutex<HashMap<Arc<str>, Unfinished>>,
+    pub(super) topics: Mutex<HashMap<Arc<str>, Unfinished>>,
     /// A job is finished.
     finished: Condvar,
 }
@@ -25,7 +26,7 @@ pub(super) struct Unfinished {
 impl JobOrder {
     /// Counts an urgent job of `topic`. Returns false, and counts nothing, if a barrier is in its way.
     pub(super) fn try_add_urgent(&self, topic: &Arc<str>) -> bool {
-        let mut topics = self.topics();
+        let mut topics = self.topics.lock();
         let unfinished = topics.entry(Arc::clone(topic)).or_default();
         let may_overtake = unfinished.barriers == 0;
         unfinished.urgent += u32::from(may_overtake);
@@ -34,13 +35,13 @@ impl JobOrder {
 
     /// Counts a job of the keeper that no urgent job of `topic` may overtake.
     pub(super) fn add_barrier(&self, topic: &Arc<str>) {
-        let mut topics = self.topics();
+        let mut topics = self.topics.lock();
         topics.entry(Arc::clone(topic)).or_default().barriers += 1;
     }
 
     /// Ends the count of a job that its thread has finished.
     pub(super) fn finish(&self, topic: &Arc<str>, duty: Duty) {
-        let mut topics = self.topics();
+        let mut topics = self.topics.lock();
         if let Entry::Occupied(mut entry) = topics.entry(Arc::clone(topic)) {
             let unfinished = entry.get_mut();
             unfinished.urgent -= u32::from(duty == Duty::Urgent);
@@ -59,11 +60,7 @@ impl JobOrder {
                 .get(topic)
                 .is_some_and(|unfinished| unfinished.urgent > 0)
         };
-        let waited = self.finished.wait_while(self.topics(), has_urgent);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
-    }
-
-    pub(super) fn topics(&self) -> MutexGuard<'_, HashMap<Arc<str>, Unfinished>> {
-        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut topics = self.topics.lock();
+        self.finished.wait_while(&mut topics, has_urgent);
     }
 }

@@ -184,7 +184,10 @@ fn what_somebody_waits_for_overtakes_all_but_what_it_depends_on() {
     for topic in ["a", "b", "c", "d"] {
         order.finish(&topic.into(), Duty::Urgent);
     }
-    assert!(order.topics().is_empty(), "nothing is kept of idle topics");
+    assert!(
+        order.topics.lock().is_empty(),
+        "nothing is kept of idle topics"
+    );
 }
 
 /// The storage of one shard, and its answers.

@@ -120,7 +120,7 @@ impl Task {
             line,
         };
         let line = &registered.line;
-        shared.state().missing.remove(&self.node);
+        shared.state.lock().missing.remove(&self.node);
         self.emit(|client, node| Event::Connected {
             client,
             node,
@@ -138,7 +138,7 @@ impl Task {
         let (error, is_removed) = self.drive(link, line).await;
         let is_wanted = !is_removed && hub.phase() == Phase::Running;
         if is_wanted && self.origin == NodeOrigin::Discovered {
-            shared.state().missing.insert(self.node.clone());
+            shared.state.lock().missing.insert(self.node.clone());
         }
         // The last connection ends the consumer, and a program may exit then. So the event comes first.
         self.emit(|client, node| Event::Disconnected {
@@ -200,7 +200,7 @@ impl Task {
 
 impl Drop for Task {
     fn drop(&mut self) {
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         let entry = state.entries.get(&self.node);
         if entry.is_some_and(|entry| entry.task_number == self.task_number) {
             state.entries.remove(&self.node);

@@ -30,7 +30,7 @@ pub(crate) async fn serve_waiting_copies(sieve: Arc<Sieve>) {
             let phase = phase.wait_for(|phase| *phase != seen).await;
             phase.map_or(Phase::Stopped, |phase| *phase)
         };
-        let next = sieve.copies().next_timeout();
+        let next = sieve.copies.lock().next_timeout();
         let timeout = async {
             match next {
                 Some(at) => sleep_until(at.min(now() + LOOK).into()).await,
@@ -48,7 +48,7 @@ pub(crate) async fn serve_waiting_copies(sieve: Arc<Sieve>) {
             _ = saves.tick(), if sieve.dedup.save_interval().is_some() => interval_saves.begin(&sieve),
         }
     }
-    for message in sieve.copies().take_all() {
+    for message in sieve.copies.lock().take_all() {
         message.delivery().forget();
     }
     let stats = sieve.stats();

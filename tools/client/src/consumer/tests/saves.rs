@@ -1,7 +1,8 @@
 //! Consumers whose filter is saved while the disk hangs.
 
 use std::path::Path;
-use std::sync::Condvar;
+
+use parking_lot::Condvar;
 
 use super::*;
 use crate::dedup::filters::InverseBloom;
@@ -32,22 +33,22 @@ impl Disk {
 
     fn wait(&self) {
         let (state, changed) = &*self.0;
-        let mut state = state.lock().expect("no panic");
+        let mut state = state.lock();
         state.saves += 1;
         while !state.answers {
-            state = changed.wait(state).expect("no panic");
+            changed.wait(&mut state);
         }
     }
 
     /// Lets the disk answer from now on.
     fn answer(&self) {
         let (state, changed) = &*self.0;
-        state.lock().expect("no panic").answers = true;
+        state.lock().answers = true;
         changed.notify_all();
     }
 
     fn saves(&self) -> usize {
-        self.0.0.lock().expect("no panic").saves
+        self.0.0.lock().saves
     }
 }
 

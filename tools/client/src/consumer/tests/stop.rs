@@ -203,7 +203,7 @@ async fn the_end_of_a_connection_is_told_before_the_consumer_ends() {
             if matches!(event, Event::Disconnected { .. }) {
                 let control = control.get().expect("it is set first");
                 let has_ended = control.shutdown().now_or_never().is_some();
-                ends.lock().expect("no panic").push(has_ended);
+                ends.lock().push(has_ended);
             }
         }
     });
@@ -215,7 +215,7 @@ async fn the_end_of_a_connection_is_told_before_the_consumer_ends() {
     close(&mut nsqd).await;
     drop(nsqd);
     stopping.await.expect("no panic");
-    assert_eq!(*ends.lock().expect("no panic"), [false]);
+    assert_eq!(*ends.lock(), [false]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -227,7 +227,7 @@ async fn messages_without_an_answer_at_the_limit_are_told() {
         let lines = Arc::clone(&lines);
         move |event| {
             if matches!(event, Event::DrainLimitReached { .. }) {
-                lines.lock().expect("no panic").push(event.to_string());
+                lines.lock().push(event.to_string());
             }
         }
     });
@@ -238,7 +238,7 @@ async fn messages_without_an_answer_at_the_limit_are_told() {
     nsqd.deliver(2, 1, "").await;
     let kept = [next(&mut consumer).await, next(&mut consumer).await];
     shut_down(&consumer).await.expect("no panic");
-    let lines = lines.lock().expect("no panic").join(" ");
+    let lines = lines.lock().join(" ");
     let expected = "ending after 30s although 2 messages have no answer; nsqd delivers them again";
     assert!(
         lines.starts_with("WRN ") && lines.ends_with(expected),

@@ -1,8 +1,9 @@
 //! The answer to a message that is recognised: first the claim ends, then the command leaves.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use super::super::Answered;
@@ -15,22 +16,17 @@ use crate::dedup::Claim;
 pub(super) struct ClaimCell(Mutex<Option<(Box<Claim>, Handle)>>);
 
 impl ClaimCell {
-    fn lock(&self) -> MutexGuard<'_, Option<(Box<Claim>, Handle)>> {
-        // No section of the lock can be left half done by a panic.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes the claim.
     #[inline]
     pub(super) fn take(&self) -> Option<(Box<Claim>, Handle)> {
-        self.lock().take()
+        self.0.lock().take()
     }
 }
 
 impl Delivery {
     /// Gives the message the claim on its key. `runtime` runs the end of a claim in a store.
     pub(crate) fn set_claim(&self, claim: Box<Claim>, runtime: &Handle) {
-        *self.claim.lock() = Some((claim, runtime.clone()));
+        *self.claim.0.lock() = Some((claim, runtime.clone()));
     }
 
     /// Releases the key, before an answer that is no success of the application: the next copy is fresh.

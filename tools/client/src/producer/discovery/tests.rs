@@ -1,5 +1,4 @@
-use std::sync::Mutex;
-
+use parking_lot::Mutex;
 use test_support::dead_port::DeadPort;
 
 use super::*;
@@ -52,7 +51,7 @@ async fn nodes_come_and_go_with_the_answers() {
     // A node that goes gets its publishes to the end. Then its connection ends.
     let b = broker.address();
     producer.publish_on(&b, "t", "x").await.unwrap();
-    let node = producer.0.pool().get(&b).unwrap();
+    let node = producer.0.pool.lock().get(&b).unwrap();
     let open = node.connections().pop().unwrap();
     // An nsqlookupd that has just started knows no node. The connection goes on.
     apply(&[Some(&[]), Some(&[])]);
@@ -173,7 +172,8 @@ fn the_discovery_begins_anew_in_another_runtime() {
             .expect("the system has descriptors");
         runtime.block_on(async {
             producer.publish("t", "x").await.unwrap_err();
-            producer.0.discovery().as_ref().map(Discovery::progress)
+            let discovery = producer.0.discovery.lock();
+            discovery.as_ref().map(Discovery::progress)
         })
     };
     let first = progress().expect("there is an nsqlookupd");
@@ -238,7 +238,7 @@ async fn a_producer_without_a_node_asks_again_soon_and_says_so() {
     let producer = Producer::builder()
         .lookupd(lookupd.address())
         .connector(network)
-        .events(move |event| keep.lock().unwrap().push(event.name()))
+        .events(move |event| keep.lock().push(event.name()))
         .build()
         .unwrap();
     let error = producer.publish("t", "x").await.unwrap_err();
@@ -246,7 +246,7 @@ async fn a_producer_without_a_node_asks_again_soon_and_says_so() {
     while lookupd.seen().targets.len() < 3 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    assert_eq!(*seen.lock().unwrap(), ["no_node"]);
+    assert_eq!(*seen.lock(), ["no_node"]);
     lookupd.set_node(Some(&broker.address()));
     let publishing = async {
         while producer.publish("t", "x").await.is_err() {

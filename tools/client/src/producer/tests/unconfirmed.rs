@@ -3,9 +3,9 @@
 
 use std::cell::Cell;
 use std::pin::pin;
-use std::sync::Mutex;
 use std::task::{Context, Poll, Wake, Waker};
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::*;
@@ -512,7 +512,7 @@ impl Wake for FlushWhenWoken {
         let begun = self.producer.0.begin(Session::begin_flush);
         let returning = begun.returning.iter().map(|node| node.publishes);
         let counts = (returning.sum(), begun.sessions.len());
-        self.begun.lock().unwrap().push(counts);
+        self.begun.lock().push(counts);
     }
 }
 
@@ -526,7 +526,7 @@ async fn a_flush_waits_for_a_message_that_a_task_is_given_again() {
     let mut cx = Context::from_waker(Waker::noop());
     // The task of the node has not begun, and does not: this test gives the node a connection without a task.
     assert!(publishing.as_mut().poll(&mut cx).is_pending());
-    let node = producer.0.pool().all().remove(0);
+    let node = producer.0.pool.lock().all().remove(0);
     let session = node.connections().remove(0);
     let (_over, over) = watch::channel(());
     let outbox = Outbox::new();
@@ -544,7 +544,7 @@ async fn a_flush_waits_for_a_message_that_a_task_is_given_again() {
     let declined = ErrorFrame::new(DECLINED[0].as_bytes());
     assert!(session.answer(Some(&declined)));
     assert!(publishing.as_mut().poll(&mut cx).is_pending());
-    assert_eq!(*flushing.begun.lock().unwrap(), [(0, 1)]);
+    assert_eq!(*flushing.begun.lock(), [(0, 1)]);
     assert!(session.answer(None));
     let stored = publishing.as_mut().poll(&mut cx);
     assert!(matches!(stored, Poll::Ready(Ok(_))), "{stored:?}");
