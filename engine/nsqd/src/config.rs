@@ -1,28 +1,27 @@
-//! The operator's settings: nsqd's table of flags (`table.rs`), and the typed form of their values ([`Config`]).
+//! The operator's settings: the declaration of nsqd's flags ([`Config`]), and the checks of their values.
 //!
 //! The crate `program` reads the command line and the configuration file.
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use engine_rules::{DeadLetterRules, DedupRules, Required, UnclaimedRules};
-use program::log::{Level, Style};
-use program::{Exit, Options, Value, version};
-use table::NSQD;
+use program::flag;
+use program::http::HttpTimeouts;
+use program::log::Level;
+use program::{Exit, Options, Program, Value, version};
 
 mod checks;
 mod dead_letter;
 mod dedup;
 mod required;
-mod table;
 mod topic_pattern;
 mod unclaimed;
 mod words;
 
-pub use words::{Check, TlsRequired, TlsVersion};
+pub use checks::Rules;
+pub use words::{Check, TlsRequired, TlsVersion, UnixSocketMode};
 
 /// Returns `nsqd v1.3.0 (built w/rust1.95)`: the first line of the log, of the text stats, and of the output of
 /// `--version`.
@@ -33,157 +32,116 @@ pub fn version_line() -> String {
 /// Upper bound of `--shards`: what the kernel's default affinity mask can name.
 pub const SHARDS_MAX: i64 = 1024;
 
-/// The program's configuration. Durations and sizes that were given as negative are 0 here, which
-/// is what they amount to. The bounds below hold once the checks have passed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Config {
-    /// `--log-level`
-    pub log_level: Level,
-    /// `--log-prefix`, `--log-format`
-    pub log_style: Style,
-    /// `--node-id`, below 1024.
-    pub node_id: u16,
-    /// `--tcp-address`
-    pub tcp_address: String,
-    /// `--http-address`; empty: no listener.
-    pub http_address: String,
-    /// `--https-address`; empty: no listener.
-    pub https_address: String,
-    /// `--lookupd-tcp-address`; `None`: an empty list in the configuration file.
-    pub lookupd_tcp_addresses: Option<Vec<String>>,
-    /// `--auth-http-address`
-    pub auth_http_addresses: Vec<String>,
-    /// `--auth-http-request-method`: `get` or `post`.
-    pub auth_http_request_method: String,
-    /// `--http-client-connect-timeout`
-    pub http_connect_timeout: Duration,
-    /// `--http-client-request-timeout`
-    pub http_request_timeout: Duration,
-    /// `--broadcast-address`
-    pub broadcast_address: String,
-    /// The system's name for this machine, as shown by `/info`.
-    pub hostname: String,
-    /// `--broadcast-tcp-port`; 0: the port listened on.
-    pub broadcast_tcp_port: u16,
-    /// `--broadcast-http-port`; 0: the port listened on.
-    pub broadcast_http_port: u16,
-    /// `--topology-region`
-    pub topology_region: String,
-    /// `--topology-zone`
-    pub topology_zone: String,
-    /// `--data-path`, or the current directory.
-    pub data_path: PathBuf,
-    /// `--mem-queue-size`
-    pub mem_queue_count: u64,
-    /// `--max-bytes-per-file`
-    pub file_bytes_max: u64,
-    /// `--sync-every`; 0: only `sync_timeout` counts.
-    pub sync_every: u64,
-    /// `--sync-timeout`, above 0.
-    pub sync_timeout: Duration,
-    /// `--msg-timeout`; 0: a delivered message times out at once.
-    pub msg_timeout: Duration,
-    /// `--max-msg-timeout`
-    pub msg_timeout_max: Duration,
-    /// `--max-msg-size`; inclusive. 0: every message is too big.
-    pub msg_bytes_max: u64,
-    /// `--max-body-size`; inclusive.
-    pub body_bytes_max: u64,
-    /// `--max-req-timeout`
-    pub req_timeout_max: Duration,
-    /// `--max-heartbeat-interval`
-    pub heartbeat_interval_max: Duration,
-    /// `--max-rdy-count`
-    pub rdy_count_max: u64,
-    /// `--max-output-buffer-size`
-    pub output_buffer_bytes_max: u64,
-    /// `--max-output-buffer-timeout`
-    pub output_buffer_timeout_max: Duration,
-    /// `--min-output-buffer-timeout`
-    pub output_buffer_timeout_min: Duration,
-    /// `--output-buffer-timeout`, above 0.
-    pub output_buffer_timeout: Duration,
-    /// `--max-channel-consumers`; 0: no limit.
-    pub channel_consumers_max: u64,
-    /// `--statsd-address`; empty: nothing is pushed.
-    pub statsd_address: String,
-    /// `--statsd-interval`, above 0.
-    pub statsd_interval: Duration,
-    /// `--statsd-mem-stats`
-    pub statsd_mem_stats: bool,
-    /// `--statsd-prefix`, as given.
-    pub statsd_prefix: String,
-    /// `--statsd-udp-packet-size`; 0 stands for 4096.
-    pub statsd_packet_bytes: u64,
-    /// `--statsd-exclude-ephemeral`
-    pub statsd_exclude_ephemeral: bool,
-    /// `--e2e-processing-latency-percentile`, in the order of the answers.
-    pub e2e_percentiles: Vec<f64>,
-    /// `--e2e-processing-latency-window-time`
-    pub e2e_window: Duration,
-    /// `--tls-cert`; empty: none.
-    pub tls_cert: String,
-    /// `--tls-key`; empty: none.
-    pub tls_key: String,
-    /// `--tls-client-auth-policy`
-    pub tls_client_auth_policy: String,
-    /// `--tls-root-ca-file`; empty: none.
-    pub tls_root_ca_file: String,
-    /// `--tls-required`
-    pub tls_required: TlsRequired,
-    /// `--tls-min-version`
-    pub tls_min_version: TlsVersion,
-    /// `--deflate`
-    pub deflate: bool,
-    /// `--max-deflate-level`, 1 to 9.
-    pub deflate_level_max: u8,
-    /// `--snappy`
-    pub snappy: bool,
-    /// `--enable-experiment`
-    pub experiments: Vec<String>,
-    /// `--unix-socket`; empty: none.
-    pub unix_socket: String,
-    /// `--http-unix-socket`; empty: none.
-    pub http_unix_socket: String,
-    /// `--unix-socket-mode`, at most 0o777; `None`: the umask decides.
-    pub unix_socket_mode: Option<u32>,
-    /// `--shards`, with 0 already replaced by the number of usable cores.
-    pub shard_count: NonZeroUsize,
-    /// `--pin-shards`
-    pub pin_shards: bool,
-    /// `--io`: `auto`, or the name of an [`crate::reactor::Engine`].
-    pub io: String,
-    /// `--look`; zero: never.
-    pub look: Duration,
-    /// `--check`
-    pub check: Check,
-    /// `--peek`
-    pub peek: bool,
-    /// `--old-http-endpoints`
-    pub old_http_endpoints: bool,
-    /// `--allowed-host`; empty: any name.
-    pub allowed_hosts: Vec<String>,
-    /// `--create`: `topic` or `topic/channel`.
-    pub create: Vec<String>,
-    /// `--new-topic-grace`
-    pub new_topic_grace: Duration,
-    /// `--dead-letter`, as given.
-    pub dead_letter: Vec<String>,
-    /// `--dedup`, as given.
-    pub dedup: Vec<String>,
-    /// `--new-topic-grace-bytes`
-    pub new_topic_grace_bytes: u64,
-    /// `--unclaimed-messages`: `pattern=policy`.
-    pub unclaimed_messages: Vec<String>,
-    /// `--drain-on-sigterm`
-    pub drain_on_sigterm: bool,
-    /// `--drain-timeout`; 0: no limit.
-    pub drain_timeout: Duration,
-    /// `--lookupd-tls-root-ca-file`; empty: no TLS to nsqlookupds.
-    pub lookupd_tls_root_ca_file: String,
-    /// All values as they were given, for `/config`.
-    pub options: Arc<Options>,
+program::flags! {
+    /// The values of nsqd's flags. Durations and sizes that were given as negative are 0 here, which is what they amount to.
+    /// The bounds hold once the checks have passed. They refuse two sorts of values: those that nsqd refuses, in its words,
+    /// and those with which it crashes later.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Config {
+        options: Options;
+        = flag::VERSION;
+        = flag::CONFIG;
+        log_level: Level = flag::LOG_LEVEL;
+        = flag::log_prefix("[nsqd] ");
+        = flag::VERBOSE;
+        = flag::new::<bool>("worker-id", "false", "[deprecated] has no effect, use --node-id").without_key();
+
+        node_id: u16 = flag::new("node-id", "", "unique part for message IDs, in [0,1024); by default from the host name")
+            .within(0, 1023).of_host(default_node_id).with_key("id").with_field("ID");
+        tcp_address: String = flag::new("tcp-address", "0.0.0.0:4150", "<addr>:<port> or path of a unix socket to listen on for TCP clients");
+        http_address: String = flag::new("http-address", "0.0.0.0:4151", "<addr>:<port> or path of a unix socket to listen on for HTTP clients; empty for none");
+        https_address: String = flag::new("https-address", "0.0.0.0:4152", "<addr>:<port> to listen on for HTTPS clients, if there is a certificate; empty for none");
+        broadcast_address: String = flag::new("broadcast-address", "", "address that is announced to nsqlookupd; by default the host name")
+            .of_host(flag::hostname_itself);
+        broadcast_tcp_port: u16 = flag::new("broadcast-tcp-port", "0", "TCP port that is announced to nsqlookupd; 0 for the one listened on")
+            .within(0, 65535);
+        broadcast_http_port: u16 = flag::new("broadcast-http-port", "0", "HTTP port that is announced to nsqlookupd; 0 for the one listened on")
+            .within(0, 65535);
+        lookupd_tcp_addresses: Option<Vec<String>> = flag::new("lookupd-tcp-address", "", "<addr>:<port> of nsqlookupds, or the name of their SRV records, which begins with _ (may be given multiple times)")
+            .with_key("nsqlookupd_tcp_addresses").with_field("NSQLookupdTCPAddresses");
+        auth_http_addresses: Vec<String> = flag::new("auth-http-address", "", "<addr>:<port> or URL of an auth server (may be given multiple times)")
+            .with_key("auth_http_addresses").with_field("AuthHTTPAddresses");
+        auth_http_request_method: String = flag::new("auth-http-request-method", "get", "HTTP method of queries to auth servers: get or post");
+        http_connect_timeout: Duration = flag::new("http-client-connect-timeout", "2s", "timeout of connecting to auth servers and nsqlookupd over HTTP");
+        http_request_timeout: Duration = flag::new("http-client-request-timeout", "5s", "timeout of HTTP requests to auth servers and nsqlookupd");
+        topology_region: String = flag::new("topology-region", "", "region of this node, for clients that prefer near nodes");
+        topology_zone: String = flag::new("topology-zone", "", "zone of this node, for clients that prefer near nodes");
+
+        data_path: PathBuf = flag::new("data-path", "", "directory of messages and metadata; by default the current one");
+        mem_queue_count: u64 = flag::new("mem-queue-size", "10000", "number of messages per topic that stay in memory; what is beyond is on disk only")
+            .at_least(0);
+        file_bytes_max: u64 = flag::new("max-bytes-per-file", "104857600", "upper bound in bytes of a file of messages; values above 64 MiB mean 64 MiB");
+        sync_every: u64 = flag::new("sync-every", "2500", "number of messages per sync; at the default only --sync-timeout counts, 1 answers a publish after its sync");
+        sync_timeout: Duration = flag::new("sync-timeout", "2s", "duration of time per sync").at_least(1);
+        = flag::new::<i64>("queue-scan-worker-pool-max", "4", "accepted, but has no effect: timers are exact");
+        = flag::new::<i64>("queue-scan-selection-count", "20", "accepted, but has no effect: timers are exact");
+
+        msg_timeout: Duration = flag::new("msg-timeout", "1m0s", "default duration to wait before requeueing a message");
+        msg_timeout_max: Duration = flag::new("max-msg-timeout", "15m0s", "maximum duration before a message will timeout");
+        msg_bytes_max: u64 = flag::new("max-msg-size", "1048576", "maximum size of a single message in bytes");
+        body_bytes_max: u64 = flag::new("max-body-size", "5242880", "maximum size of a single command body in bytes");
+        req_timeout_max: Duration = flag::new("max-req-timeout", "1h0m0s", "maximum requeuing and deferring timeout for a message");
+        heartbeat_interval_max: Duration = flag::new("max-heartbeat-interval", "1m0s", "maximum client configurable duration between heartbeats");
+        rdy_count_max: u64 = flag::new("max-rdy-count", "2500", "maximum RDY count for a client");
+        output_buffer_bytes_max: u64 = flag::new("max-output-buffer-size", "65536", "maximum client configurable size in bytes of its output buffer");
+        output_buffer_timeout_max: Duration = flag::new("max-output-buffer-timeout", "30s", "maximum client configurable duration between output flushes");
+        output_buffer_timeout_min: Duration = flag::new("min-output-buffer-timeout", "25ms", "minimum client configurable duration between output flushes");
+        output_buffer_timeout: Duration = flag::new("output-buffer-timeout", "250ms", "default duration between output flushes").at_least(1);
+        channel_consumers_max: u64 = flag::new("max-channel-consumers", "0", "maximum number of consumers of a channel; 0 for no limit").at_least(0);
+
+        statsd_address: String = flag::new("statsd-address", "", "UDP <addr>:<port> of a statsd daemon for pushing stats");
+        statsd_interval: Duration = flag::new("statsd-interval", "1m0s", "duration between pushes to statsd").at_least(1);
+        statsd_mem_stats: bool = flag::new("statsd-mem-stats", "true", "push memory stats to statsd, too");
+        statsd_prefix: String = flag::new("statsd-prefix", "nsq.%s", "prefix of keys sent to statsd (%s for host replacement)");
+        statsd_packet_bytes: u64 = flag::new("statsd-udp-packet-size", "508", "maximum size in bytes of a statsd UDP packet");
+        statsd_exclude_ephemeral: bool = flag::new("statsd-exclude-ephemeral", "false", "leave ephemeral topics and channels out of what is pushed to statsd");
+        e2e_percentiles: Vec<f64> = flag::new("e2e-processing-latency-percentile", "", "message processing time percentiles, in (0, 1], to keep track of (multiple, or separated by commas)")
+            .with_key("e2e_processing_latency_percentiles").with_field("E2EProcessingLatencyPercentiles");
+        e2e_window: Duration = flag::new("e2e-processing-latency-window-time", "10m0s", "time that the end-to-end latency percentiles cover");
+
+        tls_cert: String = flag::new("tls-cert", "", "path to the certificate file (PEM)");
+        tls_key: String = flag::new("tls-key", "", "path to the private key file (PEM)");
+        tls_client_auth_policy: String = flag::new("tls-client-auth-policy", "", "client certificate policy: require or require-verify");
+        tls_root_ca_file: String = flag::new("tls-root-ca-file", "", "path to the file of certificate authorities (PEM)");
+        tls_required: TlsRequired = flag::new("tls-required", "false", "require TLS of client connections: true, false, tcp-https");
+        tls_min_version: TlsVersion = flag::new("tls-min-version", "tls1.0", "lowest version of TLS: tls1.0, tls1.1, tls1.2, or tls1.3");
+        deflate: bool = flag::new("deflate", "true", "let clients negotiate deflate compression").with_field("DeflateEnabled");
+        deflate_level_max: u8 = flag::new("max-deflate-level", "6", "maximum deflate compression level that a client can negotiate").within(1, 9);
+        snappy: bool = flag::new("snappy", "true", "let clients negotiate snappy compression").with_field("SnappyEnabled");
+        experiments: Vec<String> = flag::new("enable-experiment", "", "enable an experiment (may be given multiple times): topology-aware-consumption")
+            .with_field("Experiments");
+    }
+    own {
+        = flag::LOG_FORMAT;
+        unix_socket: String = flag::new("unix-socket", "", "path of a unix socket to listen on for TCP clients, beside --tcp-address; empty for none");
+        http_unix_socket: String = flag::new("http-unix-socket", "", "path of a unix socket to listen on for HTTP clients, beside --http-address; empty for none");
+        unix_socket_mode: UnixSocketMode;
+        shard_count: NonZeroUsize = flag::new("shards", "0", "number of shards; 0 for one per core that this process may use").within(0, SHARDS_MAX);
+        pin_shards: bool = flag::new("pin-shards", "false", "bind each shard to a core");
+        io: String = flag::new("io", "auto", "how shards wait for sockets: io_uring, epoll (runs everywhere), or auto: io_uring where the system allows it, else epoll");
+        look: Duration = flag::new("look", "50µs", "with io_uring: how long a shard with at most 4 active connections looks for the next request before it sleeps, while that pays; 0 to sleep at once")
+            .within(0, 1_000_000);
+        check: Check = flag::new("check", "false", "check whether this machine is ready for a start with these flags, and end: true for a text, json for programs")
+            .without_key();
+        lookupd_tls_root_ca_file: String = flag::new("lookupd-tls-root-ca-file", "", "path to the file of authorities that sign the certificates of nsqlookupds (PEM); if given, nsqd registers over TLS and asks over HTTPS")
+            .with_key("nsqlookupd_tls_root_ca_file");
+        http_timeouts: HttpTimeouts;
+        allowed_hosts: Vec<String> = flag::ALLOWED_HOST;
+        create: Vec<String> = flag::new("create", "", "topic, or topic/channel, that always exists (may be given multiple times): made at the start, and again after a deletion");
+        dead_letter: Vec<String> = flag::new("dead-letter", "", "'<topic>/<channel>,max-attempts=<n>,topic=<dead-letter topic>': a message of the channel that had n attempts goes to the dead-letter topic; * in a name stands for any characters (may be given multiple times, the first that fits counts; messages of ephemeral topics and channels are lost when these end, dead letters included)");
+        dedup: Vec<String> = flag::new("dedup", "", "<topic pattern>=<publisher, body or json:/pointer>[,window=<count or duration>][,memory=<bytes>]: the topics store no message twice that is published again, recognised by the number that its publisher gives it, by its body, or by a value in it; of bodies and values that are not in memory, fingerprints of 80 bits are compared (may be given multiple times; the first pattern that matches counts)");
+        new_topic_grace: Duration = flag::new("new-topic-grace", "2m0s", "time in which a channel that is made gets all messages of a new topic whose channels elsewhere nsqlookupd could not tell; 0 for none");
+        new_topic_grace_bytes: u64 = flag::new("new-topic-grace-bytes", "1073741824", "bytes of messages that a new topic keeps for --new-topic-grace; the oldest go first");
+        unclaimed_messages: Vec<String> = flag::new("unclaimed-messages", "", "<topic pattern>=<policy> of messages of topics without any channel (may be given multiple times; the first pattern that matches counts): keep, drop, bytes:<n>, age:<duration>, or bytes:<n>+age:<duration>");
+        drain_on_sigterm: bool = flag::new("drain-on-sigterm", "false", "make SIGTERM drain this node: refuse publishes, serve consumers until no message is left, then end; a second SIGTERM ends it at once");
+        drain_timeout: Option<Duration> = flag::new("drain-timeout", "0s", "time after which a drain ends nsqd although messages are left, which stay on disk; 0 for no limit");
+        peek: bool = flag::new("peek", "true", "serve /topic/peek and /channel/peek, which show messages over HTTP without consuming them; never served with --auth-http-address");
+        old_http_endpoints: bool = flag::new("old-http-endpoints", "false", "also serve the HTTP endpoints of nsqd before 1.0: /put, /mput, /create_topic, ...");
+    }
 }
+
+/// nsqd, as its command line shows it.
+static NSQD: Program = Program::of::<Config>("nsqd", version::of_daemon);
 
 impl Config {
     /// Returns whether a certificate or its key is configured. A start fails if only one of them is.
@@ -199,96 +157,26 @@ impl Config {
         Config::from_args_on_host(args, &program::hostname())
     }
 
-    fn from_args_on_host(
+    pub(crate) fn from_args_on_host(
         args: impl IntoIterator<Item = OsString>,
         hostname: &str,
     ) -> Result<Config, Exit> {
         let options = NSQD.options(args, hostname)?;
-        Config::new(options, hostname).map_err(|why| NSQD.fatal(&why))
+        Config::new(&options).map_err(|why| NSQD.fatal(&why))
     }
 
     /// The error is the text for the FATAL line.
-    fn new(options: Options, hostname: &str) -> Result<Config, String> {
-        let text = |name| options.text(name);
-        let list = |name| options.list(name);
-        let boolean = |name| options.boolean(name);
-        let count = |name| options.count(name, u64::MAX);
-        let duration = |name| options.duration(name);
-        Ok(Config {
-            log_level: options.log_level(),
-            log_style: options.log_style(),
-            node_id: options.count("node-id", u16::MAX),
-            tcp_address: text("tcp-address"),
-            http_address: text("http-address"),
-            https_address: text("https-address"),
-            lookupd_tcp_addresses: options.list_or_none("lookupd-tcp-address"),
-            auth_http_addresses: list("auth-http-address"),
-            auth_http_request_method: text("auth-http-request-method"),
-            http_connect_timeout: duration("http-client-connect-timeout"),
-            http_request_timeout: duration("http-client-request-timeout"),
-            broadcast_address: text("broadcast-address"),
-            hostname: hostname.to_string(),
-            broadcast_tcp_port: options.count("broadcast-tcp-port", u16::MAX),
-            broadcast_http_port: options.count("broadcast-http-port", u16::MAX),
-            topology_region: text("topology-region"),
-            topology_zone: text("topology-zone"),
-            data_path: data_path(&text("data-path"))?,
-            mem_queue_count: count("mem-queue-size"),
-            file_bytes_max: count("max-bytes-per-file"),
-            sync_every: count("sync-every"),
-            sync_timeout: duration("sync-timeout"),
-            msg_timeout: duration("msg-timeout"),
-            msg_timeout_max: duration("max-msg-timeout"),
-            msg_bytes_max: count("max-msg-size"),
-            body_bytes_max: count("max-body-size"),
-            req_timeout_max: duration("max-req-timeout"),
-            heartbeat_interval_max: duration("max-heartbeat-interval"),
-            rdy_count_max: count("max-rdy-count"),
-            output_buffer_bytes_max: count("max-output-buffer-size"),
-            output_buffer_timeout_max: duration("max-output-buffer-timeout"),
-            output_buffer_timeout_min: duration("min-output-buffer-timeout"),
-            output_buffer_timeout: duration("output-buffer-timeout"),
-            channel_consumers_max: count("max-channel-consumers"),
-            statsd_address: text("statsd-address"),
-            statsd_interval: duration("statsd-interval"),
-            statsd_mem_stats: boolean("statsd-mem-stats"),
-            statsd_prefix: text("statsd-prefix"),
-            statsd_packet_bytes: count("statsd-udp-packet-size"),
-            statsd_exclude_ephemeral: boolean("statsd-exclude-ephemeral"),
-            e2e_percentiles: options.floats("e2e-processing-latency-percentile"),
-            e2e_window: duration("e2e-processing-latency-window-time"),
-            tls_cert: text("tls-cert"),
-            tls_key: text("tls-key"),
-            tls_client_auth_policy: text("tls-client-auth-policy"),
-            tls_root_ca_file: text("tls-root-ca-file"),
-            tls_required: TlsRequired::of(options.word("tls-required")),
-            tls_min_version: TlsVersion::of(options.word("tls-min-version")),
-            deflate: boolean("deflate"),
-            deflate_level_max: options.count("max-deflate-level", u8::MAX),
-            snappy: boolean("snappy"),
-            experiments: list("enable-experiment"),
-            unix_socket: text("unix-socket"),
-            http_unix_socket: text("http-unix-socket"),
-            unix_socket_mode: unix_socket_mode(&text("unix-socket-mode"))?,
-            shard_count: shard_count(count("shards")),
-            pin_shards: boolean("pin-shards"),
-            io: text("io"),
-            look: duration("look"),
-            check: Check::of(options.word("check")),
-            lookupd_tls_root_ca_file: text("lookupd-tls-root-ca-file"),
-            peek: boolean("peek"),
-            old_http_endpoints: boolean("old-http-endpoints"),
-            allowed_hosts: list("allowed-host"),
-            create: list("create"),
-            dead_letter: list("dead-letter"),
-            dedup: list("dedup"),
-            new_topic_grace: duration("new-topic-grace"),
-            new_topic_grace_bytes: count("new-topic-grace-bytes"),
-            unclaimed_messages: list("unclaimed-messages"),
-            drain_on_sigterm: boolean("drain-on-sigterm"),
-            drain_timeout: duration("drain-timeout"),
-            options: Arc::new(options),
-        })
+    fn new(options: &Options) -> Result<Config, String> {
+        let mut config: Config = options.read()?;
+        if config.data_path.as_os_str().is_empty() {
+            // nsqd resolves the current directory at start, too: log lines and errors show the full path.
+            config.data_path = std::env::current_dir().map_err(|error| {
+                format!(
+                    "failed to instantiate nsqd - failed to find the current directory for --data-path - {error}"
+                )
+            })?;
+        }
+        Ok(config)
     }
 
     /// Reads the configuration file again.
@@ -296,7 +184,7 @@ impl Config {
     /// # Errors
     /// The reason for the operator.
     pub(crate) fn reread(&self) -> Result<Config, String> {
-        Config::new(self.options.reread()?, &self.hostname)
+        Config::new(&self.options.reread()?)
     }
 
     /// Returns this configuration with other values for some flags. These values are not checked yet.
@@ -304,78 +192,8 @@ impl Config {
     /// # Errors
     /// The reason for the operator.
     pub(crate) fn with(&self, values: &[(&'static str, Value)]) -> Result<Config, String> {
-        Config::new(self.options.with(values), &self.hostname)
+        Config::new(&self.options.with(values))
     }
-
-    /// The topics and channels of `--create`.
-    ///
-    /// # Errors
-    /// Names the entry that is wrong, for the FATAL line.
-    pub fn required(&self) -> Result<Required, String> {
-        required::required(&self.create)
-    }
-
-    /// The rules of `--unclaimed-messages`.
-    ///
-    /// # Errors
-    /// Names the entry that is wrong, for the FATAL line.
-    pub fn unclaimed(&self) -> Result<UnclaimedRules, String> {
-        unclaimed::unclaimed(&self.unclaimed_messages)
-    }
-
-    /// The rules of `--dead-letter`.
-    ///
-    /// # Errors
-    /// Names the rule that is wrong, for the FATAL line.
-    pub fn dead_letter_rules(&self) -> Result<DeadLetterRules, String> {
-        dead_letter::rules(&self.dead_letter)
-    }
-
-    /// The rules of `--dedup`.
-    ///
-    /// # Errors
-    /// Names the rule that is wrong, for the FATAL line.
-    pub fn dedup_rules(&self) -> Result<DedupRules, String> {
-        dedup::rules(&self.dedup)
-    }
-}
-
-/// nsqd resolves the current directory at start, too: log lines and errors show the full path.
-fn data_path(text: &str) -> Result<PathBuf, String> {
-    if !text.is_empty() {
-        return Ok(PathBuf::from(text));
-    }
-    std::env::current_dir().map_err(|error| {
-        format!(
-            "failed to instantiate nsqd - failed to find the current directory for --data-path - \
-             {error}"
-        )
-    })
-}
-
-fn unix_socket_mode(text: &str) -> Result<Option<u32>, String> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let is_octal = text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
-    let mode = u32::from_str_radix(text, 8).ok();
-    match mode.filter(|mode| is_octal && *mode <= 0o777) {
-        Some(mode) => Ok(Some(mode)),
-        None => Err(format!(
-            "--unix-socket-mode must be an octal number up to 0777, as chmod takes it, and not {text:?}"
-        )),
-    }
-}
-
-/// One shard per core. The standard library asks `sched_getaffinity` and then the control group's
-/// CPU quota: in a container that is allowed two of 64 cores, 64 shards would only throttle each
-/// other.
-fn shard_count(wanted: u64) -> NonZeroUsize {
-    // A check refuses more than SHARDS_MAX.
-    let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
-    NonZeroUsize::new(wanted)
-        .or_else(|| std::thread::available_parallelism().ok())
-        .unwrap_or(NonZeroUsize::MIN)
 }
 
 /// nsqd's choice, kept so that a node keeps its id through the change to ringq.

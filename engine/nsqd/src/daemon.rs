@@ -91,7 +91,7 @@ impl Daemon {
         config.check_before_tls().map_err(refuse)?;
         let tls = tls::configure(&mut config).map_err(refuse)?;
         let tls = tls.map(ListenerTls::new);
-        config.check_after_tls().map_err(refuse)?;
+        let rules = config.check_after_tls().map_err(refuse)?;
         log_info!("{}", config::version_line());
         log_info!("{}", version::of_ringq());
         log_info!("ID: {}", config.node_id);
@@ -119,7 +119,7 @@ impl Daemon {
         let shards = u32::try_from(config.shard_count.get()).unwrap_or(u32::MAX);
         let stored = recovery::divide(&config, metadata, shards).map_err(StartError)?;
         let topics = stored.iter().flat_map(|stored| stored.topics.keys());
-        rule_memory::tell(&config, topics.map(String::as_str)).map_err(StartError)?;
+        rule_memory::tell(&rules, topics.map(String::as_str)).map_err(StartError)?;
         let (post, inboxes) = Post::new(shards);
         let data_path = DataPath::from(config.data_path.clone());
         let (metadata, writer) =
@@ -132,13 +132,14 @@ impl Daemon {
             .map_err(no_thread)?;
         let peeks = Keeper::new(OsFiles, data_path.clone());
         let (drain, drain_orders) = drain::switch();
-        let timeout = Some(info.config.drain_timeout).filter(|timeout| !timeout.is_zero());
+        let timeout = info.config.drain_timeout;
         let plan = Plan {
             engine: ready.engine,
             addresses: ready.addresses,
             shards,
             seed: seed::draw(),
             data_path,
+            rules,
             shared: Shared {
                 clock: Clock::start(),
                 post: post.clone(),

@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     if config.check != Check::No {
         return check(config);
     }
-    if let Err(error) = log::init(config.log_level, config.log_style.clone()) {
+    if let Err(error) = log::init(config.log_level, config.options.log_style()) {
         log_fatal!("{}", thread_refused("the log's thread", &error));
         return ExitCode::from(1);
     }

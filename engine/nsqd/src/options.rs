@@ -1,6 +1,6 @@
 //! Derives the options of the broker's rules and of its logs from the flags.
 
-use crate::config::{Config, TlsRequired};
+use crate::config::{Config, Rules, TlsRequired};
 use diskq::LogOptions;
 use engine_rules::{BrokerOptions, GraceOptions, LatencyOptions, ShardId, TopicOptions, Topology};
 use program::version::NSQ_VERSION;
@@ -24,13 +24,13 @@ const SYNC_EVERY_DEFAULT: u64 = 2500;
 /// Returns the options of a shard's broker. Each run has its own `seed`.
 pub(crate) fn broker_options(
     config: &Config,
+    rules: Rules,
     shard: ShardId,
     shards: u32,
     seed: u64,
 ) -> BrokerOptions {
     let narrow = |value: u64| i32::try_from(value).unwrap_or(i32::MAX);
     let wide = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-    let dedup = config.dedup_rules().expect("the start has checked them");
     BrokerOptions {
         shard,
         shards,
@@ -56,7 +56,7 @@ pub(crate) fn broker_options(
             deflate_available: config.deflate,
             tls_required: config.tls_required != TlsRequired::No,
             auth_required: !config.auth_http_addresses.is_empty(),
-            takes_numbers: dedup.has_publishers(),
+            takes_numbers: rules.dedup.has_publishers(),
             topology_region: config.topology_region.clone(),
             topology_zone: config.topology_zone.clone(),
         },
@@ -69,12 +69,10 @@ pub(crate) fn broker_options(
                 period: config.new_topic_grace,
                 bytes_max: config.new_topic_grace_bytes,
             },
-            dead_letters: config
-                .dead_letter_rules()
-                .expect("the start has checked them")
-                .into(),
-            unclaimed: config.unclaimed().expect("the start has checked it").into(),
-            dedup: dedup.into(),
+            dead_letters: rules.dead_letters,
+            unclaimed: rules.unclaimed,
+            dedup: rules.dedup,
+            meters: rules.meters,
         },
         resident_bytes: RESIDENT_SHARD_BYTES,
         turn_entries: engine_rules::TURN_ENTRIES,
@@ -84,7 +82,7 @@ pub(crate) fn broker_options(
             .lookupd_tcp_addresses
             .as_ref()
             .is_some_and(|addresses| !addresses.is_empty()),
-        required: config.required().expect("the start has checked it").into(),
+        required: rules.required,
         topology: topology(config),
         seed: seed.wrapping_add(u64::from(shard.0)),
     }

@@ -150,7 +150,7 @@ pub fn prepare(config: &Config) -> Result<StartPlan, PreflightError> {
     let engine = prepare_system(&config.io, config.shard_count)?;
     let mut reserved = Vec::new();
     let mut take = |address: &str, kind| {
-        let place = reserve(address, kind, config.unix_socket_mode)?;
+        let place = reserve(address, kind, config.unix_socket_mode.0)?;
         let found = place.address();
         reserved.push(place);
         Ok(found)

@@ -50,7 +50,7 @@ impl Info {
         let host_names = (!config.allowed_hosts.is_empty()).then(|| {
             let mut others = config.allowed_hosts.clone();
             others.push(config.broadcast_address.clone());
-            Arc::new(HostNames::new(&config.hostname, others))
+            Arc::new(HostNames::new(config.options.hostname(), others))
         });
         Info {
             host_names,

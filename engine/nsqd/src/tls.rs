@@ -151,7 +151,7 @@ pub(crate) fn check_values(config: &mut Config) -> Result<(), String> {
         .check_before_tls()
         .and_then(|()| configure(config).map(drop))
         .and_then(|()| config.check_after_tls())
-        .and_then(|()| http_settings(config))
+        .and_then(|_| http_settings(config))
         .and_then(|http| lookup_settings(config, http).map(drop))
 }
 

@@ -316,7 +316,7 @@ fn the_configuration_files_of_the_units_are_good() {
     let lookupd = file("systemd/nsqlookupd.toml");
     let config = Config::from_args([format!("--config={}", lookupd.display()).into()]);
     let config = config.expect("the file is good");
-    assert_eq!(config.ignored, [""; 0]);
+    assert_eq!(config.ignored(), [""; 0]);
     // The examples in comments count, too.
     let directory = tempfile::tempdir().expect("a directory");
     let with_examples = directory.path().join("nsqd.toml");

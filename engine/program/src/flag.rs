@@ -1,4 +1,9 @@
-//! [`Flag`]: one row of a program's table of flags. [`Kind`]: the type of its values.
+//! [`Flag`]: one row of a program's table of flags. [`Kind`]: the type of its values. [`new`] declares a flag.
+
+use std::marker::PhantomData;
+
+use crate::flag_set::FlagValue;
+use crate::log::{Format, Level};
 
 /// One row of a program's table of flags.
 #[derive(Clone, Copy, Debug)]
@@ -19,10 +24,7 @@ pub struct Flag {
 /// A function that returns the reason why a text is not a value of a flag.
 pub type Check = fn(&str) -> Result<(), String>;
 
-/// The type of a flag with the accepted values. All bounds are inclusive; [`Options::check_bounds`]
-/// compares them.
-///
-/// [`Options::check_bounds`]: crate::Options::check_bounds
+/// The type of a flag with the accepted values. All bounds are inclusive.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// A boolean. Without a value the flag means true.
@@ -76,61 +78,110 @@ enum Key {
     None,
 }
 
-impl Flag {
-    /// Returns a flag whose key is its name with underscores.
-    pub const fn new(
-        name: &'static str,
-        kind: Kind,
-        default: &'static str,
-        help: &'static str,
-    ) -> Flag {
-        Flag {
+/// A [`Flag`] with the type of its values in the program. It is the declaration of the flag in [`flags!`](crate::flags).
+#[derive(Debug)]
+pub struct FlagOf<T> {
+    row: Flag,
+    value: PhantomData<fn() -> T>,
+}
+
+/// Returns a flag whose key is its name with underscores. `default` is the value of a flag that is not given, as a text of
+/// the command line.
+pub const fn new<T: FlagValue>(
+    name: &'static str,
+    default: &'static str,
+    help: &'static str,
+) -> FlagOf<T> {
+    FlagOf {
+        row: Flag {
             name,
-            kind,
+            kind: T::KIND,
             default: DefaultValue::Fixed(default),
             help,
             key: Key::Name,
             field: None,
             check: None,
-        }
+        },
+        value: PhantomData,
+    }
+}
+
+impl<T> FlagOf<T> {
+    /// Returns the row of the table.
+    pub const fn row(&self) -> Flag {
+        self.row
+    }
+
+    /// Returns the name without dashes.
+    pub const fn name(&self) -> &'static str {
+        self.row.name
+    }
+
+    /// Returns the flag with bounds of its number, both inclusive. A duration has nanoseconds.
+    /// [`Options::check_bounds`](crate::Options::check_bounds) compares them.
+    #[must_use]
+    pub const fn within(mut self, min: i64, max: i64) -> FlagOf<T> {
+        self.row.kind = match self.row.kind {
+            Kind::Integer(..) => Kind::Integer(min, max),
+            Kind::Duration(..) => Kind::Duration(min, max),
+            _ => panic!("only numbers have bounds"),
+        };
+        self
+    }
+
+    /// Returns the flag with a lower bound of its number.
+    #[must_use]
+    pub const fn at_least(self, min: i64) -> FlagOf<T> {
+        self.within(min, i64::MAX)
     }
 
     /// Returns the flag with a default that depends on the name of the host.
     #[must_use]
-    pub const fn of_host(mut self, default: fn(&str) -> String) -> Flag {
-        self.default = DefaultValue::OfHost(default);
+    pub const fn of_host(mut self, default: fn(&str) -> String) -> FlagOf<T> {
+        self.row.default = DefaultValue::OfHost(default);
         self
     }
 
     /// Returns the flag with this key.
     #[must_use]
-    pub const fn with_key(mut self, key: &'static str) -> Flag {
-        self.key = Key::Other(key);
+    pub const fn with_key(mut self, key: &'static str) -> FlagOf<T> {
+        self.row.key = Key::Other(key);
         self
     }
 
     /// Returns the flag without a key: only the command line has it.
     #[must_use]
-    pub const fn without_key(mut self) -> Flag {
-        self.key = Key::None;
+    pub const fn without_key(mut self) -> FlagOf<T> {
+        self.row.key = Key::None;
         self
     }
 
     /// Returns the flag with another field than its name suggests. See [`Flag::field`].
     #[must_use]
-    pub const fn with_field(mut self, field: &'static str) -> Flag {
-        self.field = Some(field);
+    pub const fn with_field(mut self, field: &'static str) -> FlagOf<T> {
+        self.row.field = Some(field);
         self
     }
 
     /// Returns the flag with a check for each value on the command line. The check runs before the
     /// type is parsed. A refusal is an error in the flags: it ends the program with code 2.
     #[must_use]
-    pub const fn checked_by(mut self, check: Check) -> Flag {
-        self.check = Some(check);
+    pub const fn checked_by(mut self, check: Check) -> FlagOf<T> {
+        self.row.check = Some(check);
         self
     }
+}
 
+impl FlagOf<String> {
+    /// Returns the flag with these texts as its only values.
+    #[must_use]
+    pub const fn one_of(mut self, choices: &'static [&'static str]) -> FlagOf<String> {
+        self.row.kind = Kind::Choice(choices);
+        self
+    }
+}
+
+impl Flag {
     /// Returns the default on this host.
     pub(crate) fn default_on(&self, hostname: &str) -> String {
         match self.default {
@@ -201,118 +252,42 @@ impl Kind {
 }
 
 /// The flag that prints the version and ends the program.
-pub const VERSION: Flag =
-    Flag::new("version", Kind::Boolean, "false", "print version string").without_key();
+pub const VERSION: FlagOf<bool> = new("version", "false", "print version string").without_key();
 
 /// The path of the configuration file.
-pub const CONFIG: Flag = Flag::new(
-    "config",
-    Kind::Text,
-    "",
-    "path to a configuration file (TOML)",
-)
-.without_key();
+pub const CONFIG: FlagOf<String> =
+    new("config", "", "path to a configuration file (TOML)").without_key();
 
-/// The lowest level that is logged. [`Options::log_level`](crate::Options::log_level) returns it.
-pub const LOG_LEVEL: Flag = Flag::new(
+/// The lowest level that is logged.
+pub const LOG_LEVEL: FlagOf<Level> = new(
     "log-level",
-    Kind::Level,
     "info",
     "set log verbosity: debug, info, warn, error, or fatal",
 );
 
 /// The prefix of each log line. `default` is the name of the program in brackets and a space.
-pub const fn log_prefix(default: &'static str) -> Flag {
-    Flag::new("log-prefix", Kind::Text, default, "log message prefix")
+pub const fn log_prefix(default: &'static str) -> FlagOf<String> {
+    new("log-prefix", default, "log message prefix")
 }
 
 /// The form of the log's lines. NSQ's programs have no such flag.
-pub const LOG_FORMAT: Flag = Flag::new(
+pub const LOG_FORMAT: FlagOf<Format> = new(
     "log-format",
-    Kind::Choice(&["text", "json"]),
     "text",
     "form of log lines: text, or json: one object a line with time, level, program and message",
 );
 
 /// The names under which clients may reach the HTTP interface of nsqd and nsqlookupd. NSQ's programs have no such flag.
-pub const ALLOWED_HOST: Flag = Flag::new(
+pub const ALLOWED_HOST: FlagOf<Vec<String>> = new(
     "allowed-host",
-    Kind::List,
     "",
     "name under which HTTP clients may reach this process, beside IP addresses, localhost, the machine's name and \
      broadcast-address; other names get 421 (may be given multiple times); none for any name",
 );
 
-/// The limits on the time that an HTTP client may take: reading, writing, idle.
-/// [`HttpTimeouts`](crate::http::HttpTimeouts) are their values. NSQ's programs have no such flags.
-pub const HTTP_TIMEOUTS: [Flag; 3] = [
-    Flag::new(
-        "http-read-timeout",
-        Kind::Duration(i64::MIN, i64::MAX),
-        "1m0s",
-        "time that an HTTP client may take for a TLS handshake, for the head of a request, and for \
-         every 4 KiB of a body; 0 for no limit",
-    ),
-    Flag::new(
-        "http-write-timeout",
-        Kind::Duration(i64::MIN, i64::MAX),
-        "1m0s",
-        "time in which 4 KiB of an answer must leave, for which a client may have to read 128 KiB; 0 \
-         for no limit",
-    ),
-    Flag::new(
-        "http-idle-timeout",
-        Kind::Duration(i64::MIN, i64::MAX),
-        "15m0s",
-        "time that an HTTP connection may be open without a request; 0 for no limit",
-    ),
-];
-
-/// The flags of a listener with TLS: `--https-address`, `--tls-cert`, `--tls-key`, `--tls-client-auth-policy`,
-/// `--tls-root-ca-file`, `--tls-min-version`.
-pub const HTTPS: [Flag; 6] = [
-    Flag::new(
-        "https-address",
-        Kind::Text,
-        "",
-        "<addr>:<port> to listen on for HTTPS clients; empty for none",
-    ),
-    Flag::new(
-        "tls-cert",
-        Kind::Text,
-        "",
-        "path to the certificate file (PEM)",
-    ),
-    Flag::new(
-        "tls-key",
-        Kind::Text,
-        "",
-        "path to the private key file (PEM)",
-    ),
-    Flag::new(
-        "tls-client-auth-policy",
-        Kind::Choice(&["", "require", "require-verify"]),
-        "",
-        "client certificate policy: require or require-verify",
-    ),
-    Flag::new(
-        "tls-root-ca-file",
-        Kind::Text,
-        "",
-        "path to the file of the certificate authorities of clients (PEM)",
-    ),
-    Flag::new(
-        "tls-min-version",
-        Kind::Choice(&["tls1.2", "tls1.3"]),
-        "tls1.2",
-        "lowest version of TLS: tls1.2 or tls1.3",
-    ),
-];
-
 /// A flag without effect that NSQ's daemons still accept.
-pub const VERBOSE: Flag = Flag::new(
+pub const VERBOSE: FlagOf<bool> = new(
     "verbose",
-    Kind::Boolean,
     "false",
     "[deprecated] has no effect, use --log-level",
 )

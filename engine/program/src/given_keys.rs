@@ -55,19 +55,18 @@ impl Options {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flag::{self, Kind};
     use crate::{Program, version};
+    use std::time::Duration;
 
-    static PROGRAM: Program = Program {
-        name: "prog",
-        version: version::of_daemon,
-        flags: &[
-            flag::LOG_LEVEL,
-            Flag::new("wait", Kind::Duration(i64::MIN, i64::MAX), "1s", "a time"),
-            Flag::new("names", Kind::List, "", "names"),
-        ],
-        own_flags: &[],
-    };
+    crate::flags! {
+        struct Config {
+            = crate::flag::LOG_LEVEL;
+            _wait: Duration = crate::flag::new("wait", "1s", "a time");
+            _names: Vec<String> = crate::flag::new("names", "", "names");
+        }
+    }
+
+    static PROGRAM: Program = Program::of::<Config>("prog", version::of_daemon);
 
     #[test]
     fn json_and_toml_mean_the_same() {

@@ -1,26 +1,29 @@
 //! The parts that NSQ's programs share: command line, configuration file, log, version, HTTP in
 //! both directions, the text of metrics, TLS of listeners.
 //!
-//! A program is a table of flags and a `main`:
+//! A program is a declaration of its flags and a `main`:
 //!
 //! ```
-//! use program::flag::{self, Flag, Kind};
-//! use program::{Program, log, log_info, version};
+//! use program::{Program, flag, log, log_info, version};
 //! use std::process::ExitCode;
+//! use std::time::Duration;
 //!
-//! static NSQLOOKUPD: Program = Program {
-//!     name: "nsqlookupd",
-//!     version: version::of_daemon,
-//!     flags: &[
-//!         flag::VERSION,
-//!         flag::CONFIG,
-//!         flag::LOG_LEVEL,
-//!         flag::log_prefix("[nsqlookupd] "),
-//!         Flag::new("tcp-address", Kind::Text, "0.0.0.0:4160", "address to listen on"),
-//!         Flag::new("tombstone-lifetime", Kind::Duration(0, i64::MAX), "45s", "..."),
-//!     ],
-//!     own_flags: &[flag::LOG_FORMAT],
-//! };
+//! program::flags! {
+//!     /// The values of the flags.
+//!     struct Config {
+//!         = flag::VERSION;
+//!         = flag::CONFIG;
+//!         log_level: log::Level = flag::LOG_LEVEL;
+//!         = flag::log_prefix("[nsqlookupd] ");
+//!         tcp_address: String = flag::new("tcp-address", "0.0.0.0:4160", "address to listen on");
+//!         lifetime: Duration = flag::new("tombstone-lifetime", "45s", "...").at_least(0);
+//!     }
+//!     own {
+//!         = flag::LOG_FORMAT;
+//!     }
+//! }
+//!
+//! static NSQLOOKUPD: Program = Program::of::<Config>("nsqlookupd", version::of_daemon);
 //!
 //! fn main() -> ExitCode {
 //!     # let args = vec!["--log-level=fatal".into()];
@@ -31,12 +34,14 @@
 //!         Ok(options) => options,
 //!         Err(exit) => return exit.print(),
 //!     };
-//!     if let Err(why) = options.check_bounds("tombstone-lifetime") {
-//!         return NSQLOOKUPD.fatal(&why).print();
-//!     }
-//!     log::init(options.log_level(), options.log_style()).expect("the system has a thread");
+//!     let checked = options.check_bounds("tombstone-lifetime");
+//!     let config: Config = match checked.and_then(|()| options.read()) {
+//!         Ok(config) => config,
+//!         Err(why) => return NSQLOOKUPD.fatal(&why).print(),
+//!     };
+//!     log::init(config.log_level, options.log_style()).expect("the system has a thread");
 //!     log_info!("{}", version::of_daemon("nsqlookupd"));
-//!     log_info!("TCP: listening on {}", options.text("tcp-address"));
+//!     log_info!("TCP: listening on {}, {:?}", config.tcp_address, config.lifetime);
 //!     log::flush();
 //!     ExitCode::SUCCESS
 //! }
@@ -44,7 +49,7 @@
 //!
 //! ```text
 //!   arguments --Go's syntax--> values of flags ─┐
-//!   (command_line)                              ├─► Options ─► the program's own types and checks
+//!   (command_line)                              ├─► Options ─► the struct of flags! ─► checks
 //!   --config=<file> --TOML--> values of keys ───┘
 //!   (config_file)
 //! ```
@@ -58,6 +63,7 @@
 mod command_line;
 mod config_file;
 pub mod flag;
+mod flag_set;
 mod given_keys;
 pub mod http;
 pub mod http_client;
@@ -77,6 +83,7 @@ pub mod tls;
 mod value;
 pub mod version;
 
+pub use flag_set::{FlagSet, FlagValue, count_flags, join_flags};
 pub use given_keys::{GivenKey, GivenKeys};
 pub use options::Options;
 pub use program::{Exit, Program, page_with_table};

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::time::Duration;
 
 use crate::command_line::{self, CommandLine, Given};
 use crate::config_file::{File, FileError};
-use crate::flag::{Flag, Kind};
-use crate::log::{Format, Level, Style};
+use crate::flag::{self, Flag, FlagOf, Kind};
+use crate::flag_set::{FlagSet, FlagValue};
+use crate::log::{Format, Style};
 use crate::program::{Exit, Program};
 use crate::value::Value;
 use crate::version;
@@ -15,8 +15,8 @@ use crate::version;
 /// The value of every flag. The command line takes precedence over the configuration file, and the
 /// file over the default.
 ///
-/// The methods that return the value of a flag take its name without dashes. They panic if the
-/// program has no such flag or if the flag has another type.
+/// [`Options::read`] returns the values of the program's flags in their types. Methods that take the name of a flag take it
+/// without dashes, and panic if the program has no such flag.
 #[derive(Clone, Debug)]
 pub struct Options {
     program: &'static Program,
@@ -217,110 +217,43 @@ impl Options {
         &self.values[name]
     }
 
-    /// Returns the value of a boolean.
-    pub fn boolean(&self, name: &str) -> bool {
-        match self.value(name) {
-            Value::Boolean(value) => *value,
-            other => mistyped(name, other),
-        }
+    /// Returns the value of a flag of this program, in its type.
+    pub fn get<T: FlagValue>(&self, flag: &FlagOf<T>) -> T {
+        T::of(self.value(flag.name()))
     }
 
-    /// Returns the value of a text or a choice.
-    pub fn text(&self, name: &str) -> String {
-        match self.value(name) {
-            Value::Text(value) => value.clone(),
-            other => mistyped(name, other),
-        }
+    /// Returns the values of flags of this program.
+    ///
+    /// # Errors
+    /// A value is wrong. The error is the reason for the operator.
+    pub fn read<F: FlagSet>(&self) -> Result<F, String> {
+        F::read(self)
     }
 
-    /// Returns the texts of a list.
-    pub fn list(&self, name: &str) -> Vec<String> {
-        self.list_or_none(name).unwrap_or_default()
-    }
-
-    /// Returns the texts of a list, or `None` for an empty list in the configuration file.
-    pub fn list_or_none(&self, name: &str) -> Option<Vec<String>> {
-        match self.value(name) {
-            Value::List(value) => Some(value.clone()),
-            Value::NoList => None,
-            other => mistyped(name, other),
-        }
-    }
-
-    /// Returns the numbers of a list.
-    pub fn floats(&self, name: &str) -> Vec<f64> {
-        match self.value(name) {
-            Value::Floats(value) => value.clone(),
-            Value::NoList => Vec::new(),
-            other => mistyped(name, other),
-        }
-    }
-
-    /// Returns a number.
-    pub fn float(&self, name: &str) -> f64 {
-        match self.value(name) {
-            Value::Float(value) => *value,
-            other => mistyped(name, other),
-        }
-    }
-
-    /// Returns the number of a word.
-    pub fn word(&self, name: &str) -> i64 {
-        match self.value(name) {
-            Value::Word(value) => *value,
-            other => mistyped(name, other),
-        }
-    }
-
-    /// Returns an integer or a duration in nanoseconds, unchanged.
-    pub fn number(&self, name: &str) -> i64 {
-        match self.value(name) {
-            Value::Integer(value) | Value::Duration(value) => *value,
-            other => mistyped(name, other),
-        }
-    }
-
-    /// Returns an integer. A negative one becomes 0, and one that does not fit becomes `max`.
-    pub fn count<T: TryFrom<i64>>(&self, name: &str, max: T) -> T {
-        T::try_from(self.number(name).max(0)).unwrap_or(max)
-    }
-
-    /// Returns a duration. A negative one becomes zero.
-    pub fn duration(&self, name: &str) -> Duration {
-        Duration::from_nanos(self.count(name, u64::MAX))
-    }
-
-    /// Returns the value of `--log-level` ([`flag::LOG_LEVEL`](crate::flag::LOG_LEVEL)).
-    pub fn log_level(&self) -> Level {
-        match self.value("log-level") {
-            Value::Level(value) => *value,
-            other => mistyped("log-level", other),
-        }
+    /// Returns the name of the host.
+    pub fn hostname(&self) -> &str {
+        &self.hostname
     }
 
     /// Returns the style of the log from `--log-prefix` and `--log-format`
-    /// ([`flag::log_prefix`](crate::flag::log_prefix),
-    /// [`flag::LOG_FORMAT`](crate::flag::LOG_FORMAT)).
+    /// ([`flag::log_prefix`], [`flag::LOG_FORMAT`]).
     pub fn log_style(&self) -> Style {
         Style {
             program: self.program.name,
-            prefix: self.text("log-prefix"),
-            format: match self.text("log-format").as_str() {
-                "json" => Format::Json,
-                _ => Format::Text,
-            },
+            prefix: self.get(&flag::log_prefix("")),
+            format: self.get(&flag::LOG_FORMAT),
         }
     }
 
-    /// Returns the style of a tool's log from `--log-format`
-    /// ([`flag::LOG_FORMAT`](crate::flag::LOG_FORMAT)): lines without prefix and level, or JSON.
+    /// Returns the style of a tool's log from `--log-format` ([`flag::LOG_FORMAT`]): lines without prefix and level, or
+    /// JSON.
     pub fn log_style_of_tool(&self) -> Style {
         Style {
             program: self.program.name,
             prefix: String::new(),
-            format: match self.text("log-format").as_str() {
-                "json" => Format::Json,
-                _ => Format::Plain,
+            format: match self.get(&flag::LOG_FORMAT) {
+                Format::Text => Format::Plain,
+                format => format,
             },
         }
     }
@@ -336,8 +269,9 @@ impl Options {
             Some(Kind::Duration(min, max)) => (min, max, "0s"),
             _ => return Ok(()),
         };
-        if (min..=max).contains(&self.number(name)) {
-            return Ok(());
+        match self.value(name) {
+            Value::Integer(value) | Value::Duration(value) if !(min..=max).contains(value) => {}
+            _ => return Ok(()),
         }
         Err(match (min, max) {
             (0, i64::MAX) => format!("--{name} must not be negative"),
@@ -352,8 +286,4 @@ fn config_path(given: &Given) -> Option<&str> {
         Some(Value::Text(path)) if !path.is_empty() => Some(path),
         _ => None,
     }
-}
-
-fn mistyped(name: &str, value: &Value) -> ! {
-    unreachable!("the table says otherwise about --{name} than {value:?}")
 }

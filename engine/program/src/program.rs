@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use crate::command_line::Stop;
 use crate::flag::{DefaultValue, Flag, Kind};
+use crate::flag_set::FlagSet;
 use crate::go_value;
 use crate::log;
 
@@ -53,6 +54,16 @@ impl Exit {
 }
 
 impl Program {
+    /// Returns the program of this name with the flags of `F`. `version` is [`Program::version`].
+    pub const fn of<F: FlagSet>(name: &'static str, version: fn(&str) -> String) -> Program {
+        Program {
+            name,
+            version,
+            flags: F::FLAGS,
+            own_flags: F::OWN_FLAGS,
+        }
+    }
+
     /// Returns the end of a tool that cannot start: a line with the time and the reason, and exit
     /// code 1.
     pub fn failed(&self, why: &str) -> Exit {

@@ -7,7 +7,7 @@ use rustls::ServerConfig;
 use upgrade::{ClientTrust, ConfigError, ServerTls, authorities, server_config};
 use wire::go_error::system_text;
 
-use crate::Options;
+use crate::flag;
 
 /// The values of the flags about a daemon's own TLS. An empty text is a flag that is not given.
 #[derive(Clone, Copy, Debug)]
@@ -48,33 +48,23 @@ impl TlsFlags<'_> {
     }
 }
 
-/// The flags about the TLS of a daemon's listeners ([`crate::flag::HTTPS`]). An empty text is a flag that is not given.
-#[derive(Clone, Debug, Default)]
-pub struct ListenerTls {
-    /// `--tls-cert`
-    pub cert: String,
-    /// `--tls-key`
-    pub key: String,
-    /// `--tls-client-auth-policy`
-    pub client_auth_policy: String,
-    /// `--tls-root-ca-file`
-    pub root_ca_file: String,
-    /// `--tls-min-version`
-    pub min_version: String,
+crate::flags! {
+    /// The flags of a daemon's listeners with TLS. An empty text is a flag that is not given.
+    #[derive(Clone, Debug, Default)]
+    pub struct ListenerTls {
+        https_address: String = flag::new("https-address", "", "<addr>:<port> to listen on for HTTPS clients; empty for none");
+        cert: String = flag::new("tls-cert", "", "path to the certificate file (PEM)");
+        key: String = flag::new("tls-key", "", "path to the private key file (PEM)");
+        client_auth_policy: String =
+            flag::new("tls-client-auth-policy", "", "client certificate policy: require or require-verify")
+                .one_of(&["", "require", "require-verify"]);
+        root_ca_file: String = flag::new("tls-root-ca-file", "", "path to the file of the certificate authorities of clients (PEM)");
+        min_version: String = flag::new("tls-min-version", "tls1.2", "lowest version of TLS: tls1.2 or tls1.3")
+            .one_of(&["tls1.2", "tls1.3"]);
+    }
 }
 
 impl ListenerTls {
-    /// Takes the values of the flags.
-    pub fn from_options(options: &Options) -> ListenerTls {
-        ListenerTls {
-            cert: options.text("tls-cert"),
-            key: options.text("tls-key"),
-            client_auth_policy: options.text("tls-client-auth-policy"),
-            root_ca_file: options.text("tls-root-ca-file"),
-            min_version: options.text("tls-min-version"),
-        }
-    }
-
     /// Returns the configuration of the listeners with TLS, or `None` without such listeners. `addresses` has the flags for
     /// their addresses, and the addresses.
     ///

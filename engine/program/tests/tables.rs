@@ -1,63 +1,58 @@
 //! Excerpts of the flag tables of NSQ's other programs. Each is read as the original reads it.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
-use program::flag::{self, Flag, Kind};
+use program::flag;
 use program::log::{Format, Level};
 use program::{Exit, Options, Program, Value, version};
 
-/// A daemon with a configuration file.
-static NSQLOOKUPD: Program = Program {
-    name: "nsqlookupd",
-    version: version::of_daemon,
-    flags: &[
-        flag::VERSION,
-        flag::CONFIG,
-        flag::LOG_LEVEL,
-        flag::log_prefix("[nsqlookupd] "),
-        flag::VERBOSE,
-        Flag::new("tcp-address", Kind::Text, "0.0.0.0:4160", "where"),
-        Flag::new("broadcast-address", Kind::Text, "", "what is announced")
-            .of_host(flag::hostname_itself),
-        Flag::new(
-            "inactive-producer-timeout",
-            Kind::Duration(0, i64::MAX),
-            "5m0s",
-            "how long",
-        ),
-    ],
-    own_flags: &[flag::LOG_FORMAT],
-};
+program::flags! {
+    /// A daemon with a configuration file.
+    struct Nsqlookupd {
+        = flag::VERSION;
+        = flag::CONFIG;
+        log_level: Level = flag::LOG_LEVEL;
+        = flag::log_prefix("[nsqlookupd] ");
+        = flag::VERBOSE;
+        tcp_address: String = flag::new("tcp-address", "0.0.0.0:4160", "where");
+        broadcast_address: String = flag::new("broadcast-address", "", "what is announced").of_host(flag::hostname_itself);
+        inactive: Duration = flag::new("inactive-producer-timeout", "5m0s", "how long").at_least(0);
+    }
+    own {
+        = flag::LOG_FORMAT;
+    }
+}
 
-/// A daemon with lists whose keys are not their names.
-static NSQADMIN: Program = Program {
-    name: "nsqadmin",
-    version: version::of_daemon,
-    flags: &[
-        flag::VERSION,
-        flag::CONFIG,
-        Flag::new("lookupd-http-address", Kind::List, "", "which")
+static NSQLOOKUPD: Program = Program::of::<Nsqlookupd>("nsqlookupd", version::of_daemon);
+
+program::flags! {
+    /// A daemon with lists whose keys are not their names.
+    struct Nsqadmin {
+        = flag::VERSION;
+        = flag::CONFIG;
+        lookupd_http_addresses: Vec<String> = flag::new("lookupd-http-address", "", "which")
             .with_key("nsqlookupd_http_addresses")
-            .with_field("NSQLookupdHTTPAddresses"),
-        Flag::new("allow-config-from-cidr", Kind::Text, "127.0.0.1/8", "who"),
-        Flag::new("acl-http-header", Kind::Text, "X-Forwarded-User", "whom"),
-    ],
-    own_flags: &[],
-};
+            .with_field("NSQLookupdHTTPAddresses");
+        = flag::new::<String>("allow-config-from-cidr", "127.0.0.1/8", "who");
+        = flag::new::<String>("acl-http-header", "X-Forwarded-User", "whom");
+    }
+}
 
-/// A tool without a configuration file. Its options are checked while they are parsed.
-static NSQ_TAIL: Program = Program {
-    name: "nsq_tail",
-    version: version::of_tool,
-    flags: &[
-        flag::VERSION,
-        Flag::new("n", Kind::Integer(0, i64::MAX), "0", "total messages"),
-        Flag::new("print-topic", Kind::Boolean, "false", "print the topic"),
-        Flag::new("sample", Kind::Float, "1.0", "fraction of messages"),
-        Flag::new("consumer-opt", Kind::List, "", "option for the consumer").checked_by(option),
-    ],
-    own_flags: &[],
-};
+static NSQADMIN: Program = Program::of::<Nsqadmin>("nsqadmin", version::of_daemon);
+
+program::flags! {
+    /// A tool without a configuration file. Its options are checked while they are parsed.
+    struct NsqTail {
+        = flag::VERSION;
+        count: u64 = flag::new("n", "0", "total messages").at_least(0);
+        prints_topic: bool = flag::new("print-topic", "false", "print the topic");
+        sample: f64 = flag::new("sample", "1.0", "fraction of messages");
+        consumer_options: Vec<String> = flag::new("consumer-opt", "", "option for the consumer").checked_by(option);
+    }
+}
+
+static NSQ_TAIL: Program = Program::of::<NsqTail>("nsq_tail", version::of_tool);
 
 fn option(text: &str) -> Result<(), String> {
     match text.split(',').next().unwrap_or(text) {
@@ -73,8 +68,9 @@ fn read(program: &'static Program, args: &[&str]) -> Result<Options, Exit> {
 #[test]
 fn a_daemon_is_read_from_flags_file_and_defaults() {
     let options = read(&NSQLOOKUPD, &[]).unwrap();
-    assert_eq!(options.text("broadcast-address"), "vm");
-    assert_eq!(options.duration("inactive-producer-timeout").as_secs(), 300);
+    let config: Nsqlookupd = options.read().unwrap();
+    assert_eq!(config.broadcast_address, "vm");
+    assert_eq!(config.inactive.as_secs(), 300);
     let style = options.log_style();
     assert_eq!(
         (style.program, &*style.prefix),
@@ -84,19 +80,21 @@ fn a_daemon_is_read_from_flags_file_and_defaults() {
 
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nsqlookupd.toml");
-    let config = format!("--config={}", path.display());
+    let file = format!("--config={}", path.display());
     std::fs::write(
         &path,
         "tcp_address = \"a:1\"\ninactive_producer_timeout = 7000\nlog_level = \"ERROR\"\nodd = 1\n",
     )
     .unwrap();
-    let options = read(&NSQLOOKUPD, &[&config, "--tcp-address", "b:2"]).unwrap();
-    assert_eq!(options.text("tcp-address"), "b:2");
-    assert_eq!(options.duration("inactive-producer-timeout").as_secs(), 7);
-    assert_eq!(options.log_level(), Level::Error);
+    let options = read(&NSQLOOKUPD, &[&file, "--tcp-address", "b:2"]).unwrap();
+    let config: Nsqlookupd = options.read().unwrap();
+    assert_eq!(config.tcp_address, "b:2");
+    assert_eq!(config.inactive.as_secs(), 7);
+    assert_eq!(config.log_level, Level::Error);
     assert_eq!(options.unknown_keys(), ["odd"]);
-    let options = read(&NSQLOOKUPD, &[&config, "true", "--tcp-address=b:2"]).unwrap();
-    assert_eq!(options.text("tcp-address"), "a:1");
+    let options = read(&NSQLOOKUPD, &[&file, "true", "--tcp-address=b:2"]).unwrap();
+    let config: Nsqlookupd = options.read().unwrap();
+    assert_eq!(config.tcp_address, "a:1");
     assert_eq!(
         options.ignored(),
         [
@@ -107,7 +105,7 @@ fn a_daemon_is_read_from_flags_file_and_defaults() {
     );
     let options = read(&NSQLOOKUPD, &["--tcp-address", "b:2"]).unwrap();
     assert_eq!(options.ignored(), [""; 0]);
-    let options = read(&NSQLOOKUPD, &[&config, "--tcp-address", "b:2"]).unwrap();
+    let options = read(&NSQLOOKUPD, &[&file, "--tcp-address", "b:2"]).unwrap();
     assert_eq!(
         options.by_key("tcp_address"),
         Some(&Value::Text("b:2".to_string()))
@@ -116,7 +114,7 @@ fn a_daemon_is_read_from_flags_file_and_defaults() {
     // These are the recorded start errors of the original, with the key and the file behind.
     let fails = |text: &str, expected: &str| {
         std::fs::write(&path, text).unwrap();
-        let exit = read(&NSQLOOKUPD, &[&config]).unwrap_err();
+        let exit = read(&NSQLOOKUPD, &[&file]).unwrap_err();
         assert_eq!((exit.code, &*exit.stdout), (1, ""));
         assert!(exit.stderr.ends_with(expected), "{}", exit.stderr);
         exit.stderr
@@ -148,6 +146,8 @@ fn bounds_are_checked_when_the_program_asks() {
         Err("--inactive-producer-timeout must not be negative".to_string())
     );
     assert_eq!(options.check_bounds("tcp-address"), Ok(()));
+    let config: Nsqlookupd = options.read().unwrap();
+    assert!(config.inactive.is_zero(), "a negative time is none");
 }
 
 #[test]
@@ -188,7 +188,8 @@ fn lists_have_keys_and_fields_of_their_own() {
         "c:3",
     ];
     let options = read(&NSQADMIN, &args).unwrap();
-    assert_eq!(options.list("lookupd-http-address"), ["a:1,b:2", "c:3"]);
+    let config: Nsqadmin = options.read().unwrap();
+    assert_eq!(config.lookupd_http_addresses, ["a:1,b:2", "c:3"]);
 }
 
 #[test]
@@ -198,9 +199,10 @@ fn a_tool_has_gos_errors_and_usage() {
         &["-n", "0x10", "-print-topic", "-consumer-opt=snappy"],
     )
     .unwrap();
-    assert_eq!(options.count("n", u64::MAX), 16);
-    assert!(options.boolean("print-topic"));
-    assert_eq!(options.list("consumer-opt"), ["snappy"]);
+    let config: NsqTail = options.read().unwrap();
+    assert_eq!(config.count, 16);
+    assert!(config.prints_topic);
+    assert_eq!(config.consumer_options, ["snappy"]);
 
     let usage = "Usage of nsq_tail:\n  -consumer-opt value\n    \toption for the consumer\n  -n int\n    \t\
                  total messages\n  -print-topic\n    \tprint the topic\n  -sample float\n    \t\
@@ -230,9 +232,9 @@ fn a_tool_has_gos_errors_and_usage() {
         2,
         "invalid value \"all\" for flag -sample: parse error\n",
     );
-    assert_eq!(options.float("sample"), 1.0);
+    assert_eq!(config.sample, 1.0);
     let options = read(&NSQ_TAIL, &["-sample=0.25"]).unwrap();
-    assert_eq!(options.float("sample"), 0.25);
+    assert_eq!(options.read::<NsqTail>().unwrap().sample, 0.25);
 
     // A value that only all flags together show to be wrong.
     let exit = NSQ_TAIL.refused("consumer-opt", "tls_key,a", "not a key", "vm");

@@ -87,7 +87,7 @@ fn start(data_path: &std::path::Path, signals: &Handle) -> Result<Daemon, Failur
         Config::from_args(args).map_err(|exit| Failure::from(exit.stderr))
     };
     let quiet = config(&[])?;
-    log::init(log::Level::Warn, quiet.log_style.clone())?;
+    log::init(log::Level::Warn, quiet.options.log_style())?;
     let end = || {
         let signals = signals.clone();
         move || signals.close()

@@ -17,6 +17,8 @@ use program::http_client::{HttpClient, HttpSettings, HttpTls, push_query_value};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::flags;
+
 pub use node::{Node, NodeAddress};
 pub use sources::{NSQD_HTTP_ADDRESS, Sources};
 pub use stats::{
@@ -30,13 +32,24 @@ const REQUESTS_MAX: usize = 64;
 /// node with 400,000 clients.
 const ANSWER_BYTES_MAX: u64 = 200 * 1024 * 1024;
 
-/// The time limits of requests.
-#[derive(Clone, Copy, Debug)]
-pub struct QueryTimeouts {
-    /// The limit for connecting. Zero means no limit.
-    pub connect: Duration,
-    /// The limit for a whole request. Zero means no limit.
-    pub request: Duration,
+program::flags! {
+    /// The time limits of connecting and of a whole request. Zero means no limit.
+    #[derive(Clone, Copy, Debug)]
+    pub struct QueryTimeouts {
+        connect: Duration = flags::http_client_connect_timeout();
+        request: Duration = flags::http_client_request_timeout("5s");
+    }
+}
+
+impl QueryTimeouts {
+    /// Checks that each time is above zero, like the time that another flag gives.
+    ///
+    /// # Errors
+    /// Names the first flag whose time is not. The error is the reason for the user.
+    pub fn check_positive(&self) -> Result<(), String> {
+        flags::check_positive("http-client-connect-timeout", self.connect)?;
+        flags::check_positive("http-client-request-timeout", self.request)
+    }
 }
 
 /// The data of the addresses that answered, and the reasons why the others did not answer.

@@ -1,28 +1,31 @@
 //! The flags that several tools have, with the checks of their values.
 //!
-//! A tool's table takes rows from here and adds its own:
+//! A tool's declaration takes rows from here and adds its own:
 //!
 //! ```
 //! use nsq_tools::flags::{self, Sources};
-//! use program::flag::{self, Flag, Kind};
-//! use program::{Options, Program, version};
+//! use program::{Options, Program, flag, version};
 //!
-//! static NSQ_COUNT: Program = Program {
-//!     name: "nsq_count",
-//!     version: version::of_tool,
-//!     flags: &[
-//!         flag::VERSION,
-//!         flags::text("topic", "", "NSQ topic"),
-//!         flags::MAX_IN_FLIGHT,
-//!         flags::NSQD_TCP_ADDRESS,
-//!         flags::LOOKUPD_HTTP_ADDRESS,
-//!     ],
-//!     own_flags: &[flags::LOG_FORMAT],
-//! };
+//! program::flags! {
+//!     struct Flags {
+//!         = flag::VERSION;
+//!         topic: String = flags::new("topic", "", "NSQ topic");
+//!         = flags::MAX_IN_FLIGHT;
+//!         = flags::NSQD_TCP_ADDRESS;
+//!         = flags::LOOKUPD_HTTP_ADDRESS;
+//!     }
+//!     own {
+//!         = flags::LOG_FORMAT;
+//!     }
+//! }
+//!
+//! static NSQ_COUNT: Program = Program::of::<Flags>("nsq_count", version::of_tool);
 //!
 //! # fn main() {
 //! let args = ["-topic", "clicks", "-nsqd-tcp-address=127.0.0.1:4150"];
 //! let options = NSQ_COUNT.options(args.map(Into::into), "vm").unwrap();
+//! let flags: Flags = options.read().unwrap();
+//! assert_eq!(flags.topic, "clicks");
 //! let sources = Sources::from_options(&options).unwrap();
 //! assert_eq!(sources, Sources::Nsqds(vec!["127.0.0.1:4150".to_owned()]));
 //! # }
@@ -33,89 +36,79 @@ mod dedup;
 use std::fmt;
 use std::time::Duration;
 
-use program::flag::{self, Flag, Kind};
-use program::{Exit, Options, Program, version};
+use program::flag::{self, FlagOf};
+use program::log::Format;
+use program::{Exit, FlagValue, Options, Program, version};
 use ringq_client::{Address, Config, Lookupd};
 
 pub use self::dedup::{DEDUP, DEDUP_STATE, Dedup};
 
 /// The addresses of nsqds, to which the tool connects directly.
-pub const NSQD_TCP_ADDRESS: Flag = list(
+pub const NSQD_TCP_ADDRESS: FlagOf<Vec<String>> = new(
     "nsqd-tcp-address",
+    "",
     "nsqd TCP address (may be given multiple times)",
 );
 
 /// The addresses of nsqlookupds, which name the nsqds.
-pub const LOOKUPD_HTTP_ADDRESS: Flag = list(
+pub const LOOKUPD_HTTP_ADDRESS: FlagOf<Vec<String>> = new(
     "lookupd-http-address",
+    "",
     "lookupd HTTP address (may be given multiple times)",
 );
 
 /// The options of the consumers. Each is checked while the command line is read.
-pub const CONSUMER_OPT: Flag = list(
+pub const CONSUMER_OPT: FlagOf<Vec<String>> = new(
     "consumer-opt",
+    "",
     "option to passthrough to the consumer: name,value (may be given multiple times, names as for go-nsq's Config)",
 )
 .checked_by(check_client_option);
 
 /// The options of the producers. Each is checked while the command line is read.
-pub const PRODUCER_OPT: Flag = list(
+pub const PRODUCER_OPT: FlagOf<Vec<String>> = new(
     "producer-opt",
+    "",
     "option to passthrough to the producer: name,value (may be given multiple times, names as for go-nsq's Config)",
 )
 .checked_by(check_client_option);
 
 /// The most messages that a consumer has and has not answered.
-pub const MAX_IN_FLIGHT: Flag = integer(
+pub const MAX_IN_FLIGHT: FlagOf<i64> = new(
     "max-in-flight",
     "200",
     "max number of messages to allow in flight",
 );
 
 /// The form of the log's lines. NSQ's tools have no such flag.
-pub const LOG_FORMAT: Flag = flag::LOG_FORMAT.without_key();
+pub const LOG_FORMAT: FlagOf<Format> = flag::LOG_FORMAT.without_key();
 
-/// The time limit for connecting to an HTTP server.
-pub const HTTP_CLIENT_CONNECT_TIMEOUT: Flag = duration(
-    "http-client-connect-timeout",
-    "2s",
-    "timeout for HTTP connect",
-);
+/// The time limit for connecting to an HTTP server: a `Duration`, or an `Option` if zero is no limit.
+pub const fn http_client_connect_timeout<T: FlagValue>() -> FlagOf<T> {
+    new(
+        "http-client-connect-timeout",
+        "2s",
+        "timeout for HTTP connect",
+    )
+}
 
-/// The time limit for an HTTP request. `default` is the value of a flag that is not given.
-pub const fn http_client_request_timeout(default: &'static str) -> Flag {
-    duration(
+/// The time limit for an HTTP request: a `Duration`, or an `Option` if zero is no limit. `default` is the value of a flag
+/// that is not given.
+pub const fn http_client_request_timeout<T: FlagValue>(default: &'static str) -> FlagOf<T> {
+    new(
         "http-client-request-timeout",
         default,
         "timeout for HTTP request",
     )
 }
 
-/// Returns a flag whose value is a text.
-pub const fn text(name: &'static str, default: &'static str, help: &'static str) -> Flag {
-    Flag::new(name, Kind::Text, default, help).without_key()
-}
-
-/// Returns a flag that may be given several times.
-pub const fn list(name: &'static str, help: &'static str) -> Flag {
-    Flag::new(name, Kind::List, "", help).without_key()
-}
-
-/// Returns a flag that is true or false, and false by default.
-pub const fn boolean(name: &'static str, help: &'static str) -> Flag {
-    Flag::new(name, Kind::Boolean, "false", help).without_key()
-}
-
-/// Returns a flag whose value is any integer.
-pub const fn integer(name: &'static str, default: &'static str, help: &'static str) -> Flag {
-    let kind = Kind::Integer(i64::MIN, i64::MAX);
-    Flag::new(name, kind, default, help).without_key()
-}
-
-/// Returns a flag whose value is any duration.
-pub const fn duration(name: &'static str, default: &'static str, help: &'static str) -> Flag {
-    let kind = Kind::Duration(i64::MIN, i64::MAX);
-    Flag::new(name, kind, default, help).without_key()
+/// Returns a flag that only the command line has.
+pub const fn new<T: FlagValue>(
+    name: &'static str,
+    default: &'static str,
+    help: &'static str,
+) -> FlagOf<T> {
+    flag::new(name, default, help).without_key()
 }
 
 /// The places where a consumer finds the nsqds.
@@ -153,8 +146,8 @@ impl Sources {
     /// # Errors
     /// The command line has addresses of neither kind, or of both kinds.
     pub fn from_options(options: &Options) -> Result<Sources, SourceError> {
-        let nsqds = options.list(NSQD_TCP_ADDRESS.name);
-        let lookupds = options.list(LOOKUPD_HTTP_ADDRESS.name);
+        let nsqds = options.get(&NSQD_TCP_ADDRESS);
+        let lookupds = options.get(&LOOKUPD_HTTP_ADDRESS);
         match (nsqds.is_empty(), lookupds.is_empty()) {
             (true, true) => Err(SourceError::Missing),
             (false, false) => Err(SourceError::Both),
@@ -171,7 +164,7 @@ impl Sources {
 pub fn parse_nsqds(addresses: &[String]) -> Result<Vec<Address>, String> {
     let parsed = addresses.iter().map(|address| address.parse::<Address>());
     let parsed: Result<_, _> = parsed.collect();
-    parsed.map_err(|error| format!("--{}: {error}", NSQD_TCP_ADDRESS.name))
+    parsed.map_err(|error| format!("--{}: {error}", NSQD_TCP_ADDRESS.name()))
 }
 
 /// Checks the values of [`LOOKUPD_HTTP_ADDRESS`].
@@ -183,7 +176,7 @@ pub fn check_lookupds(addresses: &[String]) -> Result<(), String> {
         .iter()
         .map(|address| Lookupd::check_address(address));
     let result: Result<(), _> = checked.try_for_each(|result| result);
-    result.map_err(|error| format!("--{}: {error}", LOOKUPD_HTTP_ADDRESS.name))
+    result.map_err(|error| format!("--{}: {error}", LOOKUPD_HTTP_ADDRESS.name()))
 }
 
 /// Checks that no words follow the flags. NSQ's tools end their flags at the first such word, and ignore all flags
@@ -206,22 +199,33 @@ pub fn check_no_words(options: &Options) -> Result<(), String> {
 /// # Errors
 /// The value is no number of messages. The error is the reason for the user.
 pub fn max_in_flight(options: &Options) -> Result<u32, String> {
-    match options.number(MAX_IN_FLIGHT.name) {
+    match options.get(&MAX_IN_FLIGHT) {
         ..=0 => Err("--max-in-flight should be positive".to_owned()),
         value => u32::try_from(value)
             .map_err(|_| format!("--max-in-flight must not be above {}", u32::MAX)),
     }
 }
 
-/// Returns the value of an integer that limits something. `None` means that nothing is limited: the value is 0.
+/// Returns the value of a flag that limits something. `None` means that nothing is limited: the value is 0.
 ///
 /// # Errors
 /// The value is negative. The error is the reason for the user.
-pub fn limit(options: &Options, name: &str) -> Result<Option<u64>, String> {
-    match u64::try_from(options.number(name)) {
+pub fn limit(name: &str, value: i64) -> Result<Option<u64>, String> {
+    match u64::try_from(value) {
         Ok(0) => Ok(None),
         Ok(value) => Ok(Some(value)),
         Err(_) => Err(format!("--{name} must not be negative; 0 sets no limit")),
+    }
+}
+
+/// Checks that the time of a flag is above zero.
+///
+/// # Errors
+/// The time is not. The error is the reason for the user.
+pub fn check_positive(name: &str, time: Duration) -> Result<(), String> {
+    match time.is_zero() {
+        true => Err(format!("--{name} should be positive")),
+        false => Ok(()),
     }
 }
 
@@ -245,14 +249,14 @@ pub fn client_config() -> Config {
 pub fn apply_client_options(
     program: &Program,
     options: &Options,
-    flag: &Flag,
+    flag: &FlagOf<Vec<String>>,
     config: &mut Config,
 ) -> Result<(), Exit> {
-    for value in options.list(flag.name) {
+    for value in options.get(flag) {
         let (name, setting) = split_client_option(&value);
         if let Err(error) = config.set(name, setting) {
             let hostname = program::hostname();
-            return Err(program.refused(flag.name, &value, &error.to_string(), &hostname));
+            return Err(program.refused(flag.name(), &value, &error.to_string(), &hostname));
         }
     }
     Ok(())

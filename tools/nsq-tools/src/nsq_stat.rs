@@ -62,7 +62,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 /// Polls and prints until `--count` lines are printed. The error is the reason for the user.
 fn poll(config: &Config) -> Result<(), String> {
     let mut poller = Poller::new(config);
-    let mut table = Table::new(config.interval);
+    let mut table = Table::new(config.flags.interval);
     let mut printed: u64 = 0;
     loop {
         let poll = poller.poll().map_err(|error| error.to_string())?;
@@ -75,7 +75,7 @@ fn poll(config: &Config) -> Result<(), String> {
                 .map_err(|error| format!("failed to write to standard output - {error}"))?;
             printed += u64::from(rows.has_line);
         }
-        thread::sleep(config.interval);
+        thread::sleep(config.flags.interval);
         if config.count == Some(printed) {
             return Ok(());
         }

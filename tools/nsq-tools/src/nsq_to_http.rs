@@ -55,8 +55,8 @@ async fn relay(config: Config, mut signals: StopSignals) -> Result<(), String> {
     let has_tls = config.endpoints.iter().any(|endpoint| endpoint.has_tls());
     let client = HttpClient::new(
         config.headers.clone(),
-        config.connect_timeout,
-        config.request_timeout,
+        config.flags.connect_timeout,
+        config.flags.request_timeout,
         has_tls,
     )
     .map_err(|error| format!("cannot use the certificates of the system: {error}"))?;
@@ -72,10 +72,12 @@ async fn relay(config: Config, mut signals: StopSignals) -> Result<(), String> {
     let mut topics = JoinSet::new();
     for consumer in consumers {
         let delivery = Arc::clone(&delivery);
-        topics.spawn(consumer.run(config.concurrency, move |message: Message| {
-            let delivery = Arc::clone(&delivery);
-            async move { delivery.deliver(&message).await }
-        }));
+        topics.spawn(
+            consumer.run(config.flags.concurrency, move |message: Message| {
+                let delivery = Arc::clone(&delivery);
+                async move { delivery.deliver(&message).await }
+            }),
+        );
     }
     let until_stop = async {
         let mut work = pin!(topics.join_all());
@@ -99,7 +101,7 @@ async fn connect(config: &Config) -> Result<Vec<Consumer>, String> {
     let consuming = Consuming::start(&config.sources, consumer, config.dedup.as_ref()).await?;
     let touches = touches(config);
     consuming
-        .connect(&config.topics, &config.channel, |builder| {
+        .connect(&config.flags.topics, &config.flags.channel, |builder| {
             builder.auto_touch(Some(touches))
         })
         .await
@@ -113,10 +115,12 @@ fn touches(config: &Config) -> AutoTouch {
         None => config.endpoints.len(),
     };
     // The messages in flight of all topics are sent in this many rounds.
-    let in_flight = (config.client.max_in_flight as usize).saturating_mul(config.topics.len());
-    let rounds = in_flight.div_ceil(config.concurrency);
+    let in_flight =
+        (config.client.max_in_flight as usize).saturating_mul(config.flags.topics.len());
+    let rounds = in_flight.div_ceil(config.flags.concurrency);
     let count = u32::try_from(requests.saturating_mul(rounds)).unwrap_or(u32::MAX);
     let time = config
+        .flags
         .request_timeout
         .map(|time| time.saturating_mul(count));
     AutoTouch {

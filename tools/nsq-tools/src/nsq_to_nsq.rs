@@ -107,6 +107,8 @@ async fn connect(config: &Config) -> Result<Vec<Consumer>, String> {
     let consumer = config.consumer.clone();
     let consuming = Consuming::start(&config.sources, consumer, config.dedup.as_ref()).await?;
     consuming
-        .connect(&config.topics, &config.channel, |builder| builder)
+        .connect(&config.flags.topics, &config.flags.channel, |builder| {
+            builder
+        })
         .await
 }

@@ -45,7 +45,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(config) => config,
         Err(exit) => return exit.print(),
     };
-    let shows_once = config.once || !io::stdout().is_terminal() || !io::stdin().is_terminal();
+    let shows_once = config.flags.once || !io::stdout().is_terminal() || !io::stdin().is_terminal();
     let result = match shows_once {
         true => print_once(&config),
         false => terminal::show(&config),
@@ -63,7 +63,7 @@ fn print_once(config: &Config) -> Result<(), String> {
     if before.nodes.is_empty() {
         return Err(before.problems().join("\n"));
     }
-    thread::sleep(config.interval);
+    thread::sleep(config.flags.interval);
     let after = sampler.sample();
     let state = State::new(config.start.clone()).with_samples(before, after);
     for problem in state.problems() {

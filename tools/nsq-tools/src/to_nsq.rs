@@ -46,7 +46,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// Publishes the input until its end, or until a signal comes. The error is the reason for the user.
 async fn publish_input(config: Config, mut signals: StopSignals) -> Result<(), String> {
-    let rate = Rate::new(config.rate);
+    let rate = Rate::new(config.flags.rate);
     if let Some(rate) = &rate {
         log_info!("{}", rate.announcement());
     }

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::answer_time::AnswerTime;
 use crate::checkup::{Checker, Checkup, Pace, Round, is_watched};
 use crate::cluster::{Builds, Cluster, Discovered, Stats, Surveyed};
-use crate::config::Collection;
+use crate::config::LiveFlags;
 use crate::figures::NodeStats;
 use crate::history::History;
 use crate::live::Snapshot;
@@ -63,7 +63,7 @@ impl Collector {
     /// The saved history cannot be read, or another process uses it, for the FATAL line.
     pub fn start(
         cluster: &Cluster,
-        collection: &Collection,
+        collection: &LiveFlags,
         tally: Tally,
     ) -> Result<Collector, String> {
         let (history, file) = match collection.file.as_str() {

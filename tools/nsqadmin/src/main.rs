@@ -14,7 +14,7 @@ fn main() -> ExitCode {
         Ok(config) => config,
         Err(exit) => return exit.print(),
     };
-    if let Err(error) = log::init(config.log_level, config.log_style.clone()) {
+    if let Err(error) = log::init(config.log_level, config.options.log_style()) {
         log_fatal!("{}", thread_refused("the log's thread", &error));
         return ExitCode::from(1);
     }

@@ -74,12 +74,12 @@ impl Server {
         warn(&config);
         let tls = config
             .tls
-            .configure(&[("--https-address", &config.https_address)])?;
+            .configure(&[("--https-address", &config.tls.https_address)])?;
         let tls = tls.map(TlsAcceptor::from);
         let app = app(&config, checked)?;
         tell_trusted_proxies(&app.access);
         let plain = Listener::bind(&config.http_address, NSQADMIN.name).await?;
-        let secure = match config.https_address.as_str() {
+        let secure = match config.tls.https_address.as_str() {
             "" => None,
             address => Some(Listener::bind(address, NSQADMIN.name).await?),
         };
@@ -127,7 +127,7 @@ impl Server {
 
 /// Warns about settings that do something else than the operator may expect.
 fn warn(config: &Config) {
-    for ignored in &config.ignored {
+    for ignored in config.options.ignored() {
         log_warn!("{ignored}");
     }
     if config.admin_users.is_empty() {
@@ -136,7 +136,7 @@ fn warn(config: &Config) {
         );
         tell_body_readers(config.body_readers);
     }
-    if config.collection.is_none() && !config.options.text("history-file").is_empty() {
+    if config.collection().is_none() && !config.live.file.is_empty() {
         log_warn!(
             "with --live-interval=0, no figures are collected, so --history-file is neither read nor written"
         );
@@ -204,7 +204,12 @@ pub(crate) fn app(config: &Config, checked: Checked) -> Result<App, String> {
     let graphite_client = client(Policy::default())?;
     let notifier_client = client(upstream::with_body())?;
     let tally = Tally::default();
-    let upstream = Upstream::new(&config.client, checked.client_tls.clone(), tally.clone())?;
+    let upstream = Upstream::new(
+        &config.client,
+        config.answer_bytes_max,
+        checked.client_tls.clone(),
+        tally.clone(),
+    )?;
     let servers = Servers {
         lookupds: config.lookupd_http_addresses.clone(),
         nsqds: config.nsqd_http_addresses.clone(),
@@ -212,7 +217,7 @@ pub(crate) fn app(config: &Config, checked: Checked) -> Result<App, String> {
         nodes_max: config.nodes_max,
     };
     let cluster = Cluster::new(upstream, servers);
-    let collection = config.collection.as_ref();
+    let collection = config.collection();
     let endpoint = config.notification_http_endpoint.clone();
     Ok(App {
         collector: collection
@@ -238,7 +243,7 @@ pub(crate) fn app(config: &Config, checked: Checked) -> Result<App, String> {
         graphite: config.graphite.clone(),
         forward,
         graphite_client,
-        answer_bytes_max: config.client.answer_bytes_max,
+        answer_bytes_max: config.answer_bytes_max,
         config_clients: checked.config_clients,
         hostname: program::hostname(),
         read_timeout: config.read_timeout,

@@ -89,11 +89,16 @@ impl Upstream {
     ///
     /// # Errors
     /// The HTTP library refuses the settings.
-    pub fn new(flags: &ClientFlags, tls: ClientConfig, tally: Tally) -> Result<Upstream, String> {
+    pub fn new(
+        flags: &ClientFlags,
+        answer_bytes_max: usize,
+        tls: ClientConfig,
+        tally: Tally,
+    ) -> Result<Upstream, String> {
         Ok(Upstream {
             client: client(flags, tls.clone(), same_question())?,
             poster: client(flags, tls, redirect::Policy::none())?,
-            answer_bytes_max: flags.answer_bytes_max,
+            answer_bytes_max,
             is_quiet: false,
             tally,
             answer_time: None,
@@ -368,11 +373,11 @@ pub fn client(
         .tcp_nodelay(true)
         .pool_idle_timeout(Duration::from_secs(90))
         .tls_backend_preconfigured(tls);
-    if !flags.connect_timeout.is_zero() {
-        builder = builder.connect_timeout(flags.connect_timeout);
+    if let Some(timeout) = flags.connect_timeout {
+        builder = builder.connect_timeout(timeout);
     }
-    if !flags.request_timeout.is_zero() {
-        builder = builder.timeout(flags.request_timeout);
+    if let Some(timeout) = flags.request_timeout {
+        builder = builder.timeout(timeout);
     }
     builder
         .build()

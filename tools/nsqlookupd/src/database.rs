@@ -25,6 +25,7 @@ mod figures;
 pub use debug::DebugProgress;
 pub use figures::{NodeFigures, TopicFigures, Totals};
 
+use program::flag;
 use slab::Slab;
 use wire::go_json::{push_array, push_string};
 use wire::name::is_ephemeral;
@@ -41,13 +42,14 @@ pub struct Now {
     pub unix_nanos: i64,
 }
 
-/// The durations after which producers are hidden and shown again.
-#[derive(Clone, Copy, Debug)]
-pub struct Lifetimes {
-    /// `--inactive-producer-timeout`: a producer that was silent for longer is hidden.
-    pub inactive: Duration,
-    /// `--tombstone-lifetime`: a tombstone hides a producer for less than this.
-    pub tombstone: Duration,
+program::flags! {
+    /// The durations after which producers are hidden and shown again. A producer that was silent for longer than the first
+    /// one is hidden. A tombstone hides a producer for less than the second one.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Lifetimes {
+        inactive: Duration = flag::new("inactive-producer-timeout", "5m0s", "duration of time a producer will remain in the active list since its last ping");
+        tombstone: Duration = flag::new("tombstone-lifetime", "45s", "duration of time a producer will remain tombstoned if registration remains");
+    }
 }
 
 /// Identifies a client while it is in the database.

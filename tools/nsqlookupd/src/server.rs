@@ -92,7 +92,7 @@ impl Server {
         log_info!("{}", version::of_daemon(NSQLOOKUPD.name));
         log_info!("{}", version::of_ringq());
         HostNames::check_flag(&config.allowed_hosts)?;
-        for ignored in &config.ignored {
+        for ignored in config.ignored() {
             log_warn!("{ignored}");
         }
         if config.lifetimes.inactive.is_zero() {
@@ -102,20 +102,20 @@ impl Server {
         }
         let tls = config.tls.configure(&[
             ("--tls-tcp-address", &config.tls_tcp_address),
-            ("--https-address", &config.https_address),
+            ("--https-address", &config.tls.https_address),
         ])?;
         let tls = tls.map(TlsAcceptor::from);
         let tcp = listen(&config.tcp_address).await?;
         let http = listen(&config.http_address).await?;
         let (tcp_address, http_address) = (tcp.address(), http.address());
         let tls_tcp = listen_unless_empty(&config.tls_tcp_address).await?;
-        let https = listen_unless_empty(&config.https_address).await?;
+        let https = listen_unless_empty(&config.tls.https_address).await?;
         let (stop, stopped) = watch::channel(false);
         let shared = Arc::new(Shared {
             database: Arc::new(RwLock::new(Database::new(config.lifetimes))),
             identify_answer: identify_answer(
                 &config.broadcast_address,
-                &config.hostname,
+                config.options.hostname(),
                 http_address.port(),
                 https.as_ref().map(|https| https.address().port()),
                 tcp_address.port(),
@@ -401,7 +401,7 @@ fn host_names(config: &Config) -> Option<Arc<HostNames>> {
     let mut others = config.allowed_hosts.clone();
     (!others.is_empty()).then(|| {
         others.push(config.broadcast_address.clone());
-        Arc::new(HostNames::new(&config.hostname, others))
+        Arc::new(HostNames::new(config.options.hostname(), others))
     })
 }
 

@@ -13,7 +13,7 @@ pub(super) fn check(config: &Config) -> Vec<Finding> {
     let mut free: Vec<(&str, Place)> = Vec::new();
     let mut findings = Vec::new();
     for (name, address, kind) in listened(config) {
-        let place = preflight::reserve(address, kind, config.unix_socket_mode);
+        let place = preflight::reserve(address, kind, config.unix_socket_mode.0);
         let place = place.map(|found| Place::new(address, &found.address()));
         findings.push(match place {
             Err(error) => Finding::refusal(name, &error),

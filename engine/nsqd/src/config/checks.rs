@@ -4,12 +4,26 @@
 use program::http::HostNames;
 use program::{go_value, tcp_address};
 
-use super::Config;
-use super::table::NSQD;
+use super::{Config, NSQD, dead_letter, dedup, required, unclaimed};
 use crate::reactor::Engine;
+use engine_rules::{DeadLetterRules, DedupRules, Required, UnclaimedRules};
+use std::sync::Arc;
 
 /// The bytes of an IDENTIFY of go-nsq and pynsq, about.
 const IDENTIFY_BYTES: u64 = 512;
+
+/// The values of the flags whose entries are rules, for all shards.
+#[derive(Clone)]
+pub struct Rules {
+    /// `--create`
+    pub required: Arc<Required>,
+    /// `--dead-letter`
+    pub dead_letters: Arc<DeadLetterRules>,
+    /// `--unclaimed-messages`
+    pub unclaimed: Arc<UnclaimedRules>,
+    /// `--dedup`
+    pub dedup: Arc<DedupRules>,
+}
 
 impl Config {
     /// nsqd's checks before TLS material is loaded.
@@ -23,11 +37,11 @@ impl Config {
     }
 
     /// nsqd's checks after TLS material is loaded, then our own: values with which nsqd crashes
-    /// later, or which are of no use.
+    /// later, or which are of no use. Returns the rules among the values.
     ///
     /// # Errors
     /// Why the program cannot start, for the FATAL line.
-    pub fn check_after_tls(&self) -> Result<(), String> {
+    pub fn check_after_tls(&self) -> Result<Rules, String> {
         if !matches!(self.auth_http_request_method.as_str(), "get" | "post") {
             return Err("--auth-http-request-method must be post or get".to_string());
         }
@@ -45,17 +59,19 @@ impl Config {
             }
         }
         HostNames::check_flag(&self.allowed_hosts)?;
-        self.required()?;
-        self.dead_letter_rules()?;
-        self.unclaimed()?;
-        self.dedup_rules()?;
+        let rules = Rules {
+            required: required::required(&self.create)?.into(),
+            dead_letters: dead_letter::rules(&self.dead_letter)?.into(),
+            unclaimed: unclaimed::unclaimed(&self.unclaimed_messages)?.into(),
+            dedup: dedup::rules(&self.dedup)?.into(),
+        };
         for flag in NSQD.all_flags() {
             let is_used = flag.name != "statsd-interval" || !self.statsd_address.is_empty();
             if is_used {
                 self.options.check_bounds(flag.name)?;
             }
         }
-        Ok(())
+        Ok(rules)
     }
 
     /// Returns sentences about values that are allowed, as in nsqd, and with which no client can do its work.

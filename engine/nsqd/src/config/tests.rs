@@ -23,7 +23,7 @@ fn bad(code: u8, args: &[&str]) -> String {
 fn defaults_are_nsqds() {
     let config = good(&[]);
     assert_eq!(config.log_level, Level::Info);
-    assert_eq!(config.log_style.prefix, "[nsqd] ");
+    assert_eq!(config.options.log_style().prefix, "[nsqd] ");
     assert_eq!(config.node_id, 617);
     assert_eq!(config.tcp_address, "0.0.0.0:4150");
     assert_eq!(config.http_address, "0.0.0.0:4151");
@@ -62,13 +62,16 @@ fn flags_are_read_as_go_reads_them() {
     assert_eq!(good(&["-node-id", "5"]).node_id, 5);
     assert_eq!(good(&["--node-id=0x1f"]).node_id, 31);
     assert_eq!(good(&["--node-id=1", "-node-id=2"]).node_id, 2, "last wins");
-    assert_eq!(good(&["--log-prefix="]).log_style.prefix, "");
+    assert_eq!(good(&["--log-prefix="]).options.log_style().prefix, "");
     assert_eq!(
-        good(&["--log-prefix", "--x"]).log_style.prefix,
+        good(&["--log-prefix", "--x"]).options.log_style().prefix,
         "--x",
         "a value may look like a flag"
     );
-    assert_eq!(good(&["--log-prefix=a=b,c d"]).log_style.prefix, "a=b,c d");
+    assert_eq!(
+        good(&["--log-prefix=a=b,c d"]).options.log_style().prefix,
+        "a=b,c d"
+    );
     assert_eq!(good(&["-log-level", "WARN"]).log_level, Level::Warn);
     assert_eq!(
         good(&["--msg-timeout", "1h1h"]).msg_timeout,
@@ -198,7 +201,7 @@ fn help_and_version_exit_0() {
 #[test]
 fn the_form_of_log_lines_is_text_or_json() {
     let check = |args: &[&str], expected| {
-        assert_eq!(good(args).log_style.format, expected, "{args:?}");
+        assert_eq!(good(args).options.log_style().format, expected, "{args:?}");
     };
     check(&[], Format::Text);
     check(&["--log-format=json"], Format::Json);
@@ -207,7 +210,7 @@ fn the_form_of_log_lines_is_text_or_json() {
         bad(2, &["--log-format=xml"]),
         "invalid value \"xml\" for flag -log-format: must be text or json"
     );
-    let in_file = |line| parse_file(line).map(|config| config.log_style.format);
+    let in_file = |line| parse_file(line).map(|config| config.options.log_style().format);
     assert_eq!(in_file("log_format = \"json\""), Ok(Format::Json));
     assert_eq!(
         file_error("log_format = \"xml\""),
@@ -239,7 +242,7 @@ fn refused(args: &[&str]) -> String {
     let config = good(args);
     config
         .check_before_tls()
-        .and_then(|()| config.check_after_tls())
+        .and_then(|()| config.check_after_tls().map(drop))
         .expect_err("must be refused")
 }
 
@@ -287,7 +290,7 @@ fn values_are_checked_in_nsqds_order_and_words() {
     config.e2e_percentiles = vec![1.0, 1.5];
     let check = |config: &Config, expected: Result<(), &str>| {
         assert_eq!(
-            config.check_after_tls(),
+            config.check_after_tls().map(drop),
             expected.map_err(str::to_string),
             "{config:?}"
         );

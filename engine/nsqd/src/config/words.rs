@@ -1,7 +1,8 @@
-//! Types of flags whose values are words of nsqd. The numbers are those that `/config` shows, as nsqd does.
+//! Types of nsqd's flags. The numbers of words are those that `/config` shows, as nsqd does.
 
-use program::flag::Words;
+use program::flag::{self, Flag, FlagOf, Kind, Words};
 use program::go_value::parse_bool;
+use program::{FlagSet, FlagValue, Options, Value};
 
 /// The clients that have to use TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,23 +39,74 @@ pub enum TlsVersion {
     V13 = 0x0304,
 }
 
-/// The words of `--tls-required`: `tcp-https` in any case, or a boolean.
-pub(super) const TLS_REQUIRED: Words = Words {
-    parse: |text| TlsRequired::parse(text).map(|required| required as i64),
-    is_boolean: true,
-};
+/// The permissions of the files of unix sockets, at most 0o777; `None`: the umask decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnixSocketMode(pub Option<u32>);
 
-/// The words of `--check`: `json`, or a boolean.
-pub(super) const CHECK: Words = Words {
-    parse: |text| Check::parse(text).map(|check| check as i64),
-    is_boolean: true,
-};
+/// `tcp-https` in any case, or a boolean.
+impl FlagValue for TlsRequired {
+    const KIND: Kind = Kind::Word(&Words {
+        parse: |text| TlsRequired::parse(text).map(|required| required as i64),
+        is_boolean: true,
+    });
 
-/// The words of `--tls-min-version`: `tls1.0` to `tls1.3` in any case; empty: the default.
-pub(super) const TLS_VERSION: Words = Words {
-    parse: |text| TlsVersion::parse(text).map(|version| version as i64),
-    is_boolean: false,
-};
+    fn of(value: &Value) -> TlsRequired {
+        use TlsRequired::{ExceptHttp, No, Yes};
+        of_number([No, ExceptHttp, Yes], value, |required| required as i64)
+    }
+}
+
+/// `json`, or a boolean.
+impl FlagValue for Check {
+    const KIND: Kind = Kind::Word(&Words {
+        parse: |text| Check::parse(text).map(|check| check as i64),
+        is_boolean: true,
+    });
+
+    fn of(value: &Value) -> Check {
+        let all = [Check::No, Check::Text, Check::Json];
+        of_number(all, value, |check| check as i64)
+    }
+}
+
+/// `tls1.0` to `tls1.3` in any case; empty: the default.
+impl FlagValue for TlsVersion {
+    const KIND: Kind = Kind::Word(&Words {
+        parse: |text| TlsVersion::parse(text).map(|version| version as i64),
+        is_boolean: false,
+    });
+
+    fn of(value: &Value) -> TlsVersion {
+        use TlsVersion::{V10, V11, V12, V13};
+        of_number([V10, V11, V12, V13], value, |version| version as i64)
+    }
+}
+
+const UNIX_SOCKET_MODE: FlagOf<String> = flag::new(
+    "unix-socket-mode",
+    "",
+    "permissions of the files of all unix sockets, in octal (0660); empty for 0777 minus the umask",
+);
+
+/// A wrong text ends the program after the command line was read, so it is no error in the flags.
+impl FlagSet for UnixSocketMode {
+    const FLAGS: &'static [Flag] = &[UNIX_SOCKET_MODE.row()];
+
+    fn read(options: &Options) -> Result<UnixSocketMode, String> {
+        let text = options.get(&UNIX_SOCKET_MODE);
+        if text.is_empty() {
+            return Ok(UnixSocketMode(None));
+        }
+        let is_octal = text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
+        let mode = u32::from_str_radix(&text, 8).ok();
+        match mode.filter(|mode| is_octal && *mode <= 0o777) {
+            Some(mode) => Ok(UnixSocketMode(Some(mode))),
+            None => Err(format!(
+                "--unix-socket-mode must be an octal number up to 0777, as chmod takes it, and not {text:?}"
+            )),
+        }
+    }
+}
 
 impl TlsRequired {
     fn parse(text: &str) -> Result<TlsRequired, String> {
@@ -70,12 +122,6 @@ impl TlsRequired {
             },
         }
     }
-
-    /// Returns the value with this number. Panics if there is none.
-    pub(super) fn of(number: i64) -> TlsRequired {
-        use TlsRequired::{ExceptHttp, No, Yes};
-        of_number([No, ExceptHttp, Yes], number, |value| value as i64)
-    }
 }
 
 impl Check {
@@ -87,12 +133,6 @@ impl Check {
                 false => Ok(Check::No),
             },
         }
-    }
-
-    /// Returns the value with this number. Panics if there is none.
-    pub(super) fn of(number: i64) -> Check {
-        let all = [Check::No, Check::Text, Check::Json];
-        of_number(all, number, |value| value as i64)
     }
 }
 
@@ -106,15 +146,12 @@ impl TlsVersion {
             other => Err(format!("unknown tlsVersionOption {other:?}")),
         }
     }
-
-    /// Returns the value with this number. Panics if there is none.
-    pub(super) fn of(number: i64) -> TlsVersion {
-        use TlsVersion::{V10, V11, V12, V13};
-        of_number([V10, V11, V12, V13], number, |value| value as i64)
-    }
 }
 
-fn of_number<T: Copy, const N: usize>(all: [T; N], number: i64, number_of: fn(T) -> i64) -> T {
-    let known = all.into_iter().find(|value| number_of(*value) == number);
+/// Returns the word with this number. Panics if there is none.
+fn of_number<T: Copy, const N: usize>(all: [T; N], value: &Value, number_of: fn(T) -> i64) -> T {
+    let known = all
+        .into_iter()
+        .find(|word| *value == Value::Word(number_of(*word)));
     known.expect("the table of flags gives no other numbers")
 }

@@ -1,6 +1,6 @@
 //! Tells at the start how much memory the rules of `--dedup` may take, and whether the system gives so much.
 
-use crate::config::Config;
+use crate::config::Rules;
 use engine_rules::RuleMemory;
 use program::{log_info, log_warn};
 use std::collections::TryReserveError;
@@ -13,15 +13,11 @@ const PART_BYTES: u64 = 1 << 30;
 ///
 /// # Errors
 /// The system refuses the addresses of so much memory. The process would end at a later publish.
-///
-/// # Panics
-/// If the rules are wrong: the start has checked them.
 pub(super) fn tell<'t>(
-    config: &Config,
+    rules: &Rules,
     topics: impl Iterator<Item = &'t str>,
 ) -> Result<(), String> {
-    let dedup = config.dedup_rules().expect("the start has checked them");
-    let rules = dedup.memory(topics);
+    let rules = rules.dedup.memory(topics);
     for rule in &rules {
         log_info!("{}", rule_text(rule));
     }

@@ -1,6 +1,6 @@
 //! The thread of a shard: from its start to its end.
 
-use crate::config::Config;
+use crate::config::{Config, Rules};
 use crate::net::address::{Addresses, ListenAddress};
 use crate::net::listener::Listener;
 use crate::reactor::Engine;
@@ -31,6 +31,7 @@ pub(super) struct Plan {
     pub(super) shards: u32,
     pub(super) seed: u64,
     pub(super) data_path: DataPath,
+    pub(super) rules: Rules,
     pub(super) shared: Shared,
 }
 
@@ -82,6 +83,7 @@ impl ShardThread {
                     shards,
                     seed,
                     data_path,
+                    rules,
                     shared,
                     ..
                 },
@@ -92,7 +94,7 @@ impl ShardThread {
         } = self;
         let config = &shared.info.config;
         reactor::look_for(config.look);
-        let options = options::broker_options(config, id, shards, seed);
+        let options = options::broker_options(config, rules, id, shards, seed);
         let broker = recovery::restore(options, &data_path, shared.clock, stored.topics);
         shared.lookup.announce(broker.changes_so_far());
         let shard = Shard::new(id, shared, broker, storage, stored.tombstones);

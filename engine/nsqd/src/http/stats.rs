@@ -94,7 +94,7 @@ pub(super) fn info(info: &Info) -> Reply {
     let mut object = JsonObject::new(&mut body);
     object.text("version", NSQ_VERSION);
     object.text("broadcast_address", &config.broadcast_address);
-    object.text("hostname", &config.hostname);
+    object.text("hostname", config.options.hostname());
     object.number("http_port", info.ports.http);
     object.number("tcp_port", info.ports.tcp);
     object.number("start_time", unix_seconds(info.start_time));

@@ -84,10 +84,9 @@ fn fake() -> Fake {
     let flags = ["--log-prefix=[x] ".into(), "--max-rdy-count=-3".into()];
     let config = Config {
         broadcast_address: "node1.example.com".to_string(),
-        hostname: "node1".to_string(),
         msg_bytes_max: 10,
         body_bytes_max: 24,
-        ..Config::from_args(flags).expect("these are good")
+        ..Config::from_args_on_host(flags, "node1").expect("these are good")
     };
     Fake {
         info: Info {

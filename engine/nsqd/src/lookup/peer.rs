@@ -77,7 +77,7 @@ impl Node {
         let mut object = JsonObject::new(&mut json);
         // Sorted, as Go writes a map.
         object.text("broadcast_address", &config.broadcast_address);
-        object.text("hostname", &config.hostname);
+        object.text("hostname", config.options.hostname());
         object.number("http_port", ports.http);
         object.number("tcp_port", ports.tcp);
         object.text("topology_region", &config.topology_region);

@@ -29,7 +29,7 @@ const PLAIN_HTTP_REFUSED: &[u8] =
 const LINGER: Duration = Duration::from_millis(500);
 
 fn timeouts(shard: &Shard) -> HttpTimeouts {
-    HttpTimeouts::from_options(&shard.shared.info.config.options)
+    shard.shared.info.config.http_timeouts
 }
 
 /// Serves HTTP requests until the task is dropped.

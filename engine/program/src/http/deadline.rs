@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use super::Awaited;
-use crate::Options;
+use crate::flag;
 
 /// Fewest bytes of a body that must come, or of an answer that must leave, per timeout. A steady
 /// peer has time for a whole body, also on a slow line: 4 KiB per minute are 70 bytes per second. A
@@ -18,26 +18,13 @@ use crate::Options;
 /// have to read one such piece per timeout.
 const BYTES_PER_TIMEOUT: usize = 4 * 1024;
 
-/// The limits on the time that an HTTP client may take; `None` is no limit.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct HttpTimeouts {
-    /// `--http-read-timeout`
-    pub read: Option<Duration>,
-    /// `--http-write-timeout`
-    pub write: Option<Duration>,
-    /// `--http-idle-timeout`
-    pub idle: Option<Duration>,
-}
-
-impl HttpTimeouts {
-    /// Returns the values of [`flag::HTTP_TIMEOUTS`](crate::flag::HTTP_TIMEOUTS).
-    pub fn from_options(options: &Options) -> HttpTimeouts {
-        let limit = |name| Some(options.duration(name)).filter(|timeout| !timeout.is_zero());
-        HttpTimeouts {
-            read: limit("http-read-timeout"),
-            write: limit("http-write-timeout"),
-            idle: limit("http-idle-timeout"),
-        }
+crate::flags! {
+    /// The limits on the time that an HTTP client may take; `None` is no limit. NSQ's programs have no such flags.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct HttpTimeouts {
+        read: Option<Duration> = flag::new("http-read-timeout", "1m0s", "time that an HTTP client may take for a TLS handshake, for the head of a request, and for every 4 KiB of a body; 0 for no limit");
+        write: Option<Duration> = flag::new("http-write-timeout", "1m0s", "time in which 4 KiB of an answer must leave, for which a client may have to read 128 KiB; 0 for no limit");
+        idle: Option<Duration> = flag::new("http-idle-timeout", "15m0s", "time that an HTTP connection may be open without a request; 0 for no limit");
     }
 }
 

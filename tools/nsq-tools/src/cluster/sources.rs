@@ -1,13 +1,14 @@
 //! [`Sources`]: the addresses that a user names.
 
 use program::Options;
-use program::flag::Flag;
+use program::flag::FlagOf;
 
 use crate::flags::{self, LOOKUPD_HTTP_ADDRESS};
 
 /// The addresses of nsqds, of which each is asked.
-pub const NSQD_HTTP_ADDRESS: Flag = flags::list(
+pub const NSQD_HTTP_ADDRESS: FlagOf<Vec<String>> = flags::new(
     "nsqd-http-address",
+    "",
     "nsqd HTTP address (may be given multiple times)",
 );
 
@@ -26,8 +27,8 @@ impl Sources {
     /// # Errors
     /// Both or none have a value, or an address has a scheme. The error is the text of NSQ's tools.
     pub fn from_options(options: &Options) -> Result<Sources, String> {
-        let nsqds = options.list(NSQD_HTTP_ADDRESS.name);
-        let lookupds = options.list(LOOKUPD_HTTP_ADDRESS.name);
+        let nsqds = options.get(&NSQD_HTTP_ADDRESS);
+        let lookupds = options.get(&LOOKUPD_HTTP_ADDRESS);
         let has_scheme = |addresses: &[String]| addresses.iter().any(|a| a.starts_with("http"));
         let scheme = |flag| {
             Err(format!(

@@ -14,7 +14,7 @@ mod settings;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use program::flag::{Flag, Kind};
+use program::flag::FlagOf;
 use program::{Options, log_info, log_warn};
 use ringq_client::dedup::{self, JsonPointer, Key, WhenUnavailable};
 use tokio::task::spawn_blocking;
@@ -23,24 +23,20 @@ use self::plan::{Plan, parse_pointer};
 use self::settings::Settings;
 
 /// The recognition of messages that were handled before.
-pub const DEDUP: Flag = Flag::new(
+pub const DEDUP: FlagOf<String> = super::new(
     "dedup",
-    Kind::Text,
     "",
     "finish messages that were handled before: body or json:/pointer (what copies have in common), then options such as \
      filter=inverse,slots=1000000 (docs/deduplication.md). filter=forgetful may drop fresh messages",
 )
-.without_key()
 .checked_by(check);
 
 /// The file of the filter.
-pub const DEDUP_STATE: Flag = Flag::new(
+pub const DEDUP_STATE: FlagOf<String> = super::new(
     "dedup-state",
-    Kind::Text,
     "",
     "path of the file that keeps the filter of --dedup over restarts; written at the end and once per minute",
-)
-.without_key();
+);
 
 /// The time between two saves of the filter.
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
@@ -66,16 +62,16 @@ impl Dedup {
     /// # Errors
     /// A value is wrong. The error is the text for the user.
     pub fn from_options(options: &Options) -> Result<Option<Dedup>, String> {
-        let state = Some(options.text(DEDUP_STATE.name)).filter(|path| !path.is_empty());
-        let value = options.text(DEDUP.name);
+        let state = Some(options.get(&DEDUP_STATE)).filter(|path| !path.is_empty());
+        let value = options.get(&DEDUP);
         // The value of a script's variable may be missing, and the tool must not go on without the filter then.
-        if value.is_empty() && options.is_given(DEDUP.name) {
+        if value.is_empty() && options.is_given(DEDUP.name()) {
             return Err(
                 "--dedup has no value: write body, or json: and a pointer such as json:/id, or leave the flag out"
                     .to_owned(),
             );
         }
-        if state.is_none() && options.is_given(DEDUP_STATE.name) {
+        if state.is_none() && options.is_given(DEDUP_STATE.name()) {
             return Err(
                 "--dedup-state has no value: write the path of the filter's file, or leave the flag out"
                     .to_owned(),

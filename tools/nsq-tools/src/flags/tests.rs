@@ -2,22 +2,24 @@ use program::{Exit, Options};
 
 use super::*;
 
-static TOOL: Program = Program {
-    name: "nsq_tool",
-    version: version::of_tool,
-    flags: &[
-        flag::VERSION,
-        NSQD_TCP_ADDRESS,
-        LOOKUPD_HTTP_ADDRESS,
-        CONSUMER_OPT,
-        MAX_IN_FLIGHT,
-        HTTP_CLIENT_CONNECT_TIMEOUT,
-        http_client_request_timeout("20s"),
-        boolean("all", "everything"),
-        text("name", "x", "a name"),
-    ],
-    own_flags: &[LOG_FORMAT],
-};
+program::flags! {
+    struct Flags {
+        = flag::VERSION;
+        = NSQD_TCP_ADDRESS;
+        = LOOKUPD_HTTP_ADDRESS;
+        = CONSUMER_OPT;
+        = MAX_IN_FLIGHT;
+        = http_client_connect_timeout::<Duration>();
+        = http_client_request_timeout::<Duration>("20s");
+        = new::<bool>("all", "false", "everything");
+        = new::<String>("name", "x", "a name");
+    }
+    own {
+        = LOG_FORMAT;
+    }
+}
+
+static TOOL: Program = Program::of::<Flags>("nsq_tool", version::of_tool);
 
 fn read(args: &[&str]) -> Result<Options, Exit> {
     TOOL.options(args.iter().map(Into::into), "vm")

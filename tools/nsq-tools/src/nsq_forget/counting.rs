@@ -38,7 +38,7 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
         loaded = load(config) => loaded?,
         () = signals.wait() => return Ok(()),
     };
-    let table = ForgetTable::new(config.rate, config.limits, state, fastrand::u64(..));
+    let table = ForgetTable::new(config.flags.rate, config.limits, state, fastrand::u64(..));
     if let Some(file) = &state_file {
         if let Some(warning) = file.warning() {
             log_warn!("--state-file: {warning}");
@@ -60,7 +60,7 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
         saved = end_of(save(state_file.clone(), &api)) => saved?,
         () = signals.wait() => return Ok(()),
     }
-    let (listener, address) = listen(&config.http_address, NSQ_FORGET.name)?;
+    let (listener, address) = listen(&config.flags.http_address, NSQ_FORGET.name)?;
     let mut consumer = tokio::select! {
         consumer = connect(config) => consumer?,
         () = signals.wait() => return Ok(()),
@@ -72,8 +72,8 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
         let _ = http_ends.await;
     });
     let server = tokio::spawn(server.into_future());
-    let begin = Instant::now() + config.save_interval;
-    let mut saves = interval_at(begin, config.save_interval);
+    let begin = Instant::now() + config.flags.save_interval;
+    let mut saves = interval_at(begin, config.flags.save_interval);
     saves.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // The disk holds up neither the counting nor a signal.
     let mut saving: Option<Saving> = None;
@@ -131,8 +131,8 @@ async fn load(config: &Config) -> Result<(Option<Arc<StateFile>>, State), String
 async fn connect(config: &Config) -> Result<Consumer, String> {
     let client = config.client.clone();
     let consuming = Consuming::start(&config.sources, client, config.dedup.as_ref()).await?;
-    let topics = [&config.topic];
-    let connecting = consuming.connect(&topics, &config.channel, |builder| builder);
+    let topics = [&config.flags.topic];
+    let connecting = consuming.connect(&topics, &config.flags.channel, |builder| builder);
     let mut consumers = connecting.await?;
     Ok(consumers.pop().expect("one topic has one consumer"))
 }

@@ -1,85 +1,52 @@
-//! The table of flags, and the typed form of their values.
+//! The declaration of the flags, and the checks of their values.
 
 use std::ffi::OsString;
 use std::time::Duration;
 
-use program::flag::{self, Flag};
+use program::flag;
 use program::log::Style;
 use program::{Exit, Options, Program, version};
 use ringq_client::Config as ClientConfig;
 
 use crate::flags::{self, CONSUMER_OPT, PRODUCER_OPT, SourceError, Sources};
 
+program::flags! {
+    /// The values of the flags.
+    #[derive(Clone, Debug)]
+    pub(super) struct Flags {
+        = flag::VERSION;
+        http_address: String = flags::new("http-address", "0.0.0.0:8080", "<addr>:<port> to listen on for HTTP clients");
+        max_in_flight: i64 = flags::new("max-in-flight", "100", "max number of messages to allow in flight, for each HTTP client");
+        = flags::NSQD_TCP_ADDRESS;
+        = flags::LOOKUPD_HTTP_ADDRESS;
+    }
+    own {
+        has_ephemeral_channels: bool = flags::new("ephemeral-channel", "false", "give a client that names no channel an ephemeral one of its own; by default such a client is refused");
+        heartbeat_interval: Duration = flags::new("heartbeat-interval", "30s", "time between two heartbeat lines of a stream");
+        client_timeout: Duration = flags::new("client-timeout", "1m0s", "time in which a client must take some bytes of the lines that wait for it; then its stream ends");
+        body_bytes_max: usize = flags::new("max-body-size", "1048576", "most bytes of the body of a /pub or /mpub");
+        = flags::CONSUMER_OPT;
+        = flags::PRODUCER_OPT;
+        = flags::DEDUP;
+        = flags::DEDUP_STATE;
+        = flags::LOG_FORMAT;
+    }
+}
+
 /// `nsq_pubsub`, as its command line shows it.
-pub static NSQ_PUBSUB: Program = Program {
-    name: "nsq_pubsub",
-    version: version::of_tool,
-    flags: FLAGS,
-    own_flags: OWN_FLAGS,
-};
+pub static NSQ_PUBSUB: Program = Program::of::<Flags>("nsq_pubsub", version::of_tool);
 
-/// The flags of NSQ's program of this name, which is no longer part of NSQ.
-const FLAGS: &[Flag] = &[
-    flag::VERSION,
-    flags::text(
-        "http-address",
-        "0.0.0.0:8080",
-        "<addr>:<port> to listen on for HTTP clients",
-    ),
-    flags::integer(
-        "max-in-flight",
-        "100",
-        "max number of messages to allow in flight, for each HTTP client",
-    ),
-    flags::NSQD_TCP_ADDRESS,
-    flags::LOOKUPD_HTTP_ADDRESS,
-];
-
-/// The flags that NSQ's program did not have.
-const OWN_FLAGS: &[Flag] = &[
-    flags::boolean(
-        "ephemeral-channel",
-        "give a client that names no channel an ephemeral one of its own; by default such a client is \
-         refused",
-    ),
-    flags::duration(
-        "heartbeat-interval",
-        "30s",
-        "time between two heartbeat lines of a stream",
-    ),
-    flags::duration(
-        "client-timeout",
-        "1m0s",
-        "time in which a client must take some bytes of the lines that wait for it; then its stream \
-         ends",
-    ),
-    flags::integer(
-        "max-body-size",
-        "1048576",
-        "most bytes of the body of a /pub or /mpub",
-    ),
-    CONSUMER_OPT,
-    PRODUCER_OPT,
-    flags::DEDUP,
-    flags::DEDUP_STATE,
-    flags::LOG_FORMAT,
-];
-
-/// The values of the flags.
+/// The values of the flags, checked.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
     pub(super) log_style: Style,
-    pub(super) http_address: String,
+    pub(super) flags: Flags,
     pub(super) sources: Sources,
     /// The settings of each client's consumer.
     pub(super) consumer: ClientConfig,
     pub(super) producer: ClientConfig,
     /// The recognition of messages that were handled before.
     pub(super) dedup: Option<flags::Dedup>,
-    pub(super) has_ephemeral_channels: bool,
-    pub(super) heartbeat_interval: Duration,
-    pub(super) client_timeout: Duration,
-    pub(super) body_bytes_max: usize,
 }
 
 impl Config {
@@ -108,15 +75,20 @@ impl Config {
         mut producer: ClientConfig,
     ) -> Result<Config, String> {
         flags::check_no_words(options)?;
-        let max_in_flight = u32::try_from(options.number("max-in-flight")).ok();
+        let flags: Flags = options.read()?;
+        let max_in_flight = u32::try_from(flags.max_in_flight).ok();
         let max_in_flight = max_in_flight.filter(|max| *max > 0);
         consumer.max_in_flight = max_in_flight.ok_or("--max-in-flight must be > 0")?;
         let sources = Sources::from_options(options).map_err(|error| match error {
             SourceError::Missing => format!("{error}."),
             SourceError::Both => error.to_string(),
         })?;
-        for name in ["heartbeat-interval", "client-timeout", "max-body-size"] {
-            if options.number(name) <= 0 {
+        for (name, is_zero) in [
+            ("heartbeat-interval", flags.heartbeat_interval.is_zero()),
+            ("client-timeout", flags.client_timeout.is_zero()),
+            ("max-body-size", flags.body_bytes_max == 0),
+        ] {
+            if is_zero {
                 return Err(format!("--{name} must be > 0"));
             }
         }
@@ -126,15 +98,11 @@ impl Config {
         }
         Ok(Config {
             log_style: options.log_style_of_tool(),
-            http_address: options.text("http-address"),
+            flags,
             sources,
             consumer,
             producer,
             dedup: flags::Dedup::from_options(options)?,
-            has_ephemeral_channels: options.boolean("ephemeral-channel"),
-            heartbeat_interval: options.duration("heartbeat-interval"),
-            client_timeout: options.duration("client-timeout"),
-            body_bytes_max: options.count("max-body-size", usize::MAX),
         })
     }
 }

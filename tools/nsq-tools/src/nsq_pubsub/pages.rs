@@ -37,7 +37,7 @@ enum NotPublished {
 
 /// Returns the service.
 pub(super) fn router(pages: Pages) -> Router {
-    let body_bytes_max = pages.shared.config.body_bytes_max;
+    let body_bytes_max = pages.shared.config.flags.body_bytes_max;
     Router::new()
         .route("/pub", post(publish))
         .route("/mpub", post(publish_lines))

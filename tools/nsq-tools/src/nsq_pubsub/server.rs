@@ -50,7 +50,7 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
         None => None,
     };
     let producer = producer(config)?;
-    let (listener, address) = listen(&config.http_address, NSQ_PUBSUB.name)?;
+    let (listener, address) = listen(&config.flags.http_address, NSQ_PUBSUB.name)?;
     log_info!("listening on {address}");
     let (stop, stopped) = watch::channel(false);
     let shared = Arc::new(Shared {

@@ -62,7 +62,7 @@ impl fmt::Display for End {
 /// Answers a request for a stream.
 pub(super) async fn serve(mut socket: TcpStream, peer: SocketAddr, query: &str, shared: &Shared) {
     let config = &shared.config;
-    let own_channel = config.has_ephemeral_channels.then(own_channel);
+    let own_channel = config.flags.has_ephemeral_channels.then(own_channel);
     let most = config.consumer.max_in_flight;
     let subscription = match Subscription::parse(query, most, own_channel) {
         Ok(subscription) => subscription,
@@ -171,7 +171,7 @@ struct Stream<'a> {
 impl Stream<'_> {
     /// Writes lines until the stream ends. Messages whose lines have not left go back to nsqd.
     async fn run(mut self, consumer: &mut Consumer) -> End {
-        let period = self.shared.config.heartbeat_interval;
+        let period = self.shared.config.flags.heartbeat_interval;
         let mut heartbeats = interval_at(tokio::time::Instant::now() + period, period);
         heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let end = match timeout(period, self.writer.write_all(HEAD.as_bytes())).await {
@@ -226,7 +226,7 @@ impl Stream<'_> {
 
     /// Writes the lines, and finishes each message when the socket has taken the message's line.
     async fn write(&mut self) -> Result<(), End> {
-        let limit = self.shared.config.client_timeout;
+        let limit = self.shared.config.flags.client_timeout;
         while !self.lines.waiting().is_empty() {
             let written = tokio::select! {
                 biased;

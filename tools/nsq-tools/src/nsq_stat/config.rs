@@ -1,50 +1,43 @@
-//! The table of flags, and the typed form of their values.
+//! The declaration of the flags, and the checks of their values.
 
 use std::ffi::OsString;
 use std::time::Duration;
 
-use program::flag::{self, Flag};
+use program::flag;
 use program::log::Style;
 use program::{Exit, Options, Program, version};
 
 use crate::cluster::{NSQD_HTTP_ADDRESS, QueryTimeouts, Sources};
 use crate::flags;
 
+program::flags! {
+    /// The values of the flags.
+    #[derive(Clone, Debug)]
+    pub(super) struct Flags {
+        = flag::VERSION;
+        topic: String = flags::new("topic", "", "NSQ topic");
+        channel: String = flags::new("channel", "", "NSQ channel");
+        interval: Duration = flags::new("interval", "2s", "time between polls, and between lines");
+        count: i64 = flags::new("count", "0", "number of lines to print; without the flag, nsq_stat prints until a signal ends it").checked_by(is_decimal_of_32_bits);
+        = NSQD_HTTP_ADDRESS;
+        = flags::LOOKUPD_HTTP_ADDRESS;
+        timeouts: QueryTimeouts;
+    }
+    own {
+        = flags::LOG_FORMAT;
+    }
+}
+
 /// `nsq_stat`, as its command line shows it.
-pub static NSQ_STAT: Program = Program {
-    name: "nsq_stat",
-    version: version::of_tool,
-    flags: FLAGS,
-    own_flags: &[flags::LOG_FORMAT],
-};
+pub static NSQ_STAT: Program = Program::of::<Flags>("nsq_stat", version::of_tool);
 
-const FLAGS: &[Flag] = &[
-    flag::VERSION,
-    flags::text("topic", "", "NSQ topic"),
-    flags::text("channel", "", "NSQ channel"),
-    flags::duration("interval", "2s", "time between polls, and between lines"),
-    flags::integer(
-        "count",
-        "0",
-        "number of lines to print; without the flag, nsq_stat prints until a signal ends it",
-    )
-    .checked_by(is_decimal_of_32_bits),
-    NSQD_HTTP_ADDRESS,
-    flags::LOOKUPD_HTTP_ADDRESS,
-    flags::HTTP_CLIENT_CONNECT_TIMEOUT,
-    flags::http_client_request_timeout("5s"),
-];
-
-/// The values of the flags.
+/// The values of the flags, checked.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
-    pub(super) topic: String,
-    pub(super) channel: String,
-    pub(super) interval: Duration,
+    pub(super) flags: Flags,
     /// The number of lines, at least 1. `None` means no limit.
     pub(super) count: Option<u64>,
     pub(super) sources: Sources,
-    pub(super) timeouts: QueryTimeouts,
     pub(super) log_style: Style,
 }
 
@@ -61,37 +54,21 @@ impl Config {
 
     fn new(options: &Options) -> Result<Config, String> {
         flags::check_no_words(options)?;
-        let (topic, channel) = (options.text("topic"), options.text("channel"));
-        if topic.is_empty() || channel.is_empty() {
+        let flags: Flags = options.read()?;
+        if flags.topic.is_empty() || flags.channel.is_empty() {
             return Err("--topic and --channel are required".to_owned());
         }
-        let times = [
-            "interval",
-            "http-client-connect-timeout",
-            "http-client-request-timeout",
-        ];
-        let count = options.is_given("count").then(|| options.number("count"));
-        let is_positive = |name: &str| match options.number(name) {
-            1.. => Ok(()),
-            _ => Err(format!("--{name} should be positive")),
-        };
-        for name in times {
-            is_positive(name)?;
-        }
-        if count.is_some() {
-            is_positive("count")?;
+        flags::check_positive("interval", flags.interval)?;
+        flags.timeouts.check_positive()?;
+        let count = options.is_given("count").then_some(flags.count);
+        if count.is_some_and(|count| count <= 0) {
+            return Err("--count should be positive".to_owned());
         }
         let sources = Sources::from_options(options)?;
         Ok(Config {
-            topic,
-            channel,
-            interval: options.duration("interval"),
+            flags,
             count: count.and_then(|count| u64::try_from(count).ok()),
             sources,
-            timeouts: QueryTimeouts {
-                connect: options.duration("http-client-connect-timeout"),
-                request: options.duration("http-client-request-timeout"),
-            },
             log_style: options.log_style_of_tool(),
         })
     }

@@ -71,10 +71,10 @@ struct Memory {
 impl Poller {
     pub(super) fn new(config: &Config) -> Poller {
         Poller {
-            cluster: Cluster::new(config.timeouts),
+            cluster: Cluster::new(config.flags.timeouts),
             sources: config.sources.clone(),
-            topic: config.topic.clone(),
-            channel: config.channel.clone(),
+            topic: config.flags.topic.clone(),
+            channel: config.flags.channel.clone(),
             memory: Memory::default(),
         }
     }

@@ -125,7 +125,7 @@ impl Archiver {
     /// their archives may have ended.
     fn start_topics(&mut self) -> Result<mpsc::Receiver<String>, String> {
         let (found, discovered) = mpsc::channel(1);
-        let period = self.shared.config.topic_refresh;
+        let period = self.shared.config.flags.topic_refresh;
         match self.shared.config.topics.clone() {
             Topics::Fixed(topics) => {
                 for topic in topics.clone() {
@@ -134,16 +134,11 @@ impl Archiver {
                 tokio::spawn(repeat_fixed(topics, period, found));
             }
             Topics::Discovered { pattern } => {
-                let Config {
-                    sources,
-                    client,
-                    http_timeouts,
-                    ..
-                } = &self.shared.config;
-                let Sources::Lookupds(lookupds) = sources else {
+                let config = &self.shared.config;
+                let Sources::Lookupds(lookupds) = &config.sources else {
                     unreachable!("topics are discovered through nsqlookupds");
                 };
-                let list = TopicList::new(lookupds, client, *http_timeouts)?;
+                let list = TopicList::new(lookupds, &config.client, config.flags.timeouts)?;
                 tokio::spawn(watch_topics(list, pattern, period, found));
             }
         }
@@ -179,12 +174,8 @@ impl Archiver {
     /// tool stops: anybody who may publish can make a topic whose files cannot be written.
     fn end(&mut self, Ended { topic, result }: Ended) -> Result<(), String> {
         self.running.remove(&topic);
-        let Config {
-            channel,
-            topics,
-            topic_refresh,
-            ..
-        } = &self.shared.config;
+        let Config { flags, topics, .. } = &self.shared.config;
+        let (channel, topic_refresh) = (&flags.channel, flags.topic_refresh);
         let why = match result {
             Ok(()) => return Ok(()),
             Err(TopicError::Start(why)) => {

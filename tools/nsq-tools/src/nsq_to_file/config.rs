@@ -1,9 +1,9 @@
-//! The table of flags, and the checks of their values.
+//! The declaration of the flags, and the checks of their values.
 
 use std::path::Path;
 use std::time::Duration;
 
-use program::flag::{self, Flag};
+use program::flag::{self, FlagOf};
 use program::log::{Level, Style};
 use program::{Exit, Options, Program, version};
 use regex::Regex;
@@ -13,59 +13,8 @@ use super::compression::Compression;
 use super::file_name::{self, NameFormat, normalized};
 use super::settings::Settings;
 use super::unknown_tokens;
-use crate::flags::{
-    self, CONSUMER_OPT, SourceError, Sources, boolean, duration, integer, list, text,
-};
-
-/// nsq_to_file, as its command line shows it.
-pub static NSQ_TO_FILE: Program = Program {
-    name: "nsq_to_file",
-    version: version::of_tool,
-    flags: FLAGS,
-    own_flags: OWN_FLAGS,
-};
-
-/// The flags of NSQ's nsq_to_file.
-#[rustfmt::skip]
-const FLAGS: &[Flag] = &[
-    flag::VERSION,
-    text("log-level", "info", "set log verbosity: debug, info, warn, error, or fatal"),
-    flag::log_prefix("[nsq_to_file] ").without_key(),
-    text("channel", "nsq_to_file", "nsq channel"),
-    flags::MAX_IN_FLIGHT,
-    text("output-dir", "/tmp", "directory to write output files to"),
-    text("work-dir", "", "directory for in-progress files before moving to output-dir"),
-    text("datetime-format", "%Y-%m-%d_%H", "strftime compatible format for <DATETIME> in filename format"),
-    text("filename-format", "<TOPIC>.<HOST><REV>.<DATETIME>.log", "output filename format (<TOPIC>, <HOST>, <PID>, <DATETIME>, <REV> are replaced. <REV> is increased when file already exists)"),
-    text("host-identifier", "", "value to output in log filename in place of hostname. <SHORT_HOST> and <HOSTNAME> are valid replacement tokens"),
-    integer("gzip-level", "6", "gzip compression level (1-9, 1=BestSpeed, 9=BestCompression)"),
-    boolean("gzip", "gzip output files."),
-    boolean("skip-empty-files", "skip writing empty files"),
-    duration("topic-refresh", "1m0s", "how frequently the topic list should be refreshed"),
-    text("topic-pattern", "", "only log topics matching the following pattern"),
-    integer("rotate-size", "0", "rotate the file when it grows bigger than this number of bytes"),
-    duration("rotate-interval", "0s", "rotate the file every duration"),
-    duration("sync-interval", "30s", "sync file to disk every duration"),
-    flags::HTTP_CLIENT_CONNECT_TIMEOUT,
-    flags::http_client_request_timeout("5s"),
-    flags::NSQD_TCP_ADDRESS,
-    flags::LOOKUPD_HTTP_ADDRESS,
-    list("topic", "nsq topic (may be given multiple times)"),
-    CONSUMER_OPT,
-];
-
-/// The flags that NSQ's nsq_to_file does not have.
-const OWN_FLAGS: &[Flag] = &[
-    flags::DEDUP,
-    flags::DEDUP_STATE,
-    flags::LOG_FORMAT,
-    boolean("zstd", "compress output files with zstd"),
-    integer(
-        "zstd-level",
-        "3",
-        "zstd compression level (1-22, 1 is the fastest)",
-    ),
-];
+use crate::cluster::QueryTimeouts;
+use crate::flags::{self, CONSUMER_OPT, SourceError, Sources};
 
 /// The largest level of zstd.
 const ZSTD_LEVEL_MAX: i64 = 22;
@@ -79,24 +28,66 @@ const BATCH_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// 0: the default of the flag.
 const TOPIC_REFRESH: Duration = Duration::from_secs(60);
 
-/// The values of the flags.
+/// The level is no [`Level`]: the original checks it after the command line was read.
+const LOG_LEVEL: FlagOf<String> = flags::new(
+    "log-level",
+    "info",
+    "set log verbosity: debug, info, warn, error, or fatal",
+);
+
+program::flags! {
+    /// The values of the flags.
+    #[derive(Clone, Debug)]
+    pub(super) struct Flags {
+        = flag::VERSION;
+        = LOG_LEVEL;
+        = flag::log_prefix("[nsq_to_file] ").without_key();
+        channel: String = flags::new("channel", "nsq_to_file", "nsq channel");
+        = flags::MAX_IN_FLIGHT;
+        output_dir: String = flags::new("output-dir", "/tmp", "directory to write output files to");
+        work_dir: String = flags::new("work-dir", "", "directory for in-progress files before moving to output-dir");
+        datetime_format: String = flags::new("datetime-format", "%Y-%m-%d_%H", "strftime compatible format for <DATETIME> in filename format");
+        filename_format: String = flags::new("filename-format", "<TOPIC>.<HOST><REV>.<DATETIME>.log", "output filename format (<TOPIC>, <HOST>, <PID>, <DATETIME>, <REV> are replaced. <REV> is increased when file already exists)");
+        host_identifier: String = flags::new("host-identifier", "", "value to output in log filename in place of hostname. <SHORT_HOST> and <HOSTNAME> are valid replacement tokens");
+        gzip_level: i64 = flags::new("gzip-level", "6", "gzip compression level (1-9, 1=BestSpeed, 9=BestCompression)");
+        gzip: bool = flags::new("gzip", "false", "gzip output files.");
+        skip_empty_files: bool = flags::new("skip-empty-files", "false", "skip writing empty files");
+        topic_refresh: Duration = flags::new("topic-refresh", "1m0s", "how frequently the topic list should be refreshed");
+        topic_pattern: String = flags::new("topic-pattern", "", "only log topics matching the following pattern");
+        rotate_size: i64 = flags::new("rotate-size", "0", "rotate the file when it grows bigger than this number of bytes");
+        rotate_interval: Option<Duration> = flags::new("rotate-interval", "0s", "rotate the file every duration");
+        sync_interval: Duration = flags::new("sync-interval", "30s", "sync file to disk every duration");
+        timeouts: QueryTimeouts;
+        = flags::NSQD_TCP_ADDRESS;
+        = flags::LOOKUPD_HTTP_ADDRESS;
+        topics: Vec<String> = flags::new("topic", "", "nsq topic (may be given multiple times)");
+        = flags::CONSUMER_OPT;
+    }
+    own {
+        = flags::DEDUP;
+        = flags::DEDUP_STATE;
+        = flags::LOG_FORMAT;
+        zstd: bool = flags::new("zstd", "false", "compress output files with zstd");
+        zstd_level: i64 = flags::new("zstd-level", "3", "zstd compression level (1-22, 1 is the fastest)");
+    }
+}
+
+/// `nsq_to_file`, as its command line shows it.
+pub static NSQ_TO_FILE: Program = Program::of::<Flags>("nsq_to_file", version::of_tool);
+
+/// The values of the flags, checked.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
     pub(super) log_level: Level,
     pub(super) log_style: Style,
     pub(super) topics: Topics,
-    /// The time between two questions for topics, and between two tries of a topic whose disk fails.
-    pub(super) topic_refresh: Duration,
-    pub(super) channel: String,
+    pub(super) flags: Flags,
     pub(super) sources: Sources,
-    pub(super) sync_interval: Duration,
     pub(super) archive: Settings,
     /// The settings of each topic's consumer.
     pub(super) client: ClientConfig,
     /// The recognition of messages that were handled before.
     pub(super) dedup: Option<flags::Dedup>,
-    /// The limits of requests for the list of topics: connect, whole request.
-    pub(super) http_timeouts: (Duration, Duration),
     /// The lines about values that are allowed and probably mistakes.
     pub(super) warnings: Vec<String>,
 }
@@ -144,48 +135,41 @@ impl Config {
         mut client: ClientConfig,
         hostname: &str,
     ) -> Result<Config, String> {
-        let channel = options.text("channel");
-        if channel.is_empty() {
+        let mut flags: Flags = options.read()?;
+        if flags.channel.is_empty() {
             return Err("--channel is required".to_owned());
         }
-        let connect_timeout = positive(options, "http-client-connect-timeout")?;
-        let request_timeout = positive(options, "http-client-request-timeout")?;
+        flags.timeouts.check_positive()?;
         let sources = Sources::from_options(options).map_err(|error| match error {
             SourceError::Missing => format!("{error}."),
             SourceError::Both => error.to_string(),
         })?;
-        let compression = compression(options)?;
-        let (topics, mut warnings) = topics(options, &sources)?;
+        let compression = compression(&flags)?;
+        let (topics, mut warnings) = topics(&flags, &sources)?;
         warnings.extend(unknown_tokens::warnings(
-            &options.text("filename-format"),
-            &options.text("datetime-format"),
-            &options.text("host-identifier"),
+            &flags.filename_format,
+            &flags.datetime_format,
+            &flags.host_identifier,
         ));
-        let sync_interval = positive(options, "sync-interval")?;
+        flags::check_positive("sync-interval", flags.sync_interval)?;
         client.max_in_flight = flags::max_in_flight(options)?;
         client.user_agent = flags::user_agent(NSQ_TO_FILE.name);
         client.validate().map_err(|error| error.to_string())?;
         let dedup = flags::Dedup::from_options(options)?;
         let batch_max = client.max_in_flight as usize;
-        let archive = archive(options, compression, batch_max, hostname)?;
+        let archive = archive(&flags, compression, batch_max, hostname)?;
+        if flags.topic_refresh.is_zero() {
+            flags.topic_refresh = TOPIC_REFRESH;
+        }
         Ok(Config {
             log_level,
-            log_style: Style {
-                prefix: options.text("log-prefix"),
-                ..options.log_style()
-            },
+            log_style: options.log_style(),
             topics,
-            topic_refresh: match options.duration("topic-refresh") {
-                Duration::ZERO => TOPIC_REFRESH,
-                refresh => refresh,
-            },
-            channel,
+            flags,
             sources,
-            sync_interval,
             archive,
             client,
             dedup,
-            http_timeouts: (connect_timeout, request_timeout),
             warnings,
         })
     }
@@ -199,21 +183,12 @@ fn check_arguments(options: &Options) -> Result<(), String> {
 }
 
 fn log_level(options: &Options) -> Result<Level, String> {
-    let level = options.text("log-level").parse();
+    let level = options.get(&LOG_LEVEL).parse();
     level.map_err(|_| "--log-level is invalid".to_owned())
 }
 
-/// Returns a duration above zero.
-fn positive(options: &Options, name: &str) -> Result<Duration, String> {
-    let value = options.duration(name);
-    match value.is_zero() {
-        true => Err(format!("--{name} should be positive")),
-        false => Ok(value),
-    }
-}
-
-fn compression(options: &Options) -> Result<Compression, String> {
-    let [gzip_level, zstd_level] = ["gzip-level", "zstd-level"].map(|name| options.number(name));
+fn compression(flags: &Flags) -> Result<Compression, String> {
+    let (gzip_level, zstd_level) = (flags.gzip_level, flags.zstd_level);
     if !(1..=9).contains(&gzip_level) {
         return Err(format!(
             "invalid --gzip-level value ({gzip_level}), should be 1-9"
@@ -224,7 +199,7 @@ fn compression(options: &Options) -> Result<Compression, String> {
             "invalid --zstd-level value ({zstd_level}), should be 1-{ZSTD_LEVEL_MAX}"
         ));
     }
-    match (options.boolean("gzip"), options.boolean("zstd")) {
+    match (flags.gzip, flags.zstd) {
         (false, false) => Ok(Compression::None),
         (true, false) => Ok(Compression::Gzip(gzip_level as u32)),
         (false, true) => Ok(Compression::Zstd(zstd_level as i32)),
@@ -233,9 +208,8 @@ fn compression(options: &Options) -> Result<Compression, String> {
 }
 
 /// Returns the topics, and a warning for each topic that `--topic-pattern` excludes.
-fn topics(options: &Options, sources: &Sources) -> Result<(Topics, Vec<String>), String> {
-    let topics = options.list("topic");
-    let text = options.text("topic-pattern");
+fn topics(flags: &Flags, sources: &Sources) -> Result<(Topics, Vec<String>), String> {
+    let (topics, text) = (flags.topics.clone(), &flags.topic_pattern);
     if topics.is_empty() && text.is_empty() {
         return Err("--topic or --topic-pattern required".to_owned());
     }
@@ -243,9 +217,9 @@ fn topics(options: &Options, sources: &Sources) -> Result<(Topics, Vec<String>),
         let why = "--lookupd-http-address must be specified when no --topic specified";
         return Err(why.to_owned());
     }
-    let pattern = pattern(&text)?;
+    let pattern = pattern(text)?;
     if topics.is_empty() {
-        positive(options, "topic-refresh")?;
+        flags::check_positive("topic-refresh", flags.topic_refresh)?;
         return Ok((Topics::Discovered { pattern }, Vec::new()));
     }
     let all = topics.into_iter();
@@ -276,24 +250,24 @@ fn pattern(text: &str) -> Result<Regex, String> {
 }
 
 fn archive(
-    options: &Options,
+    flags: &Flags,
     compression: Compression,
     batch_max: usize,
     hostname: &str,
 ) -> Result<Settings, String> {
-    let output_dir = options.text("output-dir");
-    let work_dir = match options.text("work-dir") {
-        text if text.is_empty() => output_dir.clone(),
+    let output_dir = &flags.output_dir;
+    let work_dir = match &flags.work_dir {
+        text if text.is_empty() => output_dir,
         text => text,
     };
-    let [output_dir, work_dir] = [output_dir, work_dir].map(|path| normalized(Path::new(&path)));
-    let rotate_size = flags::limit(options, "rotate-size")?;
-    let rotate_interval = Some(options.duration("rotate-interval")).filter(|age| !age.is_zero());
+    let [output_dir, work_dir] = [output_dir, work_dir].map(|path| normalized(Path::new(path)));
+    let rotate_size = flags::limit("rotate-size", flags.rotate_size)?;
+    let rotate_interval = flags.rotate_interval;
     let is_rotated = rotate_size.is_some() || rotate_interval.is_some();
     let names = NameFormat {
-        format: options.text("filename-format"),
-        date_format: options.text("datetime-format"),
-        host: file_name::host(&options.text("host-identifier"), hostname),
+        format: flags.filename_format.clone(),
+        date_format: flags.datetime_format.clone(),
+        host: file_name::host(&flags.host_identifier, hostname),
         pid: std::process::id(),
         suffix: compression.suffix(),
         needs_revision: is_rotated || compression != Compression::None || work_dir != output_dir,
@@ -306,7 +280,7 @@ fn archive(
         compression,
         rotate_size,
         rotate_interval,
-        skips_empty_files: options.boolean("skip-empty-files"),
+        skips_empty_files: flags.skip_empty_files,
         batch_max,
         batch_bytes_max: BATCH_BYTES_MAX,
     })

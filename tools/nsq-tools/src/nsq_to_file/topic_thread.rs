@@ -68,17 +68,17 @@ pub(super) async fn run(
 ) -> Result<(), TopicError> {
     let config = &shared.config;
     let settings = Arc::new(config.archive.clone());
-    let label = format!("[{topic}/{}]", config.channel);
+    let label = format!("[{topic}/{}]", config.flags.channel);
     let stop = Stop::default();
     let leftovers = Leftovers::new(Arc::clone(&settings), topic, &label, stop.clone());
     let Some(leftovers) = take_up(leftovers, &stop, orders.clone()).await? else {
         return Ok(());
     };
-    let archive = Archive::new(OsDisk, settings, topic, &config.channel);
+    let archive = Archive::new(OsDisk, settings, topic, &config.flags.channel);
     let archive = archive.map_err(|error: io::Error| TopicError::Start(error.to_string()))?;
     let consumer = shared
         .consuming
-        .builder(topic, &config.channel)
+        .builder(topic, &config.flags.channel)
         .connect()
         .await;
     let consumer = consumer.map_err(|error| TopicError::Start(error.to_string()))?;
@@ -92,7 +92,7 @@ pub(super) async fn run(
         looking: None,
         stop,
     };
-    let result = topic.work(config.sync_interval, orders).await;
+    let result = topic.work(config.flags.sync_interval, orders).await;
     topic.stop.set();
     let looking = topic.looking.take();
     if result.is_err() {

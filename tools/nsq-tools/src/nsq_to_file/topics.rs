@@ -1,10 +1,11 @@
 //! [`TopicList`]: the topics that the nsqlookupds know.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use ringq_client::{Config, Lookupd, LookupdError};
+
+use crate::cluster::QueryTimeouts;
 
 /// Asks nsqlookupds for their topics, in the way in which the consumers ask them for nodes.
 #[derive(Debug)]
@@ -18,18 +19,18 @@ pub(super) struct Answers {
 }
 
 impl TopicList {
-    /// Returns the list of these nsqlookupds. The limits are those for connecting and for a whole request.
+    /// Returns the list of these nsqlookupds.
     ///
     /// # Errors
     /// An address, a certificate or the secret cannot be used. The error is the text for the user.
     pub(super) fn new(
         addresses: &[String],
         client: &Config,
-        (connecting, request): (Duration, Duration),
+        QueryTimeouts { connect, request }: QueryTimeouts,
     ) -> Result<TopicList, String> {
         let lookupds = addresses
             .iter()
-            .map(|address| Lookupd::with_timeouts(address, client, connecting, request));
+            .map(|address| Lookupd::with_timeouts(address, client, connect, request));
         let lookupds: Result<_, LookupdError> = lookupds.collect();
         lookupds.map(TopicList).map_err(|error| error.to_string())
     }
@@ -60,6 +61,7 @@ mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
     use std::thread::{self, JoinHandle};
+    use std::time::Duration;
 
     use super::*;
 
@@ -88,7 +90,15 @@ mod tests {
 
     async fn ask(lookupds: &[String], client: &Config) -> Answers {
         let limit = Duration::from_secs(30);
-        let list = TopicList::new(lookupds, client, (limit, limit)).unwrap();
+        let list = TopicList::new(
+            lookupds,
+            client,
+            QueryTimeouts {
+                connect: limit,
+                request: limit,
+            },
+        )
+        .unwrap();
         list.ask().await
     }
 

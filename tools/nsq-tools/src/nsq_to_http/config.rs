@@ -1,9 +1,9 @@
-//! The table of flags, and the typed form of their values.
+//! The declaration of the flags, and the checks of their values.
 
 use std::ffi::OsString;
 use std::time::Duration;
 
-use program::flag::{self, Flag, Kind};
+use program::flag;
 use program::log::Style;
 use program::{Exit, Options, Program, version};
 use ringq_client::Config as ClientConfig;
@@ -14,85 +14,54 @@ use super::headers::{self, Headers};
 use crate::destinations::Mode;
 use crate::flags::{self, Sources};
 
-/// `nsq_to_http`, as its command line shows it.
-pub static NSQ_TO_HTTP: Program = Program {
-    name: "nsq_to_http",
-    version: version::of_tool,
-    flags: FLAGS,
-    own_flags: &[flags::DEDUP, flags::DEDUP_STATE, flags::LOG_FORMAT],
-};
-
 /// The content type of a POST without the flag.
 const CONTENT_TYPE: &str = "application/octet-stream";
 
-const FLAGS: &[Flag] = &[
-    flag::VERSION,
-    flags::list("topic", "nsq topic (may be given multiple times)"),
-    flags::text("channel", "nsq_to_http", "nsq channel"),
-    flags::list(
-        "post",
-        "HTTP address to make a POST request to.  data will be in the body (may be given multiple times)",
-    ),
-    flags::list(
-        "get",
-        "HTTP address to make a GET request to. '%s' will be printf replaced with data (may be given multiple times)",
-    ),
-    flags::text(
-        "mode",
-        "hostpool",
-        "the upstream request mode options: round-robin, hostpool (default), epsilon-greedy, multicast",
-    ),
-    flags::integer("n", "100", "number of concurrent requests"),
-    flags::MAX_IN_FLIGHT,
-    Flag::new(
-        "sample",
-        Kind::Float,
-        "1",
-        "% of messages to publish (float b/w 0 -> 1)",
-    )
-    .without_key(),
-    flags::text(
-        "content-type",
-        CONTENT_TYPE,
-        "the Content-Type used for POST requests",
-    ),
-    flags::list(
-        "header",
-        "Custom header for HTTP requests: name: value (may be given multiple times)",
-    ),
-    flags::integer(
-        "status-every",
-        "250",
-        "the # of requests between logging status, 0 disables",
-    ),
-    flags::HTTP_CLIENT_CONNECT_TIMEOUT,
-    flags::http_client_request_timeout("20s"),
-    flags::NSQD_TCP_ADDRESS,
-    flags::LOOKUPD_HTTP_ADDRESS,
-    flags::CONSUMER_OPT,
-];
+program::flags! {
+    /// The values of the flags.
+    #[derive(Clone, Debug)]
+    pub(super) struct Flags {
+        = flag::VERSION;
+        topics: Vec<String> = flags::new("topic", "", "nsq topic (may be given multiple times)");
+        channel: String = flags::new("channel", "nsq_to_http", "nsq channel");
+        posts: Vec<String> = flags::new("post", "", "HTTP address to make a POST request to.  data will be in the body (may be given multiple times)");
+        gets: Vec<String> = flags::new("get", "", "HTTP address to make a GET request to. '%s' will be printf replaced with data (may be given multiple times)");
+        mode: String = flags::new("mode", "hostpool", "the upstream request mode options: round-robin, hostpool (default), epsilon-greedy, multicast");
+        concurrency: usize = flags::new("n", "100", "number of concurrent requests");
+        = flags::MAX_IN_FLIGHT;
+        sample: f64 = flags::new("sample", "1", "% of messages to publish (float b/w 0 -> 1)");
+        content_type: String = flags::new("content-type", CONTENT_TYPE, "the Content-Type used for POST requests");
+        headers: Vec<String> = flags::new("header", "", "Custom header for HTTP requests: name: value (may be given multiple times)");
+        status_every: i64 = flags::new("status-every", "250", "the # of requests between logging status, 0 disables");
+        connect_timeout: Option<Duration> = flags::http_client_connect_timeout();
+        request_timeout: Option<Duration> = flags::http_client_request_timeout("20s");
+        = flags::NSQD_TCP_ADDRESS;
+        = flags::LOOKUPD_HTTP_ADDRESS;
+        = flags::CONSUMER_OPT;
+    }
+    own {
+        = flags::DEDUP;
+        = flags::DEDUP_STATE;
+        = flags::LOG_FORMAT;
+    }
+}
 
-/// The values of the flags.
+/// `nsq_to_http`, as its command line shows it.
+pub static NSQ_TO_HTTP: Program = Program::of::<Flags>("nsq_to_http", version::of_tool);
+
+/// The values of the flags, checked.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
-    /// The topics, each once, at least one.
-    pub(super) topics: Vec<String>,
-    pub(super) channel: String,
+    /// The topics are at least one, each once. The concurrency is at least 1. The share of the messages that are sent is from
+    /// 0 to 1.
+    pub(super) flags: Flags,
     pub(super) endpoints: Vec<Endpoint>,
     /// The headers of each request, without `Host` and `Content-Length`.
     pub(super) headers: Headers,
     /// `None` means multicast: each message goes to all endpoints.
     pub(super) mode: Option<Mode>,
-    /// The most messages of all topics that are sent at the same time, at least 1.
-    pub(super) concurrency: usize,
-    /// The share of the messages that are sent, from 0 to 1.
-    pub(super) sample: f64,
     /// The number of requests between two lines about times. 0 means no lines.
     pub(super) status_every: usize,
-    /// `None` means no limit.
-    pub(super) connect_timeout: Option<Duration>,
-    /// `None` means no limit.
-    pub(super) request_timeout: Option<Duration>,
     pub(super) sources: Sources,
     pub(super) client: ClientConfig,
     /// The recognition of messages that were handled before.
@@ -116,51 +85,43 @@ impl Config {
 
     fn new(options: &Options, mut client: ClientConfig) -> Result<Config, String> {
         flags::check_no_words(options)?;
-        let custom = headers::parse(&options.list("header"))?;
-        let (mut topics, channel) = (options.list("topic"), options.text("channel"));
-        if topics.iter().all(String::is_empty) || channel.is_empty() {
+        let mut flags: Flags = options.read()?;
+        let custom = headers::parse(&flags.headers)?;
+        if flags.topics.iter().all(String::is_empty) || flags.channel.is_empty() {
             return Err("--topic and --channel are required".to_owned());
         }
-        let posts = options.list("post");
-        let content_type = content_type(options, posts.is_empty())?;
+        let is_post = !flags.posts.is_empty();
+        let content_type = content_type(&flags.content_type, !is_post)?;
         let sources = Sources::from_options(options).map_err(|error| error.to_string())?;
-        let is_post = !posts.is_empty();
-        let endpoints = endpoints(posts, options.list("get"))?;
-        let sample = options.float("sample");
-        if !(0.0..=1.0).contains(&sample) {
+        let endpoints = endpoints(&flags.posts, &flags.gets)?;
+        if !(0.0..=1.0).contains(&flags.sample) {
             return Err("ERROR: --sample must be between 0.0 and 1.0".to_owned());
         }
         let is_wrong = |topic: &&String| TopicName::new(topic.as_bytes()).is_none();
-        if let Some(topic) = topics.iter().find(is_wrong) {
+        if let Some(topic) = flags.topics.iter().find(is_wrong) {
             return Err(format!("invalid topic name: {}", InvalidName(topic)));
         }
-        topics.sort_unstable();
-        topics.dedup();
-        if ChannelName::new(channel.as_bytes()).is_none() {
-            return Err(format!("invalid channel name: {}", InvalidName(&channel)));
+        flags.topics.sort_unstable();
+        flags.topics.dedup();
+        if ChannelName::new(flags.channel.as_bytes()).is_none() {
+            let why = InvalidName(&flags.channel);
+            return Err(format!("invalid channel name: {why}"));
         }
-        let mode = mode(&options.text("mode"))?;
-        let concurrency = options.count("n", usize::MAX);
-        if concurrency == 0 {
+        let mode = mode(&flags.mode)?;
+        if flags.concurrency == 0 {
             return Err("no handlers: -n must be at least 1".to_owned());
         }
-        let status_every = usize::try_from(options.number("status-every"))
+        let status_every = usize::try_from(flags.status_every)
             .map_err(|_| "--status-every must not be negative".to_owned())?;
         client.max_in_flight = flags::max_in_flight(options)?;
         client.validate().map_err(|error| error.to_string())?;
         let dedup = flags::Dedup::from_options(options)?;
-        let timeout = |name| Some(options.duration(name)).filter(|time| !time.is_zero());
         Ok(Config {
-            topics,
-            channel,
+            flags,
             endpoints,
             headers: Headers::new(is_post.then_some(content_type), custom),
             mode,
-            concurrency,
-            sample,
             status_every,
-            connect_timeout: timeout("http-client-connect-timeout"),
-            request_timeout: timeout("http-client-request-timeout"),
             sources,
             client,
             dedup,
@@ -169,8 +130,7 @@ impl Config {
     }
 }
 
-fn content_type(options: &Options, is_get: bool) -> Result<http::HeaderValue, String> {
-    let text = options.text("content-type");
+fn content_type(text: &str, is_get: bool) -> Result<http::HeaderValue, String> {
     if text != CONTENT_TYPE {
         if is_get {
             return Err("--content-type only used with --post".to_owned());
@@ -183,7 +143,7 @@ fn content_type(options: &Options, is_get: bool) -> Result<http::HeaderValue, St
         .map_err(|_| format!("--content-type is no value of a header: {text:?}"))
 }
 
-fn endpoints(posts: Vec<String>, gets: Vec<String>) -> Result<Vec<Endpoint>, String> {
+fn endpoints(posts: &[String], gets: &[String]) -> Result<Vec<Endpoint>, String> {
     match (posts.is_empty(), gets.is_empty()) {
         (true, true) => Err("--get or --post required".to_owned()),
         (false, false) => Err("use --get or --post not both".to_owned()),

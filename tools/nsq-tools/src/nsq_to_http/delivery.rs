@@ -95,8 +95,8 @@ impl Delivery {
             client,
             endpoints: config.endpoints.clone(),
             is_multicast: config.mode.is_none(),
-            slots: Semaphore::new(config.concurrency.min(Semaphore::MAX_PERMITS)),
-            sample: config.sample,
+            slots: Semaphore::new(config.flags.concurrency.min(Semaphore::MAX_PERMITS)),
+            sample: config.flags.sample,
             began: Instant::now(),
             state: Mutex::new(State {
                 destinations,

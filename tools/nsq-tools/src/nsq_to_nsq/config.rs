@@ -1,8 +1,8 @@
-//! The table of flags, and the typed form of their values.
+//! The declaration of the flags, and the checks of their values.
 
 use std::ffi::OsString;
 
-use program::flag::{self, Flag};
+use program::flag;
 use program::log::Style;
 use program::{Exit, Options, Program, version};
 use ringq_client::{Address, Config as ClientConfig};
@@ -13,74 +13,42 @@ use super::key::Key;
 use crate::destinations::Mode;
 use crate::flags::{self, Sources};
 
+program::flags! {
+    /// The values of the flags.
+    #[derive(Clone, Debug)]
+    pub(super) struct Flags {
+        = flag::VERSION;
+        topics: Vec<String> = flags::new("topic", "", "nsq topic (may be given multiple times)");
+        channel: String = flags::new("channel", "nsq_to_nsq", "nsq channel");
+        destination_topic: String = flags::new("destination-topic", "", "use this destination topic for all consumed topics (default is consumed topic name)");
+        destinations: Vec<String> = flags::new("destination-nsqd-tcp-address", "", "destination nsqd TCP address (may be given multiple times)");
+        = flags::NSQD_TCP_ADDRESS;
+        = flags::LOOKUPD_HTTP_ADDRESS;
+        mode: String = flags::new("mode", "hostpool", "the upstream request mode options: round-robin, hostpool (default), epsilon-greedy");
+        = flags::MAX_IN_FLIGHT;
+        status_every: i64 = flags::new("status-every", "250", "the # of requests between logging status (per destination), 0 disables");
+        whitelist: Vec<String> = flags::new("whitelist-json-field", "", "for JSON messages: pass this field (may be given multiple times)");
+        require_field: String = flags::new("require-json-field", "", "for JSON messages: only pass messages that contain this field");
+        require_value: String = flags::new("require-json-value", "", "for JSON messages: only pass messages in which the required field has this value");
+        = flags::CONSUMER_OPT;
+        = flags::PRODUCER_OPT;
+    }
+    own {
+        key: String = flags::new("key-json-field", "", "for JSON messages: messages with the same value of this field (a name, or a JSON pointer that begins with /) go to the same destination");
+        = flags::DEDUP;
+        = flags::DEDUP_STATE;
+        = flags::LOG_FORMAT;
+    }
+}
+
 /// `nsq_to_nsq`, as its command line shows it.
-pub static NSQ_TO_NSQ: Program = Program {
-    name: "nsq_to_nsq",
-    version: version::of_tool,
-    flags: FLAGS,
-    own_flags: &[
-        flags::text(
-            "key-json-field",
-            "",
-            "for JSON messages: messages with the same value of this field (a name, or a JSON pointer that begins with /) \
-             go to the same destination",
-        ),
-        flags::DEDUP,
-        flags::DEDUP_STATE,
-        flags::LOG_FORMAT,
-    ],
-};
+pub static NSQ_TO_NSQ: Program = Program::of::<Flags>("nsq_to_nsq", version::of_tool);
 
-const FLAGS: &[Flag] = &[
-    flag::VERSION,
-    flags::list("topic", "nsq topic (may be given multiple times)"),
-    flags::text("channel", "nsq_to_nsq", "nsq channel"),
-    flags::text(
-        "destination-topic",
-        "",
-        "use this destination topic for all consumed topics (default is consumed topic name)",
-    ),
-    flags::list(
-        "destination-nsqd-tcp-address",
-        "destination nsqd TCP address (may be given multiple times)",
-    ),
-    flags::NSQD_TCP_ADDRESS,
-    flags::LOOKUPD_HTTP_ADDRESS,
-    flags::text(
-        "mode",
-        "hostpool",
-        "the upstream request mode options: round-robin, hostpool (default), epsilon-greedy",
-    ),
-    flags::MAX_IN_FLIGHT,
-    flags::integer(
-        "status-every",
-        "250",
-        "the # of requests between logging status (per destination), 0 disables",
-    ),
-    flags::list(
-        "whitelist-json-field",
-        "for JSON messages: pass this field (may be given multiple times)",
-    ),
-    flags::text(
-        "require-json-field",
-        "",
-        "for JSON messages: only pass messages that contain this field",
-    ),
-    flags::text(
-        "require-json-value",
-        "",
-        "for JSON messages: only pass messages in which the required field has this value",
-    ),
-    flags::CONSUMER_OPT,
-    flags::PRODUCER_OPT,
-];
-
-/// The values of the flags.
+/// The values of the flags, checked.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
-    /// The source topics, each once.
-    pub(super) topics: Vec<String>,
-    pub(super) channel: String,
+    /// Each source topic is there once.
+    pub(super) flags: Flags,
     /// `None` means the topic of the source.
     pub(super) destination_topic: Option<String>,
     pub(super) destinations: Vec<Address>,
@@ -126,7 +94,8 @@ impl Config {
         producer: ClientConfig,
     ) -> Result<Config, String> {
         flags::check_no_words(options)?;
-        let (mut topics, channel) = (options.list("topic"), options.text("channel"));
+        let mut flags: Flags = options.read()?;
+        let (topics, channel) = (&mut flags.topics, &flags.channel);
         if topics.is_empty() || channel.is_empty() {
             return Err("--topic and --channel are required".to_owned());
         }
@@ -136,36 +105,36 @@ impl Config {
         }
         topics.sort_unstable();
         topics.dedup();
-        let destination_topic = Some(options.text("destination-topic"));
+        let destination_topic = Some(flags.destination_topic.clone());
         let destination_topic = destination_topic.filter(|topic| !topic.is_empty());
         if let Some(topic) = destination_topic.as_ref().filter(|topic| !is_topic(topic)) {
             let why = InvalidName(topic);
             return Err(format!("--destination-topic is invalid: {why}"));
         }
         if ChannelName::new(channel.as_bytes()).is_none() {
-            return Err(format!("--channel is invalid: {}", InvalidName(&channel)));
+            return Err(format!("--channel is invalid: {}", InvalidName(channel)));
         }
         let sources = Sources::from_options(options).map_err(|error| error.to_string())?;
-        let destinations = destinations(&options.list("destination-nsqd-tcp-address"))?;
+        let destinations = destinations(&flags.destinations)?;
         check_no_circle(
             &sources,
             &destinations,
-            &topics,
+            &flags.topics,
             destination_topic.as_deref(),
         )?;
-        let mode = options.text("mode");
-        let mode = Mode::parse(&mode).ok_or_else(|| {
+        let mode = &flags.mode;
+        let mode = Mode::parse(mode).ok_or_else(|| {
             format!("--mode must be round-robin, hostpool or epsilon-greedy, not {mode:?}")
         })?;
-        let status_every = usize::try_from(options.number("status-every"))
+        let status_every = usize::try_from(flags.status_every)
             .map_err(|_| "--status-every must not be negative".to_owned())?;
         consumer.max_in_flight = flags::max_in_flight(options)?;
         for client in [&consumer, &producer] {
             client.validate().map_err(|error| error.to_string())?;
         }
-        check_requirement(options)?;
+        let filter = filter(&flags)?;
         let dedup = flags::Dedup::from_options(options)?;
-        let key = Some(options.text("key-json-field")).filter(|key| !key.is_empty());
+        let key = Some(&flags.key).filter(|key| !key.is_empty());
         if key.is_none() && options.is_given("key-json-field") {
             return Err(
                 "--key-json-field has no value: write the name of a field or a JSON pointer such as /user/id, or leave \
@@ -173,21 +142,20 @@ impl Config {
                     .to_owned(),
             );
         }
-        let key = key.map(|key| Key::parse(&key)).transpose();
+        let key = key.map(|key| Key::parse(key)).transpose();
         let key = key.map_err(|error| format!("--key-json-field: {error}"))?;
         Ok(Config {
-            topics,
-            channel,
             destination_topic,
             destinations,
             mode,
             key,
-            filter: filter(options),
+            filter,
             status_every,
             sources,
             consumer,
             producer,
             dedup,
+            flags,
             log_style: options.log_style_of_tool(),
         })
     }
@@ -238,25 +206,18 @@ fn check_no_circle(
 }
 
 /// Refuses a required value without the field that must have it.
-fn check_requirement(options: &Options) -> Result<(), String> {
-    match options.text("require-json-field").is_empty()
-        && !options.text("require-json-value").is_empty()
-    {
-        true => Err("--require-json-value needs --require-json-field".to_owned()),
-        false => Ok(()),
+fn filter(flags: &Flags) -> Result<Filter, String> {
+    let (field, value) = (&flags.require_field, &flags.require_value);
+    if field.is_empty() && !value.is_empty() {
+        return Err("--require-json-value needs --require-json-field".to_owned());
     }
-}
-
-fn filter(options: &Options) -> Filter {
-    let field = options.text("require-json-field");
-    let value = options.text("require-json-value");
-    Filter {
-        require: (!field.is_empty()).then_some(Requirement {
-            field,
-            value: (!value.is_empty()).then_some(value),
+    Ok(Filter {
+        require: (!field.is_empty()).then(|| Requirement {
+            field: field.clone(),
+            value: (!value.is_empty()).then(|| value.clone()),
         }),
-        whitelist: options.list("whitelist-json-field"),
-    }
+        whitelist: flags.whitelist.clone(),
+    })
 }
 
 #[cfg(test)]

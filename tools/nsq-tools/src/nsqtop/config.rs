@@ -1,10 +1,10 @@
-//! The table of flags, and the typed form of their values.
+//! The declaration of the flags, and the checks of their values.
 
 use std::ffi::OsString;
 use std::time::Duration;
 
-use program::flag::{self, Flag, Kind};
-use program::{Exit, Options, Program, version};
+use program::flag::{self, Kind};
+use program::{Exit, FlagValue, Options, Program, Value, version};
 
 use super::sample::Question;
 use super::state::Start;
@@ -12,58 +12,40 @@ use super::table::View;
 use crate::cluster::{NSQD_HTTP_ADDRESS, QueryTimeouts, Sources};
 use crate::flags;
 
+program::flags! {
+    /// The values of the flags.
+    #[derive(Clone, Debug)]
+    pub(super) struct Flags {
+        = flag::VERSION;
+        = flags::LOOKUPD_HTTP_ADDRESS;
+        = NSQD_HTTP_ADDRESS;
+        topic: String = flags::new("topic", "", "show only this topic; without the flag, all topics");
+        channel: String = flags::new("channel", "", "show only channels of this name; without the flag, all channels");
+        interval: Duration = flags::new("interval", "2s", "time between samples");
+        view: View = flags::new("view", "channels", "what to show first: channels, topics, clients, nodes or shards");
+        sort: String = flags::new("sort", "", "heading of the column to sort by, such as depth; with a minus in front, the smallest or the last comes first");
+        filter: String = flags::new("filter", "", "show only rows with this text");
+        once: bool = flags::new("once", "false", "print one plain table and end; this is also what happens without a terminal");
+        timeouts: QueryTimeouts;
+    }
+}
+
+impl FlagValue for View {
+    const KIND: Kind = Kind::Choice(&["channels", "topics", "clients", "nodes", "shards"]);
+
+    fn of(value: &Value) -> View {
+        View::of_name(&String::of(value))
+    }
+}
+
 /// `nsqtop`, as its command line shows it.
-pub static NSQTOP: Program = Program {
-    name: "nsqtop",
-    version: version::of_tool,
-    flags: FLAGS,
-    own_flags: &[],
-};
+pub static NSQTOP: Program = Program::of::<Flags>("nsqtop", version::of_tool);
 
-/// NSQ has no such program, so all flags are our own.
-const FLAGS: &[Flag] = &[
-    flag::VERSION,
-    flags::LOOKUPD_HTTP_ADDRESS,
-    NSQD_HTTP_ADDRESS,
-    flags::text(
-        "topic",
-        "",
-        "show only this topic; without the flag, all topics",
-    ),
-    flags::text(
-        "channel",
-        "",
-        "show only channels of this name; without the flag, all channels",
-    ),
-    flags::duration("interval", "2s", "time between samples"),
-    Flag::new(
-        "view",
-        Kind::Choice(&["channels", "topics", "clients", "nodes", "shards"]),
-        "channels",
-        "what to show first: channels, topics, clients, nodes or shards",
-    )
-    .without_key(),
-    flags::text(
-        "sort",
-        "",
-        "heading of the column to sort by, such as depth; with a minus in front, the smallest or the \
-         last comes first",
-    ),
-    flags::text("filter", "", "show only rows with this text"),
-    flags::boolean(
-        "once",
-        "print one plain table and end; this is also what happens without a terminal",
-    ),
-    flags::HTTP_CLIENT_CONNECT_TIMEOUT,
-    flags::http_client_request_timeout("5s"),
-];
-
-/// The values of the flags.
+/// The values of the flags, checked.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
     pub(super) question: Question,
-    pub(super) interval: Duration,
-    pub(super) once: bool,
+    pub(super) flags: Flags,
     pub(super) start: Start,
 }
 
@@ -80,38 +62,27 @@ impl Config {
 
     fn new(options: &Options) -> Result<Config, String> {
         flags::check_no_words(options)?;
-        for name in [
-            "interval",
-            "http-client-connect-timeout",
-            "http-client-request-timeout",
-        ] {
-            if options.number(name) <= 0 {
-                return Err(format!("--{name} should be positive"));
-            }
-        }
+        let flags: Flags = options.read()?;
+        flags::check_positive("interval", flags.interval)?;
+        flags.timeouts.check_positive()?;
         let sources = Sources::from_options(options)?;
-        let view = View::of_name(&options.text("view"));
-        let sort = match options.text("sort").as_str() {
-            "" => view.usual_sort(),
-            text => view.sort_by_name(text)?,
+        let sort = match flags.sort.as_str() {
+            "" => flags.view.usual_sort(),
+            text => flags.view.sort_by_name(text)?,
         };
         Ok(Config {
             question: Question {
                 sources,
-                topic: options.text("topic"),
-                channel: options.text("channel"),
-                timeouts: QueryTimeouts {
-                    connect: options.duration("http-client-connect-timeout"),
-                    request: options.duration("http-client-request-timeout"),
-                },
+                topic: flags.topic.clone(),
+                channel: flags.channel.clone(),
+                timeouts: flags.timeouts,
             },
-            interval: options.duration("interval"),
-            once: options.boolean("once"),
             start: Start {
-                view,
+                view: flags.view,
                 sort,
-                filter: options.text("filter"),
+                filter: flags.filter.clone(),
             },
+            flags,
         })
     }
 }

@@ -161,6 +161,6 @@ fn take_samples(config: &Config, changes: &Sender<Change>) {
         if changes.send(Change::Sample(sample)).is_err() {
             return;
         }
-        thread::sleep(config.interval.saturating_sub(began.elapsed()));
+        thread::sleep(config.flags.interval.saturating_sub(began.elapsed()));
     }
 }

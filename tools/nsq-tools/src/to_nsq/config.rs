@@ -1,8 +1,8 @@
-//! The table of flags, and the typed form of their values.
+//! The declaration of the flags, and the checks of their values.
 
 use std::ffi::OsString;
 
-use program::flag::{self, Flag};
+use program::flag;
 use program::log::Style;
 use program::{Exit, Options, Program, version};
 use ringq_client::{Address, Config as ClientConfig};
@@ -10,47 +10,33 @@ use wire::name::{InvalidName, TopicName};
 
 use crate::flags;
 
+program::flags! {
+    /// The values of the flags.
+    #[derive(Clone, Debug)]
+    pub(super) struct Flags {
+        topic: String = flags::new("topic", "", "NSQ topic to publish to");
+        nsqds: Vec<String> = flags::new("nsqd-tcp-address", "", "destination nsqd TCP address: each record goes to all of them (may be given multiple times)");
+        delimiter: String = flags::new("delimiter", "\n", "character to split input from stdin");
+        rate: i64 = flags::new("rate", "0", "Throttle messages to n/second. 0 to disable");
+        = flags::PRODUCER_OPT;
+    }
+    own {
+        = flag::VERSION;
+        lookupds: Vec<String> = flags::new("lookupd-http-address", "", "lookupd HTTP address, which names the nsqds: each record goes to one of them (may be given multiple times)");
+        numbers_messages: bool = flags::new("number-messages", "false", "number the records, so that an nsqd with a rule --dedup=TOPIC=publisher stores a record once if it is sent again after a lost connection");
+        = flags::LOG_FORMAT;
+    }
+}
+
 /// `to_nsq`, as its command line shows it.
-pub static TO_NSQ: Program = Program {
-    name: "to_nsq",
-    version: version::of_tool,
-    flags: FLAGS,
-    own_flags: &[
-        flag::VERSION,
-        flags::list(
-            "lookupd-http-address",
-            "lookupd HTTP address, which names the nsqds: each record goes to one of them (may be given multiple times)",
-        ),
-        flags::boolean(
-            "number-messages",
-            "number the records, so that an nsqd with a rule --dedup=TOPIC=publisher stores a record once if it is sent \
-             again after a lost connection",
-        ),
-        flags::LOG_FORMAT,
-    ],
-};
+pub static TO_NSQ: Program = Program::of::<Flags>("to_nsq", version::of_tool);
 
-const FLAGS: &[Flag] = &[
-    flags::text("topic", "", "NSQ topic to publish to"),
-    flags::list(
-        "nsqd-tcp-address",
-        "destination nsqd TCP address: each record goes to all of them (may be given multiple times)",
-    ),
-    flags::text("delimiter", "\n", "character to split input from stdin"),
-    flags::integer("rate", "0", "Throttle messages to n/second. 0 to disable"),
-    flags::PRODUCER_OPT,
-];
-
-/// The values of the flags.
+/// The values of the flags, checked.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
-    pub(super) topic: String,
+    pub(super) flags: Flags,
     pub(super) targets: Targets,
     pub(super) delimiter: u8,
-    /// Records per second. Below 1, there is no limit.
-    pub(super) rate: i64,
-    /// True when records that may be stored are sent again after a lost connection, with the same numbers.
-    pub(super) numbers_messages: bool,
     pub(super) client: ClientConfig,
     pub(super) log_style: Style,
 }
@@ -80,28 +66,23 @@ impl Config {
 
     fn new(options: &Options, client: ClientConfig) -> Result<Config, String> {
         flags::check_no_words(options)?;
-        let topic = options.text("topic");
+        let flags: Flags = options.read()?;
+        let topic = &flags.topic;
         if topic.is_empty() {
             return Err("--topic required".to_owned());
         }
         if TopicName::new(topic.as_bytes()).is_none() {
-            return Err(format!("--topic is invalid: {}", InvalidName(&topic)));
+            return Err(format!("--topic is invalid: {}", InvalidName(topic)));
         }
-        let delimiter = options.text("delimiter");
-        let [delimiter] = *delimiter.as_bytes() else {
+        let [delimiter] = *flags.delimiter.as_bytes() else {
             return Err("--delimiter must be a single byte".to_owned());
         };
-        let targets = Targets::new(
-            options.list("nsqd-tcp-address"),
-            options.list("lookupd-http-address"),
-        )?;
+        let targets = Targets::new(&flags.nsqds, &flags.lookupds)?;
         client.validate().map_err(|error| error.to_string())?;
         Ok(Config {
-            topic,
+            flags,
             targets,
             delimiter,
-            rate: options.number("rate"),
-            numbers_messages: options.boolean("number-messages"),
             client,
             log_style: options.log_style_of_tool(),
         })
@@ -118,7 +99,7 @@ impl Targets {
     }
 
     /// Takes the addresses of one kind. An address that is given twice counts once.
-    fn new(nsqds: Vec<String>, lookupds: Vec<String>) -> Result<Targets, String> {
+    fn new(nsqds: &[String], lookupds: &[String]) -> Result<Targets, String> {
         match (nsqds.is_empty(), lookupds.is_empty()) {
             (true, true) => {
                 Err("--nsqd-tcp-address required (or --lookupd-http-address)".to_owned())
@@ -127,12 +108,12 @@ impl Targets {
                 Err("use --nsqd-tcp-address or --lookupd-http-address not both".to_owned())
             }
             (true, false) => {
-                flags::check_lookupds(&lookupds)?;
-                Ok(Targets::AnyOf(lookupds))
+                flags::check_lookupds(lookupds)?;
+                Ok(Targets::AnyOf(lookupds.to_vec()))
             }
             (false, true) => {
                 let mut addresses = Vec::new();
-                for address in flags::parse_nsqds(&nsqds)? {
+                for address in flags::parse_nsqds(nsqds)? {
                     if !addresses.contains(&address) {
                         addresses.push(address);
                     }

@@ -114,7 +114,7 @@ impl Publishing {
     pub(super) fn new(config: &Config) -> Result<Publishing, String> {
         let connections = Arc::<Connections>::default();
         let of_events = Arc::clone(&connections);
-        let numbers_messages = config.numbers_messages;
+        let numbers_messages = config.flags.numbers_messages;
         let counts = Arc::<Counts>::default();
         let errors = Arc::clone(&counts);
         // Each record has its own PUB: nsqd refuses a whole MPUB because of one record in it.
@@ -146,7 +146,7 @@ impl Publishing {
         }
         Ok(Publishing {
             producer: builder.build().map_err(|error| error.to_string())?,
-            topic: config.topic.clone(),
+            topic: config.flags.topic.clone(),
             addresses,
             unconfirmed: FuturesUnordered::new(),
             proof: Proof::default(),

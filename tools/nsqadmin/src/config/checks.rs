@@ -82,7 +82,7 @@ impl Config {
 
     /// Refuses a file for a past that has no room: the first save would replace the past that the file has.
     fn check_history_has_room(&self) -> Result<(), String> {
-        match &self.collection {
+        match self.collection() {
             Some(collection)
                 if collection.history_bytes_max == 0 && !collection.file.is_empty() =>
             {

@@ -10,20 +10,20 @@ fn config(args: &[&str]) -> Result<Config, Exit> {
 fn the_defaults_are_nsqadmins() {
     let config = config(&[]).unwrap();
     assert_eq!(config.log_level, Level::Info);
-    assert_eq!(config.log_style.prefix, "[nsqadmin] ");
+    assert_eq!(config.options.log_style().prefix, "[nsqadmin] ");
     assert_eq!(config.http_address, "0.0.0.0:4171");
     assert_eq!(config.base_path, "/");
     assert_eq!(config.acl_http_header, "X-Forwarded-User");
     assert_eq!(config.allow_config_from_cidr, "127.0.0.1/8");
     assert_eq!(config.trusted_proxy_cidrs, ["127.0.0.0/8", "::1/128"]);
-    assert_eq!(config.client.connect_timeout, Duration::from_secs(2));
-    assert_eq!(config.client.request_timeout, Duration::from_secs(5));
+    assert_eq!(config.client.connect_timeout, Some(Duration::from_secs(2)));
+    assert_eq!(config.client.request_timeout, Some(Duration::from_secs(5)));
     assert_eq!(config.graphite.prefix, "nsq.%s");
     assert_eq!(config.graphite.counter_format, "stats.counters.%s.count");
     assert_eq!(config.graphite.gauge_format, "stats.gauges.%s");
     assert_eq!(config.graphite.interval, Duration::from_secs(60));
     assert!(!config.graphite.is_proxied && !config.client.skips_verification);
-    assert!(config.admin_users.is_empty() && config.ignored.is_empty());
+    assert!(config.admin_users.is_empty() && config.options.ignored().is_empty());
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn flags_come_before_the_file_and_lists_replace_lists() {
     assert_eq!(config.base_path, "/admin/nsq");
     assert!(config.graphite.is_proxied);
     assert_eq!(
-        config.ignored,
+        config.options.ignored(),
         ["keys in the config file that mean nothing, ignored: nothing"]
     );
 }
@@ -241,8 +241,8 @@ fn a_size_with_a_unit_is_refused_with_an_example() {
 fn the_documentation_has_every_flag() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
     let page = std::fs::read_to_string(path).expect("the page exists");
-    let updated = program::page_with_table(&page, "nsqadmin's flags", FLAGS);
-    let updated = program::page_with_table(&updated, "our flags of nsqadmin", OWN_FLAGS);
+    let updated = program::page_with_table(&page, "nsqadmin's flags", NSQADMIN.flags);
+    let updated = program::page_with_table(&updated, "our flags of nsqadmin", NSQADMIN.own_flags);
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(path, &updated).expect("the page can be written");
     }

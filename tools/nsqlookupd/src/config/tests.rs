@@ -10,14 +10,14 @@ fn config(args: &[&str]) -> Result<Config, Exit> {
 fn the_defaults_are_nsqlookupds() {
     let config = config(&[]).unwrap();
     assert_eq!(config.log_level, Level::Info);
-    assert_eq!(config.log_style.prefix, "[nsqlookupd] ");
+    assert_eq!(config.options.log_style().prefix, "[nsqlookupd] ");
     assert_eq!(config.tcp_address, "0.0.0.0:4160");
     assert_eq!(config.http_address, "0.0.0.0:4161");
     assert_eq!(config.broadcast_address, program::hostname());
     assert_eq!(config.lifetimes.inactive, Duration::from_secs(300));
     assert_eq!(config.lifetimes.tombstone, Duration::from_secs(45));
     assert!(!config.has_old_endpoints);
-    assert!(config.ignored.is_empty());
+    assert!(config.ignored().is_empty());
 }
 
 #[test]
@@ -31,14 +31,14 @@ fn flags_come_before_the_file() {
     let file = format!("--config={}", path.display());
     let config = config(&[&file, "-http-address", "127.0.0.1:3", "--verbose"]).unwrap();
     assert_eq!(config.log_level, Level::Debug);
-    assert_eq!(config.log_style.prefix, "x ");
+    assert_eq!(config.options.log_style().prefix, "x ");
     assert_eq!(config.tcp_address, "127.0.0.1:1");
     assert_eq!(config.http_address, "127.0.0.1:3");
     assert_eq!(config.broadcast_address, "lk");
     assert_eq!(config.lifetimes.inactive, Duration::from_secs(60));
     assert_eq!(config.lifetimes.tombstone, Duration::from_millis(1500));
     assert_eq!(
-        config.ignored,
+        config.ignored(),
         ["keys in the config file that mean nothing, ignored: nothing"]
     );
 }
@@ -91,8 +91,9 @@ fn mistakes_have_the_originals_texts_and_codes() {
 fn the_documentation_has_every_flag() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
     let page = std::fs::read_to_string(path).expect("the page exists");
-    let updated = program::page_with_table(&page, "nsqlookupd's flags", FLAGS);
-    let updated = program::page_with_table(&updated, "our flags of nsqlookupd", OWN_FLAGS);
+    let updated = program::page_with_table(&page, "nsqlookupd's flags", NSQLOOKUPD.flags);
+    let updated =
+        program::page_with_table(&updated, "our flags of nsqlookupd", NSQLOOKUPD.own_flags);
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(path, &updated).expect("the page can be written");
     }

@@ -55,7 +55,7 @@ pub(super) fn check(config: &Config, bytes: &[u8]) -> Result<Checked, String> {
         let config = config.with(values)?;
         config
             .check_before_tls()
-            .and_then(|()| config.check_after_tls())
+            .and_then(|()| config.check_after_tls().map(drop))
     };
     let values = keys.iter().filter_map(|(key, given)| match given {
         GivenKey::Flag(name, value) => Some((key, *name, value.clone())),

@@ -24,18 +24,18 @@ fn flags_become_values() {
     );
     assert_eq!(
         (
-            config.rate,
+            config.flags.rate,
             config.limits.bins_max,
             config.limits.distributions_max
         ),
         (0.02, 1000, 1000)
     );
     assert_eq!(
-        (config.http_address.as_str(), config.state_file),
+        (config.flags.http_address.as_str(), config.state_file),
         ("0.0.0.0:8080", None)
     );
     assert_eq!(
-        (config.save_interval, config.client.max_in_flight),
+        (config.flags.save_interval, config.client.max_in_flight),
         (Duration::from_secs(10), 200)
     );
     assert!(config.client.user_agent.starts_with("nsq_forget/1.3.0 "));
@@ -52,7 +52,10 @@ fn flags_become_values() {
         "--http-address=:1",
     ])
     .unwrap();
-    assert_eq!((config.distribution.as_str(), config.rate), ("d", 1e-4));
+    assert_eq!(
+        (config.distribution.as_str(), config.flags.rate),
+        ("d", 1e-4)
+    );
     assert_eq!(
         config.distribution_field,
         Some(Field::parse("/x/y").unwrap())
@@ -63,7 +66,7 @@ fn flags_become_values() {
     );
     assert_eq!(config.state_file, Some(PathBuf::from("s.json")));
     assert_eq!(
-        (config.save_interval, config.client.max_in_flight),
+        (config.flags.save_interval, config.client.max_in_flight),
         (Duration::from_secs(60), 7)
     );
 }

@@ -7,15 +7,18 @@ fn read(args: &[&str]) -> Result<Config, Exit> {
 #[test]
 fn flags_become_values() {
     let config = read(&["-nsqd-tcp-address=a:1"]).unwrap();
-    assert_eq!(config.http_address, "0.0.0.0:8080");
+    assert_eq!(config.flags.http_address, "0.0.0.0:8080");
     assert_eq!(
         (config.consumer.max_in_flight, config.consumer.max_attempts),
         (100, 0)
     );
-    assert_eq!(config.heartbeat_interval, Duration::from_secs(30));
-    assert_eq!(config.client_timeout, Duration::from_secs(60));
+    assert_eq!(config.flags.heartbeat_interval, Duration::from_secs(30));
+    assert_eq!(config.flags.client_timeout, Duration::from_secs(60));
     assert_eq!(
-        (config.has_ephemeral_channels, config.body_bytes_max),
+        (
+            config.flags.has_ephemeral_channels,
+            config.flags.body_bytes_max
+        ),
         (false, 1 << 20)
     );
     let config = read(&[
@@ -41,10 +44,13 @@ fn flags_become_values() {
         config.producer.heartbeat_interval,
         Some(Duration::from_secs(5))
     );
-    assert_eq!(config.heartbeat_interval, Duration::from_secs(1));
-    assert_eq!(config.client_timeout, Duration::from_secs(2));
+    assert_eq!(config.flags.heartbeat_interval, Duration::from_secs(1));
+    assert_eq!(config.flags.client_timeout, Duration::from_secs(2));
     assert_eq!(
-        (config.has_ephemeral_channels, config.body_bytes_max),
+        (
+            config.flags.has_ephemeral_channels,
+            config.flags.body_bytes_max
+        ),
         (true, 3)
     );
 }

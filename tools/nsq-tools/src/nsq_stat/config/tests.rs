@@ -18,18 +18,21 @@ fn flags_become_values() {
         "--http-client-connect-timeout=1s",
     ])
     .unwrap();
-    assert_eq!((config.topic.as_str(), config.channel.as_str()), ("t", "c"));
     assert_eq!(
-        (config.count, config.interval),
+        (config.flags.topic.as_str(), config.flags.channel.as_str()),
+        ("t", "c")
+    );
+    assert_eq!(
+        (config.count, config.flags.interval),
         (Some(7), Duration::from_millis(1500))
     );
     let lookupds = ["a:1", "b:2"].map(str::to_owned).to_vec();
     assert_eq!(config.sources, Sources::Lookupds(lookupds));
-    assert_eq!(config.timeouts.connect, Duration::from_secs(1));
-    assert_eq!(config.timeouts.request, Duration::from_secs(5));
+    assert_eq!(config.flags.timeouts.connect, Duration::from_secs(1));
+    assert_eq!(config.flags.timeouts.request, Duration::from_secs(5));
     let config = read(&["-topic=t", "-channel=c", "-nsqd-http-address=n:1"]).unwrap();
     assert_eq!(
-        (config.count, config.interval),
+        (config.count, config.flags.interval),
         (None, Duration::from_secs(2))
     );
     assert_eq!(config.sources, Sources::Nsqds(vec!["n:1".to_owned()]));

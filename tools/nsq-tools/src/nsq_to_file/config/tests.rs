@@ -153,8 +153,8 @@ fn the_parser_of_flags_refuses_with_code_2() {
 fn defaults_are_those_of_the_original() {
     let config = read_with(&[]).unwrap();
     assert!(matches!(&config.topics, Topics::Fixed(topics) if topics == &["events"]));
-    assert_eq!(config.channel, "nsq_to_file");
-    assert_eq!(config.sync_interval, Duration::from_secs(30));
+    assert_eq!(config.flags.channel, "nsq_to_file");
+    assert_eq!(config.flags.sync_interval, Duration::from_secs(30));
     assert_eq!(config.client.max_in_flight, 200);
     assert_eq!(config.client.max_attempts, 0, "no message is given up");
     assert!(
@@ -164,7 +164,11 @@ fn defaults_are_those_of_the_original() {
             .starts_with("nsq_to_file/1.3.0 ringq-client/")
     );
     let second = Duration::from_secs(1);
-    assert_eq!(config.http_timeouts, (2 * second, 5 * second));
+    let timeouts = config.flags.timeouts;
+    assert_eq!(
+        (timeouts.connect, timeouts.request),
+        (2 * second, 5 * second)
+    );
     let archive = &config.archive;
     assert_eq!(archive.output_dir, PathBuf::from("/tmp"));
     assert_eq!(archive.work_dir, archive.output_dir);
@@ -222,9 +226,9 @@ fn given_values_replace_the_defaults() {
     let Topics::Discovered { pattern } = config.topics else {
         panic!("without --topic, nsqlookupds name the topics");
     };
-    let found = (pattern.as_str(), config.topic_refresh.as_secs());
+    let found = (pattern.as_str(), config.flags.topic_refresh.as_secs());
     assert_eq!(found, ("^clicks_", 5));
     // The flag has no meaning for fixed topics in the original, which takes any value.
     let fixed = ["-topic=t", "-lookupd-http-address=h:1", "-topic-refresh=0s"];
-    assert_eq!(read(&fixed).unwrap().topic_refresh.as_secs(), 60);
+    assert_eq!(read(&fixed).unwrap().flags.topic_refresh.as_secs(), 60);
 }

@@ -34,8 +34,8 @@ fn flags_become_values() {
         "-http-client-request-timeout=1m",
     ]))
     .unwrap();
-    assert_eq!(config.topics, ["t"]);
-    assert_eq!(config.channel, "c");
+    assert_eq!(config.flags.topics, ["t"]);
+    assert_eq!(config.flags.channel, "c");
     let urls: Vec<&str> = config
         .endpoints
         .iter()
@@ -43,12 +43,12 @@ fn flags_become_values() {
         .collect();
     assert_eq!(urls, ["http://h/", "http://i/"]);
     assert_eq!(
-        (config.mode, config.concurrency),
+        (config.mode, config.flags.concurrency),
         (Some(Mode::RoundRobin), 3)
     );
-    assert_eq!((config.sample, config.status_every), (0.25, 0));
-    assert_eq!(config.connect_timeout, None);
-    assert_eq!(config.request_timeout, Some(Duration::from_secs(60)));
+    assert_eq!((config.flags.sample, config.status_every), (0.25, 0));
+    assert_eq!(config.flags.connect_timeout, None);
+    assert_eq!(config.flags.request_timeout, Some(Duration::from_secs(60)));
     assert_eq!(config.client.max_in_flight, 7);
     assert!(config.client.user_agent.starts_with("nsq_to_http/1.3.0 "));
     assert_eq!(names(&config.headers), ["content-type", "x"]);
@@ -61,15 +61,19 @@ fn flags_become_values() {
     ];
     let config = read(&get).unwrap();
     assert_eq!(
-        (config.channel.as_str(), config.mode),
+        (config.flags.channel.as_str(), config.mode),
         ("nsq_to_http", None)
     );
     assert_eq!(
-        (config.concurrency, config.status_every, config.sample),
+        (
+            config.flags.concurrency,
+            config.status_every,
+            config.flags.sample
+        ),
         (100, 250, 1.0)
     );
-    assert_eq!(config.connect_timeout, Some(Duration::from_secs(2)));
-    assert_eq!(config.request_timeout, Some(Duration::from_secs(20)));
+    assert_eq!(config.flags.connect_timeout, Some(Duration::from_secs(2)));
+    assert_eq!(config.flags.request_timeout, Some(Duration::from_secs(20)));
     // A GET has no content type.
     assert!(names(&config.headers).is_empty());
 }
@@ -78,7 +82,7 @@ fn flags_become_values() {
 #[test]
 fn each_topic_counts_once() {
     let config = read(&with(&["-topic=u", "-topic=a", "-topic=t"])).unwrap();
-    assert_eq!(config.topics, ["a", "t", "u"]);
+    assert_eq!(config.flags.topics, ["a", "t", "u"]);
     // A wrong name is found wherever it stands.
     for wrong in ["", "a b"] {
         let exit = read(&with(&["-topic", wrong, "-topic=u"])).unwrap_err();

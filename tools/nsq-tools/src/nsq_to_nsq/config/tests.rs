@@ -33,8 +33,8 @@ fn flags_become_values() {
         "-producer-opt=snappy",
     ]))
     .unwrap();
-    assert_eq!(config.topics, ["t", "u"]);
-    assert_eq!(config.channel, "nsq_to_nsq");
+    assert_eq!(config.flags.topics, ["t", "u"]);
+    assert_eq!(config.flags.channel, "nsq_to_nsq");
     assert_eq!(config.destination_topic.as_deref(), Some("x"));
     let addresses = ["d:1", "/run/d"].map(|text| text.parse().unwrap()).to_vec();
     assert_eq!(config.destinations, addresses);

@@ -13,7 +13,7 @@ fn flags_become_values() {
         Sources::Nsqds(vec!["a:1".to_owned()])
     );
     assert_eq!(
-        (config.interval, config.once),
+        (config.flags.interval, config.flags.once),
         (Duration::from_secs(2), false)
     );
     assert_eq!(config.start.view, View::Channels);
@@ -38,7 +38,7 @@ fn flags_become_values() {
         ("t", "c")
     );
     assert_eq!(
-        (config.interval, config.once),
+        (config.flags.interval, config.flags.once),
         (Duration::from_millis(250), true)
     );
     assert_eq!(config.start.view, View::Nodes);

@@ -20,15 +20,15 @@ fn flags_become_values() {
     let addresses = ["a:1", "/run/b"].map(|text| text.parse().unwrap()).to_vec();
     assert_eq!(config.targets, Targets::All(addresses));
     assert_eq!(
-        (config.topic.as_str(), config.delimiter),
+        (config.flags.topic.as_str(), config.delimiter),
         ("t#ephemeral", b',')
     );
-    assert_eq!((config.rate, config.client.snappy), (16, true));
+    assert_eq!((config.flags.rate, config.client.snappy), (16, true));
     assert!(config.client.user_agent.starts_with("to_nsq/1.3.0 "));
     assert_eq!(config.client.write_timeout.as_secs(), 30);
     let config = read(&["-topic=t", "-lookupd-http-address=l:4161"]).unwrap();
     assert_eq!(config.targets, Targets::AnyOf(vec!["l:4161".to_owned()]));
-    assert_eq!((config.delimiter, config.rate), (b'\n', 0));
+    assert_eq!((config.delimiter, config.flags.rate), (b'\n', 0));
 }
 
 /// The texts and codes are those of the original, except where a comment says otherwise.
