@@ -12,7 +12,8 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::{ErrorCode, WireError};
-use crate::go_json::JsonObject;
+use crate::go_json::to_string;
+use crate::json_object;
 use crate::origin;
 
 /// Heartbeat interval of a client that asks for none. nsqd: half of its 60 s client timeout.
@@ -322,32 +323,34 @@ pub fn negotiate(
         .unwrap_or(DEFLATE_LEVEL_DEFAULT)
         .min(server.deflate_level_max);
 
-    let mut json = String::new();
-    let mut object = JsonObject::new(&mut json);
-    object.number("max_rdy_count", server.max_rdy_count);
-    object.text("version", &server.version);
-    object.number("max_msg_timeout", whole_ms(server.msg_timeout_max));
-    object.number("msg_timeout", whole_ms(client.msg_timeout));
-    object.boolean("tls_v1", tls);
-    object.boolean("deflate", deflate);
-    object.number("deflate_level", deflate_level);
-    object.number("max_deflate_level", server.deflate_level_max);
-    object.boolean("snappy", snappy);
-    object.number("sample_rate", client.sample_rate);
-    object.boolean("auth_required", server.auth_required);
-    object.number("output_buffer_size", client.output_buffer_size as u64);
     let output_buffer_timeout = client.output_buffer_timeout.unwrap_or_default();
-    object.number("output_buffer_timeout", whole_ms(output_buffer_timeout));
-    object.text("topology_region", &server.topology_region);
-    object.text("topology_zone", &server.topology_zone);
-    if client.req_uncounted {
-        // Other clients get nsqd's answer, byte for byte.
-        object.boolean("req_uncounted", true);
-    }
-    if asks_for_numbers {
-        object.boolean("publisher_id", client.publisher_id.is_some());
-    }
-    object.end();
+    // Other clients get nsqd's answer, byte for byte.
+    let req_uncounted = client
+        .req_uncounted
+        .then(|| json_object! { req_uncounted: true });
+    let takes_numbers = client.publisher_id.is_some();
+    let publisher_id = asks_for_numbers.then(|| json_object! { publisher_id: takes_numbers });
+    let json = to_string(&json_object! {
+        max_rdy_count: server.max_rdy_count,
+        version: &server.version,
+        max_msg_timeout: whole_ms(server.msg_timeout_max),
+        msg_timeout: whole_ms(client.msg_timeout),
+        tls_v1: tls,
+        deflate,
+        deflate_level,
+        max_deflate_level: server.deflate_level_max,
+        snappy,
+        sample_rate: client.sample_rate,
+        auth_required: server.auth_required,
+        output_buffer_size: client.output_buffer_size,
+        output_buffer_timeout: whole_ms(output_buffer_timeout),
+        topology_region: &server.topology_region,
+        topology_zone: &server.topology_zone,
+        #[serde(flatten)]
+        req_uncounted,
+        #[serde(flatten)]
+        publisher_id,
+    });
     let upgrades = [
         tls.then_some(GrantedUpgrade::Tls),
         snappy.then_some(GrantedUpgrade::Snappy),

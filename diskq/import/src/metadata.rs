@@ -26,7 +26,8 @@ use std::path::{Path, PathBuf};
 use diskq::{ChannelFacts, DataPath, OsFiles, SyncError, TopicFacts};
 use serde_json::Value;
 use wire::NSQ_VERSION;
-use wire::go_json::{self, JsonObject, array, boolean, object, push_array, string};
+use wire::go_json::{self, array, boolean, object, string, to_string};
+use wire::json_object;
 
 use crate::nsqd_files::is_temporary;
 use wire::go_error::system_text;
@@ -177,27 +178,15 @@ impl Metadata {
     /// Returns the content of the file. Ephemeral topics and channels are omitted. An empty list is
     /// `null`, like an empty slice in Go.
     pub fn encode(&self) -> String {
-        let mut json = String::new();
-        let mut object = JsonObject::new(&mut json);
         let topics = self.topics.iter().filter(|topic| is_kept(&topic.name));
-        push_list(object.key("topics"), topics, |out, topic| {
-            let mut object = JsonObject::new(out);
-            object.text("name", &topic.name);
-            object.boolean("paused", topic.paused);
-            let channels = topic.channels.iter();
-            let channels = channels.filter(|channel| is_kept(&channel.name));
-            push_list(object.key("channels"), channels, |out, channel| {
-                let mut object = JsonObject::new(out);
-                object.text("name", &channel.name);
-                object.boolean("paused", channel.paused);
-                object.end();
-            });
-            object.end();
+        let topics = topics.map(|topic| {
+            let channels = topic.channels.iter().filter(|it| is_kept(&it.name));
+            let channels = channels.map(|it| json_object! { name: &it.name, paused: it.paused });
+            let channels = null_if_empty(channels.collect());
+            json_object! { name: &topic.name, paused: topic.paused, channels }
         });
         // nsqd never reads the version.
-        object.text("version", NSQ_VERSION);
-        object.end();
-        json
+        to_string(&json_object! { topics: null_if_empty(topics.collect()), version: NSQ_VERSION })
     }
 }
 
@@ -222,16 +211,8 @@ fn is_kept(name: &str) -> bool {
     !is_ephemeral(name.as_bytes())
 }
 
-fn push_list<T>(
-    out: &mut String,
-    elements: impl Iterator<Item = T>,
-    push: impl FnMut(&mut String, T),
-) {
-    let mut elements = elements.peekable();
-    match elements.peek() {
-        Some(_) => push_array(out, elements, push),
-        None => out.push_str("null"),
-    }
+fn null_if_empty<T>(list: Vec<T>) -> Option<Vec<T>> {
+    Some(list).filter(|list| !list.is_empty())
 }
 
 /// Parses the content of the file. The error is the text behind the dash.

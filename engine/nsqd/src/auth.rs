@@ -23,9 +23,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::error::quote;
-use wire::go_json::{
-    self, JsonObject, array, field, integer, object, push_array, push_bytes, string, text,
-};
+use wire::go_json::{self, Object, array, bytes, field, integer, object, string, text, to_string};
 
 /// The bounds for the questions of new clients. The questions of clients whose grants have expired have the
 /// same bounds of their own. Clients beyond `threads_max` wait for one another; no other client waits for them.
@@ -182,13 +180,8 @@ fn get_query(query: &AuthQuery) -> String {
 
 /// nsqd encodes Go's map of lists.
 fn post_body(query: &AuthQuery) -> String {
-    let mut json = String::new();
-    let mut object = JsonObject::new(&mut json);
-    for (name, value) in parameters(query) {
-        push_array(object.key(name), [value], push_bytes);
-    }
-    object.end();
-    json
+    let lists = parameters(query).map(|(name, value)| (name, [bytes(value)]));
+    to_string(&Object(&lists))
 }
 
 /// Decodes the answer of a server. The error is for the log.

@@ -24,7 +24,8 @@ use program::http::{
 use crate::config::TlsRequired;
 use crate::net::address::Peer;
 use crate::process::Info;
-use wire::go_json::JsonObject;
+use wire::go_json::to_string;
+use wire::json_object;
 use wire::origin::Origin;
 
 use route::Endpoint;
@@ -332,12 +333,7 @@ fn tls_required(https_port: i32) -> Reply {
 
 /// Returns the answer to a request that is refused: nsqd's code, and the reason, which nsqd does not give.
 fn refusal(status: StatusCode, code: &str, reason: &str) -> Reply {
-    let mut json = String::new();
-    let mut object = JsonObject::new(&mut json);
-    object.text("message", code);
-    object.text("reason", reason);
-    object.end();
-    Reply::json(status, json)
+    Reply::json(status, to_string(&json_object! { message: code, reason }))
 }
 
 /// Says whether clients should be sent here. `/ping` says whether the process works.

@@ -72,7 +72,6 @@ pub(crate) fn broker_options(
             dead_letters: rules.dead_letters,
             unclaimed: rules.unclaimed,
             dedup: rules.dedup,
-            meters: rules.meters,
         },
         resident_bytes: RESIDENT_SHARD_BYTES,
         turn_entries: engine_rules::TURN_ENTRIES,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use wire::go_json::{push_array, push_float, push_string};
+use wire::go_json::to_string;
 
 use crate::flag::{Flag, Kind};
 use crate::go_value;
@@ -111,22 +111,18 @@ impl Value {
     /// Returns the value as JSON in the form of `/config`, which shows texts in another form.
     /// Durations are in nanoseconds; levels and words are numbers.
     pub fn json(&self) -> String {
-        let mut json = String::new();
         match self {
-            Value::Text(text) => push_string(&mut json, text),
-            Value::List(texts) => push_array(&mut json, texts, |out, text| push_string(out, text)),
-            Value::NoList => json.push_str("null"),
-            Value::Floats(numbers) => push_array(&mut json, numbers, |out, number| {
-                push_float(out, *number);
-            }),
-            Value::Float(number) => push_float(&mut json, *number),
-            Value::Boolean(value) => json.push_str(&value.to_string()),
+            Value::Text(text) => to_string(text),
+            Value::List(texts) => to_string(texts),
+            Value::NoList => to_string(&()),
+            Value::Floats(numbers) => to_string(numbers),
+            Value::Float(number) => to_string(number),
+            Value::Boolean(value) => to_string(value),
             Value::Integer(number) | Value::Duration(number) | Value::Word(number) => {
-                json.push_str(&number.to_string());
+                to_string(number)
             }
-            Value::Level(level) => json.push_str(&(*level as i64).to_string()),
+            Value::Level(level) => to_string(&(*level as i64)),
         }
-        json
     }
 }
 

@@ -5,7 +5,8 @@ use diskq_log::plant;
 use regex::Regex;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::go_json::JsonObject;
+use wire::go_json::to_string;
+use wire::json_object;
 
 /// A question to an auth server.
 #[derive(Clone, PartialEq, Eq)]
@@ -119,14 +120,11 @@ impl Auth {
     /// The answer to AUTH.
     pub(crate) fn json(&self) -> String {
         let grants = &self.grants;
-        let mut json = String::new();
-        let mut object = JsonObject::new(&mut json);
-        object.text("identity", &grants.identity);
-        object.text("identity_url", &grants.identity_url);
-        let count = grants.authorizations.len() as u64;
-        object.number("permission_count", count);
-        object.end();
-        json
+        to_string(&json_object! {
+            identity: &grants.identity,
+            identity_url: &grants.identity_url,
+            permission_count: grants.authorizations.len(),
+        })
     }
 }
 

@@ -2,13 +2,16 @@
 //! clients, and the filter that says which of them are asked for.
 //!
 //! Every shard answers a [`StatsFilter`] with one [`StatsSnapshot`]; the shell merges them
-//! ([`StatsSnapshot::merge`]) and writes the text. Nothing here counts: the counters live in the
-//! topic, the channel and the client, and are copied out. Field names are those of nsqd's JSON.
+//! ([`StatsSnapshot::merge`]). Nothing here counts: the counters live in the topic, the channel and
+//! the client, and are copied out. The fields and their order are those of nsqd's JSON. Fields that
+//! nsqd lacks come last.
 
 use crate::ids::{ClientId, TopicKey};
 use crate::latency_histogram::LatencyHistogram;
 use crate::window_histogram::Sum;
+use serde::Serialize;
 use std::time::Duration;
+use wire::go_json::{is_default, null_if_empty};
 
 /// The topics and channels that a snapshot is to hold.
 ///
@@ -114,7 +117,7 @@ impl UnfinishedSnapshot {
 }
 
 /// One topic. Counters start with the process, depths do not.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TopicStats {
     /// The topic's name, with `#ephemeral` if it has it.
     pub topic_name: String,
@@ -128,29 +131,35 @@ pub struct TopicStats {
     pub message_count: u64,
     /// Body bytes of the accepted messages.
     pub message_bytes: u64,
-    /// Messages that were refused because the topic's log took none, as on a full disk. Left out of the JSON
-    /// when 0.
-    pub refused_count: u64,
+    /// Messages that were dropped because no channel owned them.
+    #[serde(skip_serializing_if = "is_default")]
+    pub unclaimed_dropped_count: u64,
+    /// True if the flow from topic to channels is stopped.
+    pub paused: bool,
+    /// The latency from publish to FIN, over all channels.
+    pub e2e_processing_latency: LatencyStats,
     /// The age of the oldest message of `depth`, in milliseconds since its publish. 0 without messages.
     pub oldest_unfinished_ms: u64,
     /// The number of the shard that the topic belongs to.
     pub shard: u32,
-    /// Messages that were dropped because no channel owned them. Left out of the JSON when 0.
-    pub unclaimed_dropped_count: u64,
+    /// Messages that were refused because the topic's log took none, as on a full disk.
+    #[serde(skip_serializing_if = "is_default")]
+    pub refused_count: u64,
+    /// The terms of the pause.
+    #[serde(flatten)]
+    pub pause: PauseStats,
+    /// The messages that the topic was emptied of. `None`: none can be brought back.
+    #[serde(flatten)]
+    pub undo: Option<UndoStats>,
     /// The messages that the topic has recognised by their publisher and number. `None` if the topic has no rule for
     /// that.
+    #[serde(flatten)]
     pub numbers: Option<NumberStats>,
     /// The messages that the topic has recognised by their content. `None` if the topic has no rule for that.
+    #[serde(flatten)]
     pub keys: Option<KeyStats>,
-    /// True if the flow from topic to channels is stopped.
-    pub paused: bool,
-    /// The terms of the pause.
-    pub pause: PauseStats,
-    /// The latency from publish to FIN, over all channels.
-    pub e2e_processing_latency: LatencyStats,
-    /// The messages that the topic was emptied of. `None`: none can be brought back.
-    pub undo: Option<UndoStats>,
     /// The log; `None` when not asked for. Not in the JSON.
+    #[serde(skip)]
     pub log: Option<LogFigures>,
 }
 
@@ -189,13 +198,10 @@ pub struct ShardStats {
 }
 
 /// One channel.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ChannelStats {
     /// The channel's name, with `#ephemeral` if it has it.
     pub channel_name: String,
-    /// The part of the log that the channel keeps on disk. `None` if nobody has asked, or the topic is too large to say it at
-    /// once.
-    pub disk: Option<DiskUse>,
     /// Messages ready to be delivered: neither in flight nor deferred.
     pub depth: u64,
     /// The part of `depth` beyond `--mem-queue-size`, which nsqd would have on disk. 0 for an ephemeral channel.
@@ -206,138 +212,181 @@ pub struct ChannelStats {
     pub deferred_count: u64,
     /// Messages that reached the channel from its topic; a requeue is not one more.
     pub message_count: u64,
-    /// Deliveries to a client in the node's own zone. Left out of the JSON when 0.
+    /// Deliveries to a client in the node's own zone.
+    #[serde(skip_serializing_if = "is_default")]
     pub zone_local_msg_count: u64,
-    /// Deliveries to a client in the node's own region. Left out of the JSON when 0.
+    /// Deliveries to a client in the node's own region.
+    #[serde(skip_serializing_if = "is_default")]
     pub region_local_msg_count: u64,
-    /// All other deliveries. Left out of the JSON when 0.
+    /// All other deliveries.
+    #[serde(skip_serializing_if = "is_default")]
     pub global_msg_count: u64,
     /// REQ commands that found their message.
     pub requeue_count: u64,
     /// Messages put back because their time in flight ran out.
     pub timeout_count: u64,
+    /// Subscribed clients; right also when `clients` is not asked for.
+    pub client_count: u64,
+    /// The subscribed clients; `None` when not asked for.
+    pub clients: Option<Vec<ClientStats>>,
+    /// True if delivery is stopped.
+    pub paused: bool,
+    /// The latency from publish to FIN.
+    pub e2e_processing_latency: LatencyStats,
     /// The age of the oldest message that is not finished, in milliseconds since its publish: waiting, in flight,
     /// requeued or deferred. 0 without messages.
     pub oldest_unfinished_ms: u64,
     /// The deliveries of this message that have failed: requeued or timed out. 0 also if the number is not known, because
     /// thousands of messages are requeued or deferred.
+    #[serde(skip_serializing_if = "is_default")]
     pub oldest_failed_attempts: u64,
-    /// The dead letters. `None` if the channel has no rule for them.
-    pub dead_letters: Option<DeadLetterStats>,
-    /// Subscribed clients; right also when `clients` is not asked for.
-    pub client_count: u64,
-    /// The subscribed clients; empty when not asked for.
-    pub clients: Vec<ClientStats>,
-    /// True if delivery is stopped.
-    pub paused: bool,
     /// The terms of the pause.
+    #[serde(flatten)]
     pub pause: PauseStats,
     /// The messages that the channel was emptied of. `None`: none can be brought back.
+    #[serde(flatten)]
     pub undo: Option<UndoStats>,
-    /// The latency from publish to FIN.
-    pub e2e_processing_latency: LatencyStats,
+    /// The part of the log that the channel keeps on disk. `None` if nobody has asked, or the topic is too large to say it at
+    /// once.
+    #[serde(flatten)]
+    pub disk: Option<DiskUse>,
+    /// The dead letters. `None` if the channel has no rule for them.
+    #[serde(flatten)]
+    pub dead_letters: Option<DeadLetterStats>,
     /// The latencies of all messages that the channel has finished in this run. `None` when not asked for or not
     /// measured, and before the first message. Not in the JSON.
+    #[serde(skip)]
     pub e2e_histogram: Option<Box<LatencyHistogram>>,
 }
 
-/// The words of an operator about a pause. The JSON leaves out what was not given.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The words of an operator about a pause.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PauseStats {
     /// The time at which the pause ends by itself, in Unix milliseconds. 0: the pause has no end.
+    #[serde(rename = "pause_until_ms", skip_serializing_if = "is_default")]
     pub until_ms: u64,
     /// The reason. Empty: none was given.
+    #[serde(rename = "pause_note", skip_serializing_if = "is_default")]
     pub note: String,
     /// The name of the operator. Empty: none was given.
+    #[serde(rename = "paused_by", skip_serializing_if = "is_default")]
     pub by: String,
 }
 
 /// The messages that a topic or channel was emptied of, while they can be brought back.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UndoStats {
     /// The time at which they are dropped, in Unix milliseconds.
+    #[serde(rename = "undo_until_ms")]
     pub until_ms: u64,
     /// Number of messages.
+    #[serde(rename = "undo_message_count")]
     pub message_count: u64,
     /// Bytes of the segments of the log that have such messages. Others may need these segments, too.
+    #[serde(rename = "undo_disk_bytes")]
     pub disk_bytes: u64,
 }
 
 /// The part of a topic's log that a channel keeps on disk.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DiskUse {
     /// Bytes of the files that have messages of the channel.
+    #[serde(rename = "disk_bytes")]
     pub bytes: u64,
     /// The part of `bytes` that nobody else needs: what an empty of the channel frees.
+    #[serde(rename = "disk_alone_bytes")]
     pub alone_bytes: u64,
     /// The names of channels that need files of `bytes`, too. The first ones, in the order of their names.
+    #[serde(rename = "disk_shared_with")]
     pub shared_with: Vec<String>,
     /// The number of all such channels.
+    #[serde(rename = "disk_shared_count")]
     pub shared_count: u64,
     /// True if the topic itself needs some of them: messages wait in it, or can be brought back.
+    #[serde(rename = "disk_shared_with_topic")]
     pub is_shared_with_topic: bool,
 }
 
 /// The messages of a channel that have reached their attempts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DeadLetterStats {
     /// The dead-letter topic.
+    #[serde(rename = "dead_letter_topic")]
     pub topic: String,
     /// Messages that went to the dead-letter topic.
+    #[serde(rename = "dead_letter_count")]
     pub count: u64,
     /// Messages that are to go there, also those that are on their way. They are part of the depth.
+    #[serde(rename = "dead_letter_waiting_count")]
     pub waiting_count: u64,
 }
 
 /// The messages that a topic has recognised by their publisher and number, and the publishers that it remembers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct NumberStats {
     /// Messages that were answered with OK and not stored again.
+    #[serde(rename = "dedup_duplicate_count")]
     pub duplicate_count: u64,
     /// Messages that were stored although the topic could not tell whether it had stored them before.
+    #[serde(rename = "dedup_unchecked_count")]
     pub unchecked_count: u64,
     /// Publishers that the topic remembers.
+    #[serde(rename = "dedup_publisher_count")]
     pub publisher_count: u64,
     /// The most publishers that the topic remembers.
+    #[serde(rename = "dedup_publisher_count_max")]
     pub publisher_count_max: u64,
     /// Publishers that were forgotten to make room for others.
+    #[serde(rename = "dedup_publisher_evicted_count")]
     pub evicted_count: u64,
 }
 
 /// The messages that a topic has recognised by their content, and the keys that it remembers. Counts are since the
 /// start of the process.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct KeyStats {
     /// Messages that were answered with OK and not stored again.
+    #[serde(rename = "dedup_duplicate_count")]
     pub duplicate_count: u64,
     /// The duplicates whose first copy was not in memory any more, so that the fingerprint decided.
+    #[serde(rename = "dedup_unverified_count")]
     pub unverified_count: u64,
     /// Messages that were stored because they have no key.
+    #[serde(rename = "dedup_keyless_count")]
     pub keyless_count: u64,
     /// Messages that were stored, and whose keys are not remembered, because their batch was too large, the system
     /// refused the memory, or another key has the same fingerprint.
+    #[serde(rename = "dedup_unremembered_count")]
     pub unremembered_count: u64,
     /// Keys that the topic remembers.
+    #[serde(rename = "dedup_key_count")]
     pub key_count: u64,
     /// The most keys that the topic remembers.
+    #[serde(rename = "dedup_key_count_max")]
     pub key_count_max: u64,
     /// Bytes of the tables of keys.
+    #[serde(rename = "dedup_memory_bytes")]
     pub memory_bytes: u64,
     /// Bytes of the tables of keys when all are there.
+    #[serde(rename = "dedup_memory_bytes_max")]
     pub memory_bytes_max: u64,
     /// The number of times that the system refused memory for keys.
+    #[serde(rename = "dedup_memory_refused_count")]
     pub memory_refused_count: u64,
     /// The time back to which the topic remembers keys, in milliseconds.
+    #[serde(rename = "dedup_reach_ms")]
     pub reach_ms: u64,
 }
 
 /// One connection, as a consumer of a channel or as a producer.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ClientStats {
     /// From IDENTIFY; before it the peer's IP address.
     pub client_id: String,
     /// From IDENTIFY; before it the peer's IP address.
     pub hostname: String,
+    /// The protocol.
+    pub version: ProtocolVersion,
     /// `ip:port`.
     pub remote_address: String,
     /// 0 new, 3 subscribed, 4 closing: nsqd's numbers.
@@ -362,18 +411,22 @@ pub struct ClientStats {
     pub snappy: bool,
     /// From IDENTIFY.
     pub user_agent: String,
-    /// Left out of the JSON when false.
+    /// True if an auth server has granted something.
+    #[serde(skip_serializing_if = "is_default")]
     pub authed: bool,
-    /// Left out of the JSON when empty.
+    /// From the auth server.
+    #[serde(skip_serializing_if = "is_default")]
     pub auth_identity: String,
-    /// Left out of the JSON when empty.
+    /// From the auth server.
+    #[serde(skip_serializing_if = "is_default")]
     pub auth_identity_url: String,
     /// From IDENTIFY.
     pub topology_zone: String,
     /// From IDENTIFY.
     pub topology_region: String,
     /// The messages that this connection published, one entry per topic. nsqd shows at most one entry, which depends on
-    /// the filter. The writer of the JSON chooses that entry.
+    /// the filter. The shell chooses that entry.
+    #[serde(skip_serializing_if = "is_default")]
     pub pub_counts: Vec<PubCount>,
     /// True if the connection is encrypted.
     pub tls: bool,
@@ -381,10 +434,22 @@ pub struct ClientStats {
     pub tls_cipher_suite: String,
     /// `TLS1.2` and the like, empty without TLS.
     pub tls_version: String,
+    /// Empty: nsqd negotiates no protocol.
+    pub tls_negotiated_protocol: &'static str,
+    /// True if the connection is encrypted: nsqd calls the protocol mutual on every TLS connection.
+    pub tls_negotiated_protocol_is_mutual: bool,
+}
+
+/// The protocol of a client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub enum ProtocolVersion {
+    /// The only one.
+    #[default]
+    V2,
 }
 
 /// Messages that one connection published to one topic.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PubCount {
     /// The topic.
     pub topic: String,
@@ -393,16 +458,17 @@ pub struct PubCount {
 }
 
 /// End-to-end latency over the last window.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LatencyStats {
     /// Samples in the window.
     pub count: u64,
     /// In the order of the flags; empty (`null` in JSON) when latency is not measured.
+    #[serde(serialize_with = "null_if_empty")]
     pub percentiles: Vec<Percentile>,
 }
 
 /// One percentile of a latency.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Percentile {
     /// The quantile, in (0, 1].
     pub quantile: f64,
@@ -412,7 +478,7 @@ pub struct Percentile {
 
 /// nsqd's memory figures. Most speak of Go's collector and stay 0 here; the keys are kept because
 /// dashboards read them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MemoryStats {
     /// Live objects on the heap.
     pub heap_objects: u64,

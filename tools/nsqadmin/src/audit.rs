@@ -23,8 +23,9 @@ use new_file::STATE_MODE;
 use parking_lot::Mutex;
 use program::log::{self, Level};
 use program::log_error;
+use serde::{Serialize, Serializer};
 use wire::go_error::system_text;
-use wire::go_json::JsonObject;
+use wire::go_json::{is_default, to_string};
 
 use crate::cut_off::cut_off;
 use crate::left_out::LeftOut;
@@ -46,7 +47,8 @@ const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 const LEFT_OUT: &str = "left_out";
 
 /// The result of an act.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// All servers have carried it out.
     Done,
@@ -59,60 +61,62 @@ pub enum Outcome {
 }
 
 /// One line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
     /// Seconds since 1970.
+    #[serde(rename = "time", serialize_with = "rfc3339")]
     pub unix_seconds: i64,
     /// The user that a trusted proxy has named, or an empty text.
     pub user: String,
     /// The name that a client without a user gives itself, in basic authentication or in a header, or an empty text. Nobody
     /// has checked it.
+    #[serde(skip_serializing_if = "is_default")]
     pub claimed_user: String,
     /// The client's address with its port.
     pub remote_address: String,
     /// The action: `create_topic`, `pause_channel`, ...
     pub action: String,
     /// The topic.
+    #[serde(skip_serializing_if = "is_default")]
     pub topic: String,
     /// The channel, or an empty text.
+    #[serde(skip_serializing_if = "is_default")]
     pub channel: String,
     /// The node, or an empty text.
+    #[serde(skip_serializing_if = "is_default")]
     pub node: String,
     /// The key of `/config`, or an empty text.
+    #[serde(skip_serializing_if = "is_default")]
     pub key: String,
     /// The result.
+    #[serde(rename = "result")]
     pub outcome: Outcome,
     /// The message of the answer.
     pub message: String,
     /// The terms.
+    #[serde(flatten)]
     pub details: Details,
 }
 
 /// The terms of an act and the number of its messages. Lines and notifications have them at their ends, behind what the
 /// original has.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Details {
     /// The time after which a pause ends, or an empty text.
+    #[serde(rename = "for", skip_serializing_if = "is_default")]
     pub limit: String,
     /// The reason of a pause, or an empty text.
+    #[serde(skip_serializing_if = "is_default")]
     pub note: String,
     /// The time for which dropped messages can come back, or an empty text.
+    #[serde(skip_serializing_if = "is_default")]
     pub undo: String,
     /// The messages that an empty drops or an undo brings back, if nsqadmin knows their number.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub messages: Option<i64>,
 }
 
 impl Details {
-    /// Adds the fields to a JSON object.
-    pub fn push_fields(&self, object: &mut JsonObject<'_>) {
-        object.text_unless_empty("for", &self.limit);
-        object.text_unless_empty("note", &self.note);
-        object.text_unless_empty("undo", &self.undo);
-        if let Some(messages) = self.messages {
-            object.number("messages", messages);
-        }
-    }
-
     /// Returns the end of the log line: ` [for 10m, note "deploying"]`, or an empty text.
     fn text(&self) -> String {
         let known = |text: &str, shown: String| (!text.is_empty()).then_some(shown);
@@ -162,23 +166,7 @@ impl Entry {
 
     /// Returns the line of the file, without its end.
     pub fn json(&self) -> String {
-        let time = Timestamp::from_second(self.unix_seconds).unwrap_or(Timestamp::UNIX_EPOCH);
-        let mut json = String::new();
-        let mut object = JsonObject::new(&mut json);
-        object.text("time", &time.to_string());
-        object.text("user", &self.user);
-        object.text_unless_empty("claimed_user", &self.claimed_user);
-        object.text("remote_address", &self.remote_address);
-        object.text("action", &self.action);
-        object.text_unless_empty("topic", &self.topic);
-        object.text_unless_empty("channel", &self.channel);
-        object.text_unless_empty("node", &self.node);
-        object.text_unless_empty("key", &self.key);
-        object.text("result", self.outcome.word());
-        object.text("message", &self.message);
-        self.details.push_fields(&mut object);
-        object.end();
-        json
+        to_string(self)
     }
 
     /// Returns the line about refused requests that had none.
@@ -229,6 +217,11 @@ impl Entry {
             "AUDIT: {action} {subject} by user {user:?} ({address}{claimed}): {result}{message}{details}"
         )
     }
+}
+
+fn rfc3339<S: Serializer>(unix_seconds: &i64, to: S) -> Result<S::Ok, S::Error> {
+    let time = Timestamp::from_second(*unix_seconds).unwrap_or(Timestamp::UNIX_EPOCH);
+    to.collect_str(&time)
 }
 
 /// Says that refused requests have no line.

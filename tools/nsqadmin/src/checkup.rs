@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nsq_doctor::{ChannelSample, Diagnosis, Flow, Limit, diagnose, short};
+use serde::Serialize;
 
 pub use concern::{Concern, Subject};
 pub use disk::DiskFigures;
@@ -39,6 +40,7 @@ pub use round::{
 pub use shard::ShardFigures;
 
 use crate::now::Now;
+use crate::thousandth::write_rounded;
 
 use ages::Ages;
 use dedup::Dedup;
@@ -114,11 +116,13 @@ impl Seen {
 }
 
 /// A node that no nsqlookupd knows any more, for those who look for its topics.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GoneNode {
     /// `host:port`
+    #[serde(rename = "node")]
     pub address: String,
     /// The topics that the node had.
+    #[serde(skip)]
     pub topics: Arc<BTreeSet<String>>,
     /// The sentence about the node, which a concern has, too.
     pub sentence: String,
@@ -142,7 +146,7 @@ pub struct Checkup {
 }
 
 /// The check of a channel.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ChannelCheck {
     /// The sentence of the doctor.
     pub sentence: String,
@@ -154,22 +158,31 @@ pub struct ChannelCheck {
     /// and again.
     pub is_retried: bool,
     /// Seconds until no message waits, if the present rates stay and consumers make the backlog shorter.
+    #[serde(
+        rename = "drained_in_s",
+        serialize_with = "write_rounded",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub drained_in: Option<f64>,
     /// True if the channel has nothing to do.
+    #[serde(skip)]
     pub is_idle: bool,
 }
 
 /// The check of a node.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct NodeCheck {
     /// `OK`, or the reason why the node takes no messages. Empty if the node did not answer.
     pub health: String,
     /// The version of ringq, which is empty for another nsqd. `None` if the node did not tell its build.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ringq_version: Option<String>,
-    /// The shards by number. Only ringq's nsqd has some.
-    pub shards: BTreeMap<u64, ShardFigures>,
     /// The disk of the node. Only ringq's nsqd tells about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<DiskFigures>,
+    /// The shards by number. Only ringq's nsqd has some.
+    #[serde(skip)]
+    pub shards: BTreeMap<u64, ShardFigures>,
 }
 
 impl Checker {

@@ -8,10 +8,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use crate::answer;
 use crate::figures::{Answered, NodeStats, Pause, Undo};
 use crate::history::{Key, Point};
 use crate::now::Now;
+use crate::thousandth::write_rounded;
 
 mod json;
 
@@ -24,7 +27,7 @@ const MISSING_MILLIS: i64 = 600_000;
 const MISSING_MAX: usize = 1000;
 
 /// The present figures of a topic, a channel or a node.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
     /// Messages that wait: in a topic those that no channel has yet.
     pub depth: i64,
@@ -37,6 +40,7 @@ pub struct Figures {
     /// Messages since the start.
     pub message_count: i64,
     /// Messages per second since the last answer of the node. `None` without an earlier count.
+    #[serde(serialize_with = "write_rounded")]
     pub rate: Option<f64>,
     /// Requeues since the start.
     pub requeue_count: i64,
@@ -47,10 +51,13 @@ pub struct Figures {
     /// The age of the oldest message that is owed, in milliseconds: the highest of all nsqds.
     pub oldest_ms: i64,
     /// True if it is paused on any nsqd.
+    #[serde(rename = "paused")]
     pub is_paused: bool,
     /// The terms of the pause. `None` if it is not paused, and for a node.
+    #[serde(flatten)]
     pub pause: Option<Pause>,
     /// The messages of an emptied channel that can come back. `None` for a topic and for a node.
+    #[serde(flatten)]
     pub undo: Option<Undo>,
 }
 

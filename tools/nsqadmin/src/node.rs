@@ -4,13 +4,15 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
-use wire::go_json::{JsonObject, push_array, push_string};
+use serde::{Serialize, Serializer};
+use wire::go_json::is_default;
+use wire::json_object;
 
 use crate::answer::Producer;
 use crate::figures::NodeIdentity;
 
 /// An nsqd in the list of nodes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Node {
     /// For each nsqlookupd that knows the node: the nsqlookupd, and the address from which the node
     /// has connected. `None` without nsqlookupds.
@@ -28,12 +30,16 @@ pub struct Node {
     /// The version of nsqd.
     pub version: String,
     /// The zone, or an empty text.
+    #[serde(rename = "topology_zone", skip_serializing_if = "is_default")]
     pub zone: String,
     /// The region, or an empty text.
+    #[serde(rename = "topology_region", skip_serializing_if = "is_default")]
     pub region: String,
     /// The topics by name. True means that the topic is tombstoned there.
+    #[serde(serialize_with = "list")]
     pub topics: BTreeMap<String, bool>,
     /// True if another node has a higher version.
+    #[serde(rename = "out_of_date")]
     pub is_out_of_date: bool,
 }
 
@@ -94,39 +100,12 @@ impl Node {
             zone: self.zone.clone(),
         }
     }
+}
 
-    /// Appends the node as JSON.
-    pub fn push_json(&self, out: &mut String) {
-        let mut object = JsonObject::new(out);
-        match &self.remote_addresses {
-            None => object.key("remote_addresses").push_str("null"),
-            Some(addresses) => {
-                push_array(object.key("remote_addresses"), addresses, |out, address| {
-                    push_string(out, address);
-                })
-            }
-        }
-        object.text("remote_address", &self.remote_address);
-        object.text("hostname", &self.hostname);
-        object.text("broadcast_address", &self.broadcast_address);
-        object.number("tcp_port", self.tcp_port);
-        object.number("http_port", self.http_port);
-        object.text("version", &self.version);
-        object.text_unless_empty("topology_zone", &self.zone);
-        object.text_unless_empty("topology_region", &self.region);
-        push_array(
-            object.key("topics"),
-            &self.topics,
-            |out, (topic, is_tombstoned)| {
-                let mut object = JsonObject::new(out);
-                object.text("topic", topic);
-                object.boolean("tombstoned", *is_tombstoned);
-                object.end();
-            },
-        );
-        object.boolean("out_of_date", self.is_out_of_date);
-        object.end();
-    }
+/// Writes the topics of a node as a list.
+fn list<S: Serializer>(topics: &BTreeMap<String, bool>, to: S) -> Result<S::Ok, S::Error> {
+    let topics = topics.iter();
+    to.collect_seq(topics.map(|(topic, gone)| json_object! { topic, tombstoned: gone }))
 }
 
 /// Merges the answers of nsqlookupds, each with its address. The first nsqlookupd that knows a node

@@ -5,9 +5,10 @@
 
 use program::{log_error, log_info, log_warn};
 use reqwest::Client;
+use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
-use wire::go_json::JsonObject;
+use wire::go_json::{is_default, to_string};
 
 use crate::audit::Details;
 use crate::left_out::LeftOut;
@@ -18,22 +19,27 @@ use crate::upstream;
 const WAITING_MAX: usize = 1000;
 
 /// One notification.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Notification {
     /// The action: `create_topic`, `pause_channel`, ...
     pub action: &'static str,
     /// The topic.
     pub topic: String,
     /// The channel, or an empty text.
+    #[serde(skip_serializing_if = "is_default")]
     pub channel: String,
     /// The node, or an empty text.
+    #[serde(skip_serializing_if = "is_default")]
     pub node: String,
     /// Seconds since 1970.
+    #[serde(rename = "timestamp")]
     pub unix_seconds: i64,
     /// The user that a trusted proxy has named, or an empty text.
+    #[serde(skip_serializing_if = "is_default")]
     pub user: String,
     /// The name that a client without a user gives itself, in basic authentication or in a header, or an empty text. Nobody
     /// has checked it.
+    #[serde(skip_serializing_if = "is_default")]
     pub claimed_user: String,
     /// The client's address with its port.
     pub remote_ip: String,
@@ -44,28 +50,14 @@ pub struct Notification {
     /// The name of this machine.
     pub via: String,
     /// The terms.
+    #[serde(flatten)]
     pub details: Details,
 }
 
 impl Notification {
     /// Returns the notification as JSON.
     pub fn json(&self) -> String {
-        let mut json = String::new();
-        let mut object = JsonObject::new(&mut json);
-        object.text("action", self.action);
-        object.text("topic", &self.topic);
-        object.text_unless_empty("channel", &self.channel);
-        object.text_unless_empty("node", &self.node);
-        object.number("timestamp", self.unix_seconds);
-        object.text_unless_empty("user", &self.user);
-        object.text_unless_empty("claimed_user", &self.claimed_user);
-        object.text("remote_ip", &self.remote_ip);
-        object.text("user_agent", &self.user_agent);
-        object.text("url", &self.url);
-        object.text("via", &self.via);
-        self.details.push_fields(&mut object);
-        object.end();
-        json
+        to_string(self)
     }
 }
 

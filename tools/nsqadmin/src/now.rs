@@ -3,18 +3,20 @@
 use std::sync::LazyLock;
 
 use rustix::time::{ClockId, clock_gettime};
-use wire::go_json::JsonObject;
+use serde::Serialize;
 
 use crate::unix_time;
 
-/// A moment on two clocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// A moment on two clocks. Answers have both times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Now {
     /// The system's time, in milliseconds since 1970: for what is shown, and for the axis of charts. It jumps when the clock
     /// is set.
+    #[serde(rename = "time")]
     pub unix_millis: i64,
     /// The system's time at the start of this process, and the time that has passed since then, in milliseconds: for all
     /// differences. It never jumps.
+    #[serde(rename = "steady_ms")]
     pub steady_millis: i64,
 }
 
@@ -35,12 +37,6 @@ impl Now {
             unix_millis: millis,
             steady_millis: millis,
         }
-    }
-
-    /// Adds both times to the object of an answer.
-    pub fn push_fields(self, object: &mut JsonObject<'_>) {
-        object.number("time", self.unix_millis);
-        object.number("steady_ms", self.steady_millis);
     }
 }
 

@@ -13,8 +13,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use serde::Deserialize;
-use wire::go_json::{JsonObject, push_array, push_string};
+use serde::{Deserialize, Serialize};
+use wire::go_json::is_default;
 
 use crate::figures::{ChannelFigures, NodeStats, TopicFigures, Undo, topic_totals};
 
@@ -96,29 +96,35 @@ pub struct Order {
 }
 
 /// A topic or channel that an order touches.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Subject {
     /// The topic.
     pub topic: String,
     /// The channel. Empty for a topic.
+    #[serde(skip_serializing_if = "is_default")]
     pub channel: String,
-    /// `host:port` of the nsqds that have it.
-    pub nodes: BTreeSet<String>,
-    /// The channels of a topic that is deleted.
-    pub channels: BTreeSet<String>,
     /// Messages that wait: for an order to empty topics those in the topic alone, otherwise also those in
     /// its channels.
     pub depth: i64,
     /// Messages that consumers have and have not finished.
+    #[serde(rename = "in_flight_count")]
     pub in_flight: i64,
     /// Messages that are not due yet.
+    #[serde(rename = "deferred_count")]
     pub deferred: i64,
     /// Connections of consumers.
+    #[serde(rename = "client_count")]
     pub consumers: i64,
     /// True if it is paused on any nsqd.
+    #[serde(rename = "paused")]
     pub is_paused: bool,
     /// The messages that the subject was emptied of, while they can come back.
+    #[serde(flatten)]
     pub undo: Option<Undo>,
+    /// `host:port` of the nsqds that have it.
+    pub nodes: BTreeSet<String>,
+    /// The channels of a topic that is deleted.
+    pub channels: BTreeSet<String>,
 }
 
 impl Order {
@@ -280,25 +286,6 @@ impl Subject {
     /// Returns the number of all its messages.
     pub fn message_count(&self) -> i64 {
         nsq_doctor::sum([self.depth, self.in_flight, self.deferred])
-    }
-
-    /// Appends the subject as JSON.
-    pub fn push_json(&self, out: &mut String) {
-        let mut object = JsonObject::new(out);
-        object.text("topic", &self.topic);
-        object.text_unless_empty("channel", &self.channel);
-        object.number("depth", self.depth);
-        object.number("in_flight_count", self.in_flight);
-        object.number("deferred_count", self.deferred);
-        object.number("client_count", self.consumers);
-        object.boolean("paused", self.is_paused);
-        if let Some(undo) = self.undo {
-            undo.push_fields(&mut object);
-        }
-        for (key, names) in [("nodes", &self.nodes), ("channels", &self.channels)] {
-            push_array(object.key(key), names, |out, name| push_string(out, name));
-        }
-        object.end();
     }
 }
 

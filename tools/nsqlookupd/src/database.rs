@@ -27,7 +27,8 @@ pub use figures::{NodeFigures, TopicFigures, Totals};
 
 use program::flag;
 use slab::Slab;
-use wire::go_json::{push_array, push_string};
+use wire::go_json::push;
+use wire::json_object;
 use wire::name::is_ephemeral;
 
 use crate::event::{Category, Event};
@@ -385,16 +386,14 @@ impl Database {
             return false;
         }
         let topics = || entry.topics.iter().map(|key| &self.topics[key.0 as usize]);
-        json.push('{');
-        json.push_str(entry.peer.fields());
-        json.push_str(",\"tombstones\":");
-        push_array(json, topics(), |out, topic| {
-            let has_tombstone = self.has_tombstone(topic, client, now);
-            out.push_str(if has_tombstone { "true" } else { "false" });
-        });
-        json.push_str(",\"topics\":");
-        push_array(json, topics(), |out, topic| push_string(out, &topic.name));
-        json.push('}');
+        let tombstones = topics().map(|topic| self.has_tombstone(topic, client, now));
+        let node = json_object! {
+            #[serde(flatten)]
+            peer: entry.peer.fields(),
+            tombstones: tombstones.collect::<Vec<bool>>(),
+            topics: topics().map(|topic| &*topic.name).collect::<Vec<&str>>(),
+        };
+        push(json, &node);
         true
     }
 

@@ -30,7 +30,7 @@ pub struct Registration {
 }
 
 /// A line of the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Event {
     /// The first four bytes of a connection have arrived.
     Magic {

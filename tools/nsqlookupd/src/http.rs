@@ -16,11 +16,13 @@ use program::http::{
     profiler,
 };
 use program::version::{NSQ_VERSION, RINGQ_VERSION};
-use wire::go_json::{JsonObject, push_array, push_string};
+use wire::go_json::to_string;
+use wire::json_object;
 use wire::name::is_valid_name;
 
 use crate::database::{Database, Now};
 use crate::event::Event;
+use crate::peer::Peer;
 
 mod metrics;
 
@@ -155,38 +157,30 @@ pub fn read(
     now: Now,
 ) -> Result<Reply, Failure> {
     let topic = argument(query, "topic", "MISSING_ARG_TOPIC")?;
-    let mut json = String::new();
-    let mut object = JsonObject::new(&mut json);
-    push_names(object.key("channels"), database.channels(topic));
-    if endpoint == Read::Lookup {
-        let producers = database.producers(topic, now).ok_or(TOPIC_NOT_FOUND)?;
-        push_array(object.key("producers"), producers, |out, peer| {
-            out.push('{');
-            out.push_str(peer.fields());
-            out.push('}');
-        });
-    }
-    object.end();
+    let channels: Vec<&str> = database.channels(topic).collect();
+    let producers = match endpoint {
+        Read::Lookup => Some(database.producers(topic, now).ok_or(TOPIC_NOT_FOUND)?),
+        Read::Channels => None,
+    };
+    let producers = producers.map(|it| it.map(Peer::json).collect::<Vec<_>>());
+    let json = to_string(&json_object! {
+        channels,
+        #[serde(flatten)]
+        producers: producers.map(|producers| json_object! { producers }),
+    });
     Ok(Reply::json(StatusCode::OK, json))
 }
 
 /// Returns the answer to `/topics`.
 pub fn topics(database: &Database) -> Reply {
-    let mut json = String::new();
-    let mut object = JsonObject::new(&mut json);
-    push_names(object.key("topics"), database.topics());
-    object.end();
-    Reply::json(StatusCode::OK, json)
+    let topics: Vec<&str> = database.topics().collect();
+    Reply::json(StatusCode::OK, to_string(&json_object! { topics }))
 }
 
 /// Returns the answer to `/info`.
 pub fn info() -> Reply {
-    let mut json = String::new();
-    let mut object = JsonObject::new(&mut json);
-    object.text("version", NSQ_VERSION);
-    object.text("ringq_version", RINGQ_VERSION);
-    object.end();
-    Reply::json(StatusCode::OK, json)
+    let info = json_object! { version: NSQ_VERSION, ringq_version: RINGQ_VERSION };
+    Reply::json(StatusCode::OK, to_string(&info))
 }
 
 /// Changes the database.
@@ -276,10 +270,6 @@ fn channel<'a>(topic: &str, query: &'a Query<'_>) -> Result<&'a str, Failure> {
     let channel = argument(query, "channel", "MISSING_ARG_CHANNEL")?;
     check(channel, "INVALID_ARG_CHANNEL")?;
     Ok(channel)
-}
-
-fn push_names<'a>(out: &mut String, names: impl Iterator<Item = &'a str>) {
-    push_array(out, names, push_string);
 }
 
 /// Bytes of a part of `/nodes` and `/debug`: about 0.1 ms of work under the lock. A node, or a group of producers, is

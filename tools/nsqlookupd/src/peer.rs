@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
-use wire::go_json::{self, JsonObject};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use wire::go_json::{self, raw, to_string};
+use wire::json_object;
 
-/// The facts that a client tells about itself in IDENTIFY.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The facts that a client tells about itself in IDENTIFY, in the order of `/lookup` and `/nodes`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PeerInfo {
-    /// The address that consumers connect to.
-    pub broadcast_address: String,
     /// The name of the client's machine.
     pub hostname: String,
+    /// The address that consumers connect to.
+    pub broadcast_address: String,
     /// The port of the client protocol. No range is checked.
     pub tcp_port: i64,
     /// The port of HTTP. No range is checked.
@@ -54,36 +57,24 @@ impl PeerInfo {
 }
 
 /// A client that has identified itself.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Peer {
     /// The address of the client's end of the connection, which is also the client's id.
     pub address: Arc<str>,
     /// The facts that the client told about itself.
     pub info: PeerInfo,
-    /// The object of `/lookup`, without the braces: it is sent far more often than it changes,
-    /// which is never.
-    fields: String,
+    /// The object of `/lookup`: it is sent far more often than it changes, which is never.
+    json: Box<RawValue>,
 }
 
 impl Peer {
     /// Returns the peer at an address.
     pub fn new(address: Arc<str>, info: PeerInfo) -> Peer {
-        let mut json = String::new();
-        let mut object = JsonObject::new(&mut json);
-        object.text("remote_address", &address);
-        object.text("hostname", &info.hostname);
-        object.text("broadcast_address", &info.broadcast_address);
-        object.number("tcp_port", info.tcp_port);
-        object.number("http_port", info.http_port);
-        object.text("version", &info.version);
-        object.text("topology_zone", &info.topology_zone);
-        object.text("topology_region", &info.topology_region);
-        // The object has no closing brace yet.
-        let fields = json.split_off(1);
+        let json = raw(to_string(&fields(&address, &info)));
         Peer {
             address,
             info,
-            fields,
+            json,
         }
     }
 
@@ -94,8 +85,17 @@ impl Peer {
         port.is_some_and(|port| port == self.info.http_port.to_string())
     }
 
-    /// Returns the object of `/lookup` without the braces.
-    pub fn fields(&self) -> &str {
-        &self.fields
+    /// Returns the fields of `/lookup` and `/nodes`.
+    pub fn fields(&self) -> impl Serialize {
+        fields(&self.address, &self.info)
     }
+
+    /// Returns the object of `/lookup`.
+    pub fn json(&self) -> &RawValue {
+        &self.json
+    }
+}
+
+fn fields(address: &str, info: &PeerInfo) -> impl Serialize {
+    json_object! { remote_address: address, #[serde(flatten)] info }
 }

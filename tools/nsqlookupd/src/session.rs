@@ -11,7 +11,8 @@
 
 use std::sync::Arc;
 
-use wire::go_json::JsonObject;
+use wire::go_json::to_string;
+use wire::json_object;
 
 use crate::database::{ClientKey, Database, Now};
 use crate::decoder::{Command, Decoded, Decoder, Refusal};
@@ -30,17 +31,15 @@ pub fn identify_answer(
     https_port: Option<u16>,
     tcp_port: u16,
 ) -> Arc<str> {
-    let mut json = String::new();
-    let mut object = JsonObject::new(&mut json);
-    object.text("broadcast_address", broadcast_address);
-    object.text("hostname", hostname);
-    object.number("http_port", http_port);
-    if let Some(port) = https_port {
-        object.number("https_port", port);
-    }
-    object.number("tcp_port", tcp_port);
-    object.text("version", program::version::NSQ_VERSION);
-    object.end();
+    let json = to_string(&json_object! {
+        broadcast_address,
+        hostname,
+        http_port,
+        #[serde(flatten)]
+        https_port: https_port.map(|port| json_object! { https_port: port }),
+        tcp_port,
+        version: program::version::NSQ_VERSION,
+    });
     json.into()
 }
 

@@ -1,14 +1,16 @@
 //! `/config/<option>`: every option by its key in the configuration file; two can be changed. `/config/drain` is the
 //! drain of this node.
 
+use std::collections::BTreeMap;
+
 use http::StatusCode;
 
-use super::{BUSY, Background, Broker, Busy, admin};
+use super::{BUSY, Background, Broker, Busy, admin, refusal};
 use many::{Checked, Outcome};
 use program::Value;
 use program::http::{End, Failure, Io, Reply, RequestBody};
 use program::log::{self, Level};
-use wire::go_json::JsonObject;
+use wire::go_json::to_string;
 
 mod many;
 
@@ -98,7 +100,7 @@ pub(super) async fn put_many<B: Broker>(
     let checked = broker.in_background(Background::Report, check).await;
     let Checked { keys, refused } = match checked.map_err(|Busy| BUSY)? {
         Ok(checked) => checked,
-        Err(why) => return Ok(refused_body("INVALID_BODY", &why)),
+        Err(why) => return Ok(refusal(StatusCode::BAD_REQUEST, "INVALID_BODY", &why)),
     };
     let outcomes = many::judge(broker, &keys, refused);
     let is_refused = outcomes
@@ -111,28 +113,16 @@ pub(super) async fn put_many<B: Broker>(
         true => StatusCode::BAD_REQUEST,
         false => StatusCode::OK,
     };
-    let mut answer = String::new();
-    let mut object = JsonObject::new(&mut answer);
-    for (key, outcome) in &outcomes {
-        object.text(key, &outcome.text(is_refused));
-    }
-    object.end();
-    Ok(Reply::json(status, answer))
+    let texts = outcomes.iter();
+    let texts = texts.map(|(key, outcome)| (key, outcome.text(is_refused)));
+    let texts: BTreeMap<_, _> = texts.collect();
+    Ok(Reply::json(status, to_string(&texts)))
 }
 
 /// Returns nsqd's answer for an option that cannot be set, with a reason.
 fn needs_restart(option: &str) -> Reply {
     let reason = format!("a change of {option} needs a restart");
-    refused_body("INVALID_OPTION", &reason)
-}
-
-fn refused_body(code: &str, reason: &str) -> Reply {
-    let mut body = String::new();
-    let mut object = JsonObject::new(&mut body);
-    object.text("message", code);
-    object.text("reason", reason);
-    object.end();
-    Reply::json(StatusCode::BAD_REQUEST, body)
+    refusal(StatusCode::BAD_REQUEST, "INVALID_OPTION", &reason)
 }
 
 /// Texts as they are, everything else as JSON.

@@ -2,15 +2,15 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use engine_rules::stats::{ClientStats, MemoryStats, PubCount, StatsFilter, StatsSnapshot};
+use engine_rules::stats::{MemoryStats, StatsFilter, StatsSnapshot};
 use http::StatusCode;
 
 use super::{Broker, Info, health_text};
 use program::http::{Query, Reply};
 use program::version::{NSQ_VERSION, RINGQ_VERSION};
-use wire::go_json::{JsonObject, push_array, push_string};
+use wire::go_json::to_string;
+use wire::json_object;
 
-mod json;
 mod text;
 
 /// The parameters of a request for statistics.
@@ -59,6 +59,7 @@ pub(super) async fn stats<B: Broker>(broker: &B, wanted: Wanted) -> Reply {
     if !wanted.filter.include_clients || is_topic_unknown {
         snapshot.producers.clear();
     }
+    show_one_pub_count(&mut snapshot, &wanted.filter);
     let health = health_text(&broker.health());
     let view = View {
         info: broker.info(),
@@ -75,44 +76,61 @@ pub(super) async fn stats<B: Broker>(broker: &B, wanted: Wanted) -> Reply {
     }
 }
 
+/// Leaves each client the one publish count that nsqd shows: that of the wanted topic, or of any topic if none is wanted.
+fn show_one_pub_count(snapshot: &mut StatsSnapshot, filter: &StatsFilter) {
+    let topics = snapshot.topics.iter_mut();
+    let channels = topics.flat_map(|topic| &mut topic.channels);
+    let consumers = channels.flat_map(|channel| channel.clients.iter_mut().flatten());
+    for client in consumers.chain(&mut snapshot.producers) {
+        let counts = &mut client.pub_counts;
+        counts.retain(|count| filter.wants_topic(&count.topic));
+        counts.truncate(1);
+    }
+}
+
+impl View<'_> {
+    fn json(&self) -> String {
+        let memory = self.wanted.include_memory.then_some(&self.snapshot.memory);
+        // nsqd has no field `draining`. It is left out, like others, when it says nothing.
+        to_string(&json_object! {
+            version: NSQ_VERSION,
+            health: &self.health,
+            #[serde(flatten)]
+            draining: self.is_draining.then(|| json_object! { draining: true }),
+            start_time: unix_seconds(self.info.start_time),
+            topics: (!self.is_topic_unknown).then_some(&self.snapshot.topics),
+            #[serde(flatten)]
+            memory: memory.map(|memory| json_object! { memory }),
+            producers: Some(&self.snapshot.producers).filter(|list| !list.is_empty()),
+        })
+    }
+}
+
 /// Returns the names of all topics, sorted, in the form of nsqlookupd's `/topics`.
 pub(super) async fn topics<B: Broker>(broker: &B) -> Reply {
     let mut names = broker.topic_names().await;
     names.sort_unstable();
-    let mut body = String::new();
-    let mut object = JsonObject::new(&mut body);
-    push_array(object.key("topics"), &names, |out, name| {
-        push_string(out, name)
-    });
-    object.end();
-    Reply::json(StatusCode::OK, body)
+    Reply::json(StatusCode::OK, to_string(&json_object! { topics: names }))
 }
 
 pub(super) fn info(info: &Info) -> Reply {
     let config = &info.config;
-    let mut body = String::new();
-    let mut object = JsonObject::new(&mut body);
-    object.text("version", NSQ_VERSION);
-    object.text("broadcast_address", &config.broadcast_address);
-    object.text("hostname", config.options.hostname());
-    object.number("http_port", info.ports.http);
-    object.number("tcp_port", info.ports.tcp);
-    object.number("start_time", unix_seconds(info.start_time));
-    object.number(
-        "max_heartbeat_interval",
-        nanos(config.heartbeat_interval_max),
-    );
-    object.number("max_output_buffer_size", config.output_buffer_bytes_max);
-    object.number(
-        "max_output_buffer_timeout",
-        nanos(config.output_buffer_timeout_max),
-    );
-    object.number("max_deflate_level", config.deflate_level_max);
-    object.text("topology_zone", &config.topology_zone);
-    object.text("topology_region", &config.topology_region);
-    object.text("ringq_version", RINGQ_VERSION);
-    object.end();
-    Reply::json(StatusCode::OK, body)
+    let answer = json_object! {
+        version: NSQ_VERSION,
+        broadcast_address: &config.broadcast_address,
+        hostname: config.options.hostname(),
+        http_port: info.ports.http,
+        tcp_port: info.ports.tcp,
+        start_time: unix_seconds(info.start_time),
+        max_heartbeat_interval: nanos(config.heartbeat_interval_max),
+        max_output_buffer_size: config.output_buffer_bytes_max,
+        max_output_buffer_timeout: nanos(config.output_buffer_timeout_max),
+        max_deflate_level: config.deflate_level_max,
+        topology_zone: &config.topology_zone,
+        topology_region: &config.topology_region,
+        ringq_version: RINGQ_VERSION,
+    };
+    Reply::json(StatusCode::OK, to_string(&answer))
 }
 
 fn unix_seconds(at: SystemTime) -> i64 {
@@ -124,14 +142,6 @@ fn unix_seconds(at: SystemTime) -> i64 {
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// Returns the one publish count that nsqd shows: that of the wanted topic, or of any topic if none is wanted.
-fn shown_pub_count<'a>(client: &'a ClientStats, filter: &StatsFilter) -> Option<&'a PubCount> {
-    client
-        .pub_counts
-        .iter()
-        .find(|count| filter.wants_topic(&count.topic))
 }
 
 /// The figures by their names, in the order in which they are shown.

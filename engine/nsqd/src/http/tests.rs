@@ -191,6 +191,10 @@ impl Broker for Fake {
             topic
                 .channels
                 .retain(|channel| filter.wants_channel(&channel.channel_name));
+            let channels = topic.channels.iter_mut();
+            for channel in channels.filter(|_| !filter.include_clients) {
+                channel.clients = None;
+            }
         }
         snapshot
     }
@@ -1356,6 +1360,7 @@ fn captured() -> StatsSnapshot {
         depth: 8,
         deferred_count: 1,
         message_count: 9,
+        clients: Some(Vec::new()),
         paused: true,
         e2e_processing_latency: latency(0, 0.0),
         ..Default::default()
@@ -1377,7 +1382,7 @@ fn captured() -> StatsSnapshot {
         global_msg_count: 8,
         requeue_count: 1,
         client_count: 1,
-        clients: vec![consumer],
+        clients: Some(vec![consumer]),
         e2e_processing_latency: latency(3, 102_215_749.0),
         ..Default::default()
     };

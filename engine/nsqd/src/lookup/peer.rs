@@ -14,7 +14,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use upgrade::ClientConfig;
-use wire::go_json::{self, JsonObject, integer, string};
+use wire::go_json::{self, integer, string, to_string};
+use wire::json_object;
 
 /// Commands that are sent before their answers are awaited. A node with many channels is registered at a
 /// peer far away in a few round trips, and neither side's socket buffer can fill up.
@@ -73,17 +74,16 @@ impl Failure {
 
 impl Node {
     pub(super) fn new(config: &Config, ports: Ports, tls: Option<Arc<ClientConfig>>) -> Node {
-        let mut json = String::new();
-        let mut object = JsonObject::new(&mut json);
         // Sorted, as Go writes a map.
-        object.text("broadcast_address", &config.broadcast_address);
-        object.text("hostname", config.options.hostname());
-        object.number("http_port", ports.http);
-        object.number("tcp_port", ports.tcp);
-        object.text("topology_region", &config.topology_region);
-        object.text("topology_zone", &config.topology_zone);
-        object.text("version", NSQ_VERSION);
-        object.end();
+        let json = to_string(&json_object! {
+            broadcast_address: &config.broadcast_address,
+            hostname: config.options.hostname(),
+            http_port: ports.http,
+            tcp_port: ports.tcp,
+            topology_region: &config.topology_region,
+            topology_zone: &config.topology_zone,
+            version: NSQ_VERSION,
+        });
         let mut identify = b"IDENTIFY\n".to_vec();
         identify.extend((json.len() as u32).to_be_bytes());
         identify.extend(json.as_bytes());

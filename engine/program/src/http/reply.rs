@@ -9,7 +9,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::StatusCode;
 
-use wire::go_json::JsonObject;
+use wire::go_json::{raw, to_string};
+use wire::json_object;
 
 use super::coding;
 use super::host_names::HostNames;
@@ -191,10 +192,7 @@ impl Reply {
 
     /// Returns an error. Its word is in a JSON object. 415 names the encodings that a body may have.
     pub fn failure(failure: Failure) -> Reply {
-        let mut body = String::new();
-        let mut object = JsonObject::new(&mut body);
-        object.text("message", failure.code);
-        object.end();
+        let body = to_string(&json_object! { message: failure.code });
         let mut reply = Reply::json(failure.status, body);
         if failure.status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
             reply.header = Some(("Accept-Encoding", coding::ACCEPTED.to_string()));
@@ -204,11 +202,8 @@ impl Reply {
 
     /// Returns the answer to a request whose `Host` is no name of the server.
     pub(super) fn misdirected(host: &str) -> Reply {
-        let mut body = String::new();
-        let mut object = JsonObject::new(&mut body);
-        object.text("message", "MISDIRECTED_HOST");
-        object.text("reason", &HostNames::advice(host));
-        object.end();
+        let advice = HostNames::advice(host);
+        let body = to_string(&json_object! { message: "MISDIRECTED_HOST", reason: advice });
         Reply::json(StatusCode::MISDIRECTED_REQUEST, body)
     }
 
@@ -235,12 +230,11 @@ impl Reply {
                 (status, word.unwrap_or(b"INTERNAL_ERROR"), b"null")
             }
         };
-        let mut body = String::new();
-        let mut object = JsonObject::new(&mut body);
-        object.number("status_code", status.as_u16());
-        object.text("status_txt", &String::from_utf8_lossy(text));
-        object.key("data").push_str(&String::from_utf8_lossy(data));
-        object.end();
+        let body = to_string(&json_object! {
+            status_code: status.as_u16(),
+            status_txt: String::from_utf8_lossy(text),
+            data: raw(String::from_utf8_lossy(data).into_owned()),
+        });
         let must_close = self.must_close;
         Reply::new(status, false, body)
             .with_type(JSON)

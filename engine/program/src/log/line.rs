@@ -6,7 +6,8 @@ use std::time::SystemTime;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use wire::go_json::{JsonObject, escape_into};
+use wire::go_json::to_string;
+use wire::json_object;
 
 use super::Level;
 use crate::local_time;
@@ -132,24 +133,16 @@ impl Line {
 
     fn json(&self, style: &Style, zone: &TimeZone, at: Timestamp) -> String {
         let time = local_time::rfc3339_zoned(&at.to_zoned(zone.clone()), "%.6f");
-        let mut json = String::new();
-        let mut object = JsonObject::new(&mut json);
-        object.text("time", &time);
-        object.text("level", self.level.name());
-        object.text("program", style.program);
-        let message = object.key("message");
-        message.push('"');
+        let mut json = to_string(&json_object! {
+            time,
+            level: self.level.name(),
+            program: style.program,
+            message: self.text_without_tag(),
+        });
         // JSON allows the upper control characters unescaped, but a terminal obeys some of them.
-        let is_upper_control = |c: char| matches!(c, '\u{7f}'..='\u{9f}');
-        for part in self.text_without_tag().split_inclusive(is_upper_control) {
-            let text = part.trim_end_matches(is_upper_control);
-            escape_into(message, text);
-            for c in part[text.len()..].chars() {
-                message.push_str(&format!("\\u{:04x}", u32::from(c)));
-            }
+        while let Some(c) = json.chars().find(|c| matches!(c, '\u{7f}'..='\u{9f}')) {
+            json = json.replace(c, &format!("\\u{:04x}", u32::from(c)));
         }
-        message.push('"');
-        object.end();
         json
     }
 }

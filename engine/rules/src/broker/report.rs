@@ -10,7 +10,8 @@ use crate::now::Now;
 use crate::pause::PauseUnderWay;
 use crate::stats::{
     ChannelStats, ClientStats, DeadLetterStats, DividedTopic, LatencyStats, LogFigures, PauseStats,
-    PubCount, StatsFilter, StatsSnapshot, TopicStats, UndoStats, UnfinishedSnapshot,
+    ProtocolVersion, PubCount, StatsFilter, StatsSnapshot, TopicStats, UndoStats,
+    UnfinishedSnapshot,
 };
 use crate::topic::Topic;
 use crate::topology::Locality;
@@ -77,7 +78,8 @@ impl Broker {
                 && let Some(channel) = last_channel
             {
                 let consumers = &mut unfinished.consumers;
-                entries += self.add_clients(consumers, &mut channel.clients, entries_left);
+                let clients = channel.clients.get_or_insert_default();
+                entries += self.add_clients(consumers, clients, entries_left);
                 continue;
             }
             let divided = unfinished.divided.take();
@@ -170,8 +172,8 @@ impl Broker {
             if filter.include_clients {
                 let mut left: Vec<ClientId> = channel.consumers.iter().rev().copied().collect();
                 let entries_left = SLICE_ENTRIES.saturating_sub(added.consumers);
-                added.consumers +=
-                    self.add_clients(&mut left, &mut of_channel.clients, entries_left);
+                let clients = of_channel.clients.insert(Vec::new());
+                added.consumers += self.add_clients(&mut left, clients, entries_left);
                 added.consumers_left = left;
             }
             stats.channels.push(of_channel);
@@ -286,7 +288,7 @@ impl Broker {
                 waiting_count: dead.count(),
             }),
             client_count: channel.consumers.len() as u64,
-            clients: Vec::new(),
+            clients: None,
             paused: channel.paused,
             pause: pause_stats(channel.pause.as_deref()),
             undo: channel.undo.as_ref().map(|undo| undo_stats(topic, undo)),
@@ -396,6 +398,7 @@ fn client_stats(client: &Client) -> ClientStats {
     ClientStats {
         client_id: client.session.client_id.clone(),
         hostname: client.session.hostname.clone(),
+        version: ProtocolVersion::V2,
         remote_address: client.address.clone(),
         state: client.session.state as u8,
         ready_count: u64::from(client.consumer.ready_count),
@@ -425,5 +428,7 @@ fn client_stats(client: &Client) -> ClientStats {
         tls: client.session.tls.is_some(),
         tls_cipher_suite: tls.cipher_suite,
         tls_version: tls.version,
+        tls_negotiated_protocol: "",
+        tls_negotiated_protocol_is_mutual: client.session.tls.is_some(),
     }
 }

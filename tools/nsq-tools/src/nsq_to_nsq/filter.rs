@@ -3,7 +3,10 @@
 //! The bytes are those of the original `nsq_to_nsq`, which decodes and encodes with Go's
 //! `encoding/json`. One rule differs: a number is never changed in value (`number.rs`).
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
+use wire::go_json::push;
 
 use object::Object;
 
@@ -76,18 +79,19 @@ impl Filter {
 
     /// Returns an object with the fields of the whitelist that exist, sorted by name.
     fn selection(&self, object: &Object<'_>) -> String {
-        let mut names: Vec<&str> = self.whitelist.iter().map(String::as_str).collect();
-        names.sort_unstable();
-        names.dedup();
-        let mut out = String::new();
-        let mut selection = wire::go_json::JsonObject::new(&mut out);
+        let names: BTreeSet<&str> = self.whitelist.iter().map(String::as_str).collect();
+        let mut out = "{".to_owned();
         for name in names {
             if let Some(value) = object.field(name) {
-                rewrite::push_value(selection.key(name), value);
+                if out.len() > 1 {
+                    out.push(',');
+                }
+                push(&mut out, name);
+                out.push(':');
+                rewrite::push_value(&mut out, value);
             }
         }
-        selection.end();
-        out
+        out + "}"
     }
 }
 

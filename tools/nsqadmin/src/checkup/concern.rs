@@ -5,6 +5,9 @@
 use std::collections::BTreeSet;
 
 use nsq_doctor::{duration, short};
+use serde::{Serialize, Serializer};
+use wire::go_json::Object;
+use wire::json_object;
 
 use super::round::{LookupdRound, NodeRound, Round};
 use super::{Backlog, Checkup, DiskFigures, NodeCheck, TopicProducers};
@@ -31,16 +34,32 @@ pub enum Subject {
     Channel(String, String),
 }
 
+impl Serialize for Subject {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let (kind, name) = match self {
+            Subject::Lookupd(address) => ("lookupd", address),
+            Subject::Node(address) => ("node", address),
+            Subject::Topic(topic) => ("topic", topic),
+            Subject::Channel(topic, channel) => {
+                return json_object! { topic, channel }.serialize(to);
+            }
+        };
+        Object(&[(kind, name)]).serialize(to)
+    }
+}
+
 /// Something that needs attention.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Concern {
     /// The subject.
+    #[serde(flatten)]
     pub subject: Subject,
     /// A sentence that says what is wrong, and what to do.
     pub sentence: String,
     /// Messages that wait. 0 for servers.
     pub depth: i64,
     /// The age of the oldest message in milliseconds, if a node tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest_ms: Option<i64>,
     /// True if this age grows: nobody finishes the oldest message.
     pub is_older: bool,

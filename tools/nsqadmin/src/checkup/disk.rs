@@ -2,7 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use serde::Serialize;
+use wire::go_json::is_default;
+
 use super::round::NodeRound;
+use crate::thousandth::write_rounded;
 
 /// The time over which the use of a disk is measured, in milliseconds. nsqd takes its disk in whole
 /// segments, so a shorter time shows steps.
@@ -18,18 +22,25 @@ const SOON_SECONDS: f64 = 4.0 * 3600.0;
 const WATCHED_FACTOR: f64 = 24.0;
 
 /// The disk of a node.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct DiskFigures {
     /// Bytes of the file system.
     pub size_bytes: f64,
     /// Bytes that nsqd may still use.
     pub free_bytes: f64,
     /// True if nsqd refuses messages because the disk has no room.
+    #[serde(skip_serializing_if = "is_default")]
     pub is_full: bool,
     /// Seconds until the disk is full, if it goes on to fill as in the last ten minutes.
+    #[serde(
+        rename = "full_in_s",
+        serialize_with = "write_rounded",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub full_in: Option<f64>,
     /// True if the disk is full soon: within 4 hours, and within 24 times the time that was watched. A
     /// minute does not tell about hours.
+    #[serde(skip)]
     pub is_full_soon: bool,
 }
 

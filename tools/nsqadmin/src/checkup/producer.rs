@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use nsq_doctor::{grown, short};
+use serde::Serialize;
 
 use super::recent::Recent;
 use super::round::{NodeRound, Round};
@@ -48,7 +49,7 @@ pub struct TopicProducers {
 }
 
 /// A connection that publishes.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ProducerFigures {
     /// `host:port` of the node.
     pub node: String,
@@ -65,9 +66,11 @@ pub struct ProducerFigures {
     /// The messages since the connection.
     pub count: i64,
     /// Messages per second.
+    #[serde(skip)]
     pub rate: f64,
     /// The usual messages per second of this connection, or of the one that it replaces. `None` if the topic has not been
     /// watched for long enough.
+    #[serde(skip)]
     pub usual: Option<f64>,
 }
 

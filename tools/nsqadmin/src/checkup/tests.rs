@@ -346,12 +346,8 @@ fn a_rate_that_is_not_known_is_not_zero() {
     let producers = json!([{"client_id": "p", "pub_counts": [{"topic": "t", "count": 5}]}]);
     let figures = json!({"count": 5, "producers": producers});
     let shown = |checkup: &Checkup| {
-        let mut json = String::new();
-        let mut object = wire::go_json::JsonObject::new(&mut json);
-        checkup.push_producers(&mut object, "t");
-        object.end();
-        let json: Value = serde_json::from_str(&json).unwrap();
-        let publishing = &json["publishing"];
+        let json = wire::go_json::to_string(&checkup.publishing("t"));
+        let publishing: Value = serde_json::from_str(&json).unwrap();
         [
             &publishing["rate"],
             &publishing["others_rate"],

@@ -1,6 +1,7 @@
 //! [`ChannelFigures`]: a channel on one nsqd, or on all.
 
-use wire::go_json::{JsonObject, push_array};
+use serde::Serialize;
+use wire::go_json::is_default;
 
 use super::{
     ALL_NODES, ClientFigures, LatencyFigures, NodeIdentity, NodeStats, Pause, Undo, add, sort_parts,
@@ -8,7 +9,7 @@ use super::{
 use crate::answer;
 
 /// The figures of a channel. The counts are sums in a total.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ChannelFigures {
     /// `host:port` of the nsqd, or `*` in a total.
     pub node: String,
@@ -20,6 +21,8 @@ pub struct ChannelFigures {
     pub channel_name: String,
     /// Messages that wait.
     pub depth: i64,
+    /// The other part of the depth.
+    pub memory_depth: i64,
     /// The part of the depth beyond nsqd's `--mem-queue-size`. The original nsqd has this part on disk.
     pub backend_depth: i64,
     /// Messages that consumers have and have not finished.
@@ -32,12 +35,18 @@ pub struct ChannelFigures {
     pub timeout_count: i64,
     /// Messages since the start.
     pub message_count: i64,
+    /// Messages to consumers.
+    #[serde(skip_serializing_if = "is_default")]
+    pub delivery_msg_count: i64,
     /// Messages to consumers in the nsqd's zone.
-    pub zone_local_count: i64,
+    #[serde(skip_serializing_if = "is_default")]
+    pub zone_local_msg_count: i64,
     /// Messages to consumers in the nsqd's region, but in another zone.
-    pub region_local_count: i64,
+    #[serde(skip_serializing_if = "is_default")]
+    pub region_local_msg_count: i64,
     /// Messages to other consumers.
-    pub global_count: i64,
+    #[serde(skip_serializing_if = "is_default")]
+    pub global_msg_count: i64,
     /// The number of clients.
     pub client_count: i64,
     /// The parts of a total. `None` in a part.
@@ -45,16 +54,21 @@ pub struct ChannelFigures {
     /// The clients. `None` if the nsqd was not asked for them.
     pub clients: Option<Vec<ClientFigures>>,
     /// True if the channel is paused on any nsqd.
+    #[serde(rename = "paused")]
     pub is_paused: bool,
     /// The terms of the pause. `None` if the channel is not paused.
+    #[serde(flatten)]
     pub pause: Option<Pause>,
     /// Emptied messages that can come back.
+    #[serde(flatten)]
     pub undo: Option<Undo>,
-    /// The latency.
-    pub latency: LatencyFigures,
     /// The age of the oldest message that is owed, in milliseconds: the highest of all nsqds. `None` if
     /// no nsqd tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest_unfinished_ms: Option<i64>,
+    /// The latency.
+    #[serde(rename = "e2e_processing_latency")]
+    pub latency: LatencyFigures,
 }
 
 /// Returns the total of a channel over all nsqds that have it, or `None` if no nsqd has it.
@@ -108,20 +122,21 @@ impl ChannelFigures {
             requeue_count: given.requeue_count,
             timeout_count: given.timeout_count,
             message_count: given.message_count,
-            zone_local_count: given.zone_local_msg_count,
-            region_local_count: given.region_local_msg_count,
-            global_count: given.global_msg_count,
+            zone_local_msg_count: given.zone_local_msg_count,
+            region_local_msg_count: given.region_local_msg_count,
+            global_msg_count: given.global_msg_count,
             client_count: given
                 .client_count
                 .unwrap_or_else(|| i64::try_from(listed).unwrap_or(i64::MAX)),
-            nodes: None,
             clients,
             is_paused: given.paused,
             pause: Pause::of_channel(given),
             undo: Undo::of_channel(given),
             latency: LatencyFigures::of_node(&given.e2e_processing_latency),
             oldest_unfinished_ms: given.oldest_unfinished_ms,
+            ..ChannelFigures::default()
         }
+        .completed()
     }
 
     /// Returns the total of the parts, which it keeps.
@@ -141,7 +156,7 @@ impl ChannelFigures {
             ClientFigures::sort(clients);
         }
         total.nodes = Some(parts);
-        total
+        total.completed()
     }
 
     fn add(&mut self, part: &ChannelFigures) {
@@ -152,9 +167,12 @@ impl ChannelFigures {
         add(&mut self.requeue_count, part.requeue_count);
         add(&mut self.timeout_count, part.timeout_count);
         add(&mut self.message_count, part.message_count);
-        add(&mut self.zone_local_count, part.zone_local_count);
-        add(&mut self.region_local_count, part.region_local_count);
-        add(&mut self.global_count, part.global_count);
+        add(&mut self.zone_local_msg_count, part.zone_local_msg_count);
+        add(
+            &mut self.region_local_msg_count,
+            part.region_local_msg_count,
+        );
+        add(&mut self.global_msg_count, part.global_msg_count);
         add(&mut self.client_count, part.client_count);
         self.is_paused |= part.is_paused;
         Pause::add(&mut self.pause, part.pause.as_ref());
@@ -168,71 +186,13 @@ impl ChannelFigures {
         }
     }
 
-    /// Returns the part of the depth that is in memory.
-    pub fn memory_depth(&self) -> i64 {
-        self.depth.saturating_sub(self.backend_depth)
-    }
-
-    /// Returns the number of messages that were sent to consumers.
-    pub fn delivery_count(&self) -> i64 {
+    /// Fills in what follows from other figures.
+    fn completed(mut self) -> ChannelFigures {
+        self.memory_depth = self.depth.saturating_sub(self.backend_depth);
         let local = self
-            .zone_local_count
-            .saturating_add(self.region_local_count);
-        local.saturating_add(self.global_count)
-    }
-
-    /// Adds the fields to a JSON object.
-    pub fn push_fields(&self, object: &mut JsonObject<'_>) {
-        object.text("node", &self.node);
-        object.text("hostname", &self.hostname);
-        object.text("topic_name", &self.topic_name);
-        object.text("channel_name", &self.channel_name);
-        object.number("depth", self.depth);
-        object.number("memory_depth", self.memory_depth());
-        object.number("backend_depth", self.backend_depth);
-        object.number("in_flight_count", self.in_flight_count);
-        object.number("deferred_count", self.deferred_count);
-        object.number("requeue_count", self.requeue_count);
-        object.number("timeout_count", self.timeout_count);
-        object.number("message_count", self.message_count);
-        for (key, count) in [
-            ("delivery_msg_count", self.delivery_count()),
-            ("zone_local_msg_count", self.zone_local_count),
-            ("region_local_msg_count", self.region_local_count),
-            ("global_msg_count", self.global_count),
-        ] {
-            if count != 0 {
-                object.number(key, count);
-            }
-        }
-        object.number("client_count", self.client_count);
-        match &self.nodes {
-            None => object.key("nodes").push_str("null"),
-            Some(parts) => push_array(object.key("nodes"), parts, |out, part| part.push_json(out)),
-        }
-        match &self.clients {
-            None => object.key("clients").push_str("null"),
-            Some(clients) => push_array(object.key("clients"), clients, |out, client| {
-                client.push_json(out);
-            }),
-        }
-        object.boolean("paused", self.is_paused);
-        if let Some(pause) = &self.pause {
-            pause.push_fields(object);
-        }
-        if let Some(undo) = self.undo {
-            undo.push_fields(object);
-        }
-        if let Some(age) = self.oldest_unfinished_ms {
-            object.number("oldest_unfinished_ms", age);
-        }
-        self.latency.push_json(object.key("e2e_processing_latency"));
-    }
-
-    /// Appends the channel as JSON.
-    pub fn push_json(&self, out: &mut String) {
-        let mut object = JsonObject::new(out);
-        self.push_fields(&mut object);
-        object.end();
+            .zone_local_msg_count
+            .saturating_add(self.region_local_msg_count);
+        self.delivery_msg_count = local.saturating_add(self.global_msg_count);
+        self
     }
 }

@@ -1,6 +1,7 @@
 //! [`ClientFigures`]: a client of a channel.
 
-use wire::go_json::JsonObject;
+use serde::{Serialize, Serializer};
+use wire::json_object;
 
 use super::NodeIdentity;
 use crate::answer;
@@ -63,42 +64,53 @@ impl ClientFigures {
             ],
         )
     }
+}
 
-    /// Appends the client as JSON.
-    pub fn push_json(&self, out: &mut String) {
+impl Serialize for ClientFigures {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let given = &self.given;
-        let mut object = JsonObject::new(out);
-        object.text("node", &self.node);
-        object.text("remote_address", &given.remote_address);
-        object.text("version", &given.version);
-        object.text("client_id", &given.client_id);
-        object.text("hostname", &given.hostname);
-        object.text("user_agent", &given.user_agent);
-        object.number("connect_ts", given.connect_ts);
-        object.number("connected", self.connected_seconds.saturating_mul(NANOS));
-        object.number("in_flight_count", given.in_flight_count);
-        object.number("ready_count", given.ready_count);
-        object.number("finish_count", given.finish_count);
-        object.number("requeue_count", given.requeue_count);
-        object.number("message_count", given.message_count);
-        object.number("sample_rate", given.sample_rate);
-        object.boolean("deflate", given.deflate);
-        object.boolean("snappy", given.snappy);
-        object.boolean("authed", given.authed);
-        object.text("auth_identity", &given.auth_identity);
-        object.text("auth_identity_url", &given.auth_identity_url);
-        object.text_unless_empty("node_topology_region", &self.node_region);
-        object.text_unless_empty("node_topology_zone", &self.node_zone);
-        object.text_unless_empty("topology_region", &given.topology_region);
-        object.text_unless_empty("topology_zone", &given.topology_zone);
-        object.boolean("tls", given.tls);
-        object.text("tls_cipher_suite", &given.tls_cipher_suite);
-        object.text("tls_version", &given.tls_version);
-        object.text("tls_negotiated_protocol", &given.tls_negotiated_protocol);
-        object.boolean(
-            "tls_negotiated_protocol_is_mutual",
-            given.tls_negotiated_protocol_is_mutual,
-        );
-        object.end();
+        let node_region = known(&self.node_region);
+        let node_zone = known(&self.node_zone);
+        let region = known(&given.topology_region);
+        let zone = known(&given.topology_zone);
+        let client = json_object! {
+            node: &self.node,
+            remote_address: &given.remote_address,
+            version: &given.version,
+            client_id: &given.client_id,
+            hostname: &given.hostname,
+            user_agent: &given.user_agent,
+            connect_ts: given.connect_ts,
+            connected: self.connected_seconds.saturating_mul(NANOS),
+            in_flight_count: given.in_flight_count,
+            ready_count: given.ready_count,
+            finish_count: given.finish_count,
+            requeue_count: given.requeue_count,
+            message_count: given.message_count,
+            sample_rate: given.sample_rate,
+            deflate: given.deflate,
+            snappy: given.snappy,
+            authed: given.authed,
+            auth_identity: &given.auth_identity,
+            auth_identity_url: &given.auth_identity_url,
+            #[serde(flatten)]
+            node_region: node_region.map(|it| json_object! { node_topology_region: it }),
+            #[serde(flatten)]
+            node_zone: node_zone.map(|it| json_object! { node_topology_zone: it }),
+            #[serde(flatten)]
+            region: region.map(|it| json_object! { topology_region: it }),
+            #[serde(flatten)]
+            zone: zone.map(|it| json_object! { topology_zone: it }),
+            tls: given.tls,
+            tls_cipher_suite: &given.tls_cipher_suite,
+            tls_version: &given.tls_version,
+            tls_negotiated_protocol: &given.tls_negotiated_protocol,
+            tls_negotiated_protocol_is_mutual: given.tls_negotiated_protocol_is_mutual,
+        };
+        client.serialize(to)
     }
+}
+
+fn known(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
 }

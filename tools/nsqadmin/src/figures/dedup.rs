@@ -1,6 +1,6 @@
 //! [`Dedup`]: what topics with a rule of `--dedup` tell about duplicates. Only ringq's nsqds have such rules.
 
-use wire::go_json::JsonObject;
+use serde::Serialize;
 
 use crate::answer;
 
@@ -8,9 +8,9 @@ use crate::answer;
 macro_rules! dedup {
     ($($field:ident: $add:ident,)*) => {
         /// The figures of a topic with a rule. Those that the rule does not have are `None`.
-        #[derive(Clone, Debug, Default, PartialEq)]
+        #[derive(Clone, Debug, Default, PartialEq, Serialize)]
         pub struct Dedup {
-            $($field: Option<i64>,)*
+            $(#[serde(skip_serializing_if = "Option::is_none")] $field: Option<i64>,)*
         }
 
         impl Dedup {
@@ -22,13 +22,6 @@ macro_rules! dedup {
             /// Adds the figures of another nsqd.
             pub fn add(&mut self, part: &Dedup) {
                 $($add(&mut self.$field, part.$field);)*
-            }
-
-            /// Adds the fields to a JSON object. Unknown figures are left out.
-            pub fn push_fields(&self, object: &mut JsonObject<'_>) {
-                $(if let Some(number) = self.$field {
-                    object.number(stringify!($field), number);
-                })*
             }
         }
     };

@@ -1,11 +1,11 @@
 //! [`LatencyFigures`]: the percentiles of a latency, of one nsqd or of several.
 
-use wire::go_json::{JsonObject, push_array, push_float};
+use serde::{Serialize, Serializer};
 
 use crate::answer;
 
 /// The latency from publish to finish.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LatencyFigures {
     /// The number of messages.
     pub count: i64,
@@ -20,20 +20,22 @@ pub struct LatencyFigures {
 }
 
 /// One percentile. All values are nanoseconds.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PercentileFigures {
-    /// The quantile, between 0 and 1.
-    pub quantile: f64,
-    /// The value of the one nsqd. `None` in a total.
-    pub value: Option<f64>,
-    /// The lowest value of an nsqd with messages.
-    pub min: f64,
-    /// The highest value of an nsqd.
-    pub max: f64,
     /// The mean, weighted with the numbers of messages.
+    #[serde(serialize_with = "finite")]
     pub average: f64,
     /// The number of messages.
     pub count: i64,
+    /// The highest value of an nsqd.
+    pub max: f64,
+    /// The lowest value of an nsqd with messages.
+    pub min: f64,
+    /// The quantile, between 0 and 1.
+    pub quantile: f64,
+    /// The value of the one nsqd. `None` in a total.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
 }
 
 impl LatencyFigures {
@@ -92,24 +94,6 @@ impl LatencyFigures {
             }
         }
     }
-
-    /// Appends the latency as JSON.
-    pub fn push_json(&self, out: &mut String) {
-        let mut object = JsonObject::new(out);
-        object.number("count", self.count);
-        match &self.percentiles {
-            None => object.key("percentiles").push_str("null"),
-            Some(percentiles) => {
-                push_array(object.key("percentiles"), percentiles, |out, figures| {
-                    figures.push_json(out);
-                })
-            }
-        }
-        object.text("topic", &self.topic);
-        object.text("channel", &self.channel);
-        object.text("host", self.host);
-        object.end();
-    }
 }
 
 impl PercentileFigures {
@@ -132,22 +116,9 @@ impl PercentileFigures {
         // The order of the operations is the original's, because it decides about the last digit.
         self.average += (other.average - self.average) * part / all;
     }
-
-    fn push_json(&self, out: &mut String) {
-        let mut object = JsonObject::new(out);
-        push_finite(object.key("average"), self.average);
-        object.number("count", self.count);
-        push_finite(object.key("max"), self.max);
-        push_finite(object.key("min"), self.min);
-        push_finite(object.key("quantile"), self.quantile);
-        if let Some(value) = self.value {
-            push_finite(object.key("value"), value);
-        }
-        object.end();
-    }
 }
 
-/// Appends a number. JSON has no infinity, to which absurd figures of an nsqd can lead: it becomes 0.
-fn push_finite(out: &mut String, value: f64) {
-    push_float(out, if value.is_finite() { value } else { 0.0 });
+/// Writes 0 in place of infinity, to which absurd figures of an nsqd can lead: JSON has none.
+fn finite<S: Serializer>(value: &f64, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(if value.is_finite() { *value } else { 0.0 })
 }

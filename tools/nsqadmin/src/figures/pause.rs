@@ -1,27 +1,33 @@
 //! [`Pause`] and [`Undo`]: the terms of a pause, and the messages of an empty that can come back. Only ringq's nsqds tell
 //! these. nsqd 1.3.0 tells only that something is paused.
 
-use wire::go_json::JsonObject;
+use serde::Serialize;
+use wire::go_json::is_default;
 
 use crate::answer;
 
-/// The terms of a pause.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The terms of a pause, under nsqd's names. Terms that were not given are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Pause {
     /// The end, in milliseconds since 1970. `None` is a pause without an end.
+    #[serde(rename = "pause_until_ms", skip_serializing_if = "Option::is_none")]
     pub until_ms: Option<i64>,
     /// The reason, or an empty text.
+    #[serde(rename = "pause_note", skip_serializing_if = "is_default")]
     pub note: String,
     /// The name of the admin, or an empty text.
+    #[serde(rename = "paused_by", skip_serializing_if = "is_default")]
     pub by: String,
 }
 
 /// The messages that a topic or channel was emptied of, while they can come back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Undo {
     /// The time until which they can come back, in milliseconds since 1970.
+    #[serde(rename = "undo_until_ms")]
     pub until_ms: i64,
     /// The number of these messages.
+    #[serde(rename = "undo_message_count")]
     pub message_count: i64,
 }
 
@@ -58,15 +64,6 @@ impl Pause {
             *total = Some(part.clone());
         }
     }
-
-    /// Adds the fields to a JSON object, under nsqd's names. Terms that were not given are left out.
-    pub fn push_fields(&self, object: &mut JsonObject<'_>) {
-        if let Some(until_ms) = self.until_ms {
-            object.number("pause_until_ms", until_ms);
-        }
-        object.text_unless_empty("pause_note", &self.note);
-        object.text_unless_empty("paused_by", &self.by);
-    }
 }
 
 impl Undo {
@@ -99,12 +96,6 @@ impl Undo {
             until_ms: own.until_ms.min(part.until_ms),
             message_count: own.message_count.saturating_add(part.message_count),
         });
-    }
-
-    /// Adds the fields to a JSON object, under nsqd's names.
-    pub fn push_fields(self, object: &mut JsonObject<'_>) {
-        object.number("undo_until_ms", self.until_ms);
-        object.number("undo_message_count", self.message_count);
     }
 }
 

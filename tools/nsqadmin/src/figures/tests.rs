@@ -1,3 +1,5 @@
+use wire::go_json::to_string;
+
 use super::*;
 
 fn node(address: &str, hostname: &str, topics: &str) -> NodeStats {
@@ -13,12 +15,6 @@ fn node(address: &str, hostname: &str, topics: &str) -> NodeStats {
         topics: stats.topics,
         ..NodeStats::default()
     }
-}
-
-fn json(push: impl FnOnce(&mut String)) -> String {
-    let mut json = String::new();
-    push(&mut json);
-    json
 }
 
 /// The original has the totals in the place of the first node's channels.
@@ -53,7 +49,7 @@ fn a_total_keeps_the_parts_of_each_node() {
     ];
     let total = topic_total(&stats, "t");
     assert_eq!(
-        (total.depth, total.memory_depth(), total.backend_depth),
+        (total.depth, total.memory_depth, total.backend_depth),
         (123, 120, 3)
     );
     assert_eq!((total.message_count, total.is_paused), (18, true));
@@ -81,7 +77,7 @@ fn a_total_keeps_the_parts_of_each_node() {
         channel.requeue_count,
         channel.timeout_count,
         channel.client_count,
-        channel.delivery_count(),
+        channel.delivery_msg_count,
     );
     assert_eq!(counts, (6, 9, 12, 15, 21, 81));
     assert_eq!(channel.nodes.as_ref().map(Vec::len), Some(3));
@@ -125,7 +121,7 @@ fn latencies_are_weighted_and_the_minimum_ignores_nodes_without_messages() {
         r#"{"average":575,"count":16,"max":900,"min":500,"quantile":0.99}],"#,
         r#""topic":"t","channel":"c","host":"*"}"#,
     );
-    assert_eq!(json(|out| total.latency.push_json(out)), expected);
+    assert_eq!(to_string(&total.latency), expected);
     let part = &total.nodes.as_ref().unwrap()[1].latency;
     let expected = concat!(
         r#"{"count":13,"percentiles":["#,
@@ -133,12 +129,12 @@ fn latencies_are_weighted_and_the_minimum_ignores_nodes_without_messages() {
         r#"{"average":500,"count":13,"max":500,"min":500,"quantile":0.99,"value":500}],"#,
         r#""topic":"","channel":"","host":""}"#,
     );
-    assert_eq!(json(|out| part.push_json(out)), expected);
+    assert_eq!(to_string(&part), expected);
     let none = channel_total(&stats[..1], "t", "c", 0).unwrap();
     let percentiles = none.latency.percentiles.unwrap();
     assert_eq!((percentiles[0].average, percentiles[0].min), (0.0, 0.0));
     let without = channel_total(&stats[3..], "t", "c", 0).unwrap();
-    assert!(json(|out| without.latency.push_json(out)).contains(r#""percentiles":null"#));
+    assert!(to_string(&without.latency).contains(r#""percentiles":null"#));
 }
 
 #[test]
@@ -172,7 +168,7 @@ fn clients_come_in_the_order_of_their_distance() {
         ]
     );
     assert_eq!(total.client_count, 8, "nsqds before 1.0 give no count");
-    let json = json(|out| clients[0].push_json(out));
+    let json = to_string(&clients[0]);
     assert!(
         json.contains(r#""connect_ts":90,"connected":10000000000,"#),
         "{json}"
@@ -188,7 +184,7 @@ fn counts_of_deliveries_are_left_out_when_zero() {
     let body = |counts: &str| {
         let topic = format!(r#"{{"topic_name":"t","channels":[{{"channel_name":"c"{counts}}}]}}"#);
         let total = channel_total(&[node("a:1", "h", &topic)], "t", "c", 0).unwrap();
-        json(|out| total.push_json(out))
+        to_string(&total)
     };
     assert!(!body("").contains("_msg_count"));
     let some = body(r#","region_local_msg_count":2"#);
@@ -234,10 +230,10 @@ fn spoiled_answers_do_no_harm() {
             ..NodeStats::default()
         };
         let both = [stats.clone(), stats];
-        let topic = json(|out| topic_total(&both, "t").push_json(out));
+        let topic = to_string(&topic_total(&both, "t"));
         serde_json::from_str::<serde_json::Value>(&topic).expect("it is JSON");
         if let Some(total) = channel_total(&both, "t", "c", i64::MAX) {
-            let channel = json(|out| total.push_json(out));
+            let channel = to_string(&total);
             serde_json::from_str::<serde_json::Value>(&channel).expect("it is JSON");
         }
         topics_of_node(&both[0], 0);
@@ -259,7 +255,7 @@ fn the_figures_about_duplicates_are_passed_on_and_summed() {
         node("c:1", "h3", other),
         node("d:1", "h4", r#"{"topic_name":"t"}"#),
     ];
-    let total = json(|out| topic_total(&stats, "t").push_json(out));
+    let total = to_string(&topic_total(&stats, "t"));
     let total: serde_json::Value = serde_json::from_str(&total).unwrap();
     let sums = [
         ("dedup_duplicate_count", 9_007_199_254_741_001_i64),

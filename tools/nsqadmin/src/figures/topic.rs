@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use wire::go_json::{JsonObject, push_array};
+use serde::Serialize;
+use wire::go_json::is_default;
 
 use super::{
     ALL_NODES, ChannelFigures, Dedup, LatencyFigures, NodeIdentity, NodeStats, Pause, Undo, add,
@@ -11,7 +12,7 @@ use super::{
 use crate::answer;
 
 /// The figures of a topic. The counts are sums in a total.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TopicFigures {
     /// `host:port` of the nsqd, or `*` in a total.
     pub node: String,
@@ -21,31 +22,43 @@ pub struct TopicFigures {
     pub topic_name: String,
     /// Messages that no channel has yet.
     pub depth: i64,
+    /// The part of the depth that is in memory.
+    pub memory_depth: i64,
     /// The part of the depth that is on disk.
     pub backend_depth: i64,
     /// Messages since the start.
     pub message_count: i64,
+    /// 0: nsqd counts deliveries for channels only.
+    pub delivery_msg_count: i64,
     /// Bytes of messages since the start.
+    #[serde(skip)]
     pub message_bytes: i64,
-    /// Messages that were refused since the start.
-    pub refused_count: i64,
     /// The parts of a total. `None` in a part.
     pub nodes: Option<Vec<TopicFigures>>,
     /// The channels: totals in a total, parts in a part.
     pub channels: Vec<ChannelFigures>,
     /// True if the topic is paused on any nsqd.
+    #[serde(rename = "paused")]
     pub is_paused: bool,
     /// The terms of the pause. `None` if the topic is not paused.
+    #[serde(flatten)]
     pub pause: Option<Pause>,
     /// The messages that the topic itself was emptied of. `None`: none can come back.
+    #[serde(flatten)]
     pub undo: Option<Undo>,
-    /// The latency of all channels.
-    pub latency: LatencyFigures,
     /// The age of the oldest message that is owed, in milliseconds: the highest of all nsqds. `None` if
     /// no nsqd tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest_unfinished_ms: Option<i64>,
+    /// Messages that were refused since the start.
+    #[serde(skip_serializing_if = "is_default")]
+    pub refused_count: i64,
     /// The figures of rules of `--dedup`. Without such a rule, all of them are unknown.
+    #[serde(flatten)]
     pub dedup: Dedup,
+    /// The latency of all channels.
+    #[serde(rename = "e2e_processing_latency")]
+    pub latency: LatencyFigures,
 }
 
 /// Returns the total of a topic. A topic that no nsqd has is a total without parts.
@@ -98,8 +111,10 @@ impl TopicFigures {
             hostname: node.hostname.clone(),
             topic_name: topic.clone(),
             depth: given.depth,
+            memory_depth: given.depth.saturating_sub(given.backend_depth),
             backend_depth: given.backend_depth,
             message_count: given.message_count,
+            delivery_msg_count: 0,
             message_bytes: given.message_bytes,
             refused_count: given.refused_count,
             nodes: None,
@@ -142,58 +157,12 @@ impl TopicFigures {
                 parts.push(channel.clone());
             }
         }
+        total.memory_depth = total.depth.saturating_sub(total.backend_depth);
         let channels = channels.into_iter();
         total.channels = channels
             .map(|(channel, parts)| ChannelFigures::total(topic, channel, parts))
             .collect();
         total.nodes = Some(parts);
         total
-    }
-
-    /// Returns the part of the depth that is in memory.
-    pub fn memory_depth(&self) -> i64 {
-        self.depth.saturating_sub(self.backend_depth)
-    }
-
-    /// Adds the fields to a JSON object.
-    pub fn push_fields(&self, object: &mut JsonObject<'_>) {
-        object.text("node", &self.node);
-        object.text("hostname", &self.hostname);
-        object.text("topic_name", &self.topic_name);
-        object.number("depth", self.depth);
-        object.number("memory_depth", self.memory_depth());
-        object.number("backend_depth", self.backend_depth);
-        object.number("message_count", self.message_count);
-        // nsqd counts deliveries for channels only.
-        object.number("delivery_msg_count", 0);
-        match &self.nodes {
-            None => object.key("nodes").push_str("null"),
-            Some(parts) => push_array(object.key("nodes"), parts, |out, part| part.push_json(out)),
-        }
-        push_array(object.key("channels"), &self.channels, |out, channel| {
-            channel.push_json(out);
-        });
-        object.boolean("paused", self.is_paused);
-        if let Some(pause) = &self.pause {
-            pause.push_fields(object);
-        }
-        if let Some(undo) = self.undo {
-            undo.push_fields(object);
-        }
-        if let Some(age) = self.oldest_unfinished_ms {
-            object.number("oldest_unfinished_ms", age);
-        }
-        if self.refused_count > 0 {
-            object.number("refused_count", self.refused_count);
-        }
-        self.dedup.push_fields(object);
-        self.latency.push_json(object.key("e2e_processing_latency"));
-    }
-
-    /// Appends the topic as JSON.
-    pub fn push_json(&self, out: &mut String) {
-        let mut object = JsonObject::new(out);
-        self.push_fields(&mut object);
-        object.end();
     }
 }

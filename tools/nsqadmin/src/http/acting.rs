@@ -103,7 +103,7 @@ impl App {
         };
         self.report(&actor, action, subject, &acted).await;
         let warnings = acted?;
-        Ok(Reply::object(&warnings, |_| {}))
+        Ok(Reply::object(&warnings, ()))
     }
 
     /// Returns the number of messages that an empty would drop or an undo would bring back, as of the last live figures.

@@ -11,11 +11,12 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
-use wire::go_json::{JsonObject, push_array, push_float};
+use wire::go_json::to_string;
+use wire::json_object;
 
 use super::{App, Reply, Request};
 use crate::collector::Collector;
-use crate::history::{Key, Point, TIERS};
+use crate::history::{Key, TIERS};
 use crate::live::Snapshot;
 use crate::outcome::Refusal;
 use crate::unix_time;
@@ -165,32 +166,21 @@ fn history(collector: &Collector, request: &Request) -> Result<Reply, Refusal> {
             false => "HISTORY_NOT_FOUND",
         })
     })?;
-    let mut json = String::new();
-    let mut object = JsonObject::new(&mut json);
-    object.number("start", start);
-    object.number("step", TIERS[tier].step);
-    if let Some(since) = kept_since {
-        object.number("kept_since", since);
-    }
-    push_figures(object.key("depth"), &points, |out, point| {
-        out.push_str(&point.depth.to_string());
+    // A gap is null, and so is a rate that is not known.
+    let figures = points.iter().map(Option::as_ref);
+    let json = to_string(&json_object! {
+        start,
+        step: TIERS[tier].step,
+        #[serde(flatten)]
+        kept_since: kept_since.map(|since| json_object! { kept_since: since }),
+        depth: figures.clone().map(|it| Some(it?.depth)).collect::<Vec<_>>(),
+        rate: figures.clone().map(|it| it?.rate).collect::<Vec<_>>(),
+        oldest_seconds: figures.map(|it| Some(seconds(it?.oldest_ms))).collect::<Vec<_>>(),
     });
-    push_figures(object.key("rate"), &points, |out, point| match point.rate {
-        Some(rate) => push_float(out, rate),
-        None => out.push_str("null"),
-    });
-    push_figures(object.key("oldest_seconds"), &points, |out, point| {
-        #[allow(clippy::cast_precision_loss)] // An age needs no more.
-        push_float(out, point.oldest_ms as f64 / 1000.0);
-    });
-    object.end();
     Ok(Reply::json(json))
 }
 
-/// Appends one figure of all points. A gap is null, and so is a rate that is not known.
-fn push_figures(out: &mut String, points: &[Option<Point>], push: fn(&mut String, &Point)) {
-    push_array(out, points, |out, point| match point {
-        Some(point) => push(out, point),
-        None => out.push_str("null"),
-    });
+#[allow(clippy::cast_precision_loss)] // An age needs no more.
+fn seconds(millis: u64) -> f64 {
+    millis as f64 / 1000.0
 }

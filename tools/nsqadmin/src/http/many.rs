@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ::http::StatusCode;
 use futures_util::stream::{self, StreamExt};
-use wire::go_json::{JsonObject, push_array};
+use serde::Serialize;
+use wire::go_json::is_default;
+use wire::json_object;
 
 use super::acting::gone_text;
 use super::actor::Actor;
@@ -30,8 +32,12 @@ struct Listing {
 }
 
 /// The result of one act.
+#[derive(Serialize)]
 struct Done {
-    subject: Subject,
+    topic: String,
+    #[serde(skip_serializing_if = "is_default")]
+    channel: String,
+    #[serde(rename = "result")]
     outcome: Outcome,
     message: String,
 }
@@ -57,13 +63,8 @@ impl App {
         }
         let token = order.token(&listing.subjects);
         if order.confirm.is_empty() {
-            return Ok(Reply::object(&listing.warnings, |object| {
-                object.text("confirm", &token);
-                let subjects = &listing.subjects;
-                push_array(object.key("subjects"), subjects, |out, subject| {
-                    subject.push_json(out);
-                });
-            }));
+            let found = json_object! { confirm: token, subjects: &listing.subjects };
+            return Ok(Reply::object(&listing.warnings, found));
         }
         if order.confirm != token {
             return Err(Refusal::new(StatusCode::CONFLICT, "LIST_CHANGED"));
@@ -157,9 +158,7 @@ impl App {
         for message in messages.into_iter().filter(|message| !message.is_empty()) {
             warnings.add_text(message.trim_start_matches("WARNING: ").to_owned());
         }
-        Ok(Reply::object(&warnings, |object| {
-            push_array(object.key("results"), &done, |out, one| one.push_json(out));
-        }))
+        Ok(Reply::object(&warnings, json_object! { results: done }))
     }
 
     /// Acts on one subject, at its nodes among those that know the terms.
@@ -227,18 +226,10 @@ impl Done {
             Err(refusal) => (Outcome::Failed, refusal.message),
         };
         Done {
-            subject,
+            topic: subject.topic,
+            channel: subject.channel,
             outcome,
             message,
         }
-    }
-
-    fn push_json(&self, out: &mut String) {
-        let mut object = JsonObject::new(out);
-        object.text("topic", &self.subject.topic);
-        object.text_unless_empty("channel", &self.subject.channel);
-        object.text("result", self.outcome.word());
-        object.text("message", &self.message);
-        object.end();
     }
 }

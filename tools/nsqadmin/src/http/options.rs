@@ -4,7 +4,7 @@ use ::http::StatusCode;
 use program::log::{self, Level};
 use program::{Value, log_info};
 use serde_json::Value as Json;
-use wire::go_json::{push_array, push_string};
+use wire::go_json::to_string;
 
 use super::{App, Reply, Request};
 use crate::outcome::Refusal;
@@ -25,10 +25,7 @@ impl App {
     pub(super) fn option(&self, key: &str) -> Result<Reply, Refusal> {
         match key {
             LOOKUPDS => {
-                let mut json = String::new();
-                let addresses = self.cluster.lookupds();
-                push_array(&mut json, &addresses, |out, text| push_string(out, text));
-                return Ok(Reply::json(json));
+                return Ok(Reply::json(to_string(&self.cluster.lookupds())));
             }
             LOG_LEVEL => return Ok(Reply::json(Value::Level(log::level()).json())),
             _ => {}

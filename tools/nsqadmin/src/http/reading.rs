@@ -1,7 +1,8 @@
 //! The endpoints that read figures.
 
 use ::http::StatusCode;
-use wire::go_json::{JsonObject, push_array, push_string};
+use wire::go_json::to_string;
+use wire::json_object;
 
 use super::endpoint::Read;
 use super::{App, Reply, Request};
@@ -36,22 +37,10 @@ impl App {
         let mut warnings = Warnings::default();
         if request.parsed_query()?.get("inactive") == Some("true") {
             let topics = self.cluster.inactive_topics(&mut warnings).await?;
-            return Ok(Reply::object(&warnings, |object| {
-                let mut inactive = JsonObject::new(object.key("topics"));
-                for (topic, channels) in &topics {
-                    push_array(inactive.key(topic), channels, |out, name| {
-                        push_string(out, name)
-                    });
-                }
-                inactive.end();
-            }));
+            return Ok(Reply::object(&warnings, json_object! { topics }));
         }
         let topics = self.cluster.topics(&mut warnings).await?;
-        Ok(Reply::object(&warnings, |object| {
-            push_array(object.key("topics"), &topics, |out, name| {
-                push_string(out, name)
-            });
-        }))
+        Ok(Reply::object(&warnings, json_object! { topics }))
     }
 
     async fn read_topic(&self, topic: &str) -> Result<Reply, Refusal> {
@@ -70,7 +59,7 @@ impl App {
         if !is_held && !self.cluster.is_lookup_mode() && warnings.is_empty() {
             return Err(Refusal::not_found("TOPIC_NOT_FOUND"));
         }
-        Ok(Reply::object(&warnings, |object| total.push_fields(object)))
+        Ok(Reply::object(&warnings, total))
     }
 
     async fn read_channel(&self, topic: &str, channel: &str) -> Result<Reply, Refusal> {
@@ -94,15 +83,13 @@ impl App {
             }
             None => return Err(Refusal::not_found("CHANNEL_NOT_FOUND")),
         };
-        Ok(Reply::object(&warnings, |object| total.push_fields(object)))
+        Ok(Reply::object(&warnings, total))
     }
 
     async fn read_nodes(&self) -> Result<Reply, Refusal> {
         let mut warnings = Warnings::default();
         let nodes = self.cluster.nodes(true, &mut warnings).await?;
-        Ok(Reply::object(&warnings, |object| {
-            push_array(object.key("nodes"), &nodes, |out, node| node.push_json(out));
-        }))
+        Ok(Reply::object(&warnings, json_object! { nodes }))
     }
 
     async fn read_node(&self, address: &str) -> Result<Reply, Refusal> {
@@ -116,14 +103,13 @@ impl App {
         let clients: usize = channels
             .map(|channel| channel.clients.as_ref().map_or(0, Vec::len))
             .sum();
-        Ok(Reply::object(&warnings, |object| {
-            object.text("node", address);
-            push_array(object.key("topics"), &topics, |out, topic| {
-                topic.push_json(out)
-            });
-            object.number("total_messages", messages);
-            object.number("total_clients", i64::try_from(clients).unwrap_or(i64::MAX));
-        }))
+        let node = json_object! {
+            node: address,
+            topics,
+            total_messages: messages,
+            total_clients: clients,
+        };
+        Ok(Reply::object(&warnings, node))
     }
 
     async fn read_counter(&self) -> Result<Reply, Refusal> {
@@ -139,22 +125,17 @@ impl App {
                 for channel in &topic.channels {
                     let (topic, node) = (&topic.topic_name, &stats.node.address);
                     let key = format!("{topic}:{}:{node}", channel.channel_name);
-                    counts.insert(key, (node, topic, channel));
+                    let count = json_object! {
+                        node,
+                        topic_name: topic,
+                        channel_name: &channel.channel_name,
+                        message_count: channel.message_count,
+                    };
+                    counts.insert(key, count);
                 }
             }
         }
-        Ok(Reply::object(&warnings, |object| {
-            let mut by_key = JsonObject::new(object.key("stats"));
-            for (key, (node, topic, channel)) in &counts {
-                let mut object = JsonObject::new(by_key.key(key));
-                object.text("node", node);
-                object.text("topic_name", topic);
-                object.text("channel_name", &channel.channel_name);
-                object.number("message_count", channel.message_count);
-                object.end();
-            }
-            by_key.end();
-        }))
+        Ok(Reply::object(&warnings, json_object! { stats: counts }))
     }
 
     /// Answers `/api/abilities?topic=T`: what the nodes of a topic can do, or all nodes without a topic.
@@ -166,16 +147,16 @@ impl App {
             topic => self.cluster.producers(topic, &mut warnings).await?,
         };
         let nodes = self.cluster.abilities(&targets, &mut warnings).await;
-        Ok(Reply::object(&warnings, |object| {
-            push_array(object.key("nodes"), &nodes, |out, (target, abilities)| {
-                let mut object = JsonObject::new(out);
-                object.text("node", &target.identity.address);
-                object.boolean("pause_terms", abilities.has_pause_terms);
-                object.boolean("undo", abilities.has_undo);
-                object.boolean("topic_undo", abilities.has_topic_undo);
-                object.end();
-            });
-        }))
+        let nodes = nodes.iter().map(|(target, abilities)| {
+            json_object! {
+                node: &target.identity.address,
+                pause_terms: abilities.has_pause_terms,
+                undo: abilities.has_undo,
+                topic_undo: abilities.has_topic_undo,
+            }
+        });
+        let nodes: Vec<_> = nodes.collect();
+        Ok(Reply::object(&warnings, json_object! { nodes }))
     }
 
     /// Answers `/api/disk/T/C`: what the channel keeps on the disk of each node, and who else keeps it. A node that does
@@ -198,31 +179,18 @@ impl App {
             let channels = channels.filter(|it| it.channel_name == channel);
             channels.map(|it| (&stats.node.address, it))
         });
-        let nodes: Vec<_> = channels
-            .filter_map(|(node, it)| Some((node, it.disk_bytes?, it)))
-            .collect();
-        Ok(Reply::object(&warnings, |object| {
-            push_array(
-                object.key("nodes"),
-                &nodes,
-                |out, (node, bytes, channel)| {
-                    let mut object = JsonObject::new(out);
-                    object.text("node", node);
-                    object.number("bytes", *bytes);
-                    object.number("alone_bytes", channel.disk_alone_bytes);
-                    push_array(
-                        object.key("shared_with"),
-                        &channel.disk_shared_with,
-                        |out, name| {
-                            push_string(out, name);
-                        },
-                    );
-                    object.number("shared_count", channel.disk_shared_count);
-                    object.boolean("shared_with_topic", channel.disk_shared_with_topic);
-                    object.end();
-                },
-            );
-        }))
+        let nodes = channels.filter_map(|(node, channel)| {
+            Some(json_object! {
+                node,
+                bytes: channel.disk_bytes?,
+                alone_bytes: channel.disk_alone_bytes,
+                shared_with: &channel.disk_shared_with,
+                shared_count: channel.disk_shared_count,
+                shared_with_topic: channel.disk_shared_with_topic,
+            })
+        });
+        let nodes: Vec<_> = nodes.collect();
+        Ok(Reply::object(&warnings, json_object! { nodes }))
     }
 
     /// Answers `/api/graphite`.
@@ -251,10 +219,6 @@ impl App {
         let body = super::site::read_up_to(response, self.answer_bytes_max).await;
         let rate = graphite::rate(&body.map_err(failed)?, self.graphite.interval);
         let rate = rate.map_err(failed)?;
-        let mut json = String::new();
-        let mut object = JsonObject::new(&mut json);
-        object.text("rate", &rate);
-        object.end();
-        Ok(Reply::json(json))
+        Ok(Reply::json(to_string(&json_object! { rate })))
     }
 }

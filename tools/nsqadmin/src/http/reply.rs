@@ -15,7 +15,9 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::ext::ReasonPhrase;
 use program::metrics::Format;
-use wire::go_json::JsonObject;
+use serde::Serialize;
+use wire::go_json::to_string;
+use wire::json_object;
 
 use crate::outcome::{Refusal, Warnings};
 
@@ -82,22 +84,17 @@ impl Reply {
         Reply::new(StatusCode::OK, JSON, body).marked()
     }
 
-    /// Returns a JSON object of the API. `push` adds the fields, and `message` comes last.
-    pub fn object(warnings: &Warnings, push: impl FnOnce(&mut JsonObject<'_>)) -> Reply {
-        let mut json = String::new();
-        let mut object = JsonObject::new(&mut json);
-        push(&mut object);
-        object.text("message", &warnings.message());
-        object.end();
-        Reply::json(json)
+    /// Returns a JSON object of the API with these fields. `message` comes last.
+    pub fn object(warnings: &Warnings, fields: impl Serialize) -> Reply {
+        let message = warnings.message();
+        Reply::json(to_string(
+            &json_object! { #[serde(flatten)] fields, message },
+        ))
     }
 
     /// Returns an error of the API.
     pub fn refusal(refusal: &Refusal) -> Reply {
-        let mut json = String::new();
-        let mut object = JsonObject::new(&mut json);
-        object.text("message", &refusal.message);
-        object.end();
+        let json = to_string(&json_object! { message: &refusal.message });
         Reply::json(json).with_status(refusal.status)
     }
 

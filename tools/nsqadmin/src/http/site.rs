@@ -5,7 +5,8 @@ use ::http::header::{CONTENT_TYPE, IF_NONE_MATCH};
 use bytes::Bytes;
 use program::log_error;
 use program::version::NSQ_VERSION;
-use wire::go_json::{JsonObject, push_array, push_string};
+use wire::go_json::to_string;
+use wire::json_object;
 use wire::name::InvalidName;
 
 use super::{App, Reply, Request};
@@ -58,36 +59,27 @@ impl App {
     pub(super) fn settings(&self, request: &Request) -> Reply {
         let user = self.access.user(request.headers(), request.peer().ip());
         let graphite = &self.graphite;
-        let mut json = String::new();
-        let mut object = JsonObject::new(&mut json);
-        object.text("version", NSQ_VERSION);
-        object.text("base_path", &self.base_path);
-        object.text("user", &user);
         // Otherwise the page offers a field for a name.
         let is_known = !user.is_empty() || !basic_user(request.headers()).is_empty();
-        object.boolean("is_user_known", is_known);
-        // The page shows the reason, because an admin would look for the buttons otherwise.
-        object.text(
-            "ignored_user",
-            &self.ignored_user(request).unwrap_or_default(),
-        );
-        object.boolean("is_admin", self.access.is_admin(&user));
-        object.boolean("may_read_bodies", self.access.may_read_bodies(&user));
-        object.boolean("is_lookup_mode", self.cluster.is_lookup_mode());
-        let lookupds = self.cluster.lookupds();
-        push_array(object.key("nsqlookupd"), &lookupds, |out, text| {
-            push_string(out, text)
-        });
-        object.text("name_rule", &name_rule());
-        object.boolean("live", self.collector.is_some());
-        object.boolean("graph_enabled", self.forward.is_some());
-        let seconds = i64::try_from(graphite.interval.as_secs()).unwrap_or(i64::MAX);
-        object.number("statsd_interval", seconds);
-        object.text("statsd_counter_format", &graphite.counter_format);
-        object.text("statsd_gauge_format", &graphite.gauge_format);
-        object.text("statsd_prefix", &graphite.prefix);
-        object.end();
-        Reply::json(json)
+        Reply::json(to_string(&json_object! {
+            version: NSQ_VERSION,
+            base_path: &self.base_path,
+            user: &user,
+            is_user_known: is_known,
+            // The page shows the reason, because an admin would look for the buttons otherwise.
+            ignored_user: self.ignored_user(request).unwrap_or_default(),
+            is_admin: self.access.is_admin(&user),
+            may_read_bodies: self.access.may_read_bodies(&user),
+            is_lookup_mode: self.cluster.is_lookup_mode(),
+            nsqlookupd: self.cluster.lookupds(),
+            name_rule: name_rule(),
+            live: self.collector.is_some(),
+            graph_enabled: self.forward.is_some(),
+            statsd_interval: graphite.interval.as_secs(),
+            statsd_counter_format: &graphite.counter_format,
+            statsd_gauge_format: &graphite.gauge_format,
+            statsd_prefix: &graphite.prefix,
+        }))
     }
 
     /// Answers `/render`: asks graphite in the browser's place.

@@ -45,8 +45,7 @@ fn a_node_of_two_nsqlookupds_is_one_node() {
     );
     let out_of_date: Vec<_> = nodes.iter().map(|node| node.is_out_of_date).collect();
     assert_eq!(out_of_date, [true, false, true]);
-    let mut json = String::new();
-    n1.push_json(&mut json);
+    let json = wire::go_json::to_string(n1);
     let expected = concat!(
         r#"{"remote_addresses":["l1:1/from-n1:4150","l2:1/N/A"],"remote_address":"from-n1:4150","#,
         r#""hostname":"h","broadcast_address":"n1","tcp_port":4150,"http_port":4151,"version":"1.3.0","#,

@@ -78,8 +78,7 @@ fn the_undo_of_an_empty_touches_the_nodes_that_have_one() {
     // The undo means nothing to a pause.
     let pause = self::order(r#"{"action":"pause","of":"channels","show":"all"}"#);
     assert_eq!(pause.token(&changed), pause.token(&subjects));
-    let mut json = String::new();
-    subjects[0].push_json(&mut json);
+    let json = wire::go_json::to_string(&subjects[0]);
     assert!(
         json.contains(r#""undo_until_ms":7,"undo_message_count":7"#),
         "{json}"
@@ -190,8 +189,7 @@ fn a_subject_shows_what_is_destroyed() {
     let subjects = delete.subjects(&stats(), &BTreeSet::new());
     assert_eq!(subjects.len(), 1);
     assert_eq!(subjects[0].depth, 10);
-    let mut json = String::new();
-    subjects[0].push_json(&mut json);
+    let json = wire::go_json::to_string(&subjects[0]);
     let expected = r#"{"topic":"orders.us","depth":10,"in_flight_count":0,"deferred_count":0,"client_count":0,"paused":false,"nodes":["n1:1"],"channels":["archive","billing"]}"#;
     assert_eq!(json, expected);
     let empty = order(r#"{"action":"empty","of":"topics","search":"us"}"#);

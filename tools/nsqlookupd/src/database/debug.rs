@@ -4,7 +4,9 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use wire::go_json::{JsonObject, push_array, push_string};
+use serde::Serialize;
+use wire::go_json::{push, push_list};
+use wire::json_object;
 
 use super::{ClientKey, Database, Now, Topic, key};
 
@@ -134,31 +136,31 @@ impl Database {
         if !std::mem::replace(&mut progress.is_first, false) {
             out.push(',');
         }
-        push_string(out, name);
-        out.push(':');
-        push_array(out, producers, |out, producer| {
+        let producers = producers.map(|producer| {
             let tombstone = topic.and_then(|topic| topic.tombstones.get(&producer));
-            self.append_producer(producer, tombstone, out);
+            self.debug_producer(producer, tombstone)
         });
+        push(out, name);
+        out.push(':');
+        push_list(out, producers);
     }
 
-    fn append_producer(&self, producer: ClientKey, tombstone: Option<&Now>, out: &mut String) {
+    fn debug_producer(&self, producer: ClientKey, tombstone: Option<&Now>) -> impl Serialize {
         let client = &self.clients[producer.0 as usize];
         let (peer, info) = (&client.peer, &client.peer.info);
-        let mut object = JsonObject::new(out);
-        object.text("broadcast_address", &info.broadcast_address);
-        object.text("hostname", &info.hostname);
-        object.number("http_port", info.http_port);
-        object.text("id", &peer.address);
-        object.number("last_update", client.last_update.unix_nanos);
-        object.number("tcp_port", info.tcp_port);
-        object.boolean("tombstoned", tombstone.is_some());
-        let at = tombstone.map_or(NEVER_NANOS, |set| set.unix_nanos);
-        object.number("tombstoned_at", at);
-        object.text("topology_region", &info.topology_region);
-        object.text("topology_zone", &info.topology_zone);
-        object.text("version", &info.version);
-        object.end();
+        json_object! {
+            broadcast_address: &info.broadcast_address,
+            hostname: &info.hostname,
+            http_port: info.http_port,
+            id: &*peer.address,
+            last_update: client.last_update.unix_nanos,
+            tcp_port: info.tcp_port,
+            tombstoned: tombstone.is_some(),
+            tombstoned_at: tombstone.map_or(NEVER_NANOS, |set| set.unix_nanos),
+            topology_region: &info.topology_region,
+            topology_zone: &info.topology_zone,
+            version: &info.version,
+        }
     }
 
     fn topic_named(&self, name: &str) -> Option<&Topic> {

@@ -315,7 +315,7 @@ fn client_labels<'a>(
     channel_labels: &str,
     channel: &'a ChannelStats,
 ) -> impl Iterator<Item = Labelled<'a, ClientStats>> {
-    channel.clients.iter().map(move |client| {
+    channel.clients.iter().flatten().map(move |client| {
         let mut labels = channel_labels.to_owned();
         push_label(&mut labels, "client_id", &client.client_id);
         push_label(&mut labels, "hostname", &client.hostname);

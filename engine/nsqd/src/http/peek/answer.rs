@@ -12,10 +12,13 @@ use engine_rules::{
 };
 use http::StatusCode;
 use program::http::Reply;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use wire::frame::{DATA_AT, HEADER_BYTES, Message};
-use wire::go_json::{JsonObject, push_array};
+use wire::go_json::to_string;
+use wire::id::MessageId;
+use wire::json_object;
 
 /// Messages that are read from a file together at most.
 const READ_TOGETHER: usize = 32;
@@ -259,28 +262,22 @@ impl Answer {
     }
 
     pub(super) fn into_reply(self) -> Reply {
-        let mut json = String::new();
-        let mut object = JsonObject::new(&mut json);
-        object.text("topic", &self.wanted.topic);
-        if let Some(channel) = &self.wanted.channel {
-            object.text("channel", channel);
-        }
-        push_array(object.key("messages"), &self.shown, |out, shown| {
-            push_message(out, shown, self.wanted.body_bytes_max);
+        let newest = self.log_end.map(|end| end.newest_id);
+        let json = to_string(&json_object! {
+            topic: &self.wanted.topic,
+            #[serde(flatten)]
+            channel: self.wanted.channel.as_ref().map(|it| json_object! { channel: it }),
+            messages: &self.shown,
+            scanned_messages: self.scanned,
+            scanned_bytes: self.scanned_bytes,
+            #[serde(flatten)]
+            newest: newest.map(|id| json_object! { newest: text_of_id(id) }),
+            #[serde(flatten)]
+            unscanned: self.unscanned().map(|it| json_object! { unscanned_messages: it }),
+            ended_by: self.end(),
+            #[serde(flatten)]
+            next: self.next.map(|place| json_object! { next: shown_place(place) }),
         });
-        object.number("scanned_messages", self.scanned);
-        object.number("scanned_bytes", self.scanned_bytes);
-        if let Some(end) = self.log_end {
-            object.text("newest", &String::from_utf8_lossy(end.newest_id.as_bytes()));
-        }
-        if let Some(unscanned) = self.unscanned() {
-            object.number("unscanned_messages", unscanned);
-        }
-        object.text("ended_by", self.end());
-        if let Some(next) = self.next {
-            object.text("next", &shown_place(next));
-        }
-        object.end();
         Reply::json(StatusCode::OK, json)
     }
 
@@ -361,41 +358,43 @@ fn read_cold(
     frames
 }
 
-fn push_message(out: &mut String, shown: &Shown, body_bytes_max: usize) {
-    let message = &shown.message;
-    let mut object = JsonObject::new(out);
-    object.text("id", &String::from_utf8_lossy(message.id.as_bytes()));
-    if !matches!(message.state, PeekState::Published { .. }) {
-        object.number("attempts", message.attempts);
-    }
-    push_state(&mut object, &message.state);
-    let parsed = shown.frame.as_ref().and_then(|(frame, length)| {
-        Some((
-            Message::parse(frame.get(DATA_AT..)?)?,
-            length - HEADER_BYTES,
-        ))
-    });
-    let Some((parsed, body_bytes)) = parsed else {
-        object.boolean("damaged", true);
-        return object.end();
-    };
-    object.number("timestamp", parsed.timestamp_ns);
-    object.number("body_bytes", body_bytes as u64);
-    let body = &parsed.body[..parsed.body.len().min(body_bytes_max)];
-    let is_cut = body.len() < body_bytes;
-    match text_of(body, is_cut) {
-        Some(text) => {
-            object.boolean("is_cut", is_cut);
-            object.text("encoding", "text");
-            object.text("body", text);
+impl Serialize for Shown {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let message = &self.message;
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("id", &text_of_id(message.id))?;
+        if !matches!(message.state, PeekState::Published { .. }) {
+            map.serialize_entry("attempts", &message.attempts)?;
         }
-        None => {
-            object.boolean("is_cut", is_cut);
-            object.text("encoding", "base64");
-            object.text("body", &STANDARD.encode(body));
+        add_state(&mut map, &message.state)?;
+        let parsed = self.frame.as_ref().and_then(|(frame, length)| {
+            let message = Message::parse(frame.get(DATA_AT..)?)?;
+            Some((message, length - HEADER_BYTES))
+        });
+        let Some((parsed, body_bytes)) = parsed else {
+            map.serialize_entry("damaged", &true)?;
+            return map.end();
+        };
+        map.serialize_entry("timestamp", &parsed.timestamp_ns)?;
+        map.serialize_entry("body_bytes", &body_bytes)?;
+        let is_cut = parsed.body.len() < body_bytes;
+        map.serialize_entry("is_cut", &is_cut)?;
+        match text_of(parsed.body, is_cut) {
+            Some(text) => {
+                map.serialize_entry("encoding", "text")?;
+                map.serialize_entry("body", text)?;
+            }
+            None => {
+                map.serialize_entry("encoding", "base64")?;
+                map.serialize_entry("body", &STANDARD.encode(parsed.body))?;
+            }
         }
+        map.end()
     }
-    object.end();
+}
+
+fn text_of_id(id: MessageId) -> String {
+    String::from_utf8_lossy(id.as_bytes()).into_owned()
 }
 
 /// Returns a body as text. The end of a body that is cut may be in the middle of a character.
@@ -409,36 +408,37 @@ fn text_of(body: &[u8], is_cut: bool) -> Option<&str> {
     }
 }
 
-fn push_state(object: &mut JsonObject<'_>, state: &PeekState) {
+fn add_state<M: SerializeMap>(map: &mut M, state: &PeekState) -> Result<(), M::Error> {
     match state {
-        PeekState::Waiting => object.text("state", "waiting"),
-        PeekState::Requeued => object.text("state", "requeued"),
+        PeekState::Waiting => map.serialize_entry("state", "waiting"),
+        PeekState::Requeued => map.serialize_entry("state", "requeued"),
         PeekState::InFlight {
             client,
             since_ns,
             until_ns,
         } => {
-            object.text("state", "in_flight");
+            map.serialize_entry("state", "in_flight")?;
             if let Some((address, id)) = client {
-                object.text("client", address);
-                object.text("client_id", id);
+                map.serialize_entry("client", address)?;
+                map.serialize_entry("client_id", id)?;
             }
-            object.number("delivered_at", *since_ns);
-            object.number("times_out_at", *until_ns);
+            map.serialize_entry("delivered_at", since_ns)?;
+            map.serialize_entry("times_out_at", until_ns)
         }
         PeekState::DeferredUntil(at) => {
-            object.text("state", "deferred");
-            object.number("deferred_until", *at);
+            map.serialize_entry("state", "deferred")?;
+            map.serialize_entry("deferred_until", at)
         }
         PeekState::Published { is_finished } => {
-            object.text("state", "published");
-            if let Some(is_finished) = is_finished {
-                object.boolean("finished", *is_finished);
+            map.serialize_entry("state", "published")?;
+            match is_finished {
+                Some(is_finished) => map.serialize_entry("finished", is_finished),
+                None => Ok(()),
             }
         }
         PeekState::DeferredFor(ms) => {
-            object.text("state", "deferred");
-            object.number("defer_ms", *ms);
+            map.serialize_entry("state", "deferred")?;
+            map.serialize_entry("defer_ms", ms)
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `/stats` as text.
 
-use super::{View, memory_fields, shown_pub_count, unix_seconds};
+use super::{View, memory_fields, unix_seconds};
 use crate::config::version_line;
 use engine_rules::stats::{ClientStats, LatencyStats, PubCount, TopicStats};
 use program::go_value::duration_text;
@@ -86,7 +86,7 @@ impl View<'_> {
                 channel.message_count,
                 latencies_text(&channel.e2e_processing_latency),
             )?;
-            for client in &channel.clients {
+            for client in channel.clients.iter().flatten() {
                 write!(out, "        ")?;
                 self.write_client(out, client, now)?;
             }
@@ -110,7 +110,7 @@ impl View<'_> {
         let seconds = unix_seconds(now).saturating_sub(client.connect_ts);
         let connected = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
         let connected = duration_text(connected);
-        match shown_pub_count(client, &self.wanted.filter) {
+        match client.pub_counts.first() {
             Some(PubCount { topic, count }) => writeln!(
                 out,
                 "[V2 {id:<21}] msgs: {count:<8} topics: {topic}={count} connected: {connected}"

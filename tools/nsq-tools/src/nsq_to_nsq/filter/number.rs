@@ -4,7 +4,7 @@
 //! beyond 2^53 and long fractions. Here such a number keeps its text. Every other number has the
 //! original's form: `2.0` becomes `2`, and `1e3` becomes `1000`.
 
-use wire::go_json::push_float;
+use wire::go_json;
 
 /// The first float above the 64-bit integers.
 const TWO_TO_63: f64 = (1_u64 << 63) as f64;
@@ -23,14 +23,14 @@ pub(super) fn push_field(out: &mut String, text: &str) {
         if value.trunc() == value && (-TWO_TO_63..TWO_TO_63).contains(&value) {
             out.push_str(&(value as i64).to_string());
         } else {
-            push_float(out, value);
+            go_json::push(out, &value);
         }
     });
 }
 
 /// Appends a number inside an inner object or an array.
 pub(super) fn push_inner(out: &mut String, text: &str) {
-    push(out, text, push_float);
+    push(out, text, |out, value| go_json::push(out, &value));
 }
 
 fn push(out: &mut String, text: &str, print: impl FnOnce(&mut String, f64)) {

@@ -8,7 +8,7 @@
 //! The text has been checked before, so each value is known by its first character. Both steps keep
 //! their own stack and take linear time, so no nesting of a message exhausts a thread.
 
-use wire::go_json::push_string;
+use wire::go_json::push;
 
 use super::number;
 use super::object;
@@ -122,7 +122,7 @@ fn print(out: &mut String, nodes: &[Node<'_>]) {
         }
         let inner = match &nodes[*node] {
             Node::Object(fields) => {
-                push_string(out, &fields[*next].0);
+                push(out, &fields[*next].0);
                 out.push(':');
                 fields[*next].1
             }
@@ -137,7 +137,7 @@ fn print(out: &mut String, nodes: &[Node<'_>]) {
 /// Appends a string, a number of an inner value, or a literal.
 fn push_scalar(out: &mut String, value: &str) {
     if let Some(text) = object::string(value) {
-        push_string(out, &text);
+        push(out, &text);
     } else if number::value(value).is_some() {
         number::push_inner(out, value);
     } else {

@@ -139,11 +139,8 @@ fn metrics_with_huge_numbers_leave_the_json_valid() {
         let cpu = if step % 2 == 0 { 0.0 } else { 1.7e308 };
         round.add_node("n:1", &stats(&json!({"count": step})), metrics(cpu, free));
         last = checker.check(round);
-        let mut all = String::new();
-        let mut object = wire::go_json::JsonObject::new(&mut all);
-        last.push_node_fields(&mut object, "n:1");
-        last.push_producers(&mut object, "t");
-        object.end();
+        let publishing = last.publishing("t");
+        let all = wire::go_json::to_string(&(last.nodes.get("n:1"), publishing));
         for text in [
             last.node("n:1").unwrap(),
             last.attention("", Duration::ZERO),
