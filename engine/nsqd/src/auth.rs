@@ -14,8 +14,9 @@
 use crate::config::Config;
 use crate::thread_pool::{Bounds, Full, JobNumber, ThreadPool};
 use engine_rules::{AuthQuery, Authorization, Grants, Random};
+use nsq_http::push_query_value;
 use parking_lot::Mutex;
-use program::http_client::{HttpClient, HttpSettings, push_query_value};
+use program::http_client::{HttpClient, HttpSettings};
 use regex::Regex;
 use serde_json::{Map, Value};
 use std::hash::{BuildHasher, RandomState};

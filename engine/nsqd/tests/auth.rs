@@ -224,7 +224,7 @@ fn unusable_answers_fail() {
             Reply::new(500, "boom"),
             "got response 500 Internal Server Error \"boom\"",
         ),
-        (Reply::new(403, "no"), "expected"),
+        (Reply::new(403, "no"), "got response 403 Forbidden \"no\""),
         (Reply::new(200, "hello"), "expected value"),
         (Reply::new(200, "{}"), "invalid TTL 0 (must be >0)"),
         (grants(1, "(", &[], &[]), "unable to compile topic \"(\""),

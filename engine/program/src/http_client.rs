@@ -16,7 +16,6 @@ use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{Connector, TcpConnector};
 use wire::error::quote;
 use wire::go_error::system_text;
-use wire::go_json;
 
 /// Most bytes that are read of an answer, unless the program sets another limit.
 const ANSWER_BYTES_MAX: u64 = 10 * 1024 * 1024;
@@ -74,7 +73,7 @@ impl HttpClient {
             .proxy(None)
             // Some servers log this name. nsqd tells clients apart by it.
             .user_agent("Go-http-client/1.1")
-            .accept("application/vnd.nsq; version=1.0")
+            .accept(nsq_http::ACCEPT)
             .build();
         let connector = TcpConnector::default()
             .chain(TlsConnector::new(settings.tls))
@@ -117,8 +116,8 @@ impl HttpClient {
         ask: impl Fn(&str) -> Result<Answer, String>,
     ) -> Result<Vec<u8>, String> {
         let mut answer = ask(url)?;
-        if answer.status == 403 && url.starts_with("http://") {
-            answer = ask(&secure_url(url, &answer.body)?)?;
+        if let Some(secure) = nsq_http::https_url(url, answer.status.as_u16(), &answer.body) {
+            answer = ask(&secure)?;
         }
         if answer.status == 200 {
             return Ok(answer.body);
@@ -170,23 +169,6 @@ impl HttpClient {
     }
 }
 
-/// Returns the HTTPS URL for a request that a server refused over plain HTTP. The answer names the
-/// port.
-fn secure_url(url: &str, answer: &[u8]) -> Result<String, String> {
-    let value = go_json::parse(answer)?;
-    let port = match go_json::object(&value, "the answer")? {
-        Some(fields) => go_json::integer(fields, "https_port")?,
-        None => 0,
-    };
-    let rest = url.strip_prefix("http://").unwrap_or(url);
-    let path_at = rest.find(['/', '?']).unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(path_at);
-    match authority.rsplit_once(':') {
-        Some((host, _)) if !host.ends_with(':') => Ok(format!("https://{host}:{port}{path}")),
-        _ => Err(format!("address {authority}: missing port in address")),
-    }
-}
-
 /// Returns the target of a redirect.
 fn redirected_url(base: &str, location: &str) -> String {
     let scheme_end = base.find("://").map_or(0, |at| at + 3);
@@ -232,45 +214,9 @@ fn shown(url: &str) -> String {
     quote(url.split('?').next().unwrap_or(url).as_bytes())
 }
 
-/// Appends a value, escaped like Go's `url.QueryEscape`.
-pub fn push_query_value(out: &mut String, value: &[u8]) {
-    for byte in value {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                out.push(char::from(*byte));
-            }
-            b' ' => out.push('+'),
-            byte => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn values_of_a_query_are_escaped_as_in_go() {
-        let mut out = String::new();
-        push_query_value(&mut out, b"se cret&=%/\xff\"~-_.");
-        assert_eq!(out, "se+cret%26%3D%25%2F%FF%22~-_.");
-    }
-
-    #[test]
-    fn a_refused_request_goes_to_the_port_that_the_answer_names() {
-        let url = |url: &str, answer: &str| secure_url(url, answer.as_bytes());
-        let answer = r#"{"https_port":4152}"#;
-        assert_eq!(
-            url("http://h:4151/auth?a=b", answer),
-            Ok("https://h:4152/auth?a=b".to_owned())
-        );
-        assert_eq!(
-            url("http://[::1]:1?x", "{}"),
-            Ok("https://[::1]:0?x".to_owned())
-        );
-        assert!(url("http://h/auth", answer).is_err());
-        assert!(url("http://h:1/auth", "forbidden").is_err());
-    }
 
     #[test]
     fn redirects_lead_where_they_say() {

@@ -5,6 +5,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use nsq_http::NodeInfo;
+
 /// The place where an nsqd listens for clients of protocol V2.
 ///
 /// ```
@@ -34,6 +36,14 @@ impl Address {
             Address::Tcp(text) => split(text).map_or(text.as_str(), |(host, _)| host),
             Address::Unix(_) => "localhost",
         }
+    }
+
+    /// Returns the address of a node for clients, if it is one: an nsqd may register itself with any text.
+    #[must_use]
+    pub fn of_node(node: &NodeInfo) -> Option<Address> {
+        let text = node.tcp_address();
+        let address = text.parse().ok()?;
+        (address == Address::Tcp(text)).then_some(address)
     }
 }
 

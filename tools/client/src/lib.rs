@@ -135,8 +135,9 @@ pub use consumer::{
 pub use core::{Authorization, Negotiated};
 pub use error::{ConnectionError, ConnectionLost, ErrorFrame, Outcome};
 pub use event::{Client, Event, Level};
-pub use lookupd::{Lookup, Lookupd, LookupdError, NodeInfo};
+pub use lookupd::{Lookup, Lookupd, LookupdError};
 pub use message::{Acker, Answered, GivenUp, Message, Requeue};
+pub use nsq_http::NodeInfo;
 pub use producer::{
     Batching, BuildError, NumberError, Producer, ProducerBuilder, PublishError, Receipt,
     ReplicationError, Spread, Unanswered, UnansweredError,

@@ -10,22 +10,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nsq_http::NodeInfo;
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Client, StatusCode, redirect};
-use serde::de::DeserializeOwned;
 use url::Url;
 
 use crate::config::{Config, without_password};
 
-pub use answer::{Lookup, NodeInfo};
-use answer::{Nodes, Topics};
+use answer::Answer;
+pub use answer::Lookup;
 pub use error::LookupdError;
 use error::Reason;
 
-/// The form of answers that this crate understands best. An older nsqlookupd wraps its answers.
-const FORM: &str = "application/vnd.nsq; version=1.0";
-/// The header with which an nsqlookupd says that its answer has this form.
-const FORM_HEADER: &str = "x-nsq-content-type";
 /// The text with which nsqlookupd answers a lookup of a topic that it does not know. A status 404 with another text comes
 /// from a server that has no such page: a proxy, or another program.
 const UNKNOWN_TOPIC: &str = "TOPIC_NOT_FOUND";
@@ -127,7 +123,7 @@ impl Lookupd {
     pub async fn lookup(&self, topic: &str) -> Result<Option<Lookup>, LookupdError> {
         let asked = self.ask(endpoint::with_topic(&self.lookup_url, topic));
         match asked.await {
-            Ok(found) => Ok(Some(found)),
+            Ok(found) => Ok(Some(found.into())),
             Err(error) if error.is_of_unknown_topic() => Ok(None),
             Err(error) => Err(error),
         }
@@ -138,9 +134,8 @@ impl Lookupd {
     /// # Errors
     /// The nsqlookupd cannot be asked, its answer is not understood, or it names more than 100,000 topics.
     pub async fn topics(&self) -> Result<Vec<String>, LookupdError> {
-        let Topics { topics } = self
-            .ask(endpoint::beside(&self.lookup_url, "topics"))
-            .await?;
+        let url = endpoint::beside(&self.lookup_url, "topics");
+        let topics = self.ask(url).await?.topics;
         match topics.ignored {
             0 => Ok(topics.kept),
             _ => Err(LookupdError::new(&self.name, Reason::TooManyTopics)),
@@ -160,18 +155,16 @@ impl Lookupd {
 
     /// Asks for all nodes. Returns at most [`NODES_MAX`] of them, and the number of the others.
     pub(crate) async fn first_nodes(&self) -> Result<(Vec<NodeInfo>, usize), LookupdError> {
-        let Nodes { producers } = self
-            .ask(endpoint::beside(&self.lookup_url, "nodes"))
-            .await?;
-        Ok((producers.kept, producers.ignored))
+        let url = endpoint::beside(&self.lookup_url, "nodes");
+        let nodes = self.ask(url).await?.producers;
+        Ok((nodes.kept, nodes.ignored))
     }
 
     /// Sends one request.
-    async fn ask<T: DeserializeOwned>(&self, url: Url) -> Result<T, LookupdError> {
+    async fn ask(&self, url: Url) -> Result<Answer, LookupdError> {
         let wrong = |reason| LookupdError::new(&self.name, reason);
         let http = |error: reqwest::Error| wrong(Reason::Http(error.without_url()));
         let mut response = self.http.get(url).send().await.map_err(http)?;
-        let is_wrapped = !answer::has_current_form(response.headers().get(FORM_HEADER));
         let status = response.status();
         let mut body = Vec::new();
         while let Some(piece) = response.chunk().await.map_err(http)? {
@@ -181,13 +174,9 @@ impl Lookupd {
             body.extend_from_slice(&piece);
         }
         match status {
-            StatusCode::OK => {
-                answer::parse(&body, is_wrapped).map_err(|error| wrong(Reason::Json(error)))
-            }
-            status => Err(wrong(Reason::Status(
-                status.as_u16(),
-                answer::message(&body),
-            ))),
+            StatusCode::OK if body.is_empty() => Ok(Answer::default()),
+            StatusCode::OK => nsq_http::read(&body).map_err(|error| wrong(Reason::Json(error))),
+            status => Err(wrong(Reason::refused(status, &body))),
         }
     }
 }
@@ -199,7 +188,7 @@ fn http_client(
     request: Duration,
 ) -> Result<Client, Reason> {
     let mut headers = HeaderMap::new();
-    headers.insert(ACCEPT, HeaderValue::from_static(FORM));
+    headers.insert(ACCEPT, HeaderValue::from_static(nsq_http::ACCEPT));
     if config.lookupd_authorization && !config.auth_secret.is_empty() {
         let bearer = format!("Bearer {}", config.auth_secret);
         let mut bearer = HeaderValue::from_str(&bearer).map_err(|_| Reason::Secret)?;

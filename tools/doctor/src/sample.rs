@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use nsq_http::{ChannelStats, TopicStats};
+
 /// One channel at one moment, on every node that has it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChannelSample {
@@ -76,6 +78,20 @@ impl Pause {
         }
     }
 
+    /// Returns the terms of the pause of a topic, if it is paused. `now_ms` is the present in milliseconds since 1970.
+    pub fn of_topic(topic: &TopicStats, now_ms: i64) -> Option<Pause> {
+        let (by, note) = (&topic.paused_by, &topic.pause_note);
+        let pause = || Pause::until(topic.pause_until_ms, now_ms, by, note);
+        topic.paused.then(pause)
+    }
+
+    /// Returns the terms of the pause of a channel, if it is paused.
+    fn of_channel(channel: &ChannelStats, now_ms: i64) -> Option<Pause> {
+        let (by, note) = (&channel.paused_by, &channel.pause_note);
+        let pause = || Pause::until(channel.pause_until_ms, now_ms, by, note);
+        channel.paused.then(pause)
+    }
+
     /// Returns the time until the pause ends. A pause without an end lasts longest.
     pub(crate) fn lasts(&self) -> Duration {
         self.left.unwrap_or(Duration::MAX)
@@ -87,6 +103,26 @@ impl Pause {
 const FOUND_AFTER: Duration = Duration::from_secs(90);
 
 impl NodeSample {
+    /// Returns a channel of a node's `/stats`, without the uptime. `now_ms` is the present in milliseconds since 1970.
+    pub fn of(topic: &TopicStats, channel: &ChannelStats, now_ms: i64) -> NodeSample {
+        let clients = channel.clients.iter().flatten();
+        NodeSample {
+            topic_depth: topic.depth,
+            topic_pause: Pause::of_topic(topic, now_ms),
+            pause: Pause::of_channel(channel, now_ms),
+            depth: channel.depth,
+            in_flight: channel.in_flight_count,
+            deferred: channel.deferred_count,
+            message_count: channel.message_count,
+            requeue_count: channel.requeue_count,
+            timeout_count: channel.timeout_count,
+            oldest_ms: channel.oldest_unfinished_ms,
+            oldest_failed: channel.oldest_failed_attempts,
+            ready: clients.map(|client| client.ready_count).collect(),
+            uptime: None,
+        }
+    }
+
     /// Returns true if consumers that are connected to other nodes may not have found this one yet.
     pub fn may_be_unknown(&self) -> bool {
         self.ready.is_empty() && self.uptime.is_some_and(|uptime| uptime < FOUND_AFTER)

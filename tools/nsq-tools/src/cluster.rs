@@ -4,26 +4,20 @@
 //! them answer, the answer has the data of these and the errors of the others ([`Answer`]): each
 //! program decides what a partial answer is worth.
 
-mod node;
 mod sources;
-mod stats;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use nsq_http::{Lookup, NodeInfo, Stats, query};
 use parking_lot::Mutex;
-use program::http_client::{HttpClient, HttpSettings, HttpTls, push_query_value};
-use serde::Deserialize;
+use program::http_client::{HttpClient, HttpSettings, HttpTls};
 use serde::de::DeserializeOwned;
 
 use crate::flags;
 
-pub use node::{Node, NodeAddress};
 pub use sources::{NSQD_HTTP_ADDRESS, Sources};
-pub use stats::{
-    ChannelStats, ClientStats, LatencyStats, NodeStats, Percentile, PubCount, TopicStats,
-};
 
 /// Most requests that one question has under way. Larger clusters are asked in turns.
 const REQUESTS_MAX: usize = 64;
@@ -122,20 +116,6 @@ pub struct Cluster {
     client: HttpClient,
 }
 
-/// The answer of nsqlookupd's `/topics`.
-#[derive(Deserialize)]
-struct Topics {
-    #[serde(default, deserialize_with = "stats::null_as_default")]
-    topics: Vec<String>,
-}
-
-/// The answer of nsqlookupd's `/lookup` and `/nodes`.
-#[derive(Deserialize)]
-struct Producers {
-    #[serde(default, deserialize_with = "stats::null_as_default")]
-    producers: Vec<Node>,
-}
-
 impl Cluster {
     /// Returns a client with these limits.
     pub fn new(timeouts: QueryTimeouts) -> Cluster {
@@ -156,7 +136,7 @@ impl Cluster {
     /// No nsqlookupd answers.
     pub fn topics(&self, lookupds: &[String]) -> Result<Answer<BTreeSet<String>>, QueryError> {
         let answer = ask_all(Asked::Lookupd, lookupds, |address| {
-            self.get::<Topics>(&format!("http://{address}/topics"))
+            self.get::<Lookup>(&format!("http://{address}/topics"))
         })?;
         Ok(answer.map(|lists| lists.into_iter().flat_map(|list| list.topics).collect()))
     }
@@ -170,17 +150,15 @@ impl Cluster {
         &self,
         sources: &Sources,
         topic: &str,
-    ) -> Result<Answer<Vec<Node>>, QueryError> {
-        let topic_value = query_value(topic);
+    ) -> Result<Answer<Vec<NodeInfo>>, QueryError> {
         match sources {
-            Sources::Lookupds(addresses) => self.producers(addresses, |address| {
-                format!("http://{address}/lookup?topic={topic_value}")
-            }),
+            Sources::Lookupds(addresses) => {
+                let page = format!("/lookup{}", query(&[("topic", topic)]));
+                self.producers(addresses, &page)
+            }
             Sources::Nsqds(addresses) => {
                 let answer = ask_all(Asked::Nsqd, addresses, |address| {
-                    let stats: NodeStats = self.get(&format!(
-                        "http://{address}/stats?format=json&topic={topic_value}&include_clients=false"
-                    ))?;
+                    let stats = self.stats_of(address, topic, "", false)?;
                     match stats.topics.iter().any(|known| known.topic_name == topic) {
                         true => self.info(address).map(Some),
                         false => Ok(None),
@@ -196,11 +174,9 @@ impl Cluster {
     ///
     /// # Errors
     /// No address answers.
-    pub fn nodes(&self, sources: &Sources) -> Result<Answer<Vec<Node>>, QueryError> {
+    pub fn nodes(&self, sources: &Sources) -> Result<Answer<Vec<NodeInfo>>, QueryError> {
         match sources {
-            Sources::Lookupds(addresses) => {
-                self.producers(addresses, |address| format!("http://{address}/nodes"))
-            }
+            Sources::Lookupds(addresses) => self.producers(addresses, "/nodes"),
             Sources::Nsqds(addresses) => {
                 let answer = ask_all(Asked::Nsqd, addresses, |address| self.info(address))?;
                 Ok(answer.map(sorted_nodes))
@@ -215,49 +191,53 @@ impl Cluster {
     /// No nsqd answers.
     pub fn stats(
         &self,
-        addresses: &[NodeAddress],
+        addresses: &[String],
         topic: &str,
         channel: &str,
         include_clients: bool,
-    ) -> Result<Answer<Vec<(NodeAddress, NodeStats)>>, QueryError> {
-        let mut query = "format=json".to_owned();
-        for (name, value) in [("topic", topic), ("channel", channel)] {
-            if !value.is_empty() {
-                query += &format!("&{name}={}", query_value(value));
-            }
-        }
-        if !include_clients {
-            query += "&include_clients=false";
-        }
+    ) -> Result<Answer<Vec<(String, Stats)>>, QueryError> {
         ask_all(Asked::Nsqd, addresses, |address| {
-            let stats = self.get(&format!("http://{address}/stats?{query}"))?;
+            let stats = self.stats_of(address, topic, channel, include_clients)?;
             Ok((address.clone(), stats))
         })
+    }
+
+    fn stats_of(
+        &self,
+        address: &str,
+        topic: &str,
+        channel: &str,
+        include_clients: bool,
+    ) -> Result<Stats, String> {
+        let include_clients = if include_clients { "" } else { "false" };
+        let query = query(&[
+            ("format", "json"),
+            ("topic", topic),
+            ("channel", channel),
+            ("include_clients", include_clients),
+        ]);
+        self.get(&format!("http://{address}/stats{query}"))
     }
 
     /// Returns the value of a key of an nsqd's `/config`.
     ///
     /// # Errors
     /// The reason why there is no value. An nsqd that lacks the key answers with status 404.
-    pub fn config_value<T: DeserializeOwned>(
-        &self,
-        address: &NodeAddress,
-        key: &str,
-    ) -> Result<T, String> {
+    pub fn config_value<T: DeserializeOwned>(&self, address: &str, key: &str) -> Result<T, String> {
         self.get(&format!("http://{address}/config/{key}"))
     }
 
-    fn info(&self, address: &str) -> Result<Node, String> {
+    fn info(&self, address: &str) -> Result<NodeInfo, String> {
         self.get(&format!("http://{address}/info"))
     }
 
     fn producers(
         &self,
         addresses: &[String],
-        url: impl Fn(&str) -> String + Sync,
-    ) -> Result<Answer<Vec<Node>>, QueryError> {
+        page: &str,
+    ) -> Result<Answer<Vec<NodeInfo>>, QueryError> {
         let answer = ask_all(Asked::Lookupd, addresses, |address| {
-            let producers = self.get::<Producers>(&url(address));
+            let producers = self.get::<Lookup>(&format!("http://{address}{page}"));
             producers.map_err(with_hint_of_nsqd)
         })?;
         Ok(answer.map(|lists| sorted_nodes(lists.into_iter().flat_map(|list| list.producers))))
@@ -265,7 +245,7 @@ impl Cluster {
 
     fn get<T: DeserializeOwned>(&self, url: &str) -> Result<T, String> {
         let body = self.client.get(url)?;
-        serde_json::from_slice(&body).map_err(|error| {
+        nsq_http::read(&body).map_err(|error| {
             let shown = url.split('?').next().unwrap_or(url);
             format!("{shown} has answered with something else than expected: {error}")
         })
@@ -283,25 +263,25 @@ impl<T> Answer<T> {
 }
 
 /// Returns the nodes without duplicates. One node often registers with several nsqlookupds.
-fn sorted_nodes(nodes: impl IntoIterator<Item = Node>) -> Vec<Node> {
-    let mut nodes: Vec<Node> = nodes.into_iter().collect();
-    nodes.sort_by_key(Node::http_address);
+fn sorted_nodes(nodes: impl IntoIterator<Item = NodeInfo>) -> Vec<NodeInfo> {
+    let mut nodes: Vec<NodeInfo> = nodes.into_iter().collect();
+    nodes.sort_by_cached_key(NodeInfo::http_address);
     nodes.dedup_by_key(|node| node.http_address());
     nodes
 }
 
 /// Asks all addresses at the same time, each with `ask`. The data are in the order of the addresses.
-fn ask_all<A: AsRef<str> + Sync, T: Send>(
+fn ask_all<T: Send>(
     asked: Asked,
-    addresses: &[A],
-    ask: impl Fn(&A) -> Result<T, String> + Sync,
+    addresses: &[String],
+    ask: impl Fn(&String) -> Result<T, String> + Sync,
 ) -> Result<Answer<Vec<T>>, QueryError> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::with_capacity(addresses.len()));
     let ask_in_turn = || {
         while let Some(address) = addresses.get(next.fetch_add(1, Ordering::Relaxed)) {
             let result = ask(address);
-            results.lock().push((address.as_ref(), result));
+            results.lock().push((address, result));
         }
     };
     std::thread::scope(|scope| {
@@ -311,14 +291,14 @@ fn ask_all<A: AsRef<str> + Sync, T: Send>(
         ask_in_turn();
     });
     let mut results = results.into_inner();
-    let place = |address: &str| addresses.iter().position(|known| known.as_ref() == address);
+    let place = |address: &String| addresses.iter().position(|known| known == address);
     results.sort_by_key(|(address, _)| place(address));
     let (mut data, mut failures) = (Vec::new(), Vec::new());
     for (address, result) in results {
         match result {
             Ok(value) => data.push(value),
             Err(why) => failures.push(Failure {
-                address: address.to_owned(),
+                address: address.clone(),
                 why,
             }),
         }
@@ -340,12 +320,6 @@ fn with_hint_of_nsqd(why: String) -> String {
         ),
         false => why,
     }
-}
-
-fn query_value(value: &str) -> String {
-    let mut escaped = String::new();
-    push_query_value(&mut escaped, value.as_bytes());
-    escaped
 }
 
 #[cfg(test)]

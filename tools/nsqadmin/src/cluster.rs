@@ -16,7 +16,6 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
 use parking_lot::RwLock;
-use program::http_client::push_query_value;
 
 use crate::answer_time::AnswerTime;
 use crate::outcome::Gathered;
@@ -119,18 +118,6 @@ async fn gather<T: Send>(requests: Vec<Asked<T>>) -> Gathered<T> {
     gathered
 }
 
-/// Returns a query with these parameters. Empty values are left out.
-fn query(parameters: &[(&str, &str)]) -> String {
-    let mut query = String::new();
-    for (name, value) in parameters.iter().filter(|(_, value)| !value.is_empty()) {
-        query.push(if query.is_empty() { '?' } else { '&' });
-        query.push_str(name);
-        query.push('=');
-        push_query_value(&mut query, value.as_bytes());
-    }
-    query
-}
-
 /// Adds advice to the failure of an nsqd that cannot be reached at the address that it broadcasts.
 fn with_advice(mut failed: Failed, address: &str, is_mapped: bool) -> Failed {
     if failed.kind == FailureKind::Unreachable && !is_mapped {
@@ -153,19 +140,6 @@ fn with_sender(mut failed: Failed, url: &str) -> Failed {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn queries_are_escaped_and_leave_empty_values_out() {
-        assert_eq!(query(&[]), "");
-        assert_eq!(
-            query(&[
-                ("format", "json"),
-                ("topic", "a#ephemeral"),
-                ("channel", "")
-            ]),
-            "?format=json&topic=a%23ephemeral"
-        );
-    }
 
     #[test]
     fn only_an_address_that_is_not_mapped_gets_advice() {

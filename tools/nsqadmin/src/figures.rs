@@ -14,8 +14,6 @@ mod latency;
 mod pause;
 mod topic;
 
-use crate::answer;
-
 pub use channel::{ChannelFigures, channel_total};
 pub use client::ClientFigures;
 pub use dedup::Dedup;
@@ -47,7 +45,7 @@ pub struct NodeStats {
     /// The time of the answer, and the process that gave it.
     pub answered: Answered,
     /// Its topics.
-    pub topics: Vec<answer::Topic>,
+    pub topics: Vec<nsq_http::TopicStats>,
 }
 
 /// The time of an answer, and the process that gave it. Rates are differences of counts over the time between the answers

@@ -9,7 +9,7 @@ use http::header::{
     UPGRADE,
 };
 use http::{HeaderMap, HeaderName};
-use program::http_client::push_query_value;
+use nsq_http::push_query_value;
 use serde::Deserialize;
 use url::Url;
 

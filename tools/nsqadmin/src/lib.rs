@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The order to read: `config`, `server`, `http` (what is answered), `cluster` with `upstream` (what is asked),
-//! `answer` and `figures` (what comes back), then `collector`, `live` and `checkup`. A new figure touches `answer`,
+//! `nsq_http` and `figures` (what comes back), then `collector`, `live` and `checkup`. A new figure touches `nsq_http`,
 //! `figures` and the page.
 //!
 //! The figures, the list of nodes, the rules about users and pages, and the texts for graphite are
@@ -22,7 +22,6 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
-pub mod answer;
 pub mod answer_time;
 pub mod assets;
 pub mod audit;

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::answer;
 use crate::figures::{Answered, NodeStats, Pause, Undo};
 use crate::history::{Key, Point};
 use crate::now::Now;
@@ -98,7 +97,7 @@ pub struct Snapshot {
 }
 
 impl Figures {
-    fn of_topic(topic: &answer::Topic) -> Figures {
+    fn of_topic(topic: &nsq_http::TopicStats) -> Figures {
         let mut figures = Figures {
             depth: topic.depth,
             message_count: topic.message_count,
@@ -115,7 +114,7 @@ impl Figures {
         figures
     }
 
-    fn of_channel(channel: &answer::Channel) -> Figures {
+    fn of_channel(channel: &nsq_http::ChannelStats) -> Figures {
         let listed = channel.clients.as_ref().map_or(0, Vec::len);
         let listed = i64::try_from(listed).unwrap_or(i64::MAX);
         Figures {

@@ -4,11 +4,11 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
+use nsq_http::{NodeInfo, host_port};
 use serde::{Serialize, Serializer};
 use wire::go_json::is_default;
 use wire::json_object;
 
-use crate::answer::Producer;
 use crate::figures::NodeIdentity;
 
 /// An nsqd in the list of nodes.
@@ -43,14 +43,6 @@ pub struct Node {
     pub is_out_of_date: bool,
 }
 
-/// Joins a host and a port. An IPv6 address gets brackets.
-pub fn host_port(host: &str, port: i64) -> String {
-    match host.contains(':') && !host.starts_with('[') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
-    }
-}
-
 /// Returns true for `host:port` that can stand in a URL: the host is a name or an IP address, and has no characters of another
 /// part of a URL. Any client of nsqlookupd can register any text.
 pub fn is_host_and_port(address: &str) -> bool {
@@ -67,7 +59,7 @@ pub fn is_host_and_port(address: &str) -> bool {
 
 impl Node {
     /// Returns a node that one server describes.
-    pub fn of_producer(producer: &Producer) -> Node {
+    pub fn of_producer(producer: &NodeInfo) -> Node {
         let flags = producer.tombstones.iter().copied();
         // A server may send fewer flags than topics.
         let flags = flags.chain(std::iter::repeat(false));
@@ -110,11 +102,11 @@ fn list<S: Serializer>(topics: &BTreeMap<String, bool>, to: S) -> Result<S::Ok, 
 
 /// Merges the answers of nsqlookupds, each with its address. The first nsqlookupd that knows a node
 /// supplies the fields.
-pub fn merge(answers: &[(String, Vec<Producer>)]) -> Vec<Node> {
+pub fn merge(answers: &[(String, Vec<NodeInfo>)]) -> Vec<Node> {
     let mut nodes: BTreeMap<String, Node> = BTreeMap::new();
     for (lookupd, producers) in answers {
         for producer in producers {
-            let key = host_port(&producer.broadcast_address, producer.tcp_port);
+            let key = producer.tcp_address();
             let node = nodes
                 .entry(key)
                 .or_insert_with(|| Node::of_producer(producer));

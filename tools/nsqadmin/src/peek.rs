@@ -3,7 +3,7 @@
 //! Only ringq's nsqd answers peeks. Each answer of another kind becomes an [`Obstacle`], with a sentence
 //! that says what to change.
 
-use serde::Deserialize;
+use nsq_http::Refusal;
 use serde_json::{Map, Value, json};
 
 /// The parameters that a question passes on to the nodes.
@@ -210,13 +210,7 @@ impl Found {
 
 impl Obstacle {
     fn read(status: u16, body: &[u8], is_known_list: bool) -> Obstacle {
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct Refusal {
-            message: String,
-            reason: String,
-        }
-        let Refusal { message, reason } = serde_json::from_slice(body).unwrap_or_default();
+        let Refusal { message, reason } = Refusal::read(body);
         match (status, message.as_str()) {
             (400, UNKNOWN_LIST) if is_known_list => Obstacle::Older,
             (404, "TOPIC_NOT_FOUND" | "CHANNEL_NOT_FOUND") => Obstacle::Absent,

@@ -7,13 +7,11 @@ use program::http::POLL;
 use program::{log_debug, log_info};
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
 use reqwest::{Client, Method, StatusCode, redirect};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use upgrade::ClientConfig;
 use url::Url;
 use wire::error::quote;
 
-use crate::answer;
 use crate::answer_time::AnswerTime;
 use crate::config::ClientFlags;
 use crate::shown_url::without_user;
@@ -215,12 +213,10 @@ impl Upstream {
             false => log_info!("CI: querying {server} {shown}"),
         }
         let answered = self.ask(&method, url).await?;
-        if answered.status == StatusCode::FORBIDDEN
-            && let Some(secure) = secure_url(url, &answered.body)
-        {
-            return self.ask(&method, &secure).await;
+        match nsq_http::https_url(url, answered.status.as_u16(), &answered.body) {
+            Some(secure) => self.ask(&method, &secure).await,
+            None => Ok(answered),
         }
-        Ok(answered)
     }
 
     /// Returns the body of an answer with status 200.
@@ -289,18 +285,18 @@ async fn read<T>(url: &str, body: Vec<u8>) -> Result<T, Failed>
 where
     T: DeserializeOwned + Send + 'static,
 {
-    let not_understood = |why| Failed {
+    let failed = |why: String| Failed {
         why: format!("Get {:?}: {why}", without_user(url)),
         kind: FailureKind::NotUnderstood,
         refused: None,
     };
-    if body.len() <= PARSED_AT_ONCE_BYTES_MAX {
-        return answer::read(&body).map_err(not_understood);
-    }
-    let parsed = tokio::task::spawn_blocking(move || answer::read(&body)).await;
-    parsed
-        .map_err(|error| not_understood(error.to_string()))?
-        .map_err(not_understood)
+    let parsed = if body.len() <= PARSED_AT_ONCE_BYTES_MAX {
+        nsq_http::read(&body)
+    } else {
+        let parsing = tokio::task::spawn_blocking(move || nsq_http::read(&body));
+        parsing.await.map_err(|error| failed(error.to_string()))?
+    };
+    parsed.map_err(|error| failed(format!("the answer is not understood: {error}")))
 }
 
 /// Returns the name by which the metrics know the server at a URL.
@@ -361,8 +357,7 @@ pub fn client(
     redirects: redirect::Policy,
 ) -> Result<Client, String> {
     let mut headers = HeaderMap::new();
-    let accepted = HeaderValue::from_static("application/vnd.nsq; version=1.0");
-    headers.insert(ACCEPT, accepted);
+    headers.insert(ACCEPT, HeaderValue::from_static(nsq_http::ACCEPT));
     let mut builder = Client::builder()
         .default_headers(headers)
         .user_agent(concat!("nsqadmin/", "1.3.0"))
@@ -384,44 +379,9 @@ pub fn client(
         .map_err(|error| format!("failed to make the HTTP client - {error}"))
 }
 
-/// Returns the HTTPS URL for a request that an nsqd refused over plain HTTP because it requires TLS.
-fn secure_url(url: &str, body: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Port {
-        https_port: u16,
-    }
-    let rest = url.strip_prefix("http://")?;
-    let Port { https_port } = serde_json::from_slice(body).ok()?;
-    let path_at = rest.find(['/', '?']).unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(path_at);
-    let (host, _) = program::tcp_address::split_host_port(authority)?;
-    let host = if host.contains(':') {
-        format!("[{host}]")
-    } else {
-        host.to_owned()
-    };
-    Some(format!("https://{host}:{https_port}{path}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_refused_request_goes_to_the_port_that_the_answer_names() {
-        let url = |url: &str, body: &str| secure_url(url, body.as_bytes());
-        let body = r#"{"message":"TLS_REQUIRED","https_port":4152}"#;
-        assert_eq!(
-            url("http://h:4151/stats?a=b", body).as_deref(),
-            Some("https://h:4152/stats?a=b")
-        );
-        assert_eq!(
-            url("http://[::1]:1/x", body).as_deref(),
-            Some("https://[::1]:4152/x")
-        );
-        assert_eq!(url("https://h:4152/x", body), None);
-        assert_eq!(url("http://h:4151/x", "{}"), None);
-    }
 
     #[test]
     fn a_server_is_counted_by_its_host_and_port() {

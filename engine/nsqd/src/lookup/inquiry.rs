@@ -2,8 +2,9 @@
 //! and puts the answers together.
 
 use crate::thread_pool::ThreadPool;
+use nsq_http::query;
 use parking_lot::Mutex;
-use program::http_client::{HttpClient, push_query_value};
+use program::http_client::HttpClient;
 use program::{log_debug, log_info, log_warn};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -42,14 +43,17 @@ impl Source {
         question: &Question,
         asked_at: Instant,
     ) -> Result<Vec<u8>, String> {
-        let mut url = match &*self.0.lock() {
+        let url = match &*self.0.lock() {
             Asked {
                 failure: Some((at, why)),
                 ..
             } if *at > asked_at => return Err(why.clone()),
-            Asked { url, .. } => format!("{}/channels?topic=", url.as_deref().unwrap_or_default()),
+            Asked { url, .. } => format!(
+                "{}/channels{}",
+                url.as_deref().unwrap_or_default(),
+                query(&[("topic", &question.topic)])
+            ),
         };
-        push_query_value(&mut url, question.topic.as_bytes());
         match question.is_repeated {
             true => log_debug!("CI: querying nsqlookupd {url}"),
             false => log_info!("CI: querying nsqlookupd {url}"),

@@ -8,6 +8,7 @@ use super::link::{Link, TIMEOUT};
 use super::registry::Registry;
 use crate::config::Config;
 use crate::process::Ports;
+use nsq_http::host_port;
 use program::version::NSQ_VERSION;
 use program::{log_error, log_info, log_warn};
 use std::collections::VecDeque;
@@ -117,11 +118,8 @@ impl PeerInfo {
             true => ("https", self.https_port),
             false => ("http", self.http_port),
         };
-        match &self.broadcast_address {
-            host if host.is_empty() => None,
-            host if host.contains(':') => Some(format!("{scheme}://[{host}]:{port}")),
-            host => Some(format!("{scheme}://{host}:{port}")),
-        }
+        let address = host_port(&self.broadcast_address, port);
+        (!self.broadcast_address.is_empty()).then(|| format!("{scheme}://{address}"))
     }
 }
 

@@ -25,7 +25,7 @@ use crate::address::Address;
 use crate::config::{without_password, without_passwords};
 use crate::event::Event;
 use crate::hub::Phase;
-use crate::lookupd::{Lookupd, LookupdError, NodeInfo};
+use crate::lookupd::{Lookupd, LookupdError};
 use crate::reconnect::Delay;
 
 /// The answer of a [`Directory`]: the nodes, or `None` if the topic is unknown.
@@ -60,7 +60,7 @@ impl Directory for Lookupd {
             Ok(found.map(|found| {
                 let named = found.producers.len() + found.ignored;
                 let nodes = found.producers.iter();
-                let nodes: Vec<Address> = nodes.filter_map(NodeInfo::valid_address).collect();
+                let nodes: Vec<Address> = nodes.filter_map(Address::of_node).collect();
                 let ignored = named - nodes.len();
                 Found { nodes, ignored }
             }))

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use reqwest::StatusCode;
 use wire::go_error::system_text;
 
 use super::{ANSWER_BYTES_MAX, NAMES_MAX, NODES_MAX, UNKNOWN_TOPIC};
@@ -30,6 +31,21 @@ pub(super) enum Reason {
     TooLarge,
     TooManyTopics,
     TooManyNodes,
+}
+
+/// The most bytes that are shown of a refusal that is not in the words of NSQ.
+const SHOWN_BYTES_MAX: usize = 200;
+
+impl Reason {
+    /// Returns the reason of a refusal: the code in the body, or the beginning of the body.
+    pub(super) fn refused(status: StatusCode, body: &[u8]) -> Reason {
+        let mut message = nsq_http::Refusal::read(body).message;
+        if message.is_empty() {
+            let shown = &body[..body.len().min(SHOWN_BYTES_MAX)];
+            message = String::from_utf8_lossy(shown).into_owned();
+        }
+        Reason::Status(status.as_u16(), message)
+    }
 }
 
 impl LookupdError {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use nsq_http::NodeInfo;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
@@ -16,7 +17,7 @@ use super::inner::Inner;
 use crate::address::Address;
 use crate::config::without_password;
 use crate::event::Event;
-use crate::lookupd::{Lookupd, LookupdError, NodeInfo};
+use crate::lookupd::{Lookupd, LookupdError};
 use crate::reconnect::Delay;
 
 /// Asks all nsqlookupds for their nodes, again and again. The task ends with the producer.
@@ -190,8 +191,7 @@ impl Source {
         let (client, events) = (inner.shared.client.clone(), &inner.shared.events);
         self.answer = Some(match answer {
             Ok((nodes, further)) => {
-                let valid: Vec<Address> =
-                    nodes.iter().filter_map(NodeInfo::valid_address).collect();
+                let valid: Vec<Address> = nodes.iter().filter_map(Address::of_node).collect();
                 let ignored = nodes.len() + further - valid.len();
                 if ignored > 0 {
                     events.emit(Event::NodesIgnored {

@@ -9,9 +9,8 @@ use std::fmt;
 
 use super::config::Config;
 use super::table::Figures;
-use crate::cluster::{
-    Answer, ChannelStats, Cluster, Failure, Node, NodeAddress, NodeStats, QueryError, Sources,
-};
+use crate::cluster::{Answer, Cluster, Failure, QueryError, Sources};
+use nsq_http::{ChannelStats, NodeInfo, Stats};
 
 /// The figures of one poll.
 #[derive(Debug)]
@@ -61,7 +60,7 @@ pub(super) struct Poller {
 #[derive(Debug, Default)]
 struct Memory {
     /// The nodes, each with its last figures. A node without the channel has none.
-    nodes: BTreeMap<NodeAddress, Option<ChannelStats>>,
+    nodes: BTreeMap<String, Option<ChannelStats>>,
     /// The addresses that did not answer.
     silent: BTreeSet<String>,
     /// True if the last poll found the channel nowhere. Its warning has been given.
@@ -83,12 +82,11 @@ impl Poller {
     pub(super) fn poll(&mut self) -> Result<Poll, PollError> {
         let found = self.cluster.nodes_of_topic(&self.sources, &self.topic);
         let found = without_topic(found).map_err(PollError::Nodes)?;
-        let mut nodes: BTreeSet<NodeAddress> =
-            found.data.iter().map(|node| node.http_address()).collect();
+        let mut nodes: BTreeSet<String> = found.data.iter().map(NodeInfo::http_address).collect();
         if !found.failures.is_empty() {
             nodes.extend(self.memory.nodes.keys().cloned());
         }
-        let nodes: Vec<NodeAddress> = nodes.into_iter().collect();
+        let nodes: Vec<String> = nodes.into_iter().collect();
         let mut stats = Answer {
             data: Vec::new(),
             failures: Vec::new(),
@@ -142,8 +140,8 @@ impl Poller {
 /// Takes the nsqlookupds that do not know the topic for answers. nsqlookupd answers a question for an unknown topic with an
 /// error. If none knows the topic and all have answered, this stays an error.
 fn without_topic(
-    found: Result<Answer<Vec<Node>>, QueryError>,
-) -> Result<Answer<Vec<Node>>, QueryError> {
+    found: Result<Answer<Vec<NodeInfo>>, QueryError>,
+) -> Result<Answer<Vec<NodeInfo>>, QueryError> {
     let is_silent = |failure: &Failure| !failure.why.contains("TOPIC_NOT_FOUND");
     match found {
         Ok(mut found) => {
@@ -169,8 +167,8 @@ impl Memory {
     /// have answered. Returns the warnings.
     fn update(
         &mut self,
-        nodes: &[NodeAddress],
-        mut answered: BTreeMap<NodeAddress, Option<ChannelStats>>,
+        nodes: &[String],
+        mut answered: BTreeMap<String, Option<ChannelStats>>,
         silent_sources: &[Failure],
         silent_nodes: &[Failure],
     ) -> Vec<String> {
@@ -212,7 +210,7 @@ impl Memory {
 }
 
 /// Returns the figures of the channel in the statistics of one node.
-fn channel_of<'a>(stats: &'a NodeStats, topic: &str, channel: &str) -> Option<&'a ChannelStats> {
+fn channel_of<'a>(stats: &'a Stats, topic: &str, channel: &str) -> Option<&'a ChannelStats> {
     let topics = stats
         .topics
         .iter()
@@ -242,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_silent_node_keeps_its_last_figures_and_is_named_once() {
-        let (a, b) = (NodeAddress::from("a:1"), NodeAddress::from("b:1"));
+        let (a, b) = ("a:1".to_owned(), "b:1".to_owned());
         let nodes = [a.clone(), b.clone()];
         let depths = |memory: &Memory| -> Vec<Option<i64>> {
             let channels = memory.nodes.values();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::cluster::ChannelStats;
+use nsq_http::ChannelStats;
 
 /// Polls from one heading to the next. The first poll prints no line of its own.
 const HEADING_POLLS: u64 = 25;
@@ -50,7 +50,7 @@ impl Figures {
         self.requeues += channel.requeue_count;
         self.timeouts += channel.timeout_count;
         self.messages += channel.message_count;
-        self.clients += channel.client_count;
+        self.clients += channel.count_clients();
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use nsq_doctor::{ChannelSample, Flow, NodeSample, Pause, diagnose, duration, short, uptime};
+use nsq_doctor::{ChannelSample, Flow, NodeSample, diagnose, duration, short, uptime};
+use nsq_http::ChannelStats;
 
 use super::row::{Cell, Column, Pair, Row, number, oldest, text, worst_latency};
 use super::sample::Sample;
-use crate::cluster::{ChannelStats, TopicStats};
 
 pub(super) const COLUMNS: &[Column] = &[
     text("CHANNEL", 14),
@@ -57,9 +57,9 @@ fn channels_of(sample: &Sample) -> Channels<'_> {
                     .entry(stats.dead_letter_topic.as_str())
                     .or_insert_with(|| format!("{}/{}", name.0, name.1));
                 let nodes = &mut channel.sample.nodes;
-                let mut node = node_sample(topic, stats, now);
+                let mut node = NodeSample::of(topic, stats, now);
                 node.uptime = uptime(figures.stats.start_time, sample.unix_seconds);
-                nodes.insert(address.to_string(), node);
+                nodes.insert(address.clone(), node);
                 channel.stats.push(stats);
             }
         }
@@ -68,34 +68,6 @@ fn channels_of(sample: &Sample) -> Channels<'_> {
         channel.sample.dead_letters_of = dead_letters.get(topic).cloned();
     }
     channels
-}
-
-/// Returns the figures of a channel on one node. `now` is in milliseconds since 1970.
-fn node_sample(topic: &TopicStats, channel: &ChannelStats, now: i64) -> NodeSample {
-    let ready = channel.clients.iter().map(|client| client.ready_count);
-    NodeSample {
-        topic_depth: topic.depth,
-        topic_pause: topic.paused.then(|| {
-            let (by, note) = (&topic.paused_by, &topic.pause_note);
-            Pause::until(topic.pause_until_ms, now, by, note)
-        }),
-        pause: channel.paused.then(|| {
-            let (by, note) = (&channel.paused_by, &channel.pause_note);
-            Pause::until(channel.pause_until_ms, now, by, note)
-        }),
-        depth: channel.depth,
-        in_flight: channel.in_flight_count,
-        deferred: channel.deferred_count,
-        message_count: channel.message_count,
-        requeue_count: channel.requeue_count,
-        timeout_count: channel.timeout_count,
-        oldest_ms: channel
-            .oldest_unfinished_ms
-            .map(|age| i64::try_from(age).unwrap_or(i64::MAX)),
-        oldest_failed: channel.oldest_failed_attempts,
-        ready: ready.collect(),
-        uptime: None,
-    }
 }
 
 fn row(
@@ -119,7 +91,7 @@ fn row(
     };
     let name = format!("{topic}/{channel}");
     let sum = |figure: fn(&ChannelStats) -> i64| stats().map(|stats| figure(stats)).sum::<i64>();
-    let connections = sum(|channel| channel.client_count);
+    let connections = sum(ChannelStats::count_clients);
     // Without a finished message, there is no such time.
     let time = flow
         .seconds_in_flight()

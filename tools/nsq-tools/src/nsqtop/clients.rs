@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::row::{Cell, Column, Pair, Row, number, text};
 use super::sample::{NodeFigures, Sample};
-use crate::cluster::ClientStats;
 use nsq_doctor::{duration, grown};
+use nsq_http::ClientStats;
 
 pub(super) const COLUMNS: &[Column] = &[
     text("CLIENT", 12),
@@ -53,7 +53,7 @@ fn connections_of(figures: &NodeFigures) -> impl Iterator<Item = Connection<'_>>
     let topics = figures.stats.topics.iter();
     let consumers = topics.flat_map(|topic| {
         topic.channels.iter().flat_map(|channel| {
-            channel.clients.iter().map(|client| Connection {
+            channel.clients.iter().flatten().map(|client| Connection {
                 client,
                 does: format!("{}/{}", topic.topic_name, channel.channel_name),
                 messages: client.message_count,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::sample::{NodeFigures, Sample};
-use crate::cluster::{Failure, NodeAddress};
+use crate::cluster::Failure;
 
 /// The wall clock of the first sample.
 const UNIX_SECONDS: i64 = 1_700_000_000;
@@ -83,8 +83,8 @@ fn sample(second: i64) -> Sample {
         at: Duration::from_secs(u64::try_from(10 + second).expect("a positive number")),
         unix_seconds: UNIX_SECONDS + second,
         nodes: BTreeMap::from([
-            (NodeAddress::new("a", 4151), node(a, Some(4))),
-            (NodeAddress::new("b", 4151), node(b, None)),
+            ("a:4151".to_owned(), node(a, Some(4))),
+            ("b:4151".to_owned(), node(b, None)),
         ]),
         failures: Vec::new(),
         lookupd_failures: Vec::new(),

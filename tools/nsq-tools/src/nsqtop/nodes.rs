@@ -2,8 +2,9 @@
 
 use super::row::{Cell, Column, Pair, Row, number, text};
 use super::sample::{NodeFigures, problem};
-use crate::cluster::{ChannelStats, Failure, NodeAddress};
+use crate::cluster::Failure;
 use nsq_doctor::{duration, grown};
+use nsq_http::ChannelStats;
 
 pub(super) const COLUMNS: &[Column] = &[
     text("NODE", 14),
@@ -44,7 +45,7 @@ fn row_without_figures(failure: &Failure) -> Row {
     }
 }
 
-fn row(address: &NodeAddress, figures: &NodeFigures, pair: Pair<'_>) -> Row {
+fn row(address: &str, figures: &NodeFigures, pair: Pair<'_>) -> Row {
     let stats = &figures.stats;
     let (mut messages, mut bytes) = (0, 0);
     if let Some(before) = pair.node_before(address) {
@@ -62,7 +63,7 @@ fn row(address: &NodeAddress, figures: &NodeFigures, pair: Pair<'_>) -> Row {
     let sum = |figure: fn(&ChannelStats) -> i64| channels().map(figure).sum::<i64>();
     let in_topics: i64 = stats.topics.iter().map(|topic| topic.depth).sum();
     let up = (pair.after.unix_seconds - stats.start_time).max(0) as f64;
-    let connections = sum(|channel| channel.client_count) + stats.producers.len() as i64;
+    let connections = sum(ChannelStats::count_clients) + stats.producers.len() as i64;
     let is_healthy = stats.health == "OK";
     // The value of `--shards`: 0 stands for as many shards as the node has cores.
     let shards = figures.shards.filter(|shards| *shards > 0);
@@ -80,9 +81,9 @@ fn row(address: &NodeAddress, figures: &NodeFigures, pair: Pair<'_>) -> Row {
         stats.health
     );
     Row {
-        key: address.to_string(),
+        key: address.to_owned(),
         cells: vec![
-            Cell::text(address.as_ref()),
+            Cell::text(address),
             Cell::text(&stats.version),
             Cell::Number(shards.map(|shards| shards as f64)),
             Cell::Number(pair.rate(messages)),

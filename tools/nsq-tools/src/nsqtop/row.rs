@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use super::sample::{NodeFigures, Sample};
-use crate::cluster::{LatencyStats, NodeAddress};
 use nsq_doctor::{duration, short};
+use nsq_http::LatencyStats;
 
 /// A column of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl<'a> Pair<'a> {
     }
 
     /// Returns the figures of a node in the sample before.
-    pub(super) fn node_before(&self, address: &NodeAddress) -> Option<&'a NodeFigures> {
+    pub(super) fn node_before(&self, address: &str) -> Option<&'a NodeFigures> {
         self.before?.nodes.get(address)
     }
 }
@@ -147,7 +147,7 @@ pub(super) fn worst_latency<'a>(latencies: impl Iterator<Item = &'a LatencyStats
     // Without a message in the window, nsqd says 0.
     let measured = latencies.filter(|latency| latency.count > 0);
     let highest = |latency: &LatencyStats| {
-        let percentiles = latency.percentiles.iter();
+        let percentiles = latency.percentiles.iter().flatten();
         let highest = percentiles.max_by(|a, b| a.quantile.total_cmp(&b.quantile))?;
         Some(highest.value)
     };
@@ -156,7 +156,7 @@ pub(super) fn worst_latency<'a>(latencies: impl Iterator<Item = &'a LatencyStats
 }
 
 /// Returns the largest age, in seconds, among those that are known. An age of 0 belongs to no message.
-pub(super) fn oldest(ages_ms: impl Iterator<Item = Option<u64>>) -> Option<f64> {
+pub(super) fn oldest(ages_ms: impl Iterator<Item = Option<i64>>) -> Option<f64> {
     let oldest = ages_ms.flatten().filter(|age| *age > 0).max()?;
     Some(oldest as f64 / 1e3)
 }

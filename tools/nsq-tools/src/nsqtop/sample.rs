@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::cluster::{
-    Cluster, Failure, NodeAddress, NodeStats, QueryError, QueryTimeouts, Sources,
-};
+use nsq_http::{NodeInfo, Stats};
+
+use crate::cluster::{Cluster, Failure, QueryError, QueryTimeouts, Sources};
 
 /// The figures of all nodes at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,7 +15,7 @@ pub struct Sample {
     /// The wall clock, in seconds since the Unix epoch.
     pub unix_seconds: i64,
     /// The nodes that answered.
-    pub nodes: BTreeMap<NodeAddress, NodeFigures>,
+    pub nodes: BTreeMap<String, NodeFigures>,
     /// The nodes that did not answer.
     pub failures: Vec<Failure>,
     /// The nsqlookupds that did not answer.
@@ -26,7 +26,7 @@ pub struct Sample {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeFigures {
     /// The answer of `/stats`.
-    pub stats: NodeStats,
+    pub stats: Stats,
     /// The value of `--shards`. `None` for a node that is not ringq's.
     pub shards: Option<u64>,
 }
@@ -73,7 +73,7 @@ pub(super) struct Sampler {
     question: Question,
     began: Instant,
     /// The value of `--shards` of each node, and the start of the process that said it.
-    shards: BTreeMap<NodeAddress, (i64, Option<u64>)>,
+    shards: BTreeMap<String, (i64, Option<u64>)>,
 }
 
 impl Sampler {
@@ -117,17 +117,12 @@ impl Sampler {
 
     /// Returns the addresses of the nodes, and the nsqlookupds that do not answer. Nodes that the user named have the address that the user
     /// named, which may not be the one that they broadcast.
-    fn nodes(&self) -> (Vec<NodeAddress>, Vec<Failure>) {
+    fn nodes(&self) -> (Vec<String>, Vec<Failure>) {
         match &self.question.sources {
-            Sources::Nsqds(addresses) => {
-                let addresses = addresses
-                    .iter()
-                    .map(|address| NodeAddress::from(&**address));
-                (addresses.collect(), Vec::new())
-            }
+            Sources::Nsqds(addresses) => (addresses.clone(), Vec::new()),
             Sources::Lookupds(_) => match self.cluster.nodes(&self.question.sources) {
                 Ok(answer) => {
-                    let nodes = answer.data.iter().map(|node| node.http_address());
+                    let nodes = answer.data.iter().map(NodeInfo::http_address);
                     (nodes.collect(), answer.failures)
                 }
                 Err(error) => (Vec::new(), QueryError::into_failures(error)),
@@ -136,13 +131,13 @@ impl Sampler {
     }
 
     /// Returns the value of `--shards` of a node, which is asked once for each start of the node.
-    fn shards_of(&mut self, address: &NodeAddress, start_time: i64) -> Option<u64> {
+    fn shards_of(&mut self, address: &str, start_time: i64) -> Option<u64> {
         match self.shards.get(address) {
             Some((known_start, shards)) if *known_start == start_time => *shards,
             _ => {
                 // Only ringq's nsqd has this key.
                 let shards = self.cluster.config_value(address, "shards").ok();
-                self.shards.insert(address.clone(), (start_time, shards));
+                self.shards.insert(address.to_owned(), (start_time, shards));
                 shards
             }
         }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::row::{Cell, Column, Pair, Row, number, text};
-use crate::cluster::{ChannelStats, NodeAddress, TopicStats};
 use nsq_doctor::{grown, short};
+use nsq_http::{ChannelStats, TopicStats};
 
 pub(super) const COLUMNS: &[Column] = &[
     text("NODE", 14),
@@ -20,11 +20,11 @@ pub(super) const COLUMNS: &[Column] = &[
 ];
 
 pub(super) fn rows(pair: Pair<'_>) -> Vec<Row> {
-    let mut shards: BTreeMap<(&NodeAddress, u64), Vec<&TopicStats>> = BTreeMap::new();
+    let mut shards: BTreeMap<(&str, u64), Vec<&TopicStats>> = BTreeMap::new();
     for (address, figures) in &pair.after.nodes {
         for topic in &figures.stats.topics {
             if let Some(shard) = topic.shard {
-                shards.entry((address, shard)).or_default().push(topic);
+                shards.entry((&**address, shard)).or_default().push(topic);
             }
         }
     }
@@ -34,7 +34,7 @@ pub(super) fn rows(pair: Pair<'_>) -> Vec<Row> {
         .collect()
 }
 
-fn row(address: &NodeAddress, shard: u64, topics: &[&TopicStats], pair: Pair<'_>) -> Row {
+fn row(address: &str, shard: u64, topics: &[&TopicStats], pair: Pair<'_>) -> Row {
     let (mut messages, mut bytes) = (0, 0);
     let mut busiest: Option<(i64, &str)> = None;
     for topic in topics {
@@ -69,7 +69,7 @@ fn row(address: &NodeAddress, shard: u64, topics: &[&TopicStats], pair: Pair<'_>
             Cell::count(in_topics + sum(|channel| channel.depth)),
             Cell::count(sum(|channel| channel.in_flight_count)),
             Cell::count(sum(|channel| channel.deferred_count)),
-            Cell::count(sum(|channel| channel.client_count)),
+            Cell::count(sum(ChannelStats::count_clients)),
             Cell::text(name),
         ],
         detail: detail.replace(char::is_control, "?"),
@@ -79,7 +79,7 @@ fn row(address: &NodeAddress, shard: u64, topics: &[&TopicStats], pair: Pair<'_>
 
 /// Returns the messages and bytes that have arrived in a topic of a node. All messages of a new topic
 /// belong to this time, but not those of a new node.
-fn arrived(address: &NodeAddress, topic: &TopicStats, pair: Pair<'_>) -> (i64, i64) {
+fn arrived(address: &str, topic: &TopicStats, pair: Pair<'_>) -> (i64, i64) {
     let Some(before) = pair.node_before(address) else {
         return (0, 0);
     };

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::row::{Cell, Column, Pair, Row, number, oldest, text, worst_latency};
-use crate::cluster::{NodeAddress, TopicStats};
 use nsq_doctor::grown;
+use nsq_http::{ChannelStats, TopicStats};
 
 pub(super) const COLUMNS: &[Column] = &[
     text("TOPIC", 16),
@@ -21,7 +21,7 @@ pub(super) const COLUMNS: &[Column] = &[
 ];
 
 pub(super) fn rows(pair: Pair<'_>) -> Vec<Row> {
-    let mut topics: BTreeMap<&str, Vec<(&NodeAddress, &TopicStats)>> = BTreeMap::new();
+    let mut topics: BTreeMap<&str, Vec<(&str, &TopicStats)>> = BTreeMap::new();
     for (address, figures) in &pair.after.nodes {
         for topic in &figures.stats.topics {
             let nodes = topics.entry(&topic.topic_name).or_default();
@@ -34,7 +34,7 @@ pub(super) fn rows(pair: Pair<'_>) -> Vec<Row> {
         .collect()
 }
 
-fn row(name: &str, nodes: &[(&NodeAddress, &TopicStats)], pair: Pair<'_>) -> Row {
+fn row(name: &str, nodes: &[(&str, &TopicStats)], pair: Pair<'_>) -> Row {
     let (mut messages, mut bytes) = (0, 0);
     for (address, topic) in nodes {
         let before = pair.node_before(address).and_then(|figures| {
@@ -68,10 +68,7 @@ fn row(name: &str, nodes: &[(&NodeAddress, &TopicStats)], pair: Pair<'_>) -> Row
         true => "none".to_owned(),
         false => channels.join(", "),
     };
-    let addresses: Vec<String> = nodes
-        .iter()
-        .map(|(address, _)| address.to_string())
-        .collect();
+    let addresses: Vec<&str> = nodes.iter().map(|(address, _)| *address).collect();
     Row {
         key: name.to_owned(),
         cells: vec![
@@ -82,13 +79,7 @@ fn row(name: &str, nodes: &[(&NodeAddress, &TopicStats)], pair: Pair<'_>) -> Row
             sum(|topic| topic.message_count),
             Cell::count(channels.len() as i64),
             Cell::count(nodes.len() as i64),
-            sum(|topic| {
-                topic
-                    .channels
-                    .iter()
-                    .map(|channel| channel.client_count)
-                    .sum()
-            }),
+            sum(|topic| topic.channels.iter().map(ChannelStats::count_clients).sum()),
             Cell::Seconds(worst_latency(
                 stats().map(|topic| &topic.e2e_processing_latency),
             )),
@@ -104,7 +95,7 @@ fn row(name: &str, nodes: &[(&NodeAddress, &TopicStats)], pair: Pair<'_>) -> Row
 }
 
 /// Returns the ages of the oldest messages of a topic and its channels.
-fn ages(topic: &TopicStats) -> impl Iterator<Item = Option<u64>> {
+fn ages(topic: &TopicStats) -> impl Iterator<Item = Option<i64>> {
     let channels = topic
         .channels
         .iter()

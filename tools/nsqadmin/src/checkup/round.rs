@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use nsq_doctor::{ChannelSample, NodeSample, Pause, sum};
 
-use crate::answer;
 use crate::figures::Answered;
 use crate::now::Now;
 
@@ -214,7 +213,12 @@ impl LookupdRound {
 
 impl Round {
     /// Adds the answer of a node.
-    pub fn add_node(&mut self, address: &str, stats: &answer::Stats, metrics: Option<NodeMetrics>) {
+    pub fn add_node(
+        &mut self,
+        address: &str,
+        stats: &nsq_http::Stats,
+        metrics: Option<NodeMetrics>,
+    ) {
         let topics = stats.topics.iter().map(|topic| topic.topic_name.clone());
         let mut node = NodeRound {
             answered: Answered {
@@ -279,19 +283,15 @@ impl Round {
         self.nodes.insert(address.to_owned(), node);
     }
 
-    fn add_topic(&mut self, address: &str, topic: &answer::Topic, uptime: Option<Duration>) {
+    fn add_topic(&mut self, address: &str, topic: &nsq_http::TopicStats, uptime: Option<Duration>) {
         let now = self.now.unix_millis;
-        let topic_pause = topic.paused.then(|| {
-            let (by, note) = (&topic.paused_by, &topic.pause_note);
-            Pause::until(topic.pause_until_ms, now, by, note)
-        });
         let round = self.topics.entry(topic.topic_name.clone()).or_default();
         let node = TopicNode {
             depth: topic.depth,
             channel_count: topic.channels.len(),
             oldest_ms: topic.oldest_unfinished_ms,
             message_count: topic.message_count,
-            pause: topic_pause.clone(),
+            pause: Pause::of_topic(topic, now),
             forgotten: topic.dedup_duplicate_count.map(|_| Forgotten {
                 refused: topic.dedup_memory_refused_count.unwrap_or(0),
                 evicted: topic.dedup_publisher_evicted_count.unwrap_or(0),
@@ -300,25 +300,8 @@ impl Round {
         };
         round.nodes.insert(address.to_owned(), node);
         for channel in &topic.channels {
-            let clients = channel.clients.iter().flatten();
-            let node = NodeSample {
-                topic_depth: topic.depth,
-                topic_pause: topic_pause.clone(),
-                pause: channel.paused.then(|| {
-                    let (by, note) = (&channel.paused_by, &channel.pause_note);
-                    Pause::until(channel.pause_until_ms, now, by, note)
-                }),
-                depth: channel.depth,
-                in_flight: channel.in_flight_count,
-                deferred: channel.deferred_count,
-                message_count: channel.message_count,
-                requeue_count: channel.requeue_count,
-                timeout_count: channel.timeout_count,
-                oldest_ms: channel.oldest_unfinished_ms,
-                oldest_failed: channel.oldest_failed_attempts,
-                ready: clients.map(|client| client.ready_count).collect(),
-                uptime,
-            };
+            let mut node = NodeSample::of(topic, channel, now);
+            node.uptime = uptime;
             if !channel.dead_letter_topic.is_empty() {
                 let from = format!("{}/{}", topic.topic_name, channel.channel_name);
                 let to = channel.dead_letter_topic.clone();
@@ -406,7 +389,7 @@ impl NodeMetrics {
 const LONGEST_MAX: usize = 3;
 
 impl Backlog {
-    fn of(topics: &[answer::Topic]) -> Backlog {
+    fn of(topics: &[nsq_http::TopicStats]) -> Backlog {
         let with_messages = topics.iter().map(|topic| (owed(topic, false), topic));
         let mut with_messages: Vec<_> = with_messages.filter(|(owed, _)| *owed > 0).collect();
         with_messages.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.topic_name.cmp(&b.1.topic_name)));
@@ -423,9 +406,9 @@ impl Backlog {
 
 /// Returns the number of messages that a topic owes, and with `has_undo` those that can be brought back. The channels of a
 /// topic share its messages, so the channel with the most of them counts.
-fn owed(topic: &answer::Topic, has_undo: bool) -> i64 {
+fn owed(topic: &nsq_http::TopicStats, has_undo: bool) -> i64 {
     let undo = |count: i64| if has_undo { count } else { 0 };
-    let of_channel = |channel: &answer::Channel| {
+    let of_channel = |channel: &nsq_http::ChannelStats| {
         nsq_doctor::sum([
             channel.depth,
             channel.in_flight_count,
@@ -440,7 +423,7 @@ fn owed(topic: &answer::Topic, has_undo: bool) -> i64 {
 /// Returns about how many bytes the bodies of messages have that are owed or can be brought back, if each is as long as
 /// the mean of its topic. A node that was started anew does not know how long its older messages are.
 #[allow(clippy::cast_precision_loss)] // An estimate needs no more.
-fn backlog_bytes(topics: &[answer::Topic]) -> Option<f64> {
+fn backlog_bytes(topics: &[nsq_http::TopicStats]) -> Option<f64> {
     let bytes = topics
         .iter()
         .map(|topic| match (owed(topic, true), topic.message_count) {
@@ -452,8 +435,8 @@ fn backlog_bytes(topics: &[answer::Topic]) -> Option<f64> {
 }
 
 /// Returns `client_id (hostname, remote_address)`.
-fn name_of(consumer: &answer::Client) -> String {
-    let answer::Client {
+fn name_of(consumer: &nsq_http::ClientStats) -> String {
+    let nsq_http::ClientStats {
         client_id,
         hostname,
         remote_address,

@@ -1,7 +1,6 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::answer;
 
 mod flood;
 mod servers;
@@ -10,7 +9,7 @@ mod servers;
 const STEP: i64 = 5;
 
 /// Returns a node's `/stats` with the topic `t` and its channel `c`.
-fn stats(figures: &Value) -> answer::Stats {
+fn stats(figures: &Value) -> nsq_http::Stats {
     let channel = json!({
         "channel_name": "c", "depth": figures["depth"], "message_count": figures["count"], "in_flight_count": figures["in_flight"],
         "oldest_unfinished_ms": figures["age"], "paused": figures["paused"].as_bool().unwrap_or(false),
@@ -405,7 +404,7 @@ fn a_pause_at_some_nodes_says_at_how_many() {
 fn a_pause_of_a_topic_tells_its_terms() {
     let topic = json!({"topic_name": "t", "depth": 1200, "paused": true, "pause_until_ms": 1_005_000 + 540_000,
         "paused_by": "ann", "pause_note": "bad deploy", "channels": [{"channel_name": "c"}]});
-    let stats: answer::Stats = serde_json::from_value(json!({"topics": [topic]})).unwrap();
+    let stats: nsq_http::Stats = serde_json::from_value(json!({"topics": [topic]})).unwrap();
     let mut checker = Checker::default();
     let mut last = Checkup::default();
     for step in 0..2 {
@@ -423,7 +422,7 @@ fn a_pause_of_a_topic_tells_its_terms() {
 /// With a pause of the channel at another node, nobody saw that messages waited in the topic.
 #[test]
 fn a_pause_of_the_topic_at_one_node_and_of_the_channel_at_another_are_both_told() {
-    let with = |topic: &Value, channel: &Value| -> answer::Stats {
+    let with = |topic: &Value, channel: &Value| -> nsq_http::Stats {
         let mut topic = topic.clone();
         topic["topic_name"] = json!("t");
         topic["channels"] = json!([channel]);

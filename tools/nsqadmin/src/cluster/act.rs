@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use futures_util::FutureExt;
 use http::StatusCode;
+use nsq_http::query;
 
-use super::{Asked, Cluster, Stats, Target, gather, query, with_advice, with_sender};
+use super::{Asked, Cluster, Stats, Target, gather, with_advice, with_sender};
 use crate::figures::Undo;
 use crate::outcome::{Gathered, Refusal, Warnings};
 use crate::upstream::Server;

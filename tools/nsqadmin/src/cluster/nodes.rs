@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use futures_util::FutureExt;
+use nsq_http::query;
 
 use super::given::Given;
-use super::{Asked, Cluster, gather, query, with_advice};
-use crate::answer;
+use super::{Asked, Cluster, gather, with_advice};
 use crate::figures::{Answered, NodeIdentity, NodeStats};
-use crate::node::{self, Node, host_port, is_host_and_port};
+use crate::node::{self, Node, is_host_and_port};
 use crate::now::Now;
 use crate::outcome::{Refusal, Warnings};
 use crate::tally::UpstreamName;
@@ -77,7 +77,7 @@ impl Cluster {
             let upstream = self.upstream.clone();
             async move {
                 let url = format!("http://{lookupd}/nodes");
-                let answer: answer::Nodes = upstream.get(Server::Nsqlookupd, &url).await?;
+                let answer: nsq_http::Lookup = upstream.get(Server::Nsqlookupd, &url).await?;
                 Ok((lookupd, answer.producers))
             }
             .boxed()
@@ -239,11 +239,11 @@ async fn given_nsqd(
     has_topics: bool,
 ) -> Result<Given, Failed> {
     let url = format!("http://{address}/info");
-    let mut info: answer::Producer = upstream.get(Server::Nsqd, &url).await?;
+    let mut info: nsq_http::NodeInfo = upstream.get(Server::Nsqd, &url).await?;
     info.remote_address.clear();
     if has_topics {
         let url = format!("http://{address}{}", Stats::default().path());
-        let stats: answer::Stats = upstream.get(Server::Nsqd, &url).await?;
+        let stats: nsq_http::Stats = upstream.get(Server::Nsqd, &url).await?;
         let topics = stats.topics.into_iter();
         info.topics = topics.map(|topic| topic.topic_name).collect();
     }
@@ -260,7 +260,7 @@ async fn given_nsqd(
 }
 
 /// Returns the time of an answer that has just come.
-pub(super) fn answered_now(stats: &answer::Stats) -> Answered {
+pub(super) fn answered_now(stats: &nsq_http::Stats) -> Answered {
     Answered {
         steady_millis: Now::read().steady_millis,
         start_time: stats.start_time,
@@ -270,7 +270,7 @@ pub(super) fn answered_now(stats: &answer::Stats) -> Answered {
 /// Asks one nsqd for its figures.
 async fn stats_of(upstream: Upstream, target: Target, path: String) -> Result<NodeStats, Failed> {
     let url = format!("{}{path}", target.url);
-    let answer: Result<answer::Stats, Failed> = upstream.get(Server::Nsqd, &url).await;
+    let answer: Result<nsq_http::Stats, Failed> = upstream.get(Server::Nsqd, &url).await;
     match answer {
         Ok(answer) => Ok(NodeStats {
             answered: answered_now(&answer),
@@ -286,9 +286,9 @@ async fn stats_of(upstream: Upstream, target: Target, path: String) -> Result<No
 }
 
 /// Returns the identity of a producer of a topic.
-pub(super) fn identity_of(producer: &answer::Producer) -> NodeIdentity {
+pub(super) fn identity_of(producer: &nsq_http::NodeInfo) -> NodeIdentity {
     NodeIdentity {
-        address: host_port(&producer.broadcast_address, producer.http_port),
+        address: producer.http_address(),
         hostname: producer.hostname.clone(),
         region: producer.topology_region.clone(),
         zone: producer.topology_zone.clone(),

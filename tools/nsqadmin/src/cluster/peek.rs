@@ -5,9 +5,10 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join};
 use futures_util::stream::{self, StreamExt};
+use nsq_http::query;
 use reqwest::Method;
 
-use super::{Cluster, Target, query, with_advice};
+use super::{Cluster, Target, with_advice};
 use crate::figures::NodeIdentity;
 use crate::outcome::{Refusal, Warnings};
 use crate::peek::{Found, Obstacle, Peek, Question};

@@ -7,14 +7,14 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
 use nsq_doctor::duration;
+use nsq_http::NodeInfo;
 use reqwest::Method;
 
 use super::nodes::answered_now;
 use super::{Cluster, REQUESTS_MAX, Stats, Target, with_advice};
-use crate::answer;
 use crate::checkup::{LookupdRound, NodeMetrics};
 use crate::figures::{Answered, NodeIdentity};
-use crate::node::{self, Node, host_port};
+use crate::node::{self, Node};
 use crate::outcome::{Gathered, Refusal, Warnings};
 use crate::upstream::{Failed, Server, Upstream};
 
@@ -27,7 +27,7 @@ pub struct Surveyed {
     /// The node.
     pub node: NodeIdentity,
     /// The figures with all clients, and the time of this answer.
-    pub stats: Result<(answer::Stats, Answered), Failed>,
+    pub stats: Result<(nsq_http::Stats, Answered), Failed>,
     /// The shards and the disk. `None` if the node does not tell them.
     pub metrics: Option<NodeMetrics>,
     /// The build of the node. `None` if the node did not tell it in this round.
@@ -147,7 +147,7 @@ impl Cluster {
             failures: Vec::new(),
         };
         while let Some((lookupd, answer)) = answers.next().await {
-            let answer: Result<answer::Nodes, Failed> = answer;
+            let answer: Result<nsq_http::Lookup, Failed> = answer;
             let round = match answer {
                 Ok(nodes) => {
                     let round = LookupdRound::Knows(addresses(&nodes));
@@ -190,11 +190,8 @@ impl Cluster {
     }
 }
 
-fn addresses(nodes: &answer::Nodes) -> BTreeSet<String> {
-    let producers = nodes.producers.iter();
-    producers
-        .map(|node| host_port(&node.broadcast_address, node.http_port))
-        .collect()
+fn addresses(nodes: &nsq_http::Lookup) -> BTreeSet<String> {
+    nodes.producers.iter().map(NodeInfo::http_address).collect()
 }
 
 async fn survey_of(
@@ -204,7 +201,7 @@ async fn survey_of(
     known: Option<Build>,
 ) -> Surveyed {
     let url = format!("{}{path}", target.url);
-    let stats = upstream.get::<answer::Stats>(Server::Nsqd, &url).await;
+    let stats = upstream.get::<nsq_http::Stats>(Server::Nsqd, &url).await;
     let stats = stats.map(|stats| {
         let answered = answered_now(&stats);
         (stats, answered)
@@ -244,7 +241,7 @@ async fn build_of(
     }
     // A node that does not answer here is asked again in the next round.
     let url = format!("{url}/info");
-    let info = upstream.get::<answer::Producer>(Server::Nsqd, &url).await;
+    let info = upstream.get::<NodeInfo>(Server::Nsqd, &url).await;
     Some(Build {
         start_time,
         ringq_version: info.ok()?.ringq_version.unwrap_or_default(),

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::FutureExt;
+use nsq_http::query;
 
 use super::nodes::identity_of;
-use super::{Asked, Cluster, Stats, Target, gather, query};
-use crate::answer;
+use super::{Asked, Cluster, Stats, Target, gather};
 use crate::node::Node;
 use crate::outcome::{Refusal, Warnings};
 use crate::upstream::{Failed, Server};
@@ -40,7 +40,7 @@ impl Cluster {
             let upstream = self.upstream.clone();
             async move {
                 let url = format!("http://{lookupd}/topics");
-                let answer: answer::Topics = upstream.get(Server::Nsqlookupd, &url).await?;
+                let answer: nsq_http::Lookup = upstream.get(Server::Nsqlookupd, &url).await?;
                 Ok(answer.topics)
             }
             .boxed()
@@ -82,8 +82,8 @@ impl Cluster {
             let topics = format!("http://{lookupd}/topics");
             let nodes = format!("http://{lookupd}/nodes");
             async move {
-                let topics: answer::Topics = upstream.get(Server::Nsqlookupd, &topics).await?;
-                let nodes: answer::Nodes = upstream.get(Server::Nsqlookupd, &nodes).await?;
+                let topics: nsq_http::Lookup = upstream.get(Server::Nsqlookupd, &topics).await?;
+                let nodes: nsq_http::Lookup = upstream.get(Server::Nsqlookupd, &nodes).await?;
                 Ok((topics.topics, nodes.producers))
             }
             .boxed()
@@ -109,7 +109,7 @@ impl Cluster {
                 let (upstream, topic) = (self.upstream.clone(), topic.clone());
                 let url = format!("http://{lookupd}/channels{}", query(&[("topic", &topic)]));
                 let asked = async move {
-                    let answer: answer::Channels = upstream.get(Server::Nsqlookupd, &url).await?;
+                    let answer: nsq_http::Lookup = upstream.get(Server::Nsqlookupd, &url).await?;
                     Ok((topic, answer.channels))
                 };
                 requests.push(asked.boxed());
@@ -141,7 +141,7 @@ impl Cluster {
         }
         let requests = lookupds
             .into_iter()
-            .map(|lookupd| -> Asked<answer::Lookup> {
+            .map(|lookupd| -> Asked<nsq_http::Lookup> {
                 let upstream = self.upstream.clone();
                 let url = format!("http://{lookupd}/lookup{}", query(&[("topic", topic)]));
                 async move { upstream.get(Server::Nsqlookupd, &url).await }.boxed()

@@ -6,7 +6,6 @@ use wire::go_json::is_default;
 use super::{
     ALL_NODES, ClientFigures, LatencyFigures, NodeIdentity, NodeStats, Pause, Undo, add, sort_parts,
 };
-use crate::answer;
 
 /// The figures of a channel. The counts are sums in a total.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -98,7 +97,7 @@ impl ChannelFigures {
     pub fn of_node(
         node: &NodeIdentity,
         topic: &str,
-        given: &answer::Channel,
+        given: &nsq_http::ChannelStats,
         unix_seconds: Option<i64>,
     ) -> ChannelFigures {
         let clients = unix_seconds.map(|now| {
@@ -109,7 +108,6 @@ impl ChannelFigures {
             ClientFigures::sort(&mut clients);
             clients
         });
-        let listed = given.clients.as_ref().map_or(0, Vec::len);
         ChannelFigures {
             node: node.address.clone(),
             hostname: node.hostname.clone(),
@@ -125,9 +123,7 @@ impl ChannelFigures {
             zone_local_msg_count: given.zone_local_msg_count,
             region_local_msg_count: given.region_local_msg_count,
             global_msg_count: given.global_msg_count,
-            client_count: given
-                .client_count
-                .unwrap_or_else(|| i64::try_from(listed).unwrap_or(i64::MAX)),
+            client_count: given.count_clients(),
             clients,
             is_paused: given.paused,
             pause: Pause::of_channel(given),

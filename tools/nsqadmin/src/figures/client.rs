@@ -4,7 +4,6 @@ use serde::{Serialize, Serializer};
 use wire::json_object;
 
 use super::NodeIdentity;
-use crate::answer;
 
 /// Nanoseconds per second.
 const NANOS: i64 = 1_000_000_000;
@@ -21,14 +20,14 @@ pub struct ClientFigures {
     /// The time since the connection began, in whole seconds.
     pub connected_seconds: i64,
     /// The nsqd's figures.
-    pub given: answer::Client,
+    pub given: nsq_http::ClientStats,
 }
 
 impl ClientFigures {
     /// Returns a client of one nsqd. `unix_seconds` is the present time.
     pub fn of_node(
         node: &NodeIdentity,
-        given: &answer::Client,
+        given: &nsq_http::ClientStats,
         unix_seconds: i64,
     ) -> ClientFigures {
         ClientFigures {

@@ -2,8 +2,6 @@
 
 use serde::Serialize;
 
-use crate::answer;
-
 /// Declares [`Dedup`] with nsqd's names. Behind each name is the function that adds the figure of another nsqd.
 macro_rules! dedup {
     ($($field:ident: $add:ident,)*) => {
@@ -15,7 +13,7 @@ macro_rules! dedup {
 
         impl Dedup {
             /// Returns the figures of a topic on one nsqd.
-            pub fn of_topic(given: &answer::Topic) -> Dedup {
+            pub fn of_topic(given: &nsq_http::TopicStats) -> Dedup {
                 Dedup { $($field: given.$field,)* }
             }
 

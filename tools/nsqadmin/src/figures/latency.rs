@@ -2,8 +2,6 @@
 
 use serde::{Serialize, Serializer};
 
-use crate::answer;
-
 /// The latency from publish to finish.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LatencyFigures {
@@ -40,7 +38,7 @@ pub struct PercentileFigures {
 
 impl LatencyFigures {
     /// Returns the latency of one nsqd.
-    pub fn of_node(latency: &answer::Latency) -> LatencyFigures {
+    pub fn of_node(latency: &nsq_http::LatencyStats) -> LatencyFigures {
         let count = latency.count;
         let percentiles = latency.percentiles.as_ref().map(|percentiles| {
             let figures = percentiles.iter().map(|given| PercentileFigures {

@@ -4,8 +4,6 @@
 use serde::Serialize;
 use wire::go_json::is_default;
 
-use crate::answer;
-
 /// The terms of a pause, under nsqd's names. Terms that were not given are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Pause {
@@ -33,7 +31,7 @@ pub struct Undo {
 
 impl Pause {
     /// Returns the terms of a topic's pause on one nsqd, or `None` if the topic is not paused there.
-    pub fn of_topic(topic: &answer::Topic) -> Option<Pause> {
+    pub fn of_topic(topic: &nsq_http::TopicStats) -> Option<Pause> {
         topic.paused.then(|| Pause {
             until_ms: topic.pause_until_ms,
             note: topic.pause_note.clone(),
@@ -42,7 +40,7 @@ impl Pause {
     }
 
     /// Returns the terms of a channel's pause on one nsqd, or `None` if the channel is not paused there.
-    pub fn of_channel(channel: &answer::Channel) -> Option<Pause> {
+    pub fn of_channel(channel: &nsq_http::ChannelStats) -> Option<Pause> {
         channel.paused.then(|| Pause {
             until_ms: channel.pause_until_ms,
             note: channel.pause_note.clone(),
@@ -68,7 +66,7 @@ impl Pause {
 
 impl Undo {
     /// Returns the undo of a channel on one nsqd, if there is one.
-    pub fn of_channel(channel: &answer::Channel) -> Option<Undo> {
+    pub fn of_channel(channel: &nsq_http::ChannelStats) -> Option<Undo> {
         channel.undo_until_ms.map(|until_ms| Undo {
             until_ms,
             message_count: channel.undo_message_count,
@@ -76,7 +74,7 @@ impl Undo {
     }
 
     /// Returns the undo of a topic on one nsqd, if there is one.
-    pub fn of_topic(topic: &answer::Topic) -> Option<Undo> {
+    pub fn of_topic(topic: &nsq_http::TopicStats) -> Option<Undo> {
         topic.undo_until_ms.map(|until_ms| Undo {
             until_ms,
             message_count: topic.undo_message_count,
@@ -120,7 +118,7 @@ mod tests {
         Pause::add(&mut total, Some(&part(None, "bob", "")));
         Pause::add(&mut total, Some(&part(Some(20), "ann", "x")));
         assert_eq!(total, Some(part(None, "bob", "")));
-        assert_eq!(Pause::of_topic(&answer::Topic::default()), None);
+        assert_eq!(Pause::of_topic(&nsq_http::TopicStats::default()), None);
     }
 
     /// The note of a pause ("db repair dont touch") was gone from the list.

@@ -4,7 +4,7 @@ use super::*;
 
 fn node(address: &str, hostname: &str, topics: &str) -> NodeStats {
     let body = format!("{{\"topics\":[{topics}]}}");
-    let stats: answer::Stats = answer::read(body.as_bytes()).expect("the text is JSON");
+    let stats: nsq_http::Stats = nsq_http::read(body.as_bytes()).expect("the text is JSON");
     NodeStats {
         node: NodeIdentity {
             address: address.to_owned(),
@@ -219,7 +219,7 @@ fn spoiled_answers_do_no_harm() {
                 _ => body[at] = b"0123456789,:{}[]\"-tnx"[next(21)],
             }
         }
-        let Ok(stats) = answer::read::<answer::Stats>(&body) else {
+        let Ok(stats) = nsq_http::read::<nsq_http::Stats>(&body) else {
             continue;
         };
         understood += 1;

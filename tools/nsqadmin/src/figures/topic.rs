@@ -9,7 +9,6 @@ use super::{
     ALL_NODES, ChannelFigures, Dedup, LatencyFigures, NodeIdentity, NodeStats, Pause, Undo, add,
     sort_parts,
 };
-use crate::answer;
 
 /// The figures of a topic. The counts are sums in a total.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -101,7 +100,7 @@ impl TopicFigures {
     /// clients out.
     pub fn of_node(
         node: &NodeIdentity,
-        given: &answer::Topic,
+        given: &nsq_http::TopicStats,
         unix_seconds: Option<i64>,
     ) -> TopicFigures {
         let topic = &given.topic_name;

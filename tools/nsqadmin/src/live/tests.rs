@@ -4,7 +4,7 @@ use crate::figures::NodeIdentity;
 
 fn node(address: &str, topics: &str) -> NodeStats {
     let body = format!("{{\"topics\":[{topics}]}}");
-    let stats: answer::Stats = answer::read(body.as_bytes()).expect("the text is JSON");
+    let stats: nsq_http::Stats = nsq_http::read(body.as_bytes()).expect("the text is JSON");
     NodeStats {
         node: NodeIdentity {
             address: address.to_owned(),

@@ -1,20 +1,21 @@
+use nsq_http::{ChannelStats, TopicStats};
+
 use super::*;
-use crate::answer::{Channel, Topic};
 use crate::figures::NodeIdentity;
 
-fn channel(name: &str, depth: i64, clients: i64, paused: bool) -> Channel {
-    Channel {
+fn channel(name: &str, depth: i64, clients: i64, paused: bool) -> ChannelStats {
+    ChannelStats {
         channel_name: name.to_owned(),
         depth,
         client_count: Some(clients),
         paused,
-        ..Channel::default()
+        ..ChannelStats::default()
     }
 }
 
 #[test]
 fn the_undo_of_emptied_topics_leaves_the_channels_as_they_are() {
-    let emptied = |undo_until_ms| Topic {
+    let emptied = |undo_until_ms| TopicStats {
         undo_until_ms,
         undo_message_count: 3,
         ..topic("a", 1, vec![channel("c", 5, 0, false)])
@@ -41,7 +42,7 @@ fn the_undo_of_emptied_topics_leaves_the_channels_as_they_are() {
 
 #[test]
 fn the_undo_of_an_empty_touches_the_nodes_that_have_one() {
-    let emptied = |undo_until_ms, undo_message_count| Channel {
+    let emptied = |undo_until_ms, undo_message_count| ChannelStats {
         undo_until_ms,
         undo_message_count,
         ..channel("archive", 0, 0, false)
@@ -85,16 +86,16 @@ fn the_undo_of_an_empty_touches_the_nodes_that_have_one() {
     );
 }
 
-fn topic(name: &str, depth: i64, channels: Vec<Channel>) -> Topic {
-    Topic {
+fn topic(name: &str, depth: i64, channels: Vec<ChannelStats>) -> TopicStats {
+    TopicStats {
         topic_name: name.to_owned(),
         depth,
         channels,
-        ..Topic::default()
+        ..TopicStats::default()
     }
 }
 
-fn node(address: &str, topics: Vec<Topic>) -> NodeStats {
+fn node(address: &str, topics: Vec<TopicStats>) -> NodeStats {
     NodeStats {
         node: NodeIdentity {
             address: address.to_owned(),

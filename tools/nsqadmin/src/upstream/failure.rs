@@ -1,7 +1,7 @@
 //! [`Failed`]: a request to a server that failed, in words and by its kind.
 
+use nsq_http::Refusal;
 use reqwest::{Method, StatusCode};
-use serde::Deserialize;
 use wire::go_error::system_text;
 
 use crate::shown_url::without_user;
@@ -65,17 +65,9 @@ impl Refused {
     /// Reads the answer of a server. `None` for answers that are no mistake of the client: those of other programs, those
     /// about the rights of nsqadmin, and those about paths that the server does not have.
     pub(super) fn read(status: StatusCode, body: &[u8]) -> Option<Refused> {
-        #[derive(Deserialize)]
-        struct Body {
-            // NSQ before 1.0 has the other name.
-            #[serde(alias = "status_txt")]
-            message: String,
-            #[serde(default)]
-            reason: String,
-        }
         let is_of_client = status.is_client_error()
             && !matches!(status.as_u16(), 401 | 403 | 405 | 407 | 408 | 429);
-        let Body { message, reason } = serde_json::from_slice(body).ok()?;
+        let Refusal { message, reason } = Refusal::read(body);
         let is_code = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
         let has_code = !message.is_empty() && message.bytes().all(is_code);
         (is_of_client && has_code && message != "NOT_FOUND").then_some(Refused {

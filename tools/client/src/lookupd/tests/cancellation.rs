@@ -69,7 +69,7 @@ async fn a_request_may_be_dropped_at_each_await() {
             assert_eq!(found.expect("known").channels, ["kept"], "{times} polls");
             assert_eq!(lookupd.topics().await.expect("an answer"), ["t"]);
             let nodes = lookupd.nodes().await.expect("an answer");
-            assert_eq!(nodes[0].address(), node);
+            assert_eq!(nodes[0].tcp_address(), node.to_string());
             drop(lookupd);
             wait_for_the_end_of_connections(&mock).await;
             if has_ended {

@@ -1,5 +1,4 @@
 use super::*;
-use crate::cluster::NodeAddress;
 use crate::nsqtop::fixture::samples;
 use crate::nsqtop::plain;
 use crate::nsqtop::row::Cell;
@@ -43,8 +42,8 @@ fn channels_have_rates_and_a_diagnosis() {
 #[test]
 fn a_pause_with_terms_is_told_and_nobody_is_asked_to_end_it() {
     let [before, mut after] = samples();
-    let node = NodeAddress::new("b", 4151);
-    let figures = after.nodes.get_mut(&node).expect("the node is there");
+    let node = "b:4151";
+    let figures = after.nodes.get_mut(node).expect("the node is there");
     let channel = &mut figures.stats.topics[1].channels[0];
     channel.pause_until_ms = Some((after.unix_seconds + 77) * 1000);
     channel.paused_by = "ann".to_owned();

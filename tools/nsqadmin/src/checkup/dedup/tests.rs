@@ -2,7 +2,6 @@ use serde_json::{Value, json};
 
 use super::super::{Checker, Checkup};
 use super::*;
-use crate::answer;
 use crate::now::Now;
 
 /// Returns a round at this second. `figures` are those of the topic `t` on each node, and `None` is no answer.
@@ -20,7 +19,7 @@ fn round(second: i64, nodes: &[(&str, Option<Value>)]) -> Round {
         let given = figures.as_object().unwrap().clone();
         topic.as_object_mut().unwrap().extend(given);
         let stats = json!({"health": "OK", "topics": [topic]});
-        let stats: answer::Stats = serde_json::from_value(stats).unwrap();
+        let stats: nsq_http::Stats = serde_json::from_value(stats).unwrap();
         round.add_node(address, &stats, None);
     }
     round

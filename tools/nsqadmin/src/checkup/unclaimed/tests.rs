@@ -2,7 +2,6 @@ use serde_json::{Value, json};
 
 use super::super::{Checker, Checkup};
 use super::*;
-use crate::answer;
 use crate::now::Now;
 
 /// Returns the topic `t` of a node, with these channels. `None` is the age of nsqd 1.3.0, which tells none.
@@ -24,7 +23,7 @@ fn round(second: i64, nodes: &[(&str, Option<Value>)]) -> Round {
         match topic {
             Some(topic) => {
                 let stats = json!({"health": "OK", "topics": [topic]});
-                let stats: answer::Stats = serde_json::from_value(stats).unwrap();
+                let stats: nsq_http::Stats = serde_json::from_value(stats).unwrap();
                 round.add_node(address, &stats, None);
             }
             None => round.add_failure(address, "timeout".to_owned()),

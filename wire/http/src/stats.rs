@@ -1,115 +1,30 @@
-//! The answers of nsqds and nsqlookupds, as far as nsqadmin reads them.
-//!
-//! Old versions leave out fields, and Go programs write `null` for an empty list. Both mean the
-//! default. Unknown fields are ignored. A field of a wrong type is an error of that one answer.
+//! The figures of nsqd's `/stats?format=json`.
 
-use serde::{Deserialize, Deserializer};
-
-/// Reads `null` as the default.
-fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
-
-/// Declares a struct whose fields may be missing or `null`.
-macro_rules! lenient {
-    ($(#[$outer:meta])* pub struct $name:ident { $($(#[$inner:meta])* pub $field:ident: $type:ty,)* }) => {
-        $(#[$outer])*
-        #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-        #[serde(default)]
-        pub struct $name {
-            $($(#[$inner])* #[serde(deserialize_with = "or_default")] pub $field: $type,)*
-        }
-    };
-}
-
-lenient! {
-    /// nsqlookupd's `/topics`.
-    pub struct Topics {
-        /// The names of the topics.
-        pub topics: Vec<String>,
-    }
-}
-
-lenient! {
-    /// nsqlookupd's `/channels`.
-    pub struct Channels {
-        /// The names of the channels.
-        pub channels: Vec<String>,
-    }
-}
-
-lenient! {
-    /// nsqlookupd's `/lookup`.
-    pub struct Lookup {
-        /// The names of the topic's channels.
-        pub channels: Vec<String>,
-        /// The nsqds that have the topic.
-        pub producers: Vec<Producer>,
-    }
-}
-
-lenient! {
-    /// nsqlookupd's `/nodes`.
-    pub struct Nodes {
-        /// The nsqds.
-        pub producers: Vec<Producer>,
-    }
-}
-
-lenient! {
-    /// An nsqd: an entry of an nsqlookupd, or nsqd's own `/info`.
-    pub struct Producer {
-        /// The address from which the nsqd has connected to the nsqlookupd.
-        pub remote_address: String,
-        /// The name of the nsqd's machine.
-        pub hostname: String,
-        /// The address that the nsqd tells to its clients.
-        pub broadcast_address: String,
-        /// The port of the protocol, as the nsqd has told it: any number.
-        pub tcp_port: i64,
-        /// The port of HTTP, as the nsqd has told it: any number. A wrong one is the failure of this nsqd alone.
-        pub http_port: i64,
-        /// The version of nsqd.
-        pub version: String,
-        /// The start of the nsqd in seconds since 1970, in `/info`.
-        pub start_time: i64,
-        /// The version of ringq, in `/info`. Only ringq's nsqd has it.
-        pub ringq_version: Option<String>,
-        /// The zone, or an empty text.
-        pub topology_zone: String,
-        /// The region, or an empty text.
-        pub topology_region: String,
-        /// The topics, in `/nodes`.
-        pub topics: Vec<String>,
-        /// A flag for each topic: true if the topic is tombstoned there. The list may be shorter
-        /// than that of the topics.
-        pub tombstones: Vec<bool>,
-    }
-}
+use crate::lenient::lenient;
 
 lenient! {
     /// nsqd's `/stats`.
     pub struct Stats {
+        /// The version of nsqd.
+        pub version: String,
         /// The topics.
-        pub topics: Vec<Topic>,
+        pub topics: Vec<TopicStats>,
         /// `OK`, or the reason why the nsqd takes no messages.
         pub health: String,
         /// The start of the nsqd, in seconds since 1970.
         pub start_time: i64,
         /// The connections that have published, unless the request leaves clients out.
-        pub producers: Vec<Client>,
+        pub producers: Vec<ClientStats>,
     }
 }
 
 lenient! {
     /// A topic in nsqd's `/stats`.
-    pub struct Topic {
+    pub struct TopicStats {
         /// The name.
         pub topic_name: String,
         /// The channels.
-        pub channels: Vec<Channel>,
+        pub channels: Vec<ChannelStats>,
         /// Messages that no channel has yet.
         pub depth: i64,
         /// The part of the depth beyond nsqd's `--mem-queue-size`. The original nsqd has this part on disk.
@@ -134,7 +49,7 @@ lenient! {
         /// The number of these messages.
         pub undo_message_count: i64,
         /// The latency of all channels.
-        pub e2e_processing_latency: Latency,
+        pub e2e_processing_latency: LatencyStats,
         /// The age of the oldest message that is owed, in milliseconds. Only ringq's nsqd has it.
         pub oldest_unfinished_ms: Option<i64>,
         /// The number of the shard that has the topic. Only ringq's nsqd has shards.
@@ -173,7 +88,7 @@ lenient! {
 
 lenient! {
     /// A channel in nsqd's `/stats`.
-    pub struct Channel {
+    pub struct ChannelStats {
         /// The name.
         pub channel_name: String,
         /// Messages that wait.
@@ -199,7 +114,7 @@ lenient! {
         /// The number of clients. nsqds before 1.0 leave it out.
         pub client_count: Option<i64>,
         /// The clients, unless the request leaves them out.
-        pub clients: Option<Vec<Client>>,
+        pub clients: Option<Vec<ClientStats>>,
         /// True if the channel is paused.
         pub paused: bool,
         /// The end of the pause, in milliseconds since 1970. Only ringq's nsqd has limits of pauses.
@@ -214,7 +129,7 @@ lenient! {
         /// The number of these messages.
         pub undo_message_count: i64,
         /// The latency.
-        pub e2e_processing_latency: Latency,
+        pub e2e_processing_latency: LatencyStats,
         /// The age of the oldest message that is owed, in milliseconds. Only ringq's nsqd has it.
         pub oldest_unfinished_ms: Option<i64>,
         /// The deliveries of this message that have failed. Only ringq's nsqd has it, and leaves it out without one.
@@ -235,9 +150,19 @@ lenient! {
     }
 }
 
+impl ChannelStats {
+    /// Returns the number of clients, which nsqds before 1.0 only list.
+    #[must_use]
+    pub fn count_clients(&self) -> i64 {
+        let listed = || self.clients.as_ref().map_or(0, Vec::len);
+        self.client_count
+            .unwrap_or_else(|| i64::try_from(listed()).unwrap_or(i64::MAX))
+    }
+}
+
 lenient! {
     /// A client of a channel in nsqd's `/stats`, or a producer.
-    pub struct Client {
+    pub struct ClientStats {
         /// The client's address.
         pub remote_address: String,
         /// The version of the protocol.
@@ -303,99 +228,20 @@ lenient! {
 
 lenient! {
     /// The latency from publish to finish, as one nsqd reports it.
-    pub struct Latency {
+    pub struct LatencyStats {
         /// The number of messages.
         pub count: i64,
         /// The percentiles, if the nsqd has any configured.
-        pub percentiles: Option<Vec<Quantile>>,
+        pub percentiles: Option<Vec<Percentile>>,
     }
 }
 
 lenient! {
     /// One percentile of a latency.
-    pub struct Quantile {
+    pub struct Percentile {
         /// The quantile, between 0 and 1.
         pub quantile: f64,
         /// The latency in nanoseconds.
         pub value: f64,
-    }
-}
-
-/// An answer in the form of NSQ before 1.0.
-#[derive(Deserialize)]
-struct Envelope<T> {
-    data: T,
-}
-
-/// Reads an answer, with or without the envelope of NSQ before 1.0.
-///
-/// # Errors
-/// The reason why the answer is not understood.
-pub fn read<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<T, String> {
-    // Go replaces bytes that are not UTF-8.
-    let text = String::from_utf8_lossy(body);
-    let parsed = match text.trim_start().starts_with("{\"status_code\":") {
-        true => serde_json::from_str::<Envelope<T>>(&text).map(|envelope| envelope.data),
-        false => serde_json::from_str(&text),
-    };
-    parsed.map_err(|error| format!("the answer is not understood: {error}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn missing_fields_and_null_mean_the_default() {
-        let stats: Stats = read(
-            br#"{"topics":[{"topic_name":"t","channels":null,"depth":null},
-                {"channels":[{"channel_name":"c","clients":[{}]}]}],"x":1}"#,
-        )
-        .unwrap();
-        assert_eq!(stats.topics[0].topic_name, "t");
-        assert_eq!(stats.topics[0].e2e_processing_latency, Latency::default());
-        let channel = &stats.topics[1].channels[0];
-        assert_eq!(channel.clients.as_ref().map(Vec::len), Some(1));
-        assert_eq!(channel.client_count, None);
-        assert_eq!(
-            read::<Stats>(b"{\"topics\":null}").unwrap(),
-            Stats::default()
-        );
-    }
-
-    /// Any client of nsqlookupd can register such an nsqd.
-    #[test]
-    fn a_wrong_port_of_one_nsqd_hides_no_other() {
-        let answer = br#"{"producers":[{"http_port":70000,"tcp_port":-1},{"http_port":4151}]}"#;
-        let ports = read::<Nodes>(answer).unwrap().producers;
-        let ports: Vec<i64> = ports.iter().map(|producer| producer.http_port).collect();
-        assert_eq!(ports, [70_000, 4151]);
-    }
-
-    #[test]
-    fn the_envelope_of_old_versions_is_opened() {
-        let old = br#"{"status_code":200,"status_txt":"OK","data":{"topics":["a"]}}"#;
-        assert_eq!(read::<Topics>(old).unwrap().topics, ["a"]);
-    }
-
-    #[test]
-    fn integers_are_exact_and_other_types_are_errors() {
-        let topic: Topic = read(br#"{"message_count":9007199254740993}"#).unwrap();
-        assert_eq!(topic.message_count, 9_007_199_254_740_993);
-        for body in [
-            &b"{\"depth\":\"1\"}"[..],
-            b"[",
-            b"",
-            b"{\"channels\":[1]}",
-            b"7",
-        ] {
-            let error = read::<Topic>(body).unwrap_err();
-            assert!(
-                error.starts_with("the answer is not understood: "),
-                "{error}"
-            );
-        }
-        let text: Topics = read(b"{\"topics\":[\"\xff\"]}").unwrap();
-        assert_eq!(text.topics, ["\u{fffd}"]);
     }
 }
