@@ -57,17 +57,17 @@ pub(super) fn main(args: &SinkArgs) -> Result<u8, String> {
     }
     match sink.stop() {
         Ok(counts) => {
-            let (published, delivered) = (counts.published, counts.delivered);
-            print!(
-                "sink: published {published}, delivered {delivered}, finished {}",
-                counts.finished
+            println!(
+                "sink: published {}, delivered {}, finished {}, dropped {}, duplicated {}, altered {}, \
+                 stalls {}",
+                counts.published,
+                counts.delivered,
+                counts.finished,
+                counts.dropped,
+                counts.duplicated,
+                counts.altered,
+                counts.stalls
             );
-            let (dropped, duplicated) = (counts.dropped, counts.duplicated);
-            print!(
-                ", dropped {dropped}, duplicated {duplicated}, altered {}",
-                counts.altered
-            );
-            println!(", stalls {}", counts.stalls);
             Ok(0)
         }
         Err(error) => {

@@ -105,7 +105,10 @@ impl Store {
             }
         }
         let queued = Queued { body, attempts: 0 };
-        let topic = self.topics.entry(topic.into()).or_default();
+        let topic = match self.topics.get_mut(topic) {
+            Some(topic) => topic,
+            None => self.topics.entry(topic.into()).or_default(),
+        };
         for _ in 0..copies {
             if topic.channels.is_empty() {
                 topic.waiting.push_back(queued.clone());
