@@ -135,8 +135,9 @@ fn is_cpu_left(profile: &Profile) -> bool {
 pub fn run(args: &Args) -> Result<String, String> {
     let profile = profile::load(args.profile.as_deref(), &args.demand)?;
     let plan = CapacityPlan::of(args.demand, profile);
-    Ok(match args.json {
-        true => serde_json::to_string_pretty(&plan).expect("plain data") + "\n",
-        false => render::text(&plan),
+    Ok(if args.json {
+        serde_json::to_string_pretty(&plan).expect("plain data") + "\n"
+    } else {
+        render::text(&plan)
     })
 }

@@ -23,9 +23,10 @@ pub fn run(result: &RunResult) -> String {
         put!(out, "ENDED      {}: {text}\n", lower_case(&head));
     }
     let totals = &result.totals;
-    let whose = match judgement::rates_are_the_generators(result) {
-        true => "  <- the generator's limit, not the daemon's",
-        false => "",
+    let whose = if judgement::rates_are_the_generators(result) {
+        "  <- the generator's limit, not the daemon's"
+    } else {
+        ""
     };
     if result.loop_kind != LoopKind::None {
         let published = count(totals.acknowledged_per_s);

@@ -60,9 +60,10 @@ impl Files for OsFiles {
         let reserved = check_room(&file, bytes).and_then(|()| reserve(&file, bytes));
         let result = reserved.and_then(|is_reserved| {
             let makes_pages = length_before.is_none() && is_reserved && pages == Pages::Large;
-            match makes_pages {
-                true => write_zeros(&file, 0..bytes),
-                false => Ok(()),
+            if makes_pages {
+                write_zeros(&file, 0..bytes)
+            } else {
+                Ok(())
             }
         });
         if result.is_err() {
@@ -251,10 +252,7 @@ fn check_room(file: &File, bytes: u64) -> io::Result<()> {
 fn lacks_room(room: &StatVfs, missing: u64, is_root: bool) -> bool {
     /// The reservation of less takes no longer than this check.
     const LARGE_FROM: u64 = 1 << 20;
-    let free = match is_root {
-        true => room.f_bfree,
-        false => room.f_bavail,
-    };
+    let free = if is_root { room.f_bfree } else { room.f_bavail };
     // A file system without blocks does not say how many are free.
     missing >= LARGE_FROM && room.f_blocks > 0 && free.saturating_mul(room.f_frsize) < missing
 }

@@ -239,9 +239,10 @@ impl<'a, F: Files> Opening<'a, F> {
             matches!(damage.kind, DamageKind::Header | DamageKind::Foreign)
                 && damage.seqs.is_empty()
         };
-        let had = match self.damage.iter().any(names_no_seqs) {
-            true => vec![SeqRange::new(Seq(0), Seq(u64::MAX))],
-            false => std::mem::take(&mut self.had),
+        let had = if self.damage.iter().any(names_no_seqs) {
+            vec![SeqRange::new(Seq(0), Seq(u64::MAX))]
+        } else {
+            std::mem::take(&mut self.had)
         };
         let found = FoundLog {
             next: self.next.max(Seq::from_clock(wall_ns)),

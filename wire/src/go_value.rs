@@ -152,9 +152,10 @@ pub fn duration_error(text: &str) -> String {
         }
         rest = after;
     }
-    match is_number(rest) {
-        true => format!("time: missing unit in duration {text:?}"),
-        false => format!("time: invalid duration {text:?}"),
+    if is_number(rest) {
+        format!("time: missing unit in duration {text:?}")
+    } else {
+        format!("time: invalid duration {text:?}")
     }
 }
 

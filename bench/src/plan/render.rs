@@ -88,9 +88,10 @@ fn answer(plan: &CapacityPlan, out: &mut String) {
     // Without the reason, many nodes beside a small part of a core look like a mistake.
     let is_cpu_left = is_cpu_left(&plan.profile) && needs.nodes_for_rate == needs.nodes_exact;
     let cores = plan.profile.cores;
-    let behind_cores = match is_cpu_left {
-        true => format!(" of {cores} a node: CPU did not limit the measured rate"),
-        false => " a node".to_owned(),
+    let behind_cores = if is_cpu_left {
+        format!(" of {cores} a node: CPU did not limit the measured rate")
+    } else {
+        " a node".to_owned()
     };
     let cores = |cores: f64| Unit::Cores.show(cores);
     let bytes = |bytes: f64| Unit::Bytes.show(bytes);

@@ -96,9 +96,12 @@ fn list(data_path: &Path) -> Result<Vec<Entry>, DiskError> {
     let mut entries = exposed_in(data_path, [geteuid().as_raw(), metadata.uid()])?;
     entries.retain(|entry| {
         let name = entry.entry.file_name();
-        name.to_str().is_some_and(|name| match entry.is_dir {
-            true => is_directory_of_ours(name),
-            false => is_file_of_nsqd(name),
+        name.to_str().is_some_and(|name| {
+            if entry.is_dir {
+                is_directory_of_ours(name)
+            } else {
+                is_file_of_nsqd(name)
+            }
         })
     });
     entries.sort_by_key(|entry| entry.entry.file_name());
@@ -169,9 +172,10 @@ fn close_at(
     if !is_known || !owners.contains(&metadata.uid()) || mode & OTHERS == 0 {
         return (0, Ok(()));
     }
-    let (count, result) = match metadata.is_dir() {
-        true => close_content(&file, path, owners),
-        false => (0, Ok(())),
+    let (count, result) = if metadata.is_dir() {
+        close_content(&file, path, owners)
+    } else {
+        (0, Ok(()))
     };
     match take_away(&file, mode & 0o7777).in_attempt("chmod", path) {
         Ok(()) => (count + 1, result),

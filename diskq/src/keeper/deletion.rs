@@ -45,9 +45,10 @@ impl<F: Files> Keeper<F> {
             }
             self.data_path.sync_names(&self.files).map_err(|error| {
                 // The sync's error is the one to report. If the names stay, the next try finds no log.
-                let _ = match had_log {
-                    true => self.files.rename(&tombstone.0, &directory),
-                    false => self.files.remove_dir(&tombstone.0),
+                let _ = if had_log {
+                    self.files.rename(&tombstone.0, &directory)
+                } else {
+                    self.files.remove_dir(&tombstone.0)
                 };
                 DiskError::io("sync", &self.data_path, error.into_inner())
             })?;

@@ -115,10 +115,7 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         };
         let failed = |error| SyncFailure::Retryable(Failure::of("write", &path, &error));
         let written = write().map_err(failed);
-        let synced = written.and_then(|()| match sync {
-            true => self.sync_log_names(),
-            false => Ok(()),
-        });
+        let synced = written.and_then(|()| if sync { self.sync_log_names() } else { Ok(()) });
         synced.inspect_err(|_| {
             // The attempt's error is the one to report; what is left goes at the next start.
             let _ = self.files.remove(&partial);

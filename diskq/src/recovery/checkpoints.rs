@@ -78,10 +78,11 @@ impl<F: Files> Opening<'_, F> {
                     if is_cut {
                         kind = DamageKind::CheckpointFile;
                     }
-                    let why = match is_cut {
-                        true => "the copy of the data path is not complete",
+                    let why = if is_cut {
+                        "the copy of the data path is not complete"
+                    } else {
                         // Or the length is damaged. The file grows before the checkpoint is written.
-                        false => "the power failed, or the checkpoint is damaged",
+                        "the power failed, or the checkpoint is damaged"
                     };
                     format!("is longer than the file of {file_bytes} bytes: {why}")
                 }

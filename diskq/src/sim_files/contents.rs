@@ -186,9 +186,10 @@ impl Contents {
 
     /// Tells of write-back that failed, once.
     pub(super) fn take_error(&mut self) -> io::Result<()> {
-        match std::mem::take(&mut self.has_error) {
-            true => Err(write_back_error()),
-            false => Ok(()),
+        if std::mem::take(&mut self.has_error) {
+            Err(write_back_error())
+        } else {
+            Ok(())
         }
     }
 

@@ -234,9 +234,10 @@ impl Names {
         let Some(dir) = self.dir(path) else {
             return Ok(());
         };
-        match std::mem::take(&mut self.dirs[dir].has_error) {
-            true => Err(write_back_error()),
-            false => Ok(()),
+        if std::mem::take(&mut self.dirs[dir].has_error) {
+            Err(write_back_error())
+        } else {
+            Ok(())
         }
     }
 

@@ -110,9 +110,10 @@ impl AuthServers {
         query: AuthQuery,
         answer: impl FnOnce(Result<Grants, String>) + Send + 'static,
     ) -> Result<Question, Full> {
-        let pool = match query.is_renewal {
-            true => &self.renewals,
-            false => &self.strangers,
+        let pool = if query.is_renewal {
+            &self.renewals
+        } else {
+            &self.strangers
         };
         let bytes = query.secret.len().saturating_sub(SECRET_BYTES_FREE);
         let servers = self.servers.clone();
@@ -139,14 +140,16 @@ impl Servers {
     }
 
     fn ask_one(&self, address: &str, query: &AuthQuery) -> Result<Grants, String> {
-        let url = match address.contains("://") {
-            true => address.to_owned(),
-            false => format!("http://{address}/auth"),
+        let url = if address.contains("://") {
+            address.to_owned()
+        } else {
+            format!("http://{address}/auth")
         };
-        let body = match self.is_post {
-            true => self.http.post_json(&url, &post_body(query))?,
+        let body = if self.is_post {
+            self.http.post_json(&url, &post_body(query))?
+        } else {
             // The query is also put behind a URL that has one already: auth servers for nsqd are used to that.
-            false => self.http.get(&format!("{url}?{}", get_query(query)))?,
+            self.http.get(&format!("{url}?{}", get_query(query)))?
         };
         decode(&body)
     }
@@ -202,9 +205,10 @@ fn decode(body: &[u8]) -> Result<Grants, String> {
         let fields = object(value, "auth.Authorization")?.unwrap_or(&nothing);
         grants.authorizations.push(authorization(fields)?);
     }
-    match ttl > 0 {
-        true => Ok(grants),
-        false => Err(format!("invalid TTL {ttl} (must be >0)")),
+    if ttl > 0 {
+        Ok(grants)
+    } else {
+        Err(format!("invalid TTL {ttl} (must be >0)"))
     }
 }
 

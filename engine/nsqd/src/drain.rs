@@ -167,9 +167,10 @@ impl DrainOrders {
         if self.is_draining.swap(is_draining, Ordering::Relaxed) == is_draining {
             return;
         }
-        match is_draining {
-            true => log_info!("DRAIN: begins ({source})"),
-            false => log_info!("DRAIN: taken back ({source}), publishes are taken again"),
+        if is_draining {
+            log_info!("DRAIN: begins ({source})")
+        } else {
+            log_info!("DRAIN: taken back ({source}), publishes are taken again")
         }
         shards.set_draining(is_draining);
     }

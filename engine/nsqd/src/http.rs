@@ -318,9 +318,10 @@ impl<B: Broker> Service for Nsqd<'_, B> {
 
 /// Reads the body of an endpoint that makes no use of it, as nsqd does.
 async fn discard_body(body: &mut RequestBody<'_, impl Io>) -> Result<(), Failure> {
-    match body.read_and_forget().await {
-        true => Ok(()),
-        false => Err(Failure::bad("INVALID_REQUEST")),
+    if body.read_and_forget().await {
+        Ok(())
+    } else {
+        Err(Failure::bad("INVALID_REQUEST"))
     }
 }
 

@@ -238,10 +238,12 @@ impl Registrar {
         let mut next_ping = Instant::now() + PING_INTERVAL;
         loop {
             let has_backlog = self.peers.iter().any(Peer::has_backlog);
-            let timeout = match self.directory.is_empty() {
-                true => Duration::MAX,
-                false if has_backlog => Duration::ZERO,
-                false => next_ping.saturating_duration_since(Instant::now()),
+            let timeout = if self.directory.is_empty() {
+                Duration::MAX
+            } else if has_backlog {
+                Duration::ZERO
+            } else {
+                next_ping.saturating_duration_since(Instant::now())
             };
             match messages.recv_timeout(timeout) {
                 Ok(first) => {

@@ -161,9 +161,10 @@ pub fn prepare(config: &Config) -> Result<StartPlan, PreflightError> {
         taken.transpose()
     };
     let http = take_unless_empty(&config.http_address, AddressKind::TcpOrUnix)?;
-    let https = match config.has_certificate() {
-        true => take_unless_empty(&config.https_address, AddressKind::Tcp)?,
-        false => None,
+    let https = if config.has_certificate() {
+        take_unless_empty(&config.https_address, AddressKind::Tcp)?
+    } else {
+        None
     };
     let addresses = Addresses {
         tcp,

@@ -70,9 +70,10 @@ impl Info {
 /// Returns the prefix of statsd's keys: `%s` becomes the host's key, and a dot ends the prefix. `http_port` is the
 /// announced one.
 fn statsd_prefix(option: &str, broadcast_address: &str, http_port: i32) -> String {
-    let host = match broadcast_address.contains(':') {
-        true => format!("[{broadcast_address}]:{http_port}"),
-        false => format!("{broadcast_address}:{http_port}"),
+    let host = if broadcast_address.contains(':') {
+        format!("[{broadcast_address}]:{http_port}")
+    } else {
+        format!("{broadcast_address}:{http_port}")
     };
     let mut prefix = option.replace("%s", &host.replace(['.', ':'], "_"));
     if !prefix.is_empty() && !prefix.ends_with('.') {

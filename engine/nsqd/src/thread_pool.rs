@@ -127,9 +127,10 @@ impl ThreadPool {
     pub(crate) fn take_back_if_no_thread(&self, number: JobNumber) -> bool {
         let mut state = self.shared.state.lock();
         let free = state.threads - state.busy;
-        let removed = match state.waiting.len() > free {
-            true => state.remove(number),
-            false => None,
+        let removed = if state.waiting.len() > free {
+            state.remove(number)
+        } else {
+            None
         };
         drop(state);
         removed.is_some()

@@ -44,9 +44,10 @@ pub(crate) fn configure(config: &mut Config) -> Result<Option<Arc<ServerConfig>>
     }
     let failed =
         |error: ConfigError| format!("failed to build TLS config - {}", error_text(&error));
-    let tls = match config.has_certificate() {
-        true => Some(server(config).map_err(failed)?),
-        false => None,
+    let tls = if config.has_certificate() {
+        Some(server(config).map_err(failed)?)
+    } else {
+        None
     };
     if tls.is_none() && config.tls_required != TlsRequired::No {
         return Err("cannot require TLS client connections without TLS key and cert".to_owned());

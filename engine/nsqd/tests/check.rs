@@ -219,9 +219,10 @@ fn one_mode_each(directory: &Path) -> (u32, u32) {
     let mut files = BTreeSet::new();
     let mut directories = BTreeSet::new();
     for (path, mode) in modes(directory) {
-        match path.is_dir() {
-            true => directories.insert(mode),
-            false => files.insert(mode),
+        if path.is_dir() {
+            directories.insert(mode)
+        } else {
+            files.insert(mode)
         };
     }
     let only = |modes: BTreeSet<u32>| match modes.len() {

@@ -69,9 +69,10 @@ fn run(step: &Step, directory: &Path) {
     };
     let only_looks = step.command.starts_with("curl -s") && !step.command.contains(" -X ")
         || step.command.starts_with("grep");
-    let is_good = match only_looks && !step.command.contains(" -d ") {
-        true => wait_until(TIMEOUT, run_once),
-        false => run_once(),
+    let is_good = if only_looks && !step.command.contains(" -d ") {
+        wait_until(TIMEOUT, run_once)
+    } else {
+        run_once()
     };
     assert!(is_good, "{step:?}: {seen}\n{}", logs(directory));
 }

@@ -155,9 +155,10 @@ impl Flow {
     }
 
     fn body(&self, id: u64, random: &mut Random) -> Vec<u8> {
-        let padding = match random.one_in(ONE_LONG_IN) {
-            true => LONG_BYTES,
-            false => random.below(PADDING_BYTES_MAX) as usize,
+        let padding = if random.one_in(ONE_LONG_IN) {
+            LONG_BYTES
+        } else {
+            random.below(PADDING_BYTES_MAX) as usize
         };
         let mut body = Vec::with_capacity(HEADER_BYTES + padding);
         body.extend_from_slice(&id.to_be_bytes());
@@ -467,9 +468,10 @@ impl Consumer {
             return; // The message times out, here or after the next start.
         }
         if self.random.one_in(ONE_REQUEUE_IN) {
-            let delay = match self.random.one_in(2) {
-                true => 0,
-                false => self.random.between(1, REQUEUE_MS_MAX),
+            let delay = if self.random.one_in(2) {
+                0
+            } else {
+                self.random.between(1, REQUEUE_MS_MAX)
             };
             self.command(b"REQ ", message, format!(" {delay}\n").as_bytes());
             return;

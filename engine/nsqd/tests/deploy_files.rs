@@ -299,9 +299,10 @@ fn nsqd_works_with_the_calls_that_its_unit_permits() {
         };
         for name in names.split(' ') {
             let Some(calls) = group(name) else { return };
-            match denies {
-                true => permitted.retain(|call| !calls.contains(call)),
-                false => permitted.extend(calls),
+            if denies {
+                permitted.retain(|call| !calls.contains(call))
+            } else {
+                permitted.extend(calls)
             }
         }
     }

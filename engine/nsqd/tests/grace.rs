@@ -133,9 +133,12 @@ fn the_grace_ends() {
 fn a_channel_is_found_by_asking_again() {
     let is_ready = Arc::new(AtomicBool::new(false));
     let ready = is_ready.clone();
-    let http = serve_http(move |_| match ready.load(Ordering::SeqCst) {
-        true => Reply::new(200, r#"{"channels":["elsewhere","deleted"]}"#),
-        false => Reply::new(500, "not yet"),
+    let http = serve_http(move |_| {
+        if ready.load(Ordering::SeqCst) {
+            Reply::new(200, r#"{"channels":["elsewhere","deleted"]}"#)
+        } else {
+            Reply::new(500, "not yet")
+        }
     });
     let bad = Lookupd::start_with_http(http.port());
     let good = Lookupd::start(&["known"]);

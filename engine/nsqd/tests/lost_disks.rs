@@ -59,9 +59,10 @@ impl Node {
         self.broker.kill9();
         for entry in fs::read_dir(self.broker.data_path()).expect("the data path is there") {
             let path = entry.expect("readable").path();
-            let removed = match path.is_dir() {
-                true => fs::remove_dir_all(&path),
-                false => fs::remove_file(&path),
+            let removed = if path.is_dir() {
+                fs::remove_dir_all(&path)
+            } else {
+                fs::remove_file(&path)
             };
             removed.expect("the test may remove it");
         }
@@ -182,9 +183,10 @@ async fn start(ledger: &Arc<Ledger>, nodes: &[Address]) -> Control {
     tokio::spawn(consumer.run(HANDLERS, move |message: Message| {
         let ledger = Arc::clone(&ledger);
         async move {
-            sleep(match ledger.is_slow.load(Ordering::Relaxed) {
-                true => HANDLING_SLOWLY,
-                false => HANDLING,
+            sleep(if ledger.is_slow.load(Ordering::Relaxed) {
+                HANDLING_SLOWLY
+            } else {
+                HANDLING
             })
             .await;
             ledger.handle(number_of(&message));

@@ -28,9 +28,10 @@ pub(crate) enum Stop {
 
 impl From<BadValue> for Stop {
     fn from(bad: BadValue) -> Stop {
-        match bad.is_final {
-            true => Stop::Final(bad.text),
-            false => Stop::Error(bad.text),
+        if bad.is_final {
+            Stop::Final(bad.text)
+        } else {
+            Stop::Error(bad.text)
         }
     }
 }

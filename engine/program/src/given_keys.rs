@@ -30,9 +30,10 @@ impl Options {
     /// # Errors
     /// The syntax is wrong. The error says where.
     pub fn read_keys(&self, text: &str) -> Result<GivenKeys, String> {
-        let file = match text.trim_start().starts_with('{') {
-            true => File::parse_json(text)?,
-            false => File::parse(text)?,
+        let file = if text.trim_start().starts_with('{') {
+            File::parse_json(text)?
+        } else {
+            File::parse(text)?
         };
         let flags: BTreeMap<String, &'static Flag> =
             self.keys().map(|(flag, key, _)| (key, flag)).collect();

@@ -212,9 +212,10 @@ async fn respond<S: Service>(
             // A poll asks for figures. A look at bodies or at the program leaves its line.
             let has_figures = !path.ends_with("/peek") && !path.starts_with("/debug/");
             let is_poll = head.is_poll && *method == Method::GET && has_figures;
-            let level = match is_poll && reply.status().is_success() {
-                true => Level::Debug,
-                false => Level::Info,
+            let level = if is_poll && reply.status().is_success() {
+                Level::Debug
+            } else {
+                Level::Info
             };
             log_at!(
                 level,

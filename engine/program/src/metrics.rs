@@ -66,9 +66,10 @@ impl Format {
                 _ => {}
             }
         }
-        match open_metrics > text {
-            true => Format::OpenMetrics,
-            false => Format::Text,
+        if open_metrics > text {
+            Format::OpenMetrics
+        } else {
+            Format::Text
         }
     }
 
@@ -331,9 +332,10 @@ impl fmt::Debug for Receiver {
 /// Returns the end of a bucket's labels, and the space before its count. Every bound has a point or an exponent, as OpenMetrics
 /// wants it.
 fn bucket_end(bound: f64) -> String {
-    match bound.is_infinite() {
-        true => "le=\"+Inf\"} ".to_owned(),
-        false => format!("le=\"{bound:?}\"}} "),
+    if bound.is_infinite() {
+        "le=\"+Inf\"} ".to_owned()
+    } else {
+        format!("le=\"{bound:?}\"}} ")
     }
 }
 

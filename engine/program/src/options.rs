@@ -72,9 +72,10 @@ impl Program {
             FileError::Error(why) => self.failed(&format!("ERROR: {why}")),
         })?;
         check(&options).map_err(|why| self.failed(&why))?;
-        match asks_version {
-            true => Err(shown),
-            false => Ok(options),
+        if asks_version {
+            Err(shown)
+        } else {
+            Ok(options)
         }
     }
 }

@@ -157,9 +157,10 @@ pub fn page_with_table(page: &str, name: &str, flags: &[Flag]) -> String {
 /// Returns a table of flags in Markdown. Without any key, the table has no column for keys.
 fn markdown_table(flags: &[Flag]) -> String {
     let has_keys = flags.iter().any(|flag| flag.key().is_some());
-    let mut rows = String::from(match has_keys {
-        true => "| flag | type | default | config key | meaning |\n|---|---|---|---|---|\n",
-        false => "| flag | type | default | meaning |\n|---|---|---|---|\n",
+    let mut rows = String::from(if has_keys {
+        "| flag | type | default | config key | meaning |\n|---|---|---|---|---|\n"
+    } else {
+        "| flag | type | default | meaning |\n|---|---|---|---|\n"
     });
     for flag in flags {
         let kind = match flag.kind {

@@ -76,14 +76,13 @@ impl Value {
             Kind::Boolean => go_value::parse_bool(text)
                 .map(Value::Boolean)
                 .map_err(|why| refuse_boolean(&why)),
-            Kind::Word(words) => {
-                (words.parse)(text)
-                    .map(Value::Word)
-                    .map_err(|why| match words.is_boolean {
-                        true => refuse_boolean(&why),
-                        false => refuse(&why),
-                    })
-            }
+            Kind::Word(words) => (words.parse)(text).map(Value::Word).map_err(|why| {
+                if words.is_boolean {
+                    refuse_boolean(&why)
+                } else {
+                    refuse(&why)
+                }
+            }),
             Kind::Level => text
                 .parse()
                 .map(Value::Level)
@@ -141,8 +140,9 @@ impl Value {
 
 /// Returns the text if it is one of the choices. The error is the reason for the operator.
 pub(crate) fn choice(choices: &[&str], text: &str) -> Result<Value, String> {
-    match choices.contains(&text) {
-        true => Ok(Value::Text(text.to_string())),
-        false => Err(format!("must be {}", choices.join(" or "))),
+    if choices.contains(&text) {
+        Ok(Value::Text(text.to_string()))
+    } else {
+        Err(format!("must be {}", choices.join(" or ")))
     }
 }

@@ -139,9 +139,10 @@ fn answer(request: &str) -> String {
 fn a_service_is_a_table_and_a_function() {
     let check = |request: &str, expected: &str| {
         let request = format!("{request} HTTP/1.1\nHost: x\n");
-        let request = match request.contains("POST") {
-            true => format!("{request}Content-Length: 3\n\nabc"),
-            false => format!("{request}\n"),
+        let request = if request.contains("POST") {
+            format!("{request}Content-Length: 3\n\nabc")
+        } else {
+            format!("{request}\n")
         };
         assert_eq!(answer(&request), expected, "{request}");
     };

@@ -262,9 +262,10 @@ impl Channel {
         log: &mut Log,
         due: impl Fn(u64) -> Option<Duration>,
     ) {
-        let mut room = match self.ephemeral {
-            true => self.ephemeral_room(depth_max, clients),
-            false => u64::MAX,
+        let mut room = if self.ephemeral {
+            self.ephemeral_room(depth_max, clients)
+        } else {
+            u64::MAX
         };
         let mut kept = Vec::new();
         for run in runs {

@@ -179,9 +179,10 @@ impl DeadLetterRules {
     /// Returns whether a pattern fits a topic. A pattern with `*` fits no dead-letter topic. Otherwise `*` could not be
     /// used at all, because it would fit the dead-letter topic of its own rule.
     fn fits_topic(&self, rule: &DeadLetterRule, topic: &str) -> bool {
-        match rule.topic.is_exact() {
-            true => rule.topic.0.as_ref() == topic,
-            false => rule.topic.fits(topic) && !self.is_dead_letter_topic(topic),
+        if rule.topic.is_exact() {
+            rule.topic.0.as_ref() == topic
+        } else {
+            rule.topic.fits(topic) && !self.is_dead_letter_topic(topic)
         }
     }
 

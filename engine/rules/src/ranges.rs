@@ -332,9 +332,10 @@ mod tests {
             let (mut found, mut place) = (Vec::new(), None);
             loop {
                 let mut slice = Candidates::new(&budget(count), 0);
-                match newest {
-                    true => ranges.add_newest_candidates(place, &mut slice),
-                    false => ranges.add_candidates(place, &mut slice),
+                if newest {
+                    ranges.add_newest_candidates(place, &mut slice)
+                } else {
+                    ranges.add_candidates(place, &mut slice)
                 }
                 assert!(slice.found.len() <= count);
                 found.extend(slice.found.iter().map(|candidate| candidate.seq.0));

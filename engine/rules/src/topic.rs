@@ -297,9 +297,10 @@ impl Topic {
         now: Now,
         publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
     ) -> Result<Published, AppendError> {
-        match self.is_inspected {
-            false => self.store(now, publication),
-            true => self.publish_inspected(now, publication),
+        if self.is_inspected {
+            self.publish_inspected(now, publication)
+        } else {
+            self.store(now, publication)
         }
     }
 

@@ -167,10 +167,10 @@ impl Undo {
 
     /// Number of ranges, and of messages that have attempts or a due time.
     pub(crate) fn entries(&self) -> usize {
-        let entries = self.runs.iter().map(|run| match is_range(run) {
-            true => 1,
-            false => run.count as usize,
-        });
+        let entries = self
+            .runs
+            .iter()
+            .map(|run| if is_range(run) { 1 } else { run.count as usize });
         entries.sum()
     }
 

@@ -57,9 +57,12 @@ impl World {
     /// Empties the topic, or its channel, with an undo.
     fn empty_for_undo(&mut self, is_channel: bool) {
         let time = Some(Duration::from_secs(3600));
-        self.operate(|broker, now, _| match is_channel {
-            true => broker.empty_channel(now, (TOPIC, CHANNEL), time, TaskId(1)),
-            false => broker.empty_topic(now, TOPIC, time, TaskId(1)),
+        self.operate(|broker, now, _| {
+            if is_channel {
+                broker.empty_channel(now, (TOPIC, CHANNEL), time, TaskId(1))
+            } else {
+                broker.empty_topic(now, TOPIC, time, TaskId(1))
+            }
         });
         self.rest();
     }
@@ -156,9 +159,10 @@ fn a_checkpoint_takes_an_undo_over_in_slices() {
             .broker
             .distribute_and_snapshot(world.now(), &StatsFilter::default());
         let topic = &stats.topics[0];
-        let undo = match is_channel {
-            true => &topic.channels[0].undo,
-            false => &topic.undo,
+        let undo = if is_channel {
+            &topic.channels[0].undo
+        } else {
+            &topic.undo
         };
         let count = undo.as_ref().map(|undo| undo.message_count);
         assert_eq!(count, Some(MESSAGES));
@@ -191,9 +195,12 @@ fn the_cost_of_an_undo_does_not_grow_with_the_deferred_messages_that_are_there()
         world.rest();
         let mut allocations = 0;
         world.operate(|broker, now, _| {
-            let (outcome, count) = counting::allocations(|| match is_channel {
-                true => broker.unempty_channel(now, TOPIC, CHANNEL, TaskId(1)),
-                false => broker.unempty_topic(now, TOPIC, TaskId(1)),
+            let (outcome, count) = counting::allocations(|| {
+                if is_channel {
+                    broker.unempty_channel(now, TOPIC, CHANNEL, TaskId(1))
+                } else {
+                    broker.unempty_topic(now, TOPIC, TaskId(1))
+                }
             });
             allocations = count;
             outcome

@@ -198,9 +198,10 @@ impl Hub {
             self.change(self.state.lock(), |flow| flow.answer(now(), verdict));
         }
         let sent = line.send(write);
-        let counter = match is_finish {
-            true => &self.finished,
-            false => &self.requeued,
+        let counter = if is_finish {
+            &self.finished
+        } else {
+            &self.requeued
         };
         counter.fetch_add(1, Ordering::Relaxed);
         line.count_answered();

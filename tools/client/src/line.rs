@@ -57,10 +57,7 @@ impl Line {
         negotiated: &Negotiated,
         outbox: Outbox,
     ) -> Line {
-        let or = |stated: Duration, default| match stated.is_zero() {
-            true => default,
-            false => stated,
-        };
+        let or = |stated: Duration, default| if stated.is_zero() { default } else { stated };
         Line {
             id,
             node,

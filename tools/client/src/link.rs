@@ -233,9 +233,10 @@ impl Link {
                 break taken;
             }
         };
-        match is_first {
-            true => delivered,
-            false => delivered.and(recipient.read_done()),
+        if is_first {
+            delivered
+        } else {
+            delivered.and(recipient.read_done())
         }
     }
 

@@ -83,9 +83,10 @@ impl Message {
     pub fn timestamp(&self) -> SystemTime {
         let ns = self.delivery().timestamp_ns;
         let distance = Duration::from_nanos(ns.unsigned_abs());
-        match ns < 0 {
-            true => UNIX_EPOCH - distance,
-            false => UNIX_EPOCH + distance,
+        if ns < 0 {
+            UNIX_EPOCH - distance
+        } else {
+            UNIX_EPOCH + distance
         }
     }
 

@@ -100,9 +100,10 @@ impl Outbox {
         write(&mut state.buffer, end);
         state.appended += (state.buffer.len() - before) as u64;
         let position = Position(state.appended);
-        let task = match std::mem::take(&mut state.is_idle) {
-            true => state.task.take(),
-            false => None,
+        let task = if std::mem::take(&mut state.is_idle) {
+            state.task.take()
+        } else {
+            None
         };
         drop(state);
         if let Some(task) = task {

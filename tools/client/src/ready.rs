@@ -163,22 +163,23 @@ impl Ready {
     fn share_left(&self) -> u32 {
         let fair = fair_share(self.limit(), self.shares());
         let fits = |share: u32| {
-            let parts = self.connections.iter().map(|found| match found.is_leaving {
-                true => u64::from(found.in_flight),
-                false => u64::from(share.min(found.count_max).max(found.in_flight)),
+            let parts = self.connections.iter().map(|found| {
+                if found.is_leaving {
+                    u64::from(found.in_flight)
+                } else {
+                    u64::from(share.min(found.count_max).max(found.in_flight))
+                }
             });
             parts.sum::<u64>() <= u64::from(self.max)
         };
         // The largest share that fits lies in `low..high`.
-        let (mut low, mut high) = match fits(fair) {
-            true => (fair, fair),
-            false => (0, fair),
-        };
+        let (mut low, mut high) = if fits(fair) { (fair, fair) } else { (0, fair) };
         while high - low > 1 {
             let middle = low + (high - low) / 2;
-            match fits(middle) {
-                true => low = middle,
-                false => high = middle,
+            if fits(middle) {
+                low = middle
+            } else {
+                high = middle
             }
         }
         low
@@ -219,9 +220,10 @@ impl Ready {
 
     /// Returns the largest sum that the present state allows.
     fn limit(&self) -> u32 {
-        match self.is_backoff {
-            true => self.max.min(1),
-            false => self.max,
+        if self.is_backoff {
+            self.max.min(1)
+        } else {
+            self.max
         }
     }
 

@@ -257,9 +257,10 @@ fn periods(options: &ForgetfulOptions) -> u32 {
 fn period(options: &ForgetfulOptions) -> Duration {
     let periods = periods(options);
     let part = options.window / periods;
-    match part * periods < options.window {
-        true => part + Duration::from_nanos(1),
-        false => part,
+    if part * periods < options.window {
+        part + Duration::from_nanos(1)
+    } else {
+        part
     }
 }
 

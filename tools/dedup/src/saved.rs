@@ -279,9 +279,10 @@ impl Reader<'_> {
             1 => of_version_1,
             _ => self.u64()?,
         };
-        match bits == of_version_1 || bits == of_new {
-            true => Ok(bits),
-            false => Err(StateError::Damaged("a size that its options do not give")),
+        if bits == of_version_1 || bits == of_new {
+            Ok(bits)
+        } else {
+            Err(StateError::Damaged("a size that its options do not give"))
         }
     }
 

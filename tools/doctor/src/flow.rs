@@ -58,12 +58,11 @@ impl Flow {
         let arrived = grown(before.message_count, after.message_count);
         let held = |sample: &NodeSample| sum([sample.depth, sample.in_flight, sample.deferred]);
         // The messages that a restarted nsqd has kept did not arrive in this time.
-        let left = match has_restarted {
-            true => 0,
-            false => {
-                let grown = held(after).saturating_sub(held(before));
-                arrived.saturating_sub(grown).max(0)
-            }
+        let left = if has_restarted {
+            0
+        } else {
+            let grown = held(after).saturating_sub(held(before));
+            arrived.saturating_sub(grown).max(0)
         };
         self.arrivals += arrived as f64 / seconds;
         self.finishes += left as f64 / seconds;
@@ -95,8 +94,9 @@ impl Flow {
 
 /// Returns the growth of a counter. A counter of a restarted process began again at 0.
 pub fn grown(before: i64, after: i64) -> i64 {
-    match after < before {
-        true => after,
-        false => after.saturating_sub(before),
+    if after < before {
+        after
+    } else {
+        after.saturating_sub(before)
     }
 }

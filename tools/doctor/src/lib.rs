@@ -127,13 +127,14 @@ fn of_running(before: &ChannelSample, after: &ChannelSample, elapsed: Duration) 
     let is_reached = |node: &str| !unreached.nodes.iter().any(|name| name == node);
     let (before, after) = (before.only(is_reached), after.only(is_reached));
     let rest = of_reached(&before, &after, elapsed);
-    match rest.is_problem() && after.taken_or_waiting() > unreached.depth {
-        true => Diagnosis {
+    if rest.is_problem() && after.taken_or_waiting() > unreached.depth {
+        Diagnosis {
             only_node: None,
             unreached: Some(unreached),
             ..rest
-        },
-        false => Diagnosis::of(Limit::UnreachedNodes(unreached)),
+        }
+    } else {
+        Diagnosis::of(Limit::UnreachedNodes(unreached))
     }
 }
 
@@ -158,15 +159,16 @@ fn of_reached(before: &ChannelSample, after: &ChannelSample, elapsed: Duration) 
     }
     if !has_backlog(&flow) {
         let is_idle = flow.arrivals == 0.0 && flow.finishes == 0.0 && flow.in_flight == 0.0;
-        return Diagnosis::of(match is_idle && flow.depth == 0 {
-            true => Limit::Idle {
+        return Diagnosis::of(if is_idle && flow.depth == 0 {
+            Limit::Idle {
                 deferred: flow.deferred,
                 has_consumers: true,
-            },
-            false => Limit::KeepsUp {
+            }
+        } else {
+            Limit::KeepsUp {
                 arrivals: flow.arrivals,
                 capacity: flow.capacity(),
-            },
+            }
         });
     }
     if let Some(diagnosis) = connections_without_ready(after, &flow) {
@@ -321,13 +323,14 @@ fn of_consumers(part: &Flow, whole: &Flow) -> Diagnosis {
     let factor = (part.arrivals / part.finishes).max(1.0) * HEADROOM;
     let raised = |from: u64| ((from as f64 * factor).ceil() as u64).max(from + 1);
     let is_low = seconds < ROUND_TRIP_SECONDS && (ready as f64) < READY_ENOUGH;
-    let (limit, what, from) = match is_low {
-        true => (Limit::ReadyTooLow(saturation), Setting::MaxInFlight, ready),
-        false => (
+    let (limit, what, from) = if is_low {
+        (Limit::ReadyTooLow(saturation), Setting::MaxInFlight, ready)
+    } else {
+        (
             Limit::HandlerTooSlow(saturation),
             Setting::Consumers,
             whole.consumers,
-        ),
+        )
     };
     Diagnosis {
         change: Some(Change {

@@ -244,9 +244,10 @@ impl fmt::Display for Pause {
         if !by.is_empty() {
             write!(f, " by {by}")?;
         }
-        match note.is_empty() {
-            true => Ok(()),
-            false => write!(f, " ({note})"),
+        if note.is_empty() {
+            Ok(())
+        } else {
+            write!(f, " ({note})")
         }
     }
 }

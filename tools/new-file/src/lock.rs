@@ -144,9 +144,10 @@ fn open(path: &Path) -> io::Result<(File, Option<io::Error>)> {
         }
         opened => (opened?, None),
     };
-    match opened.0.metadata()?.is_file() {
-        true => Ok(opened),
-        false => Err(io::Error::other("it is no regular file")),
+    if opened.0.metadata()?.is_file() {
+        Ok(opened)
+    } else {
+        Err(io::Error::other("it is no regular file"))
     }
 }
 

@@ -159,9 +159,10 @@ impl Cluster {
             Sources::Nsqds(addresses) => {
                 let answer = ask_all(Asked::Nsqd, addresses, |address| {
                     let stats = self.stats_of(address, topic, "", false)?;
-                    match stats.topics.iter().any(|known| known.topic_name == topic) {
-                        true => self.info(address).map(Some),
-                        false => Ok(None),
+                    if stats.topics.iter().any(|known| known.topic_name == topic) {
+                        self.info(address).map(Some)
+                    } else {
+                        Ok(None)
                     }
                 })?;
                 Ok(answer.map(|nodes| sorted_nodes(nodes.into_iter().flatten())))
@@ -303,9 +304,10 @@ fn ask_all<T: Send>(
             }),
         }
     }
-    match data.is_empty() {
-        true => Err(QueryError { asked, failures }),
-        false => Ok(Answer { data, failures }),
+    if data.is_empty() {
+        Err(QueryError { asked, failures })
+    } else {
+        Ok(Answer { data, failures })
     }
 }
 
@@ -313,12 +315,13 @@ fn ask_all<T: Send>(
 /// has another text for a topic that it does not know.
 fn with_hint_of_nsqd(why: String) -> String {
     let has_no_page = why.starts_with("got response 404 ") && why.contains("\"NOT_FOUND");
-    match has_no_page {
-        true => format!(
+    if has_no_page {
+        format!(
             "{why}: this address has no such page, so it is not that of an nsqlookupd (nsqlookupd has HTTP on port \
              4161 by default, and nsqd on port 4151; the address of an nsqd belongs into --nsqd-http-address)"
-        ),
-        false => why,
+        )
+    } else {
+        why
     }
 }
 

@@ -87,9 +87,10 @@ impl Consuming {
         let connecting = topics.iter().map(|topic| {
             let topic = topic.as_ref();
             let is_ephemeral = [topic, channel].map(str::as_bytes).map(is_ephemeral);
-            let max_in_flight = match is_ephemeral.contains(&true) {
-                true => self.config.max_in_flight,
-                false => 0,
+            let max_in_flight = if is_ephemeral.contains(&true) {
+                self.config.max_in_flight
+            } else {
+                0
             };
             let config = Config {
                 max_in_flight,

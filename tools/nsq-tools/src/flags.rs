@@ -223,9 +223,10 @@ pub fn limit(name: &str, value: i64) -> Result<Option<u64>, String> {
 /// # Errors
 /// The time is not. The error is the reason for the user.
 pub fn check_positive(name: &str, time: Duration) -> Result<(), String> {
-    match time.is_zero() {
-        true => Err(format!("--{name} should be positive")),
-        false => Ok(()),
+    if time.is_zero() {
+        Err(format!("--{name} should be positive"))
+    } else {
+        Ok(())
     }
 }
 

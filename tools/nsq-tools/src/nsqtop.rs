@@ -46,9 +46,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(exit) => return exit.print(),
     };
     let shows_once = config.flags.once || !io::stdout().is_terminal() || !io::stdin().is_terminal();
-    let result = match shows_once {
-        true => print_once(&config),
-        false => terminal::show(&config),
+    let result = if shows_once {
+        print_once(&config)
+    } else {
+        terminal::show(&config)
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -87,9 +87,10 @@ pub async fn consumers_within_stop_time<C: IntoIterator<Item = Control>>(
         return;
     }
     // A consumer that has given up its messages by now ends at once, unless its filter is being saved.
-    match have_ended(controls(), SAVE_TIME_MAX).await {
-        true => warn_of_unanswered(),
-        false => log_warn!("{NOT_ENDED}"),
+    if have_ended(controls(), SAVE_TIME_MAX).await {
+        warn_of_unanswered()
+    } else {
+        log_warn!("{NOT_ENDED}")
     }
 }
 
@@ -214,9 +215,10 @@ mod tests {
             let mut server = network.server("n1:4150");
             let builder = Consumer::builder("t", "c").node(server.address());
             // A consumer whose filter is being saved does not end, as one that waits for its messages does not.
-            let builder = builder.drain_limit(match is_running {
-                true => Duration::from_secs(3600),
-                false => Duration::from_secs(1),
+            let builder = builder.drain_limit(if is_running {
+                Duration::from_secs(3600)
+            } else {
+                Duration::from_secs(1)
             });
             let consumer = builder.connector(network.clone()).connect().await;
             let consumer = consumer.expect("complete");

@@ -55,9 +55,10 @@ async fn publish_input(config: Config, mut signals: StopSignals) -> Result<(), S
     let counts = publishing.counts();
     let work = publish_all(&mut signals, &mut input, &mut publishing);
     // The line would hide what somebody is typing.
-    let result = match io::stdin().is_terminal() {
-        true => work.await,
-        false => progress::beside(work, || counts.figures()).await,
+    let result = if io::stdin().is_terminal() {
+        work.await
+    } else {
+        progress::beside(work, || counts.figures()).await
     };
     match result {
         Ok(()) => within_stop_time(publishing.close()).await,

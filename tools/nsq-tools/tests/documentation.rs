@@ -142,9 +142,10 @@ fn the_examples_of_the_page_work() {
     assert!(commands.len() > 2, "{commands:?}");
     examples.extend(commands.into_iter().map(|(line, command)| {
         // nsqtop ends by itself, because it has no terminal here.
-        let seconds = match command.starts_with("nsqtop ") {
-            true => 30,
-            false => 3,
+        let seconds = if command.starts_with("nsqtop ") {
+            30
+        } else {
+            3
         };
         Example {
             line,

@@ -236,11 +236,12 @@ pub fn claimed_user(headers: &HeaderMap) -> Result<String, InvalidClaim> {
             "the name in X-Claimed-User has more than 50 characters",
         ));
     }
-    match name.chars().any(is_invisible) {
-        true => Err(InvalidClaim(
+    if name.chars().any(is_invisible) {
+        Err(InvalidClaim(
             "the name in X-Claimed-User has characters that cannot be seen",
-        )),
-        false => Ok(name.to_owned()),
+        ))
+    } else {
+        Ok(name.to_owned())
     }
 }
 

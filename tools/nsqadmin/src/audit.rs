@@ -127,9 +127,10 @@ impl Details {
             self.messages.map(|messages| format!("messages {messages}")),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
-        match parts.is_empty() {
-            true => String::new(),
-            false => format!(" [{}]", parts.join(", ")),
+        if parts.is_empty() {
+            String::new()
+        } else {
+            format!(" [{}]", parts.join(", "))
         }
     }
 }

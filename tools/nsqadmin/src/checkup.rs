@@ -301,9 +301,10 @@ impl Checker {
                 }
             }
             for (lookupd, nodes) in answers() {
-                match nodes.contains(address) {
-                    true => _ = seen.lookupds.insert(lookupd.clone()),
-                    false => _ = seen.lookupds.remove(lookupd),
+                if nodes.contains(address) {
+                    _ = seen.lookupds.insert(lookupd.clone())
+                } else {
+                    _ = seen.lookupds.remove(lookupd)
                 }
             }
             true
@@ -348,20 +349,22 @@ fn check_channel(
     let flow = Flow::between(sample, &after.sample, elapsed);
     let again_rate = flow.requeues + flow.timeouts;
     let is_retried = again_rate > 0.0 || diagnosis.oldest_failed.is_some();
-    let again = match again_rate > 0.0 {
-        true => format!(
+    let again = if again_rate > 0.0 {
+        format!(
             " {}/s are delivered again: look at the messages with the most attempts.",
             short(again_rate)
-        ),
-        false => String::new(),
+        )
+    } else {
+        String::new()
     };
     let check = ChannelCheck {
-        sentence: match is_older && !diagnosis.is_problem() {
-            true => format!(
+        sentence: if is_older && !diagnosis.is_problem() {
+            format!(
                 "The oldest message gets older.{again} {}",
                 diagnosis.beside_older()
-            ),
-            false => format!("{diagnosis}{}", departed.unwrap_or_default()),
+            )
+        } else {
+            format!("{diagnosis}{}", departed.unwrap_or_default())
         },
         is_older,
         is_retried,

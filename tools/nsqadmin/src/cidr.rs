@@ -22,12 +22,13 @@ impl Cidr {
         let is_number = !prefix.is_empty() && prefix.bytes().all(|byte| byte.is_ascii_digit());
         let prefix_bits: u8 = prefix.parse().map_err(|_| invalid())?;
         let bits_max = if address.is_ipv4() { 32 } else { 128 };
-        match is_number && prefix_bits <= bits_max {
-            true => Ok(Cidr {
+        if is_number && prefix_bits <= bits_max {
+            Ok(Cidr {
                 address,
                 prefix_bits,
-            }),
-            false => Err(invalid()),
+            })
+        } else {
+            Err(invalid())
         }
     }
 
@@ -48,9 +49,10 @@ impl Cidr {
         };
         let (own, other) = (self.address.to_canonical(), address.to_canonical());
         let is_mapped = own.is_ipv4() && self.address.is_ipv6();
-        let prefix_bits = match is_mapped {
-            true => self.prefix_bits.saturating_sub(96),
-            false => self.prefix_bits,
+        let prefix_bits = if is_mapped {
+            self.prefix_bits.saturating_sub(96)
+        } else {
+            self.prefix_bits
         };
         let differing = bits(own) ^ bits(other);
         own.is_ipv4() == other.is_ipv4() && differing.leading_zeros() >= u32::from(prefix_bits)

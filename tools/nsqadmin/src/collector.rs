@@ -262,9 +262,10 @@ impl Task {
         let mut warnings = Warnings::default();
         let started = Instant::now();
         let is_due = self.pace.is_due(self.looks.now(), self.looks.last());
-        let (now, stats) = match is_due {
-            true => self.check(&mut warnings).await,
-            false => self.ask(&mut warnings).await,
+        let (now, stats) = if is_due {
+            self.check(&mut warnings).await
+        } else {
+            self.ask(&mut warnings).await
         };
         let is_complete = stats.as_ref().ok().map(|_| warnings.is_empty());
         self.tally.count_collection(started.elapsed(), is_complete);
@@ -342,9 +343,10 @@ impl Task {
     /// Servers that do not answer are a part of the checkup. Returns the time of the question to the nodes, too.
     async fn check(&mut self, warnings: &mut Warnings) -> (Now, Result<Vec<NodeStats>, Refusal>) {
         // A node that dies is told by nsqlookupds. In direct mode, its figures fail.
-        let age_max = match self.cluster.is_lookup_mode() {
-            true => Duration::ZERO,
-            false => NODES_LIFETIME,
+        let age_max = if self.cluster.is_lookup_mode() {
+            Duration::ZERO
+        } else {
+            NODES_LIFETIME
         };
         let Discovered {
             targets,

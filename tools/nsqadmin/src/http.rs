@@ -182,9 +182,10 @@ impl App {
     fn not_found(&self, path: &str, request: &Request) -> Reply {
         let first = path.split('/').nth(1).unwrap_or_default();
         let is_page = !["api", "config", "static", "fonts"].contains(&first);
-        match is_page && *request.method() == ::http::Method::GET && request.accepts_html() {
-            true => self.page(request).with_status(StatusCode::NOT_FOUND),
-            false => Reply::refusal(&Refusal::not_found("NOT_FOUND")),
+        if is_page && *request.method() == ::http::Method::GET && request.accepts_html() {
+            self.page(request).with_status(StatusCode::NOT_FOUND)
+        } else {
+            Reply::refusal(&Refusal::not_found("NOT_FOUND"))
         }
     }
 

@@ -183,9 +183,10 @@ impl Total {
             let difference = difference.filter(|count| *count >= 0).map(|it| it as f64);
             part.rate = difference.map(|difference| difference / seconds);
         }
-        let others = match self.nodes.is_empty() {
-            true => Some(0.0),
-            false => self.figures.rate,
+        let others = if self.nodes.is_empty() {
+            Some(0.0)
+        } else {
+            self.figures.rate
         };
         self.figures.rate = others.zip(part.rate).map(|(others, own)| others + own);
         self.figures.add(&part);

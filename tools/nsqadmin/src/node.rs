@@ -50,9 +50,10 @@ pub fn is_host_and_port(address: &str) -> bool {
         return false;
     };
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    let is_host = match host.contains(':') {
-        true => host.parse::<Ipv6Addr>().is_ok(),
-        false => !host.is_empty() && host.bytes().all(is_plain),
+    let is_host = if host.contains(':') {
+        host.parse::<Ipv6Addr>().is_ok()
+    } else {
+        !host.is_empty() && host.bytes().all(is_plain)
     };
     is_host && port.parse::<u16>().is_ok_and(|port| port > 0)
 }

@@ -102,9 +102,10 @@ impl Warnings {
     /// Returns the failures of an action, whose stages count as one.
     #[must_use]
     pub fn of_one_stage(self) -> Warnings {
-        match self.0.is_empty() {
-            true => self,
-            false => Warnings(vec![self.0.join("\n")]),
+        if self.0.is_empty() {
+            self
+        } else {
+            Warnings(vec![self.0.join("\n")])
         }
     }
 
@@ -115,9 +116,10 @@ impl Warnings {
 
     /// Returns the value of `message` in the answer: empty without warnings.
     pub fn message(&self) -> String {
-        match self.0.is_empty() {
-            true => String::new(),
-            false => format!("WARNING: {}", self.text()),
+        if self.0.is_empty() {
+            String::new()
+        } else {
+            format!("WARNING: {}", self.text())
         }
     }
 

@@ -117,9 +117,10 @@ impl Peek {
         from: &'a str,
         since: &'a str,
     ) -> Question<'a> {
-        let path = match channel.is_empty() {
-            true => "/topic/peek",
-            false => "/channel/peek",
+        let path = if channel.is_empty() {
+            "/topic/peek"
+        } else {
+            "/channel/peek"
         };
         let own = [
             ("topic", self.topic.as_str()),

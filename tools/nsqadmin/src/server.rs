@@ -307,9 +307,10 @@ async fn serve_requests(
             let request = request.map(|body| body.map_err(Into::into).boxed());
             let is_reading = request.method().is_safe();
             let request = Request::new(request, peer, is_tls);
-            Ok::<_, Infallible>(match is_reading {
-                true => shared.app.answer(request).await,
-                false => answer_to_the_end(shared, request).await,
+            Ok::<_, Infallible>(if is_reading {
+                shared.app.answer(request).await
+            } else {
+                answer_to_the_end(shared, request).await
             })
         }
     });

@@ -5,9 +5,10 @@ use serde::{Serialize, Serializer};
 /// Rounds a number. A server may tell one with which the product is infinite.
 pub(crate) fn rounded(value: f64) -> f64 {
     let thousandths = (value * 1000.0).round();
-    match thousandths.is_finite() {
-        true => thousandths / 1000.0,
-        false => value,
+    if thousandths.is_finite() {
+        thousandths / 1000.0
+    } else {
+        value
     }
 }
 

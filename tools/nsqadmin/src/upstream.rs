@@ -208,9 +208,10 @@ impl Upstream {
     /// Asks, and asks once more over HTTPS if the server wants that.
     async fn query(&self, method: Method, server: Server, url: &str) -> Result<Answered, Failed> {
         let shown = without_user(url);
-        match self.is_quiet {
-            true => log_debug!("CI: querying {server} {shown}"),
-            false => log_info!("CI: querying {server} {shown}"),
+        if self.is_quiet {
+            log_debug!("CI: querying {server} {shown}")
+        } else {
+            log_info!("CI: querying {server} {shown}")
         }
         let answered = self.ask(&method, url).await?;
         match nsq_http::https_url(url, answered.status.as_u16(), &answered.body) {
@@ -226,12 +227,11 @@ impl Upstream {
             return Ok(answered.body);
         }
         let shown = &answered.body[..answered.body.len().min(REFUSAL_BYTES_MAX)];
-        let advice = match answered.status.is_redirection() {
-            true => {
-                " (a POST follows no redirect, and a GET none to another host or path: name the last URL with --nsqd-url-map, \
+        let advice = if answered.status.is_redirection() {
+            " (a POST follows no redirect, and a GET none to another host or path: name the last URL with --nsqd-url-map, \
                  or the address with the flag)"
-            }
-            false => "",
+        } else {
+            ""
         };
         Err(Failed {
             why: format!(
@@ -331,9 +331,10 @@ fn same_question() -> redirect::Policy {
                 && asked.query() == url.query()
                 && !is_plainer
         });
-        match is_same && attempt.previous().len() <= REDIRECTS_MAX {
-            true => attempt.follow(),
-            false => attempt.stop(),
+        if is_same && attempt.previous().len() <= REDIRECTS_MAX {
+            attempt.follow()
+        } else {
+            attempt.stop()
         }
     })
 }

@@ -299,10 +299,12 @@ fn a_node_that_does_not_tell_its_build_is_not_taken_for_one_of_nsq() {
     static IS_SILENT: AtomicBool = AtomicBool::new(true);
     let ringq = HttpServer::start(|request, _| {
         let is_info = request.target() == "/info";
-        let (status, body) = match is_info && IS_SILENT.load(Ordering::Relaxed) {
-            true => (500, json!({"message": "INTERNAL_ERROR"})),
-            false if is_info => (200, json!({"version": "1.3.0", "ringq_version": "0.9.1"})),
-            false => (200, json!({"health": "OK", "topics": []})),
+        let (status, body) = if is_info && IS_SILENT.load(Ordering::Relaxed) {
+            (500, json!({"message": "INTERNAL_ERROR"}))
+        } else if is_info {
+            (200, json!({"version": "1.3.0", "ringq_version": "0.9.1"}))
+        } else {
+            (200, json!({"health": "OK", "topics": []}))
         };
         Answer {
             status,

@@ -34,9 +34,10 @@ fn sources(directory: &Path, others: &[&str]) -> Vec<PathBuf> {
     };
     let mut files = Vec::new();
     for path in paths.filter(is_wanted) {
-        match path.is_dir() {
-            true => files.extend(sources(&path, others)),
-            false => files.push(path),
+        if path.is_dir() {
+            files.extend(sources(&path, others))
+        } else {
+            files.push(path)
         }
     }
     files

@@ -96,15 +96,15 @@ fn start(
             .post("/channel/create?topic=inactive&channel=ch", b"")
             .expect_status(200);
     }
-    let mut all: Vec<String> = match has(DIRECT) {
-        true => nsqds
+    let mut all: Vec<String> = if has(DIRECT) {
+        nsqds
             .iter()
             .map(|nsqd| format!("--nsqd-http-address={}", nsqd.http))
-            .collect(),
-        false => at
-            .iter()
+            .collect()
+    } else {
+        at.iter()
             .map(|lookupd| format!("--lookupd-http-address={}", lookupd.http))
-            .collect(),
+            .collect()
     };
     if !has(DEFAULT_DEADLINES) {
         all.extend(PATIENT.map(str::to_owned));

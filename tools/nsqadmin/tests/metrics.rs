@@ -116,9 +116,10 @@ fn prometheus_reads_what_was_asked_collected_and_done() {
 #[test]
 fn a_node_that_the_nsqlookupds_have_dropped_is_down() {
     let nsqd = HttpServer::start(|request, _| {
-        let body: &[u8] = match request.target().starts_with("/stats") {
-            true => br#"{"health":"OK","topics":[]}"#,
-            false => b"{}",
+        let body: &[u8] = if request.target().starts_with("/stats") {
+            br#"{"health":"OK","topics":[]}"#
+        } else {
+            b"{}"
         };
         Answer {
             status: 200,

@@ -171,17 +171,19 @@ fn requests(nsqd: &Daemon) -> Vec<Request> {
     for pattern in patterns {
         for method in METHODS {
             let is_known = table.contains(&(method, pattern));
-            let topic = match is_known && method != "GET" {
-                true => format!("t{}", requests.len()),
-                false => "t0".to_owned(),
+            let topic = if is_known && method != "GET" {
+                format!("t{}", requests.len())
+            } else {
+                "t0".to_owned()
             };
             requests.push(Request {
                 method,
                 pattern,
                 target: target(pattern, &topic, nsqd),
-                body: match is_known && method != "GET" {
-                    true => body(method, pattern, &topic),
-                    false => String::new(),
+                body: if is_known && method != "GET" {
+                    body(method, pattern, &topic)
+                } else {
+                    String::new()
                 },
                 topic,
                 is_known,

@@ -195,9 +195,10 @@ impl Decoder {
             let is_too_long = self.scanned > LINE_BYTES_MAX;
             return is_too_long.then(|| Err(Refusal::new(TOO_LONG)));
         };
-        let result = match found > LINE_BYTES_MAX {
-            true => Err(Refusal::new(TOO_LONG)),
-            false => parse_line(&unread[..found], self.is_identified),
+        let result = if found > LINE_BYTES_MAX {
+            Err(Refusal::new(TOO_LONG))
+        } else {
+            parse_line(&unread[..found], self.is_identified)
         };
         self.take(found + 1);
         Some(result)
@@ -230,9 +231,10 @@ fn eof(has_begun: bool) -> &'static str {
 fn identify(body: &[u8]) -> Result<PeerInfo, Refusal> {
     let info = PeerInfo::decode(body)
         .map_err(|why| Refusal::because("E_BAD_BODY IDENTIFY failed to decode JSON body", why))?;
-    match info.lacks_fields() {
-        true => Err(Refusal::new("E_BAD_BODY IDENTIFY missing fields")),
-        false => Ok(info),
+    if info.lacks_fields() {
+        Err(Refusal::new("E_BAD_BODY IDENTIFY missing fields"))
+    } else {
+        Ok(info)
     }
 }
 

@@ -258,9 +258,10 @@ fn argument<'a>(
 }
 
 fn check(name: &str, invalid: &'static str) -> Result<(), Failure> {
-    match is_valid_name(name.as_bytes()) {
-        true => Ok(()),
-        false => Err(Failure::bad(invalid)),
+    if is_valid_name(name.as_bytes()) {
+        Ok(())
+    } else {
+        Err(Failure::bad(invalid))
     }
 }
 
@@ -412,9 +413,10 @@ impl Service for Api {
 
 /// Reads the body of a request whose endpoint has parameters. No endpoint uses the body.
 async fn read_body(body: &mut RequestBody<'_, impl Io>) -> Result<(), Failure> {
-    match body.read_and_forget().await {
-        true => Ok(()),
-        false => Err(Failure::bad("INVALID_REQUEST")),
+    if body.read_and_forget().await {
+        Ok(())
+    } else {
+        Err(Failure::bad("INVALID_REQUEST"))
     }
 }
 

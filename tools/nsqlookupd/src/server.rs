@@ -299,12 +299,13 @@ async fn converse(
     let magic_end = tokio::time::Instant::now() + MAGIC_TIMEOUT;
     while !session.is_over() {
         let read = stream.read(&mut buffer);
-        let read = match session.awaits_magic() {
-            false => read.await,
-            true => match timeout_at(magic_end, read).await {
+        let read = if session.awaits_magic() {
+            match timeout_at(magic_end, read).await {
                 Ok(read) => read,
                 Err(_) => Err(io::ErrorKind::TimedOut.into()),
-            },
+            }
+        } else {
+            read.await
         };
         match read {
             Ok(0) => session.end(None, effects),

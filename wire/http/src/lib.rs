@@ -17,8 +17,5 @@ mod url;
 
 pub use form::{ACCEPT, Refusal, read};
 pub use lookup::{Lookup, NodeInfo};
-pub use stats::{
-    ChannelStats, ClientStats, LatencyStats, Percentile, PubCount, Stats,
-    TopicStats,
-};
+pub use stats::{ChannelStats, ClientStats, LatencyStats, Percentile, PubCount, Stats, TopicStats};
 pub use url::{host_port, https_url, push_query_value, query};

@@ -48,9 +48,10 @@ impl Deflate {
             return Ok(());
         };
         for (index, part) in plain[..=last].iter().enumerate() {
-            let flush = match index == last {
-                true => FlushCompress::Sync,
-                false => FlushCompress::None,
+            let flush = if index == last {
+                FlushCompress::Sync
+            } else {
+                FlushCompress::None
             };
             self.compress_part(part, flush, out)?;
         }

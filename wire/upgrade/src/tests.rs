@@ -250,10 +250,11 @@ proptest::proptest! {
         compression in 0..3u32,
         with_tls in proptest::prelude::any::<bool>(),
     ) {
-        let (mut client, mut server) = match with_tls {
-            true => shaken_hands(),
-            false => Default::default(),
-        };
+        let (mut client, mut server) = if with_tls {
+shaken_hands()
+} else {
+Default::default()
+};
         for side in [&mut client, &mut server] {
             match compression {
                 0 => {}

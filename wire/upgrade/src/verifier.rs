@@ -81,9 +81,12 @@ impl Verifier {
         let judged = check_time(&certificate, now)
             .and_then(|()| check_extensions(&certificate, has_purpose))
             // The owner of the key of a root could have signed any certificate, so the signature adds nothing.
-            .and_then(|()| match is_root {
-                true => Ok(()),
-                false => self.check_issuer(roots, &certificate),
+            .and_then(|()| {
+                if is_root {
+                    Ok(())
+                } else {
+                    self.check_issuer(roots, &certificate)
+                }
             });
         Some(judged)
     }
@@ -179,12 +182,11 @@ impl Verifier {
         let mut verified = candidates
             .iter()
             .map(|algorithm| key.verify_signature(*algorithm, message, signed.signature()));
-        match verified.any(|result| result.is_ok()) {
-            true => Ok(HandshakeSignatureValid::assertion()),
-            false => {
-                let error = Error::InvalidCertificate(CertificateError::BadSignature);
-                Err(self.explained(error, &[der]))
-            }
+        if verified.any(|result| result.is_ok()) {
+            Ok(HandshakeSignatureValid::assertion())
+        } else {
+            let error = Error::InvalidCertificate(CertificateError::BadSignature);
+            Err(self.explained(error, &[der]))
         }
     }
 

@@ -434,9 +434,10 @@ enum Unread {
 
 impl From<io::Error> for Unread {
     fn from(error: io::Error) -> Unread {
-        match is_media_error(&error) {
-            true => Unread::Damaged(system_text(&error)),
-            false => Unread::Failed(error),
+        if is_media_error(&error) {
+            Unread::Damaged(system_text(&error))
+        } else {
+            Unread::Failed(error)
         }
     }
 }

@@ -26,9 +26,10 @@ struct Additions<'a> {
 
 impl Additions<'_> {
     fn bytes(&self) -> usize {
-        let terms = match self.terms.are_none() {
-            true => 0,
-            false => 8 + 2 + cut(&self.terms.note).len() + 2 + cut(&self.terms.by).len(),
+        let terms = if self.terms.are_none() {
+            0
+        } else {
+            8 + 2 + cut(&self.terms.note).len() + 2 + cut(&self.terms.by).len()
         };
         let length = usize::from(self.has_length()) * 8;
         let undo = self.undo.as_ref();
@@ -80,9 +81,10 @@ impl<'a> AllAdditions<'a> {
     /// Returns the lowest version that has all of them.
     pub(super) fn version(&self) -> u16 {
         let has_topic_undo = self.0.first().is_some_and(|topic| topic.undo.is_some());
-        match has_topic_undo || self.0.iter().any(Additions::has_length) {
-            true => LENGTH_VERSION,
-            false => ADDITIONS_VERSION,
+        if has_topic_undo || self.0.iter().any(Additions::has_length) {
+            LENGTH_VERSION
+        } else {
+            ADDITIONS_VERSION
         }
     }
 

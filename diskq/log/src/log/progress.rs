@@ -41,9 +41,10 @@ impl Log {
             let state = &mut self.checkpoints;
             state.is_due_at_once |= state.last_began.is_none();
             let began = state.last_began.unwrap_or(self.mono);
-            state.began = match std::mem::replace(&mut state.has_progress, true) {
-                true => state.began.min(began),
-                false => began,
+            state.began = if std::mem::replace(&mut state.has_progress, true) {
+                state.began.min(began)
+            } else {
+                began
             };
         }
     }

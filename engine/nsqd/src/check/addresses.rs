@@ -29,9 +29,10 @@ pub(super) fn check(config: &Config) -> Vec<Finding> {
 
 /// The flags that name an address, and their values. All but the first may be switched off.
 fn listened(config: &Config) -> Vec<(&'static str, &str, AddressKind)> {
-    let https_address = match config.has_certificate() {
-        true => config.https_address.as_str(),
-        false => "",
+    let https_address = if config.has_certificate() {
+        config.https_address.as_str()
+    } else {
+        ""
     };
     let mut listened = vec![
         (

@@ -17,12 +17,13 @@ const PATTERN_BYTES_MAX: usize = 128;
 
 /// Checks the number of entries of a flag.
 pub(super) fn check_count(flag: &str, entries: &[String]) -> Result<(), String> {
-    match entries.len() <= ENTRIES_MAX {
-        true => Ok(()),
-        false => Err(format!(
+    if entries.len() <= ENTRIES_MAX {
+        Ok(())
+    } else {
+        Err(format!(
             "{flag}: there are {} entries, and there may be {ENTRIES_MAX}; a * in a pattern can stand for several topics",
             entries.len()
-        )),
+        ))
     }
 }
 
@@ -41,9 +42,10 @@ pub(super) fn check(pattern: &str, topics: Topics) -> Result<(), String> {
     if let Some(wrong) = pattern.chars().find(|it| !is_of_pattern(*it)) {
         return Err(format!("{wrong:?} is in no name of a topic"));
     }
-    match pattern.is_empty() {
-        true => Err("the pattern is empty".to_owned()),
-        false => Ok(()),
+    if pattern.is_empty() {
+        Err("the pattern is empty".to_owned())
+    } else {
+        Ok(())
     }
 }
 

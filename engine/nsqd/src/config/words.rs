@@ -128,10 +128,13 @@ impl Check {
     fn parse(text: &str) -> Result<Check, String> {
         match text {
             "json" => Ok(Check::Json),
-            _ => match parse_bool(text)? {
-                true => Ok(Check::Text),
-                false => Ok(Check::No),
-            },
+            _ => {
+                if parse_bool(text)? {
+                    Ok(Check::Text)
+                } else {
+                    Ok(Check::No)
+                }
+            }
         }
     }
 }

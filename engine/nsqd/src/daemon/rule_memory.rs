@@ -13,10 +13,7 @@ const PART_BYTES: u64 = 1 << 30;
 ///
 /// # Errors
 /// The system refuses the addresses of so much memory. The process would end at a later publish.
-pub(super) fn tell<'t>(
-    rules: &Rules,
-    topics: impl Iterator<Item = &'t str>,
-) -> Result<(), String> {
+pub(super) fn tell<'t>(rules: &Rules, topics: impl Iterator<Item = &'t str>) -> Result<(), String> {
     let rules = rules.dedup.memory(topics);
     for rule in &rules {
         log_info!("{}", rule_text(rule));

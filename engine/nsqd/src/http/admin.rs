@@ -160,8 +160,9 @@ pub(super) fn failure_of(error: AdminError) -> Failure {
 pub(super) fn topic_of<'a>(query: &'a Query<'_>, invalid: Failure) -> Result<&'a str, Failure> {
     let topic = query.get("topic");
     let topic = topic.ok_or(Failure::bad("MISSING_ARG_TOPIC"))?;
-    match is_valid_name(topic.as_bytes()) {
-        true => Ok(topic),
-        false => Err(invalid),
+    if is_valid_name(topic.as_bytes()) {
+        Ok(topic)
+    } else {
+        Err(invalid)
     }
 }

@@ -37,9 +37,10 @@ pub(super) fn translate<'a>(method: &Method, path: &str, query: &'a str) -> Opti
     let &(.., method, path) = REQUESTS.iter().find(is_wanted)?;
     let is_binary = |pair: &str| pair == "binary" || pair.starts_with("binary=");
     // The old nsqd looked only whether the parameter was there, not at its value.
-    let query = match path == "/mpub" && query.split('&').any(is_binary) {
-        true => format!("binary=true&{query}").into(),
-        false => query.into(),
+    let query = if path == "/mpub" && query.split('&').any(is_binary) {
+        format!("binary=true&{query}").into()
+    } else {
+        query.into()
     };
     Some(OldRequest {
         method,

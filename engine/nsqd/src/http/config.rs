@@ -74,9 +74,10 @@ pub(super) async fn put<B: Broker>(
         }
         _ => {
             let is_known = broker.info().config.options.by_key(option).is_some();
-            return match is_known {
-                true => Ok(needs_restart(option)),
-                false => Err(Failure::bad("INVALID_OPTION")),
+            return if is_known {
+                Ok(needs_restart(option))
+            } else {
+                Err(Failure::bad("INVALID_OPTION"))
             };
         }
     }
@@ -109,9 +110,10 @@ pub(super) async fn put_many<B: Broker>(
     if !is_refused {
         many::apply(broker, &keys, &outcomes).await?;
     }
-    let status = match is_refused {
-        true => StatusCode::BAD_REQUEST,
-        false => StatusCode::OK,
+    let status = if is_refused {
+        StatusCode::BAD_REQUEST
+    } else {
+        StatusCode::OK
     };
     let texts = outcomes.iter();
     let texts = texts.map(|(key, outcome)| (key, outcome.text(is_refused)));

@@ -54,9 +54,10 @@ impl Source {
                 query(&[("topic", &question.topic)])
             ),
         };
-        match question.is_repeated {
-            true => log_debug!("CI: querying nsqlookupd {url}"),
-            false => log_info!("CI: querying nsqlookupd {url}"),
+        if question.is_repeated {
+            log_debug!("CI: querying nsqlookupd {url}")
+        } else {
+            log_info!("CI: querying nsqlookupd {url}")
         }
         let answer = http.get(&url);
         if let Err(why) = &answer {
@@ -134,9 +135,10 @@ impl<F: FnOnce(Vec<String>, bool) + Send + 'static> Inquiry<F> {
         }
         let is_complete = state.errors.is_empty();
         if !is_complete && !self.question.is_repeated {
-            let nobody = match state.errors.len() == state.asked {
-                true => "failed to query any nsqlookupd: ",
-                false => "",
+            let nobody = if state.errors.len() == state.asked {
+                "failed to query any nsqlookupd: "
+            } else {
+                ""
             };
             log_warn!(
                 "failed to query nsqlookupd for channels to pre-create for topic {} - {nobody}{}",

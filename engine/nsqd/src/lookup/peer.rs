@@ -114,9 +114,10 @@ impl PeerInfo {
     /// Returns the URL for questions: `http://host:port`. `prefers_https` takes HTTPS if the peer has it. `None` if the
     /// peer does not tell its address.
     fn url(&self, prefers_https: bool) -> Option<String> {
-        let (scheme, port) = match prefers_https && self.https_port != 0 {
-            true => ("https", self.https_port),
-            false => ("http", self.http_port),
+        let (scheme, port) = if prefers_https && self.https_port != 0 {
+            ("https", self.https_port)
+        } else {
+            ("http", self.http_port)
         };
         let address = host_port(&self.broadcast_address, port);
         (!self.broadcast_address.is_empty()).then(|| format!("{scheme}://{address}"))

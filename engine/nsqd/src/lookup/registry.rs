@@ -20,10 +20,13 @@ impl Registry {
             is_there,
         } = change;
         let is_new = match (&channel, is_there) {
-            (None, true) => match self.topics.contains_key(&topic) {
-                true => false,
-                false => self.topics.insert(topic.clone(), BTreeSet::new()).is_none(),
-            },
+            (None, true) => {
+                if self.topics.contains_key(&topic) {
+                    false
+                } else {
+                    self.topics.insert(topic.clone(), BTreeSet::new()).is_none()
+                }
+            }
             (None, false) => self.topics.remove(&topic).is_some(),
             (Some(channel), true) => {
                 let channels = self.topics.entry(topic.clone()).or_default();
@@ -34,9 +37,10 @@ impl Registry {
                 channels.is_some_and(|channels| channels.remove(channel))
             }
         };
-        let command = match is_there {
-            true => Command::Register(topic, channel),
-            false => Command::Unregister(topic, channel),
+        let command = if is_there {
+            Command::Register(topic, channel)
+        } else {
+            Command::Unregister(topic, channel)
         };
         is_new.then_some(command)
     }

@@ -187,9 +187,10 @@ fn remove_dead(path: &str, address: &SockAddr, in_the_way: io::Error) -> io::Res
     let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     let asked = Socket::new(Domain::UNIX, Type::DGRAM, None)?.connect(address);
     let is_refused = asked.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
-    match is_socket && is_refused {
-        true => fs::remove_file(path),
-        false => Err(in_the_way),
+    if is_socket && is_refused {
+        fs::remove_file(path)
+    } else {
+        Err(in_the_way)
     }
 }
 

@@ -194,9 +194,10 @@ impl Upgraded {
     fn take_sent(&mut self, bytes: usize) -> usize {
         let unsent = self.upgrades.unsent().len();
         self.upgrades.drop_sent(bytes);
-        let left = match bytes == unsent {
-            true => self.sealed,
-            false => (self.sealed as u64 * bytes as u64 / unsent as u64) as usize,
+        let left = if bytes == unsent {
+            self.sealed
+        } else {
+            (self.sealed as u64 * bytes as u64 / unsent as u64) as usize
         };
         self.sealed -= left;
         left

@@ -132,9 +132,10 @@ impl Epoll {
     pub(super) fn enter(&self, wait: Option<Duration>) -> io::Result<()> {
         let mut poll = self.poll.borrow_mut();
         let mut reports = self.reports.borrow_mut();
-        let wait = match self.unregistered.borrow().is_empty() {
-            true => wait,
-            false => Some(wait.map_or(REGISTER_PAUSE, |wait| wait.min(REGISTER_PAUSE))),
+        let wait = if self.unregistered.borrow().is_empty() {
+            wait
+        } else {
+            Some(wait.map_or(REGISTER_PAUSE, |wait| wait.min(REGISTER_PAUSE)))
         };
         let wait = match wait {
             Some(wait) if !wait.is_zero() && wait < EXACT_MAX => {

@@ -98,9 +98,10 @@ impl Dns {
         let records = records.collect::<Vec<_>>();
         let key = (name.to_owned(), record_type);
         let mut state = self.state.lock();
-        match records.is_empty() {
-            true => state.records.remove(&key),
-            false => state.records.insert(key, records),
+        if records.is_empty() {
+            state.records.remove(&key)
+        } else {
+            state.records.insert(key, records)
         };
     }
 

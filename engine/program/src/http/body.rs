@@ -112,19 +112,20 @@ impl<'a, S: Io> RequestBody<'a, S> {
             return Ok(self.receive(bytes_max).await);
         };
         let is_within = self.decode(&mut decoder, bytes_max).await;
-        let (bytes, end) = match is_within.map_err(|_| INVALID_ENCODING)? {
-            true if self.is_broken => (decoder.into_output(), End::Broken),
-            true => {
-                let bytes = decoder.finish().map_err(|_| INVALID_ENCODING)?;
-                let is_over = bytes.len() as u64 > bytes_max;
-                let end = if is_over {
-                    End::OverLimit
-                } else {
-                    End::Complete
-                };
-                (bytes, end)
-            }
-            false => (decoder.into_output(), End::OverLimit),
+        let is_within = is_within.map_err(|_| INVALID_ENCODING)?;
+        let (bytes, end) = if !is_within {
+            (decoder.into_output(), End::OverLimit)
+        } else if self.is_broken {
+            (decoder.into_output(), End::Broken)
+        } else {
+            let bytes = decoder.finish().map_err(|_| INVALID_ENCODING)?;
+            let is_over = bytes.len() as u64 > bytes_max;
+            let end = if is_over {
+                End::OverLimit
+            } else {
+                End::Complete
+            };
+            (bytes, end)
         };
         Ok(Received {
             bytes: Bytes::from(bytes),

@@ -108,9 +108,10 @@ pub(super) fn parse(
         return Err(Refusal::LONG_TARGET);
     }
     // Clients do not send fragments. Go treats a fragment as part of the rest.
-    let uri = match target.as_bytes().contains(&b'#') {
-        true => Uri::try_from(target.replace('#', "%23")),
-        false => Uri::try_from(target),
+    let uri = if target.as_bytes().contains(&b'#') {
+        Uri::try_from(target.replace('#', "%23"))
+    } else {
+        Uri::try_from(target)
     };
     let mut head = Head {
         method: Method::from_bytes(method.as_bytes()).map_err(|_| Refusal::MALFORMED)?,
@@ -204,9 +205,10 @@ impl Head {
             } else if is("expect") {
                 let is_known = has_word(field.value, "100-continue")
                     || self.expects == Some(Expectation::Continue);
-                self.expects = Some(match is_known {
-                    true => Expectation::Continue,
-                    false => Expectation::Unknown,
+                self.expects = Some(if is_known {
+                    Expectation::Continue
+                } else {
+                    Expectation::Unknown
                 });
             } else if is(POLL) {
                 self.is_poll = true;

@@ -214,21 +214,20 @@ impl Reply {
             return Reply::parts_before_v1(self.body, rest, self.must_close);
         }
         let is_json = self.content_type == Some(JSON);
-        let (status, text, data): (_, _, &[u8]) = match self.status.is_success() {
-            true if is_json => (StatusCode::OK, &b"OK"[..], &self.body),
-            true if self.body.is_empty() => (StatusCode::OK, b"OK", b"null"),
-            true => {
-                return Reply {
-                    is_v1: false,
-                    ..self
-                };
-            }
-            false => {
-                let word = self.body.strip_prefix(br#"{"message":""#);
-                let word = word.and_then(|rest| rest.strip_suffix(br#""}"#));
-                let status = StatusCode::INTERNAL_SERVER_ERROR;
-                (status, word.unwrap_or(b"INTERNAL_ERROR"), b"null")
-            }
+        let (status, text, data): (_, &[u8], &[u8]) = if !self.status.is_success() {
+            let word = self.body.strip_prefix(br#"{"message":""#);
+            let word = word.and_then(|rest| rest.strip_suffix(br#""}"#));
+            let status = StatusCode::INTERNAL_SERVER_ERROR;
+            (status, word.unwrap_or(b"INTERNAL_ERROR"), b"null")
+        } else if is_json {
+            (StatusCode::OK, b"OK", &self.body)
+        } else if self.body.is_empty() {
+            (StatusCode::OK, b"OK", b"null")
+        } else {
+            return Reply {
+                is_v1: false,
+                ..self
+            };
         };
         let body = to_string(&json_object! {
             status_code: status.as_u16(),
@@ -305,9 +304,10 @@ impl Reply {
     /// name, then the server's headers.
     pub(super) fn write(&self, out: &mut Vec<u8>, exchange: Exchange, date: &str) {
         out.reserve(256 + self.body.len());
-        let version = match exchange.is_http_11 {
-            true => "HTTP/1.1 ",
-            false => "HTTP/1.0 ",
+        let version = if exchange.is_http_11 {
+            "HTTP/1.1 "
+        } else {
+            "HTTP/1.0 "
         };
         push(
             out,
@@ -319,9 +319,10 @@ impl Reply {
                 "\r\n",
             ],
         );
-        let (named, sniffed) = match self.is_sniffed {
-            true => (None, self.content_type),
-            false => (self.content_type, None),
+        let (named, sniffed) = if self.is_sniffed {
+            (None, self.content_type)
+        } else {
+            (self.content_type, None)
         };
         let own = self
             .header
@@ -389,15 +390,13 @@ impl Reply {
 
 /// Appends a part of a body. An empty chunk would end the body.
 fn push_part(out: &mut Vec<u8>, part: &[u8], is_chunk: bool) {
-    match is_chunk {
-        true if part.is_empty() => {}
-        true => {
-            // Writing to memory does not fail.
-            let _ = write!(out, "{:x}\r\n", part.len());
-            out.extend_from_slice(part);
-            out.extend_from_slice(b"\r\n");
-        }
-        false => out.extend_from_slice(part),
+    if !is_chunk {
+        out.extend_from_slice(part);
+    } else if !part.is_empty() {
+        // Writing to memory does not fail.
+        let _ = write!(out, "{:x}\r\n", part.len());
+        out.extend_from_slice(part);
+        out.extend_from_slice(b"\r\n");
     }
 }
 

@@ -110,9 +110,10 @@ impl Line {
     /// Returns the beginning of the text in [`Format::Plain`]. NSQ's tools write no level, so the text of an error names it
     /// already, and an event of the client begins with the level's tag.
     fn plain_level(&self) -> &'static str {
-        match self.level == Level::Warn && self.tag().is_none() {
-            true => "WARNING: ",
-            false => "",
+        if self.level == Level::Warn && self.tag().is_none() {
+            "WARNING: "
+        } else {
+            ""
         }
     }
 

@@ -251,9 +251,10 @@ fn the_last_line_of_something_that_comes_and_goes_is_its_state() {
     let (queue, entries) = mpsc::sync_channel(8);
     let (done, _wait_done) = mpsc::sync_channel(1);
     for text in ["ERR    1 [t/c] no answer", "INF    1 [t/c] answers"].repeat(2) {
-        let level = match text.starts_with("ERR") {
-            true => Level::Error,
-            false => Level::Info,
+        let level = if text.starts_with("ERR") {
+            Level::Error
+        } else {
+            Level::Info
         };
         let entry = Entry::Repeated("[t/c] store".to_owned(), line(level, text));
         assert!(queue.try_send(entry).is_ok());

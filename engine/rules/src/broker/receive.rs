@@ -203,13 +203,12 @@ impl Broker {
         }
         let is_asked = matches!(client.blocked(), Some(Blocked::Authorizing(_)));
         let context = context(client, &self.options);
-        let error = match client.session.magic_seen {
-            true => client.session.decoder.finish(rest, &context),
-            false => {
-                let line = "failed to read protocol version - EOF".to_owned();
-                out.push(Output::error(line));
-                None
-            }
+        let error = if client.session.magic_seen {
+            client.session.decoder.finish(rest, &context)
+        } else {
+            let line = "failed to read protocol version - EOF".to_owned();
+            out.push(Output::error(line));
+            None
         };
         match error {
             Some((error, None)) => self.fail(id, error, out),

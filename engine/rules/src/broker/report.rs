@@ -246,9 +246,10 @@ impl Broker {
 
     /// Returns the part of a depth that nsqd would have on disk.
     fn backend_depth(&self, depth: u64, is_ephemeral: bool) -> u64 {
-        match is_ephemeral {
-            true => 0,
-            false => depth.saturating_sub(self.options.topic.mem_queue_size),
+        if is_ephemeral {
+            0
+        } else {
+            depth.saturating_sub(self.options.topic.mem_queue_size)
         }
     }
 

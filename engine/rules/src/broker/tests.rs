@@ -1711,9 +1711,10 @@ fn the_end_of_an_unfinished_batch_creates_no_topic_without_a_grant() {
             true,
         ),
     ] {
-        let stats = match created {
-            true => "depth 0, messages 0, bytes 0",
-            false => "no such topic",
+        let stats = if created {
+            "depth 0, messages 0, bytes 0"
+        } else {
+            "no such topic"
         };
         let script = format!(
             "

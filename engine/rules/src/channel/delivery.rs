@@ -110,9 +110,10 @@ impl Channel {
     fn deliver_to(&mut self, to: &mut Recipient<'_>) -> Delivered {
         self.requeued_turn = !self.requeued_turn;
         let again = !self.requeued.is_empty() && (self.requeued_turn || self.waiting.is_empty());
-        let delivered = match again {
-            true => self.redeliver_to(to),
-            false => self.deliver_run_to(to),
+        let delivered = if again {
+            self.redeliver_to(to)
+        } else {
+            self.deliver_run_to(to)
         };
         match delivered {
             // The chosen kind of messages (requeued or waiting) is on the disk. The other kind may be in memory.

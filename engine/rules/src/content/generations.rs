@@ -117,9 +117,10 @@ impl Generations {
     fn begin_generation(&mut self, now_ms: u64, next: Seq) {
         self.forget_expired(now_ms);
         let is_empty = self.newest.count() == 0;
-        let new = match is_empty && self.newest.has_table() {
-            true => None,
-            false => self.empty_generation(0, next, now_ms),
+        let new = if is_empty && self.newest.has_table() {
+            None
+        } else {
+            self.empty_generation(0, next, now_ms)
         };
         match new {
             Some(new) if is_empty => self.newest = new,

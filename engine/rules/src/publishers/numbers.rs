@@ -40,9 +40,10 @@ impl Numbers {
         if number >= self.end {
             Known::Fresh
         } else if self.end - number <= window {
-            match is_set(bits, number) {
-                true => Known::Stored,
-                false => Known::Fresh,
+            if is_set(bits, number) {
+                Known::Stored
+            } else {
+                Known::Fresh
             }
         } else if number >= self.first {
             Known::Stored
@@ -82,9 +83,10 @@ impl Numbers {
             }
         }
         for number in low..self.end {
-            let is_stored = match number >= own_low {
-                true => is_set(own, number),
-                false => number >= self.first,
+            let is_stored = if number >= own_low {
+                is_set(own, number)
+            } else {
+                number >= self.first
             };
             if is_stored {
                 bits[word(bits, number)] |= mask(number);

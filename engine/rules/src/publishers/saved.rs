@@ -64,9 +64,10 @@ impl Publishers {
             encoder.next += 1;
             let has_changed = place.boundary == self.boundary;
             plant!(NumbersSavedTooEarly, let has_changed = false);
-            let (numbers, bits) = match has_changed {
-                true => (&place.numbers_at_boundary, bits_at_boundary),
-                false => (&place.numbers, bits),
+            let (numbers, bits) = if has_changed {
+                (&place.numbers_at_boundary, bits_at_boundary)
+            } else {
+                (&place.numbers, bits)
             };
             if numbers.end > 0 {
                 for field in [place.publisher, place.used, numbers.end, numbers.first] {

@@ -135,9 +135,10 @@ impl Topic {
     /// durable as an acknowledged message: with `--sync-every=1` it survives a power failure. The change must not
     /// depend on nsqd.dat, which is written later.
     pub(crate) fn request_promised_checkpoint(&mut self) -> CheckpointNumber {
-        let durable = match self.options.group_commit {
-            true => Durable::Yes,
-            false => Durable::No,
+        let durable = if self.options.group_commit {
+            Durable::Yes
+        } else {
+            Durable::No
         };
         self.want_checkpoint(durable)
     }

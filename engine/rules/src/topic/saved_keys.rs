@@ -114,9 +114,10 @@ impl Topic {
         };
         let save = &mut keys.save;
         save.saved_boundary = Seq(0);
-        let at = match save.is_last {
-            true => None,
-            false => save.make_snapshot_due(now.mono, &keys.generations),
+        let at = if save.is_last {
+            None
+        } else {
+            save.make_snapshot_due(now.mono, &keys.generations)
         };
         self.lower_deadline(at);
     }

@@ -367,9 +367,10 @@ fn a_channel_that_checkpoints_have_lost_gets_the_messages_of_its_grace() {
             next: found.last().expect("messages").end,
             paused: false,
             grace: Some(diskq_log::GraceCheckpoint {
-                until_ns: match is_over {
-                    true => now.wall_ns - 1,
-                    false => now.wall_ns + grace_ns,
+                until_ns: if is_over {
+                    now.wall_ns - 1
+                } else {
+                    now.wall_ns + grace_ns
                 },
                 runs: runs.collect(),
             }),

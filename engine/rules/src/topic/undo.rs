@@ -86,9 +86,10 @@ impl Topic {
         }
         // An open topic keeps no messages of its own: those on their way belong to the channels.
         let keeps_messages = !self.is_open();
-        let runs = match keeps_messages {
-            true => self.kept_runs(now).ok_or(NoUndo::TooLarge)?,
-            false => Vec::new(),
+        let runs = if keeps_messages {
+            self.kept_runs(now).ok_or(NoUndo::TooLarge)?
+        } else {
+            Vec::new()
         };
         let undo = Undo::extended(self.undo.clone(), now, time, runs);
         if keeps_messages {
@@ -184,15 +185,17 @@ impl Topic {
             }
         } else if channels.any(|channel| channel.end() > Some(first)) {
             // Channels get the messages that a topic keeps in the order of the seqs.
-            return Err(match self.can_give_back(undo) {
-                true => NoUndo::OfPaused,
-                false => NoUndo::NeedsPause,
+            return Err(if self.can_give_back(undo) {
+                NoUndo::OfPaused
+            } else {
+                NoUndo::NeedsPause
             });
         }
         let undo = self.undo.take().expect("the undo is there");
-        match self.is_open() {
-            true => self.give_back(now, &undo, clients),
-            false => self.keep_again(now, &undo),
+        if self.is_open() {
+            self.give_back(now, &undo, clients)
+        } else {
+            self.keep_again(now, &undo)
         }
         self.make_checkpoint_due();
         Ok(())

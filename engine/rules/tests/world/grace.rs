@@ -83,9 +83,10 @@ impl Graces {
     pub(crate) fn crash(&mut self, now: Duration, is_power_lost: bool, is_trusted: bool) -> bool {
         self.starting.clear();
         self.topics.retain(|_, grace| {
-            let is_recorded = match is_power_lost {
-                true => grace.is_synced,
-                false => grace.written == CHECKPOINTS,
+            let is_recorded = if is_power_lost {
+                grace.is_synced
+            } else {
+                grace.written == CHECKPOINTS
             };
             is_recorded && is_trusted && now < grace.until
         });

@@ -61,13 +61,14 @@ impl World {
         let on_offer = self.on_offer.iter().flatten().enumerate();
         let granted = on_offer.filter(|(topic, _)| topics & (1 << topic) != 0);
         let is_refused = !self.is_ending && self.random.below(16) == 0;
-        let answer = match is_refused {
-            true => Err("no auth server answers".to_owned()),
-            false => Ok(Grants {
+        let answer = if is_refused {
+            Err("no auth server answers".to_owned())
+        } else {
+            Ok(Grants {
                 ttl,
                 authorizations: granted.map(|(_, granted)| granted.clone()).collect(),
                 ..Grants::default()
-            }),
+            })
         };
         match self.peer_of(shard, id) {
             None => self.reached.note("grants came too late"),

@@ -120,9 +120,10 @@ impl Job {
                 for request in log.requests.drain(..) {
                     keeper.handle(&topic, request);
                 }
-                let deleted = match log.is_ephemeral {
-                    true => keeper.delete_ephemeral(&topic).map(|()| None),
-                    false => keeper.delete_topic(&topic).map(Some),
+                let deleted = if log.is_ephemeral {
+                    keeper.delete_ephemeral(&topic).map(|()| None)
+                } else {
+                    keeper.delete_topic(&topic).map(Some)
                 };
                 if let Ok(Some(tombstone)) = &deleted {
                     // The removal of a leftover file is retried when the tombstone is buried.

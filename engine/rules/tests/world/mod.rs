@@ -707,18 +707,20 @@ impl World {
         let is_trusted = !(self.was_reclaimed || is_power_lost && self.had_failed_sync);
         let graces = &mut self.model.graces;
         if graces.crash(self.mono, is_power_lost, is_trusted) {
-            self.reached.note(match is_power_lost {
-                true => "grace kept in a power failure",
-                false => "grace kept in a crash",
+            self.reached.note(if is_power_lost {
+                "grace kept in a power failure"
+            } else {
+                "grace kept in a crash"
             });
         }
         let shards = 1 + self.random.below(SHARDS_MAX) as usize;
         self.is_killed_again = self.random.below(2) == 0;
         self.start(shards);
         let topics = self.durable_topics();
-        let is_promised = match is_power_lost {
-            true => !had_failed_sync,
-            false => !self.was_reclaimed,
+        let is_promised = if is_power_lost {
+            !had_failed_sync
+        } else {
+            !self.was_reclaimed
         };
         let exists = |(topic, channel): &Place| {
             let facts = topics.iter().find(|facts| facts.name == TOPICS[*topic]);
@@ -731,11 +733,11 @@ impl World {
             let missing: Vec<Place> = gone.iter().copied().filter(is_sure).collect();
             assert_eq!(missing, [], "channels whose SUB was answered");
             for _ in 0..self.promises.check(&topics, self.mono) {
-                self.reached
-                    .note(match is_power_lost && !self.group_commit {
-                        true => "answer held in a power failure",
-                        false => "answer held",
-                    });
+                self.reached.note(if is_power_lost && !self.group_commit {
+                    "answer held in a power failure"
+                } else {
+                    "answer held"
+                });
             }
         } else {
             // Answered changes that were not synced may be gone.
@@ -1216,9 +1218,10 @@ impl World {
                     self.promises.note(&change);
                     let told = &mut self.shards[shard].told;
                     let what = (change.topic, change.channel);
-                    let is_new = match change.is_there {
-                        true => told.insert(what),
-                        false => told.remove(&what),
+                    let is_new = if change.is_there {
+                        told.insert(what)
+                    } else {
+                        told.remove(&what)
                     };
                     // A drain may have withdrawn what goes now.
                     assert!(is_new || !change.is_there, "told twice");

@@ -195,9 +195,10 @@ impl World {
         is_again: bool,
     ) {
         let refuses = self.model.poisoned.get(&topic).copied();
-        let awaited = match is_again {
-            true => Awaited::PublishAgain(numbers, refuses),
-            false => Awaited::Publish(numbers, refuses),
+        let awaited = if is_again {
+            Awaited::PublishAgain(numbers, refuses)
+        } else {
+            Awaited::Publish(numbers, refuses)
         };
         self.peers[index].awaiting.push_back(awaited);
         self.offer(index);
@@ -296,9 +297,12 @@ impl World {
                     let is_uncounted = number.is_multiple_of(3);
                     let is_counted = !(is_uncounted && self.peers[index].may_not_count);
                     let action = Action::Requeue(id, number, wait, is_counted);
-                    self.send(index, action, |out| match is_uncounted {
-                        true => encode::req_uncounted(out, &id, wait),
-                        false => encode::req(out, &id, wait),
+                    self.send(index, action, |out| {
+                        if is_uncounted {
+                            encode::req_uncounted(out, &id, wait)
+                        } else {
+                            encode::req(out, &id, wait)
+                        }
                     });
                 }
                 1 => self.send(index, Action::Touch(id, number), |out| {
@@ -434,9 +438,12 @@ impl World {
     pub(crate) fn offer(&mut self, index: usize) {
         let is_part = self.random.below(4) == 0;
         let random = &mut self.random;
-        let mut length = |all: usize| match is_part {
-            true => random.below(all as u64 + 1) as usize,
-            false => all,
+        let mut length = |all: usize| {
+            if is_part {
+                random.below(all as u64 + 1) as usize
+            } else {
+                all
+            }
         };
         let peer = &mut self.peers[index];
         peer.open_input(length(peer.unopened_input.len()));
@@ -526,9 +533,10 @@ impl World {
                     .model
                     .requeue(place, number, index, now, wait, is_counted)
                 {
-                    self.reached.note(match is_counted {
-                        true => "requeued",
-                        false => "requeued without an attempt",
+                    self.reached.note(if is_counted {
+                        "requeued"
+                    } else {
+                        "requeued without an attempt"
                     });
                 } else {
                     self.peers[index].unsure.push(id);
@@ -805,9 +813,10 @@ impl World {
             self.reached.note("redelivered");
         }
         if self.topology.is_some() {
-            self.reached.note(match peer.is_near {
-                true => "delivered to a near consumer",
-                false => "delivered to a far consumer",
+            self.reached.note(if peer.is_near {
+                "delivered to a near consumer"
+            } else {
+                "delivered to a far consumer"
             });
         }
         // The shard may have counted the time of the delivery from an old clock.

@@ -120,9 +120,10 @@ impl TestClient {
 
     /// Gives bytes to the socket.
     pub(crate) fn transmit(&mut self, bytes: &[u8]) {
-        match self.is_sealed {
-            true => seal(bytes, &mut self.unopened_input),
-            false => self.input.extend_from_slice(bytes),
+        if self.is_sealed {
+            seal(bytes, &mut self.unopened_input)
+        } else {
+            self.input.extend_from_slice(bytes)
         }
     }
 

@@ -31,9 +31,10 @@ impl World {
         let mut stages = vec![Stage::Serves; self.shards.len()];
         let hung = self.random.below(8 * self.shards.len() as u64) as usize;
         let is_hung = hung < self.shards.len();
-        let rounds_max = match is_hung {
-            true => ROUNDS_MAX_OF_HUNG,
-            false => ROUNDS_MAX,
+        let rounds_max = if is_hung {
+            ROUNDS_MAX_OF_HUNG
+        } else {
+            ROUNDS_MAX
         };
         for _ in 0..rounds_max {
             self.live_on();

@@ -398,9 +398,10 @@ impl World {
     }
 
     fn count_unempty(&mut self, undo: &Undo) {
-        self.reached.note(match undo.is_after_crash {
-            true => "unemptied after a crash",
-            false => "unemptied",
+        self.reached.note(if undo.is_after_crash {
+            "unemptied after a crash"
+        } else {
+            "unemptied"
         });
         if undo.is_after_power_failure {
             self.reached.note("unemptied after a power failure");

@@ -54,9 +54,10 @@ impl Feature {
 
     /// Fails if the option is on and this feature was not built.
     fn check(self, option: &'static str, is_on: bool) -> Result<(), OptionError> {
-        match is_on && !self.is_built {
-            true => Err(self.missing(option)),
-            false => Ok(()),
+        if is_on && !self.is_built {
+            Err(self.missing(option))
+        } else {
+            Ok(())
         }
     }
 }

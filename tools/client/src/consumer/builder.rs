@@ -316,9 +316,10 @@ impl ConsumerBuilder {
         if let Some(sieve) = &shared.sieve {
             runtime.spawn(serve_waiting_copies(Arc::clone(sieve)));
         }
-        let origin = match self.retry_first_connection {
-            true => NodeOrigin::Fixed,
-            false => NodeOrigin::FixedOrFail,
+        let origin = if self.retry_first_connection {
+            NodeOrigin::Fixed
+        } else {
+            NodeOrigin::FixedOrFail
         };
         let mut results = Vec::new();
         for node in self.nodes.addresses {

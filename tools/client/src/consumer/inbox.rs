@@ -59,9 +59,10 @@ impl Inbox {
     /// Removes the messages of a connection that is over.
     pub(crate) fn remove(&self, from: ConnectionId) -> VecDeque<Message> {
         let mut state = self.0.lock();
-        match state.waiting.contains_key(&from) {
-            true => state.split(|message| message.delivery().source.line.id == from),
-            false => VecDeque::new(),
+        if state.waiting.contains_key(&from) {
+            state.split(|message| message.delivery().source.line.id == from)
+        } else {
+            VecDeque::new()
         }
     }
 

@@ -96,9 +96,10 @@ impl Receiver {
             message.delivery().give_back();
         }
         let waiting_max = (line.ready_peak() as usize).saturating_mul(WAITING_FACTOR);
-        match self.waiting() > waiting_max {
-            true => self.drop_timed_out(waiting_max),
-            false => Ok(()),
+        if self.waiting() > waiting_max {
+            self.drop_timed_out(waiting_max)
+        } else {
+            Ok(())
         }
     }
 

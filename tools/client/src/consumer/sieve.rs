@@ -186,9 +186,10 @@ impl Sieve {
         copies.put(waiting);
         self.claim_ends.watch(true);
         drop(copies);
-        match self.dedup.is_shared() {
-            true => self.claim_ends.wake(),
-            false => self.claim_ends.check_again(key),
+        if self.dedup.is_shared() {
+            self.claim_ends.wake()
+        } else {
+            self.claim_ends.check_again(key)
         }
     }
 
@@ -206,11 +207,12 @@ impl Sieve {
     fn handle_ended(self: &Arc<Sieve>) {
         for key in self.claim_ends.take() {
             let copies = self.copies.lock().take(key);
-            match self.dedup.is_shared() {
-                true => copies
+            if self.dedup.is_shared() {
+                copies
                     .into_iter()
-                    .for_each(|waiting| self.begin_store_check(StoreCheck::Again(waiting))),
-                false => self.check_again(copies),
+                    .for_each(|waiting| self.begin_store_check(StoreCheck::Again(waiting)))
+            } else {
+                self.check_again(copies)
             }
         }
     }
@@ -237,9 +239,10 @@ impl Sieve {
             .iter()
             .map(|(line, ready)| (line.id, line.in_flight(), *ready));
         // While the store is unavailable, other messages would not be handled either.
-        let relieved = match self.is_unavailable.load(Ordering::Relaxed) {
-            true => Vec::new(),
-            false => copies.relieve(now, lines),
+        let relieved = if self.is_unavailable.load(Ordering::Relaxed) {
+            Vec::new()
+        } else {
+            copies.relieve(now, lines)
         };
         let due = copies.handle_timeout(now, checks);
         // Copies that are being asked about may come back.
@@ -273,9 +276,10 @@ impl Sieve {
     }
 
     fn check_interval(&self) -> CheckInterval {
-        match self.dedup.is_shared() {
-            true => STORE_CHECKS,
-            false => FILTER_CHECKS,
+        if self.dedup.is_shared() {
+            STORE_CHECKS
+        } else {
+            FILTER_CHECKS
         }
     }
 

@@ -204,9 +204,10 @@ impl Connection {
             self.has_commands = false;
         }
         let is_empty = self.unsent_bytes().is_empty();
-        match is_empty {
-            true => self.unsent_since = None,
-            false => _ = self.unsent_since.get_or_insert(now),
+        if is_empty {
+            self.unsent_since = None
+        } else {
+            _ = self.unsent_since.get_or_insert(now)
         }
         Ok(self.unsent_bytes())
     }
@@ -262,12 +263,11 @@ impl Connection {
     #[inline]
     fn silence_deadline(&self) -> Option<Instant> {
         let read_timeout = self.settings.read_timeout;
-        match self.is_open() {
-            true => {
-                let has_heartbeats = self.settings.heartbeat_interval.is_some();
-                has_heartbeats.then(|| self.last_read + read_timeout)
-            }
-            false => Some(self.created_at + read_timeout),
+        if self.is_open() {
+            let has_heartbeats = self.settings.heartbeat_interval.is_some();
+            has_heartbeats.then(|| self.last_read + read_timeout)
+        } else {
+            Some(self.created_at + read_timeout)
         }
     }
 

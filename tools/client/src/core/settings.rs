@@ -119,9 +119,10 @@ impl Settings {
             identify: serde_json::to_vec(&identify).expect("strings and numbers are JSON"),
             tls_v1: config.tls_v1,
             #[cfg(feature = "tls")]
-            tls: match config.tls_v1 {
-                true => Some(config.tls.client_config()?),
-                false => None,
+            tls: if config.tls_v1 {
+                Some(config.tls.client_config()?)
+            } else {
+                None
             },
             deflate: config.deflate,
             snappy: config.snappy,

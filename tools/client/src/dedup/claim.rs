@@ -84,10 +84,13 @@ impl Claim {
         is_handled: bool,
     ) -> Result<(), StoreError> {
         match self.held.take() {
-            Some(GuardOrLease::Leased(lease)) => match is_handled {
-                true => lease.commit().await,
-                false => lease.release().await,
-            },
+            Some(GuardOrLease::Leased(lease)) => {
+                if is_handled {
+                    lease.commit().await
+                } else {
+                    lease.release().await
+                }
+            }
             held => {
                 self.held = held;
                 self.end(is_handled);

@@ -204,9 +204,10 @@ impl<'de> Visitor<'de> for PointerWalk<'_> {
         let (name, rest) = self.tokens.split_first().expect("a place has tokens");
         let mut found = None;
         while let Some(Text(key)) = map.next_key()? {
-            match key == *name {
-                true => found = map.next_value_seed(PointerWalk { tokens: rest })?,
-                false => drop(map.next_value::<IgnoredAny>()?),
+            if key == *name {
+                found = map.next_value_seed(PointerWalk { tokens: rest })?;
+            } else {
+                let IgnoredAny = map.next_value()?;
             }
         }
         Ok(found)

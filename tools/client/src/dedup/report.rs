@@ -103,9 +103,10 @@ impl fmt::Display for DedupReport {
             } => write!(
                 f,
                 "deduplication: {error}; {} ({count} such messages so far)",
-                match is_handled {
-                    true => "copies of a message that was handled may be handled again",
-                    false => "copies of a message that was not handled wait until its lease ends",
+                if *is_handled {
+                    "copies of a message that was handled may be handled again"
+                } else {
+                    "copies of a message that was not handled wait until its lease ends"
                 }
             ),
             DedupReport::ConsumerStopped { stats } => write!(

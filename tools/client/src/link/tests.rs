@@ -248,9 +248,10 @@ impl AsyncWrite for Closable {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match self.is_closed.load(Ordering::Relaxed) {
-            true => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
-            false => Pin::new(&mut self.writer).poll_write(cx, bytes),
+        if self.is_closed.load(Ordering::Relaxed) {
+            Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
+        } else {
+            Pin::new(&mut self.writer).poll_write(cx, bytes)
         }
     }
 

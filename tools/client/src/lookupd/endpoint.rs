@@ -6,9 +6,10 @@ use super::error::Reason;
 
 /// Parses `host:port` or a URL into the URL of lookups.
 pub(super) fn parse(address: &str) -> Result<Url, Reason> {
-    let text = match address.contains("://") {
-        true => address.to_owned(),
-        false => format!("http://{address}"),
+    let text = if address.contains("://") {
+        address.to_owned()
+    } else {
+        format!("http://{address}")
     };
     // A path or a query may have commas.
     let (_, rest) = text.split_once("://").unwrap_or_default();

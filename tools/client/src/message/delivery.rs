@@ -143,9 +143,10 @@ impl Delivery {
     /// Gives a message that no application has handled back to nsqd, which delivers it again after `delay`.
     pub(crate) fn give_back_after(&self, delay: Duration) -> Answered {
         self.answer(Verdict::Neutral, false, |out| {
-            match self.source.line.has_uncounted {
-                true => encode::req_uncounted(out, &self.id, delay),
-                false => encode::req(out, &self.id, delay),
+            if self.source.line.has_uncounted {
+                encode::req_uncounted(out, &self.id, delay)
+            } else {
+                encode::req(out, &self.id, delay)
             }
         })
     }

@@ -214,12 +214,13 @@ impl Attempts<'_> {
             Err(permit) => {
                 // The next attempt needs a new connection.
                 open.ended().await;
-                let attempt = match open.session().has_refused() {
-                    true => Attempt::Skipped,
-                    false => Attempt::Failed(PublishError::NotSent {
+                let attempt = if open.session().has_refused() {
+                    Attempt::Skipped
+                } else {
+                    Attempt::Failed(PublishError::NotSent {
                         node: address(),
                         error: open.reason(),
-                    }),
+                    })
                 };
                 return (attempt, permit);
             }

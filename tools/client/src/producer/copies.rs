@@ -80,13 +80,14 @@ impl Producer {
             }
         }
         untold.into_iter().for_each(Returning::settle);
-        match stored.len() >= count {
-            true => Ok(stored),
-            false => Err(ReplicationError {
+        if stored.len() >= count {
+            Ok(stored)
+        } else {
+            Err(ReplicationError {
                 wanted: count,
                 stored,
                 failures,
-            }),
+            })
         }
     }
 }

@@ -165,12 +165,11 @@ async fn ask_for_ever(plan: Plan, inner: Weak<Inner>, report: watch::Sender<Prog
             emptied.notify_waiters();
         }
         let source = &mut sources[index];
-        let delay = match has_failed || is_empty || !is_any_named {
-            true => source.soon.next(),
-            false => {
-                source.soon.reset();
-                plan.interval.mul_f64(1.0 + plan.jitter * fastrand::f64())
-            }
+        let delay = if has_failed || is_empty || !is_any_named {
+            source.soon.next()
+        } else {
+            source.soon.reset();
+            plan.interval.mul_f64(1.0 + plan.jitter * fastrand::f64())
         };
         asking.push(ask(index, source.lookupd.clone(), delay, &emptied));
     }

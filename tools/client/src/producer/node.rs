@@ -74,10 +74,12 @@ impl Node {
     /// Returns the numbers of the commands of a connection that has negotiated this.
     pub(crate) fn numbers(&self, negotiated: &Negotiated) -> Numbers {
         let numbering = &self.shared.numbering;
-        match negotiated.publisher_id {
-            true if numbering.is_automatic() => Numbers::Counted,
-            true if numbering.is_by_application() => Numbers::Given,
-            _ => Numbers::None,
+        if negotiated.publisher_id && numbering.is_automatic() {
+            Numbers::Counted
+        } else if negotiated.publisher_id && numbering.is_by_application() {
+            Numbers::Given
+        } else {
+            Numbers::None
         }
     }
 

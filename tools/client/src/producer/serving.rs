@@ -161,12 +161,11 @@ impl Serving {
         self.finish(error.clone());
         node.end(error);
         drop(end);
-        match open.is_numbered() && (self.session.is_busy() || !node.release()) {
-            true => Next::Connect,
-            false => {
-                self.is_connecting = false;
-                Next::End
-            }
+        if open.is_numbered() && (self.session.is_busy() || !node.release()) {
+            Next::Connect
+        } else {
+            self.is_connecting = false;
+            Next::End
         }
     }
 
@@ -235,22 +234,23 @@ impl Recipient for Confirmations<'_> {
         });
         let is_numbered = self.open.is_numbered();
         // nsqd closes the connection. A publish that were sent now would have an unknown outcome.
-        match is_numbered {
-            true if error.is_fatal() => self.node.await_next(self.open),
-            false if error.is_fatal() => {
-                self.node.leave(self.open);
-                self.open.session().retire();
-            }
-            _ => {}
+        if error.is_fatal() && is_numbered {
+            self.node.await_next(self.open);
+        } else if error.is_fatal() {
+            self.node.leave(self.open);
+            self.open.session().retire();
         }
-        match self.open.session().answer(Some(&error)) {
-            // The publishes behind this one are sent again before newer ones, so the next connection waits for the end of
-            // this one.
-            true if error.is_fatal() && is_numbered => Err(ConnectionError::Closed),
-            // The publishes behind this one need not wait for nsqd to close the connection.
-            true if self.open.session().is_skipping() => Err(ConnectionError::Closed),
-            true => Ok(()),
-            false => Err(ConnectionError::Unexpected(error.text().to_owned())),
+        if !self.open.session().answer(Some(&error)) {
+            return Err(ConnectionError::Unexpected(error.text().to_owned()));
+        }
+        // The publishes behind this one are sent again before newer ones, so the next connection waits for the end of
+        // this one.
+        let is_waited_for = error.is_fatal() && is_numbered;
+        // The publishes behind this one need not wait for nsqd to close the connection.
+        if is_waited_for || self.open.session().is_skipping() {
+            Err(ConnectionError::Closed)
+        } else {
+            Ok(())
         }
     }
 }

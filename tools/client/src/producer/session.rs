@@ -100,9 +100,10 @@ impl Session {
             replies.outbox = Some(outbox.clone());
             replies.lost = None;
             replies.pending.connect();
-            match takes_numbers {
-                true => replies.pending.resend(out),
-                false => replies.pending.give_up_all(),
+            if takes_numbers {
+                replies.pending.resend(out)
+            } else {
+                replies.pending.give_up_all()
             }
         });
         written.expect("the connection has not run yet");

@@ -117,9 +117,10 @@ impl Producer {
                 None => nodes.push(found),
             }
         }
-        match nodes.is_empty() {
-            true => Ok(()),
-            false => Err(UnansweredError { nodes }),
+        if nodes.is_empty() {
+            Ok(())
+        } else {
+            Err(UnansweredError { nodes })
         }
     }
 }

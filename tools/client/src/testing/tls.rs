@@ -88,9 +88,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
 
     /// Returns the version of TLS as in its records, such as 0x0304 for 1.3. `None` before the end of the handshake.
     pub(crate) fn version(&self) -> Option<u16> {
-        match self.upgrades.is_handshaking() {
-            true => None,
-            false => self.upgrades.session().map(|session| session.version),
+        if self.upgrades.is_handshaking() {
+            None
+        } else {
+            self.upgrades.session().map(|session| session.version)
         }
     }
 

@@ -34,9 +34,10 @@ fn answer(mut stream: &TcpStream) {
         .next()
         .is_some_and(|line| line.is_ok_and(|line| !line.is_empty()))
     {}
-    let body = match request.contains("secret=sesame") {
-        true => GRANT,
-        false => r#"{"ttl":3600,"authorizations":[]}"#,
+    let body = if request.contains("secret=sesame") {
+        GRANT
+    } else {
+        r#"{"ttl":3600,"authorizations":[]}"#
     };
     let length = body.len();
     let _ = write!(

@@ -21,9 +21,10 @@ pub(crate) async fn drain(nodes: &[Address], count: usize, config: Config) -> Ve
         .expect("nsqd is there");
     let mut bodies = Vec::new();
     loop {
-        let limit = match bodies.len() < count {
-            true => TIMEOUT,
-            false => Duration::from_secs(1),
+        let limit = if bodies.len() < count {
+            TIMEOUT
+        } else {
+            Duration::from_secs(1)
         };
         match timeout(limit, consumer.next()).await {
             Ok(Some(message)) => {

@@ -83,9 +83,12 @@ fn only_a_file_system_without_locks_is_no_error() {
         assert_eq!(error.to_string(), expected);
     }
     let mut is_interrupted = true;
-    let taken = take(&state, |file| match std::mem::take(&mut is_interrupted) {
-        true => Err(TryLockError::Error(Errno::INTR.into())),
-        false => file.try_lock(),
+    let taken = take(&state, |file| {
+        if std::mem::take(&mut is_interrupted) {
+            Err(TryLockError::Error(Errno::INTR.into()))
+        } else {
+            file.try_lock()
+        }
     });
     assert_eq!(taken.unwrap().warning(), None);
     assert_eq!(fs::read_to_string(&lock).unwrap(), own_id());

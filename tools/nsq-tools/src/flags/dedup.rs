@@ -220,9 +220,10 @@ async fn warn_if_unavailable(dedup: dedup::Dedup, when_unavailable: WhenUnavaila
 
 /// Checks a value of `--dedup`. [`Dedup::from_options`] refuses an empty one: the flag's default is empty, too.
 fn check(value: &str) -> Result<(), String> {
-    match value.is_empty() {
-        true => Ok(()),
-        false => Dedup::parse(value).map(drop),
+    if value.is_empty() {
+        Ok(())
+    } else {
+        Dedup::parse(value).map(drop)
     }
 }
 

@@ -10,9 +10,10 @@ fn in_turn(count: usize) -> HostPool {
 fn request(pool: &mut HostPool, now: Duration, succeeds: impl Fn(usize) -> bool) -> usize {
     let pick = pool.pick(now);
     let index = pick.index();
-    let outcome = match succeeds(index) {
-        true => Outcome::Success(Duration::from_millis(1)),
-        false => Outcome::Failure,
+    let outcome = if succeeds(index) {
+        Outcome::Success(Duration::from_millis(1))
+    } else {
+        Outcome::Failure
     };
     pool.report(pick, outcome, now);
     index

@@ -61,9 +61,10 @@ impl ForgetDistribution {
             bin.count = bin.count.saturating_add(n);
             return 0;
         }
-        let evicted = match self.bins.len() >= bins_max {
-            true => self.make_room(moment, bins_max, random),
-            false => 0,
+        let evicted = if self.bins.len() >= bins_max {
+            self.make_room(moment, bins_max, random)
+        } else {
+            0
         };
         let bin = Bin { count: n, at: now };
         self.bins.insert(value.into(), bin);

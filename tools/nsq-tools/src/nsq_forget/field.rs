@@ -38,9 +38,10 @@ impl Field {
 
     /// Returns the values at this place: a text, a number or a boolean, or those of an array.
     pub(super) fn values(&self, message: &Value) -> Vec<String> {
-        let found = match self.0.starts_with('/') {
-            true => message.pointer(&self.0),
-            false => message.get(&self.0),
+        let found = if self.0.starts_with('/') {
+            message.pointer(&self.0)
+        } else {
+            message.get(&self.0)
         };
         match found {
             Some(Value::Array(values)) => values.iter().filter_map(scalar).collect(),

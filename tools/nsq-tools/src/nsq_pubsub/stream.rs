@@ -179,10 +179,11 @@ impl Stream<'_> {
             _ => End::Client,
         };
         for (acker, has_begun) in self.lines.unwritten() {
-            match has_begun {
+            if has_begun {
                 // The client may have ended because of this line, so this is an attempt.
-                true => drop(acker.requeue_without_backoff(Requeue::After(Duration::ZERO))),
-                false => give_one_back(&acker),
+                drop(acker.requeue_without_backoff(Requeue::After(Duration::ZERO)))
+            } else {
+                give_one_back(&acker)
             }
         }
         end

@@ -151,12 +151,13 @@ fn without_topic(
         Err(error) => {
             let all = error.failures();
             let silent: Vec<Failure> = all.iter().filter(|it| is_silent(it)).cloned().collect();
-            match silent.is_empty() || silent.len() == all.len() {
-                true => Err(error),
-                false => Ok(Answer {
+            if silent.is_empty() || silent.len() == all.len() {
+                Err(error)
+            } else {
+                Ok(Answer {
                     data: Vec::new(),
                     failures: silent,
-                }),
+                })
             }
         }
     }

@@ -53,9 +53,10 @@ impl MessageFile {
 /// A topic that begins with a dot or a hyphen follows an underscore, because shells hide such names, and programs read them
 /// as flags. nsqd's ids are hexadecimal; other bytes are escaped as in a URL, so no id leads to another directory.
 fn name(topic: &str, published: SystemTime, id: MessageId) -> String {
-    let mark = match topic.starts_with(['.', '-']) {
-        true => "_",
-        false => "",
+    let mark = if topic.starts_with(['.', '-']) {
+        "_"
+    } else {
+        ""
     };
     let time = published.duration_since(UNIX_EPOCH).unwrap_or_default();
     let id = percent_encode(id.as_bytes(), NON_ALPHANUMERIC);

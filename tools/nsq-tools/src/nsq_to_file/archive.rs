@@ -110,9 +110,10 @@ impl<D: Disk, M> Archive<D, M> {
     /// on. If the consumer is starved, no more messages come before some are finished, so the batch
     /// is synced, unless running syncs finish some soon.
     pub(super) fn end_group(&mut self, is_starved: bool) -> Result<(), DiskError> {
-        match is_starved && !self.writer.is_syncing() {
-            true => self.writer.sync(),
-            false => self.writer.write(),
+        if is_starved && !self.writer.is_syncing() {
+            self.writer.sync()
+        } else {
+            self.writer.write()
         }
     }
 
@@ -216,9 +217,10 @@ impl<D: Disk, M> Archive<D, M> {
     /// Ends the open file after an error. If the file was new, it keeps only what is synced: a torn end would stay there, and
     /// each start on a full disk would leave one more such file.
     pub(super) fn end_after_failure(&mut self) -> Result<(), DiskError> {
-        match self.settings.opens_only_new_files() {
-            true => self.writer.cut_unsynced(),
-            false => Ok(()),
+        if self.settings.opens_only_new_files() {
+            self.writer.cut_unsynced()
+        } else {
+            Ok(())
         }
     }
 

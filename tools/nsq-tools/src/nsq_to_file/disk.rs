@@ -114,10 +114,13 @@ impl Disk for OsDisk {
         match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
             Ok(()) => sync_directory(parent),
             // Another topic, or another process, may make the same directory.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match path.is_dir() {
-                true => Ok(()),
-                false => Err(Errno::NOTDIR.into()),
-            },
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if path.is_dir() {
+                    Ok(())
+                } else {
+                    Err(Errno::NOTDIR.into())
+                }
+            }
             Err(error) => Err(error),
         }
     }

@@ -64,9 +64,10 @@ impl NameFormat {
     /// # Errors
     /// The format lacks `<REV>` and needs it.
     pub(super) fn check(&self) -> Result<(), MissingRevision> {
-        match self.needs_revision && !self.format.contains(REVISION) {
-            true => Err(MissingRevision),
-            false => Ok(()),
+        if self.needs_revision && !self.format.contains(REVISION) {
+            Err(MissingRevision)
+        } else {
+            Ok(())
         }
     }
 
@@ -217,9 +218,10 @@ pub(super) fn normalized(path: &Path) -> PathBuf {
             other => clean.push(other),
         }
     }
-    match clean.as_os_str().is_empty() {
-        true => PathBuf::from("."),
-        false => clean,
+    if clean.as_os_str().is_empty() {
+        PathBuf::from(".")
+    } else {
+        clean
     }
 }
 

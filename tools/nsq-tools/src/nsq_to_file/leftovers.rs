@@ -236,9 +236,10 @@ fn lock(path: &Path, label: &str) -> Result<Lock, DiskError> {
     // Another process may have moved the file just before.
     let is_there =
         has_name(&file, path).map_err(|source| DiskError::new("look for", path, source))?;
-    Ok(match is_there {
-        true => Lock::Taken(file),
-        false => Lock::None,
+    Ok(if is_there {
+        Lock::Taken(file)
+    } else {
+        Lock::None
     })
 }
 

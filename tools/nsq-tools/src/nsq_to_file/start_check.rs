@@ -66,9 +66,10 @@ fn first_file(config: &Config, topic: &str, now: &Zoned) -> PathBuf {
 fn probe(directory: &Path) -> (PathBuf, io::Result<()>) {
     let mut tried = directory;
     loop {
-        let shown = match tried.as_os_str().is_empty() {
-            true => Path::new("."),
-            false => tried,
+        let shown = if tried.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            tried
         };
         let made = temporary_file(&shown.join("nsq_to_file"));
         match made {

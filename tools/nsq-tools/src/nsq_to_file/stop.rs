@@ -24,12 +24,13 @@ impl Stop {
     /// # Errors
     /// `Interrupted` after the order.
     pub(super) fn check(&self) -> io::Result<()> {
-        match self.is_set() {
-            true => Err(io::Error::new(
+        if self.is_set() {
+            Err(io::Error::new(
                 io::ErrorKind::Interrupted,
                 "the tool is stopping",
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 

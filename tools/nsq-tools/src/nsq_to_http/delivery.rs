@@ -123,9 +123,10 @@ impl Delivery {
         // Nobody closes the semaphore, so each message gets its permit. Those that wait longest get permits first.
         let _permit = self.slots.acquire().await.ok();
         let began = Instant::now();
-        match self.is_multicast {
-            true => self.send_to_all(message).await?,
-            false => self.send_to_one(message, began).await?,
+        if self.is_multicast {
+            self.send_to_all(message).await?
+        } else {
+            self.send_to_one(message, began).await?
         }
         let line = self.state.lock().destinations.time_all(began.elapsed());
         log_line(line);
@@ -199,12 +200,13 @@ impl Delivery {
         let request = request.map_err(|why| no_answer(RequestError::Url(why)))?;
         let status = self.watched(place, self.client.send(request)).await;
         let status = status.map_err(no_answer)?;
-        match endpoint.accepts(status) {
-            true => Ok(()),
-            false => Err(DeliveryError::Status {
+        if endpoint.accepts(status) {
+            Ok(())
+        } else {
+            Err(DeliveryError::Status {
                 address: endpoint.name.clone(),
                 status,
-            }),
+            })
         }
     }
 

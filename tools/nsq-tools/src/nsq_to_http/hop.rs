@@ -176,13 +176,15 @@ impl Hop {
         let keeps_body = matches!(status.as_u16(), 307 | 308);
         let is_elsewhere = self.is_elsewhere || !is_same_site(&self.target.uri, &target.uri);
         Ok(Some(Hop {
-            method: match keeps_body {
-                true => self.method.clone(),
-                false => Method::GET,
+            method: if keeps_body {
+                self.method.clone()
+            } else {
+                Method::GET
             },
-            body: match keeps_body {
-                true => self.body.clone(),
-                false => Bytes::new(),
+            body: if keeps_body {
+                self.body.clone()
+            } else {
+                Bytes::new()
             },
             count: self.count + 1,
             referer: self.referer_for(&target),

@@ -160,9 +160,10 @@ impl Forwarding {
 
     fn report(&self, chosen: Chosen, is_success: bool, time: Duration) {
         let now = self.began.elapsed();
-        let outcome = match is_success {
-            true => Outcome::Success(time),
-            false => Outcome::Failure,
+        let outcome = if is_success {
+            Outcome::Success(time)
+        } else {
+            Outcome::Failure
         };
         let mut destinations = self.destinations.lock();
         let place = chosen.place();

@@ -20,9 +20,10 @@ impl Key {
     /// # Errors
     /// The pointer is wrong.
     pub(super) fn parse(text: &str) -> Result<Key, PointerError> {
-        let path = match text.starts_with('/') {
-            true => text.parse::<JsonPointer>()?.tokens().to_vec(),
-            false => vec![text.to_owned()],
+        let path = if text.starts_with('/') {
+            text.parse::<JsonPointer>()?.tokens().to_vec()
+        } else {
+            vec![text.to_owned()]
         };
         Ok(Key { path })
     }

@@ -82,12 +82,11 @@ fn row(
     let stats = || after.stats.iter();
     let latency = worst_latency(stats().map(|channel| &channel.e2e_processing_latency));
     let age = oldest(stats().map(|channel| channel.oldest_unfinished_ms));
-    let (sentence, is_problem) = match elapsed.is_zero() {
-        true => ("waiting for a second sample".to_owned(), false),
-        false => {
-            let diagnosis = diagnose(before, &after.sample, elapsed);
-            (diagnosis.to_string(), diagnosis.is_problem())
-        }
+    let (sentence, is_problem) = if elapsed.is_zero() {
+        ("waiting for a second sample".to_owned(), false)
+    } else {
+        let diagnosis = diagnose(before, &after.sample, elapsed);
+        (diagnosis.to_string(), diagnosis.is_problem())
     };
     let name = format!("{topic}/{channel}");
     let sum = |figure: fn(&ChannelStats) -> i64| stats().map(|stats| figure(stats)).sum::<i64>();

@@ -80,9 +80,12 @@ fn row(key: &str, before: Option<&Connection<'_>>, now: &Connection<'_>, pair: P
     let earlier = |figure: fn(&ClientStats) -> i64| before.map(|before| figure(before.client));
     let is_consumer = !now.does.starts_with('>');
     let connected = (pair.after.unix_seconds - client.connect_ts).max(0) as f64;
-    let of_consumer = |cell: Cell| match is_consumer {
-        true => cell,
-        false => Cell::Number(None),
+    let of_consumer = |cell: Cell| {
+        if is_consumer {
+            cell
+        } else {
+            Cell::Number(None)
+        }
     };
     let node = key.rsplit(' ').next().unwrap_or_default();
     let encryption = if client.tls { ", TLS" } else { "" };

@@ -18,9 +18,10 @@ pub(super) fn text(table: &Table) -> String {
     for line in &lines {
         let mut shown = String::new();
         for ((cell, width), column) in line.iter().zip(&widths).zip(table.columns) {
-            shown += &match column.is_text {
-                true => format!("{cell:<width$}  "),
-                false => format!("{cell:>width$}  "),
+            shown += &if column.is_text {
+                format!("{cell:<width$}  ")
+            } else {
+                format!("{cell:>width$}  ")
             };
         }
         text += shown.trim_end();

@@ -219,9 +219,10 @@ fn widths(table: &Table, total: u16) -> Vec<u16> {
 }
 
 fn aligned(text: String, column: &Column) -> widgets::Cell<'static> {
-    let alignment = match column.is_text {
-        true => Alignment::Left,
-        false => Alignment::Right,
+    let alignment = if column.is_text {
+        Alignment::Left
+    } else {
+        Alignment::Right
     };
     widgets::Cell::from(Line::from(text).alignment(alignment))
 }
@@ -229,13 +230,13 @@ fn aligned(text: String, column: &Column) -> widgets::Cell<'static> {
 /// Returns a text that fits. A text that is cut off ends with an ellipsis.
 fn cut(text: String, width: u16) -> String {
     let width = usize::from(width);
-    match text.chars().count() > width {
-        true => text
-            .chars()
+    if text.chars().count() > width {
+        text.chars()
             .take(width.saturating_sub(1))
             .chain(['…'])
-            .collect(),
-        false => text,
+            .collect()
+    } else {
+        text
     }
 }
 

@@ -61,7 +61,7 @@ fn row(address: &str, shard: u64, topics: &[&TopicStats], pair: Pair<'_>) -> Row
     Row {
         key: format!("{address} {shard:>6}"),
         cells: vec![
-            Cell::text(address.as_ref()),
+            Cell::text(address),
             Cell::Number(Some(shard as f64)),
             Cell::count(topics.len() as i64),
             Cell::Number(pair.rate(messages)),

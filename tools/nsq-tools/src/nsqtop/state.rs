@@ -259,9 +259,10 @@ impl State {
 
     /// Leaves the help, or removes the filter.
     fn leave(&mut self) {
-        match self.shows_help {
-            true => self.shows_help = false,
-            false => *self.filter_mut() = Filter::default(),
+        if self.shows_help {
+            self.shows_help = false
+        } else {
+            *self.filter_mut() = Filter::default()
         }
     }
 

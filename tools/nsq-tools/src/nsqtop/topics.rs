@@ -64,9 +64,10 @@ fn row(name: &str, nodes: &[(&str, &TopicStats)], pair: Pair<'_>) -> Row {
         ),
         _ => ("", String::new()),
     };
-    let channel_names = match channels.is_empty() {
-        true => "none".to_owned(),
-        false => channels.join(", "),
+    let channel_names = if channels.is_empty() {
+        "none".to_owned()
+    } else {
+        channels.join(", ")
     };
     let addresses: Vec<&str> = nodes.iter().map(|(address, _)| *address).collect();
     Row {

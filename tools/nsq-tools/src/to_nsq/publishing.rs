@@ -163,9 +163,10 @@ impl Publishing {
 
     /// Returns true if a further record may be published now.
     pub(super) fn has_room(&self) -> bool {
-        let limit = match self.proof.is_complete {
-            true => UNCONFIRMED_MAX,
-            false => 1,
+        let limit = if self.proof.is_complete {
+            UNCONFIRMED_MAX
+        } else {
+            1
         };
         self.unconfirmed.len() < limit && !self.retries.is_active()
     }

@@ -330,9 +330,10 @@ pub fn of(program: &Path, case: &Case) -> Value {
         outcome.insert("usage".to_owned(), json!(usage));
     }
     let stdout = fs::read(place("stdout")).expect("the file is there");
-    let stdout = match case.any_order {
-        true => sorted_lines(&stdout),
-        false => stdout,
+    let stdout = if case.any_order {
+        sorted_lines(&stdout)
+    } else {
+        stdout
     };
     let stdout = match String::from_utf8(stdout) {
         Ok(text) => named(&text).into_bytes(),

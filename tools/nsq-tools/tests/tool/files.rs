@@ -20,9 +20,10 @@ pub fn paths(directory: &Path) -> Vec<PathBuf> {
     while let Some(directory) = unread.pop() {
         for entry in fs::read_dir(directory).expect("the directory is there") {
             let path = entry.expect("readable").path();
-            match path.is_dir() {
-                true => unread.push(path),
-                false => found.push(path),
+            if path.is_dir() {
+                unread.push(path)
+            } else {
+                found.push(path)
             }
         }
     }

@@ -97,16 +97,18 @@ impl Ages {
         }
         let before = samples.iter().rev().skip(1);
         let most = before.map(|sample| sample.depth).max().unwrap_or(0);
-        let old = match last.depth > 0 && last.depth >= most {
-            true => OLD_MILLIS_WITH_BACKLOG,
-            false => OLD_MILLIS,
+        let old = if last.depth > 0 && last.depth >= most {
+            OLD_MILLIS_WITH_BACKLOG
+        } else {
+            OLD_MILLIS
         };
         // A message that was published since the first time says that the channel had no work then.
         let had_no_work =
             first.steady_millis > *began && last.oldest_ms <= last.steady_millis - began;
-        let (earlier, since) = match had_no_work {
-            true => (0, *began),
-            false => (first.oldest_ms, first.steady_millis),
+        let (earlier, since) = if had_no_work {
+            (0, *began)
+        } else {
+            (first.oldest_ms, first.steady_millis)
         };
         let grown = last.oldest_ms.saturating_sub(earlier) as f64;
         let elapsed = last.steady_millis.saturating_sub(since) as f64;

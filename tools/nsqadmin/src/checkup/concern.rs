@@ -114,13 +114,15 @@ pub(super) fn all(round: &Round, checkup: &Checkup, found: Vec<Concern>) -> Vec<
 pub(super) fn gone(since: i64, now: i64, all_answer: bool, backlog: Option<&Backlog>) -> String {
     #[allow(clippy::cast_precision_loss)] // A time needs no more.
     let seconds = now.saturating_sub(since) as f64 / 1000.0;
-    let nobody = match all_answer {
-        true => "no nsqlookupd",
-        false => "no nsqlookupd that answers",
+    let nobody = if all_answer {
+        "no nsqlookupd"
+    } else {
+        "no nsqlookupd that answers"
     };
-    let known = match seconds < 1.0 {
-        true => "knows it any more, since just now".to_owned(),
-        false => format!("has known it for {}", duration(seconds)),
+    let known = if seconds < 1.0 {
+        "knows it any more, since just now".to_owned()
+    } else {
+        format!("has known it for {}", duration(seconds))
     };
     let backlog = backlog.map(of_backlog).unwrap_or_default();
     format!(

@@ -66,9 +66,10 @@ impl Departed {
         let last = self.0.get(channel)?;
         #[allow(clippy::cast_precision_loss)] // A time needs no more.
         let seconds = now.saturating_sub(last.left?) as f64 / 1000.0;
-        let ago = match seconds < 1.0 {
-            true => "just now".to_owned(),
-            false => format!("{} ago", duration(seconds)),
+        let ago = if seconds < 1.0 {
+            "just now".to_owned()
+        } else {
+            format!("{} ago", duration(seconds))
         };
         let name = &last.name;
         Some(match last.count {

@@ -35,9 +35,10 @@ impl Pace {
         let Some(began) = self.began else {
             return Duration::ZERO;
         };
-        let interval = match looked.is_some_and(|looked| is_watched(now, looked)) {
-            true => WATCHED,
-            false => UNWATCHED,
+        let interval = if looked.is_some_and(|looked| is_watched(now, looked)) {
+            WATCHED
+        } else {
+            UNWATCHED
         };
         (began + interval.max(self.took * DURATION_FACTOR)).saturating_sub(now)
     }

@@ -141,12 +141,13 @@ fn of_client(connections: &[&ProducerFigures], rate: f64, usual: f64) -> String 
         hostname,
         ..
     } = most;
-    let (name, from) = match client_id.is_empty() {
-        true => (remote_address.clone(), String::new()),
-        false => (
+    let (name, from) = if client_id.is_empty() {
+        (remote_address.clone(), String::new())
+    } else {
+        (
             format!("{client_id} ({hostname})"),
             format!(" from {remote_address}"),
-        ),
+        )
     };
     let of_most = most.usual.unwrap_or(0.0);
     let is_alone = growth(most) * 2.0 > rate - usual;

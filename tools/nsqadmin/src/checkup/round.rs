@@ -442,9 +442,10 @@ fn name_of(consumer: &nsq_http::ClientStats) -> String {
         remote_address,
         ..
     } = consumer;
-    match client_id.is_empty() {
-        true => remote_address.clone(),
-        false => format!("{client_id} ({hostname}, {remote_address})"),
+    if client_id.is_empty() {
+        remote_address.clone()
+    } else {
+        format!("{client_id} ({hostname}, {remote_address})")
     }
 }
 

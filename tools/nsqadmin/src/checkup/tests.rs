@@ -770,9 +770,10 @@ fn a_node_that_did_not_answer_once_has_no_wrong_rates_afterwards() {
     let silent = |step: i64| (7..=10).contains(&step);
     for step in 0..=14 {
         let count = 1_000_000 + 10 * second(step);
-        let mut round = match silent(step) {
-            true => round_at(second(step) * 1000, &[]),
-            false => round_at(second(step) * 1000, &[("n:1", published(count, count))]),
+        let mut round = if silent(step) {
+            round_at(second(step) * 1000, &[])
+        } else {
+            round_at(second(step) * 1000, &[("n:1", published(count, count))])
         };
         if silent(step) {
             round.add_failure("n:1", "timeout".to_owned());

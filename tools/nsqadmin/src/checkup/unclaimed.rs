@@ -57,13 +57,12 @@ impl Unclaimed {
             .iter()
             .filter_map(|(_, node)| node.oldest_ms)
             .max();
-        let missing = match has_channels {
-            true => {
-                let nodes = unclaimed.iter().map(|(address, _)| (*address).clone());
-                let nodes = nodes.collect();
-                at_some_nodes(&Unreached { nodes, depth }, name, round)
-            }
-            false => match round.dead_letters.get(name) {
+        let missing = if has_channels {
+            let nodes = unclaimed.iter().map(|(address, _)| (*address).clone());
+            let nodes = nodes.collect();
+            at_some_nodes(&Unreached { nodes, depth }, name, round)
+        } else {
+            match round.dead_letters.get(name) {
                 Some(from) => format!(
                     "Dead letters of {from} wait in the topic: look at them, then publish them again or empty the topic"
                 ),
@@ -71,7 +70,7 @@ impl Unclaimed {
                     "No channel: messages wait in the topic for the first one; start a consumer"
                         .to_owned()
                 }
-            },
+            }
         };
         // Somebody wanted the pause. What is wrong at the other nodes comes first, as in the doctor's sentences.
         let paused = unclaimed.iter().filter(|(_, node)| node.pause.is_some());

@@ -93,17 +93,19 @@ impl Rate {
 
     /// Learns from a rate that lasted for this time. Before the topic `is_known`, there is no usual rate to compare with.
     fn learn(&mut self, rate: f64, seconds: f64, is_known: bool) {
-        self.away_seconds = match has_grown(self.accepted, rate) {
-            true => self.away_seconds + seconds,
-            false => 0.0,
+        self.away_seconds = if has_grown(self.accepted, rate) {
+            self.away_seconds + seconds
+        } else {
+            0.0
         };
         if self.away_seconds >= FLOOD_SECONDS {
             self.accepted = 0.0;
         }
         // In the first minute, the usual rate is the mean.
-        let weight = match self.seconds >= WATCHED_SECONDS_MIN {
-            true => weight(seconds),
-            false => seconds / (self.seconds + seconds),
+        let weight = if self.seconds >= WATCHED_SECONDS_MIN {
+            weight(seconds)
+        } else {
+            seconds / (self.seconds + seconds)
         };
         self.seconds += seconds;
         if !is_known || !has_grown(rate, self.usual()) {
@@ -137,9 +139,10 @@ fn connection_of(producer: &ProducerFigures) -> Connection {
 impl Watched {
     /// Counts a round with or without the topic. Returns the seconds since the last one with it.
     pub(super) fn absent_for(&mut self, is_there: bool, seconds: f64) -> f64 {
-        self.absent_seconds = match is_there {
-            true => 0.0,
-            false => self.absent_seconds + seconds,
+        self.absent_seconds = if is_there {
+            0.0
+        } else {
+            self.absent_seconds + seconds
         };
         self.absent_seconds
     }

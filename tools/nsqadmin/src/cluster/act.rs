@@ -64,9 +64,10 @@ pub struct NodeAct {
 
 /// Returns the refusal of an action on a topic or channel that no nsqd has. Servers that did not answer may have it.
 fn of_no_nsqd(warnings: &Warnings) -> Refusal {
-    match warnings.is_empty() {
-        true => Refusal::not_found("NO_NSQD: no nsqd that answers has it, and nothing was done"),
-        false => Refusal::upstream(format!("no nsqd that answers has it: {}", warnings.text())),
+    if warnings.is_empty() {
+        Refusal::not_found("NO_NSQD: no nsqd that answers has it, and nothing was done")
+    } else {
+        Refusal::upstream(format!("no nsqd that answers has it: {}", warnings.text()))
     }
 }
 
@@ -75,9 +76,10 @@ fn check_count(count: i64, expected: Option<i64>, warnings: &Warnings) -> Result
     let Some(expected) = expected.filter(|expected| *expected != count) else {
         return Ok(());
     };
-    let silent = match warnings.is_empty() {
-        true => String::new(),
-        false => format!("; {}", warnings.text()),
+    let silent = if warnings.is_empty() {
+        String::new()
+    } else {
+        format!("; {}", warnings.text())
     };
     Err(Refusal::new(
         StatusCode::CONFLICT,
@@ -189,9 +191,10 @@ impl Cluster {
         let mut counts = BTreeMap::new();
         for node in &stats {
             let found = node.topics.iter().find(|it| it.topic_name == topic);
-            let undo = found.and_then(|found| match channel.is_empty() {
-                true => Undo::of_topic(found),
-                false => {
+            let undo = found.and_then(|found| {
+                if channel.is_empty() {
+                    Undo::of_topic(found)
+                } else {
                     let mut channels = found.channels.iter();
                     let channel = channels.find(|it| it.channel_name == channel)?;
                     Undo::of_channel(channel)
@@ -241,9 +244,10 @@ impl Cluster {
             deleted.or_refuse_action(Server::Nsqlookupd, &mut warnings)?;
         }
         let acted = self.post_to_nsqds(targets, &request).await;
-        match is_done {
-            true => acted.or_refuse_action(Server::Nsqd, &mut warnings)?,
-            false => drop(acted.or_refuse(Server::Nsqd, &mut warnings)?),
+        if is_done {
+            acted.or_refuse_action(Server::Nsqd, &mut warnings)?
+        } else {
+            drop(acted.or_refuse(Server::Nsqd, &mut warnings)?)
         }
         Ok(warnings.of_one_stage())
     }
@@ -286,24 +290,21 @@ impl Cluster {
     pub async fn tombstone(&self, act: &NodeAct) -> Acted {
         let NodeAct { node, topic } = act;
         let mut warnings = Warnings::default();
-        let target = match self.is_lookup_mode() {
-            true => {
-                let query = query(&[("topic", topic), ("node", node)]);
-                let request = format!("/topic/tombstone{query}");
-                let set = self.post_to_lookupds(&request).await;
-                set.or_refuse(Server::Nsqlookupd, &mut warnings)?;
-                self.target(crate::figures::NodeIdentity {
-                    address: node.clone(),
-                    ..Default::default()
-                })
-            }
-            false => {
-                let targets = self.targets(&mut warnings).await?;
-                let found = targets
-                    .into_iter()
-                    .find(|target| target.identity.address == *node);
-                found.ok_or_else(|| Refusal::not_found("NODE_NOT_FOUND"))?
-            }
+        let target = if self.is_lookup_mode() {
+            let query = query(&[("topic", topic), ("node", node)]);
+            let request = format!("/topic/tombstone{query}");
+            let set = self.post_to_lookupds(&request).await;
+            set.or_refuse(Server::Nsqlookupd, &mut warnings)?;
+            self.target(crate::figures::NodeIdentity {
+                address: node.clone(),
+                ..Default::default()
+            })
+        } else {
+            let targets = self.targets(&mut warnings).await?;
+            let found = targets
+                .into_iter()
+                .find(|target| target.identity.address == *node);
+            found.ok_or_else(|| Refusal::not_found("NODE_NOT_FOUND"))?
         };
         let request = Act::Delete.request(topic, "", &Terms::default());
         let deleted = self.post_to_nsqds(&[target], &request).await;

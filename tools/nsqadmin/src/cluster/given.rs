@@ -33,9 +33,10 @@ impl Given {
     /// Returns what tells processes apart. Without a start time, that is the given address.
     fn process(&self) -> (String, String, [i64; 3], String) {
         let node = &self.node;
-        let address = match self.start_time > 0 {
-            true => String::new(),
-            false => self.address.clone(),
+        let address = if self.start_time > 0 {
+            String::new()
+        } else {
+            self.address.clone()
         };
         (
             node.broadcast_address.clone(),

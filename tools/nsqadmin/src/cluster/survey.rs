@@ -212,9 +212,10 @@ async fn survey_of(
     let may_have = stats.as_ref().is_ok_and(|(stats, _)| {
         stats.topics.is_empty() || stats.topics.iter().any(|topic| topic.shard.is_some())
     });
-    let metrics = match may_have {
-        true => metrics_of(&upstream, &target.url).await,
-        false => None,
+    let metrics = if may_have {
+        metrics_of(&upstream, &target.url).await
+    } else {
+        None
     };
     let build = match &stats {
         Ok((stats, _)) => build_of(&upstream, &target.url, stats.start_time, known).await,

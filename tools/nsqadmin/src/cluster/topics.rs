@@ -204,9 +204,10 @@ impl Cluster {
             })
         };
         place.targets.retain(has_topic);
-        match place.targets.is_empty() && warnings.is_empty() {
-            true => Err(Refusal::not_found("TOPIC_NOT_FOUND")),
-            false => Ok(place),
+        if place.targets.is_empty() && warnings.is_empty() {
+            Err(Refusal::not_found("TOPIC_NOT_FOUND"))
+        } else {
+            Ok(place)
         }
     }
 }

@@ -69,11 +69,12 @@ impl Discovery {
         let Some(Asking { began, answer, .. }) = self.question(age_max) else {
             return self.last.clone().unwrap_or_default();
         };
-        let answered = match has_nodes {
-            true => timeout(WAIT_MAX.saturating_sub(began.elapsed()), answer)
+        let answered = if has_nodes {
+            timeout(WAIT_MAX.saturating_sub(began.elapsed()), answer)
                 .await
-                .ok(),
-            false => Some(answer.await),
+                .ok()
+        } else {
+            Some(answer.await)
         };
         let began = *began;
         let Some(answer) = answered else {

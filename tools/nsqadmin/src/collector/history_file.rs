@@ -193,9 +193,10 @@ fn check_kind(path: &Path) -> Result<(), String> {
         }
         found => found.map_err(|error| system_text(&error))?,
     };
-    match found.is_file() {
-        true => Ok(()),
-        false => Err("this is no regular file".to_owned()),
+    if found.is_file() {
+        Ok(())
+    } else {
+        Err("this is no regular file".to_owned())
     }
 }
 

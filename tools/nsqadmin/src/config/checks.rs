@@ -177,9 +177,10 @@ fn client_tls(flags: &ClientFlags) -> Result<ClientConfig, String> {
         cert_and_key,
         only_tls13: false,
     };
-    let config = match flags.skips_verification {
-        true => unverified,
-        false => client_config(&verified).map_err(|error| of_pair(&error))?,
+    let config = if flags.skips_verification {
+        unverified
+    } else {
+        client_config(&verified).map_err(|error| of_pair(&error))?
     };
     Ok((*config).clone())
 }
@@ -233,9 +234,10 @@ fn parts(address: &str) -> Result<(&str, u16), String> {
             _ if address.ends_with(']') => "missing port in address",
             _ => "too many colons in address",
         };
-        let why = match address.contains([',', '/']) {
-            true => fault(address).unwrap_or(why),
-            false => why,
+        let why = if address.contains([',', '/']) {
+            fault(address).unwrap_or(why)
+        } else {
+            why
         };
         return Err(format!("address {address}: {why}"));
     };
@@ -282,11 +284,12 @@ fn check_graphite_url(text: &str) -> Result<(), String> {
         }
         Err(error) => return Err(failed(&error.to_string())),
     };
-    match matches!(url.scheme(), "http" | "https") {
-        true => Ok(()),
-        false => Err(failed(
+    if matches!(url.scheme(), "http" | "https") {
+        Ok(())
+    } else {
+        Err(failed(
             "--proxy-graphite needs a URL that begins with http:// or https://",
-        )),
+        ))
     }
 }
 
@@ -321,12 +324,13 @@ fn check_admin(name: &str) -> Result<(), String> {
 
 fn check_origin(origin: &str) -> Result<(), String> {
     let parsed = Url::parse(origin).ok().map(|url| url.origin());
-    match parsed.is_some_and(|parsed| parsed.ascii_serialization() == origin) {
-        true => Ok(()),
-        false => Err(format!(
+    if parsed.is_some_and(|parsed| parsed.ascii_serialization() == origin) {
+        Ok(())
+    } else {
+        Err(format!(
             "failed to parse --allowed-origin ({origin}) - an origin is scheme://host or \
              scheme://host:port, in lower case, without a path and without the scheme's own port"
-        )),
+        ))
     }
 }
 

@@ -173,9 +173,10 @@ impl History {
             return reach;
         };
         // A pass over all series that can free nothing more is left out.
-        let shorter = match reach > REACH_MIN {
-            true => self.shorten(newest, 0, REACH_MIN),
-            false => reach,
+        let shorter = if reach > REACH_MIN {
+            self.shorten(newest, 0, REACH_MIN)
+        } else {
+            reach
         };
         if self.bytes > self.bytes_max
             && !is_total

@@ -92,10 +92,7 @@ impl History {
     }
 
     fn read(&mut self, mut rest: &[u8], is_old: bool) -> Option<()> {
-        let read_ring = match is_old {
-            true => read_old_ring,
-            false => read_ring,
-        };
+        let read_ring = if is_old { read_old_ring } else { read_ring };
         if !is_old {
             let since = i64::from_le_bytes(take(&mut rest)?);
             self.kept_since = Some(since).filter(|since| *since != NEVER);

@@ -184,8 +184,9 @@ pub(super) fn gone_text(nodes: &[String]) -> String {
 }
 
 fn check_name(name: &str, invalid: &'static str) -> Result<(), Refusal> {
-    match is_valid_name(name.as_bytes()) {
-        true => Ok(()),
-        false => Err(Refusal::bad(invalid)),
+    if is_valid_name(name.as_bytes()) {
+        Ok(())
+    } else {
+        Err(Refusal::bad(invalid))
     }
 }

@@ -161,9 +161,10 @@ fn history(collector: &Collector, request: &Request) -> Result<Reply, Refusal> {
     let has_left_out = history.has_left_out();
     drop(history);
     let (start, points) = points.ok_or_else(|| {
-        Refusal::not_found(match has_left_out {
-            true => "HISTORY_FULL",
-            false => "HISTORY_NOT_FOUND",
+        Refusal::not_found(if has_left_out {
+            "HISTORY_FULL"
+        } else {
+            "HISTORY_NOT_FOUND"
         })
     })?;
     // A gap is null, and so is a rate that is not known.

@@ -84,9 +84,10 @@ impl App {
         let stats = self.cluster.stats(targets, wanted, &mut warnings).await?;
         let has_inactive = (order.action, order.of) == (Verb::Delete, Kind::Topics);
         // A node that does not answer may have topics that look as if no nsqd had them.
-        let inactive = match has_inactive && warnings.is_empty() && self.cluster.is_lookup_mode() {
-            true => self.cluster.topics(&mut warnings).await?,
-            false => BTreeSet::new(),
+        let inactive = if has_inactive && warnings.is_empty() && self.cluster.is_lookup_mode() {
+            self.cluster.topics(&mut warnings).await?
+        } else {
+            BTreeSet::new()
         };
         let subjects = order.subjects(&stats, &inactive);
         let gone: BTreeSet<String> = subjects
@@ -189,18 +190,17 @@ impl App {
                 "nothing was done at {names}: no answer to what the nsqd can do"
             ));
         }
-        let acted = match nodes.is_empty() && !silent.is_empty() {
-            true => Err(Refusal::upstream(warnings.text())),
-            false => {
-                let scope = Scope {
-                    targets: &nodes,
-                    is_whole: is_whole && silent.is_empty(),
-                };
-                let acted = self
-                    .cluster
-                    .act_at(act, topic, channel, &terms, scope, warnings);
-                acted.await
-            }
+        let acted = if nodes.is_empty() && !silent.is_empty() {
+            Err(Refusal::upstream(warnings.text()))
+        } else {
+            let scope = Scope {
+                targets: &nodes,
+                is_whole: is_whole && silent.is_empty(),
+            };
+            let acted = self
+                .cluster
+                .act_at(act, topic, channel, &terms, scope, warnings);
+            acted.await
         };
         let acting = Acting {
             topic: topic.clone(),

@@ -46,9 +46,10 @@ impl App {
         let answers = self.cluster.peek(&peek, &node, &mut warnings).await?;
         let is_absent = |found: &Found| *found == Found::Nothing(Obstacle::Absent);
         if !answers.is_empty() && answers.iter().all(|answer| is_absent(&answer.found)) {
-            let code = match peek.channel.is_empty() {
-                true => "TOPIC_NOT_FOUND",
-                false => "CHANNEL_NOT_FOUND",
+            let code = if peek.channel.is_empty() {
+                "TOPIC_NOT_FOUND"
+            } else {
+                "CHANNEL_NOT_FOUND"
             };
             return Err(Refusal::not_found(match node.as_str() {
                 "" => code.to_owned(),

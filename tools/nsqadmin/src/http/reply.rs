@@ -173,13 +173,12 @@ impl Reply {
     /// Returns a redirect. A browser shows a link; a method other than GET is repeated at the new
     /// location. `location` comes from the path of a request, which has no characters of HTML.
     pub fn redirect(is_get: bool, location: &str) -> Reply {
-        let reply = match is_get {
-            true => {
-                let link = location.replace('&', "&amp;").replace('\'', "&#39;");
-                let body = format!("<a href=\"{link}\">Moved Permanently</a>.\n\n");
-                Reply::new(StatusCode::MOVED_PERMANENTLY, HTML, body)
-            }
-            false => Reply::empty(StatusCode::TEMPORARY_REDIRECT),
+        let reply = if is_get {
+            let link = location.replace('&', "&amp;").replace('\'', "&#39;");
+            let body = format!("<a href=\"{link}\">Moved Permanently</a>.\n\n");
+            Reply::new(StatusCode::MOVED_PERMANENTLY, HTML, body)
+        } else {
+            Reply::empty(StatusCode::TEMPORARY_REDIRECT)
         };
         reply.with(LOCATION, location)
     }

@@ -103,9 +103,10 @@ pub(super) fn failed(method: &Method, url: &str, error: &reqwest::Error) -> Fail
             without_user(url),
             reason(url, error)
         ),
-        kind: match is_unreachable {
-            true => FailureKind::Unreachable,
-            false => FailureKind::NoAnswer,
+        kind: if is_unreachable {
+            FailureKind::Unreachable
+        } else {
+            FailureKind::NoAnswer
         },
         refused: None,
     }

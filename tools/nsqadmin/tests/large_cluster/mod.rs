@@ -87,13 +87,15 @@ fn stats(node: usize, is_busy: bool) -> String {
     let millis = since_1970.unwrap_or_default().as_millis();
     let mut out = String::from("{\"health\":\"OK\",\"topics\":[");
     for number in 0..TOPICS {
-        let count = match is_busy {
-            true => millis * (number as u128 % 50 + 1) / 1000,
-            false => number as u128,
+        let count = if is_busy {
+            millis * (number as u128 % 50 + 1) / 1000
+        } else {
+            number as u128
         };
-        let (depth, oldest, clients) = match number % BACKLOGS == node {
-            true => (7, millis % 1_000_000 + number as u128, ""),
-            false => (0, 0, CONSUMER),
+        let (depth, oldest, clients) = if number % BACKLOGS == node {
+            (7, millis % 1_000_000 + number as u128, "")
+        } else {
+            (0, 0, CONSUMER)
         };
         let separator = if number > 0 { "," } else { "" };
         let name = name(number);

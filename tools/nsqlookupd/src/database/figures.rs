@@ -57,9 +57,10 @@ impl Database {
             if client.is_leaving {
                 continue;
             }
-            match self.is_active(ClientKey(key(index)), now) {
-                true => totals.nodes += 1,
-                false => totals.inactive_nodes += 1,
+            if self.is_active(ClientKey(key(index)), now) {
+                totals.nodes += 1
+            } else {
+                totals.inactive_nodes += 1
             }
         }
         totals

@@ -239,9 +239,10 @@ impl differential::Client for Client {
         let Some(answer) = self.answer()? else {
             return Ok(None);
         };
-        let kind = match answer.starts_with(b"E_") {
-            true => FrameKind::Fatal,
-            false => FrameKind::Ordinary,
+        let kind = if answer.starts_with(b"E_") {
+            FrameKind::Fatal
+        } else {
+            FrameKind::Ordinary
         };
         let text = format!("answer {}", words.show(&answer));
         Ok(Some(Frame { text, kind }))

@@ -99,10 +99,13 @@ pub(super) fn judge<B: Broker>(
 fn outcome<B: Broker>(broker: &B, key: &str, given: &GivenKey) -> Outcome {
     match (key, given) {
         (_, GivenKey::Refused(why)) => Outcome::Refused(why.clone()),
-        (DRAIN, GivenKey::Other(Some(wanted))) => match *wanted == broker.is_draining() {
-            true => Outcome::Unchanged,
-            false => Outcome::TakesEffect,
-        },
+        (DRAIN, GivenKey::Other(Some(wanted))) => {
+            if *wanted == broker.is_draining() {
+                Outcome::Unchanged
+            } else {
+                Outcome::TakesEffect
+            }
+        }
         (DRAIN, _) => Outcome::Refused("drain must be true or false".to_owned()),
         (_, GivenKey::Other(_)) => Outcome::Unknown,
         (_, GivenKey::Flag(name, value)) => {

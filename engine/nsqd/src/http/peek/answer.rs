@@ -97,9 +97,10 @@ impl Answer {
     /// Returns the bounds of the next slice.
     pub(super) fn slice_budget(&self, most: PeekBudget) -> PeekBudget {
         let is_limited = self.wanted.filter.accepts_all() && !self.seeks_best();
-        let messages_max = match is_limited {
-            true => most.messages_max.min(self.wanted.limit - self.shown.len()),
-            false => most.messages_max,
+        let messages_max = if is_limited {
+            most.messages_max.min(self.wanted.limit - self.shown.len())
+        } else {
+            most.messages_max
         };
         let left = usize::try_from(SCANNED_MAX - self.scanned).unwrap_or(usize::MAX);
         PeekBudget {
@@ -203,12 +204,11 @@ impl Answer {
 
     /// Brings the messages into the order of the list, or of the attempts.
     fn sort(&mut self) {
-        match self.seeks_best() {
-            true => {
-                let key = |shown: &Shown| (Reverse(shown.message.attempts), shown.number);
-                self.shown.sort_by_key(key);
-            }
-            false => self.shown.sort_by_key(|shown| shown.number),
+        if self.seeks_best() {
+            let key = |shown: &Shown| (Reverse(shown.message.attempts), shown.number);
+            self.shown.sort_by_key(key);
+        } else {
+            self.shown.sort_by_key(|shown| shown.number)
         }
     }
 
@@ -345,9 +345,10 @@ fn read_cold(
                 return frames;
             }
             // A read that is cut ends before the first message of a list that begins with the newest.
-            together_max = match found.len() == count {
-                true => READ_TOGETHER.min(2 * together_max),
-                false => 1,
+            together_max = if found.len() == count {
+                READ_TOGETHER.min(2 * together_max)
+            } else {
+                1
             };
             for ((seq, _), frame) in together.iter().zip(found) {
                 bytes_left = bytes_left.saturating_sub(frame.1);

@@ -63,9 +63,10 @@ pub(super) fn prohibition(config: &Config) -> Option<&'static str> {
 impl Wanted {
     pub(super) fn from_query(query: &Query<'_>, is_of_channel: bool) -> Result<Wanted, Bad> {
         let topic = topic_of(query, Failure::bad("INVALID_ARG_TOPIC"))?.to_owned();
-        let channel = match is_of_channel {
-            true => Some(channel_of(query)?),
-            false => None,
+        let channel = if is_of_channel {
+            Some(channel_of(query)?)
+        } else {
+            None
         };
         let since = since(query)?;
         let from = match query.get("from") {
@@ -79,13 +80,10 @@ impl Wanted {
                 since: since.unwrap_or_default(),
             },
             Some(_) => {
-                let words = match is_of_channel {
-                    true => {
-                        "oldest, newest, in_flight, deferred, requeued or attempts; topics also have published"
-                    }
-                    false => {
-                        "oldest, newest, deferred or published; channels also have in_flight, requeued and attempts"
-                    }
+                let words = if is_of_channel {
+                    "oldest, newest, in_flight, deferred, requeued or attempts; topics also have published"
+                } else {
+                    "oldest, newest, deferred or published; channels also have in_flight, requeued and attempts"
                 };
                 return Err(Bad::Argument(
                     "INVALID_ARG_FROM",
@@ -163,9 +161,10 @@ fn bad_since(reason: &str) -> Bad {
 fn channel_of(query: &Query<'_>) -> Result<String, Failure> {
     let channel = query.get("channel");
     let channel = channel.ok_or(Failure::bad("MISSING_ARG_CHANNEL"))?;
-    match is_valid_name(channel.as_bytes()) {
-        true => Ok(channel.to_owned()),
-        false => Err(Failure::bad("INVALID_ARG_CHANNEL")),
+    if is_valid_name(channel.as_bytes()) {
+        Ok(channel.to_owned())
+    } else {
+        Err(Failure::bad("INVALID_ARG_CHANNEL"))
     }
 }
 

@@ -46,11 +46,13 @@ impl HttpStream {
         self.deadline.begin(Awaited::Handshake);
         let mut is_first = true;
         while self.transport.is_handshaking() {
-            let look = |wire: &[u8]| match std::mem::replace(&mut is_first, false) {
-                true if REQUEST_STARTS.iter().any(|start| wire.starts_with(start)) => {
+            let look = |wire: &[u8]| {
+                let is_request = REQUEST_STARTS.iter().any(|start| wire.starts_with(start));
+                if std::mem::replace(&mut is_first, false) && is_request {
                     Err(HandshakeError::PlainHttp)
+                } else {
+                    Ok(())
                 }
-                _ => Ok(()),
             };
             let mut look = Some(look);
             let step = future::poll_fn(|cx| match look.take() {

@@ -82,9 +82,10 @@ impl KeeperThread {
                 self.keeper.free(memory);
             }
         }
-        let deleted = match deletion.is_ephemeral {
-            true => self.keeper.delete_ephemeral(&topic).map(|()| None),
-            false => self.keeper.delete_topic(&topic).map(Some),
+        let deleted = if deletion.is_ephemeral {
+            self.keeper.delete_ephemeral(&topic).map(|()| None)
+        } else {
+            self.keeper.delete_topic(&topic).map(Some)
         };
         let answer = deleted.as_ref();
         let answer = answer.map_err(|error| Refusal::Disk(error.to_string().into()));

@@ -389,9 +389,10 @@ fn without_memory_a_large_batch_is_remembered_in_part() {
         });
         // The rest of the newest table, and the table of the oldest generation.
         assert_eq!(inserted.count(), 15);
-        match is_refused {
-            true => keys.take_back(),
-            false => keys.confirm(),
+        if is_refused {
+            keys.take_back()
+        } else {
+            keys.confirm()
         }
         keys.check();
     }
@@ -419,9 +420,10 @@ fn a_lost_message_is_fresh_when_it_comes_again() {
             assert!(keys.insert(at_ms, key(number), seq));
             assert_eq!(keys.find(key(number)), Some(seq));
         }
-        match is_refused {
-            true => keys.take_back(),
-            false => keys.confirm(),
+        if is_refused {
+            keys.take_back()
+        } else {
+            keys.confirm()
         }
         keys.check();
     }

@@ -73,9 +73,10 @@ impl Sieve {
                     }
                 }
             }
-            match sieve.hub.phase() != Phase::Running {
-                true => drop(waiting.copy.delivery().give_back()),
-                false => sieve.wait(waiting),
+            if sieve.hub.phase() != Phase::Running {
+                drop(waiting.copy.delivery().give_back())
+            } else {
+                sieve.wait(waiting)
             }
         });
     }

@@ -179,9 +179,10 @@ async fn handled_with_two_states(dedup: &Dedup) -> usize {
     world.two.deliver(2, 1, "8").await;
     let second = world.next().await;
     let mut handled = 0;
-    match is_seen(dedup, &second).await {
-        true => drop(second.finish()),
-        false => handled += 1,
+    if is_seen(dedup, &second).await {
+        drop(second.finish())
+    } else {
+        handled += 1
     }
     assert_eq!(world.answer().await, fin(2), "the second copy is gone");
     // The node of the first copy dies, and its handler fails.

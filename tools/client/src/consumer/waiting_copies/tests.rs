@@ -211,9 +211,10 @@ fn random_copies_are_never_lost() {
                     let due = copies.handle_timeout(now, CHECKS);
                     left += due.requeue.len() + due.gone.len();
                     for waiting in due.check {
-                        match rng.bool() {
-                            true => copies.put(waiting),
-                            false => left += 1,
+                        if rng.bool() {
+                            copies.put(waiting)
+                        } else {
+                            left += 1
                         }
                     }
                     assert!(

@@ -50,9 +50,10 @@ impl Delivery {
     /// copy that has waited has twice as many: no application may have seen the copy yet. The number stays finite, so a
     /// message that breaks its handlers is given up, although its copies wait for each other.
     pub(super) fn attempts_max(&self, configured: u16) -> u16 {
-        match self.source.line.has_uncounted || !self.has_waited.load(Ordering::Relaxed) {
-            true => configured,
-            false => configured.saturating_mul(2),
+        if self.source.line.has_uncounted || !self.has_waited.load(Ordering::Relaxed) {
+            configured
+        } else {
+            configured.saturating_mul(2)
         }
     }
 

@@ -194,16 +194,20 @@ async fn check_act(polls: usize, act: Act) -> bool {
         builder = builder.publisher_id(PublisherId::random().unwrap());
     }
     let producer = builder.build().unwrap();
-    let publish = async |number: u64, body: &'static str| match act.is_numbered() {
-        true => producer.publish_numbered("t", number, body).await,
-        false => producer.publish("t", body).await,
+    let publish = async |number: u64, body: &'static str| {
+        if act.is_numbered() {
+            producer.publish_numbered("t", number, body).await
+        } else {
+            producer.publish("t", body).await
+        }
     };
     let before = tokio::spawn({
         let producer = producer.clone();
         async move {
-            match act.is_numbered() {
-                true => producer.publish_numbered("t", 0, "before").await,
-                false => producer.publish("t", "before").await,
+            if act.is_numbered() {
+                producer.publish_numbered("t", 0, "before").await
+            } else {
+                producer.publish("t", "before").await
             }
         }
     });

@@ -212,9 +212,10 @@ impl Disk for SimDisk {
     fn begin_sync(&mut self, file: &mut SimFile) -> io::Result<SimSync> {
         let mut state = self.state.borrow_mut();
         state.syncs += 1;
-        let length = match state.removed.contains(&file.0) {
-            true => 0,
-            false => state.content_mut(file).bytes.len(),
+        let length = if state.removed.contains(&file.0) {
+            0
+        } else {
+            state.content_mut(file).bytes.len()
         };
         let file = SimFile(file.0.clone());
         Ok(SimSync { file, length })

@@ -363,17 +363,18 @@ fn an_idle_topic_has_empty_files_unless_they_are_skipped() {
         world.tick();
         world.take(&["b"]);
         world.close();
-        let files: &[(&str, &str)] = match skips {
-            false => &[
+        let files: &[(&str, &str)] = if skips {
+            &[
+                ("out/t-000000.0920.log", "a\n"),
+                ("out/t-000001.0920.log", "b\n"),
+            ]
+        } else {
+            &[
                 ("out/t-000000.0920.log", ""),
                 ("out/t-000001.0920.log", "a\n"),
                 ("out/t-000002.0920.log", ""),
                 ("out/t-000003.0920.log", "b\n"),
-            ],
-            true => &[
-                ("out/t-000000.0920.log", "a\n"),
-                ("out/t-000001.0920.log", "b\n"),
-            ],
+            ]
         };
         world.expect_files(files);
         assert_eq!(world.finished, [0, 1]);
@@ -468,9 +469,10 @@ fn a_file_that_somebody_moves_away_is_not_handed_over() {
         }));
         assert_eq!(world.take(&["a"]), [0]);
         let path = "work/t-000000.0920.log";
-        match is_late {
-            false => world.disk.rename(path, "work/kept"),
-            true => world.disk.rename_before_move(path, "work/kept"),
+        if is_late {
+            world.disk.rename_before_move(path, "work/kept")
+        } else {
+            world.disk.rename(path, "work/kept")
         }
         assert_eq!(world.take(&["b"]), [0; 0]);
         assert_eq!(world.tick(), [1], "the moved file still takes messages");

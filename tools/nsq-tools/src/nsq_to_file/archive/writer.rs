@@ -268,9 +268,10 @@ impl<D: Disk, M> Writer<D, M> {
 
     /// Encodes and writes the collected bytes if there are many.
     pub(super) fn write_if_large(&mut self) -> Result<(), DiskError> {
-        match self.plain.len() >= WRITE_BYTES_MAX {
-            true => self.write(),
-            false => Ok(()),
+        if self.plain.len() >= WRITE_BYTES_MAX {
+            self.write()
+        } else {
+            Ok(())
         }
     }
 

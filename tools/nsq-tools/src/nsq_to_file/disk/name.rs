@@ -33,9 +33,10 @@ fn is_nameless(
     let is_deleted = name.ends_with(DELETED);
     // An NFS client and libfuse rename a removed file that is still open, and remove it when the file is closed.
     let is_hidden = name.starts_with(b".nfs") || name.starts_with(b".fuse_hidden");
-    match links == 0 || is_deleted || is_hidden {
-        true => Ok(!has_name()?),
-        false => Ok(false),
+    if links == 0 || is_deleted || is_hidden {
+        Ok(!has_name()?)
+    } else {
+        Ok(false)
     }
 }
 

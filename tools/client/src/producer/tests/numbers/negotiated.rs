@@ -46,9 +46,10 @@ async fn an_nsqd_that_takes_no_numbers_gets_none() {
             super::numbering::Numbering::Application(_)
         );
         let publishing = tokio::spawn(async move {
-            match is_own {
-                true => producer.publish_numbered("t", 7, "1").await,
-                false => producer.publish("t", "1").await,
+            if is_own {
+                producer.publish_numbered("t", 7, "1").await
+            } else {
+                producer.publish("t", "1").await
             }
         });
         let mut nsqd = server.accept().await;
