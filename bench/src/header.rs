@@ -39,7 +39,8 @@ pub struct Header {
 /// The filler of one message size, with its checksum begun.
 #[derive(Clone, Debug)]
 pub struct Filler {
-    bytes: usize,
+    /// The length of the filler in bytes.
+    pub bytes: usize,
     begun: Hasher,
 }
 
@@ -49,12 +50,6 @@ impl Filler {
         let mut begun = Hasher::new();
         begun.update(&source[..bytes]);
         Filler { bytes, begun }
-    }
-
-    /// Returns the length of the filler in bytes.
-    #[inline]
-    pub fn bytes(&self) -> usize {
-        self.bytes
     }
 }
 

@@ -22,7 +22,8 @@ const WIRE_READ_BYTES: usize = 32 * 1024;
 /// A connection. It may still be connecting: epoll says when writing is possible.
 #[derive(Debug)]
 pub struct Link {
-    stream: TcpStream,
+    /// The socket, for the poller.
+    pub stream: TcpStream,
     /// The output. Its first `sent` bytes are sent.
     pub output: Vec<u8>,
     sent: usize,
@@ -92,11 +93,6 @@ impl Link {
         let mut input = &input[..];
         let length = open_all(scratch, 0, |plain| upgrades.open_last(&mut input, plain))?;
         Ok(0..length)
-    }
-
-    /// Returns the socket, for the poller.
-    pub fn stream(&self) -> &TcpStream {
-        &self.stream
     }
 
     /// Bytes that wait to be sent.

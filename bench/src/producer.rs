@@ -69,7 +69,8 @@ pub struct Producer {
     /// The measured time, from and to, in nanoseconds. Publishing ends with it.
     measured: Range<u64>,
     outstanding: VecDeque<Outstanding>,
-    outstanding_messages: u64,
+    /// Messages that are sent and await their answer.
+    pub outstanding_messages: u64,
     /// The time from which on only the generator itself was in the way; `None` while something else is.
     free_since_ns: Option<u64>,
     /// What was sent so far. The next message's number is `sent`.
@@ -200,7 +201,7 @@ impl Producer {
         let sizes = settings.sizes.iter().cycle().skip(self.size_at);
         let sizes = sizes.take(count as usize);
         self.size_at = (self.size_at + count as usize) % settings.sizes.len();
-        let fillers_bytes: usize = sizes.clone().map(Filler::bytes).sum();
+        let fillers_bytes: usize = sizes.clone().map(|filler| filler.bytes).sum();
         let bodies_bytes = HEADER_BYTES * count as usize + fillers_bytes;
         let batch_bytes = 4 + 4 * count as usize + bodies_bytes;
         output.reserve(batch_bytes + 128);
@@ -234,10 +235,10 @@ impl Producer {
         };
         for filler in sizes {
             if has_size {
-                size(output, HEADER_BYTES + filler.bytes());
+                size(output, HEADER_BYTES + filler.bytes);
             }
             output.extend_from_slice(&header.encode(filler));
-            output.extend_from_slice(&settings.filler[..filler.bytes()]);
+            output.extend_from_slice(&settings.filler[..filler.bytes]);
             header.number += 1;
         }
         bodies_bytes
@@ -312,11 +313,6 @@ impl Producer {
     /// Ends publishing: no further command is encoded. Answers are still taken.
     pub fn end(&mut self) {
         self.ended = true;
-    }
-
-    /// Returns how many messages are sent and await their answer.
-    pub fn outstanding(&self) -> u64 {
-        self.outstanding_messages
     }
 
     /// Tells whether an answer must come before anything more can be sent.

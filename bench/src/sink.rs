@@ -279,7 +279,7 @@ impl Server {
             let mut flags = epoll::EventFlags::IN;
             flags.set(epoll::EventFlags::OUT, waits);
             let token = epoll::EventData::new_u64(index as u64);
-            if epoll::modify(&self.epoll, client.link.stream(), token, flags).is_err() {
+            if epoll::modify(&self.epoll, &client.link.stream, token, flags).is_err() {
                 self.close(index);
             }
         }

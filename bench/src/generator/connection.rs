@@ -221,7 +221,7 @@ impl Connection {
 
     /// Makes a connection without a greeting live: its socket is connected.
     pub(super) fn opened(&mut self) -> io::Result<()> {
-        if let Some(error) = self.link.stream().take_error()? {
+        if let Some(error) = self.link.stream.take_error()? {
             return Err(error);
         }
         self.stage = Stage::Live;

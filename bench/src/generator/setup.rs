@@ -72,7 +72,7 @@ impl Generator {
             return Ok(());
         };
         if let Role::Producer(_) = &connection.role {
-            let stream = connection.link.stream();
+            let stream = &connection.link.stream;
             let waits = stream
                 .set_nonblocking(false)
                 .and_then(|()| stream.set_read_timeout(Some(Duration::from_nanos(TICK_NS))));
@@ -87,7 +87,7 @@ impl Generator {
         let connection = &self.connections[index];
         self.setups += 1;
         let token = epoll::EventData::new_u64(index as u64);
-        let (socket, flags) = (connection.link.stream(), connection.interest);
+        let (socket, flags) = (&connection.link.stream, connection.interest);
         epoll::add(&self.epoll, socket, token, flags)
             .map_err(|error| connection.failure(&error.into()))
     }

@@ -134,7 +134,7 @@ impl Generator {
                 let now_ns = self.settings.clock.now_ns();
                 wait = producer.publish(now_ns, &mut link.output, &mut self.tally);
                 awaits_answer = producer.awaits_answer();
-                if wait == Wait::Done && producer.outstanding() == 0 && !connection.done {
+                if wait == Wait::Done && producer.outstanding_messages == 0 && !connection.done {
                     connection.done = true;
                     let control = &self.settings.control;
                     control
@@ -167,7 +167,7 @@ impl Generator {
         let wanted = connection.wanted_interest();
         if wanted != connection.interest {
             let token = epoll::EventData::new_u64(index as u64);
-            epoll::modify(&self.epoll, connection.link.stream(), token, wanted)
+            epoll::modify(&self.epoll, &connection.link.stream, token, wanted)
                 .map_err(|error| connection.failure(&error.into()))?;
             connection.interest = wanted;
         }
