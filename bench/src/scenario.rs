@@ -77,8 +77,9 @@ pub enum Arrivals {
     Poisson,
 }
 
-/// The most producers with a thread of their own.
-const BLOCKING_MAX: u32 = 4096;
+/// The most producers with a thread of their own. Some thousand threads that wake every few milliseconds leave two cores no
+/// time for anything else.
+const BLOCKING_MAX: u32 = 256;
 
 impl Scenario {
     /// Returns the number of messages that one publish command carries.
@@ -230,7 +231,7 @@ impl Scenario {
         }
         if self.client == Client::Blocking && self.producers > BLOCKING_MAX {
             return Err(format!(
-                "{} blocking clients are more threads than {BLOCKING_MAX}",
+                "{} blocking clients are more threads than {BLOCKING_MAX}: the client event-loop carries more",
                 self.producers
             ));
         }

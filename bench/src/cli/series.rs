@@ -17,7 +17,7 @@ use crate::rate::{Rate, parse_count};
 use crate::result::{Outcome, RunResult, SearchStep, Threshold};
 use crate::run::Finished;
 use crate::save::Files;
-use crate::scenario::Scenario;
+use crate::scenario::{Client, Scenario};
 use crate::sweep;
 
 /// The flags of `sweep`.
@@ -84,6 +84,9 @@ fn rated(play: &PlayArgs) -> Result<Scenario, String> {
     let mut scenario = play.scenario()?;
     if scenario.producers == 0 {
         return Err("rates need producers: give --producers".into());
+    }
+    if scenario.client == Client::Blocking {
+        return Err("a blocking client has no rate to vary: leave --client out".into());
     }
     scenario.rate = Rate::PerSecond(1.0);
     scenario.messages = 0;

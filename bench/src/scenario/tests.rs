@@ -71,6 +71,6 @@ fn what_does_not_fit_together_is_refused() {
     check("client = 'blocking'\nrate = '5'", "leave the rate out");
     check(
         "client = 'blocking'\nproducers = 5000",
-        "more threads than 4096",
+        "more threads than 256",
     );
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::time::Duration;
 
 use crate::command_line::{self, CommandLine, Given};
 use crate::config_file::{File, FileError};
@@ -11,6 +12,7 @@ use crate::log::{Format, Style};
 use crate::program::{Exit, Program};
 use crate::value::Value;
 use crate::version;
+use wire::go_value::duration_text;
 
 /// The value of every flag. The command line takes precedence over the configuration file, and the
 /// file over the default.
@@ -277,6 +279,11 @@ impl Options {
         Err(match (min, max) {
             (0, i64::MAX) => format!("--{name} must not be negative"),
             (1, i64::MAX) => format!("--{name} must be greater than {zero}"),
+            _ if zero == "0s" => {
+                let [min, max] =
+                    [min, max].map(|ns| duration_text(Duration::from_nanos(ns as u64)));
+                format!("--{name} must be [{min},{max}]")
+            }
             _ => format!("--{name} must be [{min},{max}]"),
         })
     }

@@ -1,7 +1,7 @@
 //! The forms of answers: as they are since NSQ 1.0, and in the envelope of older versions.
 
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{self, DeserializeOwned};
 
 use crate::lenient::lenient;
 
@@ -14,10 +14,13 @@ const ENVELOPE: [&str; 3] = ["\"status_code\"", "\"status_txt\"", "\"data\""];
 /// Reads an answer, with or without the envelope.
 ///
 /// # Errors
-/// The answer is not JSON, or a field has a wrong type.
+/// The answer is not JSON, a field has a wrong type, or the envelope has a status other than 200.
 pub fn read<T: DeserializeOwned>(body: &[u8]) -> serde_json::Result<T> {
     #[derive(Deserialize)]
     struct Envelope<T> {
+        status_code: Option<u16>,
+        #[serde(default)]
+        status_txt: String,
         data: Option<T>,
     }
     // Go replaces bytes that are not UTF-8.
@@ -26,10 +29,18 @@ pub fn read<T: DeserializeOwned>(body: &[u8]) -> serde_json::Result<T> {
     let has_envelope = ENVELOPE
         .iter()
         .any(|key| object.trim_start().starts_with(key));
-    if has_envelope && let Some(data) = serde_json::from_str::<Envelope<T>>(&text)?.data {
-        return Ok(data);
+    if !has_envelope {
+        return serde_json::from_str(&text);
     }
-    serde_json::from_str(&text)
+    let envelope: Envelope<T> = serde_json::from_str(&text)?;
+    match (envelope.status_code, envelope.data) {
+        (Some(code), _) if code != 200 => {
+            let text = envelope.status_txt;
+            Err(de::Error::custom(format!("status_code {code}: {text}")))
+        }
+        (_, Some(data)) => Ok(data),
+        (_, None) => serde_json::from_str(&text),
+    }
 }
 
 lenient! {

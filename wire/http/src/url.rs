@@ -49,10 +49,12 @@ pub fn https_url(url: &str, status: u16, body: &[u8]) -> Option<String> {
     let rest = url.strip_prefix("http://").filter(|_| status == 403)?;
     let Port { https_port } = serde_json::from_slice(body).ok()?;
     let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-    let (host, _) = authority.rsplit_once(':')?;
+    let server = authority.rfind('@').map_or(0, |at| at + 1);
+    let (user, server) = authority.split_at(server);
+    let (host, _) = server.rsplit_once(':')?;
     // Other colons are those of an IPv6 address in brackets.
     let has_port = !host.contains(':') || host.ends_with(']');
-    has_port.then(|| format!("https://{host}:{https_port}{path}"))
+    has_port.then(|| format!("https://{user}{host}:{https_port}{path}"))
 }
 
 #[cfg(test)]

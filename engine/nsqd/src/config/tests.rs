@@ -277,6 +277,7 @@ fn values_are_checked_in_nsqds_order_and_words() {
         "--broadcast-tcp-port must be [0,65535]",
     );
     check("--shards=1025", "--shards must be [0,1024]");
+    check("--look=5s", "--look must be [0s,1ms]");
     assert_eq!(
         refused(&["--shards=-1", "--node-id=-1", "--max-deflate-level=0"]),
         "--max-deflate-level must be [1,9]"

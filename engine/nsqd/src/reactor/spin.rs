@@ -84,7 +84,7 @@ impl Spin {
     pub(super) fn record_wait(&mut self, worked: Duration, waited: Duration, hit: Option<bool>) {
         match hit {
             // A longer look found the answer late: another thread had the processor, to which the look leaves it.
-            Some(true) if worked <= TURN_MAX && waited <= 2 * self.window => {
+            Some(true) if worked <= TURN_MAX && waited <= self.window + TURN_MAX => {
                 self.score = (self.score + 1).min(SCORE_MAX);
             }
             Some(_) => {

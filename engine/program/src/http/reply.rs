@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::StatusCode;
 
-use wire::go_json::{raw, to_string};
+use wire::go_json::to_string;
 use wire::json_object;
 
 use super::coding;
@@ -229,11 +229,12 @@ impl Reply {
                 ..self
             };
         };
-        let body = to_string(&json_object! {
-            status_code: status.as_u16(),
-            status_txt: String::from_utf8_lossy(text),
-            data: raw(String::from_utf8_lossy(data).into_owned()),
-        });
+        let text = to_string(&String::from_utf8_lossy(text));
+        let body = format!(
+            r#"{{"status_code":{},"status_txt":{text},"data":{}}}"#,
+            status.as_u16(),
+            String::from_utf8_lossy(data)
+        );
         let must_close = self.must_close;
         Reply::new(status, false, body)
             .with_type(JSON)

@@ -56,6 +56,9 @@ fn the_envelope_of_old_versions_is_opened() {
     }
     let empty: Lookup = read(br#"{"status_code":200,"status_txt":"OK","data":null}"#).unwrap();
     assert_eq!(empty, Lookup::default());
+    let refused = br#"{"status_code":500,"status_txt":"INVALID_REQUEST","data":null}"#;
+    let error = read::<Lookup>(refused).unwrap_err().to_string();
+    assert_eq!(error, "status_code 500: INVALID_REQUEST");
 }
 
 #[test]

@@ -46,6 +46,12 @@ fn a_refused_request_goes_to_the_port_that_the_answer_names() {
         ("http://h/auth", body, None),
         ("http://[::1]/x", body, None),
         ("http://::1:1/x", body, None),
+        (
+            "http://user:pw@h:4151/auth",
+            body,
+            Some("https://user:pw@h:4152/auth"),
+        ),
+        ("http://user:pw@auth.example/auth", body, None),
     ] {
         let found = https_url(url, 403, body.as_bytes());
         assert_eq!(found.as_deref(), expected, "{url} {body}");
