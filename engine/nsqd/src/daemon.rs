@@ -1,6 +1,5 @@
 //! The life of the process: checks, shards, and the end.
 
-pub(crate) mod advice;
 mod reload;
 mod rule_memory;
 mod seed;
@@ -12,6 +11,7 @@ use crate::drain::{self, DrainSwitch, DrainedShards};
 use crate::lookup::LookupPeers;
 use crate::metadata_writer::MetadataWriter;
 use crate::net::address::Addresses;
+use crate::preflight::data_path;
 use crate::process::Info;
 use crate::recovery::StoredTopics;
 use crate::shard::health::Health;
@@ -21,7 +21,6 @@ use crate::shard::{Clock, Shard, Shared};
 use crate::thread_pool::{Bounds, ThreadPool};
 use crate::tls::ListenerTls;
 use crate::{config, preflight, recovery, statsd, takeover, tls};
-use advice::lock_failed;
 use diskq::{DataPath, DataPathLock, Keeper, OsFiles};
 use diskq_import::{Exposed, Metadata};
 use engine_rules::{Owed, ShardId};
@@ -86,7 +85,7 @@ impl Daemon {
     ) -> Result<Daemon, StartError> {
         let lock = DataPathLock::acquire(&config.data_path)
             .and_then(|lock| diskq::check_writable(&config.data_path).map(|()| lock))
-            .map_err(|error| lock_failed(&config.data_path, &error))?;
+            .map_err(|error| StartError(data_path::lock_failed(&config.data_path, &error)))?;
         let refuse = |why: String| StartError(format!("failed to instantiate nsqd - {why}"));
         config.check_before_tls().map_err(refuse)?;
         let tls = tls::configure(&mut config).map_err(refuse)?;
@@ -105,10 +104,10 @@ impl Daemon {
         let lookup_settings =
             tls::lookup_settings(&config, http_settings.clone()).map_err(refuse)?;
         let ready = preflight::prepare(&config).map_err(|error| refuse(error.to_string()))?;
-        let metadata = Metadata::load(&config.data_path).map_err(|error| {
+        let metadata = data_path::load_metadata(&config.data_path).map_err(|finding| {
             StartError(format!(
-                "failed to load metadata - {error} ({})",
-                advice::of_metadata(&config.data_path)
+                "failed to load metadata - {} ({})",
+                finding.found, finding.advice
             ))
         })?;
         takeover::run(&config, &metadata).map_err(StartError)?;
@@ -279,10 +278,10 @@ impl Daemon {
 /// Takes the permissions of other users away from nsqd's files. A failure does not keep the broker from its work.
 fn close_to_others(data_path: &Path) {
     let (exposed, result) = Exposed::close(data_path);
-    if let Some(found) = advice::exposed(data_path, &exposed) {
+    if let Some(found) = data_path::exposed(data_path, &exposed) {
         log_warn!(
             "{found} - this start took the permissions away; {}",
-            advice::READERS
+            data_path::READERS
         );
     }
     if let Err(error) = result {

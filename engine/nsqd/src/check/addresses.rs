@@ -5,60 +5,37 @@ use std::net::SocketAddr;
 use super::Finding;
 use crate::config::Config;
 use crate::net::address::ListenAddress;
-use crate::preflight::{self, AddressKind};
+use crate::preflight;
 
 /// Tries each address, and gives it back at once: an nsqd that starts meanwhile must get its addresses. A start holds
-/// all of them, and so finds out that two are equal. Here their comparison does.
-pub(super) fn check(config: &Config) -> Vec<Finding> {
+/// all of them, and so finds out that two are equal. Here their comparison does. Each finding has the flag's name.
+pub(super) fn check(config: &Config) -> Vec<(&'static str, Finding)> {
     let mut free: Vec<(&str, Place)> = Vec::new();
     let mut findings = Vec::new();
-    for (name, address, kind) in listened(config) {
-        let place = preflight::reserve(address, kind, config.unix_socket_mode.0);
-        let place = place.map(|found| Place::new(address, &found.address()));
-        findings.push(match place {
-            Err(error) => Finding::refusal(name, &error),
+    for (name, address, kind) in preflight::addresses_asked_for(config) {
+        if address.is_empty() && name != "tcp-address" {
+            continue;
+        }
+        let reserved = preflight::reserve(address, kind, config.unix_socket_mode.0);
+        let place = reserved.map(|found| Place::new(address, &found.address()));
+        let finding = match place {
+            Err(finding) => finding,
             Ok(place) => {
-                let finding = judge(name, address, &place, &free);
+                let finding = judge(address, &place, &free);
                 free.push((name, place));
                 finding
             }
-        });
+        };
+        findings.push((name, finding));
     }
     findings
 }
 
-/// The flags that name an address, and their values. All but the first may be switched off.
-fn listened(config: &Config) -> Vec<(&'static str, &str, AddressKind)> {
-    let https_address = if config.has_certificate() {
-        config.https_address.as_str()
-    } else {
-        ""
-    };
-    let mut listened = vec![
-        (
-            "tcp-address",
-            config.tcp_address.as_str(),
-            AddressKind::TcpOrUnix,
-        ),
-        ("http-address", &config.http_address, AddressKind::TcpOrUnix),
-        ("https-address", https_address, AddressKind::Tcp),
-        ("unix-socket", &config.unix_socket, AddressKind::Unix),
-        (
-            "http-unix-socket",
-            &config.http_unix_socket,
-            AddressKind::Unix,
-        ),
-    ];
-    listened.retain(|(name, address, _)| *name == "tcp-address" || !address.is_empty());
-    listened
-}
-
 /// `free` are the addresses before this one.
-fn judge(name: &'static str, address: &str, place: &Place, free: &[(&str, Place)]) -> Finding {
+fn judge(address: &str, place: &Place, free: &[(&str, Place)]) -> Finding {
     match free.iter().find(|(_, other)| place.is_in_the_way_of(other)) {
-        None => Finding::ok(name, format!("{address} is free")),
+        None => Finding::ok(format!("{address} is free")),
         Some((other, _)) => Finding::failure(
-            name,
             format!("{address} cannot be listened on: --{other} has it already"),
             "choose another port, or another path of a unix socket, for one of the two",
         ),
@@ -148,7 +125,11 @@ mod tests {
             assert_eq!(Place::new(address, &found), expected, "{address}");
         }
         let findings = check(&config("127.0.0.1:0", "127.0.0.1:0"));
-        assert!(findings.iter().all(|finding| finding.state == State::Ok));
+        assert!(
+            findings
+                .iter()
+                .all(|(_, finding)| finding.state == State::Ok)
+        );
     }
 
     /// A start at the time of a check failed. Opened by a check that held each free address until it had tried all of
@@ -169,7 +150,7 @@ mod tests {
                 is_free = TcpListener::bind(free_address).is_ok() && !checking.is_finished();
             }
             let findings = checking.join().unwrap();
-            assert_eq!(findings[1].state, State::Failure, "{findings:?}");
+            assert_eq!(findings[1].1.state, State::Failure, "{findings:?}");
             is_free
         };
         // Another process may take the address, or this thread may stand still for as long as the check.

@@ -32,17 +32,15 @@ pub(super) fn wall() -> Finding {
 }
 
 fn judge_wall(since_1970: Duration) -> Finding {
-    const NAME: &str = "clock";
     let seconds = i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX);
     let time = match Timestamp::from_second(seconds) {
         Ok(time) => time.to_string(),
         Err(_) => format!("{seconds} seconds after 1970"),
     };
     if since_1970 >= EARLIEST {
-        return Finding::ok(NAME, format!("it is {time}"));
+        return Finding::ok(format!("it is {time}"));
     }
     Finding::failure(
-        NAME,
         format!(
             "the system says that it is {time}: messages would carry wrong times, and deferred ones would come \
              at wrong times after a restart"
@@ -62,9 +60,8 @@ pub(super) fn source() -> Option<Finding> {
 }
 
 fn judge_source(current: &str, available: &str) -> Finding {
-    const NAME: &str = "clock-source";
     if !SLOW_SOURCES.contains(&current) {
-        return Finding::ok(NAME, format!("{current}, which is read quickly"));
+        return Finding::ok(format!("{current}, which is read quickly"));
     }
     let better = available
         .split_ascii_whitespace()
@@ -79,7 +76,6 @@ fn judge_source(current: &str, available: &str) -> Finding {
             .to_owned(),
     };
     Finding::warning(
-        NAME,
         format!(
             "{current}, which takes microseconds to read: nsqd reads the clock many times a second"
         ),
@@ -103,7 +99,7 @@ mod tests {
         assert!(finding.advice.contains("timedatectl"), "{finding:?}");
         let before = EARLIEST - Duration::from_nanos(1);
         assert_eq!(judge_wall(before).state, State::Failure);
-        let expected = Finding::ok("clock", "it is 2020-01-01T00:00:00Z");
+        let expected = Finding::ok("it is 2020-01-01T00:00:00Z");
         assert_eq!(judge_wall(EARLIEST), expected);
         assert_eq!(judge_wall(Duration::MAX).state, State::Ok);
         assert_eq!(wall().state, State::Ok);

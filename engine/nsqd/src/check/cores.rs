@@ -3,9 +3,8 @@
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-use super::{Finding, shards_text};
-
-const NAME: &str = "cores";
+use super::Finding;
+use crate::preflight::shards_text;
 
 pub(super) fn check(shard_count: NonZeroUsize) -> Finding {
     let usable = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
@@ -48,7 +47,6 @@ fn judge(shard_count: NonZeroUsize, usable: NonZeroUsize, quota: Option<f64>) ->
             _ => raise.to_owned(),
         };
         return Finding::warning(
-            NAME,
             format!(
                 "{shards}, but the control group may use only {quota:.2} cores: when that is used up, no shard \
                  runs until the next period, which is up to 100 ms as a rule"
@@ -62,7 +60,6 @@ fn judge(shard_count: NonZeroUsize, usable: NonZeroUsize, quota: Option<f64>) ->
     };
     if shard_count > usable {
         return Finding::warning(
-            NAME,
             format!(
                 "{shards}, but this process may use only {cores}: shards wait for each other's turns"
             ),
@@ -70,7 +67,7 @@ fn judge(shard_count: NonZeroUsize, usable: NonZeroUsize, quota: Option<f64>) ->
              where a quota limits them, docker: --cpus=, Kubernetes: resources.limits.cpu)",
         );
     }
-    Finding::ok(NAME, format!("{shards}, and this process may use {cores}"))
+    Finding::ok(format!("{shards}, and this process may use {cores}"))
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use diskq::TrialFile;
 use wire::go_error::system_text;
 
-use super::{Finding, bytes_text};
+use super::Finding;
 use crate::config::Config;
+use crate::preflight::bytes_text;
 
 /// Less room than one segment of a steady flow: publishes are refused soon after the start.
 const FREE_BYTES_MIN: u64 = 1 << 20;
@@ -37,7 +38,6 @@ pub(super) fn space(path: &Path) -> Finding {
             total_files: answer.f_files,
         }),
         Err(errno) => Finding::warning(
-            "free-space",
             format!(
                 "the file system does not say how much is free: {}",
                 system_text(&errno.into())
@@ -63,7 +63,6 @@ struct Space {
 }
 
 fn judge_space(space: &Space) -> Finding {
-    const NAME: &str = "free-space";
     const MORE: &str = "free some, or choose a --data-path on a larger file system; docs/capacity-planning.md says how \
                         much a backlog takes";
     let found = format!(
@@ -74,11 +73,10 @@ fn judge_space(space: &Space) -> Finding {
     let counts_files = space.total_files > 0;
     if space.free_bytes < FREE_BYTES_MIN {
         let found = format!("{found}: publishes would be refused");
-        return Finding::failure(NAME, found, MORE);
+        return Finding::failure(found, MORE);
     }
     if counts_files && space.free_files == 0 {
         return Finding::failure(
-            NAME,
             format!(
                 "{found}, but no file can be made: all {} inodes are in use",
                 space.total_files
@@ -88,14 +86,12 @@ fn judge_space(space: &Space) -> Finding {
     }
     if space.free_bytes < FREE_BYTES_FEW {
         return Finding::warning(
-            NAME,
             format!("{found}: publishes are refused when that is used up"),
             MORE,
         );
     }
     if counts_files && space.free_files < FREE_FILES_FEW {
         return Finding::warning(
-            NAME,
             format!(
                 "{found}, but only {} files more can be made: each topic takes several",
                 space.free_files
@@ -103,15 +99,15 @@ fn judge_space(space: &Space) -> Finding {
             "remove files, or make the file system anew with more inodes (mkfs -N)",
         );
     }
-    Finding::ok(NAME, found)
+    Finding::ok(found)
 }
 
-/// Files as a log makes them, and their syncs.
-pub(super) fn trial(config: &Config) -> Vec<Finding> {
+/// Files as a log makes them, and their syncs. Without usable files, nothing is synced.
+pub(super) fn trial(config: &Config) -> (Finding, Option<Finding>) {
     let path = &config.data_path;
     let file = match TrialFile::create(path) {
         Ok(file) => file,
-        Err(error) => return vec![judge_segments(&Err(("made", error)))],
+        Err(error) => return (judge_segments(&Err(("made", error))), None),
     };
     let reserved = file
         .reserve(u64::from(TRIAL_BYTES))
@@ -120,25 +116,17 @@ pub(super) fn trial(config: &Config) -> Vec<Finding> {
         Ok(()) => Ok(is_reserved),
         Err(error) => Err(("mapped", error)),
     });
-    let mut findings = vec![judge_segments(&usable)];
-    if usable.is_ok() {
-        findings.push(judge_syncs(syncs(&file), config));
-    }
-    findings
+    let synced = usable.is_ok().then(|| judge_syncs(syncs(&file), config));
+    (judge_segments(&usable), synced)
 }
 
 /// True if room was reserved without writing zeros. The error names the action that failed.
 type Usable = Result<bool, (&'static str, io::Error)>;
 
 fn judge_segments(usable: &Usable) -> Finding {
-    const NAME: &str = "segments";
     match usable {
-        Ok(true) => Finding::ok(
-            NAME,
-            "room for a file can be reserved, and mapped into memory",
-        ),
+        Ok(true) => Finding::ok("room for a file can be reserved, and mapped into memory"),
         Ok(false) => Finding::warning(
-            NAME,
             "this file system cannot reserve room (fallocate): each new segment is filled with zeros first, so messages \
              are written twice",
             "use ext4 or xfs",
@@ -157,7 +145,6 @@ fn judge_segments(usable: &Usable) -> Finding {
             };
             let why = system_text(error);
             Finding::failure(
-                NAME,
                 format!(
                     "a file of {} cannot be {step} there: {why}",
                     bytes_text(TRIAL_BYTES.into())
@@ -184,12 +171,10 @@ fn syncs(file: &TrialFile) -> io::Result<Vec<Duration>> {
 }
 
 fn judge_syncs(times: io::Result<Vec<Duration>>, config: &Config) -> Finding {
-    const NAME: &str = "sync-speed";
     let times = match times {
         Ok(times) => times,
         Err(error) => {
             return Finding::failure(
-                NAME,
                 format!(
                     "a sync fails: {}; no message would be safe from a power failure",
                     system_text(&error)
@@ -201,12 +186,11 @@ fn judge_syncs(times: io::Result<Vec<Duration>>, config: &Config) -> Finding {
     let median = times[times.len() / 2];
     let found = format!("a sync of 4 KiB takes {}", time_text(median));
     if median <= SYNC_SLOW {
-        return Finding::ok(NAME, found);
+        return Finding::ok(found);
     }
     let per_second = 1.0 / median.as_secs_f64();
     if config.sync_every == 1 {
         return Finding::warning(
-            NAME,
             format!(
                 "{found}: with --sync-every=1 each publish waits that long, and a producer that waits for each OK \
                  publishes at most {per_second:.0} messages a second"
@@ -216,7 +200,6 @@ fn judge_syncs(times: io::Result<Vec<Duration>>, config: &Config) -> Finding {
         );
     }
     Finding::warning(
-        NAME,
         format!(
             "{found}: the disk can sync about {per_second:.0} topics a second, and each topic with new messages is \
              synced every {} (--sync-timeout); --sync-every=1 would make each publish wait",

@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 
 use super::Finding;
 
-const NAME: &str = "file-system";
-
 /// A mounted file system, as the kernel lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mount {
@@ -32,7 +30,7 @@ pub(super) fn check(path: &Path) -> Finding {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     match mount_of(&table, &path) {
         Some(mount) => judge(&mount, writes_in_place(&path), &path),
-        None => Finding::ok(NAME, "this system does not say of which type it is"),
+        None => Finding::ok("this system does not say of which type it is"),
     }
 }
 
@@ -90,11 +88,10 @@ fn writes_in_place(_directory: &Path) -> bool {
 fn judge(mount: &Mount, writes_in_place: bool, path: &Path) -> Finding {
     let (kind, point, shown) = (&mount.kind, mount.point.display(), path.display());
     let warning = |why: &str, advice: String| {
-        Finding::warning(NAME, format!("{kind}, mounted at {point}, {why}"), advice)
+        Finding::warning(format!("{kind}, mounted at {point}, {why}"), advice)
     };
     match kind.as_str() {
         "btrfs" if writes_in_place || mount.has("nodatacow") => Finding::ok(
-            NAME,
             format!("btrfs, mounted at {point}, which writes new files of this directory in place"),
         ),
         "btrfs" => warning(
@@ -133,7 +130,7 @@ fn judge(mount: &Mount, writes_in_place: bool, path: &Path) -> Finding {
                 "mount it with barriers (mount -o remount,barrier=1 {point}), unless the disk's write cache has a battery"
             ),
         ),
-        _ => Finding::ok(NAME, format!("{kind}, mounted at {point}")),
+        _ => Finding::ok(format!("{kind}, mounted at {point}")),
     }
 }
 
@@ -223,7 +220,7 @@ mod tests {
         for kind in ["ext4", "xfs", "f2fs"] {
             let expected = format!("{kind}, mounted at /disk");
             let finding = finding_of(kind, "rw,barrier=1", false);
-            assert_eq!(finding, Finding::ok(NAME, expected));
+            assert_eq!(finding, Finding::ok(expected));
         }
         assert_eq!(finding_of("btrfs", "rw", true).state, State::Ok);
         assert_eq!(finding_of("btrfs", "rw,nodatacow", false).state, State::Ok);

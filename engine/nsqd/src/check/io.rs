@@ -2,15 +2,13 @@
 
 use rustix::process::{Resource, getrlimit};
 
-use super::{Finding, bytes_text, shards_text};
+use super::Finding;
 use crate::config::Config;
-use crate::preflight::{self, Chosen, PreflightError};
-
-const NAME: &str = "io";
+use crate::preflight::{self, Chosen, bytes_text, shards_text};
 
 /// The system's answers.
 pub(super) struct Answer {
-    pub(super) chosen: Result<Chosen, PreflightError>,
+    pub(super) chosen: Result<Chosen, Finding>,
     /// Name and version, for example `Linux 6.18.44`.
     pub(super) system: String,
     /// `None`: no limit.
@@ -49,7 +47,7 @@ fn shows_io_wait() -> bool {
 pub(super) fn judge(answer: &Answer, shards: &str) -> Finding {
     let chosen = match &answer.chosen {
         Ok(chosen) => chosen,
-        Err(error) => return Finding::refusal(NAME, error),
+        Err(error) => return error.clone(),
     };
     let Chosen {
         engine,
@@ -59,13 +57,12 @@ pub(super) fn judge(answer: &Answer, shards: &str) -> Finding {
     let (name, system) = (engine.name(), &answer.system);
     if let Some((_, error)) = passed_over.first() {
         return Finding::warning(
-            NAME,
             format!(
                 "{}; {shards} will wait for sockets with {name}; {}",
-                error.found(),
+                error.found,
                 engine.cost_text()
             ),
-            error.advice(),
+            &*error.advice,
         );
     }
     let mut found = format!("{name} works for {shards} on {system}");
@@ -82,5 +79,5 @@ pub(super) fn judge(answer: &Answer, shards: &str) -> Finding {
             found += "; before Linux 6.15, an idle shard may be counted as I/O wait; it uses no processor time";
         }
     }
-    Finding::ok(NAME, found)
+    Finding::ok(found)
 }

@@ -5,7 +5,8 @@ use std::path::Path;
 use diskq::{DiskError, OsFiles};
 use diskq_import::{COMMITTED_TAKEOVER, DueTakeover, Metadata};
 
-use super::{Finding, bytes_text, disk};
+use super::{Finding, disk};
+use crate::preflight::bytes_text;
 
 /// `None`: no files of the original are there, or nsqd.dat cannot be read, which has a finding of its own.
 pub(super) fn check(path: &Path) -> Option<Finding> {
@@ -16,12 +17,10 @@ pub(super) fn check(path: &Path) -> Option<Finding> {
 
 /// `free_bytes` is `None` if the file system does not say how much is free.
 fn judge(due: Result<DueTakeover, DiskError>, free_bytes: Option<u64>) -> Option<Finding> {
-    const NAME: &str = "takeover";
     let due = match due {
         Ok(due) => due,
         Err(error) => {
             return Some(Finding::failure(
-                NAME,
                 format!("a start fails at the data files of the original nsqd: {error}"),
                 "do what the text says, or mend the cause; a takeover needs all files",
             ));
@@ -69,7 +68,6 @@ fn judge(due: Result<DueTakeover, DiskError>, free_bytes: Option<u64>) -> Option
     let needed_bytes = bytes.saturating_add(bytes / 100 * 65);
     match free_bytes {
         Some(free_bytes) if free_bytes < needed_bytes => Some(Finding::warning(
-            NAME,
             format!(
                 "{found}; that needs up to {}, and {} are free: without the room, the start fails and changes nothing",
                 bytes_text(needed_bytes),
@@ -78,11 +76,10 @@ fn judge(due: Result<DueTakeover, DiskError>, free_bytes: Option<u64>) -> Option
             "make room on the file system of --data-path",
         )),
         _ if !unlisted.is_empty() => Some(Finding::warning(
-            NAME,
             found,
             "if their messages are wanted, bring back the nsqd.dat that lists them before the start",
         )),
-        _ => Some(Finding::ok(NAME, found)),
+        _ => Some(Finding::ok(found)),
     }
 }
 

@@ -1,17 +1,17 @@
 use super::*;
-use crate::preflight;
+use crate::preflight::{self, bytes_text};
 use crate::reactor::Engine;
 
-fn report(findings: Vec<Finding>) -> Report {
+fn report(findings: Vec<(&'static str, Finding)>) -> Report {
     Report { findings }
 }
 
 #[test]
 fn a_report_is_as_bad_as_its_worst_finding() {
-    let good = || Finding::ok("cores", "two");
-    let odd = || Finding::warning("clock", "slow", "hurry up");
-    let bad = || Finding::failure("data-path", "gone", "find it");
-    let check = |findings: Vec<Finding>, state, summary: &str| {
+    let good = || ("cores", Finding::ok("two"));
+    let odd = || ("clock", Finding::warning("slow", "hurry up"));
+    let bad = || ("data-path", Finding::failure("gone", "find it"));
+    let check = |findings: Vec<(&'static str, Finding)>, state, summary: &str| {
         let report = report(findings);
         assert_eq!(report.state(), state);
         let text = report.text();
@@ -33,9 +33,9 @@ fn a_report_is_as_bad_as_its_worst_finding() {
 #[test]
 fn text_and_json_say_the_same() {
     let report = report(vec![
-        Finding::ok("cores", "two"),
-        Finding::warning("clock", "slow", "hurry up"),
-        Finding::failure("data-path", "\"gone\"", "find it"),
+        ("cores", Finding::ok("two")),
+        ("clock", Finding::warning("slow", "hurry up")),
+        ("data-path", Finding::failure("\"gone\"", "find it")),
     ]);
     let text = "\
 ok    cores         two
@@ -59,7 +59,7 @@ This machine is not ready for nsqd with these flags: 1 failure, 1 warning.
     assert_eq!(report.json().lines().count(), 1);
 }
 
-fn engine(chosen: Result<preflight::Chosen, PreflightError>) -> io::Answer {
+fn engine(chosen: Result<preflight::Chosen, Finding>) -> io::Answer {
     io::Answer {
         chosen,
         system: "Linux 6.18.1".to_owned(),
@@ -80,7 +80,7 @@ fn the_engine_is_told_with_its_price() {
     };
     let best = io::judge(&engine(works(Engine::IoUring, vec![])), "2 shards");
     let text = "io_uring works for 2 shards on Linux 6.18.1, with up to 8.0 MiB of locked memory";
-    assert_eq!(best, Finding::ok("io", text));
+    assert_eq!(best, Finding::ok(text));
     let older = io::Answer {
         shows_io_wait: true,
         memlock_bytes: None,
@@ -98,7 +98,7 @@ fn the_engine_is_told_with_its_price() {
     });
     let text = format!("{text}; {}", preflight::LACKS_RECEIVING);
     let refused = io::judge(&engine(refused), "2 shards");
-    assert_eq!(refused, Finding::ok("io", text));
+    assert_eq!(refused, Finding::ok(text));
     let free = io::Answer {
         memlock_bytes: Some(0),
         ..engine(works(Engine::IoUring, vec![]))
@@ -111,8 +111,8 @@ fn the_engine_is_told_with_its_price() {
     // The engine is the one that was asked for.
     let asked = io::judge(&engine(works(Engine::Epoll, vec![])), "2 shards");
     let text = "epoll works for 2 shards on Linux 6.18.1";
-    assert_eq!(asked, Finding::ok("io", text));
-    let forbidden = || PreflightError::IoUringForbidden;
+    assert_eq!(asked, Finding::ok(text));
+    let forbidden = preflight::io_uring::forbidden;
     let passed_over = vec![(Engine::IoUring, forbidden())];
     let second = io::judge(&engine(works(Engine::Epoll, passed_over)), "2 shards");
     assert_eq!(second.state, State::Warning);

@@ -10,7 +10,7 @@ use program::tcp_socket::{BIND_PAUSE, BIND_TIMEOUT};
 use socket2::{Domain, Protocol, Socket, Type};
 use wire::go_error::system_text;
 
-use super::PreflightError;
+use super::Finding;
 use crate::net::address::{ListenAddress, UnixSocket};
 
 /// A TCP address that belongs to this process until this is dropped. No client can connect yet.
@@ -59,11 +59,7 @@ pub enum AddressKind {
 }
 
 /// Reserves a place to listen at. The file of a unix socket gets the permissions `mode`. May block for up to a second.
-pub fn reserve(
-    address: &str,
-    kind: AddressKind,
-    mode: Option<u32>,
-) -> Result<Reserved, PreflightError> {
+pub fn reserve(address: &str, kind: AddressKind, mode: Option<u32>) -> Result<Reserved, Finding> {
     let is_tcp = match kind {
         AddressKind::TcpOrUnix => tcp_address::split_host_port(address).is_some(),
         AddressKind::Tcp => true,
@@ -74,10 +70,9 @@ pub fn reserve(
     }
     let bind = || UnixSocket::bind(address, mode);
     let socket = retry_while_in_use(BIND_TIMEOUT, bind);
-    let socket = socket.map_err(|error| PreflightError::Listen {
-        address: address.to_string(),
-        why: format!("listen unix {address}: bind: {}", system_text(&error)),
-        hint: unix_hint(&error).to_string(),
+    let socket = socket.map_err(|error| {
+        let why = format!("listen unix {address}: bind: {}", system_text(&error));
+        refused(address, &why, unix_hint(&error))
     })?;
     Ok(Reserved::Unix(Arc::new(socket)))
 }
@@ -97,24 +92,21 @@ fn unix_hint(error: &io::Error) -> &'static str {
 ///
 /// Listeners with SO_REUSEPORT alone do not find out that the address is taken: a second nsqd of the same user would
 /// start without an error and take half of the connections. So a socket is bound without this option first.
-pub fn reserve_tcp(address: &str) -> Result<ReservedAddress, PreflightError> {
+pub fn reserve_tcp(address: &str) -> Result<ReservedAddress, Finding> {
     reserve_within(address, BIND_TIMEOUT)
 }
 
-fn reserve_within(address: &str, timeout: Duration) -> Result<ReservedAddress, PreflightError> {
-    let refuse = |why: String, hint: String| PreflightError::Listen {
-        address: address.to_string(),
-        why,
-        hint,
-    };
-    let candidate = tcp_address::resolve(address).map_err(|why| refuse(why, String::new()))?;
+fn reserve_within(address: &str, timeout: Duration) -> Result<ReservedAddress, Finding> {
+    let candidate = tcp_address::resolve(address).map_err(|why| refused(address, &why, ""))?;
     reserve_with_retries(candidate, timeout).map_err(|error| {
-        let why = system_text(&error);
-        refuse(
-            format!("listen tcp {candidate}: bind: {why}"),
-            tcp_address::bind_hint(&error, "nsqd"),
-        )
+        let why = format!("listen tcp {candidate}: bind: {}", system_text(&error));
+        refused(address, &why, tcp_address::bind_hint(&error, "nsqd"))
     })
+}
+
+/// An address cannot be listened on. It is in the operator's spelling, and the cause in nsqd's words where nsqd has some.
+fn refused(address: &str, why: &str, advice: impl Into<String>) -> Finding {
+    Finding::failure(format!("listen ({address}) failed - {why}"), advice)
 }
 
 fn reserve_with_retries(address: SocketAddr, timeout: Duration) -> io::Result<ReservedAddress> {

@@ -1,12 +1,13 @@
 //! The check of io_uring: it works here, or there is a reason.
 
 use super::limits::raise;
-use super::{KERNEL_MIN, Kernel, PreflightError};
+use super::{Finding, KERNEL_MIN, Kernel};
 use crate::reactor::{self, Engine};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::num::NonZeroUsize;
+use wire::go_error::system_text;
 
 /// Locked memory per shard: what the kernel charges for its ring, before Linux 5.12 and again since
 /// 6.13, to processes without CAP_IPC_LOCK.
@@ -17,34 +18,40 @@ const MEMLOCK_BYTES_PER_SHARD: u64 = 64 * 1024;
 ///
 /// # Errors
 /// Why io_uring cannot be used, and what to do about it.
-pub(super) fn check(shard_count: NonZeroUsize, kernel: Kernel) -> Result<bool, PreflightError> {
+pub(super) fn check(shard_count: NonZeroUsize, kernel: Kernel) -> Result<bool, Finding> {
     // Raised as far as possible: only the kernel knows how much it charges.
     let memlock = raise(Resource::Memlock, 0, u64::MAX);
     debug_assert!(memlock.is_ok(), "nothing was demanded");
     match reactor::try_engine(Engine::IoUring, shard_count) {
         Ok(receives) => Ok(receives),
         Err(error) if error.kind() == io::ErrorKind::OutOfMemory => Err(judge_memory(
-            error,
+            &error,
             getrlimit(Resource::Memlock).current,
             shard_count,
         )),
-        Err(error) => Err(judge(error, disabled(), kernel)),
+        Err(error) => Err(judge(&error, disabled(), kernel)),
     }
 }
 
 pub(super) fn judge_memory(
-    source: io::Error,
+    source: &io::Error,
     limit_bytes: Option<u64>,
     shard_count: NonZeroUsize,
-) -> PreflightError {
+) -> Finding {
     let need_bytes = MEMLOCK_BYTES_PER_SHARD * shard_count.get() as u64;
     match limit_bytes {
-        Some(limit_bytes) if limit_bytes < need_bytes => PreflightError::MemlockTooLow {
-            limit_bytes,
-            need_bytes,
-            shard_count,
-        },
-        _ => PreflightError::IoUringFailed { source },
+        Some(limit_bytes) if limit_bytes < need_bytes => Finding::failure(
+            format!(
+                "the limit on locked memory is {} KiB, but {shard_count} shards need {} KiB",
+                limit_bytes / 1024,
+                need_bytes / 1024
+            ),
+            format!(
+                "raise it (ulimit -l {}; systemd: LimitMEMLOCK=; docker: --ulimit memlock=), or use fewer --shards",
+                need_bytes / 1024
+            ),
+        ),
+        _ => failed(source),
     }
 }
 
@@ -54,40 +61,49 @@ fn disabled() -> Option<u8> {
     text.trim().parse().ok()
 }
 
-pub(super) fn judge(source: io::Error, disabled: Option<u8>, kernel: Kernel) -> PreflightError {
-    let errno = Errno::from_io_error(&source);
-    match errno {
+pub(super) fn judge(source: &io::Error, disabled: Option<u8>, kernel: Kernel) -> Finding {
+    match Errno::from_io_error(source) {
         // Kernels before `KERNEL_MIN` have rings from 5.1 on, but refuse a wait with a timeout (EINVAL).
-        Some(Errno::NOSYS | Errno::INVAL) if kernel < KERNEL_MIN => {
-            PreflightError::KernelTooOld { kernel }
-        }
+        Some(Errno::NOSYS | Errno::INVAL) if kernel < KERNEL_MIN => Finding::failure(
+            format!("this kernel ({kernel}) is too old for io_uring as ringq uses it"),
+            format!("use Linux {KERNEL_MIN} or newer"),
+        ),
         // A kernel that has it and says that it has not: some filters answer so.
-        Some(Errno::NOSYS) => PreflightError::IoUringForbidden,
+        Some(Errno::NOSYS) => forbidden(),
         Some(Errno::PERM | Errno::ACCESS) => match disabled {
-            Some(setting @ 1..) => PreflightError::IoUringDisabled { setting },
-            _ => PreflightError::IoUringForbidden,
+            Some(setting @ 1..) => Finding::failure(
+                format!(
+                    "io_uring is switched off on this system (kernel.io_uring_disabled = {setting})"
+                ),
+                "allow it with: sysctl -w kernel.io_uring_disabled=0",
+            ),
+            _ => forbidden(),
         },
-        None if source.kind() == io::ErrorKind::TimedOut => PreflightError::EngineFailed {
-            engine: Engine::IoUring,
-            source,
-        },
-        _ => PreflightError::IoUringFailed { source },
+        None if source.kind() == io::ErrorKind::TimedOut => {
+            super::engine_failed(Engine::IoUring, source)
+        }
+        _ => failed(source),
     }
 }
 
-/// The running kernel; 0.0 if its name is not understood, which then counts as old only if
-/// io_uring fails, too.
-pub(crate) fn kernel() -> Kernel {
-    parse_kernel(&rustix::system::uname().release().to_string_lossy())
+/// The kernel would do it, but a filter forbids it: what container runtimes do by default.
+pub(crate) fn forbidden() -> Finding {
+    Finding::failure(
+        "this process is not allowed to use io_uring, most likely by the seccomp profile of its container",
+        "run it with a profile that allows io_uring_setup, io_uring_enter and io_uring_register (docker: --security-opt \
+         seccomp=<profile>)",
+    )
 }
 
-pub(super) fn parse_kernel(release: &str) -> Kernel {
-    let mut numbers = release
-        .split(|c: char| !c.is_ascii_digit())
-        .map(|part| part.parse().ok());
-    let mut next = || numbers.next().flatten().unwrap_or(0);
-    Kernel {
-        major: next(),
-        minor: next(),
-    }
+fn failed(source: &io::Error) -> Finding {
+    let advice = match source.kind() {
+        io::ErrorKind::OutOfMemory => {
+            "allow this process more memory (systemd: MemoryMax=; docker: --memory=)"
+        }
+        _ => "",
+    };
+    Finding::failure(
+        format!("io_uring does not work here: {}", system_text(source)),
+        advice,
+    )
 }

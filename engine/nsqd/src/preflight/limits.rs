@@ -1,8 +1,10 @@
-//! The limits of this process on resources, which are raised as far as they go.
+//! The limits of this process: open files, which are raised as far as they go, and memory mappings.
 
-use super::PreflightError;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::num::NonZeroUsize;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::finding::{Finding, bytes_text, shards_text};
 
 /// Descriptors besides those of clients: listeners, log, metadata, standard streams, some slack.
 const DESCRIPTORS_PROCESS: u64 = 64;
@@ -11,8 +13,23 @@ const DESCRIPTORS_PROCESS: u64 = 64;
 const DESCRIPTORS_PER_SHARD: u64 = 16;
 
 /// The places where the limit on open files can be raised.
-pub(crate) const RAISE_DESCRIPTORS: &str =
-    "ulimit -n; systemd: LimitNOFILE=; docker: --ulimit nofile=";
+const RAISE_DESCRIPTORS: &str = "ulimit -n; systemd: LimitNOFILE=; docker: --ulimit nofile=";
+
+/// Room for fewer clients than this is a warning. The old default, a limit of 1024, leaves 928 for two shards.
+const CLIENTS_FEW: u64 = 1000;
+
+/// The kernel's default of vm.max_map_count.
+const MAPPINGS_USUAL: u64 = 65_530;
+
+/// Mappings of a process besides segments: its program, libraries, heaps, a stack for each thread.
+const MAPPINGS_PROCESS: u64 = 500;
+
+/// Mapped segments of a topic with a small backlog: the one that is written, and while messages flow the next one.
+/// (100 topics at rest have 100 mappings more than none.)
+const MAPPINGS_PER_TOPIC: u64 = 2;
+
+/// The size to which segments grow with the flow; with a large backlog they grow further.
+const SEGMENT_BYTES: u64 = 1 << 20;
 
 /// The decision about a resource limit.
 #[derive(Debug, PartialEq, Eq)]
@@ -60,19 +77,106 @@ pub(super) fn raise(resource: Resource, need: u64, wanted: u64) -> Result<(), u6
     }
 }
 
-/// Raises the limit as far as it goes: clients take one each.
-pub(crate) fn raise_descriptors(shard_count: NonZeroUsize) -> Result<(), PreflightError> {
-    let need_count = descriptors_need_count(shard_count);
-    raise(Resource::Nofile, need_count, u64::MAX).map_err(|hard_count| {
-        PreflightError::DescriptorsTooFew {
-            hard_count,
-            need_count,
-            shard_count,
-        }
-    })
+/// Raises the limit on open files as far as it goes: clients take one each.
+pub(crate) fn open_files(shard_count: NonZeroUsize) -> Finding {
+    let raised = raise(Resource::Nofile, descriptors_need(shard_count), u64::MAX);
+    let limit = raised.map(|()| getrlimit(Resource::Nofile).current);
+    judge_open_files(limit, shard_count)
 }
 
 /// Descriptors that a broker needs without a client.
-pub(crate) fn descriptors_need_count(shard_count: NonZeroUsize) -> u64 {
+pub(super) fn descriptors_need(shard_count: NonZeroUsize) -> u64 {
     DESCRIPTORS_PROCESS + DESCRIPTORS_PER_SHARD * shard_count.get() as u64
+}
+
+/// The error is a limit that is too low: the hard limit, or the soft limit if the system refuses to raise it. `None` is no
+/// limit.
+pub(super) fn judge_open_files(
+    limit: Result<Option<u64>, u64>,
+    shard_count: NonZeroUsize,
+) -> Finding {
+    let need = descriptors_need(shard_count);
+    let limit = match limit {
+        Ok(Some(limit)) => limit,
+        Ok(None) => return Finding::ok("no limit"),
+        Err(limit) => {
+            return Finding::failure(
+                format!(
+                    "the limit on open files is {limit}, but {shard_count} shards need at least {need}, and each client \
+                     one more"
+                ),
+                format!("raise it ({RAISE_DESCRIPTORS}), or use fewer --shards"),
+            );
+        }
+    };
+    let clients = limit.saturating_sub(need);
+    let shards = shards_text(shard_count);
+    let found = format!("up to {limit}, which is enough for {shards} and {clients} clients");
+    match clients {
+        CLIENTS_FEW.. => Finding::ok(found),
+        _ => Finding::warning(
+            format!("{found}; further clients wait until others leave"),
+            format!("raise the limit if there may be more clients ({RAISE_DESCRIPTORS})"),
+        ),
+    }
+}
+
+/// `None` where the system does not count mappings.
+pub(crate) fn mappings() -> Option<Finding> {
+    let text = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok()?;
+    text.trim().parse().ok().map(judge_mappings)
+}
+
+fn judge_mappings(limit: u64) -> Finding {
+    let segments = limit.saturating_sub(MAPPINGS_PROCESS);
+    let found = format!(
+        "vm.max_map_count is {limit}, and each segment in memory takes one: enough for {} topics with a small \
+         backlog, or {} of backlog in memory",
+        segments / MAPPINGS_PER_TOPIC,
+        bytes_text(segments * SEGMENT_BYTES)
+    );
+    match limit {
+        MAPPINGS_USUAL.. => Finding::ok(found),
+        _ => Finding::warning(
+            format!("{found}; publishes that need more are refused"),
+            format!(
+                "raise it (sysctl -w vm.max_map_count={MAPPINGS_USUAL}; to keep it, write it to a file in /etc/sysctl.d)"
+            ),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    #[test]
+    fn few_descriptors_are_few_clients() {
+        let two = NonZeroUsize::new(2).unwrap();
+        let judge = |limit| judge_open_files(Ok(limit), two);
+        assert_eq!(judge(None), Finding::ok("no limit"));
+        let finding = judge(Some(1096));
+        let enough = "up to 1096, which is enough for 2 shards and 1000 clients";
+        assert_eq!(finding, Finding::ok(enough));
+        let finding = judge(Some(1024));
+        assert_eq!(finding.state, State::Warning);
+        assert!(finding.found.contains("2 shards and 928 clients;"));
+        assert!(finding.advice.contains("systemd: LimitNOFILE="));
+    }
+
+    #[test]
+    fn mappings_are_segments_in_memory() {
+        let finding = judge_mappings(65_530);
+        assert_eq!(finding.state, State::Ok);
+        assert!(
+            finding.found.contains("32515 topics") && finding.found.contains("or 64 GiB"),
+            "{finding:?}"
+        );
+        let finding = judge_mappings(30_000);
+        assert_eq!(finding.state, State::Warning);
+        let advice = "sysctl -w vm.max_map_count=65530;";
+        assert!(finding.advice.contains(advice), "{finding:?}");
+        assert_eq!(judge_mappings(100).state, State::Warning);
+    }
 }

@@ -1,5 +1,5 @@
-use super::io_uring::{judge, judge_memory, kernel, parse_kernel};
-use super::limits::{Limit, judge_limit};
+use super::io_uring::{judge, judge_memory};
+use super::limits::{Limit, descriptors_need, judge_limit, judge_open_files};
 use super::*;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit};
@@ -36,7 +36,7 @@ fn kernels_are_read_from_their_release() {
 #[test]
 fn each_way_of_having_no_io_uring_has_its_own_text() {
     let check = |errno: Errno, disabled, kernel, text: &str| {
-        let error = judge(errno.into(), disabled, kernel).to_string();
+        let error = judge(&errno.into(), disabled, kernel).to_string();
         assert!(error.contains(text), "{error}");
     };
     check(Errno::NOSYS, None, OLD, "this kernel (5.4) is too old");
@@ -73,7 +73,7 @@ fn each_way_of_having_no_io_uring_has_its_own_text() {
 fn a_ring_that_does_not_answer_is_no_old_kernel() {
     let silent = || io::Error::from(io::ErrorKind::TimedOut);
     for kernel in [NEW, OLD] {
-        let error = judge(silent(), Some(0), kernel).to_string();
+        let error = judge(&silent(), Some(0), kernel).to_string();
         let text =
             "io_uring does not work here: timed out - look for the cause in the kernel's log";
         assert!(error.starts_with(text), "{error}");
@@ -82,17 +82,17 @@ fn a_ring_that_does_not_answer_is_no_old_kernel() {
 
 #[test]
 fn the_log_says_which_engine_is_used_instead_and_what_that_costs() {
-    let check = |error: PreflightError, text: &str| {
+    let check = |error: Finding, text: &str| {
         assert_eq!(fallback_text(Engine::IoUring, &error, Engine::Epoll), text);
     };
     check(
-        PreflightError::KernelTooOld { kernel: OLD },
+        judge(&Errno::NOSYS.into(), None, OLD),
         "io_uring cannot be used: this kernel (5.4) is too old for io_uring as ringq uses it. nsqd uses epoll instead; it \
          takes more processor time for many small requests, and no more in other measured loads. What to do: use Linux 5.11 \
          or newer",
     );
     check(
-        judge(Errno::IO.into(), None, NEW),
+        judge(&Errno::IO.into(), None, NEW),
         "io_uring cannot be used: io_uring does not work here: input/output error. nsqd uses epoll instead; it takes \
          more processor time for many small requests, and no more in other measured loads.",
     );
@@ -129,8 +129,8 @@ fn limits_are_raised_before_they_are_refused() {
 
 #[test]
 fn needs_grow_with_shards() {
-    assert_eq!(descriptors_need_count(shards(4)), 128);
-    let error = judge_memory(Errno::NOMEM.into(), Some(64 * 1024), shards(2));
+    assert_eq!(descriptors_need(shards(4)), 128);
+    let error = judge_memory(&Errno::NOMEM.into(), Some(64 * 1024), shards(2));
     let text = error.to_string();
     assert!(
         text.contains("is 64 KiB, but 2 shards need 128 KiB"),
@@ -139,15 +139,10 @@ fn needs_grow_with_shards() {
     assert!(text.contains("ulimit -l 128;"), "{text}");
     // Locked memory is not what there is too little of.
     for limit in [Some(1 << 20), None] {
-        let text = judge_memory(Errno::NOMEM.into(), limit, shards(2)).to_string();
+        let text = judge_memory(&Errno::NOMEM.into(), limit, shards(2)).to_string();
         assert!(text.contains("allow this process more memory"), "{text}");
     }
-    let error = PreflightError::DescriptorsTooFew {
-        hard_count: 100,
-        need_count: 128,
-        shard_count: shards(4),
-    };
-    let text = error.to_string();
+    let text = judge_open_files(Err(100), shards(4)).to_string();
     assert!(
         text.contains("open files is 100, but 4 shards need at least 128"),
         "{text}"

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use nsqd::preflight::{PreflightError, prepare_system};
+use nsqd::preflight::{is_kernel_too_old, prepare_system};
 
 use test_support::skip::{kernel_lacks, not_tested};
 
@@ -205,7 +205,7 @@ impl IoUringSwitch {
 pub fn has_io_uring() -> bool {
     match prepare_system("io_uring", NonZeroUsize::MIN) {
         Ok(_) => return true,
-        Err(error @ PreflightError::KernelTooOld { .. }) => kernel_lacks(&error.to_string()),
+        Err(error) if is_kernel_too_old() => kernel_lacks(&error.to_string()),
         Err(error) => not_tested(&error.to_string()),
     }
     false

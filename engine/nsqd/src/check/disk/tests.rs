@@ -106,8 +106,8 @@ fn a_directory_that_goes_away_is_a_finding() {
     let directory = tempfile::tempdir().unwrap();
     let missing = directory.path().join("missing");
     let flag = format!("--data-path={}", missing.display());
-    let findings = trial(&config(&[&flag]));
-    assert_eq!(findings.len(), 1);
-    assert_eq!(findings[0].state, State::Failure);
+    let (segments, syncs) = trial(&config(&[&flag]));
+    assert_eq!(segments.state, State::Failure);
+    assert_eq!(syncs, None);
     assert_eq!(space(&missing).state, State::Warning);
 }

@@ -1,0 +1,231 @@
+//! The data path: there, writable, in nobody's use, and closed to other users; and its nsqd.dat. A start gives the advice in its
+//! FATAL line, and `nsqd --check` in its findings.
+
+use std::io;
+use std::path::Path;
+
+use diskq::{DataPathLock, DiskError, OsFiles};
+use diskq_import::{Exposed, Metadata};
+use wire::go_error::system_text;
+
+use super::Finding;
+
+/// The end of a start that cannot lock the data path. Texts that the original has are the original's.
+pub(crate) fn lock_failed(path: &Path, error: &DiskError) -> String {
+    let shown = path.display();
+    let cause = match error {
+        DiskError::Locked(_) => format!(
+            "cannot flock directory {shown} - resource temporarily unavailable \
+             (possibly in use by another instance of nsqd)"
+        ),
+        DiskError::Missing(_) => format!(
+            "open {shown}: no such file or directory - create it or choose another --data-path"
+        ),
+        other => format!("{other} - {}", judge(path, other).advice),
+    };
+    format!("failed to instantiate nsqd - failed to lock data-path: {cause}")
+}
+
+/// The lock is given back at once: only an nsqd that starts within these microseconds could find it taken.
+pub(crate) fn check(path: &Path) -> Finding {
+    let free = DataPathLock::acquire(path).map(drop);
+    let usable = free.and_then(|()| diskq::check_writable(path));
+    match usable {
+        Ok(()) => Finding::ok(format!(
+            "{} is a directory that can be written to, and no other nsqd uses it",
+            path.display()
+        )),
+        Err(error) => judge(path, &error),
+    }
+}
+
+/// Judges the error of a lock of the data path, or of a write to it.
+fn judge(path: &Path, error: &DiskError) -> Finding {
+    let shown = path.display();
+    let (found, advice) = match error {
+        DiskError::Missing(_) => {
+            return Finding::failure(
+                format!("{shown} does not exist, and nsqd does not create it"),
+                format!(
+                    "create it (mkdir -p {shown}) for the user that runs nsqd, or choose another --data-path"
+                ),
+            );
+        }
+        DiskError::NotADirectory(_) => (
+            format!("{shown} is not a directory"),
+            "choose a directory as --data-path",
+        ),
+        DiskError::NotPermitted(_, source)
+            if source.kind() == io::ErrorKind::ReadOnlyFilesystem =>
+        {
+            (
+                format!("{shown} is on a file system that is mounted read-only"),
+                "mount it writable (mount -o remount,rw); if the kernel made it read-only, its log (dmesg) says why",
+            )
+        }
+        DiskError::NotPermitted(_, source) => (
+            format!(
+                "{shown} cannot be used by this user: {}",
+                system_text(source)
+            ),
+            "give the directory to the user that runs nsqd (chown), who must be able to read, write and enter it",
+        ),
+        DiskError::Locked(_) => (
+            format!(
+                "{shown} is in use by another nsqd that runs: the directory is fine, but a second nsqd on it would be refused"
+            ),
+            "nothing if that nsqd is the one to run here; else stop it, or choose another --data-path",
+        ),
+        DiskError::Io { .. } | DiskError::Failed(_) => (
+            format!("{shown} cannot be used: {error}"),
+            "look for the cause in the kernel's log (dmesg)",
+        ),
+    };
+    Finding::failure(found, advice)
+}
+
+/// Reads the list of topics and channels.
+pub(crate) fn load_metadata(path: &Path) -> Result<Metadata, Finding> {
+    Metadata::load(path)
+        .map_err(|error| Finding::failure(error.to_string(), advice_on_metadata(path)))
+}
+
+/// What a start finds in the list of topics and channels.
+pub(crate) fn metadata(path: &Path) -> Finding {
+    match load_metadata(path) {
+        Err(finding) => finding,
+        Ok(metadata) => Finding::ok(match metadata.topics.len() {
+            0 => "lists no topics yet".to_owned(),
+            1 => "can be read, and lists 1 topic".to_owned(),
+            count => format!("can be read, and lists {count} topics"),
+        }),
+    }
+}
+
+/// The advice about an nsqd.dat that cannot be used.
+fn advice_on_metadata(data_path: &Path) -> &'static str {
+    let due = diskq_import::due_takeover(&OsFiles, data_path, &[]);
+    if due.is_ok_and(|due| !due.unlisted.is_empty()) {
+        return "bring back an nsqd.dat that is whole, for example from a backup: of the original nsqd's files, a start takes \
+                over those of the topics in nsqd.dat, and without nsqd.dat none";
+    }
+    "to start without it move the file aside: logs know their topics and channels, and only topics without a log are missing \
+     then"
+}
+
+/// The advice for those who read files of nsqd as another user.
+pub(crate) const READERS: &str = "if a group is meant to read messages, such as for backups, run its program as the user of nsqd (docs/upgrade.md)";
+
+/// Says which files other users of the machine can reach. `None`: no file.
+pub(crate) fn exposed(data_path: &Path, exposed: &Exposed) -> Option<String> {
+    let (name, mode) = exposed.first.as_ref()?;
+    let others = match exposed.count {
+        1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    Some(format!(
+        "other users of this machine can reach files of nsqd in {}: {name} (mode {mode:04o}){others}",
+        data_path.display()
+    ))
+}
+
+/// The files that other users of the machine can reach. A start closes them.
+pub(crate) fn permissions(path: &Path) -> Finding {
+    match Exposed::find(path) {
+        Ok(exposed) => match self::exposed(path, &exposed) {
+            None => Finding::ok("no other user of this machine can read messages"),
+            Some(found) => Finding::warning(
+                found,
+                format!("nothing, because a start takes these permissions away; {READERS}"),
+            ),
+        },
+        Err(error) => Finding::warning(
+            error.to_string(),
+            "give the files to the user of nsqd (chown)",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    #[test]
+    fn every_reason_has_its_own_advice() {
+        let path = Path::new("/data");
+        let check = |error: DiskError, found: &str, advice: &str| {
+            let finding = judge(path, &error);
+            assert_eq!(finding.state, State::Failure, "{finding:?}");
+            assert!(finding.found.starts_with("/data "), "{finding:?}");
+            assert!(finding.found.contains(found), "{finding:?}");
+            assert!(finding.advice.contains(advice), "{finding:?}");
+        };
+        let own = || path.to_path_buf();
+        let system = |code| io::Error::from_raw_os_error(code);
+        check(
+            DiskError::Missing(own()),
+            "does not exist",
+            "mkdir -p /data",
+        );
+        check(
+            DiskError::NotADirectory(own()),
+            "not a directory",
+            "choose a directory",
+        );
+        check(DiskError::Locked(own()), "another nsqd", "stop it");
+        let read_only = DiskError::NotPermitted(own(), system(libc::EROFS));
+        check(read_only, "read-only", "remount,rw");
+        let closed = DiskError::NotPermitted(own(), system(libc::EACCES));
+        check(closed, "permission denied", "chown");
+        let broken = DiskError::Io {
+            attempt: "lock",
+            path: own(),
+            source: system(libc::EIO),
+        };
+        check(broken, "nput/output error", "dmesg");
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(super::check(directory.path()).state, State::Ok);
+    }
+
+    #[test]
+    fn metadata_that_cannot_be_read_is_found() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(metadata(directory.path()).state, State::Ok);
+        std::fs::write(directory.path().join("nsqd.dat"), "{").unwrap();
+        let finding = metadata(directory.path());
+        assert_eq!(finding.state, State::Failure);
+        assert!(finding.found.contains("nsqd.dat"), "{finding:?}");
+        assert!(
+            finding.advice.contains("move the file aside"),
+            "{finding:?}"
+        );
+    }
+
+    /// The line named the error only. `nsqd --check` had the advice.
+    #[test]
+    fn the_fatal_line_says_what_to_do() {
+        let path = Path::new("/data");
+        let line = |code| {
+            let error =
+                DiskError::NotPermitted(path.to_path_buf(), io::Error::from_raw_os_error(code));
+            lock_failed(path, &error)
+        };
+        assert_eq!(
+            line(libc::EACCES),
+            "failed to instantiate nsqd - failed to lock data-path: /data: permission denied - give the directory to the \
+             user that runs nsqd (chown), who must be able to read, write and enter it"
+        );
+        assert!(line(libc::EROFS).contains("remount,rw"));
+    }
+
+    /// Before a takeover, the advice was to start without nsqd.dat. Such a start has no topics at all.
+    #[test]
+    fn nsqd_dat_is_needed_for_a_takeover() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(advice_on_metadata(directory.path()).starts_with("to start without it"));
+        let queue = directory.path().join("orders.diskqueue.000000.dat");
+        std::fs::write(queue, "").unwrap();
+        assert!(advice_on_metadata(directory.path()).starts_with("bring back an nsqd.dat"));
+    }
+}
