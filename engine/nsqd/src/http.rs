@@ -17,7 +17,7 @@ use engine_rules::{NoUndo, PeekBudget, PeekQuestion, PeekSlice, PeekedFrame, Ref
 use futures_channel::oneshot;
 use http::{Method, StatusCode};
 use program::http::{
-    Connection, Failure, Head, HostNames, Io, OldRequest, Reply, RequestBody, Route, Served,
+    Connection, Failure, Head, HostNames, Io, OldRequest, Query, Reply, RequestBody, Route, Served,
     Service, parse_query, profiler,
 };
 
@@ -236,23 +236,31 @@ impl<B: Broker> Service for Nsqd<'_, B> {
             Endpoint::Ready => Ok(ready(broker)),
             Endpoint::Info => Ok(stats::info(broker.info())),
             Endpoint::Stats => {
-                let query = parse_query(query)?;
-                discard_body(body).await?;
+                let query = only_query(query, body).await?;
                 Ok(stats::stats(broker, stats::Wanted::from_query(&query)).await)
             }
             Endpoint::Metrics => {
-                let query = parse_query(query)?;
                 let format = body.metrics_format();
-                discard_body(body).await?;
+                let query = only_query(query, body).await?;
                 metrics::metrics(broker, &query, format).await
             }
-            Endpoint::PeekTopic => peek::peek(broker, false, query, body).await,
-            Endpoint::PeekChannel => peek::peek(broker, true, query, body).await,
+            Endpoint::PeekTopic => peek::peek(broker, false, &only_query(query, body).await?).await,
+            Endpoint::PeekChannel => {
+                peek::peek(broker, true, &only_query(query, body).await?).await
+            }
             Endpoint::Topics => Ok(stats::topics(broker).await),
             Endpoint::Pub => publish::publish(broker, query, body).await,
             Endpoint::Mpub => publish::publish_many(broker, query, body).await,
-            Endpoint::Topic(action) => admin::change_topic(broker, action, query, body).await,
-            Endpoint::Channel(action) => admin::change_channel(broker, action, query, body).await,
+            // As in nsqd, `/topic/create` does not read the body.
+            Endpoint::Topic(Action::Create) => {
+                admin::change_topic(broker, Action::Create, &parse_query(query)?).await
+            }
+            Endpoint::Topic(action) => {
+                admin::change_topic(broker, action, &only_query(query, body).await?).await
+            }
+            Endpoint::Channel(action) => {
+                admin::change_channel(broker, action, &only_query(query, body).await?).await
+            }
             Endpoint::ConfigGet => config::get(broker, &segments[0]),
             Endpoint::ConfigPut => config::put(broker, &segments[0], body).await,
             Endpoint::ConfigPutMany => config::put_many(broker, body).await,
@@ -316,10 +324,14 @@ impl<B: Broker> Service for Nsqd<'_, B> {
     }
 }
 
-/// Reads the body of an endpoint that makes no use of it, as nsqd does.
-async fn discard_body(body: &mut RequestBody<'_, impl Io>) -> Result<(), Failure> {
+/// Parses the query of an endpoint that makes no use of the body, and then reads the body, as nsqd does.
+async fn only_query<'a>(
+    query: &'a str,
+    body: &mut RequestBody<'_, impl Io>,
+) -> Result<Query<'a>, Failure> {
+    let query = parse_query(query)?;
     if body.read_and_forget().await {
-        Ok(())
+        Ok(query)
     } else {
         Err(Failure::bad("INVALID_REQUEST"))
     }

@@ -3,12 +3,10 @@
 
 use wire::name::is_valid_name;
 
-use super::{
-    AdminError, Broker, CHANNEL_NOT_FOUND, Command, EXITING, TOPIC_NOT_FOUND, discard_body, refusal,
-};
+use super::{AdminError, Broker, CHANNEL_NOT_FOUND, Command, EXITING, TOPIC_NOT_FOUND, refusal};
 use engine_rules::NoUndo;
 use http::StatusCode;
-use program::http::{Failure, Io, Query, Reply, RequestBody, parse_query};
+use program::http::{Failure, Query, Reply};
 use program::log_error;
 
 /// An action of `/topic/*` on a topic, or of `/channel/*` on a channel.
@@ -32,20 +30,14 @@ pub enum Action {
 pub(super) async fn change_topic<B: Broker>(
     broker: &B,
     action: Action,
-    raw_query: &str,
-    body: &mut RequestBody<'_, impl Io>,
+    query: &Query<'_>,
 ) -> Result<Reply, Failure> {
-    let query = parse_query(raw_query)?;
-    // `/topic/create` does not read the body, as in nsqd.
-    if action != Action::Create {
-        discard_body(body).await?;
-    }
     let invalid = match action {
         Action::Create | Action::Empty => Failure::bad("INVALID_TOPIC"),
         Action::Delete | Action::Pause | Action::Unpause | Action::Unempty => TOPIC_NOT_FOUND,
     };
-    let topic = topic_of(&query, invalid)?;
-    let command = match Command::from_query(action, &query) {
+    let topic = topic_of(query, invalid)?;
+    let command = match Command::from_query(action, query) {
         Ok(command) => command,
         Err(bad) => return Ok(bad.into_reply()),
     };
@@ -56,18 +48,15 @@ pub(super) async fn change_topic<B: Broker>(
 pub(super) async fn change_channel<B: Broker>(
     broker: &B,
     action: Action,
-    raw_query: &str,
-    body: &mut RequestBody<'_, impl Io>,
+    query: &Query<'_>,
 ) -> Result<Reply, Failure> {
-    let query = parse_query(raw_query)?;
-    discard_body(body).await?;
-    let topic = topic_of(&query, Failure::bad("INVALID_ARG_TOPIC"))?;
+    let topic = topic_of(query, Failure::bad("INVALID_ARG_TOPIC"))?;
     let channel = query.get("channel");
     let channel = channel.ok_or(Failure::bad("MISSING_ARG_CHANNEL"))?;
     if !is_valid_name(channel.as_bytes()) {
         return Err(Failure::bad("INVALID_ARG_CHANNEL"));
     }
-    let command = match Command::from_query(action, &query) {
+    let command = match Command::from_query(action, query) {
         Ok(command) => command,
         Err(bad) => return Ok(bad.into_reply()),
     };

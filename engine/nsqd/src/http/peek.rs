@@ -12,11 +12,11 @@ mod question;
 
 use std::time::{Duration, Instant};
 
-use super::{BUSY, Background, Broker, Busy, discard_body, refusal};
+use super::{BUSY, Background, Broker, Busy, refusal};
 use crate::http::admin::failure_of;
 use answer::{Answer, Missing};
 use engine_rules::{ColdMessage, PeekBudget, PeekQuestion, PeekSlice, PeekedFrame};
-use program::http::{Failure, Io, Reply, RequestBody, parse_query};
+use program::http::{Failure, Query, Reply};
 use question::Wanted;
 
 /// Bytes of a frame that a peek looks at. The rest of a longer body is neither searched nor shown.
@@ -57,11 +57,8 @@ pub type ColdReader = Box<dyn Fn(&str, &ColdMessage, u32, u32) -> Vec<ColdFrame>
 pub(super) async fn peek<B: Broker>(
     broker: &B,
     is_of_channel: bool,
-    raw_query: &str,
-    body: &mut RequestBody<'_, impl Io>,
+    query: &Query<'_>,
 ) -> Result<Reply, Failure> {
-    let query = parse_query(raw_query)?;
-    discard_body(body).await?;
     let config = &broker.info().config;
     if let Some(reason) = question::prohibition(config) {
         return Ok(refusal(
@@ -70,7 +67,7 @@ pub(super) async fn peek<B: Broker>(
             reason,
         ));
     }
-    let wanted = match Wanted::from_query(&query, is_of_channel) {
+    let wanted = match Wanted::from_query(query, is_of_channel) {
         Ok(wanted) => wanted,
         Err(question::Bad::Failure(failure)) => return Err(failure),
         Err(question::Bad::Argument(code, reason)) => {
