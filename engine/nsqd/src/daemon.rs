@@ -6,7 +6,7 @@ mod seed;
 mod shard_thread;
 
 use crate::auth::AuthServers;
-use crate::config::Config;
+use crate::config::{Config, Rules};
 use crate::drain::{self, DrainSwitch, DrainedShards};
 use crate::lookup::LookupPeers;
 use crate::metadata_writer::MetadataWriter;
@@ -19,13 +19,14 @@ use crate::shard::mail::{Inbox, Mail, Post};
 use crate::shard::storage::Storage;
 use crate::shard::{Clock, Shard, Shared};
 use crate::thread_pool::{Bounds, ThreadPool};
-use crate::tls::ListenerTls;
+use crate::tls::{ListenerTls, LookupSettings};
 use crate::{config, preflight, recovery, statsd, takeover, tls};
 use diskq::{DataPath, DataPathLock, Keeper, OsFiles};
 use diskq_import::{Exposed, Metadata};
 use engine_rules::{Owed, ShardId};
 use futures_channel::oneshot;
 use futures_lite::future::block_on;
+use program::http_client::HttpSettings;
 use program::{log, log_error, log_info, log_warn, version};
 use shard_thread::{Plan, ShardThread};
 use std::fmt;
@@ -83,73 +84,41 @@ impl Daemon {
         mut config: Config,
         end: impl FnOnce() + Send + 'static,
     ) -> Result<Daemon, StartError> {
-        let lock = DataPathLock::acquire(&config.data_path)
-            .and_then(|lock| diskq::check_writable(&config.data_path).map(|()| lock))
-            .map_err(|error| StartError(data_path::lock_failed(&config.data_path, &error)))?;
-        let refuse = |why: String| StartError(format!("failed to instantiate nsqd - {why}"));
-        config.check_before_tls().map_err(refuse)?;
-        let tls = tls::configure(&mut config).map_err(refuse)?;
-        let tls = tls.map(ListenerTls::new);
-        let rules = config.check_after_tls().map_err(refuse)?;
-        log_info!("{}", config::version_line());
-        log_info!("{}", version::of_ringq());
-        log_info!("ID: {}", config.node_id);
-        for ignored in config.options.ignored() {
-            log_warn!("{ignored}");
-        }
-        for useless in config.useless() {
-            log_warn!("{useless}");
-        }
-        let http_settings = tls::http_settings(&config).map_err(refuse)?;
-        let lookup_settings =
-            tls::lookup_settings(&config, http_settings.clone()).map_err(refuse)?;
-        let ready = preflight::prepare(&config).map_err(|error| refuse(error.to_string()))?;
-        let metadata = data_path::load_metadata(&config.data_path).map_err(|finding| {
-            StartError(format!(
-                "failed to load metadata - {} ({})",
-                finding.found, finding.advice
-            ))
-        })?;
-        takeover::run(&config, &metadata).map_err(StartError)?;
-        close_to_others(&config.data_path);
-        if let Err(error) = Metadata::remove_leftovers(&config.data_path) {
-            log_warn!("a file of an interrupted write of nsqd.dat stays - {error}");
-        }
-        let shards = u32::try_from(config.shard_count.get()).unwrap_or(u32::MAX);
-        let stored = recovery::divide(&config, metadata, shards).map_err(StartError)?;
-        let topics = stored.iter().flat_map(|stored| stored.topics.keys());
-        rule_memory::tell(&rules, topics.map(String::as_str)).map_err(StartError)?;
-        let (post, inboxes) = Post::new(shards);
+        let lock = lock(&config.data_path)?;
+        let checked = check(&mut config).map_err(not_instantiated)?;
+        let ready = preflight::prepare(&config);
+        let ready = ready.map_err(|finding| not_instantiated(finding.to_string()))?;
+        let shard_count = u32::try_from(config.shard_count.get()).unwrap_or(u32::MAX);
+        let stored = stored_topics(&config, &checked.rules, shard_count).map_err(StartError)?;
+        let (post, inboxes) = Post::new(shard_count);
         let data_path = DataPath::from(config.data_path.clone());
         let (metadata, writer) =
-            MetadataWriter::start(shards, data_path.clone()).map_err(no_thread)?;
-        let auth = AuthServers::start(&config, http_settings).map_err(no_thread)?;
-        let start_time = SystemTime::now();
-        let info = Info::new(Arc::new(config), ready.addresses.ports(), start_time);
+            MetadataWriter::start(shard_count, data_path.clone()).map_err(no_thread)?;
+        let auth = AuthServers::start(&config, checked.http).map_err(no_thread)?;
+        let info = Info::new(Arc::new(config), ready.addresses.ports(), SystemTime::now());
         let teller = has_peers_teller(&post);
-        let lookup = LookupPeers::start(&info.config, info.announced, lookup_settings, teller)
+        let lookup = LookupPeers::start(&info.config, info.announced, checked.lookup, teller)
             .map_err(no_thread)?;
         let peeks = Keeper::new(OsFiles, data_path.clone());
         let (drain, drain_orders) = drain::switch();
-        let timeout = info.config.drain_timeout;
         let plan = Plan {
             engine: ready.engine,
             addresses: ready.addresses,
-            shards,
+            shard_count,
             seed: seed::draw(),
             data_path,
-            rules,
+            rules: checked.rules,
             shared: Shared {
                 clock: Clock::start(),
                 post: post.clone(),
                 metadata: metadata.clone(),
                 lookup: lookup.clone(),
                 auth,
-                health: Health::new(shards),
+                health: Health::new(shard_count),
                 drain: drain.clone(),
                 is_started: Arc::default(),
                 info,
-                tls,
+                tls: checked.tls,
                 reports: ThreadPool::start("reports", REPORTS).map_err(no_thread)?,
                 peek_threads: ThreadPool::start("peeks", REPORTS).map_err(no_thread)?,
                 peeks,
@@ -173,7 +142,7 @@ impl Daemon {
         // Now the shards' listeners hold the addresses.
         drop(ready.reserved);
         drain_orders
-            .start(post.clone(), timeout, end)
+            .start(post.clone(), daemon.config.drain_timeout, end)
             .map_err(no_thread)?;
         let pusher = statsd::start(&plan.shared.info, post, (statsd, statsd_events));
         daemon.threads.extend(pusher.map_err(no_thread)?);
@@ -197,7 +166,7 @@ impl Daemon {
             self.start_shard(plan, ShardId(index), inbox, stored, started.clone())?;
         }
         drop(started);
-        for _ in 0..plan.shards {
+        for _ in 0..plan.shard_count {
             let result = starts
                 .recv()
                 .map_err(|_| StartError("a shard ended at once".to_owned()))?;
@@ -275,6 +244,67 @@ impl Daemon {
     }
 }
 
+fn lock(data_path: &Path) -> Result<DataPathLock, StartError> {
+    DataPathLock::acquire(data_path)
+        .and_then(|lock| diskq::check_writable(data_path).map(|()| lock))
+        .map_err(|error| StartError(data_path::lock_failed(data_path, &error)))
+}
+
+/// The settings that follow from the flags and from the files that they name.
+struct Checked {
+    tls: Option<ListenerTls>,
+    rules: Rules,
+    http: HttpSettings,
+    lookup: LookupSettings,
+}
+
+/// Checks the flags in nsqd's order, and logs the first lines of a start.
+fn check(config: &mut Config) -> Result<Checked, String> {
+    config.check_before_tls()?;
+    let tls = tls::configure(config)?.map(ListenerTls::new);
+    let rules = config.check_after_tls()?;
+    log_info!("{}", config::version_line());
+    log_info!("{}", version::of_ringq());
+    log_info!("ID: {}", config.node_id);
+    for ignored in config.options.ignored() {
+        log_warn!("{ignored}");
+    }
+    for useless in config.useless() {
+        log_warn!("{useless}");
+    }
+    let http = tls::http_settings(config)?;
+    let lookup = tls::lookup_settings(config, http.clone())?;
+    Ok(Checked {
+        tls,
+        rules,
+        http,
+        lookup,
+    })
+}
+
+/// Reads what the locked data path has for each shard, after a takeover of the original nsqd's files.
+fn stored_topics(
+    config: &Config,
+    rules: &Rules,
+    shard_count: u32,
+) -> Result<Vec<StoredTopics>, String> {
+    let metadata = data_path::load_metadata(&config.data_path).map_err(|finding| {
+        format!(
+            "failed to load metadata - {} ({})",
+            finding.found, finding.advice
+        )
+    })?;
+    takeover::run(config, &metadata)?;
+    close_to_others(&config.data_path);
+    if let Err(error) = Metadata::remove_leftovers(&config.data_path) {
+        log_warn!("a file of an interrupted write of nsqd.dat stays - {error}");
+    }
+    let stored = recovery::divide(config, metadata, shard_count)?;
+    let topics = stored.iter().flat_map(|stored| stored.topics.keys());
+    rule_memory::tell(rules, topics.map(String::as_str))?;
+    Ok(stored)
+}
+
 /// Takes the permissions of other users away from nsqd's files. A failure does not keep the broker from its work.
 fn close_to_others(data_path: &Path) {
     let (exposed, result) = Exposed::close(data_path);
@@ -323,6 +353,10 @@ impl DrainedShards for Post {
         }
         Some(owed)
     }
+}
+
+fn not_instantiated(why: String) -> StartError {
+    StartError(format!("failed to instantiate nsqd - {why}"))
 }
 
 fn no_thread(error: io::Error) -> StartError {

@@ -28,7 +28,7 @@ use wire::go_error::system_text;
 pub(super) struct Plan {
     pub(super) engine: Engine,
     pub(super) addresses: Addresses,
-    pub(super) shards: u32,
+    pub(super) shard_count: u32,
     pub(super) seed: u64,
     pub(super) data_path: DataPath,
     pub(super) rules: Rules,
@@ -80,7 +80,7 @@ impl ShardThread {
             plan:
                 Plan {
                     addresses,
-                    shards,
+                    shard_count,
                     seed,
                     data_path,
                     rules,
@@ -94,7 +94,7 @@ impl ShardThread {
         } = self;
         let config = &shared.info.config;
         reactor::look_for(config.look);
-        let options = options::broker_options(config, rules, id, shards, seed);
+        let options = options::broker_options(config, rules, id, shard_count, seed);
         let broker = recovery::restore(options, &data_path, shared.clock, stored.topics);
         shared.lookup.announce(broker.changes_so_far());
         let shard = Shard::new(id, shared, broker, storage, stored.tombstones);
