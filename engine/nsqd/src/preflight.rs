@@ -1,6 +1,6 @@
 //! The checks before anything starts: that this system lets the shards run, and that the addresses
 //! are free. A [`Finding`] says what happened and what to do about it, to a reader
-//! who has never heard of io_uring. A start logs it, and [`crate::check`] reports it.
+//! who has never heard of io_uring. A start logs it, and `nsqd --check` reports it.
 //!
 //! ```text
 //!   data path (data_path.rs)               locked, writable, closed to others; nsqd.dat is read
