@@ -9,9 +9,10 @@ use std::net::IpAddr;
 use base64::Engine as _;
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
 use http::{HeaderMap, HeaderName};
+use ipnet::IpNet;
 use program::http::{HostNames, PageMarks};
 
-use crate::cidr::Cidr;
+use crate::cidr;
 use crate::cut_off::cut_off;
 
 /// The header in which a client names itself if nobody else does. Nobody checks this name, and it permits nothing.
@@ -31,7 +32,7 @@ pub struct Access {
     /// `--admin-user`. An empty list makes everybody an admin.
     pub admin_users: Vec<String>,
     /// `--trusted-proxy-cidr`. An empty list trusts no address.
-    pub trusted_proxies: Vec<Cidr>,
+    pub trusted_proxies: Vec<IpNet>,
     /// `--allowed-origin`
     pub allowed_origins: Vec<String>,
     /// The machine's name, `--allowed-host`, and the hosts of `--allowed-origin`.
@@ -70,7 +71,7 @@ impl Access {
     pub fn is_trusted(&self, peer: IpAddr) -> bool {
         self.trusted_proxies
             .iter()
-            .any(|range| range.contains(peer))
+            .any(|range| cidr::contains(range, peer))
     }
 
     /// Returns the reason why the request's user does not count, and what to do if it should: the request names a
@@ -106,9 +107,7 @@ impl Access {
 
     /// Returns true if the header counts from every address of a family.
     pub fn trusts_everybody(&self) -> bool {
-        self.trusted_proxies
-            .iter()
-            .any(|range| range.is_everything())
+        self.trusted_proxies.iter().any(cidr::is_everything)
     }
 
     /// Returns true if the user may act. An empty text is a client without a user, and never an admin of a list.

@@ -30,7 +30,6 @@ use wire::go_json::{is_default, to_string};
 use crate::cut_off::cut_off;
 use crate::left_out::LeftOut;
 use crate::tally::Tally;
-use crate::unix_time;
 
 mod refusals;
 
@@ -47,7 +46,7 @@ const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 const LEFT_OUT: &str = "left_out";
 
 /// The result of an act.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// All servers have carried it out.
@@ -57,11 +56,12 @@ pub enum Outcome {
     /// The act failed.
     Failed,
     /// The user may not act, or the request came from another page.
+    #[default]
     Refused,
 }
 
 /// One line.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Entry {
     /// Seconds since 1970.
     #[serde(rename = "time", serialize_with = "rfc3339")]
@@ -173,18 +173,10 @@ impl Entry {
     /// Returns the line about refused requests that had none.
     fn left_out(count: u64) -> Entry {
         Entry {
-            unix_seconds: unix_time::seconds(),
-            user: String::new(),
-            claimed_user: String::new(),
-            remote_address: String::new(),
+            unix_seconds: Timestamp::now().as_second(),
             action: LEFT_OUT.to_owned(),
-            topic: String::new(),
-            channel: String::new(),
-            node: String::new(),
-            key: String::new(),
-            outcome: Outcome::Refused,
             message: without_line(count),
-            details: Details::default(),
+            ..Entry::default()
         }
     }
 

@@ -235,7 +235,7 @@ impl Checker {
         }
         self.disks.forget_old(steady_millis);
         self.remember_gone(&after);
-        let all_answer = after.lookupds.values().all(LookupdRound::is_answer);
+        let all_answer = after.lookupds.values().all(Result::is_ok);
         let gone = self.gone.iter().map(|(address, gone)| GoneNode {
             address: address.clone(),
             topics: gone.topics.clone(),
@@ -271,7 +271,7 @@ impl Checker {
         }
         let answers = || {
             let lookupds = after.lookupds.iter();
-            lookupds.filter_map(|(name, lookupd)| Some((name, lookupd.nodes()?)))
+            lookupds.filter_map(|(name, lookupd)| Some((name, lookupd.as_ref().ok()?)))
         };
         if answers().next().is_none() {
             return;
@@ -281,7 +281,7 @@ impl Checker {
         };
         let is_silent = |lookupd: &String| {
             let round = after.lookupds.get(lookupd);
-            round.is_some_and(|round| !round.is_answer())
+            round.is_some_and(Result::is_err)
         };
         let gone = &mut self.gone;
         self.seen.retain(|address, seen| {

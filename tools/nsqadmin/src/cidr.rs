@@ -1,68 +1,39 @@
-//! [`Cidr`]: a range of IP addresses in Go's notation.
+//! Ranges of IP addresses in Go's notation. An IPv4 address inside an IPv6 one counts as IPv4.
 
-use std::fmt;
 use std::net::IpAddr;
 
-/// A range of IP addresses of one family. Its `Display` is the notation that [`Cidr::parse`] reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cidr {
-    address: IpAddr,
-    prefix_bits: u8,
+use ipnet::IpNet;
+
+/// Parses `192.0.2.0/24` or `2001:db8::/32`. Bits behind the prefix mean nothing. The parser of [`IpNet`] also takes
+/// `010.0.0.1/8`, which Go refuses, so the address is parsed apart.
+///
+/// # Errors
+/// Go's text: `invalid CIDR address: 1.2.3.4`.
+pub fn parse(text: &str) -> Result<IpNet, String> {
+    let parsed = || {
+        let (address, prefix) = text.split_once('/')?;
+        let address: IpAddr = address.parse().ok()?;
+        let is_number = prefix.bytes().all(|byte| byte.is_ascii_digit());
+        let range = IpNet::new(address, prefix.parse().ok()?).ok()?;
+        let prefix_bits = match range.prefix_len() {
+            bits if address == address.to_canonical() => bits,
+            bits => bits.saturating_sub(96),
+        };
+        IpNet::new(address.to_canonical(), prefix_bits)
+            .ok()
+            .filter(|_| is_number)
+    };
+    parsed().ok_or_else(|| format!("invalid CIDR address: {text}"))
 }
 
-impl Cidr {
-    /// Parses `192.0.2.0/24` or `2001:db8::/32`. Bits behind the prefix mean nothing.
-    ///
-    /// # Errors
-    /// Go's text: `invalid CIDR address: 1.2.3.4`.
-    pub fn parse(text: &str) -> Result<Cidr, String> {
-        let invalid = || format!("invalid CIDR address: {text}");
-        let (address, prefix) = text.split_once('/').ok_or_else(invalid)?;
-        let address: IpAddr = address.parse().map_err(|_| invalid())?;
-        let is_number = !prefix.is_empty() && prefix.bytes().all(|byte| byte.is_ascii_digit());
-        let prefix_bits: u8 = prefix.parse().map_err(|_| invalid())?;
-        let bits_max = if address.is_ipv4() { 32 } else { 128 };
-        if is_number && prefix_bits <= bits_max {
-            Ok(Cidr {
-                address,
-                prefix_bits,
-            })
-        } else {
-            Err(invalid())
-        }
-    }
-
-    /// Returns true if the range has all addresses of a family.
-    pub fn is_everything(self) -> bool {
-        let own_bits = match self.address {
-            IpAddr::V6(address) if address.to_ipv4_mapped().is_some() => 96,
-            _ => 0,
-        };
-        self.prefix_bits <= own_bits
-    }
-
-    /// Returns true if the range has the address. An IPv4 address inside an IPv6 one counts as IPv4.
-    pub fn contains(self, address: IpAddr) -> bool {
-        let bits = |address: IpAddr| match address {
-            IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
-            IpAddr::V6(address) => address.to_bits(),
-        };
-        let (own, other) = (self.address.to_canonical(), address.to_canonical());
-        let is_mapped = own.is_ipv4() && self.address.is_ipv6();
-        let prefix_bits = if is_mapped {
-            self.prefix_bits.saturating_sub(96)
-        } else {
-            self.prefix_bits
-        };
-        let differing = bits(own) ^ bits(other);
-        own.is_ipv4() == other.is_ipv4() && differing.leading_zeros() >= u32::from(prefix_bits)
-    }
+/// Returns true if the range has all addresses of a family.
+pub fn is_everything(range: &IpNet) -> bool {
+    range.prefix_len() == 0
 }
 
-impl fmt::Display for Cidr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.prefix_bits)
-    }
+/// Returns true if the range has the address.
+pub fn contains(range: &IpNet, address: IpAddr) -> bool {
+    range.contains(&address.to_canonical())
 }
 
 #[cfg(test)]
@@ -72,8 +43,8 @@ mod tests {
     #[test]
     fn ranges_have_the_addresses_with_their_prefix() {
         let check = |range: &str, inside: &[&str], outside: &[&str]| {
-            let range = Cidr::parse(range).unwrap();
-            let has = |address: &&str| range.contains(address.parse().unwrap());
+            let range = parse(range).unwrap();
+            let has = |address: &&str| contains(&range, address.parse().unwrap());
             assert!(inside.iter().all(has), "{range:?} {inside:?}");
             assert!(!outside.iter().any(has), "{range:?} {outside:?}");
         };
@@ -91,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_range_can_be_a_whole_family() {
-        let is_everything = |range: &str| Cidr::parse(range).unwrap().is_everything();
+        let is_everything = |range: &str| is_everything(&parse(range).unwrap());
         assert!(
             ["0.0.0.0/0", "::/0", "10.0.0.0/0", "::ffff:1.2.3.4/96"].map(is_everything)
                 == [true; 4]
@@ -114,7 +85,7 @@ mod tests {
             "1.2.3.4/",
         ] {
             let expected = format!("invalid CIDR address: {text}");
-            assert_eq!(Cidr::parse(text), Err(expected));
+            assert_eq!(parse(text), Err(expected));
         }
     }
 }

@@ -88,7 +88,7 @@ pub struct Point {
 struct Series([Ring; 3]);
 
 /// The series of all subjects.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     series: BTreeMap<Key, Box<Series>>,
     /// The bytes of all series, with their names.
@@ -168,16 +168,8 @@ impl History {
     /// Returns an empty history that takes at most `bytes_max` bytes. With 0 bytes, it stays empty.
     pub fn new(bytes_max: usize) -> History {
         History {
-            series: BTreeMap::new(),
-            bytes: 0,
-            name_bytes: 0,
             bytes_max,
-            kept_since: None,
-            tried: None,
-            has_left_out: false,
-            last_second: None,
-            clock_ahead: None,
-            loss: None,
+            ..History::default()
         }
     }
 

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use ::http::StatusCode;
+use ipnet::IpNet;
 use program::go_value::duration_text;
 use program::http::{Routed, route};
 use program::log_info;
@@ -37,7 +38,6 @@ use tokio::sync::Semaphore;
 use crate::access::Access;
 use crate::assets::Assets;
 use crate::audit::Audit;
-use crate::cidr::Cidr;
 use crate::cluster::Cluster;
 use crate::collector::Collector;
 use crate::config::{Config, GraphiteFlags};
@@ -92,7 +92,7 @@ pub struct App {
     /// Most bytes of an answer of graphite.
     pub answer_bytes_max: usize,
     /// Clients of `/config`; `None` allows everybody.
-    pub config_clients: Option<Cidr>,
+    pub config_clients: Option<IpNet>,
     /// The values of the flags, for `/config`.
     pub config: Arc<Config>,
     /// The live figures, unless they are switched off.

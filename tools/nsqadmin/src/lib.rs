@@ -49,6 +49,5 @@ pub mod shown_url;
 mod stream;
 pub mod tally;
 mod thousandth;
-mod unix_time;
 pub mod upstream;
 pub mod url_map;

@@ -1,10 +1,10 @@
 //! [`Node`]: an nsqd in the list of nodes, merged from the answers of several nsqlookupds.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 use nsq_http::{NodeInfo, host_port};
+use semver::Version;
 use serde::{Serialize, Serializer};
 use wire::go_json::is_default;
 use wire::json_object;
@@ -140,62 +140,17 @@ pub fn sort(nodes: &mut [Node]) {
 
 /// Marks the nodes whose version is below the highest one.
 fn set_out_of_date(nodes: &mut [Node]) {
-    let versions: Vec<Version> = nodes
-        .iter()
-        .map(|node| Version::parse(&node.version))
-        .collect();
-    let Some(highest) = versions.iter().max().cloned() else {
-        return;
-    };
+    let versions: Vec<Version> = nodes.iter().map(|node| version(&node.version)).collect();
+    let highest = versions.iter().max().cloned();
     for (node, version) in nodes.iter_mut().zip(versions) {
-        node.is_out_of_date = version < highest;
+        node.is_out_of_date = Some(version) < highest;
     }
 }
 
-/// A semantic version. A text that is none counts as 0.0.0.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Version {
-    numbers: [u64; 3],
-    pre_release: Option<String>,
-}
-
-impl Version {
-    fn parse(text: &str) -> Version {
-        let without_build = text.split('+').next().unwrap_or_default();
-        let (numbers, pre_release) = match without_build.split_once('-') {
-            Some((numbers, pre_release)) => (numbers, Some(pre_release.to_owned())),
-            None => (without_build, None),
-        };
-        let numbers: Vec<u64> = numbers
-            .split('.')
-            .map_while(|part| part.parse().ok())
-            .collect();
-        match <[u64; 3]>::try_from(numbers) {
-            Ok(numbers) => Version {
-                numbers,
-                pre_release,
-            },
-            Err(_) => Version::default(),
-        }
-    }
-}
-
-impl Ord for Version {
-    fn cmp(&self, other: &Version) -> Ordering {
-        let numbers = self.numbers.cmp(&other.numbers);
-        numbers.then_with(|| match (&self.pre_release, &other.pre_release) {
-            (None, None) => Ordering::Equal,
-            (None, Some(_)) => Ordering::Greater,
-            (Some(_), None) => Ordering::Less,
-            (Some(own), Some(other)) => own.cmp(other),
-        })
-    }
-}
-
-impl PartialOrd for Version {
-    fn partial_cmp(&self, other: &Version) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
+/// Returns the semantic version without its build, which does not count. A text that is none counts as 0.0.0.
+fn version(text: &str) -> Version {
+    let without_build = text.split('+').next().unwrap_or_default();
+    Version::parse(without_build).unwrap_or(Version::new(0, 0, 0))
 }
 
 #[cfg(test)]

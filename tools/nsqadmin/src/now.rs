@@ -2,10 +2,9 @@
 
 use std::sync::LazyLock;
 
+use jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
-
-use crate::unix_time;
 
 /// A moment on two clocks. Answers have both times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -23,9 +22,10 @@ pub struct Now {
 impl Now {
     /// Reads both clocks.
     pub fn read() -> Now {
-        static OFFSET: LazyLock<i64> = LazyLock::new(|| unix_time::millis() - passed_millis());
+        static OFFSET: LazyLock<i64> =
+            LazyLock::new(|| Timestamp::now().as_millisecond() - passed_millis());
         Now {
-            unix_millis: unix_time::millis(),
+            unix_millis: Timestamp::now().as_millisecond(),
             steady_millis: *OFFSET + passed_millis(),
         }
     }

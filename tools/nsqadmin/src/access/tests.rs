@@ -7,7 +7,7 @@ fn access(admins: &[&str], proxies: &[&str]) -> Access {
         admin_users: admins.iter().map(ToString::to_string).collect(),
         trusted_proxies: proxies
             .iter()
-            .map(|text| Cidr::parse(text).unwrap())
+            .map(|text| cidr::parse(text).unwrap())
             .collect(),
         allowed_origins: vec!["https://nsq.example.com".to_owned()],
         host_names: HostNames::new("vm", ["nsq.example.com".to_owned()]),

@@ -12,25 +12,19 @@ const ONE_EVERY: Duration = Duration::from_secs(10);
 /// Most lines at once.
 const BURST: u32 = 100;
 
-/// The lines that were written. All clones count the same.
+/// The time at which the next line is due, if lines came one by one. All clones count the same.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Refusals(Arc<Mutex<Written>>);
-
-#[derive(Debug, Default)]
-struct Written {
-    /// The time at which the next line is due, if lines came one by one.
-    next: Option<Instant>,
-}
+pub(super) struct Refusals(Arc<Mutex<Option<Instant>>>);
 
 impl Refusals {
     /// Returns true if a request that comes now has a line.
     pub(super) fn admit(&self, now: Instant) -> bool {
-        let mut written = self.0.lock();
-        let next = written.next.map_or(now, |next| next.max(now));
+        let mut due = self.0.lock();
+        let next = due.map_or(now, |next| next.max(now));
         if next - now > ONE_EVERY * (BURST - 1) {
             return false;
         }
-        written.next = Some(next + ONE_EVERY);
+        *due = Some(next + ONE_EVERY);
         true
     }
 }

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use wire::go_json::Object;
 use wire::json_object;
 
-use super::round::{LookupdRound, NodeRound, Round};
+use super::round::{NodeRound, Round};
 use super::{Backlog, Checkup, DiskFigures, NodeCheck, TopicProducers};
 
 /// The part of a disk that is free below which the disk needs attention.
@@ -74,7 +74,7 @@ pub(super) fn all(round: &Round, checkup: &Checkup, found: Vec<Concern>) -> Vec<
     let gone = checkup.gone.iter();
     concerns.extend(gone.map(|gone| {
         let subject = Subject::Node(gone.address.clone());
-        server(subject, gone.sentence.clone())
+        Concern::new(subject, gone.sentence.clone())
     }));
     for (address, node) in &round.nodes {
         let check = checkup.nodes.get(address);
@@ -147,27 +147,28 @@ fn of_backlog(backlog: &Backlog) -> String {
     format!(": about {messages} in {topics} ({names}{more}) in its last answer")
 }
 
-fn server(subject: Subject, sentence: String) -> Concern {
-    Concern {
-        subject,
-        sentence,
-        depth: 0,
-        oldest_ms: None,
-        is_older: false,
-        is_retried: false,
+impl Concern {
+    /// Returns a concern that is not about a backlog.
+    pub(super) fn new(subject: Subject, sentence: String) -> Concern {
+        Concern {
+            subject,
+            sentence,
+            depth: 0,
+            oldest_ms: None,
+            is_older: false,
+            is_retried: false,
+        }
     }
 }
 
-/// Returns the nsqlookupds that do not answer, and those that do not know nodes that others know.
 fn lookupds(round: &Round) -> Vec<Concern> {
-    let known = round.lookupds.values().filter_map(LookupdRound::nodes);
-    let all: BTreeSet<&String> = known.flatten().collect();
+    let all: BTreeSet<&String> = round.lookupds.values().flatten().flatten().collect();
     let concerns = round.lookupds.iter().filter_map(|(address, lookupd)| {
         let sentence = match lookupd {
-            LookupdRound::Failed(why) => format!(
+            Err(why) => format!(
                 "This nsqlookupd does not answer: {why}. Consumers that ask no other one find no new nodes"
             ),
-            LookupdRound::Knows(nodes) => {
+            Ok(nodes) => {
                 let mut missing = all.iter().filter(|node| !nodes.contains(**node));
                 let first = missing.next()?;
                 let more = match missing.count() {
@@ -180,7 +181,7 @@ fn lookupds(round: &Round) -> Vec<Concern> {
                 )
             }
         };
-        Some(server(Subject::Lookupd(address.clone()), sentence))
+        Some(Concern::new(Subject::Lookupd(address.clone()), sentence))
     });
     concerns.collect()
 }
@@ -248,7 +249,7 @@ fn of_node(address: &str, node: &NodeRound, check: Option<&NodeCheck>) -> Vec<Co
     let subject = || Subject::Node(address.to_owned());
     let concerns = sentences.into_iter();
     concerns
-        .map(|sentence| server(subject(), sentence))
+        .map(|sentence| Concern::new(subject(), sentence))
         .collect()
 }
 
@@ -289,19 +290,13 @@ fn above_usual(checkup: &Checkup, explained: &BTreeSet<String>) -> Vec<Concern> 
     let above_usual = topics
         .filter(|(name, producers)| producers.is_far_above_usual() && !explained.contains(*name));
     let concerns = above_usual.filter_map(|(name, producers)| {
-        Some(Concern {
-            subject: Subject::Topic(name.clone()),
-            sentence: format!(
+        let sentence = format!(
                 "{}/s arrive instead of the usual {}/s, and consumers keep up. A producer has grown: {}",
                 short(producers.arrivals),
                 short(producers.usual.unwrap_or(0.0)),
                 producers.grown()?
-            ),
-            depth: 0,
-            oldest_ms: None,
-            is_older: false,
-            is_retried: false,
-        })
+            );
+        Some(Concern::new(Subject::Topic(name.clone()), sentence))
     });
     concerns.collect()
 }

@@ -70,14 +70,8 @@ impl Dedup {
             let growths: Vec<Growth<'_>> = growths.collect();
             let sentences = [of_refusals(&growths), of_publishers(&growths)];
             let sentences = sentences.into_iter().flatten();
-            concerns.extend(sentences.map(|sentence| Concern {
-                subject: Subject::Topic(name.clone()),
-                sentence,
-                depth: 0,
-                oldest_ms: None,
-                is_older: false,
-                is_retried: false,
-            }));
+            let subject = || Subject::Topic(name.clone());
+            concerns.extend(sentences.map(|sentence| Concern::new(subject(), sentence)));
         }
         concerns
     }

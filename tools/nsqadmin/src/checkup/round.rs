@@ -187,29 +187,8 @@ pub struct ShardUse {
     pub connections: f64,
 }
 
-/// The answer of an nsqlookupd in one round.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LookupdRound {
-    /// The nodes that it knows, by `host:port`.
-    Knows(BTreeSet<String>),
-    /// The reason why it did not answer.
-    Failed(String),
-}
-
-impl LookupdRound {
-    /// Returns the nodes that the nsqlookupd knows, or `None` if it did not answer.
-    pub fn nodes(&self) -> Option<&BTreeSet<String>> {
-        match self {
-            LookupdRound::Knows(nodes) => Some(nodes),
-            LookupdRound::Failed(_) => None,
-        }
-    }
-
-    /// Returns true if the nsqlookupd answered.
-    pub fn is_answer(&self) -> bool {
-        self.nodes().is_some()
-    }
-}
+/// The answer of an nsqlookupd in one round: the nodes that it knows, by `host:port`, or the reason why it did not answer.
+pub type LookupdRound = Result<BTreeSet<String>, String>;
 
 impl Round {
     /// Adds the answer of a node.

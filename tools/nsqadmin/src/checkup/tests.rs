@@ -223,7 +223,7 @@ fn with_a_jump(jump: i64) -> Vec<Checkup> {
             round.add_node("n:2", &stats(&json!({})), None);
             known.insert("n:2".to_owned());
         }
-        let told = LookupdRound::Knows(known);
+        let told = Ok(known);
         round.lookupds.insert("l:1".to_owned(), told);
         let mut checkup = checker.check(round);
         checkup.now.unix_millis = 0;
@@ -498,9 +498,9 @@ fn servers_come_first_and_then_the_oldest_message() {
         round.add_node("n:2", &serde_json::from_value(old).unwrap(), None);
         round.add_failure("n:3", "connection refused".to_owned());
         let nodes = ["n:1", "n:2", "n:3"].map(str::to_owned);
-        let all = LookupdRound::Knows(nodes.clone().into());
-        let some = LookupdRound::Knows(nodes[..1].iter().cloned().collect());
-        let failed = LookupdRound::Failed("no route".to_owned());
+        let all = Ok(nodes.clone().into());
+        let some = Ok(nodes[..1].iter().cloned().collect());
+        let failed = Err("no route".to_owned());
         round.lookupds = BTreeMap::from([
             ("l:1".to_owned(), all),
             ("l:2".to_owned(), some),
@@ -545,7 +545,7 @@ fn a_node_that_vanishes_is_named_until_it_is_back_or_half_an_hour_has_passed() {
         let figures: Vec<_> = nodes.iter().map(|node| (*node, json!({}))).collect();
         let mut round = round(step, &figures);
         let known = nodes.iter().map(ToString::to_string).collect();
-        round.lookupds = BTreeMap::from([("l:1".to_owned(), LookupdRound::Knows(known))]);
+        round.lookupds = BTreeMap::from([("l:1".to_owned(), Ok(known))]);
         let checkup = checker.check(round);
         sentences(&checkup).join("; ")
     };
@@ -569,8 +569,8 @@ fn after_rounds(rounds: &[Told<'_>]) -> Vec<String> {
         let mut round = round(step, &figures);
         for (name, known) in ["l:1", "l:2"].into_iter().zip(lookupds) {
             let told = match known {
-                Some(known) => LookupdRound::Knows(known.iter().map(ToString::to_string).collect()),
-                None => LookupdRound::Failed("no route".to_owned()),
+                Some(known) => Ok(known.iter().map(ToString::to_string).collect()),
+                None => Err("no route".to_owned()),
             };
             round.lookupds.insert(name.to_owned(), told);
         }
@@ -625,16 +625,16 @@ fn a_node_that_died_long_before_its_nsqlookupd_answers_is_named_for_half_an_hour
     let mut after = |minutes: i64, nodes: &[&str], told: LookupdRound| {
         let figures: Vec<_> = nodes.iter().map(|node| (*node, json!({}))).collect();
         let mut round = round_at(minutes * 60_000, &figures);
-        let other = LookupdRound::Knows(["n:1".to_owned()].into());
+        let other = Ok(["n:1".to_owned()].into());
         round.lookupds = BTreeMap::from([("l:1".to_owned(), other), ("l:2".to_owned(), told)]);
         let gone = checker.check(round).gone;
         gone.into_iter()
             .map(|gone| gone.sentence)
             .collect::<Vec<_>>()
     };
-    let silent = || LookupdRound::Failed("no route".to_owned());
-    let back = || LookupdRound::Knows(BTreeSet::new());
-    let known = LookupdRound::Knows(["n:2".to_owned()].into());
+    let silent = || Err("no route".to_owned());
+    let back = || Ok(BTreeSet::new());
+    let known = Ok(["n:2".to_owned()].into());
     assert_eq!(after(0, &["n:1", "n:2"], known), [""; 0]);
     for minutes in [1, 20, 40] {
         assert_eq!(after(minutes, &["n:1"], silent()), [""; 0]);
@@ -689,7 +689,7 @@ fn a_node_that_never_answered_is_not_said_to_have_had_no_messages() {
             round.add_failure(node, "no route".to_owned());
         }
         let names = nodes.iter().map(|(node, _)| (*node).to_owned()).collect();
-        round.lookupds = BTreeMap::from([("l:1".to_owned(), LookupdRound::Knows(names))]);
+        round.lookupds = BTreeMap::from([("l:1".to_owned(), Ok(names))]);
         let gone = checker.check(round).gone.into_iter();
         gone.map(|gone| gone.sentence)
             .collect::<Vec<_>>()
@@ -1076,7 +1076,7 @@ fn nodes_that_vanish_again_and_again_take_bounded_memory() {
     let mut last = Checkup::default();
     for step in 0..30 {
         let mut round = round_at(step * 2000, &[]);
-        let known = LookupdRound::Knows(std::collections::BTreeSet::new());
+        let known = Ok(std::collections::BTreeSet::new());
         round.lookupds.insert("l:1".to_owned(), known);
         for node in 0..100 {
             round.add_failure(&format!("n{step}-{node}:1"), "timeout".to_owned());

@@ -150,12 +150,12 @@ impl Cluster {
             let answer: Result<nsq_http::Lookup, Failed> = answer;
             let round = match answer {
                 Ok(nodes) => {
-                    let round = LookupdRound::Knows(addresses(&nodes));
+                    let round = Ok(addresses(&nodes));
                     gathered.data.push((lookupd.clone(), nodes.producers));
                     round
                 }
                 Err(failed) => {
-                    let round = LookupdRound::Failed(failed.why.clone());
+                    let round = Err(failed.why.clone());
                     gathered.failures.push(failed);
                     round
                 }

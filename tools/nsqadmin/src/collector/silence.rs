@@ -17,14 +17,14 @@ impl Silence {
     pub(super) fn log_changes(&mut self, lookupds: &BTreeMap<String, LookupdRound>) {
         for (address, round) in lookupds {
             match round {
-                LookupdRound::Failed(why) if self.silent.insert(address.clone()) => log_warn!(
+                Err(why) if self.silent.insert(address.clone()) => log_warn!(
                     "nsqlookupd {address} does not answer: {why}. Start it, or correct \
                      --lookupd-http-address, which takes addresses of HTTP such as 127.0.0.1:4161"
                 ),
-                LookupdRound::Knows(_) if self.silent.remove(address) => {
+                Ok(_) if self.silent.remove(address) => {
                     log_info!("nsqlookupd {address} answers again");
                 }
-                LookupdRound::Failed(_) | LookupdRound::Knows(_) => {}
+                _ => {}
             }
         }
         // An operator may have taken an address away.

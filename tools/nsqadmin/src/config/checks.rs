@@ -4,6 +4,7 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::path::Path;
 use std::thread;
 
+use ipnet::IpNet;
 use program::go_value::{PARSE_ERROR, parse_int};
 use program::http::HostNames;
 use program::log_warn;
@@ -15,7 +16,7 @@ use upgrade::{
 };
 use url::Url;
 
-use crate::cidr::Cidr;
+use crate::cidr;
 use crate::url_map::UrlMap;
 
 use super::{ClientFlags, Config};
@@ -26,9 +27,9 @@ pub struct Checked {
     /// The TLS of requests to nsqds, nsqlookupds, graphite and the endpoint of notifications.
     pub client_tls: ClientConfig,
     /// Clients of `/config`. `None` allows everybody.
-    pub config_clients: Option<Cidr>,
+    pub config_clients: Option<IpNet>,
     /// Proxies whose header counts. An empty list has no proxy.
-    pub trusted_proxies: Vec<Cidr>,
+    pub trusted_proxies: Vec<IpNet>,
     /// Where to reach nsqds whose broadcast address cannot be reached.
     pub url_map: UrlMap,
 }
@@ -334,6 +335,6 @@ fn check_origin(origin: &str) -> Result<(), String> {
     }
 }
 
-fn range(flag: &str, text: &str) -> Result<Cidr, String> {
-    Cidr::parse(text).map_err(|why| format!("failed to parse --{flag} ({text}) - {why}"))
+fn range(flag: &str, text: &str) -> Result<IpNet, String> {
+    cidr::parse(text).map_err(|why| format!("failed to parse --{flag} ({text}) - {why}"))
 }

@@ -1,6 +1,7 @@
 //! [`Actor`]: the client that sends a request, as the audit log, the notifications and the pauses name it.
 
 use ::http::StatusCode;
+use jiff::Timestamp;
 
 use super::subject::Subject;
 use super::{App, Request};
@@ -9,7 +10,6 @@ use crate::audit::{Entry, Outcome};
 use crate::cluster::Acted;
 use crate::notification::Notification;
 use crate::outcome::Refusal;
-use crate::unix_time;
 
 /// The client that acts.
 #[derive(Clone, Debug)]
@@ -92,7 +92,7 @@ impl Actor {
             Err(refusal) => (Outcome::Failed, refusal.message.clone()),
         };
         Entry {
-            unix_seconds: unix_time::seconds(),
+            unix_seconds: Timestamp::now().as_second(),
             user: self.user.clone(),
             claimed_user: self.claimed_user.clone(),
             remote_address: self.remote_address.clone(),
@@ -119,7 +119,7 @@ impl Actor {
             topic: subject.topic,
             channel: subject.channel,
             node: subject.node,
-            unix_seconds: unix_time::seconds(),
+            unix_seconds: Timestamp::now().as_second(),
             user: self.user.clone(),
             claimed_user: self.claimed_user.clone(),
             remote_ip: self.remote_address.clone(),

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
+use jiff::Timestamp;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 use wire::go_json::to_string;
@@ -19,7 +20,6 @@ use crate::collector::Collector;
 use crate::history::{Key, TIERS};
 use crate::live::Snapshot;
 use crate::outcome::Refusal;
-use crate::unix_time;
 
 /// Most streams of events at the same time.
 pub(super) const STREAMS_MAX: usize = 256;
@@ -154,7 +154,7 @@ fn history(collector: &Collector, request: &Request) -> Result<Reply, Refusal> {
     let step = query.get("step").unwrap_or("1");
     let tier = TIERS.iter().position(|tier| tier.step.to_string() == step);
     let tier = tier.ok_or_else(|| Refusal::bad("INVALID_ARG_STEP"))?;
-    let now = unix_time::seconds();
+    let now = Timestamp::now().as_second();
     let history = collector.history();
     let points = history.points(&key, tier, now);
     let kept_since = history.kept_since(now);

@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use ::http::header::ACCEPT;
+use jiff::Timestamp;
 use program::metrics::{Exposition, Family, Format, Kind, Number, append_process, push_label};
 use program::version::{NSQ_VERSION, RINGQ_VERSION};
 
@@ -11,7 +12,6 @@ use super::live::STREAMS_MAX;
 use super::{App, Reply, Request};
 use crate::collector::Collector;
 use crate::tally::{Collections, Tally, Told, UpstreamCounts};
-use crate::unix_time;
 
 /// A metric and how it is read.
 struct Row<T> {
@@ -127,7 +127,7 @@ impl Live {
             series: history.len() as u64,
             history_bytes: history.bytes() as u64,
             history_bytes_max: history.bytes_max() as u64,
-            room_seconds: history.room_seconds(unix_time::seconds()).unsigned_abs(),
+            room_seconds: history.room_seconds(Timestamp::now().as_second()).unsigned_abs(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The endpoints that read figures.
 
 use ::http::StatusCode;
+use jiff::Timestamp;
 use wire::go_json::to_string;
 use wire::json_object;
 
@@ -10,7 +11,6 @@ use crate::cluster::Stats;
 use crate::figures::{ChannelFigures, channel_total, topic_total, topics_of_node};
 use crate::graphite;
 use crate::outcome::{Refusal, Warnings};
-use crate::unix_time;
 use crate::upstream;
 
 impl App {
@@ -76,7 +76,7 @@ impl App {
             .cluster
             .stats(place.targets, wanted, &mut warnings)
             .await?;
-        let total = match channel_total(&stats, topic, channel, unix_time::seconds()) {
+        let total = match channel_total(&stats, topic, channel, Timestamp::now().as_second()) {
             Some(total) => total,
             None if is_known || !warnings.is_empty() => {
                 ChannelFigures::total(topic, channel, Vec::new())
@@ -96,7 +96,7 @@ impl App {
         let mut warnings = Warnings::default();
         let stats = self.cluster.node_stats(address, &mut warnings).await?;
         let stats = stats.ok_or_else(|| Refusal::not_found("NODE_NOT_FOUND"))?;
-        let topics = topics_of_node(&stats, unix_time::seconds());
+        let topics = topics_of_node(&stats, Timestamp::now().as_second());
         let messages = topics.iter().map(|topic| topic.message_count);
         let messages = messages.fold(0_i64, i64::saturating_add);
         let channels = topics.iter().flat_map(|topic| &topic.channels);

@@ -10,6 +10,7 @@ use program::log_warn;
 use super::endpoint::{Audience, Endpoint};
 use super::subject::Subject;
 use super::{App, Request};
+use crate::cidr;
 use crate::outcome::{Refusal, Warnings};
 
 /// The action of `PUT /config/*` in the audit log.
@@ -141,7 +142,7 @@ impl App {
     fn check_range(&self, request: &Request) -> Result<(), Refusal> {
         let peer = request.peer().ip();
         match self.config_clients {
-            Some(range) if !range.contains(peer) => Err(forbidden("FORBIDDEN")),
+            Some(range) if !cidr::contains(&range, peer) => Err(forbidden("FORBIDDEN")),
             _ => Ok(()),
         }
     }

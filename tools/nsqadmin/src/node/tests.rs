@@ -60,10 +60,7 @@ fn a_node_of_two_nsqlookupds_is_one_node() {
 #[test]
 fn versions_compare_as_numbers() {
     let check = |lower: &str, higher: &str| {
-        assert!(
-            Version::parse(lower) < Version::parse(higher),
-            "{lower} {higher}"
-        );
+        assert!(version(lower) < version(higher), "{lower} {higher}");
     };
     check("1.2.10", "1.10.0");
     check("0.3.8", "1.0.0-alpha");
@@ -72,8 +69,8 @@ fn versions_compare_as_numbers() {
     check("", "0.0.1");
     check("1.3", "0.0.1");
     assert_eq!(
-        Version::parse("1.3.0+build").cmp(&Version::parse("1.3.0")),
-        Ordering::Equal
+        version("1.3.0+build").cmp(&version("1.3.0")),
+        std::cmp::Ordering::Equal
     );
 }
 

@@ -40,8 +40,7 @@ fn a_node_that_is_gone_tells_what_it_had() {
         let stats = serde_json::from_value(json!({"topics": topics})).unwrap();
         first.add_node("n:2", &stats, None);
         let mut second = round(1, &[("n:1", json!({}))]);
-        let known =
-            |nodes: &[&str]| LookupdRound::Knows(nodes.iter().map(ToString::to_string).collect());
+        let known = |nodes: &[&str]| Ok(nodes.iter().map(ToString::to_string).collect());
         first
             .lookupds
             .insert("l:1".to_owned(), known(&["n:1", "n:2"]));
