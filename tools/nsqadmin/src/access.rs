@@ -212,33 +212,25 @@ pub fn basic_user(headers: &HeaderMap) -> String {
     user.unwrap_or_default().to_owned()
 }
 
-/// The reason why the name that a client gives itself cannot be shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InvalidClaim(pub &'static str);
-
 /// Returns the name that a client gives itself, or an empty text.
 ///
 /// # Errors
 /// There are several names, or the name is too long, or it has characters that cannot be seen. Such characters could hide
 /// the mark of a name that nobody has checked.
-pub fn claimed_user(headers: &HeaderMap) -> Result<String, InvalidClaim> {
+pub fn claimed_user(headers: &HeaderMap) -> Result<String, &'static str> {
     let mut values = headers.get_all(CLAIMED_USER).iter();
     let name = match (values.next(), values.next()) {
         (None, _) => return Ok(String::new()),
         (Some(name), None) => std::str::from_utf8(name.as_bytes())
-            .map_err(|_| InvalidClaim("the name in X-Claimed-User is not UTF-8"))?,
-        (Some(_), Some(_)) => return Err(InvalidClaim("there is more than one X-Claimed-User")),
+            .map_err(|_| "the name in X-Claimed-User is not UTF-8")?,
+        (Some(_), Some(_)) => return Err("there is more than one X-Claimed-User"),
     };
     let name = name.trim();
     if name.chars().count() > CLAIMED_CHARS_MAX {
-        return Err(InvalidClaim(
-            "the name in X-Claimed-User has more than 50 characters",
-        ));
+        return Err("the name in X-Claimed-User has more than 50 characters");
     }
     if name.chars().any(is_invisible) {
-        Err(InvalidClaim(
-            "the name in X-Claimed-User has characters that cannot be seen",
-        ))
+        Err("the name in X-Claimed-User has characters that cannot be seen")
     } else {
         Ok(name.to_owned())
     }

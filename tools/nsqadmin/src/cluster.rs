@@ -13,14 +13,17 @@ mod topics;
 
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
+use nsq_http::Lookup;
 use parking_lot::RwLock;
 
 use crate::answer_time::AnswerTime;
+use crate::config::Config;
 use crate::outcome::Gathered;
 use crate::shown_url::without_user;
-use crate::upstream::{Failed, FailureKind, Unanswered, Upstream};
+use crate::upstream::{Failed, FailureKind, Server, Unanswered, Upstream};
 use crate::url_map::UrlMap;
 
 use given::Noted;
@@ -46,28 +49,15 @@ pub struct Cluster {
     noted: Arc<Noted>,
 }
 
-/// The servers that a cluster begins with.
-#[derive(Clone, Debug)]
-pub struct Servers {
-    /// `host:port` of each nsqlookupd.
-    pub lookupds: Vec<String>,
-    /// `host:port` of each nsqd.
-    pub nsqds: Vec<String>,
-    /// Where to reach nsqds whose broadcast address cannot be reached.
-    pub url_map: UrlMap,
-    /// Most nsqds that are asked.
-    pub nodes_max: usize,
-}
-
 impl Cluster {
-    /// Returns a cluster of these servers.
-    pub fn new(upstream: Upstream, servers: Servers) -> Cluster {
+    /// Returns the cluster of the servers that the flags name.
+    pub fn new(upstream: Upstream, config: &Config, url_map: UrlMap) -> Cluster {
         Cluster {
             upstream,
-            lookupds: Arc::new(RwLock::new(servers.lookupds)),
-            nsqds: servers.nsqds.into(),
-            url_map: Arc::new(servers.url_map),
-            nodes_max: servers.nodes_max,
+            lookupds: Arc::new(RwLock::new(config.lookupd_http_addresses.clone())),
+            nsqds: config.nsqd_http_addresses.clone().into(),
+            url_map: Arc::new(url_map),
+            nodes_max: config.nodes_max,
             noted: Arc::default(),
         }
     }
@@ -97,6 +87,20 @@ impl Cluster {
     pub fn is_lookup_mode(&self) -> bool {
         !self.lookupds().is_empty()
     }
+
+    /// Asks each nsqlookupd for this path, and returns the answers by the nsqlookupds' addresses.
+    async fn ask_lookupds(&self, path: &str) -> Vec<(String, Result<Lookup, Failed>)> {
+        let requests = self.lookupds().into_iter().map(|lookupd| {
+            let upstream = self.upstream.clone();
+            let url = format!("http://{lookupd}{path}");
+            async move { (lookupd, upstream.get(Server::Nsqlookupd, &url).await) }.boxed()
+        });
+        let requests: Vec<BoxFuture<'static, _>> = requests.collect();
+        stream::iter(requests)
+            .buffered(REQUESTS_MAX)
+            .collect()
+            .await
+    }
 }
 
 /// A request that has not begun. It borrows nothing, so that many can be waited for on any thread.
@@ -104,29 +108,8 @@ type Asked<T> = BoxFuture<'static, Result<T, Failed>>;
 
 /// Waits for all requests, of which some run at the same time. The results keep the order.
 async fn gather<T: Send>(requests: Vec<Asked<T>>) -> Gathered<T> {
-    let mut gathered = Gathered {
-        data: Vec::new(),
-        failures: Vec::new(),
-    };
-    let mut results = stream::iter(requests).buffered(REQUESTS_MAX);
-    while let Some(result) = results.next().await {
-        match result {
-            Ok(data) => gathered.data.push(data),
-            Err(failed) => gathered.failures.push(failed),
-        }
-    }
-    gathered
-}
-
-/// Adds advice to the failure of an nsqd that cannot be reached at the address that it broadcasts.
-fn with_advice(mut failed: Failed, address: &str, is_mapped: bool) -> Failed {
-    if failed.kind == FailureKind::Unreachable && !is_mapped {
-        failed.why.push_str(&format!(
-            " (the nsqd broadcasts {address}; if this address cannot be reached from here, name its \
-             URL with --nsqd-url-map={address}=URL)"
-        ));
-    }
-    failed
+    let results = stream::iter(requests).buffered(REQUESTS_MAX);
+    results.collect::<Vec<_>>().await.into_iter().collect()
 }
 
 /// Adds the URL of an nsqd to its answer that is a failure. Without an answer, the failure has the URL.
@@ -135,25 +118,4 @@ fn with_sender(mut failed: Failed, url: &str) -> Failed {
         failed.why.push_str(&format!(" from {}", without_user(url)));
     }
     failed
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_an_address_that_is_not_mapped_gets_advice() {
-        let advice = |kind, is_mapped| {
-            let failed = Failed {
-                why: "x".to_owned(),
-                kind,
-                refused: None,
-            };
-            with_advice(failed, "n1:4151", is_mapped).why
-        };
-        let text = advice(FailureKind::Unreachable, false);
-        assert!(text.contains("--nsqd-url-map=n1:4151=URL"), "{text}");
-        assert_eq!(advice(FailureKind::Unreachable, true), "x");
-        assert_eq!(advice(FailureKind::Refused, false), "x");
-    }
 }

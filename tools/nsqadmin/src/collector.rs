@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use crate::answer_time::AnswerTime;
 use crate::checkup::{Checker, Checkup, Pace, Round, is_watched};
-use crate::cluster::{Builds, Cluster, Discovered, Stats, Surveyed};
+use crate::cluster::{Builds, Cluster, Stats};
 use crate::config::LiveFlags;
 use crate::figures::NodeStats;
 use crate::history::History;
@@ -348,23 +348,19 @@ impl Task {
         } else {
             NODES_LIFETIME
         };
-        let Discovered {
-            targets,
-            warnings: of_discovery,
-            lookupds,
-        } = self.discovery.nodes(age_max).await;
+        let found = self.discovery.nodes(age_max).await;
         // The wait for an nsqlookupd costs the nsqds nothing, so it makes no later round late.
         let began = self.looks.now();
-        warnings.add_all(&of_discovery);
+        warnings.add_all(&found.warnings);
         self.asked = Instant::now();
         let now = Now::read();
         let mut round = Round {
             now,
-            lookupds,
+            lookupds: found.lookupds,
             ..Round::default()
         };
         self.silence.log_changes(&round.lookupds);
-        let known = targets.as_deref().unwrap_or_default();
+        let known = found.targets.as_deref().unwrap_or_default();
         for address in self.cluster.silent_nsqds(known) {
             round.add_failure(&address, "it does not say what it is (/info)".to_owned());
         }
@@ -373,43 +369,35 @@ impl Task {
             .survey(known.to_vec(), &self.builds, warnings)
             .await;
         self.builds = Builds::new();
-        let mut gathered = Gathered {
-            data: Vec::new(),
-            failures: Vec::new(),
-        };
-        for Surveyed {
-            node,
-            stats,
-            metrics,
-            build,
-        } in answers
-        {
-            match stats {
+        let gathered = answers.into_iter().map(|answer| {
+            let node = answer.node;
+            match answer.stats {
                 Ok((stats, answered)) => {
-                    round.add_node(&node.address, &stats, metrics);
-                    round.set_answered(&node.address, answered);
-                    if let Some(build) = build {
-                        round.set_ringq_version(&node.address, build.ringq_version.clone());
+                    let of_node = round.add_node(&node.address, &stats, answer.metrics);
+                    of_node.answered = answered;
+                    if let Some(build) = answer.build {
+                        of_node.ringq_version = Some(build.ringq_version.clone());
                         self.builds.insert(node.address.clone(), build);
                     }
                     let topics = stats.topics;
-                    gathered.data.push(NodeStats {
+                    Ok(NodeStats {
                         node,
                         answered,
                         topics,
-                    });
+                    })
                 }
                 Err(failed) => {
                     round.add_failure(&node.address, failed.why.clone());
-                    gathered.failures.push(failed);
+                    Err(failed)
                 }
             }
-        }
+        });
+        let gathered: Gathered<NodeStats> = gathered.collect();
         let checkup = self.checker.check(round);
         self.count_gone(&checkup);
         self.pace.count(began, self.answer_time.so_far());
         self.checkup_sender.send_replace(Arc::new(checkup));
-        let stats = match targets {
+        let stats = match found.targets {
             Ok(targets) if targets.is_empty() => Ok(Vec::new()),
             Ok(_) => gathered.or_refuse(Server::Nsqd, warnings),
             Err(refusal) => Err(refusal),

@@ -37,6 +37,16 @@ pub struct NodeIdentity {
     pub zone: String,
 }
 
+impl NodeIdentity {
+    /// Returns a node of which only the address is known.
+    pub fn at(address: &str) -> NodeIdentity {
+        NodeIdentity {
+            address: address.to_owned(),
+            ..NodeIdentity::default()
+        }
+    }
+}
+
 /// The answer of one nsqd.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeStats {

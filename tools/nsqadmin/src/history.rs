@@ -95,13 +95,14 @@ pub struct History {
     bytes: usize,
     /// The part of `bytes` that no shorter past frees: names, and rings without points.
     name_bytes: usize,
-    bytes_max: usize,
+    /// Most bytes of all series.
+    pub bytes_max: usize,
     /// The time before which points were dropped because there was no room, in seconds since 1970.
     kept_since: Option<i64>,
     /// The time of the last try to make room for new series.
     tried: Option<i64>,
     /// True if the last samples had a series for which there was no room.
-    has_left_out: bool,
+    pub has_left_out: bool,
     /// The time of the last samples, in seconds since 1970.
     last_second: Option<i64>,
     /// The time by which the clock was ahead of the steady one at the last samples, in milliseconds.
@@ -186,11 +187,6 @@ impl History {
     /// Returns the bytes of all series.
     pub fn bytes(&self) -> usize {
         self.bytes
-    }
-
-    /// Returns the most bytes of all series.
-    pub fn bytes_max(&self) -> usize {
-        self.bytes_max
     }
 
     /// Adds the samples of one moment. A sample with a name that NSQ forbids is dropped. Returns the number of samples for

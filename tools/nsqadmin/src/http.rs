@@ -25,7 +25,7 @@ mod site;
 mod subject;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use ::http::StatusCode;
 use ipnet::IpNet;
@@ -40,7 +40,7 @@ use crate::assets::Assets;
 use crate::audit::Audit;
 use crate::cluster::Cluster;
 use crate::collector::Collector;
-use crate::config::{Config, GraphiteFlags};
+use crate::config::Config;
 use crate::cut_off::cut_off;
 use crate::graphite::Forward;
 use crate::ignored_user_log::IgnoredUserLog;
@@ -81,28 +81,20 @@ pub struct App {
     pub notifier: Notifier,
     /// The page's files.
     pub assets: Assets,
-    /// `--base-path`: `/` or a path without a slash at its end.
-    pub base_path: String,
-    /// `--graphite-url` and `--statsd-*`
-    pub graphite: GraphiteFlags,
     /// The place that `/render` is forwarded to, with `--graphite-url`.
     pub forward: Option<Forward>,
     /// The client for graphite.
     pub graphite_client: Client,
-    /// Most bytes of an answer of graphite.
-    pub answer_bytes_max: usize,
     /// Clients of `/config`; `None` allows everybody.
     pub config_clients: Option<IpNet>,
-    /// The values of the flags, for `/config`.
-    pub config: Arc<Config>,
+    /// The values of the flags.
+    pub config: Config,
     /// The live figures, unless they are switched off.
     pub collector: Option<Collector>,
     /// One permit for each stream of events that may be open.
     pub streams: Arc<Semaphore>,
     /// The name of this machine.
     pub hostname: String,
-    /// The longest time for a request's body.
-    pub read_timeout: Option<Duration>,
     /// The counts for `/metrics`.
     pub tally: Tally,
     /// The time at which the process started.
@@ -122,7 +114,7 @@ impl App {
                     .await
             }
         };
-        let status = reply.status().as_u16();
+        let status = reply.status.as_u16();
         self.tally.count_request(request.method().as_str(), status);
         if is_logged {
             let mut asked = format!("{} {}", request.method(), request.target());
@@ -131,7 +123,7 @@ impl App {
                 "{} {} ({}) {}",
                 status,
                 asked,
-                request.peer(),
+                request.peer,
                 duration_text(started.elapsed())
             );
         }
@@ -141,10 +133,10 @@ impl App {
     /// Returns the path without the base path. Any other path stays as it is: a proxy has removed the base path, or a probe asks
     /// nsqadmin itself.
     fn below_base<'a>(&self, path: &'a str) -> &'a str {
-        if &*self.base_path == "/" {
+        if &*self.config.base_path == "/" {
             return path;
         }
-        match path.strip_prefix(&*self.base_path) {
+        match path.strip_prefix(&*self.config.base_path) {
             Some("") => "/",
             Some(below) if below.starts_with('/') => below,
             _ => path,
@@ -164,7 +156,7 @@ impl App {
                 (self.answer_at(endpoint, &segments, request).await, true)
             }
             Routed::Redirect(path) => {
-                let base = self.base_path.trim_end_matches('/');
+                let base = self.config.base_path.trim_end_matches('/');
                 let query = request.query();
                 let separator = if query.is_empty() { "" } else { "?" };
                 let location = format!("{base}{path}{separator}{query}");

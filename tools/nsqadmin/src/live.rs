@@ -206,12 +206,7 @@ impl Snapshot {
             ..Snapshot::default()
         };
         for given in stats {
-            let NodeStats {
-                node,
-                answered,
-                topics,
-            } = given;
-            let node = &node.address;
+            let (node, answered) = (&given.node.address, &given.answered);
             let of_before = before.nodes.contains_key(node);
             let own = missing.remove(node);
             let last: &Snapshot = match (of_before, &own) {
@@ -230,7 +225,7 @@ impl Snapshot {
                 rate: seconds.map(|_| 0.0),
                 ..Figures::default()
             };
-            for given in topics {
+            for given in &given.topics {
                 let known = last.topics.get(&given.topic_name);
                 let topic = snapshot.topics.entry(given.topic_name.clone()).or_default();
                 let figures = Figures::of_topic(given);
@@ -312,10 +307,8 @@ impl Snapshot {
     pub fn ages(&self) -> impl Iterator<Item = (&str, &str, i64, i64)> {
         self.topics.iter().flat_map(|(topic, live)| {
             live.channels.iter().map(move |(channel, total)| {
-                let Figures {
-                    depth, oldest_ms, ..
-                } = total.figures;
-                (&**topic, &**channel, depth, oldest_ms)
+                let figures = &total.figures;
+                (&**topic, &**channel, figures.depth, figures.oldest_ms)
             })
         })
     }

@@ -22,7 +22,7 @@ const WAITING_MAX: usize = 1000;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Notification {
     /// The action: `create_topic`, `pause_channel`, ...
-    pub action: &'static str,
+    pub action: String,
     /// The topic.
     pub topic: String,
     /// The channel, or an empty text.
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn keys_have_the_originals_order_and_empty_ones_are_left_out() {
         let mut notification = Notification {
-            action: "tombstone_topic_producer",
+            action: "tombstone_topic_producer".to_owned(),
             topic: "t".to_owned(),
             node: "127.0.0.1:4151".to_owned(),
             unix_seconds: 1_795_252_474,

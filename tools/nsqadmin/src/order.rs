@@ -16,27 +16,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use serde::{Deserialize, Serialize};
 use wire::go_json::is_default;
 
+use crate::cluster::Act;
 use crate::figures::{ChannelFigures, NodeStats, TopicFigures, Undo, topic_totals};
 
 /// Most topics or channels that one order touches. Each of them is some requests to each node, and one
 /// notification, of which 1000 can wait.
 pub const SUBJECTS_MAX: usize = 500;
-
-/// The actions of orders.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verb {
-    /// Pauses.
-    Pause,
-    /// Ends pauses.
-    Unpause,
-    /// Drops messages.
-    Empty,
-    /// Brings the dropped messages of topics or channels back.
-    Unempty,
-    /// Deletes.
-    Delete,
-}
 
 /// The kind of things that an order is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
@@ -67,7 +52,7 @@ pub enum Show {
 #[serde(deny_unknown_fields)]
 pub struct Order {
     /// The action.
-    pub action: Verb,
+    pub action: Act,
     /// The kind of things.
     pub of: Kind,
     /// Words that the name of a topic must contain, in any order. The case does not matter, as in the
@@ -159,7 +144,7 @@ impl Order {
                 }
             }
         }
-        if (self.action, self.of) == (Verb::Delete, Kind::Topics) {
+        if (self.action, self.of) == (Act::Delete, Kind::Topics) {
             let without_nodes = inactive.iter().filter(|name| !known.contains(&***name));
             for topic in without_nodes {
                 let total = TopicFigures::total(topic, Vec::new());
@@ -171,7 +156,7 @@ impl Order {
         }
         subjects
             .into_values()
-            .filter(|subject| self.action == Verb::Empty || self.has_work(subject))
+            .filter(|subject| self.action == Act::Empty || self.has_work(subject))
             .collect()
     }
 
@@ -197,7 +182,7 @@ impl Order {
     fn of_topic(&self, total: &TopicFigures) -> Subject {
         // Only the nodes with an undo can bring messages back.
         let parts = total.nodes.iter().flatten();
-        let touched = parts.filter(|part| self.action != Verb::Unempty || part.undo.is_some());
+        let touched = parts.filter(|part| self.action != Act::Unempty || part.undo.is_some());
         let mut subject = Subject {
             topic: total.topic_name.clone(),
             depth: total.depth,
@@ -207,7 +192,7 @@ impl Order {
             ..Subject::default()
         };
         // Emptying a topic, and its undo, leave the channels as they are.
-        if !matches!(self.action, Verb::Empty | Verb::Unempty) {
+        if !matches!(self.action, Act::Empty | Act::Unempty) {
             for channel in &total.channels {
                 let part = self.of_channel(channel);
                 subject.channels.insert(part.channel);
@@ -223,7 +208,7 @@ impl Order {
     fn of_channel(&self, channel: &ChannelFigures) -> Subject {
         // Only the nodes with an undo can bring messages back.
         let parts = channel.nodes.iter().flatten();
-        let touched = parts.filter(|part| self.action != Verb::Unempty || part.undo.is_some());
+        let touched = parts.filter(|part| self.action != Act::Unempty || part.undo.is_some());
         Subject {
             topic: channel.topic_name.clone(),
             channel: channel.channel_name.clone(),
@@ -241,10 +226,10 @@ impl Order {
     /// Returns true if the action would change the subject.
     pub fn has_work(&self, subject: &Subject) -> bool {
         match self.action {
-            Verb::Pause | Verb::Delete => true,
-            Verb::Unpause => subject.is_paused,
-            Verb::Empty => subject.message_count() > 0,
-            Verb::Unempty => subject.undo.is_some(),
+            Act::Pause | Act::Delete | Act::Create => true,
+            Act::Unpause => subject.is_paused,
+            Act::Empty => subject.message_count() > 0,
+            Act::Unempty => subject.undo.is_some(),
         }
     }
 
@@ -254,16 +239,10 @@ impl Order {
         let terms = (&self.limit, &self.undo);
         (self.action, self.of, terms).hash(&mut hasher);
         for subject in subjects {
-            let Subject {
-                topic,
-                channel,
-                nodes,
-                channels,
-                ..
-            } = subject;
-            (topic, channel, nodes, channels).hash(&mut hasher);
+            let Subject { topic, channel, .. } = subject;
+            (topic, channel, &subject.nodes, &subject.channels).hash(&mut hasher);
             // An undo stays as it is until somebody empties the topic or channel again.
-            if self.action == Verb::Unempty {
+            if self.action == Act::Unempty {
                 let undo = subject.undo.map(|undo| (undo.until_ms, undo.message_count));
                 undo.hash(&mut hasher);
             }

@@ -26,6 +26,19 @@ pub struct Refusal {
     pub message: String,
 }
 
+impl<T> FromIterator<Result<T, Failed>> for Gathered<T> {
+    fn from_iter<I: IntoIterator<Item = Result<T, Failed>>>(results: I) -> Gathered<T> {
+        let (mut data, mut failures) = (Vec::new(), Vec::new());
+        for result in results {
+            match result {
+                Ok(part) => data.push(part),
+                Err(failed) => failures.push(failed),
+            }
+        }
+        Gathered { data, failures }
+    }
+}
+
 impl<T> Gathered<T> {
     /// Returns the data, and adds the failures to the warnings.
     ///

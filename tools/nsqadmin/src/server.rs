@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use ::http::{Response, StatusCode};
 use http_body_util::BodyExt;
@@ -24,7 +24,7 @@ use url::Url;
 use crate::access::{Access, BodyReaders};
 use crate::assets::Assets;
 use crate::audit::Audit;
-use crate::cluster::{Cluster, Servers};
+use crate::cluster::Cluster;
 use crate::collector::Collector;
 use crate::config::{Checked, Config, NSQADMIN};
 use crate::graphite::Forward;
@@ -40,27 +40,16 @@ use crate::upstream::{self, Upstream};
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
 /// A running nsqadmin.
-#[derive(Debug)]
 pub struct Server {
     listeners: Vec<Listening>,
-    collector: Option<Collector>,
-    audit: Audit,
-    notifier: Notifier,
+    app: Arc<App>,
 }
 
 /// A listener.
-#[derive(Debug)]
 struct Listening {
     name: &'static str,
     address: SocketAddr,
     task: JoinHandle<()>,
-}
-
-/// The parts that all connections share.
-struct Shared {
-    app: App,
-    read_timeout: Option<Duration>,
-    write_timeout: Option<Duration>,
 }
 
 impl Server {
@@ -76,37 +65,26 @@ impl Server {
             .tls
             .configure(&[("--https-address", &config.tls.https_address)])?;
         let tls = tls.map(TlsAcceptor::from);
-        let app = app(&config, checked)?;
+        let app = Arc::new(app(config, checked)?);
+        let config = &app.config;
         tell_trusted_proxies(&app.access);
         let plain = Listener::bind(&config.http_address, NSQADMIN.name).await?;
         let secure = match config.tls.https_address.as_str() {
             "" => None,
             address => Some(Listener::bind(address, NSQADMIN.name).await?),
         };
-        let collector = app.collector.clone();
-        let (audit, notifier) = (app.audit.clone(), app.notifier.clone());
-        let shared = Arc::new(Shared {
-            app,
-            read_timeout: config.read_timeout,
-            write_timeout: config.write_timeout,
-        });
         let serve = |name, listener: Listener, tls| {
             let address = listener.address();
             log_info!("{name}: listening on {address}");
             Listening {
                 name,
                 address,
-                task: tokio::spawn(accept(listener, shared.clone(), tls)),
+                task: tokio::spawn(accept(listener, app.clone(), tls)),
             }
         };
         let mut listeners = vec![serve("HTTP", plain, None)];
         listeners.extend(secure.map(|bound| serve("HTTPS", bound, tls)));
-        Ok(Server {
-            listeners,
-            collector,
-            audit,
-            notifier,
-        })
+        Ok(Server { listeners, app })
     }
 
     /// Ends the listeners, writes what the logs have left out, and saves the history. Requests that are under way end with the process, as
@@ -116,12 +94,12 @@ impl Server {
             listener.task.abort();
             log_info!("{}: closing {}", listener.name, listener.address);
         }
-        if let Some(collector) = &self.collector {
+        if let Some(collector) = &self.app.collector {
             collector.save_at_end();
         }
         // The audit log may be on a disk that hangs.
-        self.notifier.log_unsent();
-        self.audit.write_left_out();
+        self.app.notifier.log_unsent();
+        self.app.audit.write_left_out();
     }
 }
 
@@ -134,26 +112,22 @@ fn warn(config: &Config) {
         log_warn!(
             "without --admin-user, everybody who reaches this address may delete, empty and pause"
         );
-        tell_body_readers(config.body_readers);
+        // The original shows no bodies.
+        match config.body_readers {
+            BodyReaders::Admins => log_info!(
+                "without --admin-user, nobody may read the bodies of messages; --peek-bodies=everybody shows them to \
+                 everybody who reaches this address"
+            ),
+            BodyReaders::Everybody => log_warn!(
+                "with --peek-bodies=everybody, everybody who reaches this address may read the bodies of messages"
+            ),
+            BodyReaders::Nobody => {}
+        }
     }
     if config.collection().is_none() && !config.live.file.is_empty() {
         log_warn!(
             "with --live-interval=0, no figures are collected, so --history-file is neither read nor written"
         );
-    }
-}
-
-/// Says who may read the bodies of messages without a list of admins. The original shows no bodies.
-fn tell_body_readers(readers: BodyReaders) {
-    match readers {
-        BodyReaders::Admins => log_info!(
-            "without --admin-user, nobody may read the bodies of messages; --peek-bodies=everybody shows them to \
-             everybody who reaches this address"
-        ),
-        BodyReaders::Everybody => log_warn!(
-            "with --peek-bodies=everybody, everybody who reaches this address may read the bodies of messages"
-        ),
-        BodyReaders::Nobody => {}
     }
 }
 
@@ -184,7 +158,7 @@ fn tell_trusted_proxies(access: &Access) {
 }
 
 /// Returns everything that answers need.
-pub(crate) fn app(config: &Config, checked: Checked) -> Result<App, String> {
+pub(crate) fn app(config: Config, checked: Checked) -> Result<App, String> {
     let header = config.acl_http_header.parse();
     let header = header.map_err(|_| {
         let given = &config.acl_http_header;
@@ -210,13 +184,7 @@ pub(crate) fn app(config: &Config, checked: Checked) -> Result<App, String> {
         checked.client_tls.clone(),
         tally.clone(),
     )?;
-    let servers = Servers {
-        lookupds: config.lookupd_http_addresses.clone(),
-        nsqds: config.nsqd_http_addresses.clone(),
-        url_map: checked.url_map,
-        nodes_max: config.nodes_max,
-    };
-    let cluster = Cluster::new(upstream, servers);
+    let cluster = Cluster::new(upstream, &config, checked.url_map);
     let collection = config.collection();
     let endpoint = config.notification_http_endpoint.clone();
     Ok(App {
@@ -230,7 +198,7 @@ pub(crate) fn app(config: &Config, checked: Checked) -> Result<App, String> {
             admin_users: config.admin_users.clone(),
             trusted_proxies: checked.trusted_proxies,
             allowed_origins: config.allowed_origins.clone(),
-            host_names: host_names(config),
+            host_names: host_names(&config),
             body_readers: config.body_readers,
         },
         ignored_user_log: IgnoredUserLog::default(),
@@ -239,15 +207,11 @@ pub(crate) fn app(config: &Config, checked: Checked) -> Result<App, String> {
         tally,
         started: SystemTime::now(),
         assets: Assets::new(&config.dev_static_dir),
-        base_path: config.base_path.clone(),
-        graphite: config.graphite.clone(),
         forward,
         graphite_client,
-        answer_bytes_max: config.answer_bytes_max,
         config_clients: checked.config_clients,
         hostname: program::hostname(),
-        read_timeout: config.read_timeout,
-        config: Arc::new(config.clone()),
+        config,
     })
 }
 
@@ -261,28 +225,28 @@ fn host_names(config: &Config) -> HostNames {
 }
 
 /// Accepts connections for ever.
-async fn accept(mut listener: Listener, shared: Arc<Shared>, tls: Option<TlsAcceptor>) {
+async fn accept(mut listener: Listener, app: Arc<App>, tls: Option<TlsAcceptor>) {
     loop {
         let (socket, peer) = listener.accept().await;
-        tokio::spawn(serve(socket, peer, shared.clone(), tls.clone()));
+        tokio::spawn(serve(socket, peer, app.clone(), tls.clone()));
     }
 }
 
 /// Serves one connection, perhaps over TLS.
-async fn serve(socket: TcpStream, peer: SocketAddr, shared: Arc<Shared>, tls: Option<TlsAcceptor>) {
+async fn serve(socket: TcpStream, peer: SocketAddr, app: Arc<App>, tls: Option<TlsAcceptor>) {
     let Some(tls) = tls else {
-        return serve_requests(socket, peer, shared, false).await;
+        return serve_requests(socket, peer, app, false).await;
     };
-    let limit = shared.read_timeout;
+    let limit = app.config.read_timeout;
     if let Some(stream) = shake_hands(&tls, (socket, peer), limit, "http").await {
-        serve_requests(stream, peer, shared, true).await;
+        serve_requests(stream, peer, app, true).await;
     }
 }
 
 /// Answers a request that acts. The act and its line in the audit log go on if the client closes its connection, so that no
 /// half of an act is left undone, and none is hidden.
-async fn answer_to_the_end(shared: Arc<Shared>, request: Request) -> Response<Body> {
-    let answered = tokio::spawn(async move { shared.app.answer(request).await });
+async fn answer_to_the_end(app: Arc<App>, request: Request) -> Response<Body> {
+    let answered = tokio::spawn(async move { app.answer(request).await });
     answered.await.unwrap_or_else(|error| {
         log_error!("an act broke off - {error}");
         Reply::refusal(&Refusal::new(
@@ -296,21 +260,21 @@ async fn answer_to_the_end(shared: Arc<Shared>, request: Request) -> Response<Bo
 async fn serve_requests(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: SocketAddr,
-    shared: Arc<Shared>,
+    app: Arc<App>,
     is_tls: bool,
 ) {
-    let stream = TokioIo::new(WriteLimited::new(stream, shared.write_timeout));
-    let read_timeout = shared.read_timeout;
+    let stream = TokioIo::new(WriteLimited::new(stream, app.config.write_timeout));
+    let read_timeout = app.config.read_timeout;
     let service = service_fn(move |request: http::Request<Incoming>| {
-        let shared = shared.clone();
+        let app = app.clone();
         async move {
             let request = request.map(|body| body.map_err(Into::into).boxed());
             let is_reading = request.method().is_safe();
             let request = Request::new(request, peer, is_tls);
             Ok::<_, Infallible>(if is_reading {
-                shared.app.answer(request).await
+                app.answer(request).await
             } else {
-                answer_to_the_end(shared, request).await
+                answer_to_the_end(app, request).await
             })
         }
     });

@@ -28,7 +28,7 @@ struct Inner {
     upstreams: Mutex<Upstreams>,
     acts: Mutex<BTreeMap<(String, &'static str), u64>>,
     audit_failures: AtomicU64,
-    notifications: [AtomicU64; Told::ALL.len()],
+    notifications: [AtomicU64; TOLD.len()],
     collections: Mutex<Collections>,
 }
 
@@ -72,6 +72,9 @@ struct Counted {
     /// True if the server was asked since it was last said to be gone.
     is_asked_again: bool,
 }
+
+/// The labels of [`Told`], in its order.
+const TOLD: [&str; 3] = ["sent", "failed", "dropped"];
 
 /// The fate of a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,20 +129,6 @@ impl Upstreams {
             is_gone: false,
             is_asked_again: false,
         })
-    }
-}
-
-impl Told {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Told; 3] = [Told::Sent, Told::Failed, Told::Dropped];
-
-    /// Returns the word of the label.
-    pub fn word(self) -> &'static str {
-        match self {
-            Told::Sent => "sent",
-            Told::Failed => "failed",
-            Told::Dropped => "dropped",
-        }
     }
 }
 
@@ -253,8 +242,10 @@ impl Tally {
     }
 
     /// Returns the number of notifications with this fate.
-    pub fn notifications(&self, told: Told) -> u64 {
-        self.0.notifications[told as usize].load(Ordering::Relaxed)
+    pub fn notifications(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = self.0.notifications.iter();
+        let counts = counts.map(|count| count.load(Ordering::Relaxed));
+        TOLD.into_iter().zip(counts)
     }
 
     /// Returns the counts of collections.

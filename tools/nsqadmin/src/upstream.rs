@@ -151,14 +151,9 @@ impl Upstream {
     ///
     /// # Errors
     /// There is no answer, or the answer is too long.
-    pub async fn answer(
-        &self,
-        method: Method,
-        server: Server,
-        url: &str,
-    ) -> Result<(u16, Vec<u8>), Failed> {
-        let asked = self.query(method, server, url);
-        let answered = self.counted(server, url, asked).await?;
+    pub async fn answer(&self, url: &str) -> Result<(u16, Vec<u8>), Failed> {
+        let asked = self.query(Method::GET, Server::Nsqd, url);
+        let answered = self.counted(Server::Nsqd, url, asked).await?;
         Ok((answered.status.as_u16(), answered.body))
     }
 

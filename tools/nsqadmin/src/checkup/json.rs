@@ -52,11 +52,6 @@ impl Checkup {
         concerns.filter(|it| it.subject == *subject).collect()
     }
 
-    /// Returns true if a node that has vanished had the topic.
-    pub fn has_lost(&self, topic: &str) -> bool {
-        self.gone.iter().any(|gone| gone.topics.contains(topic))
-    }
-
     /// Returns the nodes that have vanished and had a topic.
     pub fn gone_with(&self, topic: &str) -> Vec<&GoneNode> {
         let gone = self.gone.iter();

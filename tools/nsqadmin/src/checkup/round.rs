@@ -197,7 +197,7 @@ impl Round {
         address: &str,
         stats: &nsq_http::Stats,
         metrics: Option<NodeMetrics>,
-    ) {
+    ) -> &mut NodeRound {
         let topics = stats.topics.iter().map(|topic| topic.topic_name.clone());
         let mut node = NodeRound {
             answered: Answered {
@@ -236,21 +236,10 @@ impl Round {
                 node.producers.insert(key, producer);
             }
         }
-        self.nodes.insert(address.to_owned(), node);
-    }
-
-    /// Tells the time at which the answer of a node came. Without it, that is the time of the round.
-    pub fn set_answered(&mut self, address: &str, answered: Answered) {
-        if let Some(node) = self.nodes.get_mut(address) {
-            node.answered = answered;
-        }
-    }
-
-    /// Adds the version of ringq to a node that has told its build.
-    pub fn set_ringq_version(&mut self, address: &str, version: String) {
-        if let Some(node) = self.nodes.get_mut(address) {
-            node.ringq_version = Some(version);
-        }
+        self.nodes
+            .entry(address.to_owned())
+            .insert_entry(node)
+            .into_mut()
     }
 
     /// Adds a node that did not answer.
@@ -343,24 +332,19 @@ impl NodeMetrics {
                 "nsqd_data_path_size_bytes" => metrics.disk_bytes = value,
                 "nsqd_data_path_available_bytes" => metrics.free_bytes = value,
                 "nsqd_draining" => metrics.is_draining = value > 0.0,
-                "nsqd_shard_cpu_seconds_total" => {
-                    metrics
-                        .shards
-                        .entry(shard_of(labels)?)
-                        .or_default()
-                        .cpu_seconds = value;
-                }
-                "nsqd_shard_connections" => {
-                    metrics
-                        .shards
-                        .entry(shard_of(labels)?)
-                        .or_default()
-                        .connections = value;
-                }
+                "nsqd_shard_cpu_seconds_total" => metrics.shard(labels)?.cpu_seconds = value,
+                "nsqd_shard_connections" => metrics.shard(labels)?.connections = value,
                 _ => {}
             }
         }
         (!metrics.shards.is_empty()).then_some(metrics)
+    }
+
+    /// Returns the shard that the labels name.
+    fn shard(&mut self, labels: &str) -> Option<&mut ShardUse> {
+        let (_, rest) = labels.split_once("shard=\"")?;
+        let number = rest.split_once('"')?.0.parse().ok()?;
+        Some(self.shards.entry(number).or_default())
     }
 }
 
@@ -415,20 +399,10 @@ fn backlog_bytes(topics: &[nsq_http::TopicStats]) -> Option<f64> {
 
 /// Returns `client_id (hostname, remote_address)`.
 fn name_of(consumer: &nsq_http::ClientStats) -> String {
-    let nsq_http::ClientStats {
-        client_id,
-        hostname,
-        remote_address,
-        ..
-    } = consumer;
-    if client_id.is_empty() {
-        remote_address.clone()
+    let (id, address) = (&consumer.client_id, &consumer.remote_address);
+    if id.is_empty() {
+        address.clone()
     } else {
-        format!("{client_id} ({hostname}, {remote_address})")
+        format!("{id} ({}, {address})", consumer.hostname)
     }
-}
-
-fn shard_of(labels: &str) -> Option<u64> {
-    let (_, rest) = labels.split_once("shard=\"")?;
-    rest.split_once('"')?.0.parse().ok()
 }

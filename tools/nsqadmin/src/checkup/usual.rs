@@ -127,13 +127,8 @@ fn weight(seconds: f64) -> f64 {
 }
 
 fn connection_of(producer: &ProducerFigures) -> Connection {
-    let ProducerFigures {
-        node,
-        remote_address,
-        connect_ts,
-        ..
-    } = producer;
-    (node.clone(), remote_address.clone(), *connect_ts)
+    let address = producer.remote_address.clone();
+    (producer.node.clone(), address, producer.connect_ts)
 }
 
 impl Watched {

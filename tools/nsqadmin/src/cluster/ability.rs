@@ -1,11 +1,9 @@
 //! [`Abilities`]: the abilities of an nsqd beyond those of nsqd 1.3.0. That nsqd ignores parameters that it does not know,
 //! so it would pause without an end, and empty without an undo.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use futures_util::FutureExt;
 use http::StatusCode;
-use reqwest::Method;
+use jiff::Timestamp;
 
 use super::{Act, Asked, Cluster, Target, Terms, gather};
 use crate::outcome::{Gathered, Refusal, Warnings};
@@ -14,28 +12,16 @@ use crate::upstream::{Failed, Server, Upstream};
 /// The abilities of an nsqd.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
-    /// Pauses with an end, a reason and a name.
-    pub has_pause_terms: bool,
-    /// Emptied messages of channels that come back.
+    /// Emptied messages of channels that come back. Every nsqd with this undo knows the end, the reason and the name of a
+    /// pause, too.
     pub has_undo: bool,
     /// Emptied messages of topics that come back.
     pub has_topic_undo: bool,
 }
 
 impl Cluster {
-    /// Asks nsqds what they can do. The requests change nothing. A node that does not answer is left out
-    /// with a warning.
-    pub async fn abilities(
-        &self,
-        targets: &[Target],
-        warnings: &mut Warnings,
-    ) -> Vec<(Target, Abilities)> {
-        let asked = self.ask_abilities(targets).await;
-        warnings.add(&asked.failures);
-        asked.data
-    }
-
-    async fn ask_abilities(&self, targets: &[Target]) -> Gathered<(Target, Abilities)> {
+    /// Asks nsqds what they can do. The requests change nothing.
+    pub async fn abilities(&self, targets: &[Target]) -> Gathered<(Target, Abilities)> {
         let requests = targets.iter().cloned().map(|target| -> Asked<_> {
             // These questions must not look like acts in the log.
             let upstream = self.upstream.quiet();
@@ -61,29 +47,21 @@ impl Cluster {
         targets: &[Target],
         warnings: &mut Warnings,
     ) -> Result<Vec<Target>, Refusal> {
-        type Test = fn(&Abilities) -> bool;
-        let (code, what, can): (_, _, Test) = match act {
-            Act::Pause if !terms.limit.is_empty() => {
-                ("LIMIT_UNSUPPORTED", "limit of a pause", |it| {
-                    it.has_pause_terms
-                })
-            }
-            Act::Empty if !terms.undo.is_empty() && is_of_topic => {
-                ("UNDO_UNSUPPORTED", "undo of emptied topics", |it| {
-                    it.has_topic_undo
-                })
-            }
-            Act::Empty if !terms.undo.is_empty() => {
-                ("UNDO_UNSUPPORTED", "undo of emptied channels", |it| {
-                    it.has_undo
-                })
-            }
+        let (code, what) = match act {
+            Act::Pause if !terms.limit.is_empty() => ("LIMIT_UNSUPPORTED", "limit of a pause"),
+            Act::Empty if terms.undo.is_empty() => return Ok(targets.to_vec()),
+            Act::Empty if is_of_topic => ("UNDO_UNSUPPORTED", "undo of emptied topics"),
+            Act::Empty => ("UNDO_UNSUPPORTED", "undo of emptied channels"),
             _ => return Ok(targets.to_vec()),
+        };
+        let can = |abilities: &Abilities| match act {
+            Act::Empty if is_of_topic => abilities.has_topic_undo,
+            _ => abilities.has_undo,
         };
         if targets.is_empty() {
             return Ok(Vec::new());
         }
-        let asked = self.ask_abilities(targets).await;
+        let asked = self.abilities(targets).await;
         let asked = asked.or_refuse(Server::Nsqd, warnings)?;
         let unable = asked.iter().filter(|(_, abilities)| !can(abilities));
         let unable: Vec<&str> = unable
@@ -116,8 +94,7 @@ impl Cluster {
         terms: &Terms,
         target: &Target,
     ) -> Result<(), Refusal> {
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-        let nanoseconds = since_1970.unwrap_or_default().as_nanos();
+        let nanoseconds = Timestamp::now().as_nanosecond();
         let topic = format!("nsqadmin-asks.{nanoseconds:x}");
         let request = act.request(&topic, if is_of_topic { "" } else { "c" }, terms);
         let url = format!("{}{request}", target.url);
@@ -132,24 +109,12 @@ impl Cluster {
 
 async fn abilities_of(upstream: &Upstream, url: &str) -> Result<Abilities, Failed> {
     // The paths exist for POST only, or they do not exist.
-    let [mut has_undo, mut has_topic_undo] = [false; 2];
-    for (path, has) in [
-        ("/channel/unempty", &mut has_undo),
-        ("/topic/unempty", &mut has_topic_undo),
-    ] {
-        let path = format!("{url}{path}");
-        let (_, asked) = upstream.answer(Method::GET, Server::Nsqd, &path).await?;
-        *has = names(&asked, "METHOD_NOT_ALLOWED");
-    }
+    let has = async |path: &str| {
+        let (_, body) = upstream.answer(&format!("{url}{path}")).await?;
+        Ok(String::from_utf8_lossy(&body).contains("METHOD_NOT_ALLOWED"))
+    };
     Ok(Abilities {
-        // Every nsqd with an undo of channels knows the terms of pauses, too.
-        has_pause_terms: has_undo,
-        has_undo,
-        has_topic_undo,
+        has_undo: has("/channel/unempty").await?,
+        has_topic_undo: has("/topic/unempty").await?,
     })
-}
-
-/// Returns true if the body has the word.
-fn names(body: &[u8], word: &str) -> bool {
-    String::from_utf8_lossy(body).contains(word)
 }

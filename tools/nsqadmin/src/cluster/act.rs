@@ -5,19 +5,17 @@ use std::collections::BTreeMap;
 use futures_util::FutureExt;
 use http::StatusCode;
 use nsq_http::query;
+use serde::Deserialize;
 
-use super::{Asked, Cluster, Stats, Target, gather, with_advice, with_sender};
-use crate::figures::Undo;
+use super::{Asked, Cluster, Stats, Target, gather, with_sender};
+use crate::figures::{NodeIdentity, Undo};
 use crate::outcome::{Gathered, Refusal, Warnings};
 use crate::upstream::Server;
 
 /// An action on a topic, or on one of its channels if there is one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Act {
-    /// Creates the topic, and the channel.
-    Create,
-    /// Deletes the topic, or only the channel.
-    Delete,
     /// Pauses the topic or the channel.
     Pause,
     /// Ends the pause.
@@ -26,6 +24,11 @@ pub enum Act {
     Empty,
     /// Brings the dropped messages of the topic or the channel back.
     Unempty,
+    /// Deletes the topic, or only the channel.
+    Delete,
+    /// Creates the topic, and the channel. An order on many topics cannot have this action.
+    #[serde(skip)]
+    Create,
 }
 
 /// The terms of an action, which only ringq's nsqds know. Empty texts are not sent.
@@ -94,7 +97,7 @@ pub type Acted = Result<Warnings, Refusal>;
 
 impl Act {
     /// Returns the word in the path of nsqd and nsqlookupd.
-    fn verb(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Act::Create => "create",
             Act::Delete => "delete",
@@ -123,7 +126,7 @@ impl Act {
             _ => {}
         }
         let query = query(&parameters);
-        format!("/{subject}/{}{query}", self.verb())
+        format!("/{subject}/{}{query}", self.word())
     }
 }
 
@@ -295,10 +298,7 @@ impl Cluster {
             let request = format!("/topic/tombstone{query}");
             let set = self.post_to_lookupds(&request).await;
             set.or_refuse(Server::Nsqlookupd, &mut warnings)?;
-            self.target(crate::figures::NodeIdentity {
-                address: node.clone(),
-                ..Default::default()
-            })
+            self.target(NodeIdentity::at(node))
         } else {
             let targets = self.targets(&mut warnings).await?;
             let found = targets
@@ -328,10 +328,7 @@ impl Cluster {
             let url = format!("{}{request}", target.url);
             async move {
                 let posted = upstream.post(Server::Nsqd, &url).await;
-                posted.map_err(|failed| {
-                    let failed = with_sender(failed, &target.url);
-                    with_advice(failed, &target.identity.address, target.is_given)
-                })
+                posted.map_err(|failed| target.with_advice(with_sender(failed, &target.url)))
             }
             .boxed()
         });
@@ -351,7 +348,7 @@ mod tests {
         let flags = ["--lookupd-http-address=127.0.0.1:1", "--live-interval=0"];
         let config = Config::from_args(flags.map(Into::into)).unwrap();
         let checked = config.check().unwrap();
-        let cluster = server::app(&config, checked).unwrap().cluster;
+        let cluster = server::app(config, checked).unwrap().cluster;
         let scope = Scope {
             targets: &[],
             is_whole: false,

@@ -6,13 +6,13 @@ use futures_util::FutureExt;
 use nsq_http::query;
 
 use super::given::Given;
-use super::{Asked, Cluster, gather, with_advice};
+use super::{Asked, Cluster, gather};
 use crate::figures::{Answered, NodeIdentity, NodeStats};
 use crate::node::{self, Node, is_host_and_port};
 use crate::now::Now;
-use crate::outcome::{Refusal, Warnings};
+use crate::outcome::{Gathered, Refusal, Warnings};
 use crate::tally::UpstreamName;
-use crate::upstream::{Failed, Server, Upstream, counted_name};
+use crate::upstream::{Failed, FailureKind, Server, Upstream, counted_name};
 
 /// An nsqd that can be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,20 @@ pub struct Target {
     pub is_given: bool,
     /// Other addresses that the operator has given for this process in direct mode. They are not asked.
     pub other_addresses: Vec<String>,
+}
+
+impl Target {
+    /// Adds advice to the failure of an nsqd that cannot be reached at the address that it broadcasts.
+    pub(super) fn with_advice(&self, mut failed: Failed) -> Failed {
+        if failed.kind == FailureKind::Unreachable && !self.is_given {
+            let address = &self.identity.address;
+            failed.why.push_str(&format!(
+                " (the nsqd broadcasts {address}; if this address cannot be reached from here, name its \
+                 URL with --nsqd-url-map={address}=URL)"
+            ));
+        }
+        failed
+    }
 }
 
 /// The part of `/stats` that an nsqd is asked for.
@@ -66,23 +80,15 @@ impl Cluster {
         has_topics: bool,
         warnings: &mut Warnings,
     ) -> Result<Vec<Node>, Refusal> {
-        let lookupds = self.lookupds();
-        if lookupds.is_empty() {
+        if !self.is_lookup_mode() {
             let nsqds = self.nsqds_directly(has_topics, warnings).await?;
             let mut nodes: Vec<Node> = nsqds.into_iter().map(|nsqd| nsqd.node).collect();
             node::sort(&mut nodes);
             return Ok(nodes);
         }
-        let requests = lookupds.into_iter().map(|lookupd| -> Asked<_> {
-            let upstream = self.upstream.clone();
-            async move {
-                let url = format!("http://{lookupd}/nodes");
-                let answer: nsq_http::Lookup = upstream.get(Server::Nsqlookupd, &url).await?;
-                Ok((lookupd, answer.producers))
-            }
-            .boxed()
-        });
-        let answers = gather(requests.collect()).await;
+        let answers = self.ask_lookupds("/nodes").await.into_iter();
+        let answers = answers.map(|(lookupd, answer)| Ok((lookupd, answer?.producers)));
+        let answers = answers.collect::<Gathered<_>>();
         let answers = answers.or_refuse(Server::Nsqlookupd, warnings)?;
         Ok(node::merge(&answers))
     }
@@ -270,19 +276,13 @@ pub(super) fn answered_now(stats: &nsq_http::Stats) -> Answered {
 /// Asks one nsqd for its figures.
 async fn stats_of(upstream: Upstream, target: Target, path: String) -> Result<NodeStats, Failed> {
     let url = format!("{}{path}", target.url);
-    let answer: Result<nsq_http::Stats, Failed> = upstream.get(Server::Nsqd, &url).await;
-    match answer {
-        Ok(answer) => Ok(NodeStats {
-            answered: answered_now(&answer),
-            node: target.identity,
-            topics: answer.topics,
-        }),
-        Err(failed) => Err(with_advice(
-            failed,
-            &target.identity.address,
-            target.is_given,
-        )),
-    }
+    let answer = upstream.get::<nsq_http::Stats>(Server::Nsqd, &url).await;
+    let answer = answer.map_err(|failed| target.with_advice(failed))?;
+    Ok(NodeStats {
+        answered: answered_now(&answer),
+        node: target.identity,
+        topics: answer.topics,
+    })
 }
 
 /// Returns the identity of a producer of a topic.
@@ -299,17 +299,34 @@ pub(super) fn identity_of(producer: &nsq_http::NodeInfo) -> NodeIdentity {
 mod tests {
     use super::*;
 
+    fn target(address: &str, url: &str, is_given: bool) -> Target {
+        Target {
+            identity: NodeIdentity::at(address),
+            url: url.to_owned(),
+            is_given,
+            other_addresses: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn only_an_address_that_is_not_mapped_gets_advice() {
+        let advice = |kind, is_mapped| {
+            let failed = Failed {
+                why: "x".to_owned(),
+                kind,
+                refused: None,
+            };
+            target("n1:4151", "", is_mapped).with_advice(failed).why
+        };
+        let text = advice(FailureKind::Unreachable, false);
+        assert!(text.contains("--nsqd-url-map=n1:4151=URL"), "{text}");
+        assert_eq!(advice(FailureKind::Unreachable, true), "x");
+        assert_eq!(advice(FailureKind::Refused, false), "x");
+    }
+
     #[test]
     fn two_entries_of_one_address_are_one_target() {
-        let target = |address: &str, url: &str| Target {
-            identity: NodeIdentity {
-                address: address.to_owned(),
-                ..NodeIdentity::default()
-            },
-            url: url.to_owned(),
-            is_given: true,
-            other_addresses: Vec::new(),
-        };
+        let target = |address: &str, url: &str| target(address, url, true);
         let targets = [target("n:1", "a"), target("n:2", "b"), target("n:1", "c")];
         let once = each_once(targets.into_iter());
         let urls: Vec<&str> = once.iter().map(|target| &*target.url).collect();

@@ -6,14 +6,13 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join};
 use futures_util::stream::{self, StreamExt};
 use nsq_http::query;
-use reqwest::Method;
 
-use super::{Cluster, Target, with_advice};
+use super::{Cluster, Target};
 use crate::figures::NodeIdentity;
 use crate::outcome::{Refusal, Warnings};
 use crate::peek::{Found, Obstacle, Peek, Question};
 use crate::shown_url::without_user;
-use crate::upstream::{Server, Upstream};
+use crate::upstream::Upstream;
 
 /// Most nodes of one question that names no node: each node may answer with 4 MiB.
 const NODES_MAX: usize = 16;
@@ -97,14 +96,11 @@ async fn peek_at(upstream: Upstream, target: Target, peek: Peek) -> Peeked {
 }
 
 async fn ask(upstream: &Upstream, target: &Target, url: &str, is_known_list: bool) -> Found {
-    let answer = upstream.answer(Method::GET, Server::Nsqd, url);
+    let answer = upstream.answer(url);
     let failed = |why| Found::Nothing(Obstacle::Failed(why));
     match tokio::time::timeout(TIMEOUT, answer).await {
         Ok(Ok((status, body))) => Found::read(status, &body, is_known_list),
-        Ok(Err(error)) => {
-            let error = with_advice(error, &target.identity.address, target.is_given);
-            failed(error.why)
-        }
+        Ok(Err(error)) => failed(target.with_advice(error).why),
         Err(_) => failed(format!("no answer within {} s", TIMEOUT.as_secs())),
     }
 }

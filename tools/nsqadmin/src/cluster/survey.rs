@@ -8,10 +8,9 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
 use nsq_doctor::duration;
 use nsq_http::NodeInfo;
-use reqwest::Method;
 
 use super::nodes::answered_now;
-use super::{Cluster, REQUESTS_MAX, Stats, Target, with_advice};
+use super::{Cluster, REQUESTS_MAX, Stats, Target};
 use crate::checkup::{LookupdRound, NodeMetrics};
 use crate::figures::{Answered, NodeIdentity};
 use crate::node::{self, Node};
@@ -127,41 +126,15 @@ impl Cluster {
                 lookupds: BTreeMap::new(),
             };
         }
-        let asked = self
-            .lookupds()
-            .into_iter()
-            .map(|lookupd| -> BoxFuture<'static, _> {
-                let upstream = self.upstream.clone();
-                async move {
-                    let url = format!("http://{lookupd}/nodes");
-                    let answer = upstream.get(Server::Nsqlookupd, &url).await;
-                    (lookupd, answer)
-                }
-                .boxed()
-            });
-        let asked: Vec<_> = asked.collect();
-        let mut answers = stream::iter(asked).buffered(REQUESTS_MAX);
-        let mut lookupds = BTreeMap::new();
-        let mut gathered = Gathered {
-            data: Vec::new(),
-            failures: Vec::new(),
-        };
-        while let Some((lookupd, answer)) = answers.next().await {
-            let answer: Result<nsq_http::Lookup, Failed> = answer;
-            let round = match answer {
-                Ok(nodes) => {
-                    let round = Ok(addresses(&nodes));
-                    gathered.data.push((lookupd.clone(), nodes.producers));
-                    round
-                }
-                Err(failed) => {
-                    let round = Err(failed.why.clone());
-                    gathered.failures.push(failed);
-                    round
-                }
-            };
-            lookupds.insert(lookupd, round);
-        }
+        let answers = self.ask_lookupds("/nodes").await;
+        let lookupds = answers.iter().map(|(lookupd, answer)| {
+            let round = answer.as_ref().map(addresses);
+            (lookupd.clone(), round.map_err(|failed| failed.why.clone()))
+        });
+        let lookupds = lookupds.collect();
+        let answers = answers.into_iter();
+        let answers = answers.map(|(lookupd, answer)| Ok((lookupd, answer?.producers)));
+        let gathered = answers.collect::<Gathered<_>>();
         let answers = gathered.or_refuse(Server::Nsqlookupd, &mut warnings);
         Discovered {
             targets: answers.map(|answers| {
@@ -206,8 +179,7 @@ async fn survey_of(
         let answered = answered_now(&stats);
         (stats, answered)
     });
-    let stats =
-        stats.map_err(|failed| with_advice(failed, &target.identity.address, target.is_given));
+    let stats = stats.map_err(|failed| target.with_advice(failed));
     // Only ringq's nsqd has shards and these metrics.
     let may_have = stats.as_ref().is_ok_and(|(stats, _)| {
         stats.topics.is_empty() || stats.topics.iter().any(|topic| topic.shard.is_some())
@@ -252,10 +224,7 @@ async fn build_of(
 async fn metrics_of(upstream: &Upstream, url: &str) -> Option<NodeMetrics> {
     let url = format!("{url}{MACHINE_METRICS}");
     // A node that has answered and fails here has no metrics in this round.
-    let (status, body) = upstream
-        .answer(Method::GET, Server::Nsqd, &url)
-        .await
-        .ok()?;
+    let (status, body) = upstream.answer(&url).await.ok()?;
     match status {
         200 => NodeMetrics::of_metrics(&String::from_utf8_lossy(&body)),
         _ => None,

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::FutureExt;
-use nsq_http::query;
+use nsq_http::{Lookup, query};
 
 use super::nodes::identity_of;
 use super::{Asked, Cluster, Stats, Target, gather};
+use crate::figures::NodeIdentity;
 use crate::node::Node;
-use crate::outcome::{Refusal, Warnings};
+use crate::outcome::{Gathered, Refusal, Warnings};
 use crate::upstream::{Failed, Server};
 
 /// The place of a topic in the cluster.
@@ -26,8 +27,7 @@ impl Cluster {
     /// # Errors
     /// No server answered.
     pub async fn topics(&self, warnings: &mut Warnings) -> Result<BTreeSet<String>, Refusal> {
-        let lookupds = self.lookupds();
-        if lookupds.is_empty() {
+        if !self.is_lookup_mode() {
             let targets = self.targets_given();
             if targets.is_empty() {
                 return Err(Refusal::upstream("failed to query any nsqd: "));
@@ -36,27 +36,16 @@ impl Cluster {
             let topics = stats.into_iter().flat_map(|stats| stats.topics);
             return Ok(topics.map(|topic| topic.topic_name).collect());
         }
-        let requests = lookupds.into_iter().map(|lookupd| -> Asked<_> {
-            let upstream = self.upstream.clone();
-            async move {
-                let url = format!("http://{lookupd}/topics");
-                let answer: nsq_http::Lookup = upstream.get(Server::Nsqlookupd, &url).await?;
-                Ok(answer.topics)
-            }
-            .boxed()
-        });
-        let answers = gather(requests.collect()).await;
-        let answers = answers.or_refuse(Server::Nsqlookupd, warnings)?;
-        Ok(answers.into_iter().flatten().collect())
+        let answers = self.ask_lookupds("/topics").await.into_iter();
+        let answers: Gathered<Lookup> = answers.map(|(_, answer)| answer).collect();
+        let answers = answers.or_refuse(Server::Nsqlookupd, warnings)?.into_iter();
+        Ok(answers.flat_map(|answer| answer.topics).collect())
     }
 
     /// Returns the nsqds of direct mode as targets, without their identities.
     fn targets_given(&self) -> Vec<Target> {
         let targets = self.nsqds.iter().map(|address| Target {
-            identity: crate::figures::NodeIdentity {
-                address: address.clone(),
-                ..Default::default()
-            },
+            identity: NodeIdentity::at(address),
             url: format!("http://{address}"),
             is_given: true,
             other_addresses: Vec::new(),
@@ -82,8 +71,8 @@ impl Cluster {
             let topics = format!("http://{lookupd}/topics");
             let nodes = format!("http://{lookupd}/nodes");
             async move {
-                let topics: nsq_http::Lookup = upstream.get(Server::Nsqlookupd, &topics).await?;
-                let nodes: nsq_http::Lookup = upstream.get(Server::Nsqlookupd, &nodes).await?;
+                let topics: Lookup = upstream.get(Server::Nsqlookupd, &topics).await?;
+                let nodes: Lookup = upstream.get(Server::Nsqlookupd, &nodes).await?;
                 Ok((topics.topics, nodes.producers))
             }
             .boxed()
@@ -96,11 +85,8 @@ impl Cluster {
             topics.extend(known);
             let nodes = producers.iter().map(Node::of_producer);
             let flags = nodes.flat_map(|node| node.topics);
-            active.extend(
-                flags
-                    .filter(|(_, is_tombstoned)| !is_tombstoned)
-                    .map(|(topic, _)| topic),
-            );
+            let there = flags.filter(|(_, is_tombstoned)| !is_tombstoned);
+            active.extend(there.map(|(topic, _)| topic));
         }
         topics.retain(|topic| !active.contains(topic));
         let mut requests: Vec<Asked<_>> = Vec::new();
@@ -109,7 +95,7 @@ impl Cluster {
                 let (upstream, topic) = (self.upstream.clone(), topic.clone());
                 let url = format!("http://{lookupd}/channels{}", query(&[("topic", &topic)]));
                 let asked = async move {
-                    let answer: nsq_http::Lookup = upstream.get(Server::Nsqlookupd, &url).await?;
+                    let answer: Lookup = upstream.get(Server::Nsqlookupd, &url).await?;
                     Ok((topic, answer.channels))
                 };
                 requests.push(asked.boxed());
@@ -132,22 +118,15 @@ impl Cluster {
     /// # Errors
     /// No nsqlookupd knows the topic (404), or no server answered.
     pub async fn place(&self, topic: &str, warnings: &mut Warnings) -> Result<Place, Refusal> {
-        let lookupds = self.lookupds();
-        if lookupds.is_empty() {
+        if !self.is_lookup_mode() {
             return Ok(Place {
                 targets: self.targets(warnings).await?,
                 channels: BTreeSet::new(),
             });
         }
-        let requests = lookupds
-            .into_iter()
-            .map(|lookupd| -> Asked<nsq_http::Lookup> {
-                let upstream = self.upstream.clone();
-                let url = format!("http://{lookupd}/lookup{}", query(&[("topic", topic)]));
-                async move { upstream.get(Server::Nsqlookupd, &url).await }.boxed()
-            });
-        let answers = gather(requests.collect()).await;
-        // Another program at the address of an nsqlookupd knows no such path, and says nothing about the topic.
+        let path = format!("/lookup{}", query(&[("topic", topic)]));
+        let answers = self.ask_lookupds(&path).await.into_iter();
+        let answers: Gathered<Lookup> = answers.map(|(_, answer)| answer).collect();
         let is_unknown = |failed: &Failed| {
             let refused = failed.refused.as_ref();
             refused.is_some_and(|refused| refused.code == "TOPIC_NOT_FOUND")

@@ -87,11 +87,6 @@ impl History {
         since.map_or(TIERS[2].seconds(), |since| unix_seconds - since)
     }
 
-    /// Returns true if the last samples had a series for which there was no room.
-    pub fn has_left_out(&self) -> bool {
-        self.has_left_out
-    }
-
     /// Adds series, in the order of their names, as far as there is room. Returns the number of those without room.
     /// [`Key::All`] always has room, unless the history is off.
     pub(super) fn add_new(&mut self, unix_seconds: i64, new: BTreeMap<Key, Point>) -> usize {

@@ -29,7 +29,7 @@ impl App {
             Change::Many => return self.act_on_many(actor, request).await,
             Change::Create => {
                 [subject.topic, subject.channel] = request
-                    .read_texts(self.read_timeout, ["topic", "channel"])
+                    .read_texts(self.config.read_timeout, ["topic", "channel"])
                     .await?;
                 check_name(&subject.topic, "INVALID_TOPIC")?;
                 if !subject.channel.is_empty() {
@@ -43,7 +43,8 @@ impl App {
                         channel: String::new(),
                         ..subject.clone()
                     };
-                    self.report(&actor, "create_topic", topic, &acted).await;
+                    self.report(&actor, topic.action(Act::Create), topic, &acted)
+                        .await;
                 }
                 (subject.action(Act::Create), acted)
             }
@@ -55,20 +56,16 @@ impl App {
             Change::Act => {
                 let keys = ["action", "for", "note", "undo", "messages"];
                 let [action, limit, note, undo, messages] =
-                    request.read_terms(self.read_timeout, keys).await?;
+                    request.read_terms(self.config.read_timeout, keys).await?;
                 let expected_messages = match messages.as_str() {
                     "" => None,
                     number => Some(number.parse().map_err(|_| {
                         Refusal::bad(format!("INVALID_MESSAGES: {number} is not a number"))
                     })?),
                 };
-                let act = match action.as_str() {
-                    "pause" => Act::Pause,
-                    "unpause" => Act::Unpause,
-                    "empty" => Act::Empty,
-                    "unempty" => Act::Unempty,
-                    _ => return Err(Refusal::bad("INVALID_ACTION")),
-                };
+                let acts = [Act::Pause, Act::Unpause, Act::Empty, Act::Unempty];
+                let act = acts.into_iter().find(|act| act.word() == action);
+                let act = act.ok_or_else(|| Refusal::bad("INVALID_ACTION"))?;
                 let terms = Terms {
                     limit,
                     note,
@@ -94,7 +91,7 @@ impl App {
                     node: subject.node.clone(),
                     topic: subject.topic.clone(),
                 };
-                (TOMBSTONE, self.cluster.tombstone(&act).await)
+                (TOMBSTONE.to_owned(), self.cluster.tombstone(&act).await)
             }
         };
         let acted = match change {
@@ -143,13 +140,14 @@ impl App {
             return Vec::new();
         };
         let checkup = collector.checkups.borrow();
-        let gone = checkup.gone.iter();
-        let gone = gone.filter(|gone| gone.topics.contains(topic));
+        let gone = checkup.gone_with(topic).into_iter();
         gone.map(|gone| gone.address.clone()).collect()
     }
 
     async fn topic_to_tombstone(&self, request: &mut Request) -> Result<String, Refusal> {
-        let read = request.read_texts(self.read_timeout, ["topic"]).await;
+        let read = request
+            .read_texts(self.config.read_timeout, ["topic"])
+            .await;
         let [topic] = read.map_err(|refusal| match refusal.status {
             StatusCode::BAD_REQUEST => Refusal::bad("INVALID_BODY"),
             _ => refusal,
@@ -162,11 +160,13 @@ impl App {
     pub(super) async fn report(
         &self,
         actor: &Actor,
-        action: &'static str,
+        action: String,
         subject: Subject,
         acted: &Acted,
     ) {
-        self.audit.write(actor.entry(action, &subject, acted)).await;
+        self.audit
+            .write(actor.entry(&action, &subject, acted))
+            .await;
         if acted.is_ok() {
             let notification = actor.notification(action, subject, &self.hostname);
             self.notifier.notify(notification);

@@ -1,11 +1,12 @@
 //! [`Actor`]: the client that sends a request, as the audit log, the notifications and the pauses name it.
 
 use ::http::StatusCode;
+use ::http::header::USER_AGENT;
 use jiff::Timestamp;
 
 use super::subject::Subject;
 use super::{App, Request};
-use crate::access::{CLAIMED_CHARS_MAX, InvalidClaim, basic_user, claimed_user, is_invisible};
+use crate::access::{CLAIMED_CHARS_MAX, basic_user, claimed_user, is_invisible};
 use crate::audit::{Entry, Outcome};
 use crate::cluster::Acted;
 use crate::notification::Notification;
@@ -33,7 +34,7 @@ const UNVERIFIED: &str = " (unverified)";
 impl App {
     /// Returns the client that sent the request.
     pub(super) fn actor(&self, request: &Request) -> Actor {
-        let user = self.access.user(request.headers(), request.peer().ip());
+        let user = self.access.user(request.headers(), request.peer.ip());
         // Any client can name a user of basic authentication, and a proxy that passes a password on may have checked nothing.
         let basic: String = basic_user(request.headers())
             .chars()
@@ -49,8 +50,8 @@ impl App {
         Actor {
             user,
             claimed_user,
-            remote_address: request.peer().to_string(),
-            user_agent: request.user_agent().to_owned(),
+            remote_address: request.peer.to_string(),
+            user_agent: request.header(USER_AGENT.as_str()).to_owned(),
             url: request.url(),
         }
     }
@@ -62,9 +63,8 @@ impl App {
     pub(super) fn acting(&self, request: &Request) -> Result<Actor, Refusal> {
         let actor = self.actor(request);
         if actor.user.is_empty() && actor.claimed_user.is_empty() {
-            claimed_user(request.headers()).map_err(|InvalidClaim(why)| {
-                Refusal::bad(format!("INVALID_CLAIMED_USER: {why}"))
-            })?;
+            claimed_user(request.headers())
+                .map_err(|why| Refusal::bad(format!("INVALID_CLAIMED_USER: {why}")))?;
         }
         Ok(actor)
     }
@@ -83,14 +83,7 @@ impl Actor {
 
     /// Returns the line of the audit log.
     pub(super) fn entry(&self, action: &str, subject: &Subject, acted: &Acted) -> Entry {
-        let (outcome, message) = match acted {
-            Ok(warnings) if warnings.is_empty() => (Outcome::Done, String::new()),
-            Ok(warnings) => (Outcome::Partly, warnings.message()),
-            Err(refusal) if refusal.status == StatusCode::FORBIDDEN => {
-                (Outcome::Refused, refusal.message.clone())
-            }
-            Err(refusal) => (Outcome::Failed, refusal.message.clone()),
-        };
+        let (outcome, message) = outcome_of(acted);
         Entry {
             unix_seconds: Timestamp::now().as_second(),
             user: self.user.clone(),
@@ -108,12 +101,7 @@ impl Actor {
     }
 
     /// Returns the notification of an act. `via` is the name of this machine.
-    pub(super) fn notification(
-        &self,
-        action: &'static str,
-        subject: Subject,
-        via: &str,
-    ) -> Notification {
+    pub(super) fn notification(&self, action: String, subject: Subject, via: &str) -> Notification {
         Notification {
             action,
             topic: subject.topic,
@@ -128,6 +116,18 @@ impl Actor {
             via: via.to_owned(),
             details: subject.details,
         }
+    }
+}
+
+/// Returns the result of an act in a word, and the message of its answer.
+pub(super) fn outcome_of(acted: &Acted) -> (Outcome, String) {
+    match acted {
+        Ok(warnings) if warnings.is_empty() => (Outcome::Done, String::new()),
+        Ok(warnings) => (Outcome::Partly, warnings.message()),
+        Err(refusal) if refusal.status == StatusCode::FORBIDDEN => {
+            (Outcome::Refused, refusal.message.clone())
+        }
+        Err(refusal) => (Outcome::Failed, refusal.message.clone()),
     }
 }
 

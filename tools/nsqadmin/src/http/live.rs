@@ -67,47 +67,42 @@ impl App {
     ) -> Result<Reply, Refusal> {
         let collector = self.collector.as_ref();
         let collector = collector.ok_or_else(|| Refusal::not_found("LIVE_DISABLED"))?;
-        match live {
-            Live::All => Ok(Reply::json(collector.snapshots.borrow().changes(None))),
+        let checkup = || collector.checkup();
+        let snapshot = || collector.snapshots.borrow();
+        let unknown = |code: &str| Refusal::not_found(code);
+        Ok(Reply::json(match live {
+            Live::All => snapshot().changes(None),
             Live::Topics => {
-                let checkup = collector.checkup();
-                Ok(Reply::json(collector.snapshots.borrow().topics(&checkup)))
+                let checkup = checkup();
+                snapshot().topics(&checkup)
             }
             Live::Attention => {
-                let message = collector.snapshots.borrow().message.clone();
-                let checkup = collector.checkup();
-                Ok(Reply::json(
-                    checkup.attention(&message, collector.next_checkup()),
-                ))
+                let message = snapshot().message.clone();
+                checkup().attention(&message, collector.next_checkup())
             }
             Live::Nodes => {
-                let checkup = collector.checkup();
-                Ok(Reply::json(collector.snapshots.borrow().nodes(&checkup)))
+                let checkup = checkup();
+                snapshot().nodes(&checkup)
             }
             Live::Node => {
-                let node = collector.checkup().node(&segments[0]);
-                let node = node.ok_or_else(|| Refusal::not_found("NODE_NOT_FOUND"))?;
-                Ok(Reply::json(node))
+                let node = checkup().node(&segments[0]);
+                node.ok_or_else(|| unknown("NODE_NOT_FOUND"))?
             }
             Live::Topic => {
-                let checkup = collector.checkup();
-                let topic = collector.snapshots.borrow().topic(&segments[0], &checkup);
-                let topic = topic.ok_or_else(|| Refusal::not_found("TOPIC_NOT_FOUND"))?;
-                Ok(Reply::json(topic))
+                let checkup = checkup();
+                let topic = snapshot().topic(&segments[0], &checkup);
+                topic.ok_or_else(|| unknown("TOPIC_NOT_FOUND"))?
             }
-            Live::History => history(collector, request),
-            Live::Events => self.events(collector),
-        }
+            Live::History => history(collector, request)?,
+            Live::Events => return self.events(collector),
+        }))
     }
 
     fn events(&self, collector: &Collector) -> Result<Reply, Refusal> {
         let permit = self.streams.clone().try_acquire_owned();
         let permit = permit.map_err(|_| {
-            let status = StatusCode::SERVICE_UNAVAILABLE;
-            Refusal::new(
-                status,
-                format!("at most {STREAMS_MAX} streams of events are open"),
-            )
+            let why = format!("at most {STREAMS_MAX} streams of events are open");
+            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why)
         })?;
         let mut snapshots = collector.snapshots.clone();
         snapshots.mark_changed();
@@ -140,7 +135,7 @@ async fn next_event(mut events: Events) -> Option<(Result<Frame<Bytes>, Infallib
 
 /// Answers `/api/live/history?topic=T[&channel=C]`, `?node=N` and `?all=true`, with `step=1`, `10` or
 /// `60`. `kept_since` is the time before which points were dropped because there was no room.
-fn history(collector: &Collector, request: &Request) -> Result<Reply, Refusal> {
+fn history(collector: &Collector, request: &Request) -> Result<String, Refusal> {
     let query = request.parsed_query()?;
     let text = |name: &str| query.get(name).unwrap_or_default().to_owned();
     let is_all = query.get("all") == Some("true");
@@ -158,18 +153,15 @@ fn history(collector: &Collector, request: &Request) -> Result<Reply, Refusal> {
     let history = collector.history();
     let points = history.points(&key, tier, now);
     let kept_since = history.kept_since(now);
-    let has_left_out = history.has_left_out();
+    let has_left_out = history.has_left_out;
     drop(history);
     let (start, points) = points.ok_or_else(|| {
-        Refusal::not_found(if has_left_out {
-            "HISTORY_FULL"
-        } else {
-            "HISTORY_NOT_FOUND"
-        })
+        let full = has_left_out.then_some("HISTORY_FULL");
+        Refusal::not_found(full.unwrap_or("HISTORY_NOT_FOUND"))
     })?;
     // A gap is null, and so is a rate that is not known.
     let figures = points.iter().map(Option::as_ref);
-    let json = to_string(&json_object! {
+    Ok(to_string(&json_object! {
         start,
         step: TIERS[tier].step,
         #[serde(flatten)]
@@ -177,8 +169,7 @@ fn history(collector: &Collector, request: &Request) -> Result<Reply, Refusal> {
         depth: figures.clone().map(|it| Some(it?.depth)).collect::<Vec<_>>(),
         rate: figures.clone().map(|it| it?.rate).collect::<Vec<_>>(),
         oldest_seconds: figures.map(|it| Some(seconds(it?.oldest_ms))).collect::<Vec<_>>(),
-    });
-    Ok(Reply::json(json))
+    }))
 }
 
 #[allow(clippy::cast_precision_loss)] // An age needs no more.

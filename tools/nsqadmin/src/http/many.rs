@@ -12,12 +12,12 @@ use wire::go_json::is_default;
 use wire::json_object;
 
 use super::acting::gone_text;
-use super::actor::Actor;
+use super::actor::{Actor, outcome_of};
 use super::subject::Subject as Acting;
 use super::{App, Reply, Request};
 use crate::audit::Outcome;
-use crate::cluster::{Act, Acted, Scope, Stats, Target, Terms};
-use crate::order::{Kind, Order, SUBJECTS_MAX, Subject, Verb};
+use crate::cluster::{Act, Scope, Stats, Target, Terms};
+use crate::order::{Kind, Order, SUBJECTS_MAX, Subject};
 use crate::outcome::{Refusal, Warnings};
 
 /// Topics or channels on which an order acts at the same time.
@@ -49,7 +49,7 @@ impl App {
         actor: Actor,
         request: &mut Request,
     ) -> Result<Reply, Refusal> {
-        let order: Order = request.read_json(self.read_timeout).await?;
+        let order: Order = request.read_json(self.config.read_timeout).await?;
         if !order.has_filter() {
             return Err(Refusal::bad("MISSING_FILTER"));
         }
@@ -82,7 +82,7 @@ impl App {
         let by_address = by_address.collect();
         let wanted = Stats::default();
         let stats = self.cluster.stats(targets, wanted, &mut warnings).await?;
-        let has_inactive = (order.action, order.of) == (Verb::Delete, Kind::Topics);
+        let has_inactive = (order.action, order.of) == (Act::Delete, Kind::Topics);
         // A node that does not answer may have topics that look as if no nsqd had them.
         let inactive = if has_inactive && warnings.is_empty() && self.cluster.is_lookup_mode() {
             self.cluster.topics(&mut warnings).await?
@@ -125,13 +125,7 @@ impl App {
             undo: order.undo.clone(),
             expected_messages: None,
         };
-        let act = match order.action {
-            Verb::Pause => Act::Pause,
-            Verb::Unpause => Act::Unpause,
-            Verb::Empty => Act::Empty,
-            Verb::Unempty => Act::Unempty,
-            Verb::Delete => Act::Delete,
-        };
+        let act = order.action;
         let names: BTreeSet<&String> = subjects.iter().flat_map(|one| &one.nodes).collect();
         let named = names.into_iter().filter_map(|name| targets.get(name));
         let named: Vec<Target> = named.cloned().collect();
@@ -214,17 +208,7 @@ impl App {
         let acting = acting.with_details(act, &terms, messages);
         let action = acting.action(act);
         self.report(actor, action, acting, &acted).await;
-        Done::new(subject, acted)
-    }
-}
-
-impl Done {
-    fn new(subject: Subject, acted: Acted) -> Done {
-        let (outcome, message) = match acted {
-            Ok(warnings) if warnings.is_empty() => (Outcome::Done, String::new()),
-            Ok(warnings) => (Outcome::Partly, warnings.message()),
-            Err(refusal) => (Outcome::Failed, refusal.message),
-        };
+        let (outcome, message) = outcome_of(&acted);
         Done {
             topic: subject.topic,
             channel: subject.channel,

@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use ::http::StatusCode;
 use ::http::header::ACCEPT;
 use jiff::Timestamp;
 use program::metrics::{Exposition, Family, Format, Kind, Number, append_process, push_label};
@@ -11,7 +12,7 @@ use program::version::{NSQ_VERSION, RINGQ_VERSION};
 use super::live::STREAMS_MAX;
 use super::{App, Reply, Request};
 use crate::collector::Collector;
-use crate::tally::{Collections, Tally, Told, UpstreamCounts};
+use crate::tally::{Collections, Tally, UpstreamCounts};
 
 /// A metric and how it is read.
 struct Row<T> {
@@ -126,7 +127,7 @@ impl Live {
             nodes: snapshot.nodes.len() as u64,
             series: history.len() as u64,
             history_bytes: history.bytes() as u64,
-            history_bytes_max: history.bytes_max() as u64,
+            history_bytes_max: history.bytes_max as u64,
             room_seconds: history.room_seconds(Timestamp::now().as_second()).unsigned_abs(),
         }
     }
@@ -155,7 +156,7 @@ impl App {
             out.single(STREAMS_LIMIT, STREAMS_MAX as u64);
         }
         append_acts(&mut out, &self.tally);
-        Reply::metrics(format, out.end().concat())
+        Reply::new(StatusCode::OK, format.content_type(), out.end().concat())
     }
 }
 
@@ -200,9 +201,8 @@ fn append_acts(out: &mut Exposition, tally: &Tally) {
     }
     out.single(AUDIT_FAILURES, tally.audit_failures());
     out.begin(NOTIFICATIONS);
-    for told in Told::ALL {
-        let labels = labels(&[("result", told.word())]);
-        out.sample(&labels, tally.notifications(told));
+    for (result, count) in tally.notifications() {
+        out.sample(&labels(&[("result", result)]), count);
     }
 }
 

@@ -73,7 +73,7 @@ impl App {
     }
 
     async fn setting(&self, key: &str, request: &mut Request) -> Result<Setting, Refusal> {
-        let body = request.read_body(self.read_timeout).await?;
+        let body = request.read_body(self.config.read_timeout).await?;
         if body.is_empty() {
             let status = StatusCode::PAYLOAD_TOO_LARGE;
             return Err(Refusal::new(status, "INVALID_VALUE"));

@@ -1,7 +1,7 @@
 //! The endpoint that shows messages.
 
 use ::http::StatusCode;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{App, Reply, Request};
 use crate::outcome::{Refusal, Warnings};
@@ -36,7 +36,7 @@ impl App {
                 "INVALID_ARG_SINCE: with from=published, since is HOST:PORT/ID for each node, separated by commas",
             ));
         }
-        let user = self.access.user(request.headers(), request.peer().ip());
+        let user = self.access.user(request.headers(), request.peer.ip());
         let shows_bodies = self.access.may_read_bodies(&user);
         if !shows_bodies && peek.looks_into_bodies() {
             return Err(Refusal::new(StatusCode::FORBIDDEN, "FORBIDDEN_BODIES"));
@@ -70,10 +70,8 @@ impl App {
             node.insert("url".to_owned(), json!(answer.url));
             nodes.push(Value::Object(node));
         }
-        let mut json = Map::new();
-        json.insert("bodies".to_owned(), json!(shows_bodies));
-        json.insert("nodes".to_owned(), Value::Array(nodes));
-        json.insert("message".to_owned(), json!(warnings.message()));
-        Ok(Reply::json(Value::Object(json).to_string()))
+        let message = warnings.message();
+        let json = json!({ "bodies": shows_bodies, "nodes": nodes, "message": message });
+        Ok(Reply::json(json.to_string()))
     }
 }

@@ -21,50 +21,57 @@ impl App {
         segments: &[String],
         request: &Request,
     ) -> Result<Reply, Refusal> {
+        let warnings = &mut Warnings::default();
         match read {
-            Read::Topics => self.read_topics(request).await,
-            Read::Topic => self.read_topic(&segments[0]).await,
-            Read::Channel => self.read_channel(&segments[0], &segments[1]).await,
-            Read::Nodes => self.read_nodes().await,
-            Read::Node => self.read_node(&segments[0]).await,
-            Read::Counter => self.read_counter().await,
-            Read::Abilities => self.read_abilities(request).await,
-            Read::Disk => self.read_disk(&segments[0], &segments[1]).await,
+            Read::Topics => self.read_topics(request, warnings).await,
+            Read::Topic => self.read_topic(&segments[0], warnings).await,
+            Read::Channel => {
+                self.read_channel(&segments[0], &segments[1], warnings)
+                    .await
+            }
+            Read::Nodes => self.read_nodes(warnings).await,
+            Read::Node => self.read_node(&segments[0], warnings).await,
+            Read::Counter => self.read_counter(warnings).await,
+            Read::Abilities => self.read_abilities(request, warnings).await,
+            Read::Disk => self.read_disk(&segments[0], &segments[1], warnings).await,
         }
     }
 
-    async fn read_topics(&self, request: &Request) -> Result<Reply, Refusal> {
-        let mut warnings = Warnings::default();
+    async fn read_topics(
+        &self,
+        request: &Request,
+        warnings: &mut Warnings,
+    ) -> Result<Reply, Refusal> {
         if request.parsed_query()?.get("inactive") == Some("true") {
-            let topics = self.cluster.inactive_topics(&mut warnings).await?;
-            return Ok(Reply::object(&warnings, json_object! { topics }));
+            let topics = self.cluster.inactive_topics(warnings).await?;
+            return Ok(Reply::object(warnings, json_object! { topics }));
         }
-        let topics = self.cluster.topics(&mut warnings).await?;
-        Ok(Reply::object(&warnings, json_object! { topics }))
+        let topics = self.cluster.topics(warnings).await?;
+        Ok(Reply::object(warnings, json_object! { topics }))
     }
 
-    async fn read_topic(&self, topic: &str) -> Result<Reply, Refusal> {
-        let mut warnings = Warnings::default();
-        let place = self.cluster.place(topic, &mut warnings).await?;
+    async fn read_topic(&self, topic: &str, warnings: &mut Warnings) -> Result<Reply, Refusal> {
+        let place = self.cluster.place(topic, warnings).await?;
         let wanted = Stats {
             topic,
             ..Stats::default()
         };
-        let stats = self
-            .cluster
-            .stats(place.targets, wanted, &mut warnings)
-            .await?;
+        let stats = self.cluster.stats(place.targets, wanted, warnings).await?;
         let total = topic_total(&stats, topic);
         let is_held = total.nodes.as_ref().is_some_and(|nodes| !nodes.is_empty());
         if !is_held && !self.cluster.is_lookup_mode() && warnings.is_empty() {
             return Err(Refusal::not_found("TOPIC_NOT_FOUND"));
         }
-        Ok(Reply::object(&warnings, total))
+        Ok(Reply::object(warnings, total))
     }
 
-    async fn read_channel(&self, topic: &str, channel: &str) -> Result<Reply, Refusal> {
-        let mut warnings = Warnings::default();
-        let place = self.cluster.place(topic, &mut warnings).await?;
+    async fn read_channel(
+        &self,
+        topic: &str,
+        channel: &str,
+        warnings: &mut Warnings,
+    ) -> Result<Reply, Refusal> {
+        let place = self.cluster.place(topic, warnings).await?;
         let is_known = place.channels.contains(channel);
         let wanted = Stats {
             topic,
@@ -72,10 +79,7 @@ impl App {
             has_clients: true,
             ..Stats::default()
         };
-        let stats = self
-            .cluster
-            .stats(place.targets, wanted, &mut warnings)
-            .await?;
+        let stats = self.cluster.stats(place.targets, wanted, warnings).await?;
         let total = match channel_total(&stats, topic, channel, Timestamp::now().as_second()) {
             Some(total) => total,
             None if is_known || !warnings.is_empty() => {
@@ -83,18 +87,16 @@ impl App {
             }
             None => return Err(Refusal::not_found("CHANNEL_NOT_FOUND")),
         };
-        Ok(Reply::object(&warnings, total))
+        Ok(Reply::object(warnings, total))
     }
 
-    async fn read_nodes(&self) -> Result<Reply, Refusal> {
-        let mut warnings = Warnings::default();
-        let nodes = self.cluster.nodes(true, &mut warnings).await?;
-        Ok(Reply::object(&warnings, json_object! { nodes }))
+    async fn read_nodes(&self, warnings: &mut Warnings) -> Result<Reply, Refusal> {
+        let nodes = self.cluster.nodes(true, warnings).await?;
+        Ok(Reply::object(warnings, json_object! { nodes }))
     }
 
-    async fn read_node(&self, address: &str) -> Result<Reply, Refusal> {
-        let mut warnings = Warnings::default();
-        let stats = self.cluster.node_stats(address, &mut warnings).await?;
+    async fn read_node(&self, address: &str, warnings: &mut Warnings) -> Result<Reply, Refusal> {
+        let stats = self.cluster.node_stats(address, warnings).await?;
         let stats = stats.ok_or_else(|| Refusal::not_found("NODE_NOT_FOUND"))?;
         let topics = topics_of_node(&stats, Timestamp::now().as_second());
         let messages = topics.iter().map(|topic| topic.message_count);
@@ -109,15 +111,14 @@ impl App {
             total_messages: messages,
             total_clients: clients,
         };
-        Ok(Reply::object(&warnings, node))
+        Ok(Reply::object(warnings, node))
     }
 
-    async fn read_counter(&self) -> Result<Reply, Refusal> {
-        let mut warnings = Warnings::default();
-        let targets = self.cluster.targets(&mut warnings).await?;
+    async fn read_counter(&self, warnings: &mut Warnings) -> Result<Reply, Refusal> {
+        let targets = self.cluster.targets(warnings).await?;
         let stats = self
             .cluster
-            .stats(targets, Stats::default(), &mut warnings)
+            .stats(targets, Stats::default(), warnings)
             .await?;
         let mut counts = std::collections::BTreeMap::new();
         for stats in &stats {
@@ -135,35 +136,43 @@ impl App {
                 }
             }
         }
-        Ok(Reply::object(&warnings, json_object! { stats: counts }))
+        Ok(Reply::object(warnings, json_object! { stats: counts }))
     }
 
     /// Answers `/api/abilities?topic=T`: what the nodes of a topic can do, or all nodes without a topic.
-    async fn read_abilities(&self, request: &Request) -> Result<Reply, Refusal> {
-        let mut warnings = Warnings::default();
+    async fn read_abilities(
+        &self,
+        request: &Request,
+        warnings: &mut Warnings,
+    ) -> Result<Reply, Refusal> {
         let query = request.parsed_query()?;
         let targets = match query.get("topic").unwrap_or_default() {
-            "" => self.cluster.targets(&mut warnings).await?,
-            topic => self.cluster.producers(topic, &mut warnings).await?,
+            "" => self.cluster.targets(warnings).await?,
+            topic => self.cluster.producers(topic, warnings).await?,
         };
-        let nodes = self.cluster.abilities(&targets, &mut warnings).await;
-        let nodes = nodes.iter().map(|(target, abilities)| {
+        let nodes = self.cluster.abilities(&targets).await;
+        warnings.add(&nodes.failures);
+        let nodes = nodes.data.iter().map(|(target, abilities)| {
             json_object! {
                 node: &target.identity.address,
-                pause_terms: abilities.has_pause_terms,
+                pause_terms: abilities.has_undo,
                 undo: abilities.has_undo,
                 topic_undo: abilities.has_topic_undo,
             }
         });
         let nodes: Vec<_> = nodes.collect();
-        Ok(Reply::object(&warnings, json_object! { nodes }))
+        Ok(Reply::object(warnings, json_object! { nodes }))
     }
 
     /// Answers `/api/disk/T/C`: what the channel keeps on the disk of each node, and who else keeps it. A node that does
     /// not tell it is left out.
-    async fn read_disk(&self, topic: &str, channel: &str) -> Result<Reply, Refusal> {
-        let mut warnings = Warnings::default();
-        let place = self.cluster.place(topic, &mut warnings).await?;
+    async fn read_disk(
+        &self,
+        topic: &str,
+        channel: &str,
+        warnings: &mut Warnings,
+    ) -> Result<Reply, Refusal> {
+        let place = self.cluster.place(topic, warnings).await?;
         let wanted = Stats {
             topic,
             channel,
@@ -171,7 +180,7 @@ impl App {
             ..Stats::default()
         };
         let targets = place.targets;
-        let stats = self.cluster.stats(targets, wanted, &mut warnings).await?;
+        let stats = self.cluster.stats(targets, wanted, warnings).await?;
         let channels = stats.iter().flat_map(|stats| {
             let topics = stats.topics.iter();
             let topics = topics.filter(|it| it.topic_name == topic);
@@ -190,7 +199,7 @@ impl App {
             })
         });
         let nodes: Vec<_> = nodes.collect();
-        Ok(Reply::object(&warnings, json_object! { nodes }))
+        Ok(Reply::object(warnings, json_object! { nodes }))
     }
 
     /// Answers `/api/graphite`.
@@ -207,17 +216,21 @@ impl App {
             program::log_error!("graphite request failed - {why}");
             Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR")
         };
-        if self.graphite.url.is_empty() {
+        if self.config.graphite.url.is_empty() {
             return Err(failed("--graphite-url is not set".to_owned()));
         }
-        let url = graphite::rate_url(&self.graphite.url, target, self.graphite.interval);
+        let url = graphite::rate_url(
+            &self.config.graphite.url,
+            target,
+            self.config.graphite.interval,
+        );
         let response = self.graphite_client.get(&url).send().await;
         let response = response.map_err(|error| failed(upstream::reason(&url, &error)))?;
         if response.status() != StatusCode::OK {
             return Err(failed(format!("got response {}", response.status())));
         }
-        let body = super::site::read_up_to(response, self.answer_bytes_max).await;
-        let rate = graphite::rate(&body.map_err(failed)?, self.graphite.interval);
+        let body = super::site::read_up_to(response, self.config.answer_bytes_max).await;
+        let rate = graphite::rate(&body.map_err(failed)?, self.config.graphite.interval);
         let rate = rate.map_err(failed)?;
         Ok(Reply::json(to_string(&json_object! { rate })))
     }

@@ -14,7 +14,6 @@ use flate2::write::GzEncoder;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::ext::ReasonPhrase;
-use program::metrics::Format;
 use serde::Serialize;
 use wire::go_json::to_string;
 use wire::json_object;
@@ -34,7 +33,8 @@ pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 /// The answer to an HTTP request.
 #[derive(Debug)]
 pub struct Reply {
-    status: StatusCode,
+    /// The status.
+    pub status: StatusCode,
     headers: Vec<(HeaderName, HeaderValue)>,
     body: Content,
     can_be_compressed: bool,
@@ -48,7 +48,8 @@ enum Content {
 }
 
 impl Reply {
-    fn new(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Reply {
+    /// Returns an answer of this content type.
+    pub fn new(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Reply {
         let content_type = HeaderValue::from_static(content_type);
         Reply {
             status,
@@ -61,11 +62,6 @@ impl Reply {
     /// Returns a text without NSQ's marker: the answer to `/ping`, and errors of files.
     pub fn plain(status: StatusCode, body: impl Into<Bytes>) -> Reply {
         Reply::new(status, TEXT, body)
-    }
-
-    /// Returns a text of metrics.
-    pub fn metrics(format: Format, body: impl Into<Bytes>) -> Reply {
-        Reply::new(StatusCode::OK, format.content_type(), body)
     }
 
     /// Returns a text of the API. An empty text has no content type, as in the original.
@@ -121,12 +117,8 @@ impl Reply {
         reply
     }
 
-    /// Returns the answer to a client that has the file already.
-    pub fn not_modified() -> Reply {
-        Reply::empty(StatusCode::NOT_MODIFIED)
-    }
-
-    fn empty(status: StatusCode) -> Reply {
+    /// Returns an answer without a body.
+    pub fn empty(status: StatusCode) -> Reply {
         Reply {
             status,
             headers: Vec::new(),
@@ -148,14 +140,11 @@ impl Reply {
             ];
             harmless.iter().any(|harmless| value.starts_with(harmless))
         };
-        let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-        let content_type = content_type.filter(is_harmless).cloned().unwrap_or(plain);
-        let reply = Reply {
-            status,
-            headers: vec![(CONTENT_TYPE, content_type)],
-            body: Content::Bytes(body),
-            can_be_compressed: false,
-        };
+        let mut reply = Reply::new(status, TEXT, body);
+        if let Some(harmless) = content_type.filter(is_harmless) {
+            reply.headers = vec![(CONTENT_TYPE, harmless.clone())];
+        }
+        reply.can_be_compressed = false;
         reply.with(CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox")
     }
 
@@ -219,11 +208,6 @@ impl Reply {
     #[must_use]
     pub fn with_etag(self, etag: &str) -> Reply {
         self.with(ETAG, etag).with(CACHE_CONTROL, "no-cache")
-    }
-
-    /// Returns the status.
-    pub fn status(&self) -> StatusCode {
-        self.status
     }
 
     /// Returns the response.

@@ -3,12 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ::http::header::{ACCEPT, ACCEPT_ENCODING, HOST, USER_AGENT};
+use ::http::header::{ACCEPT, ACCEPT_ENCODING, HOST};
 use ::http::request::Parts;
-use ::http::{HeaderMap, Method, StatusCode};
+use ::http::{HeaderMap, HeaderName, Method, StatusCode};
 use bytes::Bytes;
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Limited};
 use program::http::Query;
@@ -35,8 +34,10 @@ type BodyError = Box<dyn std::error::Error + Send + Sync>;
 pub struct Request {
     parts: Parts,
     body: Option<RequestBody>,
-    peer: SocketAddr,
-    is_tls: bool,
+    /// The client's address.
+    pub peer: SocketAddr,
+    /// True if the request came over TLS to nsqadmin itself.
+    pub is_tls: bool,
 }
 
 impl Request {
@@ -85,21 +86,6 @@ impl Request {
             .unwrap_or_default()
     }
 
-    /// Returns the client's address.
-    pub fn peer(&self) -> SocketAddr {
-        self.peer
-    }
-
-    /// Returns true if the request came over TLS to nsqadmin itself.
-    pub fn is_tls(&self) -> bool {
-        self.is_tls
-    }
-
-    /// Returns the client's name for itself.
-    pub fn user_agent(&self) -> &str {
-        self.header(USER_AGENT.as_str())
-    }
-
     /// Returns the URL of the request, as the client knows it.
     pub fn url(&self) -> String {
         let is_secure = self.is_tls || self.header("x-scheme") == "https";
@@ -107,27 +93,27 @@ impl Request {
         format!("{scheme}://{}{}", self.header(HOST.as_str()), self.target())
     }
 
+    /// Returns the parts of a header that is a list.
+    fn listed(&self, name: HeaderName) -> impl Iterator<Item = &str> {
+        let values = self.parts.headers.get_all(name).iter();
+        let values = values.filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(','))
+    }
+
     /// Returns true if the client shows HTML, as a browser does that opens an address.
     pub fn accepts_html(&self) -> bool {
-        let values = self.parts.headers.get_all(ACCEPT).iter();
-        values
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(','))
+        self.listed(ACCEPT)
             .filter_map(|range| range.split(';').next())
             .any(|media| media.trim().eq_ignore_ascii_case("text/html"))
     }
 
     /// Returns true if the answer may be compressed with gzip.
     pub fn accepts_gzip(&self) -> bool {
-        let values = self.parts.headers.get_all(ACCEPT_ENCODING).iter();
-        values
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(','))
-            .any(|coding| {
-                let (name, weight) = coding.split_once(';').unwrap_or((coding, "q=1"));
-                let weight = weight.trim().strip_prefix("q=").map(str::parse::<f32>);
-                name.trim().eq_ignore_ascii_case("gzip") && !matches!(weight, Some(Ok(0.0)))
-            })
+        self.listed(ACCEPT_ENCODING).any(|coding| {
+            let (name, weight) = coding.split_once(';').unwrap_or((coding, "q=1"));
+            let weight = weight.trim().strip_prefix("q=").map(str::parse::<f32>);
+            name.trim().eq_ignore_ascii_case("gzip") && !matches!(weight, Some(Ok(0.0)))
+        })
     }
 
     /// Parses the query.
@@ -146,7 +132,8 @@ impl Request {
         let Some(body) = self.body.take() else {
             return Ok(Bytes::new());
         };
-        let read = collected(body);
+        // The box hides the type of the body: without it, the compiler cannot tell that all answers are `Send`.
+        let read = Limited::new(body, BODY_BYTES_MAX).collect().boxed();
         let read = match limit {
             None => read.await,
             Some(limit) => match tokio::time::timeout(limit, read).await {
@@ -158,7 +145,7 @@ impl Request {
             },
         };
         match read {
-            Ok(body) => Ok(body),
+            Ok(body) => Ok(body.to_bytes()),
             Err(error) if error.is::<http_body_util::LengthLimitError>() => {
                 Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "INVALID_VALUE"))
             }
@@ -225,12 +212,6 @@ impl Request {
         let body = self.read_body(limit).await?;
         fields(&body).map_err(Refusal::bad)
     }
-}
-
-/// Reads a body of at most [`BODY_BYTES_MAX`] bytes.
-fn collected(body: RequestBody) -> BoxFuture<'static, Result<Bytes, BodyError>> {
-    let body = Limited::new(body, BODY_BYTES_MAX).collect();
-    body.map(|body| Ok(body?.to_bytes())).boxed()
 }
 
 /// Returns the texts at some keys.

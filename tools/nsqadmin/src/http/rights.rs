@@ -55,9 +55,9 @@ impl App {
     /// Returns the refusal of a request that a page of another site may have sent by a name of its own for this machine. Over
     /// TLS, the browser has checked the name.
     pub(super) fn misdirected(&self, request: &Request) -> Option<Refusal> {
-        let peer = request.peer().ip();
+        let peer = request.peer.ip();
         let unknown = self.access.unknown_host(request.headers(), peer);
-        let host = unknown.filter(|_| !request.is_tls())?;
+        let host = unknown.filter(|_| !request.is_tls)?;
         let advice = HostNames::advice(host);
         Some(Refusal::new(
             StatusCode::MISDIRECTED_REQUEST,
@@ -70,7 +70,7 @@ impl App {
         if let Some(why) = self.ignored_user(request)
             && self
                 .ignored_user_log
-                .is_due(request.peer().ip(), Instant::now())
+                .is_due(request.peer.ip(), Instant::now())
         {
             log_warn!("{why}");
         }
@@ -79,13 +79,13 @@ impl App {
     /// Returns the reason why the request's user does not count, if the request names one.
     pub(super) fn ignored_user(&self, request: &Request) -> Option<String> {
         self.access
-            .ignored_user(request.headers(), request.peer().ip())
+            .ignored_user(request.headers(), request.peer.ip())
     }
 
     /// Returns the refusal of a client that is no admin.
     fn no_admin(&self, request: &Request) -> Refusal {
         let of_credentials = || {
-            let peer = request.peer().ip();
+            let peer = request.peer.ip();
             self.access.ignored_credentials(request.headers(), peer)
         };
         forbidden(match self.ignored_user(request).or_else(of_credentials) {
@@ -126,7 +126,7 @@ impl App {
 
     /// Checks that the request comes from nsqadmin's own page and from an admin.
     fn check_right_to_act(&self, request: &Request) -> Result<(), Refusal> {
-        let user = self.access.user(request.headers(), request.peer().ip());
+        let user = self.access.user(request.headers(), request.peer.ip());
         let is_own_page = self.access.is_own_page(request.headers());
         match (is_own_page, self.access.is_admin(&user)) {
             (true, true) => Ok(()),
@@ -140,7 +140,7 @@ impl App {
 
     /// Checks the client's address. No header counts.
     fn check_range(&self, request: &Request) -> Result<(), Refusal> {
-        let peer = request.peer().ip();
+        let peer = request.peer.ip();
         match self.config_clients {
             Some(range) if !cidr::contains(&range, peer) => Err(forbidden("FORBIDDEN")),
             _ => Ok(()),

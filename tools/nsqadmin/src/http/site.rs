@@ -28,7 +28,7 @@ impl App {
         let Some(page) = self.assets.get("index.html") else {
             return not_found();
         };
-        let base = match self.base_path.as_str() {
+        let base = match self.config.base_path.as_str() {
             "/" => relative_base(request.path()),
             base => format!("{base}/"),
         };
@@ -48,7 +48,7 @@ impl App {
         let file = Reply::file(asset.content_type, content);
         match asset.etag {
             Some(etag) if request.header(IF_NONE_MATCH.as_str()).contains(&etag) => {
-                Reply::not_modified().with_etag(&etag)
+                Reply::empty(StatusCode::NOT_MODIFIED).with_etag(&etag)
             }
             Some(etag) => file.with_etag(&etag),
             None => file,
@@ -57,13 +57,13 @@ impl App {
 
     /// Returns what the page needs to know. The user and the right to act are those of this request.
     pub(super) fn settings(&self, request: &Request) -> Reply {
-        let user = self.access.user(request.headers(), request.peer().ip());
-        let graphite = &self.graphite;
+        let user = self.access.user(request.headers(), request.peer.ip());
+        let graphite = &self.config.graphite;
         // Otherwise the page offers a field for a name.
         let is_known = !user.is_empty() || !basic_user(request.headers()).is_empty();
         Reply::json(to_string(&json_object! {
             version: NSQ_VERSION,
-            base_path: &self.base_path,
+            base_path: &self.config.base_path,
             user: &user,
             is_user_known: is_known,
             // The page shows the reason, because an admin would look for the buttons otherwise.
@@ -87,7 +87,7 @@ impl App {
         let forward = self.forward.as_ref();
         let forward = forward.ok_or_else(|| Refusal::not_found("NOT_FOUND"))?;
         let url = forward.url(request.query());
-        let peer = request.peer().ip().to_string();
+        let peer = request.peer.ip().to_string();
         let headers = forward.headers(request.headers(), &peer);
         let failed = |why: String| {
             log_error!("failed to proxy to graphite - {why}");
@@ -97,7 +97,7 @@ impl App {
         let response = sent.map_err(|error| failed(upstream::reason(&url, &error)))?;
         let status = response.status();
         let content_type = response.headers().get(CONTENT_TYPE).cloned();
-        let body = read_up_to(response, self.answer_bytes_max).await;
+        let body = read_up_to(response, self.config.answer_bytes_max).await;
         Ok(Reply::forwarded(
             status,
             content_type.as_ref(),

@@ -56,20 +56,12 @@ impl Subject {
     }
 
     /// Returns the name of an action: `pause_topic`, `pause_channel`, ...
-    pub(super) fn action(&self, verb: Act) -> &'static str {
-        match (verb, self.channel.is_empty()) {
-            (Act::Create, true) => "create_topic",
-            (Act::Create, false) => "create_channel",
-            (Act::Delete, true) => "delete_topic",
-            (Act::Delete, false) => "delete_channel",
-            (Act::Pause, true) => "pause_topic",
-            (Act::Pause, false) => "pause_channel",
-            (Act::Unpause, true) => "unpause_topic",
-            (Act::Unpause, false) => "unpause_channel",
-            (Act::Empty, true) => "empty_topic",
-            (Act::Empty, false) => "empty_channel",
-            (Act::Unempty, true) => "unempty_topic",
-            (Act::Unempty, false) => "unempty_channel",
-        }
+    pub(super) fn action(&self, verb: Act) -> String {
+        let kind = if self.channel.is_empty() {
+            "topic"
+        } else {
+            "channel"
+        };
+        format!("{}_{kind}", verb.word())
     }
 }

@@ -102,7 +102,7 @@ impl Snapshot {
     /// topic. A topic that only nodes had that have vanished has no figures.
     pub fn topic(&self, name: &str, checkup: &Checkup) -> Option<String> {
         let known = self.topics.get(name);
-        if known.is_none() && !checkup.has_lost(name) {
+        if known.is_none() && checkup.gone_with(name).is_empty() {
             return None;
         }
         let lost = LiveTopic::default();

@@ -218,7 +218,7 @@ fn a_node_that_answers_late_has_the_rates_of_its_own_time() {
             steady_millis: answered,
             start_time: 0,
         };
-        round.set_answered("n:1", answer);
+        round.nodes.get_mut("n:1").expect("it answered").answered = answer;
         last = checker.check(round);
         let producers = &last.producers["t"];
         for rate in [producers.arrivals, producers.listed[0].rate] {

@@ -21,7 +21,7 @@ fn add_minutes(history: &mut History, nodes: usize, seconds: std::ops::Range<i64
     for second in seconds.step_by(60) {
         let samples = (0..nodes).map(|number| (node(number), busy(second)));
         assert_eq!(history.add(second, samples), 0, "{second} s");
-        assert!(history.bytes() <= history.bytes_max(), "{second} s");
+        assert!(history.bytes() <= history.bytes_max, "{second} s");
     }
 }
 
@@ -65,7 +65,7 @@ fn more_names_than_fit_leave_a_past_to_the_others() {
     for second in (0..4 * 3_600).step_by(10) {
         let nodes = (0..1_000).map(|number| (node(number), busy(second)));
         left_out = history.add(second, nodes.chain([(Key::All, busy(second))]));
-        assert!(history.bytes() <= history.bytes_max(), "{second} s");
+        assert!(history.bytes() <= history.bytes_max, "{second} s");
     }
     assert!((500..1_000).contains(&left_out), "{left_out}");
     let now = 4 * 3_600 - 10;
@@ -157,23 +157,23 @@ fn a_full_history_takes_no_new_series_and_stays_in_its_bounds() {
     };
     for second in 0..3_000 {
         assert_eq!(history.add(second, samples(10, second)), 0, "{second} s");
-        assert!(history.bytes() <= history.bytes_max(), "{second} s");
+        assert!(history.bytes() <= history.bytes_max, "{second} s");
     }
     let room = history.room_seconds(3_000);
     assert!((60..600).contains(&room), "{room}");
-    assert!(!history.has_left_out());
+    assert!(!history.has_left_out);
     let left_out = history.add(3_000, samples(15, 3_000));
-    assert_eq!((left_out, history.has_left_out()), (5, true));
+    assert_eq!((left_out, history.has_left_out), (5, true));
     for second in 3_001..3_600 {
         history.add(second, samples(15, second));
-        assert!(history.bytes() <= history.bytes_max(), "{second} s");
+        assert!(history.bytes() <= history.bytes_max, "{second} s");
     }
-    assert_eq!((history.len(), history.has_left_out()), (10, true));
+    assert_eq!((history.len(), history.has_left_out), (10, true));
     // There is room again when others have gone.
     for second in 3_600..6_000 {
         history.add(second, samples(15, second).skip(13));
     }
-    assert!(!history.has_left_out());
+    assert!(!history.has_left_out);
     assert!(depths(&history, &node(14), 0, 5_999).is_some());
 }
 
@@ -231,12 +231,12 @@ fn the_bound_holds_while_the_clock_jumps() {
             let nodes = if round < 3_000 { 0..12 } else { 4..9 };
             history.add(now, nodes.map(|number| (node(number), busy(now))));
             assert!(
-                history.bytes() <= history.bytes_max(),
+                history.bytes() <= history.bytes_max,
                 "{name}, round {round}: {}",
                 history.bytes()
             );
         }
-        assert!(!history.has_left_out(), "{name}");
+        assert!(!history.has_left_out, "{name}");
         assert!(depths_exist(&history, 4..9, now), "{name}");
     }
 }
@@ -270,6 +270,6 @@ fn a_smaller_limit_makes_a_saved_past_shorter() {
     assert_eq!(again.room_seconds(WEEK), room);
     let few = read(10 * node(0).series_bytes());
     assert!((1..10).contains(&few.len()), "{}", few.len());
-    assert!(few.bytes() <= few.bytes_max());
+    assert!(few.bytes() <= few.bytes_max);
     assert!(read(0).is_empty());
 }

@@ -14,7 +14,7 @@ fn app(flags: &[&str]) -> App {
     let args = always.iter().chain(flags).map(OsString::from);
     let config = Config::from_args(args).unwrap();
     let checked = config.check().unwrap();
-    server::app(&config, checked).unwrap()
+    server::app(config, checked).unwrap()
 }
 
 /// Asks in the name of carol, and returns the status and the body.
