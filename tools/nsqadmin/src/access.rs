@@ -154,9 +154,7 @@ impl Access {
         });
         is_allowed || !marks.are_of_other_site()
     }
-}
 
-impl Access {
     /// Says why a request that acts counts as one of another site's page, and what to do if the page is nsqadmin's own.
     pub fn other_page(&self, headers: &HeaderMap) -> String {
         let text = |name: &str| {

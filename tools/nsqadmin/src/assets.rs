@@ -56,10 +56,8 @@ impl Assets {
         }
         let file = Embedded::get(name)?;
         let hash = file.metadata.sha256_hash();
-        let hex: String = hash[..16]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let hash = hash.first_chunk().expect("the hash has 32 bytes");
+        let hex = format!("{:032x}", u128::from_be_bytes(*hash));
         Some(Asset {
             content: file.data,
             content_type,

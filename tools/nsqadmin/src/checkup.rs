@@ -251,9 +251,7 @@ impl Checker {
         self.recent.push(after);
         checkup
     }
-}
 
-impl Checker {
     /// Remembers the nodes that have vanished: nsqlookupd forgets a node that dies at once. A node that only silent
     /// nsqlookupds knew does not count as gone. A host that dies may have run both an nsqd and an nsqlookupd, so the word
     /// of another nsqlookupd that knew the node is enough.
@@ -317,7 +315,11 @@ impl Checker {
 }
 
 /// Forgets the entries with the earliest times if there are more than `max`.
-fn keep_latest<K: Ord, V>(map: &mut BTreeMap<K, V>, max: usize, time: impl Fn(&V) -> i64) {
+pub(crate) fn keep_latest<K: Ord, V>(
+    map: &mut BTreeMap<K, V>,
+    max: usize,
+    time: impl Fn(&V) -> i64,
+) {
     let mut excess = map.len().saturating_sub(max);
     if excess == 0 {
         return;

@@ -23,13 +23,13 @@ use crate::answer_time::AnswerTime;
 use crate::config::Config;
 use crate::outcome::Gathered;
 use crate::shown_url::without_user;
-use crate::upstream::{Failed, FailureKind, Server, Unanswered, Upstream};
+use crate::upstream::{Failed, FailureKind, Server, Upstream};
 use crate::url_map::UrlMap;
 
 use given::Noted;
 
 pub use ability::Abilities;
-pub use act::{Act, Acted, NodeAct, Scope, Terms};
+pub use act::{Act, Acted, Scope, Terms};
 pub use nodes::{Stats, Target};
 pub use peek::Peeked;
 pub use survey::{Builds, Discovered, Surveyed};
@@ -66,9 +66,8 @@ impl Cluster {
     /// are added to `answer_time`, and those without an answer are not repeated for a while.
     #[must_use]
     pub fn for_collecting(&self, answer_time: AnswerTime) -> Cluster {
-        let upstream = self.upstream.quiet().timed(answer_time);
         Cluster {
-            upstream: upstream.sparing(Unanswered::default()),
+            upstream: self.upstream.for_collecting(answer_time),
             ..self.clone()
         }
     }

@@ -92,13 +92,11 @@ impl Collector {
             asked: Instant::now(),
             answer_time,
             builds: Builds::new(),
-            history: collector.history.clone(),
-            file: collector.file.clone(),
+            collector: collector.clone(),
             sender,
             checker: Checker::default(),
             silence: Silence::default(),
             pace: Pace::default(),
-            looks: collector.looks.clone(),
             checkup_sender,
             room_log: RoomLog::default(),
             tally,
@@ -211,13 +209,11 @@ struct Task {
     /// The builds of the nodes that answered in the last round.
     builds: Builds,
     discovery: Discovery,
-    history: Arc<Mutex<History>>,
-    file: Option<Arc<HistoryFile>>,
+    collector: Collector,
     sender: watch::Sender<Arc<Snapshot>>,
     checker: Checker,
     silence: Silence,
     pace: Pace,
-    looks: Arc<Looks>,
     checkup_sender: watch::Sender<Arc<Checkup>>,
     room_log: RoomLog,
     tally: Tally,
@@ -226,6 +222,7 @@ struct Task {
 /// Collects until the process ends.
 async fn collect(mut task: Task, interval: Duration) {
     let mut saves = task
+        .collector
         .file
         .clone()
         .map(|file| Saves::new(move || file.save()));
@@ -244,7 +241,7 @@ async fn collect(mut task: Task, interval: Duration) {
         task.expect_checkup(pause);
         tokio::select! {
             () = sleep(pause) => {}
-            () = async { tokio::join!(sleep(early), task.looks.begin.notified()); } => {}
+            () = async { tokio::join!(sleep(early), task.collector.looks.begin.notified()); } => {}
         }
     }
 }
@@ -252,16 +249,19 @@ async fn collect(mut task: Task, interval: Duration) {
 impl Task {
     /// Tells those who look when the next checkup is expected, if the next collection comes after this pause.
     fn expect_checkup(&self, pause: Duration) {
-        let now = self.looks.now();
+        let now = self.collector.looks.now();
         let due_in = self.pace.due_in(now, Some(now));
-        self.looks
+        self.collector
+            .looks
             .expect_checkup(now + pause.max(due_in) + self.pace.duration());
     }
 
     async fn collect_once(&mut self) {
         let mut warnings = Warnings::default();
         let started = Instant::now();
-        let is_due = self.pace.is_due(self.looks.now(), self.looks.last());
+        let is_due = self
+            .pace
+            .is_due(self.collector.looks.now(), self.collector.looks.last());
         let (now, stats) = if is_due {
             self.check(&mut warnings).await
         } else {
@@ -312,7 +312,7 @@ impl Task {
     /// Adds the figures to the history.
     fn remember(&mut self, now: Now, snapshot: &Snapshot) {
         let unix_seconds = now.unix_millis / 1000;
-        let mut history = self.history.lock();
+        let mut history = self.collector.history.lock();
         history.compare_clocks(now);
         let left_out = history.add(unix_seconds, snapshot.samples());
         let room_seconds = history.room_seconds(unix_seconds);
@@ -350,7 +350,7 @@ impl Task {
         };
         let found = self.discovery.nodes(age_max).await;
         // The wait for an nsqlookupd costs the nsqds nothing, so it makes no later round late.
-        let began = self.looks.now();
+        let began = self.collector.looks.now();
         warnings.add_all(&found.warnings);
         self.asked = Instant::now();
         let now = Now::read();

@@ -134,16 +134,15 @@ impl Config {
     }
 }
 
-/// Flags of earlier versions, and the flags that replace them.
-const REPLACED: [(&str, &str); 1] = [("history-max-series", "history-max-bytes")];
-
 /// Says which flag replaces an unknown one that an earlier version had.
 fn with_replacement(mut exit: Exit) -> Exit {
-    for (old, new) in REPLACED {
-        let line = format!("flag provided but not defined: -{old}");
-        if let Some(rest) = exit.stderr.strip_prefix(&format!("{line}\n")) {
-            exit.stderr = format!("{line}; it is replaced by --{new}\n{rest}");
-        }
+    let line = "flag provided but not defined: -history-max-series";
+    if let Some(rest) = exit
+        .stderr
+        .strip_prefix(line)
+        .filter(|rest| rest.starts_with('\n'))
+    {
+        exit.stderr = format!("{line}; it is replaced by --history-max-bytes{rest}");
     }
     exit
 }

@@ -79,11 +79,6 @@ impl Answered {
     }
 }
 
-/// Sorts parts by hostname. Parts of one machine are sorted by address.
-fn sort_parts<T>(parts: &mut [T], key: impl Fn(&T) -> (&str, &str)) {
-    parts.sort_by(|a, b| key(a).cmp(&key(b)));
-}
-
 /// Adds counts. A sum beyond the range stays at its end.
 fn add(total: &mut i64, part: i64) {
     *total = total.saturating_add(part);

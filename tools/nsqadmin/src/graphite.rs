@@ -5,8 +5,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::header::{
-    AUTHORIZATION, CONNECTION, COOKIE, HOST, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING,
-    UPGRADE,
+    ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, COOKIE, HOST, PROXY_AUTHORIZATION, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, HeaderName};
 use nsq_http::push_query_value;
@@ -15,11 +15,13 @@ use url::Url;
 
 /// Headers that are not forwarded: those of one connection, and secrets for nsqadmin or for the proxy in front. Graphite gets
 /// the user of its own URL.
-const NOT_FORWARDED: [HeaderName; 14] = [
+const NOT_FORWARDED: [HeaderName; 16] = [
+    ACCEPT_ENCODING,
     AUTHORIZATION,
     CONNECTION,
     COOKIE,
     HOST,
+    HeaderName::from_static("keep-alive"),
     PROXY_AUTHORIZATION,
     TE,
     TRAILER,
@@ -121,7 +123,7 @@ impl Forward {
         for (name, value) in given {
             let is_kept =
                 !NOT_FORWARDED.contains(name) && !named.iter().any(|of| of == name.as_str());
-            if is_kept && name.as_str() != "accept-encoding" && name.as_str() != "keep-alive" {
+            if is_kept {
                 headers.append(name, value.clone());
             }
         }

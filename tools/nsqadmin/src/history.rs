@@ -33,18 +33,9 @@ pub use saved::Piece;
 
 /// The rings of a series.
 pub const TIERS: [Tier; 3] = [
-    Tier {
-        step: 1,
-        points: 600,
-    },
-    Tier {
-        step: 10,
-        points: 2_160,
-    },
-    Tier {
-        step: 60,
-        points: 10_080,
-    },
+    Tier::new(1, 600),
+    Tier::new(10, 2_160),
+    Tier::new(60, 10_080),
 ];
 
 /// Longest name of a node, in bytes. A host name has at most 255.
@@ -121,6 +112,10 @@ pub enum Loss {
 }
 
 impl Tier {
+    const fn new(step: i64, points: usize) -> Tier {
+        Tier { step, points }
+    }
+
     /// Returns the time of a full ring, in seconds.
     pub fn seconds(self) -> i64 {
         self.step * i64::try_from(self.points).unwrap_or(i64::MAX)

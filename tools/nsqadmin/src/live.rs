@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::checkup::keep_latest;
 use crate::figures::{Answered, NodeStats, Pause, Undo};
 use crate::history::{Key, Point};
 use crate::now::Now;
@@ -253,12 +254,7 @@ impl Snapshot {
             .keys()
             .filter(|node| !snapshot.nodes.contains_key(*node));
         missing.extend(lost.map(|node| (node.clone(), Arc::new(before.of_node(node)))));
-        if missing.len() > MISSING_MAX {
-            let mut times: Vec<i64> = missing.values().map(|own| own.now.steady_millis).collect();
-            times.sort_unstable();
-            let earliest = times[times.len() - MISSING_MAX];
-            missing.retain(|_, own| own.now.steady_millis >= earliest);
-        }
+        keep_latest(&mut missing, MISSING_MAX, |own| own.now.steady_millis);
         snapshot.missing = missing;
         snapshot
     }

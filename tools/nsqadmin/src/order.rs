@@ -186,7 +186,7 @@ impl Order {
         let mut subject = Subject {
             topic: total.topic_name.clone(),
             depth: total.depth,
-            nodes: nodes(touched.map(|part| &part.node)),
+            nodes: touched.map(|part| part.node.clone()).collect(),
             is_paused: total.is_paused,
             undo: total.undo,
             ..Subject::default()
@@ -212,7 +212,7 @@ impl Order {
         Subject {
             topic: channel.topic_name.clone(),
             channel: channel.channel_name.clone(),
-            nodes: nodes(touched.map(|part| &part.node)),
+            nodes: touched.map(|part| part.node.clone()).collect(),
             channels: BTreeSet::new(),
             depth: channel.depth,
             in_flight: channel.in_flight_count,
@@ -249,10 +249,6 @@ impl Order {
         }
         format!("{:016x}", hasher.finish())
     }
-}
-
-fn nodes<'a>(names: impl Iterator<Item = &'a String>) -> BTreeSet<String> {
-    names.cloned().collect()
 }
 
 impl Subject {

@@ -71,7 +71,8 @@ impl<T> Gathered<T> {
         match self.refused_by_all() {
             Some(refused) => Refusal::new(refused.status, refused.text()),
             None => Refusal::upstream(format!(
-                "failed to query any {server}: {}",
+                "failed to query any {}: {}",
+                server.name(),
                 joined(&self.failures)
             )),
         }

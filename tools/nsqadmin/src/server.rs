@@ -178,12 +178,7 @@ pub(crate) fn app(config: Config, checked: Checked) -> Result<App, String> {
     let graphite_client = client(Policy::default())?;
     let notifier_client = client(upstream::with_body())?;
     let tally = Tally::default();
-    let upstream = Upstream::new(
-        &config.client,
-        config.answer_bytes_max,
-        checked.client_tls.clone(),
-        tally.clone(),
-    )?;
+    let upstream = Upstream::new(&config, checked.client_tls.clone(), tally.clone())?;
     let cluster = Cluster::new(upstream, &config, checked.url_map);
     let collection = config.collection();
     let endpoint = config.notification_http_endpoint.clone();

@@ -1,6 +1,5 @@
 //! [`Upstream`]: the requests to nsqds and nsqlookupds.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use program::http::POLL;
@@ -13,7 +12,7 @@ use url::Url;
 use wire::error::quote;
 
 use crate::answer_time::AnswerTime;
-use crate::config::ClientFlags;
+use crate::config::{ClientFlags, Config};
 use crate::shown_url::without_user;
 use crate::tally::{Tally, UpstreamName};
 
@@ -21,9 +20,9 @@ mod failure;
 mod unanswered;
 
 pub use failure::{Failed, FailureKind, Refused, reason};
-pub use unanswered::Unanswered;
 
 use failure::{failed, verb};
+use unanswered::Unanswered;
 
 /// Most redirects that are followed. Go's client has the same limit.
 const REDIRECTS_MAX: usize = 10;
@@ -47,17 +46,12 @@ pub enum Server {
 }
 
 impl Server {
-    fn name(self) -> &'static str {
+    /// Returns the name of the program.
+    pub fn name(self) -> &'static str {
         match self {
             Server::Nsqd => "nsqd",
             Server::Nsqlookupd => "nsqlookupd",
         }
-    }
-}
-
-impl fmt::Display for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 
@@ -83,20 +77,16 @@ struct Answered {
 }
 
 impl Upstream {
-    /// Returns a client with these settings.
+    /// Returns a client with the settings of the flags.
     ///
     /// # Errors
     /// The HTTP library refuses the settings.
-    pub fn new(
-        flags: &ClientFlags,
-        answer_bytes_max: usize,
-        tls: ClientConfig,
-        tally: Tally,
-    ) -> Result<Upstream, String> {
+    pub fn new(config: &Config, tls: ClientConfig, tally: Tally) -> Result<Upstream, String> {
+        let flags = &config.client;
         Ok(Upstream {
             client: client(flags, tls.clone(), same_question())?,
             poster: client(flags, tls, redirect::Policy::none())?,
-            answer_bytes_max,
+            answer_bytes_max: config.answer_bytes_max,
             is_quiet: false,
             tally,
             answer_time: None,
@@ -113,21 +103,14 @@ impl Upstream {
         }
     }
 
-    /// Returns the same client, which adds its answers to `answer_time`.
+    /// Returns the same client for questions that are asked all the time. It is quiet, and adds its answers to `answer_time`.
+    /// It does not load slow servers without end: a question that got no answer fails for a while without being asked.
     #[must_use]
-    pub fn timed(&self, answer_time: AnswerTime) -> Upstream {
+    pub fn for_collecting(&self, answer_time: AnswerTime) -> Upstream {
         Upstream {
+            is_quiet: true,
             answer_time: Some(answer_time),
-            ..self.clone()
-        }
-    }
-
-    /// Returns the same client, which does not load slow servers without end: a question that got no answer fails for a
-    /// while without being asked.
-    #[must_use]
-    pub fn sparing(&self, unanswered: Unanswered) -> Upstream {
-        Upstream {
-            unanswered: Some(unanswered),
+            unanswered: Some(Unanswered::default()),
             ..self.clone()
         }
     }
@@ -202,7 +185,7 @@ impl Upstream {
 
     /// Asks, and asks once more over HTTPS if the server wants that.
     async fn query(&self, method: Method, server: Server, url: &str) -> Result<Answered, Failed> {
-        let shown = without_user(url);
+        let (server, shown) = (server.name(), without_user(url));
         if self.is_quiet {
             log_debug!("CI: querying {server} {shown}")
         } else {

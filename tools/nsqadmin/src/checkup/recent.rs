@@ -44,14 +44,10 @@ impl Recent {
         self.rounds.is_empty()
     }
 
-    /// Returns the last round.
-    fn last(&self) -> Option<&Round> {
-        self.rounds.back()
-    }
-
     /// Returns the time since the last round. Zero if there is none.
     pub(super) fn since_last(&self) -> Duration {
-        self.last()
+        self.rounds
+            .back()
             .map_or(Duration::ZERO, |round| self.since(round))
     }
 

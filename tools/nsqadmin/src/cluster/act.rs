@@ -56,15 +56,6 @@ pub struct Scope<'a> {
     pub is_whole: bool,
 }
 
-/// An action on a topic of one node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeAct {
-    /// `host:port` of the node's HTTP interface.
-    pub node: String,
-    /// The topic, which is tombstoned in the nsqlookupds and deleted on the node.
-    pub topic: String,
-}
-
 /// Returns the refusal of an action on a topic or channel that no nsqd has. Servers that did not answer may have it.
 fn of_no_nsqd(warnings: &Warnings) -> Refusal {
     if warnings.is_empty() {
@@ -290,8 +281,7 @@ impl Cluster {
     ///
     /// # Errors
     /// No nsqlookupd took the tombstone, or the node does not answer.
-    pub async fn tombstone(&self, act: &NodeAct) -> Acted {
-        let NodeAct { node, topic } = act;
+    pub async fn tombstone(&self, node: &str, topic: &str) -> Acted {
         let mut warnings = Warnings::default();
         let target = if self.is_lookup_mode() {
             let query = query(&[("topic", topic), ("node", node)]);
@@ -303,7 +293,7 @@ impl Cluster {
             let targets = self.targets(&mut warnings).await?;
             let found = targets
                 .into_iter()
-                .find(|target| target.identity.address == *node);
+                .find(|target| target.identity.address == node);
             found.ok_or_else(|| Refusal::not_found("NODE_NOT_FOUND"))?
         };
         let request = Act::Delete.request(topic, "", &Terms::default());

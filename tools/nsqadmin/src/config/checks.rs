@@ -151,12 +151,15 @@ fn client_tls(flags: &ClientFlags) -> Result<ClientConfig, String> {
             error_text(error)
         )
     };
-    let any = ClientTls {
-        authorities: None,
-        cert_and_key,
-        only_tls13: false,
+    let with = |authorities| {
+        let tls = ClientTls {
+            authorities,
+            cert_and_key,
+            only_tls13: false,
+        };
+        client_config(&tls).map_err(|error| of_pair(&error))
     };
-    let unverified = client_config(&any).map_err(|error| of_pair(&error))?;
+    let unverified = with(None)?;
     let roots = match flags.root_ca_file.as_str() {
         // A system without authorities can still ask over plain HTTP.
         "" => system_authorities().unwrap_or_else(|error| {
@@ -173,15 +176,10 @@ fn client_tls(flags: &ClientFlags) -> Result<ClientConfig, String> {
             _ => format!("failed to AppendCertsFromPEM {path}"),
         })?,
     };
-    let verified = ClientTls {
-        authorities: Some(roots),
-        cert_and_key,
-        only_tls13: false,
-    };
     let config = if flags.skips_verification {
         unverified
     } else {
-        client_config(&verified).map_err(|error| of_pair(&error))?
+        with(Some(roots))?
     };
     Ok((*config).clone())
 }

@@ -3,9 +3,7 @@
 use serde::Serialize;
 use wire::go_json::is_default;
 
-use super::{
-    ALL_NODES, ClientFigures, LatencyFigures, NodeIdentity, NodeStats, Pause, Undo, add, sort_parts,
-};
+use super::{ALL_NODES, ClientFigures, LatencyFigures, NodeIdentity, NodeStats, Pause, Undo, add};
 
 /// The figures of a channel. The counts are sums in a total.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -137,7 +135,7 @@ impl ChannelFigures {
 
     /// Returns the total of the parts, which it keeps.
     pub fn total(topic: &str, channel: &str, mut parts: Vec<ChannelFigures>) -> ChannelFigures {
-        sort_parts(&mut parts, |part| (&part.hostname, &part.node));
+        parts.sort_by(|a, b| (&a.hostname, &a.node).cmp(&(&b.hostname, &b.node)));
         let mut total = ChannelFigures {
             node: ALL_NODES.to_owned(),
             topic_name: topic.to_owned(),

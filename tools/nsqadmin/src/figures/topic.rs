@@ -7,7 +7,6 @@ use wire::go_json::is_default;
 
 use super::{
     ALL_NODES, ChannelFigures, Dedup, LatencyFigures, NodeIdentity, NodeStats, Pause, Undo, add,
-    sort_parts,
 };
 
 /// The figures of a topic. The counts are sums in a total.
@@ -131,7 +130,7 @@ impl TopicFigures {
 
     /// Returns the total of the parts, which it keeps.
     pub fn total(topic: &str, mut parts: Vec<TopicFigures>) -> TopicFigures {
-        sort_parts(&mut parts, |part| (&part.hostname, &part.node));
+        parts.sort_by(|a, b| (&a.hostname, &a.node).cmp(&(&b.hostname, &b.node)));
         let mut total = TopicFigures {
             node: ALL_NODES.to_owned(),
             topic_name: topic.to_owned(),

@@ -8,7 +8,7 @@ use super::actor::Actor;
 use super::endpoint::Change;
 use super::subject::Subject;
 use super::{App, Reply, Request};
-use crate::cluster::{Act, Acted, NodeAct, Terms};
+use crate::cluster::{Act, Acted, Terms};
 use crate::node::is_host_and_port;
 use crate::outcome::Refusal;
 
@@ -87,11 +87,8 @@ impl App {
                 if !is_host_and_port(&subject.node) {
                     return Err(Refusal::not_found("NODE_NOT_FOUND"));
                 }
-                let act = NodeAct {
-                    node: subject.node.clone(),
-                    topic: subject.topic.clone(),
-                };
-                (TOMBSTONE.to_owned(), self.cluster.tombstone(&act).await)
+                let acted = self.cluster.tombstone(&subject.node, &subject.topic).await;
+                (TOMBSTONE.to_owned(), acted)
             }
         };
         let acted = match change {

@@ -3,7 +3,6 @@
 use ::http::StatusCode;
 use program::log::{self, Level};
 use program::{Value, log_info};
-use serde_json::Value as Json;
 use wire::go_json::to_string;
 
 use super::{App, Reply, Request};
@@ -93,15 +92,6 @@ impl App {
 
 /// Returns the texts of a JSON array.
 fn addresses(body: &[u8]) -> Option<Vec<String>> {
-    match serde_json::from_slice(body).ok()? {
-        Json::Null => Some(Vec::new()),
-        Json::Array(values) => values
-            .into_iter()
-            .map(|value| match value {
-                Json::String(text) => Some(text),
-                _ => None,
-            })
-            .collect(),
-        _ => None,
-    }
+    let read = serde_json::from_slice::<Option<Vec<String>>>(body);
+    Some(read.ok()?.unwrap_or_default())
 }

@@ -23,7 +23,7 @@ const WAIT_MIN: Duration = Duration::from_millis(100);
 /// The questions that are not repeated now, by their URL. A server that is too slow for one question may well answer
 /// others: the figures without clients cost less than those with clients. All clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Unanswered(Arc<Mutex<BTreeMap<String, Paused>>>);
+pub(super) struct Unanswered(Arc<Mutex<BTreeMap<String, Paused>>>);
 
 /// A question that is not repeated now.
 #[derive(Debug)]
