@@ -153,7 +153,9 @@ impl App {
                         segment.remove(0);
                     }
                 }
-                (self.answer_at(endpoint, &segments, request).await, true)
+                let answered = self.answer_at(endpoint, &segments, request).await;
+                let reply = answered.unwrap_or_else(|refusal| Reply::refusal(&refusal));
+                (reply, true)
             }
             Routed::Redirect(path) => {
                 let base = self.config.base_path.trim_end_matches('/');
@@ -186,20 +188,8 @@ impl App {
         endpoint: Endpoint,
         segments: &[String],
         request: &mut Request,
-    ) -> Reply {
-        let answered = match self.admit(endpoint, segments, request).await {
-            Ok(()) => self.answer_admitted(endpoint, segments, request).await,
-            Err(refusal) => Err(refusal),
-        };
-        answered.unwrap_or_else(|refusal| Reply::refusal(&refusal))
-    }
-
-    async fn answer_admitted(
-        &self,
-        endpoint: Endpoint,
-        segments: &[String],
-        request: &mut Request,
     ) -> Result<Reply, Refusal> {
+        self.admit(endpoint, segments, request).await?;
         match endpoint {
             Endpoint::Page => Ok(self.page(request)),
             Endpoint::Ping => Ok(Reply::plain(StatusCode::OK, "OK")),

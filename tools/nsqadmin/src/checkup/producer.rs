@@ -134,19 +134,13 @@ fn of_client(connections: &[&ProducerFigures], rate: f64, usual: f64) -> String 
         .iter()
         .max_by(|a, b| growth(a).total_cmp(&growth(b)))
         .expect("a client has a connection");
-    let ProducerFigures {
-        node,
-        remote_address,
-        client_id,
-        hostname,
-        ..
-    } = most;
-    let (name, from) = if client_id.is_empty() {
-        (remote_address.clone(), String::new())
+    let (node, address, id) = (&most.node, &most.remote_address, &most.client_id);
+    let (name, from) = if id.is_empty() {
+        (address.clone(), String::new())
     } else {
         (
-            format!("{client_id} ({hostname})"),
-            format!(" from {remote_address}"),
+            format!("{id} ({})", most.hostname),
+            format!(" from {address}"),
         )
     };
     let of_most = most.usual.unwrap_or(0.0);

@@ -76,10 +76,7 @@ impl App {
     async fn listing(&self, order: &Order) -> Result<Listing, Refusal> {
         let mut warnings = Warnings::default();
         let targets = self.cluster.targets(&mut warnings).await?;
-        let by_address = targets
-            .iter()
-            .map(|target| (target.identity.address.clone(), target.clone()));
-        let by_address = by_address.collect();
+        let by_address = by_address(targets.iter().cloned());
         let wanted = Stats::default();
         let stats = self.cluster.stats(targets, wanted, &mut warnings).await?;
         let has_inactive = (order.action, order.of) == (Act::Delete, Kind::Topics);
@@ -111,11 +108,7 @@ impl App {
         listing: Listing,
         actor: Actor,
     ) -> Result<Reply, Refusal> {
-        let Listing {
-            subjects,
-            targets,
-            mut warnings,
-        } = listing;
+        let (subjects, mut warnings) = (listing.subjects, listing.warnings);
         // A node that did not answer may have topics of the listing, or their channels.
         let is_whole = warnings.is_empty();
         let terms = Terms {
@@ -127,7 +120,9 @@ impl App {
         };
         let act = order.action;
         let names: BTreeSet<&String> = subjects.iter().flat_map(|one| &one.nodes).collect();
-        let named = names.into_iter().filter_map(|name| targets.get(name));
+        let named = names
+            .into_iter()
+            .filter_map(|name| listing.targets.get(name));
         let named: Vec<Target> = named.cloned().collect();
         let act_on = (act, order.of == Kind::Topics);
         let able = self
@@ -139,10 +134,7 @@ impl App {
             let entry = actor.entry("many", &Acting::default(), &failed);
             self.audit.write(entry).await;
         }
-        let able = able?.into_iter();
-        let able: BTreeMap<String, Target> = able
-            .map(|target| (target.identity.address.clone(), target))
-            .collect();
+        let able = by_address(able?.into_iter());
         let acts = subjects
             .into_iter()
             .filter(|subject| order.has_work(subject));
@@ -216,4 +208,11 @@ impl App {
             message,
         }
     }
+}
+
+/// Returns nsqds by `host:port`.
+fn by_address(targets: impl Iterator<Item = Target>) -> BTreeMap<String, Target> {
+    targets
+        .map(|target| (target.identity.address.clone(), target))
+        .collect()
 }
