@@ -24,7 +24,7 @@ pub mod terminal;
 mod topics;
 
 #[cfg(test)]
-mod fixture;
+mod tests;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};

@@ -23,8 +23,6 @@
 mod open_file;
 mod rotation;
 #[cfg(test)]
-mod sim_disk;
-#[cfg(test)]
 mod tests;
 mod writer;
 

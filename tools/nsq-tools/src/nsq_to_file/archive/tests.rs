@@ -1,3 +1,5 @@
+mod sim_disk;
+
 use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -5,7 +7,7 @@ use std::time::Duration;
 use jiff::Span;
 use program::log::capture;
 
-use super::sim_disk::SimDisk;
+use self::sim_disk::SimDisk;
 use super::writer::WRITE_BYTES_MAX;
 use super::*;
 use crate::nsq_to_file::compression::Compression;

@@ -4,9 +4,9 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::*;
 use crate::cluster::Failure;
-use crate::nsqtop::fixture::{sample_with_failure, samples};
 use crate::nsqtop::state::Start;
 use crate::nsqtop::table::View;
+use crate::nsqtop::tests::{sample_with_failure, samples};
 
 fn state(view: View) -> State {
     State::new(Start {

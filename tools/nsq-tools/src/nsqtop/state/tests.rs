@@ -1,7 +1,7 @@
 use ratatui::crossterm::event::KeyCode::{self, *};
 
 use super::*;
-use crate::nsqtop::fixture::samples;
+use crate::nsqtop::tests::samples;
 use serde_json::json;
 
 fn state() -> State {

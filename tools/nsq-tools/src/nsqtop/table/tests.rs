@@ -1,7 +1,7 @@
 use super::*;
-use crate::nsqtop::fixture::samples;
 use crate::nsqtop::plain;
 use crate::nsqtop::row::Cell;
+use crate::nsqtop::tests::samples;
 
 /// Returns the view of the two samples as plain text, without the spaces between the columns.
 fn shown(view: View, filter: &str, sort: Sort) -> Vec<String> {
